@@ -1,0 +1,43 @@
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench mutants proof clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## Run one workflow, crash it once, print its log
+	@$(BIN)/python examples/demo.py
+
+test: $(READY) ## Run the tests, without the slow proofs
+	$(BIN)/python -m pytest -m "not proof" -n 2 --timeout 120
+
+check: $(READY) ## Lint, format, types, layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(READY) ## Measure, and print the exponents
+	$(BIN)/python -m bench
+
+mutants: $(READY) ## Break each guarded line once; its test must fail
+	$(BIN)/python tests/run_mutants.py
+
+proof: $(READY) ## Run the slow proofs (about 10 minutes on 2 cores)
+	$(BIN)/python tests/run_proof.py
+
+clean: ## Remove caches and build results; .venv stays
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+# The build backend is installed first and used without isolation, so that it is pinned like everything else.
+$(READY): pyproject.toml constraints.txt
+	@echo 'preparing .venv'
+	@$(PYTHON) -m venv .venv
+	@$(PIP) hatchling
+	@$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,141 @@
+"""Bytes and back: facts, states, values and letters, with a size above which a value lives in a blob."""
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from refold.core.commands import Command, Letter
+from refold.core.facts import Blob, Fact
+from refold.core.state import RunState
+from refold.errors import Corrupt, InvalidValue, UnknownFact
+
+BLOB_ABOVE = 64 * 1024
+SNAPSHOT_FORMAT = 1
+DEPTH_LIMIT = 200
+
+_encode = msgspec.json.Encoder().encode
+_fact: msgspec.json.Decoder[Fact] = msgspec.json.Decoder(Fact)
+_letter = msgspec.json.Decoder(Letter)
+_command = msgspec.json.Decoder(Command)
+_state = msgspec.msgpack.Decoder(RunState)
+_any = msgspec.json.Decoder()
+
+UPCASTERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""Kinds of older releases -> how their data reads today."""
+
+
+def encode_fact(fact: Fact) -> bytes:
+    return _encode(fact)
+
+
+def decode_fact(data: bytes) -> Fact:
+    """Fails closed: a kind this release does not know is an error with its name."""
+    try:
+        return _fact.decode(data)
+    except msgspec.DecodeError as error:
+        return _decode_odd(data, error)
+
+
+def _decode_odd(data: bytes, error: Exception) -> Fact:
+    try:
+        raw = _any.decode(data)
+    except msgspec.DecodeError:
+        raise Corrupt(f"a fact is not readable: {error}") from None
+    kind = raw.get("type", "?") if isinstance(raw, dict) else "?"
+    if kind in UPCASTERS:
+        fact: Fact = msgspec.convert(UPCASTERS[kind](raw), Fact)
+        return fact
+    if kind in _KINDS:
+        raise Corrupt(f"a fact of kind {kind!r} is not readable: {error}")
+    raise UnknownFact(f"facts of kind {kind!r} were written by a newer Refold")
+
+
+_KINDS = {info.__struct_config__.tag for info in Fact.__args__}
+
+
+def encode_letter(letter: Letter) -> bytes:
+    return _encode(letter)
+
+
+def decode_letter(data: bytes) -> Letter:
+    return _letter.decode(data)
+
+
+def encode_command(command: Command) -> bytes:
+    return _encode(command)
+
+
+def decode_command(data: bytes) -> Command:
+    return _command.decode(data)
+
+
+def encode_snapshot(state: RunState) -> bytes:
+    return bytes([SNAPSHOT_FORMAT]) + msgspec.msgpack.encode(state)
+
+
+def decode_snapshot(data: bytes) -> RunState | None:
+    """None if it is of another format: a snapshot is a cache and may always be left aside."""
+    if not data or data[0] != SNAPSHOT_FORMAT:
+        return None
+    try:
+        return _state.decode(data[1:])
+    except msgspec.DecodeError:
+        return None
+
+
+def box(value: Any) -> tuple[Blob, bytes] | None:
+    """The blob of a value that is too large for the log."""
+    data = _encode(value)
+    if len(data) <= BLOB_ABOVE:
+        return None
+    return Blob(hashlib.sha256(data).hexdigest(), len(data)), data
+
+
+def unbox(data: bytes) -> Any:
+    return _any.decode(data)
+
+
+def check_value(value: Any, path: str = "$") -> None:
+    """Refuse at the door what would not come back as it went in."""
+    _check(value, path, 0)
+
+
+def _check(value: Any, path: str, depth: int) -> None:
+    if depth > DEPTH_LIMIT:
+        raise InvalidValue(path, f"nested deeper than {DEPTH_LIMIT}")
+    match value:
+        case None | int():
+            return
+        case float():
+            if not math.isfinite(value):
+                raise InvalidValue(path, f"{value} has no place in JSON")
+        case str():
+            _check_text(value, path)
+        case list() | tuple():
+            for i, each in enumerate(value):
+                _check(each, f"{path}[{i}]", depth + 1)
+        case dict():
+            _check_keys(value, path)
+            for key, each in value.items():
+                _check(each, f"{path}.{key}", depth + 1)
+        case _:
+            raise InvalidValue(path, f"a {type(value).__name__} is no JSON value")
+
+
+def _check_keys(value: dict[Any, Any], path: str) -> None:
+    for key in value:
+        if not isinstance(key, str):
+            raise InvalidValue(path, f"the key {key!r} is no string")
+        _check_text(key, path)
+
+
+def _check_text(text: str, path: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidValue(path, "a lone surrogate is no text") from None

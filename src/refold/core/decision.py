@@ -1,0 +1,287 @@
+"""What a turn decides, as it grows: facts, and the orders that follow from them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from refold.core import codec, fold, visits
+from refold.core.commands import (
+    HELD,
+    Command,
+    Held,
+    Letter,
+    LetterBody,
+    LetterCancel,
+    LetterEnded,
+    LetterPause,
+    LetterResume,
+    LetterStart,
+    child_id,
+    command_id,
+)
+from refold.core.expressions import Evaluate
+from refold.core.facts import (
+    Blob,
+    CallSettled,
+    Cancelled,
+    ChildEnded,
+    Dropped,
+    Fact,
+    Failed,
+    Fault,
+    GateDecided,
+    Instant,
+    ItemsGivenUp,
+    ItemsIssued,
+    ItemsRetried,
+    ItemsSettled,
+    Move,
+    Outcome,
+    Parent,
+    Routed,
+    RunEnded,
+    RunEnding,
+    RunPaused,
+    RunResumed,
+    SignalTaken,
+    Skipped,
+    StepIssued,
+    StepSettled,
+    Succeeded,
+    Suspended,
+    Took,
+)
+from refold.core.loops import Graph
+from refold.core.plan import Call, Child
+from refold.core.state import COMPLETED, FAILED, RUNNING, RunState
+from refold.core.view import Loaded, RunView, item_view
+
+RUN_TIMER = "run"
+
+
+class Decision:
+    """Says facts, and nothing else changes the state: each is folded the moment it is said."""
+
+    def __init__(self, graph: Graph, state: RunState, now: Instant, evaluate: Evaluate, chance: Callable[[], float]):
+        self.graph, self.state, self.evaluate, self.chance = graph, state, evaluate, chance
+        self.now = max(now, state.at)  # a run's times never go back
+        self.claimed: Callable[[], frozenset[str]] = frozenset
+        self.loaded = Loaded()
+        self.facts: list[Fact] = []
+        self.moves: list[Move] = []
+        self.letters: list[Letter] = []
+        self.blobs: dict[str, bytes] = {}
+        self._touched: dict[str, None] = {}
+        self._timers: dict[str, None] = {}
+        self._orphans = set(state.orphans)
+
+    def say(self, fact: Fact) -> None:
+        concerned = list(_concerned(fact))
+        for command in concerned:
+            self._touch(command)
+        seq = self.state.seq + 1
+        suspends = _suspends(fact)
+        before = set(self.state.children) if suspends else set()
+        fold.apply(self.graph, self.state, self.now, fact)
+        self.facts.append(fact)
+        if isinstance(fact, (ItemsSettled, ChildEnded)):
+            self.loaded.facts[seq] = fact  # not in the store yet
+        for command in concerned:
+            self._touch(command)
+        self._write_letters(fact)
+        if suspends:
+            self._start_called_children(before)
+
+    def move(self, move: Move) -> None:
+        """A move is folded at once and told with the others in one Routed fact."""
+        self._touch_moved(move)
+        fold.apply_move(self.graph, self.state, move)
+        if isinstance(move, Skipped) and self.moves and isinstance(self.moves[-1], Skipped):
+            self.moves[-1] = Skipped((*self.moves[-1].steps, *move.steps))
+        else:
+            self.moves.append(move)
+
+    def tell_moves(self) -> None:
+        if self.moves:
+            self.state.seq += 1
+            self.state.at = self.now
+            self.facts.append(Routed(tuple(self.moves)))
+            self.moves.clear()
+
+    def view(self, extra: Mapping[str, Any]) -> RunView:
+        return RunView(self.graph, self.state, self.loaded, extra)
+
+    def box(self, value: Any) -> tuple[Any, Blob | None]:
+        boxed = codec.box(value)
+        if boxed is None:
+            return value, None
+        self.blobs[boxed[0].hash] = boxed[1]
+        self.loaded.blobs[boxed[0].hash] = value
+        return None, boxed[0]
+
+    def commands(self) -> dict[str, Command | Held | None]:
+        """Every command this turn touched, as the store must hold it from now on; None: gone."""
+        return {command: self._row(command) for command in self._touched}
+
+    def timers(self) -> dict[str, Instant | None]:
+        timers = {key: _timer(self.state, key) for key in self._timers}
+        if self.state.deadline is not None:
+            runs = self.state.life == RUNNING and not self.state.paused
+            timers[RUN_TIMER] = self.state.deadline if runs else None
+        return timers
+
+    def post(self, key: str, to: str, body: LetterBody) -> None:
+        self.letters.append(Letter(key=key, sender=self.state.run, to=to, body=body))
+
+    def dismiss_orphans(self) -> None:
+        """Children of dropped commands learn that nobody waits for them."""
+        for child in self.state.orphans:
+            if child not in self._orphans:
+                self._orphans.add(child)
+                self.cancel_child(child, "its parent no longer waits for it")
+
+    def cancel_child(self, child: str, reason: str) -> None:
+        self.post(f"{child}/cancel", child, LetterCancel(reason))
+
+    def start_child(self, owner: str, plan: str, value: Any, attempt: int = 1) -> None:
+        command, _, call = owner.partition("#")
+        child = child_id(self.state.run, owner, attempt)
+        body = LetterStart(
+            plan=plan,
+            parent=Parent(self.state.run, command, call),
+            input=value if isinstance(value, dict) else {} if value is None else {"value": value},
+            depth=self.state.depth + 1,
+        )
+        self.post(f"{child}/start", child, body)
+
+    def input_of(self, command: str) -> Any:
+        """A plain command's input was fixed in its fact; an item's is a function of capture and item."""
+        opened = self.state.open[command]
+        step = self.graph.step(opened.step)
+        if opened.item is None or step.loop is None:
+            return opened.input
+        fan = self.state.steps[opened.step].fan
+        assert fan is not None
+        view = item_view(fan, self.loaded, step.loop.name, opened.item, opened.visit)
+        return view[step.loop.name] if step.input is None else self.evaluate.value(step.input, view)
+
+    def _row(self, command: str) -> Command | Held | None:
+        opened = self.state.open.get(command)
+        if opened is None:
+            return None
+        step = self.graph.step(opened.step)
+        if not isinstance(step.work, Call):
+            return None
+        if opened.held:
+            return HELD
+        return Command(
+            id=command,
+            step=step.name,
+            visit=opened.visit,
+            attempt=opened.attempt,
+            tool=step.work.tool,
+            item=opened.item,
+            input=self.input_of(command),
+            queue=step.queue,
+            priority=step.priority,
+            not_before=opened.not_before,
+            timeout=step.timeout,
+            progress=opened.progress,
+            recorded=opened.recorded,
+        )
+
+    def _touch(self, command: str) -> None:
+        opened = self.state.open.get(command)
+        self._touched[command] = None
+        if opened is None:
+            return
+        if opened.until is not None:
+            self._timers[command] = None
+        for key, call in opened.calls.items():
+            if call.until is not None:
+                self._timers[f"{command}#{key}"] = None
+
+    def _touch_moved(self, move: Move) -> None:
+        if isinstance(move, Took):
+            self._touch(command_id(move.step, move.visit))
+        elif isinstance(move, Dropped):
+            for name in move.steps:
+                for command in visits.commands_of(self.graph, self.state, self.graph.index[name]):
+                    self._touch(command)
+
+    def _write_letters(self, fact: Fact) -> None:
+        match fact:
+            case StepIssued(child=child, step=name) if child:
+                work = self.graph.step(self.graph.index[name]).work
+                assert isinstance(work, Child)
+                command = command_id(name, fact.visit)
+                self.start_child(command, work.plan, self.state.open[command].input, fact.attempt)
+            case RunPaused() | RunResumed():
+                body = LetterPause() if isinstance(fact, RunPaused) else LetterResume()
+                for child in self.state.children.values():
+                    self.post(f"{child}/{self.state.seq}/{body.__class__.__name__}", child, body)
+            case RunEnded(status=status) if self.state.parent is not None:
+                body_ended = LetterEnded(self.state.parent, _as_outcome(fact, status), self.state.usage)
+                self.post(f"{self.state.run}/ended", self.state.parent.run, body_ended)
+            case _:
+                pass
+
+    def _start_called_children(self, before: set[str]) -> None:
+        for owner in [owner for owner in self.state.children if owner not in before]:
+            command, _, key = owner.partition("#")
+            call = self.state.open[command].calls[key]
+            self.start_child(owner, call.child, call.input)
+
+
+def _suspends(fact: Fact) -> bool:
+    if isinstance(fact, StepSettled):
+        return isinstance(fact.report.outcome, Suspended)
+    return isinstance(fact, ItemsSettled) and any(isinstance(report.outcome, Suspended) for report in fact.reports)
+
+
+def _timer(state: RunState, key: str) -> Instant | None:
+    command, _, call = key.partition("#")
+    opened = state.open.get(command)
+    if opened is None:
+        return None
+    if not call:
+        return opened.until
+    return opened.calls[call].until if call in opened.calls else None
+
+
+def _as_outcome(fact: RunEnded, status: str) -> Outcome:
+    if status == COMPLETED:
+        return Succeeded(fact.result, fact.blob)
+    if status == FAILED:
+        error = fact.error
+        why = f"{error.step}: {error.fault.message if error.fault else error.why}" if error else ""
+        data = None if error is None else {"step": error.step, "why": error.why}
+        return Failed(Fault("child_failed", why, data=data))
+    return Cancelled("the child run was cancelled")
+
+
+def _concerned(fact: Fact) -> Iterator[str]:
+    """The commands that a fact opens, changes or closes."""
+    match fact:
+        case StepIssued() | StepSettled() | GateDecided():
+            yield f"{fact.step}/{fact.visit}"
+        case ItemsIssued() | ItemsSettled() | ItemsRetried() | ItemsGivenUp():
+            for item in _items(fact):
+                yield f"{fact.step}/{fact.visit}/{item}"
+        case CallSettled() | ChildEnded() | SignalTaken():
+            yield fact.command.partition("#")[0]
+        case RunEnding():
+            yield from fact.withdrawn
+        case _:
+            pass
+
+
+def _items(fact: ItemsIssued | ItemsSettled | ItemsRetried | ItemsGivenUp) -> Iterable[int | None]:
+    match fact:
+        case ItemsIssued():
+            return range(fact.first, fact.first + fact.count)
+        case ItemsSettled():
+            return (report.item for report in fact.reports)
+        case ItemsRetried():
+            return (item for item, _, _ in fact.items)
+        case ItemsGivenUp():
+            return fact.items

@@ -1,0 +1,36 @@
+"""What the core asks of an expression language: the Protocol `Evaluate`, given from outside."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from refold.core.plan import Template
+
+Path = tuple[str, ...]
+
+
+class Missing(Exception):
+    """A value is not in memory: load these and decide again."""
+
+    def __init__(self, facts: Iterable[int] = (), blobs: Iterable[str] = ()) -> None:
+        self.facts, self.blobs = frozenset(facts), frozenset(blobs)
+        super().__init__(f"facts {sorted(self.facts)}, blobs {sorted(self.blobs)}")
+
+
+class CannotEvaluate(Exception):
+    """An expression that has no value here; the visit it belongs to fails with this message."""
+
+
+class View(Protocol):
+    """The names an expression may read, looked up one by one and only when named."""
+
+    def __getitem__(self, name: str) -> Any: ...
+
+
+class Evaluate(Protocol):
+    def value(self, template: Template, view: View) -> Any:
+        """The template with every expression in it replaced; raises CannotEvaluate or Missing."""
+
+    def truth(self, template: Template, view: View) -> bool: ...
+
+    def paths(self, template: Template) -> Sequence[Path]:
+        """Every path the template names, so that a fan-out can capture them once."""

@@ -1,0 +1,353 @@
+"""Every fact: what a run's log can say, in the past tense, as one closed union."""
+
+from typing import Any
+
+from msgspec import Struct
+
+Instant = int
+"""Microseconds since 1970, UTC, by the store's clock."""
+
+SECOND = 1_000_000
+
+
+class Fault(Struct, frozen=True, omit_defaults=True):
+    """Why something failed, as data that outlives the process it happened in."""
+
+    kind: str
+    message: str = ""
+    type: str = ""
+    traceback: str = ""
+    code: str | int | None = None
+    retryable: bool | None = None  # False: trying again is useless, whatever the policy
+    retry_after: float | None = None
+    data: Any = None
+
+
+class Blob(Struct, frozen=True):
+    """Where a value too large for the log stands."""
+
+    hash: str
+    size: int
+
+
+class Succeeded(Struct, frozen=True, tag="succeeded", omit_defaults=True, gc=False):
+    result: Any = None
+    blob: Blob | None = None  # the result stands there instead
+
+
+class Failed(Struct, frozen=True, tag="failed", omit_defaults=True):
+    fault: Fault
+
+
+class TimedOut(Struct, frozen=True, tag="timed_out", omit_defaults=True):
+    after: float = 0.0
+
+
+class Cancelled(Struct, frozen=True, tag="cancelled", omit_defaults=True):
+    reason: str = ""
+
+
+class Parked(Struct, frozen=True, tag="parked", omit_defaults=True):
+    """Come back at a time or on a signal, with what was achieved so far; no try is used up."""
+
+    until: Instant | None = None
+    signal: str = ""
+    progress: Any = None
+    reason: str = ""
+
+
+class Awaited(Struct, frozen=True, omit_defaults=True):
+    """A durable call that a suspended body waits for; at least one of the three ends it."""
+
+    key: str
+    until: Instant | None = None
+    signal: str = ""
+    child: str = ""  # plan hash
+    input: Any = None
+
+
+class Suspended(Struct, frozen=True, tag="suspended", omit_defaults=True):
+    """The body waits inside; it holds no slot and starts over with its recorded calls."""
+
+    calls: tuple[Awaited, ...] = ()
+
+
+Outcome = Succeeded | Failed | TimedOut | Cancelled | Parked | Suspended
+
+
+class SetKey(Struct, frozen=True, tag="set", omit_defaults=True):
+    key: str
+    value: Any = None
+
+
+class DeleteKey(Struct, frozen=True, tag="delete"):
+    key: str
+
+
+class AddTo(Struct, frozen=True, tag="add"):
+    key: str
+    amount: int | float
+
+
+class AppendTo(Struct, frozen=True, tag="append", omit_defaults=True):
+    key: str
+    value: Any = None
+
+
+class PutIf(Struct, frozen=True, tag="put_if", omit_defaults=True):
+    """Set the key if its version is still this one; judged before it becomes a fact."""
+
+    key: str
+    version: int
+    value: Any = None
+
+
+Write = SetKey | DeleteKey | AddTo | AppendTo | PutIf
+
+
+class Report(Struct, frozen=True, omit_defaults=True):
+    """What a worker handed in for one try."""
+
+    attempt: int
+    outcome: Outcome
+    item: int | None = None
+    worker: str = ""
+    claimed_at: Instant = 0
+    started_at: Instant = 0
+    losses: int = 0
+    writes: tuple[Write, ...] = ()
+    usage: dict[str, float] = {}
+
+
+class Parent(Struct, frozen=True, omit_defaults=True):
+    run: str
+    command: str
+    call: str = ""  # the durable call inside the command, if the child was started there
+
+
+class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
+    plan: str
+    input: dict[str, Any] = {}
+    name: str = ""
+    key: str = ""
+    parent: Parent | None = None
+    depth: int = 0
+
+
+class StepIssued(Struct, frozen=True, tag="step_issued", omit_defaults=True, gc=False):
+    """A visit was handed out: to a worker, to a child run, or to the world (a wait, a gate)."""
+
+    step: str
+    visit: int
+    attempt: int = 1
+    input: Any = None
+    not_before: Instant = 0
+    until: Instant | None = None  # a wait or gate ends by itself then
+    signal: str = ""
+    child: str = ""  # the child's run id
+
+
+class StepSettled(Struct, frozen=True, tag="step_settled", omit_defaults=True, gc=False):
+    step: str
+    visit: int
+    report: Report
+
+
+class FanOutEntered(Struct, frozen=True, tag="fan_out_entered", omit_defaults=True):
+    step: str
+    visit: int
+    count: int
+    items: list[Any] | None = None
+    blob: Blob | None = None
+    capture: dict[str, Any] = {}
+
+
+class ItemsIssued(Struct, frozen=True, tag="items_issued", omit_defaults=True):
+    """Fresh items `first` to `first + count - 1`; a sequential loop captures anew for each."""
+
+    step: str
+    visit: int
+    first: int
+    count: int
+    capture: dict[str, Any] | None = None
+
+
+class ItemsRetried(Struct, frozen=True, tag="items_retried"):
+    """Items handed out again: (item, attempt, not before)."""
+
+    step: str
+    visit: int
+    items: tuple[tuple[int, int, Instant], ...]
+
+
+class ItemsSettled(Struct, frozen=True, tag="items_settled"):
+    step: str
+    visit: int
+    reports: tuple[Report, ...]
+
+
+class ItemsGivenUp(Struct, frozen=True, tag="items_given_up"):
+    """Items whose last failure is final."""
+
+    step: str
+    visit: int
+    items: tuple[int, ...]
+
+
+class Entered(Struct, frozen=True, tag="entered", array_like=True):
+    step: str
+    visit: int
+
+
+class Took(Struct, frozen=True, tag="took", array_like=True):
+    """The visit is over: the arcs it took (by position), what they set, and why it failed if evaluation did."""
+
+    step: str
+    visit: int
+    arcs: tuple[int, ...] = ()
+    sets: dict[str, Any] = {}
+    fault: Fault | None = None
+
+
+class Bypassed(Struct, frozen=True, tag="bypassed", array_like=True):
+    """A visit without work: its guard was false."""
+
+    step: str
+    visit: int
+
+
+class Skipped(Struct, frozen=True, tag="skipped", array_like=True):
+    steps: tuple[str, ...]
+
+
+class Dropped(Struct, frozen=True, tag="dropped", array_like=True):
+    """Steps stopped or withdrawn because a race was lost or the run is ending; no failures."""
+
+    steps: tuple[str, ...]
+
+
+class PassBegan(Struct, frozen=True, tag="pass_began", array_like=True):
+    """The loop of this head goes round again."""
+
+    head: str
+
+
+class LoopLeft(Struct, frozen=True, tag="loop_left", array_like=True):
+    """The loop of this head is finished; the arcs it held are resolved."""
+
+    head: str
+
+
+Move = Entered | Took | Bypassed | Skipped | Dropped | PassBegan | LoopLeft
+
+
+class Routed(Struct, frozen=True, tag="routed"):
+    """What routing did, in order, where it had to evaluate, choose or skip."""
+
+    moves: tuple[Move, ...]
+
+
+class SignalReceived(Struct, frozen=True, tag="signal_received", omit_defaults=True):
+    name: str
+    value: Any = None
+    sender: str = ""
+
+
+class SignalTaken(Struct, frozen=True, tag="signal_taken"):
+    """The oldest kept signal of this name went to the wait of this command."""
+
+    name: str
+    command: str
+
+
+class CallSettled(Struct, frozen=True, tag="call_settled", omit_defaults=True):
+    """A durable call of a suspended command has its result; it will never be made again."""
+
+    command: str
+    key: str
+    outcome: Outcome
+
+
+class ChildEnded(Struct, frozen=True, tag="child_ended", omit_defaults=True):
+    """The child run of this command (or of a durable call inside it) reported its end."""
+
+    child: str
+    command: str
+    outcome: Outcome
+    call: str = ""
+    usage: dict[str, float] = {}
+
+
+class GateDecided(Struct, frozen=True, tag="gate_decided", omit_defaults=True):
+    step: str
+    visit: int
+    option: str
+    by: str = ""
+    feedback: Any = None
+
+
+class RunPaused(Struct, frozen=True, tag="run_paused", omit_defaults=True):
+    by: str = ""
+
+
+class RunResumed(Struct, frozen=True, tag="run_resumed", omit_defaults=True):
+    by: str = ""
+
+
+class CancelAsked(Struct, frozen=True, tag="cancel_asked", omit_defaults=True):
+    reason: str = ""
+    by: str = ""
+
+
+class RunTimedOut(Struct, frozen=True, tag="run_timed_out"):
+    after: float
+
+
+class StepFault(Struct, frozen=True, omit_defaults=True):
+    """A failure with its place: what lists and error messages show."""
+
+    step: str
+    visit: int
+    why: str
+    fault: Fault | None = None
+
+
+class RunEnding(Struct, frozen=True, tag="run_ending", omit_defaults=True):
+    """Nothing is entered from here on; only finalizers are still issued."""
+
+    outcome: str  # completed, failed, cancelled
+    error: StepFault | None = None
+    withdrawn: tuple[str, ...] = ()  # commands taken back
+    final: tuple[str, ...] = ()  # finalizers to come, in order
+
+
+class RunEnded(Struct, frozen=True, tag="run_ended", omit_defaults=True):
+    status: str
+    result: Any = None
+    blob: Blob | None = None
+    error: StepFault | None = None
+    also_failed: tuple[StepFault, ...] = ()
+
+
+Fact = (
+    RunStarted
+    | StepIssued
+    | StepSettled
+    | FanOutEntered
+    | ItemsIssued
+    | ItemsRetried
+    | ItemsSettled
+    | ItemsGivenUp
+    | Routed
+    | SignalReceived
+    | SignalTaken
+    | CallSettled
+    | ChildEnded
+    | GateDecided
+    | RunPaused
+    | RunResumed
+    | CancelAsked
+    | RunTimedOut
+    | RunEnding
+    | RunEnded
+)

@@ -1,0 +1,70 @@
+"""Items of a fan-out: windows, order and results, as changes the fold makes to the state."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from refold.core.facts import FanOutEntered, Write
+from refold.core.loops import Graph
+from refold.core.state import DONE, LOST, OPEN, STOPPED, FanOut
+
+
+def open_fan(fact: FanOutEntered) -> FanOut:
+    return FanOut(
+        count=fact.count,
+        items=fact.items,
+        blob=fact.blob,
+        capture=fact.capture,
+        status=bytearray(fact.count),
+        places=[0] * fact.count,
+    )
+
+
+def issue(fan: FanOut, first: int, count: int, capture: dict[str, Any] | None) -> None:
+    fan.status[first : first + count] = bytes([OPEN]) * count
+    fan.next = first + count
+    fan.open += count
+    if capture is not None:
+        fan.capture = capture
+
+
+def finish(fan: FanOut, item: int, seq: int, writes: tuple[Write, ...]) -> None:
+    """The item succeeded; its result stands in fact `seq`."""
+    fan.status[item] = DONE
+    fan.places[item] = seq
+    fan.open -= 1
+    fan.done += 1
+    if writes:
+        fan.writes[item] = writes
+
+
+def give_up(fan: FanOut, items: Iterable[int]) -> None:
+    for item in items:
+        fan.status[item] = LOST
+        fan.open -= 1
+        fan.failed += 1
+
+
+def stop(fan: FanOut, item: int) -> None:
+    fan.status[item] = STOPPED
+    fan.open -= 1
+
+
+def is_over(fan: FanOut, ending: bool) -> bool:
+    """Nothing is open, and nothing more will be: all items are through, or the run is ending."""
+    return fan.open == 0 and (ending or fan.done + fan.failed == fan.count)
+
+
+def room(graph: Graph, s: int, fan: FanOut) -> int:
+    """How many fresh items fit into the window now."""
+    loop = graph.step(s).loop
+    window = 1 if loop is None or loop.sequential else loop.window
+    return min(window - fan.open, fan.count - fan.next)
+
+
+def failed_items(fan: FanOut) -> list[int]:
+    return [item for item, status in enumerate(fan.status) if status == LOST]
+
+
+def places(fan: FanOut) -> set[int]:
+    """The facts that hold the reports of the items."""
+    return {place for place in fan.places if place}

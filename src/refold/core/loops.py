@@ -1,0 +1,328 @@
+"""What is known of a plan before any run: its walk, its loops, who holds which arc."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from refold.core.plan import Arc, Plan, Step
+from refold.errors import InvalidPlan
+
+
+class ArcLoop(Struct, frozen=True):
+    """A loop made of arcs: everything that can get back to its head."""
+
+    head: int
+    parent: int  # the loop around it, or -1
+    body: tuple[int, ...]
+    members: int  # steps and loops directly inside
+    inner: tuple[int, ...]  # all loops inside, at any depth
+    inside: tuple[int, ...]  # forward arcs with both ends in the body
+    outside: tuple[int, ...]  # forward arcs that lead into the body from outside
+    held: tuple[int, ...]  # arcs resolved when this loop is finished
+
+
+class Graph(Struct, frozen=True):
+    """A plan, indexed: steps and arcs are numbers in file order."""
+
+    plan: Plan
+    index: dict[str, int]
+    specs: tuple[Arc, ...]
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    back: tuple[int, ...]  # per arc: the loop it goes back in, or -1
+    holder: tuple[int, ...]  # per arc: the loop that holds it, or -1
+    out: tuple[tuple[int, ...], ...]
+    into: tuple[tuple[int, ...], ...]  # forward arcs only
+    need: tuple[int, ...]  # how many sources must take an arc; 0: all arcs must be resolved
+    sources: tuple[int, ...]  # how many different sources lead here
+    twins: dict[int, tuple[int, ...]]  # arcs with the same source and target as this forward arc, if any
+    reached: bytes
+    loops: tuple[ArcLoop, ...]
+    loop_by_head: dict[str, int]
+    loop_of: tuple[int, ...]  # per step: the innermost loop around it, or -1
+    plainly: tuple[tuple[int, ...] | None, ...]  # arcs taken after success when nothing has to be evaluated
+    losers: dict[int, tuple[int, ...]]  # per race: the steps all of whose forward paths lead into it
+    finalizers: frozenset[int]
+    entry: int
+
+    def step(self, s: int) -> Step:
+        return self.plan.steps[s]
+
+    def name(self, s: int) -> str:
+        return self.plan.steps[s].name
+
+
+class _Walk(Struct):
+    """Depth first from the entry, arcs in file order: when each step was met and left, which arcs go back."""
+
+    met: list[int]
+    left: list[int]
+    back: list[bool]
+
+
+def _walk(entry: int, out: list[list[int]], target: list[int]) -> _Walk:
+    walk = _Walk([-1] * len(out), [-1] * len(out), [False] * len(target))
+    clock = 1
+    walk.met[entry] = 0
+    path: list[tuple[int, Iterator[int]]] = [(entry, iter(out[entry]))]
+    while path:
+        step, arcs = path[-1]
+        for a in arcs:
+            to = target[a]
+            if walk.met[to] < 0:
+                walk.met[to] = clock
+                clock += 1
+                path.append((to, iter(out[to])))
+                break
+            walk.back[a] = walk.left[to] < 0
+        else:
+            walk.left[step] = clock
+            path.pop()
+    return walk
+
+
+def _bodies(walk: _Walk, source: list[int], target: list[int]) -> dict[int, set[int]]:
+    """Head -> body: the head and what is below it and gets back to it through what is below it."""
+    sources_of: dict[int, list[int]] = {}
+    tails: dict[int, list[int]] = {}
+    for a, to in enumerate(target):
+        if walk.met[source[a]] >= 0:
+            sources_of.setdefault(to, []).append(source[a])
+            if walk.back[a]:
+                tails.setdefault(to, []).append(source[a])
+    bodies = {}
+    for head, wanted in tails.items():
+        body = {head}
+        todo = list(wanted)
+        while todo:
+            step = todo.pop()
+            if step not in body and walk.met[head] < walk.met[step] < walk.left[head]:
+                body.add(step)
+                todo.extend(sources_of[step])
+        bodies[head] = body
+    return bodies
+
+
+class _Nest(Struct):
+    heads: list[int]
+    bodies: list[set[int]]
+    parents: list[int]
+    loop_of: list[int]
+
+    def leaves(self, source: int, target: int) -> list[int]:
+        """The loops that an arc leaves, innermost first."""
+        found = []
+        loop = self.loop_of[source]
+        while loop >= 0 and target not in self.bodies[loop]:
+            found.append(loop)
+            loop = self.parents[loop]
+        return found
+
+
+def _nest(bodies: dict[int, set[int]], steps: int) -> _Nest:
+    heads = sorted(bodies, key=lambda head: (-len(bodies[head]), head))
+    nest = _Nest(heads, [bodies[head] for head in heads], [], [-1] * steps)
+    for loop, head in enumerate(heads):
+        nest.parents.append(nest.loop_of[head])
+        for step in nest.bodies[loop]:
+            nest.loop_of[step] = loop
+    return nest
+
+
+class _Wiring(Struct):
+    """Arcs as numbers. `each_pass` adds arcs that are never taken, behind the real ones."""
+
+    specs: list[Arc]
+    source: list[int]
+    target: list[int]
+    out: list[list[int]]
+
+    def add(self, source: int, target: int) -> None:
+        self.out[source].append(len(self.target))
+        self.source.append(source)
+        self.target.append(target)
+
+
+def _analyse(wiring: _Wiring, entry: int, steps: int) -> tuple[_Walk, _Nest]:
+    """`each_pass` puts the target into the loop, if it stands below its head, as if an arc led back from there."""
+    added: set[tuple[int, int]] = set()
+    while True:
+        walk = _walk(entry, wiring.out, wiring.target)
+        nest = _nest(_bodies(walk, wiring.source, wiring.target), steps)
+        wanted = set()
+        for a, spec in enumerate(wiring.specs):
+            for loop in nest.leaves(wiring.source[a], wiring.target[a])[:1] if spec.each_pass else ():
+                wanted.add((wiring.target[a], nest.heads[loop]))
+        new = {(step, head) for step, head in wanted - added if walk.met[head] < walk.met[step] < walk.left[head]}
+        if not new:
+            return walk, nest
+        for step, head in sorted(new):
+            wiring.add(step, head)
+        added |= new
+
+
+def _arc_loops(nest: _Nest, into: list[list[int]], wiring: _Wiring, holder: list[int]) -> tuple[ArcLoop, ...]:
+    inner: list[list[int]] = [[] for _ in nest.heads]
+    for loop, parent in enumerate(nest.parents):
+        while parent >= 0:
+            inner[parent].append(loop)
+            parent = nest.parents[parent]
+    members = Counter(nest.parents) + Counter(nest.loop_of)
+    held: list[list[int]] = [[] for _ in nest.heads]
+    for a, loop in enumerate(holder):
+        if loop >= 0:
+            held[loop].append(a)
+    loops = []
+    for loop, body in enumerate(nest.bodies):
+        arcs = [(a, wiring.source[a] in body) for s in sorted(body) for a in into[s]]
+        loops.append(
+            ArcLoop(
+                head=nest.heads[loop],
+                parent=nest.parents[loop],
+                body=tuple(sorted(body)),
+                members=members[loop],
+                inner=tuple(inner[loop]),
+                inside=tuple(a for a, starts_inside in arcs if starts_inside),
+                outside=tuple(a for a, starts_inside in arcs if not starts_inside),
+                held=tuple(held[loop]),
+            )
+        )
+    return tuple(loops)
+
+
+def _twins(into: list[list[int]], source: list[int]) -> dict[int, tuple[int, ...]]:
+    twins = {}
+    for arcs in into:
+        by_source: dict[int, list[int]] = {}
+        for a in arcs:
+            by_source.setdefault(source[a], []).append(a)
+        for same in by_source.values():
+            if len(same) > 1:
+                twins.update({a: tuple(b for b in same if b != a) for a in same})
+    return twins
+
+
+def _plainly(step: Step, arcs: Iterable[int]) -> tuple[int, ...] | None:
+    if step.set:
+        return None
+    candidates = [(a, arc) for a, arc in zip(arcs, step.arcs, strict=True) if arc.on != "failure"]
+    if step.mode == "exclusive":
+        candidates = candidates[:1]
+    if any(arc.when is not None or arc.set for _, arc in candidates):
+        return None
+    return tuple(a for a, _ in candidates)
+
+
+def _losers(race: int, into: list[list[int]], wiring: _Wiring, forward: set[int]) -> tuple[int, ...]:
+    """Walk backwards from the race: a step belongs once all its forward arcs do."""
+    left = [sum(a in forward for a in arcs) for arcs in wiring.out]
+    found: list[int] = []
+    todo = [race]
+    while todo:
+        for a in into[todo.pop()]:
+            step = wiring.source[a]
+            left[step] -= 1
+            if left[step] == 0:
+                found.append(step)
+                todo.append(step)
+    return tuple(sorted(found))
+
+
+def analyse(plan: Plan) -> Graph:
+    """Index the plan, or raise InvalidPlan with everything that makes it unfit to run."""
+    problems = list(_problems(plan))
+    if problems:
+        raise InvalidPlan(problems)
+    names = [step.name for step in plan.steps]
+    index = {name: s for s, name in enumerate(names)}
+    wiring = _Wiring([], [], [], [[] for _ in names])
+    for s, step in enumerate(plan.steps):
+        for arc in step.arcs:
+            wiring.specs.append(arc)
+            wiring.add(s, index[arc.to])
+    entry = index[plan.entry] if plan.entry else 0
+    walk, nest = _analyse(wiring, entry, len(names))
+    real = len(wiring.specs)
+    reached = bytes(met >= 0 for met in walk.met)
+    forward = [a for a in range(real) if reached[wiring.source[a]] and not walk.back[a]]
+    loop_of_head = {head: loop for loop, head in enumerate(nest.heads)}
+    holder = [-1] * real
+    into: list[list[int]] = [[] for _ in names]
+    for a in forward:
+        left = nest.leaves(wiring.source[a], wiring.target[a])
+        holder[a] = left[-1] if left else -1
+        into[wiring.target[a]].append(a)
+    sources = [len({wiring.source[a] for a in arcs}) for arcs in into]
+    for s, step in enumerate(plan.steps):
+        if isinstance(step.join, int) and reached[s] and s != entry and step.join > sources[s]:
+            problems.append(f"step {step.name!r} waits for {step.join} sources but has {sources[s]}")
+    if problems:
+        raise InvalidPlan(problems)
+    wiring.out = [[a for a in arcs if a < real] for arcs in wiring.out]
+    return Graph(
+        plan=plan,
+        index=index,
+        specs=tuple(wiring.specs),
+        source=tuple(wiring.source[:real]),
+        target=tuple(wiring.target[:real]),
+        back=tuple(loop_of_head[wiring.target[a]] if walk.back[a] else -1 for a in range(real)),
+        holder=tuple(holder),
+        out=tuple(map(tuple, wiring.out)),
+        into=tuple(map(tuple, into)),
+        need=tuple(step.join if isinstance(step.join, int) else int(step.join != "all") for step in plan.steps),
+        sources=tuple(sources),
+        twins=_twins(into, wiring.source),
+        reached=reached,
+        loops=_arc_loops(nest, into, wiring, holder),
+        loop_by_head={names[head]: loop for head, loop in loop_of_head.items()},
+        loop_of=tuple(nest.loop_of),
+        plainly=tuple(_plainly(step, arcs) for step, arcs in zip(plan.steps, wiring.out, strict=True)),
+        losers={s: _losers(s, into, wiring, set(forward)) for s, t in enumerate(plan.steps) if t.join == "race"},
+        finalizers=frozenset(index[name] for name in _finalizers(plan)),
+        entry=entry,
+    )
+
+
+def _finalizers(plan: Plan) -> tuple[str, ...]:
+    return (*plan.always, *plan.on_fail, *((plan.final_step,) if plan.final_step else ()))
+
+
+def _problems(plan: Plan) -> Iterator[str]:
+    if not plan.steps:
+        yield f"workflow {plan.name!r} has no steps"
+    known: set[str] = set()
+    for step in plan.steps:
+        if step.name in known:
+            yield f"two steps are called {step.name!r}"
+        known.add(step.name)
+        yield from _step_problems(step)
+    finalizers = _finalizers(plan)
+    for name in (*finalizers, plan.entry):
+        if name and name not in known:
+            yield f"there is no step {name!r}"
+    if plan.steps and (plan.entry or plan.steps[0].name) in finalizers:
+        yield f"the entry {plan.entry or plan.steps[0].name!r} is a finalizer"
+    yield from _arc_problems(plan, known, finalizers)
+
+
+def _arc_problems(plan: Plan, known: set[str], finalizers: tuple[str, ...]) -> Iterator[str]:
+    for step in plan.steps:
+        for arc in step.arcs:
+            if arc.to not in known:
+                yield f"step {step.name!r} leads to {arc.to!r}, which does not exist"
+            if arc.to in finalizers or step.name in finalizers:
+                yield f"arc {step.name!r} -> {arc.to!r}: a finalizer has no arcs"
+
+
+def _step_problems(step: Step) -> Iterator[str]:
+    if not step.name or "/" in step.name or "#" in step.name:
+        yield f"{step.name!r} is no name for a step: it must not be empty or contain '/' or '#'"
+    if isinstance(step.join, int) and step.join < 1:
+        yield f"step {step.name!r} waits for {step.join} sources; at least 1 is needed"
+    if step.retry.attempts < 1:
+        yield f"step {step.name!r} has {step.retry.attempts} attempts; at least 1 is needed"
+    if step.visit_limit < 1:
+        yield f"step {step.name!r} has a visit limit of {step.visit_limit}; at least 1 is needed"
+    if step.loop is not None and step.loop.window < 1:
+        yield f"step {step.name!r} has a window of {step.loop.window}; at least 1 is needed"

@@ -1,0 +1,119 @@
+"""A workflow as data: steps, arcs and policies, with one canonical form and its hash."""
+
+import hashlib
+from typing import Any, Literal
+
+from msgspec import Struct, json
+
+Template = Any
+"""A JSON value in which `Evaluate` may find expressions; the core itself never looks inside."""
+
+VISIT_LIMIT = 10_000
+
+
+class PlanData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """What all plan data has in common: frozen, strict, and short when encoded."""
+
+
+class Arc(PlanData, frozen=True):
+    to: str
+    on: Literal["success", "failure", "both"] = "success"
+    when: Template = None  # None: no condition
+    set: dict[str, Template] = {}
+    each_pass: bool = False
+
+
+class Retry(PlanData, frozen=True):
+    """How often and when a failed command is tried again; `attempts` counts the first try."""
+
+    attempts: int = 1
+    backoff: Literal["fixed", "linear", "exponential"] = "fixed"
+    delay: float = 0.0
+    max_delay: float | None = None
+    jitter: float = 0.0  # 0.5 takes between 50 and 100 % of the delay
+    on: tuple[str, ...] = ()  # kinds of fault; empty: any
+
+
+class Call(PlanData, frozen=True, tag="call"):
+    """Work for a worker: the tool's name and its settings, opaque to the core."""
+
+    tool: str = "noop"
+    settings: dict[str, Any] = {}
+
+
+class Wait(PlanData, frozen=True, tag="wait"):
+    """No worker: the visit ends at a moment, on a signal, or by whichever comes first."""
+
+    seconds: Template = None
+    until: Template = None  # microseconds since 1970
+    signal: Template = None
+
+
+class Gate(PlanData, frozen=True, tag="gate"):
+    """No worker: the visit ends with a person's decision, or by its timeout."""
+
+    prompt: Template = ""
+    options: tuple[str, ...] = ("approve", "reject")
+    refuse: tuple[str, ...] = ("reject",)  # options that fail the visit
+    timeout: float | None = None
+    on_timeout: Literal["fail", "continue"] = "fail"
+
+
+class Child(PlanData, frozen=True, tag="child"):
+    """A run of another workflow, named by its hash; the step's input is the child's input."""
+
+    plan: str
+
+
+Work = Call | Wait | Gate | Child
+
+
+class Loop(PlanData, frozen=True):
+    """A fan-out over a list; results stand in the order of the items."""
+
+    items: Template
+    name: str = "item"
+    window: int = 16
+    sequential: bool = False
+
+
+class Step(PlanData, frozen=True):
+    name: str
+    work: Work = Call()
+    input: Template = None
+    when: Template = None
+    mode: Literal["exclusive", "inclusive"] = "exclusive"
+    join: Literal["all", "any", "race"] | int = "all"  # a number: at least so many sources
+    arcs: tuple[Arc, ...] = ()
+    set: dict[str, Template] = {}
+    retry: Retry = Retry()
+    timeout: float | None = None
+    loop: Loop | None = None
+    visit_limit: int = VISIT_LIMIT
+    queue: str = "default"
+    priority: int = 0
+
+
+class Plan(PlanData, frozen=True):
+    name: str
+    steps: tuple[Step, ...]
+    entry: str = ""  # empty: the first step
+    on_failure: Literal["drain", "cancel"] = "drain"
+    always: tuple[str, ...] = ()
+    on_fail: tuple[str, ...] = ()
+    final_step: str = ""
+    timeout: float | None = None
+    defaults: dict[str, Any] = {}  # inputs of a run that does not give them
+
+
+def canonical(plan: Plan) -> bytes:
+    """The one byte string of a plan: keys sorted, defaults left out."""
+    return json.encode(plan, order="sorted")
+
+
+def plan_hash(plan: Plan) -> str:
+    return hashlib.sha256(canonical(plan)).hexdigest()
+
+
+def read_plan(data: bytes) -> Plan:
+    return json.decode(data, type=Plan)

@@ -1,0 +1,221 @@
+"""Rules about what follows: which arcs a visit takes, which steps are entered, bypassed or skipped."""
+
+from contextlib import suppress
+from typing import Any
+
+from refold.core.commands import command_id
+from refold.core.decision import Decision
+from refold.core.expressions import CannotEvaluate
+from refold.core.facts import (
+    Bypassed,
+    Dropped,
+    Entered,
+    Fault,
+    ItemsGivenUp,
+    LoopLeft,
+    PassBegan,
+    RunEnding,
+    SignalTaken,
+    Skipped,
+    StepFault,
+    Took,
+)
+from refold.core.fanout import failed_items
+from refold.core.retry import fault_of, may_retry
+from refold.core.state import BYPASSED, CANCELLED, ENDING, ENTERED, FAILED, ISSUED, PENDING, RUNNING, OpenCommand
+from refold.core.view import RunView, with_output
+
+SCOPES = ("ctx.", "iter.", "step.")
+
+
+def deliver_signals(d: Decision) -> None:
+    """Kept signals go to those who wait, oldest to oldest."""
+    for signal in list(d.state.deliverable):
+        while signal in d.state.deliverable:
+            d.tell_moves()
+            d.say(SignalTaken(signal, d.state.waiting[signal][0]))
+
+
+def give_up(d: Decision) -> None:
+    """Failed tries that no policy wants again: the visit (or the item) has failed."""
+    items: dict[tuple[str, int], list[int]] = {}
+    for command in list(d.state.judge):
+        opened = d.state.open[command]
+        fault = fault_of(opened.report) if opened.report is not None else None
+        assert fault is not None
+        if _may_go_on(d, opened, fault):
+            continue
+        if opened.item is not None:
+            items.setdefault((d.graph.name(opened.step), opened.visit), []).append(opened.item)
+        else:
+            end_visit(d, opened.step, fault)
+    for (name, visit), given_up in items.items():
+        d.tell_moves()
+        d.say(ItemsGivenUp(name, visit, tuple(given_up)))
+
+
+def _may_go_on(d: Decision, opened: OpenCommand, fault: Fault) -> bool:
+    """An ending run tries only its finalizers again."""
+    ending = d.state.life == ENDING and opened.step not in d.graph.finalizers
+    return not ending and may_retry(d.graph.step(opened.step).retry, opened.attempt, fault)
+
+
+def route(d: Decision) -> None:
+    """All arcs of ended visits first; then finished passes; then ready steps in file order, until none is left."""
+    state = d.state
+    while state.ended or (state.life == RUNNING and (state.failures or state.over or state.ready)):
+        if state.ended:
+            for s in list(state.ended):
+                _end_worked(d, s)
+        elif state.failures:
+            end_run(d, FAILED, state.failures[0])
+        elif state.over:
+            _finish_pass(d, state.over[0])
+        else:
+            _enter_or_skip(d, *divmod(state.ready[0], 2))
+
+
+def _enter_or_skip(d: Decision, s: int, enters: int) -> None:
+    if enters:
+        enter_step(d, s)
+    else:
+        d.move(Skipped((d.graph.name(s),)))
+
+
+def _end_worked(d: Decision, s: int) -> None:
+    """The work of a visit is done; a fan-out may have failed or may have been stopped."""
+    step = d.state.steps[s]
+    fan = step.fan if d.graph.step(s).loop is not None and step.life != BYPASSED else None
+    if fan is None or fan.done == fan.count:
+        end_visit(d, s, None)
+    elif fan.failed:
+        failed = failed_items(fan)
+        listed = ", ".join(map(str, failed[:10])) + (", …" if len(failed) > 10 else "")
+        why = f"{fan.failed} of {fan.count} items failed: {listed}"
+        end_visit(d, s, Fault("items_failed", why, data=failed[:1000]))
+    else:
+        d.move(Dropped((d.graph.name(s),)))
+
+
+def _finish_pass(d: Decision, loop: int) -> None:
+    head = d.graph.name(d.graph.loops[loop].head)
+    d.move(PassBegan(head) if d.state.again[loop] else LoopLeft(head))
+
+
+def enter_step(d: Decision, s: int) -> None:
+    step = d.graph.step(s)
+    visit = d.state.steps[s].visits + 1
+    if visit > step.visit_limit:
+        end_run(d, FAILED, StepFault(step.name, visit, "visit limit"))
+        return
+    try:
+        open_guard = step.when is None or d.evaluate.truth(step.when, d.view({"visit": visit}))
+    except CannotEvaluate as error:
+        _enter(d, s, visit)
+        end_visit(d, s, Fault("expression", str(error), retryable=False))
+        return
+    if open_guard:
+        _enter(d, s, visit)
+    else:
+        d.move(Bypassed(step.name, visit))
+        _drop_losers(d, s)
+
+
+def _enter(d: Decision, s: int, visit: int) -> None:
+    d.move(Entered(d.graph.name(s), visit))
+    _drop_losers(d, s)
+
+
+def _drop_losers(d: Decision, s: int) -> None:
+    """A race was decided: who can only still lead here is stopped."""
+    losers = tuple(
+        d.graph.name(loser)
+        for loser in d.graph.losers.get(s, ())
+        if d.state.steps[loser].life in (PENDING, ENTERED, ISSUED) or loser in d.state.ended
+    )
+    if losers:
+        d.move(Dropped(losers))
+
+
+def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
+    """Evaluate the arcs that listen to this outcome, once; an expression that fails turns success into failure."""
+    visit = d.state.steps[s].visits
+    try:
+        arcs, sets = _choose(d, s, fault)
+    except CannotEvaluate as error:
+        arcs, sets = (), {}
+        if fault is None:
+            fault = Fault("expression", str(error), retryable=False)
+            with suppress(CannotEvaluate):  # a second error is unhandled; the first one is told
+                arcs, sets = _choose(d, s, fault)
+    reported = command_id(d.graph.name(s), visit) in d.state.open and fault is not None
+    d.move(Took(d.graph.name(s), visit, arcs, sets, None if reported else fault))
+
+
+def _choose(d: Decision, s: int, fault: Fault | None) -> tuple[tuple[int, ...], dict[str, Any]]:
+    step = d.graph.step(s)
+    bypassed = d.state.steps[s].life == BYPASSED
+    view = with_output(d.view({"visit": d.state.steps[s].visits}), s, fault)
+    sets = {} if fault is not None or bypassed else _rendered(d, step.set, view)
+    view = _overlaid(view, sets)
+    listens = "failure" if fault is not None else "success"
+    taken: list[int] = []
+    for position, arc in enumerate(step.arcs):
+        if arc.on in (listens, "both") and (arc.when is None or d.evaluate.truth(arc.when, view)):
+            taken.append(position)
+            if step.mode == "exclusive":
+                break
+    for position in taken:
+        sets.update(_rendered(d, step.arcs[position].set, view))
+        view = _overlaid(view, sets)
+    return tuple(taken), sets
+
+
+def _overlaid(view: RunView, sets: dict[str, Any]) -> RunView:
+    if not sets:
+        return view
+    overlay = {**view.extra, **sets, "ctx": {**view.state.ctx, **sets}}
+    return RunView(view.graph, view.state, view.loaded, overlay)
+
+
+def _rendered(d: Decision, sets: dict[str, Any], view: RunView) -> dict[str, Any]:
+    """Rendered `set` values under their bare keys: a scope before the key is only a spelling."""
+    rendered = {}
+    for key, template in sets.items():
+        bare = next((key.removeprefix(scope) for scope in SCOPES if key.startswith(scope)), key)
+        rendered[bare] = d.evaluate.value(template, view)
+    return rendered
+
+
+def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
+    """Nothing is entered from here on; what may not go on is taken back."""
+    state, plan = d.state, d.graph.plan
+    first = state.life == RUNNING
+    final: tuple[str, ...] = ()
+    if first:
+        last = (plan.final_step,) if plan.final_step and outcome not in (FAILED, CANCELLED) else ()
+        final = (*last, *(plan.on_fail if outcome == FAILED else ()), *plan.always)
+    entered = tuple(d.graph.name(s) for s in state.entered)
+    if entered:
+        d.move(Dropped(entered))
+    drains = outcome == FAILED and plan.on_failure == "drain" and state.timed_out is None
+    withdrawn = _withdrawn(d, drains)
+    if not drains:
+        cancel_children(d)
+    d.tell_moves()
+    d.say(RunEnding(outcome, error, withdrawn, final))
+
+
+def _withdrawn(d: Decision, drains: bool) -> tuple[str, ...]:
+    """Whoever has reported or is a child goes on; when draining, so does what a worker holds."""
+    spared = d.claimed() if drains else frozenset()
+    return tuple(
+        command
+        for command, opened in d.state.open.items()
+        if command not in d.state.judge and not opened.child and (command not in spared or opened.held)
+    )
+
+
+def cancel_children(d: Decision) -> None:
+    for child in d.state.children.values():
+        d.cancel_child(child, "its parent is ending")

@@ -1,0 +1,138 @@
+"""What a run looks like now. The fold owns it and changes it in place; everybody else reads."""
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from refold.core.facts import Awaited, Blob, Fault, Instant, Outcome, Parent, StepFault, Write
+
+# Step life
+PENDING, ENTERED, ISSUED, COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED = (
+    "pending",
+    "entered",
+    "issued",
+    "completed",
+    "failed",
+    "skipped",
+    "bypassed",
+    "cancelled",
+)
+# Run life
+INITIAL, RUNNING, PAUSED, ENDING, WAITING = "initial", "running", "paused", "ending", "waiting"
+TERMINAL = frozenset({COMPLETED, FAILED, CANCELLED})
+
+# Marks of a forward arc; SPENT is taken and used up and counts like dead
+UNRESOLVED, TAKEN, DEAD, SPENT = 0, 1, 2, 3
+
+# Life of an item
+WAITS, OPEN, DONE, LOST, STOPPED = 0, 1, 2, 3, 4
+
+
+class FanOut(Struct):
+    """One visit of a list loop: status, tries and the place of each result, never the value."""
+
+    count: int
+    items: list[Any] | None = None
+    blob: Blob | None = None
+    capture: dict[str, Any] = {}
+    status: bytearray = field(default_factory=bytearray)
+    places: list[int] = []  # the number of the fact that holds the item's last report
+    next: int = 0  # the first item never issued
+    open: int = 0
+    done: int = 0
+    failed: int = 0
+    retried: dict[int, int] = {}  # item -> attempts, for those that needed more than one
+    writes: dict[int, tuple[Write, ...]] = {}  # applied in item order when the visit ends
+
+
+class StepState(Struct):
+    """A step in the current pass of the loops around it, and what its last visit left behind."""
+
+    life: str = PENDING
+    due: bool = False  # ready to be entered or skipped
+    visits: int = 0
+    unresolved: int = 0  # forward arcs into it that are not decided yet
+    taken: int = 0  # arcs (of different sources, where those count) that wait for it to start
+    possible: int = 0  # sources that have taken or may still take an arc into it
+    attempts: int = 0  # tries reported, over all visits
+    last: str = ""  # how the last visit ended, for a step that is pending again
+    done_at: int = 0  # the number of the fact that completed the last visit
+    result: Any = None
+    blob: Blob | None = None
+    fault: Fault | None = None
+    fan: FanOut | None = None
+
+
+class OpenCommand(Struct):
+    """A command that was issued and is not over."""
+
+    step: int
+    visit: int
+    item: int | None = None
+    attempt: int = 1
+    input: Any = None
+    not_before: Instant = 0
+    until: Instant | None = None
+    signal: str = ""
+    child: str = ""
+    held: bool = False  # reported, parked on a signal or suspended: nobody may claim it
+    progress: Any = None
+    reason: str = ""
+    report: Outcome | None = None  # the last report, until it is judged
+    calls: dict[str, Awaited] = {}  # durable calls it waits for
+    recorded: dict[str, Outcome] = {}
+
+
+class RunState(Struct):
+    """Everything the log says about a run. A snapshot is this struct, encoded."""
+
+    run: str
+    seq: int = 0
+    at: Instant = 0
+    life: str = INITIAL
+    paused: bool = False
+    paused_at: Instant = 0
+    outcome: str = ""  # of an ending or ended run
+    plan: str = ""
+    name: str = ""
+    key: str = ""
+    input: dict[str, Any] = {}
+    parent: Parent | None = None
+    depth: int = 0
+    started_at: Instant = 0
+    ended_at: Instant = 0
+    deadline: Instant | None = None  # of the run
+    steps: list[StepState] = []
+    arcs: bytearray = field(default_factory=bytearray)  # marks of forward arcs
+    ever: bytearray = field(default_factory=bytearray)  # held arcs that were taken
+    members: list[int] = []  # per loop: members not settled in this pass
+    again: bytearray = field(default_factory=bytearray)  # per loop: a back arc was taken in this pass
+    unsettled: int = 0  # steps of the graph not settled now
+    # open obligations: all that decide ever looks at
+    ready: list[int] = []  # heap of 2 * step + (1 if it is to be entered, 0 if skipped)
+    over: list[int] = []  # loops whose pass is over
+    ended: dict[int, None] = {}  # steps whose visit is over and whose arcs want deciding (dicts: sets with an order)
+    entered: dict[int, None] = {}  # steps entered and not issued yet
+    judge: dict[str, None] = {}  # commands whose report wants judging
+    filling: dict[int, None] = {}  # fan-outs that may have room in their window
+    deliverable: dict[str, None] = {}  # signals that somebody waits for
+    cancel: str | None = None  # asked for, not yet acted on
+    timed_out: float | None = None
+    failures: list[StepFault] = []  # unhandled, first first
+    final: list[str] = []  # finalizers still to run
+    # what is going on
+    visiting: int = 0  # visits open now, finalizers included
+    open: dict[str, OpenCommand] = {}
+    children: dict[str, str] = {}  # command or command#call -> its child run
+    orphans: dict[str, None] = {}  # child runs of dropped commands that have not ended yet
+    signals: dict[str, list[Any]] = {}  # kept until somebody waits for them
+    waiting: dict[str, list[str]] = {}  # signal -> commands, or command#call
+    ctx: dict[str, Any] = {}
+    versions: dict[str, int] = {}
+    usage: dict[str, float] = {}
+    latest: int = -1  # the step that completed last
+    latest_at: int = 0
+    result: Any = None
+    blob: Blob | None = None
+    error: StepFault | None = None
+    also_failed: tuple[StepFault, ...] = ()

@@ -1,0 +1,191 @@
+"""The names that expressions of a run can read, looked up lazily: cost does not grow with the state."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from refold.core import fanout
+from refold.core.expressions import CannotEvaluate, Missing, Path
+from refold.core.facts import Blob, ChildEnded, Fact, Fault, ItemsSettled, Outcome, Succeeded
+from refold.core.loops import Graph
+from refold.core.retry import fault_of
+from refold.core.state import STOPPED, WAITS, FanOut, RunState
+
+
+class Loaded(Struct):
+    """What the turn has fetched because somebody raised Missing."""
+
+    facts: dict[int, Fact] = {}
+    blobs: dict[str, Any] = {}
+
+    def blob(self, blob: Blob) -> Any:
+        if blob.hash not in self.blobs:
+            raise Missing(blobs=[blob.hash])
+        return self.blobs[blob.hash]
+
+
+class RunView:
+    """Precedence: what the moment adds, then reserved names, the context, step results, the input."""
+
+    def __init__(self, graph: Graph, state: RunState, loaded: Loaded, extra: Mapping[str, Any]) -> None:
+        self.graph, self.state, self.loaded, self.extra = graph, state, loaded, extra
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.extra:
+            return self.extra[name]
+        if name in _RESERVED:
+            return _RESERVED[name](self)
+        if name in self.state.ctx:
+            return self.state.ctx[name]
+        s = self.graph.index.get(name)
+        if s is not None and self.has_result(s):
+            return step_value(self.state, self.loaded, s)
+        if name in self.state.input:
+            return self.state.input[name]
+        raise CannotEvaluate(f"{name!r} is not defined")
+
+    def has_result(self, s: int) -> bool:
+        return self.state.steps[s].done_at > 0
+
+
+class _Steps(Mapping[str, Any]):
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+
+    def __getitem__(self, name: str) -> Any:
+        s = self._view.graph.index[name]
+        if not self._view.has_result(s):
+            raise KeyError(name)
+        return step_value(self._view.state, self._view.loaded, s)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, s in self._view.graph.index.items() if self._view.has_result(s))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_RESERVED: dict[str, Callable[[RunView], Any]] = {
+    "input": lambda view: view.state.input,
+    "workload": lambda view: view.state.input,
+    "ctx": lambda view: view.state.ctx,
+    "steps": _Steps,
+    "run": lambda view: {"id": view.state.run, "name": view.state.name},
+}
+
+
+def step_value(state: RunState, loaded: Loaded, s: int) -> Any:
+    """What a finished step is to those after it: its result, or for a fan-out results and status per item."""
+    step = state.steps[s]
+    if step.fan is not None:
+        outcomes = item_outcomes(step.fan, loaded)
+        return {
+            "results": [_result(outcome, loaded) for outcome in outcomes],
+            "items": [_item(outcome, loaded) for outcome in outcomes],
+        }
+    return loaded.blob(step.blob) if step.blob is not None else step.result
+
+
+def results_of(state: RunState, loaded: Loaded, s: int) -> Any:
+    """The result as the run's own: a fan-out gives the plain list, in item order."""
+    step = state.steps[s]
+    if step.fan is not None:
+        return [_result(outcome, loaded) for outcome in item_outcomes(step.fan, loaded)]
+    return loaded.blob(step.blob) if step.blob is not None else step.result
+
+
+def item_outcomes(fan: FanOut, loaded: Loaded) -> list[Outcome | None]:
+    missing = fanout.places(fan) - loaded.facts.keys()
+    if missing:
+        raise Missing(facts=missing)
+    by_place = {place: _reports(loaded.facts[place]) for place in fanout.places(fan)}
+    return [
+        None if status in (WAITS, STOPPED) else by_place[fan.places[item]].get(item)
+        for item, status in enumerate(fan.status)
+    ]
+
+
+def _reports(fact: Fact) -> dict[int, Outcome]:
+    match fact:
+        case ItemsSettled(reports=reports):
+            return {report.item: report.outcome for report in reports if report.item is not None}
+        case ChildEnded(command=command, outcome=outcome):
+            return {int(command.rsplit("/", 1)[1]): outcome}
+        case _:
+            return {}
+
+
+def _result(outcome: Outcome | None, loaded: Loaded) -> Any:
+    if not isinstance(outcome, Succeeded):
+        return None
+    return loaded.blob(outcome.blob) if outcome.blob is not None else outcome.result
+
+
+def _item(outcome: Outcome | None, loaded: Loaded) -> dict[str, Any]:
+    if outcome is None:
+        return {"status": "cancelled", "result": None, "error": None}
+    if isinstance(outcome, Succeeded):
+        return {"status": "completed", "result": _result(outcome, loaded), "error": None}
+    return {"status": "failed", "result": None, "error": error_value(fault_of(outcome))}
+
+
+def error_value(fault: Fault | None) -> Any:
+    return None if fault is None else to_builtins(fault)
+
+
+class _Output(Mapping[str, Any]):
+    """`output` on an arc: status, data and error of the visit that just ended."""
+
+    def __init__(self, view: RunView, s: int, fault: Fault | None) -> None:
+        self._view, self._s, self._fault = view, s, fault
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "status":
+            return "ok" if self._fault is None else "error"
+        if name == "error":
+            return error_value(self._fault)
+        if name == "data":
+            view = self._view
+            return None if self._fault else step_value(view.state, view.loaded, self._s)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("status", "data", "error"))
+
+    def __len__(self) -> int:
+        return 3
+
+
+def with_output(view: RunView, s: int, fault: Fault | None) -> RunView:
+    extra = {**view.extra, "output": _Output(view, s, fault), "error": error_value(fault)}
+    return RunView(view.graph, view.state, view.loaded, extra)
+
+
+def capture(view: RunView, paths: Sequence[Path], own: frozenset[str]) -> dict[str, Any]:
+    """The values of all paths that are not the item's own, as nested plain data."""
+    found: dict[str, Any] = {}
+    for path in paths:
+        if path[0] in own:
+            continue
+        try:
+            value, here = view[path[0]], found
+        except CannotEvaluate:
+            continue  # whether that is an error is the expression's business
+        for depth, name in enumerate(path[:-1]):
+            if not isinstance(value, Mapping):
+                path = path[: depth + 1]
+                break
+            here = here.setdefault(name, {})
+            value = value.get(path[depth + 1])
+        if isinstance(here, dict):
+            here[path[-1]] = dict(value) if isinstance(value, Mapping) else value
+    return found
+
+
+def item_view(fan: FanOut, loaded: Loaded, name: str, item: int, visit: int) -> dict[str, Any]:
+    """An item's names: what the fan-out captured, the item, and where it stands."""
+    items = loaded.blob(fan.blob) if fan.blob is not None else fan.items
+    assert items is not None
+    place = {"index": item, "count": fan.count}
+    return {**fan.capture, name: items[item], "iter": {name: items[item], **place}, "visit": visit, "loop": place}

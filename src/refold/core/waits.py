@@ -1,0 +1,123 @@
+"""Commands that wait without a worker: signals, parked and suspended bodies, children, gates."""
+
+from refold.core import visits
+from refold.core.commands import child_id
+from refold.core.facts import (
+    CallSettled,
+    ChildEnded,
+    Failed,
+    Fault,
+    GateDecided,
+    Outcome,
+    Parked,
+    Report,
+    SignalReceived,
+    SignalTaken,
+    Succeeded,
+    Suspended,
+)
+from refold.core.loops import Graph
+from refold.core.plan import Call, Gate
+from refold.core.state import RunState
+
+
+def park(state: RunState, command: str, parked: Parked) -> None:
+    """Put aside until its time comes or its signal arrives; no try is used up."""
+    opened = state.open[command]
+    visits.postpone(opened, parked.until or 0)
+    opened.progress, opened.reason = parked.progress, parked.reason
+    state.judge.pop(command, None)
+    if parked.signal:
+        opened.held = True
+        opened.signal = parked.signal
+        visits.wait_for(state, parked.signal, command)
+    if parked.until is not None:
+        opened.held = False
+
+
+def suspend(state: RunState, command: str, suspended: Suspended) -> None:
+    """The body waits inside; calls already recorded need no waiting."""
+    opened = state.open[command]
+    opened.report = None
+    state.judge.pop(command, None)
+    for call in suspended.calls:
+        if call.key not in opened.recorded and call.key not in opened.calls:
+            opened.calls[call.key] = call
+            if call.signal:
+                visits.wait_for(state, call.signal, f"{command}#{call.key}")
+            if call.child:
+                owner = f"{command}#{call.key}"
+                state.children[owner] = child_id(state.run, owner)
+    opened.held = bool(opened.calls)
+
+
+def signal_received(graph: Graph, state: RunState, fact: SignalReceived) -> None:
+    state.signals.setdefault(fact.name, []).append(fact.value)
+    if fact.name in state.waiting:
+        state.deliverable[fact.name] = None
+
+
+def signal_taken(graph: Graph, state: RunState, fact: SignalTaken) -> None:
+    values = state.signals[fact.name]
+    value = values.pop(0)
+    if not values:
+        del state.signals[fact.name]
+        state.deliverable.pop(fact.name, None)
+    visits.stop_waiting(state, fact.name, fact.command)
+    command, _, key = fact.command.partition("#")
+    if key:
+        record(state, command, key, Succeeded(value))
+        return
+    opened = state.open[command]
+    opened.signal = ""
+    if isinstance(graph.step(opened.step).work, Call):
+        opened.recorded[fact.name] = Succeeded(value)
+        visits.postpone(opened, 0)
+    else:
+        settle(graph, state, command, Succeeded({"by": "signal", "signal": fact.name, "value": value}))
+
+
+def call_settled(graph: Graph, state: RunState, fact: CallSettled) -> None:
+    record(state, fact.command, fact.key, fact.outcome)
+
+
+def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:
+    """A durable call has its result: the body may start over and will find it."""
+    opened = state.open[command]
+    call = opened.calls.pop(key)
+    if call.signal:
+        visits.stop_waiting(state, call.signal, f"{command}#{key}")
+    opened.recorded[key] = outcome
+    visits.postpone(opened, 0)
+
+
+def child_ended(graph: Graph, state: RunState, fact: ChildEnded) -> None:
+    visits.add_usage(state, fact.usage)
+    owner = f"{fact.command}#{fact.call}" if fact.call else fact.command
+    if state.children.get(owner) != fact.child:
+        state.orphans.pop(fact.child, None)
+        return
+    del state.children[owner]
+    if fact.call:
+        record(state, fact.command, fact.call, fact.outcome)
+    else:
+        settle(graph, state, fact.command, fact.outcome)
+
+
+def gate_decided(graph: Graph, state: RunState, fact: GateDecided) -> None:
+    gate = graph.step(graph.index[fact.step]).work
+    assert isinstance(gate, Gate)
+    value = {"by": fact.by, "option": fact.option, "feedback": fact.feedback}
+    refused = Failed(Fault("rejected", f"{fact.option} by {fact.by or 'somebody'}", retryable=False, data=value))
+    settle(graph, state, f"{fact.step}/{fact.visit}", refused if fact.option in gate.refuse else Succeeded(value))
+
+
+def settle(graph: Graph, state: RunState, command: str, outcome: Outcome) -> None:
+    """What no worker did ended like a try that a worker reports."""
+    opened = state.open[command]
+    report = Report(opened.attempt, outcome, item=opened.item)
+    if opened.item is None:
+        visits.report_plain(graph, state, command, report)
+    else:
+        visits.report_item(graph, state, command, report)
+        visits.after_items(graph, state, opened.step)

@@ -1,0 +1,79 @@
+"""Every deliberate error of Refold, named by what the catcher should do.
+
+RefoldError
+├── InvalidPlan          mend the workflow; `problems` lists all that is wrong with it
+├── InvalidValue         mend the value; `path` says where it stands
+├── NotFound             there is no such run, workflow, step or gate
+├── Conflict             somebody else was first, or the run is not in a state for this; look again
+├── RunFailed            the run ended as failed; `error` says why
+├── RunCancelled         the run ended as cancelled
+├── LeaseLost            drop the result: another holder owns the command now
+├── StaleWrite           apply the update again to `current`, the newest value of the key
+├── Unavailable          the store could not answer; try again
+│   └── Ambiguous        the commit may or may not have been applied; read before trying again
+└── Corrupt              stop writing; the stored bytes or the log are not what they must be
+    └── UnknownFact      written by a newer Refold; upgrade this one
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class RefoldError(Exception):
+    """Anything Refold raises on purpose."""
+
+
+class InvalidPlan(RefoldError):
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
+class InvalidValue(RefoldError):
+    def __init__(self, path: str, why: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {why}")
+
+
+class NotFound(RefoldError):
+    pass
+
+
+class Conflict(RefoldError):
+    pass
+
+
+class RunFailed(RefoldError):
+    def __init__(self, run: str, error: Any) -> None:
+        self.run, self.error = run, error
+        super().__init__(f"run {run} failed: {error}")
+
+
+class RunCancelled(RefoldError):
+    pass
+
+
+class LeaseLost(RefoldError):
+    pass
+
+
+class StaleWrite(RefoldError):
+    def __init__(self, key: str, current: Any, version: int) -> None:
+        self.key, self.current, self.version = key, current, version
+        super().__init__(f"context key {key!r} has moved on to version {version}")
+
+
+class Unavailable(RefoldError):
+    pass
+
+
+class Ambiguous(Unavailable):
+    pass
+
+
+class Corrupt(RefoldError):
+    pass
+
+
+class UnknownFact(Corrupt):
+    pass
