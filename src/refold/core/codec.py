@@ -106,21 +106,25 @@ def check_value(value: Any, path: str = "$") -> None:
 def _check(value: Any, path: str, depth: int) -> None:
     if depth > DEPTH_LIMIT:
         raise InvalidValue(path, f"nested deeper than {DEPTH_LIMIT}")
+    if isinstance(value, dict):
+        _check_keys(value, path)
+        for key, each in value.items():
+            _check(each, f"{path}.{key}", depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for i, each in enumerate(value):
+            _check(each, f"{path}[{i}]", depth + 1)
+    else:
+        _check_scalar(value, path)
+
+
+def _check_scalar(value: Any, path: str) -> None:
     match value:
-        case None | int():
-            return
-        case float():
-            if not math.isfinite(value):
-                raise InvalidValue(path, f"{value} has no place in JSON")
         case str():
             _check_text(value, path)
-        case list() | tuple():
-            for i, each in enumerate(value):
-                _check(each, f"{path}[{i}]", depth + 1)
-        case dict():
-            _check_keys(value, path)
-            for key, each in value.items():
-                _check(each, f"{path}.{key}", depth + 1)
+        case float() if not math.isfinite(value):
+            raise InvalidValue(path, f"{value} has no place in JSON")
+        case None | int() | float():
+            pass
         case _:
             raise InvalidValue(path, f"a {type(value).__name__} is no JSON value")
 

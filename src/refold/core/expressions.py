@@ -34,3 +34,16 @@ class Evaluate(Protocol):
 
     def paths(self, template: Template) -> Sequence[Path]:
         """Every path the template names, so that a fan-out can capture them once."""
+
+
+class Values:
+    """The language without expressions: every template is the value it stands for."""
+
+    def value(self, template: Template, view: View) -> Any:
+        return template
+
+    def truth(self, template: Template, view: View) -> bool:
+        return bool(template)
+
+    def paths(self, template: Template) -> Sequence[Path]:
+        return ()

@@ -1,0 +1,99 @@
+"""State to the row that lists show: one line per run, and why it waits."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.facts import Instant, StepFault
+from refold.core.loops import Graph
+from refold.core.plan import Call, Child, Gate
+from refold.core.state import PAUSED, RUNNING, WAITING, OpenCommand, RunState
+
+
+class Summary(Struct, frozen=True, omit_defaults=True):
+    run: str
+    workflow: str
+    plan: str
+    status: str
+    name: str = ""
+    key: str = ""
+    parent: str = ""
+    created_at: Instant = 0
+    ended_at: Instant = 0
+    seq: int = 0
+    error: StepFault | None = None
+
+
+def summarize(graph: Graph, state: RunState) -> Summary:
+    return Summary(
+        run=state.run,
+        workflow=graph.plan.name,
+        plan=state.plan,
+        status=status_of(graph, state),
+        name=state.name,
+        key=state.key,
+        parent=state.parent.run if state.parent is not None else "",
+        created_at=state.started_at,
+        ended_at=state.ended_at,
+        seq=state.seq,
+        error=state.error,
+    )
+
+
+def status_of(graph: Graph, state: RunState) -> str:
+    """Waiting: something is open, and no worker could do anything about it now."""
+    if state.paused:
+        return PAUSED
+    if state.life == RUNNING and state.open and all(_waits(graph, state, each) for each in state.open.values()):
+        return WAITING
+    return state.life
+
+
+def _waits(graph: Graph, state: RunState, opened: OpenCommand) -> bool:
+    if not isinstance(graph.step(opened.step).work, Call):
+        return True
+    return opened.held or opened.not_before > state.at
+
+
+def why(graph: Graph, state: RunState) -> dict[str, str]:
+    """Each open command with the reason why it is not over."""
+    return {command: _reason(graph, opened) for command, opened in state.open.items()}
+
+
+def _reason(graph: Graph, opened: OpenCommand) -> str:
+    match graph.step(opened.step).work:
+        case Gate():
+            return "waits for a decision"
+        case Child():
+            return f"waits for run {opened.child}"
+        case Call():
+            return _call_reason(opened)
+        case _:
+            waits = [f"signal {opened.signal!r}"] if opened.signal else []
+            waits += [f"time {opened.until}"] if opened.until is not None else []
+            return "waits for " + " or ".join(waits)
+
+
+def _call_reason(opened: OpenCommand) -> str:
+    if opened.calls:
+        return "suspended until " + ", ".join(sorted(opened.calls))
+    if opened.signal:
+        return f"parked until signal {opened.signal!r}" + (f": {opened.reason}" if opened.reason else "")
+    if opened.not_before:
+        return f"try {opened.attempt}, not before {opened.not_before}"
+    return f"try {opened.attempt} is with the workers"
+
+
+def shown_steps(graph: Graph, state: RunState) -> dict[str, dict[str, Any]]:
+    """Per step: how it stands; a step is shown as skipped only if it was never entered."""
+    shown = {}
+    for s, step in enumerate(state.steps):
+        life = step.last if step.life in ("pending", "skipped") and step.visits and step.last else step.life
+        shown[graph.name(s)] = {
+            "status": "completed" if life == "skipped" and step.visits else life,
+            "visits": step.visits,
+            "attempts": step.attempts,
+            "result": step.result,
+            "error": step.fault,
+        }
+    return shown

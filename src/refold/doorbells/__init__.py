@@ -1,0 +1,1 @@
+"""Doorbells: ways to say that work has come."""

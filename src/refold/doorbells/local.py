@@ -1,0 +1,19 @@
+"""A doorbell within one process."""
+
+import asyncio
+
+
+class LocalDoorbell:
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    async def wait(self, timeout: float) -> None:
+        """Until somebody rings, or it is time to look anyway."""
+        try:
+            await asyncio.wait_for(self._rung.wait(), timeout)
+        except TimeoutError:
+            return
+        self._rung.clear()

@@ -1,0 +1,192 @@
+"""The outside world on one page: what the engine asks of stores, desks, doorbells, clocks and tools."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from refold.core.commands import Command, Held, Letter
+from refold.core.facts import Fact, Instant, Outcome, Write
+from refold.core.fold import Record
+from refold.core.summary import Summary
+
+
+class Lease(Struct, frozen=True):
+    """The right to run a command until a moment; the generation makes a late report recognisable."""
+
+    run: str
+    command: Command
+    worker: str
+    generation: int
+    until: Instant
+    claimed_at: Instant
+    plan: str
+    losses: int = 0
+    deadline: Instant | None = None  # the command's timeout, by the store's clock
+
+
+class Abilities(Struct, frozen=True):
+    """What a worker can take: its queues, its tools (None: any), and the runs it serves (None: all)."""
+
+    worker: str
+    queues: tuple[str, ...] = ("default",)
+    tools: frozenset[str] | None = None
+    runs: frozenset[str] | None = None
+
+
+class Writes(Struct):
+    """All that one turn changes for one run; written together or not at all."""
+
+    run: str
+    turn: str  # random; tells after an ambiguous commit whether it was applied
+    expected: int  # the number of the last fact before this turn
+    at: Instant
+    facts: Sequence[Fact]
+    summary: Summary
+    commands: Mapping[str, Command | Held | None] = {}
+    timers: Mapping[str, Instant | None] = {}
+    letters: Sequence[Letter] = ()
+    read_letters: Collection[str] = ()
+    blobs: Mapping[str, bytes] = {}
+    plan: bytes | None = None  # of a run that starts
+
+
+class Expired(Struct, frozen=True):
+    """A command that ran out of time or lost too many workers: a turn of its run must say so."""
+
+    run: str
+    command: str
+    generation: int
+
+
+class StoreTurn(Protocol):
+    """What a turn may do while it holds the lock on its runs. Leaving it without an error commits."""
+
+    now: Instant
+
+    def head(self, run: str) -> int:
+        """The number of the run's last fact; 0 if there is no such run."""
+
+    def facts(self, run: str, after: int = 0) -> Sequence[Record]: ...
+
+    def some_facts(self, run: str, numbers: Collection[int]) -> Sequence[Record]: ...
+
+    def blob(self, run: str, hash: str) -> bytes: ...
+
+    def letters(self, run: str) -> Sequence[Letter]: ...
+
+    def due_timers(self, run: str) -> Sequence[str]:
+        """Keys of timers whose time has come, in order of due time."""
+
+    def lease(self, run: str, command: str) -> Lease | None:
+        """Who holds the command now."""
+
+    def claimed(self, run: str) -> frozenset[str]: ...
+
+    def write(self, writes: Writes) -> None: ...
+
+    def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]: ...
+
+
+class Store(Protocol):
+    """Keeps logs and their projections. Synchronous, called only on the advancing thread."""
+
+    def turn(self, runs: Sequence[str]) -> AbstractContextManager[StoreTurn]: ...
+
+    def plan(self, hash: str) -> bytes | None: ...
+
+    def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]: ...
+
+    def turn_of(self, run: str, number: int) -> str | None:
+        """The id of the turn that wrote this fact, if it began one: settles what an ambiguous commit did."""
+
+    def summary(self, run: str) -> Summary | None: ...
+
+    def summaries(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]: ...
+
+    def snapshot(self, run: str) -> bytes | None: ...
+
+    def put_snapshot(self, run: str, data: bytes) -> None: ...
+
+    def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
+        """One heartbeat for all the worker holds; a lease not returned is lost."""
+
+    def hand_back(self, lease: Lease) -> bool:
+        """Give the command to somebody else at once; no try and no loss is counted."""
+
+    def expire(self, losses: int) -> Sequence[Expired]:
+        """Take back leases that ran out, each a loss; return what timed out or was lost more often than allowed."""
+
+    def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
+        """Runs with a due timer or a letter, and when the next timer is due."""
+
+    def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
+        """Append to the run's side stream; False if the lease is stale."""
+
+    def stream(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]: ...
+
+
+class Desk(Protocol):
+    """Where a worker takes commands and hands in outcomes."""
+
+    async def claim(self, can: Abilities, lease_for: float) -> Lease | None: ...
+
+    async def settle(self, lease: Lease, done: "Done", then: Abilities | None = None) -> Lease | None:
+        """Raises LeaseLost if another holder owns the command now. Returns the next claim, of the same commit."""
+
+    async def extend(self, worker: str, lease_for: float) -> Sequence[Lease]: ...
+
+    async def hand_back(self, lease: Lease) -> None: ...
+
+    async def publish(self, lease: Lease, lines: Sequence[Any]) -> None: ...
+
+
+class Done(Struct, frozen=True):
+    """What came of one try."""
+
+    outcome: Outcome
+    started_at: Instant = 0
+    writes: tuple[Write, ...] = ()
+    usage: dict[str, float] = {}
+
+
+class Doorbell(Protocol):
+    """ "Work has come." A lost ring costs a poll, never a run."""
+
+    def ring(self) -> None: ...
+
+    async def wait(self, timeout: float) -> None: ...
+
+
+class Clock(Protocol):
+    def now(self) -> Instant: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Call(Struct, frozen=True):
+    """One try of a command, as a tool sees it."""
+
+    run: str
+    command: Command
+    settings: Mapping[str, Any]
+
+    @property
+    def input(self) -> Any:
+        return self.command.input
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every try of this command, so that the far side can recognise a repetition."""
+        return f"{self.run}/{self.command.id}"
+
+
+Tool = Callable[[Call], Awaitable[Any]]
+"""Returns a result, or a `Done` or an outcome to say more; raises to fail."""
+
+
+class Advance(Protocol):
+    """Runs the synchronous turn: on a thread of its own, or right here in a simulation."""
+
+    async def __call__(self, work: Callable[[], Any]) -> Any: ...

@@ -1,0 +1,1 @@
+"""The shell around the core: it may crash at any moment and lose nothing."""

@@ -1,0 +1,24 @@
+"""Where the synchronous turn runs: on one thread of its own, or right here."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+
+async def inline(work: Callable[[], Any]) -> Any:
+    """For stores that never block."""
+    return work()
+
+
+class AdvancingThread:
+    """One thread per store: turns never overlap, and the event loop never waits for a disk."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="refold-turns")
+
+    async def __call__(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def close(self) -> None:
+        self._thread.shutdown()

@@ -1,0 +1,52 @@
+"""The desk of a process that has the store at hand."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from refold.core.codec import check_value
+from refold.core.facts import Failed, Fault, Succeeded
+from refold.errors import InvalidValue, LeaseLost
+from refold.ports import Abilities, Advance, Done, Lease, Store
+from refold.runtime.mailbox import Settle
+from refold.runtime.mailroom import Mailroom
+
+
+class LocalDesk:
+    def __init__(self, store: Store, advance: Advance, mailroom: Mailroom) -> None:
+        self.store, self.advance, self.mailroom = store, advance, mailroom
+
+    async def claim(self, can: Abilities, lease_for: float) -> Lease | None:
+        def claim() -> Lease | None:
+            with self.store.turn([]) as turn:
+                return next(iter(turn.claim(can, lease_for, 1)), None)
+
+        lease: Lease | None = await self.advance(claim)
+        return lease
+
+    async def settle(self, lease: Lease, done: Done, then: Abilities | None = None) -> Lease | None:
+        post = await self.mailroom.send(lease.run, Settle(lease, _honest(done), then))
+        return post.next
+
+    async def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
+        held: Sequence[Lease] = await self.advance(lambda: self.store.extend(worker, lease_for))
+        return held
+
+    async def hand_back(self, lease: Lease) -> None:
+        await self.advance(lambda: self.store.hand_back(lease))
+        self.mailroom.doorbell.ring()
+
+    async def publish(self, lease: Lease, lines: Sequence[Any]) -> None:
+        if not await self.advance(lambda: self.store.publish(lease, lines)):
+            raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held")
+
+
+def _honest(done: Done) -> Done:
+    """What would not come back as it went in fails the try, by its path, instead of sticking in the log."""
+    try:
+        if isinstance(done.outcome, Succeeded):
+            check_value(done.outcome.result, "result")
+        for write in done.writes:
+            check_value(getattr(write, "value", None), f"context.{write.key}")
+    except InvalidValue as error:
+        return Done(Failed(Fault("invalid_value", str(error), retryable=False)), done.started_at, (), done.usage)
+    return done

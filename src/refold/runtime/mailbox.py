@@ -1,0 +1,289 @@
+"""What can reach a run, and how each piece of mail becomes facts or is refused."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core import codec
+from refold.core.commands import Letter, LetterCancel, LetterEnded, LetterPause, LetterResume, LetterStart
+from refold.core.decision import RUN_TIMER, Decision
+from refold.core.facts import (
+    CallSettled,
+    CancelAsked,
+    Cancelled,
+    ChildEnded,
+    Failed,
+    Fault,
+    GateDecided,
+    ItemsSettled,
+    Outcome,
+    Parent,
+    PutIf,
+    Report,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunTimedOut,
+    SignalReceived,
+    StepSettled,
+    Succeeded,
+    TimedOut,
+)
+from refold.core.plan import Gate
+from refold.core.state import CANCELLED, ENDING, INITIAL, RUNNING, TERMINAL
+from refold.errors import Conflict, LeaseLost, NotFound, StaleWrite
+from refold.ports import Abilities, Done, Lease, StoreTurn
+
+
+class Start(Struct, frozen=True):
+    plan: bytes | None  # None: the store has it
+    plan_hash: str
+    input: dict[str, Any] = {}
+    name: str = ""
+    key: str = ""
+    parent: Parent | None = None
+    depth: int = 0
+
+
+class Settle(Struct, frozen=True):
+    lease: Lease
+    done: Done
+    then: Abilities | None = None
+
+
+class Expire(Struct, frozen=True):
+    """The lease of this generation ran out of time, or its command out of workers."""
+
+    command: str
+    generation: int
+    losses: int
+
+
+class Signal(Struct, frozen=True):
+    name: str
+    value: Any = None
+    sender: str = ""
+
+
+class DecideGate(Struct, frozen=True):
+    step: str
+    option: str
+    by: str = ""
+    feedback: Any = None
+    visit: int | None = None  # None: the visit that is open now
+
+
+class Pause(Struct, frozen=True):
+    by: str = ""
+
+
+class Resume(Struct, frozen=True):
+    by: str = ""
+
+
+class Cancel(Struct, frozen=True):
+    reason: str = ""
+    by: str = ""
+    command: str = ""  # empty: the whole run
+
+
+class Look(Struct, frozen=True):
+    """Nothing new from here: take letters and due timers from the store."""
+
+
+Mail = Start | Settle | Expire | Signal | DecideGate | Pause | Resume | Cancel | Look
+
+
+class Accepting(Struct):
+    """One run's mail in one turn; item reports of one visit are kept together and become one fact."""
+
+    d: Decision
+    turn: StoreTurn
+    items: dict[tuple[str, int], list[Report]] = {}
+    settled: set[str] = set()
+
+    def accept(self, mail: Mail) -> None:
+        """Say what follows from it, or raise why not; a refusal changes nothing."""
+        if not isinstance(mail, Settle):
+            self.flush()
+        match mail:
+            case Start():
+                self._start(mail)
+            case Settle():
+                self._settle(mail)
+            case Expire():
+                self._expire(mail)
+            case Cancel(command=command) if command:
+                self._known()
+                self._report(command, Report(self._attempt(command), Cancelled(mail.reason)))
+            case Look():
+                pass
+            case _:
+                self._known()
+                self._operate(mail)
+
+    def flush(self) -> None:
+        for (step, visit), reports in self.items.items():
+            self.d.say(ItemsSettled(step, visit, tuple(reports)))
+        self.items = {}
+
+    def _known(self) -> None:
+        if self.d.state.life == INITIAL:
+            raise NotFound(f"there is no run {self.d.state.run}")
+
+    def _start(self, mail: Start) -> None:
+        if self.d.state.life != INITIAL:
+            raise Conflict(f"run {self.d.state.run} exists")
+        self.d.say(RunStarted(mail.plan_hash, mail.input, mail.name, mail.key, mail.parent, mail.depth))
+
+    def _settle(self, mail: Settle) -> None:
+        lease, done = mail.lease, mail.done
+        held = self.turn.lease(lease.run, lease.command.id)
+        if held is None or held.generation != lease.generation or lease.command.id in self.settled:
+            raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held under {lease.generation}")
+        for write in done.writes:
+            version = self.d.state.versions.get(write.key, 0)
+            if isinstance(write, PutIf) and write.version != version:
+                raise StaleWrite(write.key, self.d.state.ctx.get(write.key), version)
+        report = Report(
+            attempt=lease.command.attempt,
+            outcome=self._boxed(done.outcome),
+            item=lease.command.item,
+            worker=lease.worker,
+            claimed_at=lease.claimed_at,
+            started_at=done.started_at,
+            losses=lease.losses,
+            writes=done.writes,
+            usage=done.usage,
+        )
+        self._report(lease.command.id, report)
+
+    def _boxed(self, outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, Succeeded):
+            return outcome
+        return Succeeded(*self.d.box(outcome.result))
+
+    def _expire(self, mail: Expire) -> None:
+        """Judged again under the lock: a report or a heartbeat that came first wins."""
+        held = self.turn.lease(self.d.state.run, mail.command)
+        if held is None or held.generation != mail.generation or mail.command in self.settled:
+            return
+        if held.deadline is not None and held.deadline <= self.turn.now:
+            outcome: Outcome = TimedOut(held.command.timeout or 0.0)
+        elif held.until <= self.turn.now and held.losses >= mail.losses:
+            why = f"{held.losses + 1} workers were lost while they ran it"
+            outcome = Failed(Fault("lost", why, retryable=False))
+        else:
+            return
+        report = Report(held.command.attempt, outcome, held.command.item, held.worker, held.claimed_at)
+        self._report(mail.command, report)
+
+    def _report(self, command: str, report: Report) -> None:
+        self.settled.add(command)
+        opened = self.d.state.open[command]
+        name = self.d.graph.name(opened.step)
+        if opened.item is None:
+            self.flush()
+            self.d.say(StepSettled(name, opened.visit, report))
+        else:
+            self.items.setdefault((name, opened.visit), []).append(
+                report if report.item is not None else Report(report.attempt, report.outcome, opened.item)
+            )
+
+    def _attempt(self, command: str) -> int:
+        opened = self.d.state.open.get(command)
+        if opened is None or command in self.settled or opened.child:
+            raise NotFound(f"run {self.d.state.run} has no open command {command!r}")
+        return opened.attempt
+
+    def _operate(self, mail: Signal | DecideGate | Pause | Resume | Cancel) -> None:
+        state = self.d.state
+        if state.life in TERMINAL:
+            raise Conflict(f"run {state.run} is {state.life}")
+        match mail:
+            case Signal():
+                self.d.say(SignalReceived(mail.name, mail.value, mail.sender))
+            case DecideGate():
+                self._decide_gate(mail)
+            case Pause() if not state.paused:
+                self.d.say(RunPaused(mail.by))
+            case Resume() if state.paused:
+                self.d.say(RunResumed(mail.by))
+            case Cancel() if state.cancel is None and state.outcome != CANCELLED:
+                self.d.say(CancelAsked(mail.reason, mail.by))
+            case _:
+                pass  # it is so already
+
+    def _decide_gate(self, mail: DecideGate) -> None:
+        graph, state = self.d.graph, self.d.state
+        s = graph.index.get(mail.step)
+        work = None if s is None else graph.step(s).work
+        if s is None or not isinstance(work, Gate):
+            raise NotFound(f"{mail.step!r} is no gate of run {state.run}")
+        visit = state.steps[s].visits if mail.visit is None else mail.visit
+        if f"{mail.step}/{visit}" not in state.open or state.open[f"{mail.step}/{visit}"].held:
+            raise Conflict(f"gate {mail.step!r} is not waiting for a decision (visit {visit})")
+        if mail.option not in work.options:
+            raise Conflict(f"gate {mail.step!r} knows {', '.join(work.options)}, not {mail.option!r}")
+        self.d.say(GateDecided(mail.step, visit, mail.option, mail.by, mail.feedback))
+
+    def read(self, letter: Letter) -> None:
+        """Letters are removed in the same commit, so each is read once; some come too late to matter."""
+        state, body = self.d.state, letter.body
+        match body:
+            case LetterStart():
+                if state.life == INITIAL:
+                    start = RunStarted(body.plan, body.input, parent=body.parent, depth=body.depth)
+                    self.d.say(start)
+            case LetterEnded():
+                if state.life in (RUNNING, ENDING):
+                    self.d.say(
+                        ChildEnded(
+                            letter.sender,
+                            body.parent.command,
+                            self._brought(letter.sender, body.outcome),
+                            body.parent.call,
+                            body.usage,
+                        )
+                    )
+            case LetterCancel():
+                self._operate_late(Cancel(body.reason, by=letter.sender))
+            case LetterPause():
+                self._operate_late(Pause(by=letter.sender))
+            case LetterResume():
+                self._operate_late(Resume(by=letter.sender))
+
+    def _operate_late(self, mail: Pause | Resume | Cancel) -> None:
+        if self.d.state.life not in TERMINAL and self.d.state.life != INITIAL:
+            self._operate(mail)
+
+    def _brought(self, sender: str, outcome: Outcome) -> Outcome:
+        """A blob belongs to its run, so a child's large result is taken over into the parent's."""
+        if isinstance(outcome, Succeeded) and outcome.blob is not None:
+            return Succeeded(*self.d.box(codec.unbox(self.turn.blob(sender, outcome.blob.hash))))
+        return outcome
+
+    def ring(self, key: str) -> None:
+        """A timer is due."""
+        state = self.d.state
+        if state.paused or state.life not in (RUNNING, ENDING):
+            return
+        if key == RUN_TIMER:
+            if state.life == RUNNING and state.timed_out is None:
+                self.d.say(RunTimedOut(self.d.graph.plan.timeout or 0.0))
+            return
+        command, _, call = key.partition("#")
+        opened = state.open.get(command)
+        if opened is None:
+            return
+        if call:
+            if call in opened.calls:
+                self.d.say(CallSettled(command, call, Succeeded({"by": "timer"})))
+        elif not opened.held:
+            self._report(command, Report(opened.attempt, self._rung(opened.step)))
+
+    def _rung(self, s: int) -> Outcome:
+        work = self.d.graph.step(s).work
+        if isinstance(work, Gate) and work.on_timeout == "fail":
+            return Failed(Fault("timeout", f"nobody decided within {work.timeout:g} s", retryable=False))
+        return Succeeded({"by": "timer"})

@@ -1,0 +1,273 @@
+"""One turn of the machine: lock runs, fold what is new, decide, write, commit; one commit for many runs."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from refold.core import codec
+from refold.core.commands import Command, Letter, LetterStart
+from refold.core.decide import decide
+from refold.core.decision import Decision
+from refold.core.expressions import Evaluate, Missing
+from refold.core.facts import Instant, RunStarted
+from refold.core.fold import fold
+from refold.core.loops import Graph, analyse
+from refold.core.plan import plan_hash, read_plan
+from refold.core.state import TERMINAL, RunState
+from refold.core.summary import summarize
+from refold.errors import Corrupt, NotFound, RefoldError, Unavailable
+from refold.ports import Lease, Store, StoreTurn, Writes
+from refold.runtime.mailbox import Accepting, Mail, Settle, Start
+
+TRIES = 3  # of a turn whose commit the store refused
+
+
+class Post(Struct):
+    """A piece of mail on its way, and what came of it."""
+
+    run: str
+    mail: Mail
+    error: Exception | None = None
+    next: Lease | None = None  # claimed in the same commit
+
+
+class Known(Struct):
+    """A run as folded so far."""
+
+    graph: Graph
+    state: RunState
+    snapshot_at: int = 0
+
+
+class Turned(Struct):
+    """What others want to know after a commit."""
+
+    ended: list[str] = []
+    issued: bool = False  # there may be work for workers
+    sent_to: list[str] = []  # runs that have letters now
+    grown: list[str] = []  # runs whose tail has outgrown their snapshot
+    alarms: list[tuple[Instant, str]] = []  # when a run wants to be looked at again
+
+
+class Turns:
+    """Takes turns for one process; plain synchronous code on one thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        evaluate: Evaluate,
+        chance: Callable[[], float],
+        new_id: Callable[[], str],
+        lease_for: float = 30.0,
+    ) -> None:
+        self.store, self.evaluate, self.chance, self.new_id, self.lease_for = store, evaluate, chance, new_id, lease_for
+        self.keep = 1000  # states in memory
+        self.snapshot_every = 1000  # facts
+        self.known: OrderedDict[str, Known] = OrderedDict()
+        self.graphs: dict[str, Graph] = {}
+        self.broken: dict[str, Corrupt] = {}  # runs whose log cannot be folded; they trouble nobody else
+
+    def take(self, posts: Sequence[Post]) -> Turned:
+        """Deliver mail to its runs in one commit. Each post learns its own fate; a refused one harms no other."""
+        by_run: dict[str, list[Post]] = {}
+        for post in posts:
+            by_run.setdefault(post.run, []).append(post)
+        for _ in range(TRIES):
+            turned, turn_id, heads = Turned(), self.new_id(), dict[str, int]()
+            try:
+                self._commit(by_run, turn_id, heads, turned)
+            except Unavailable as error:
+                for run in by_run:
+                    self.known.pop(run, None)  # folded further than what may have been written
+                if self._was_applied(turn_id, heads):
+                    return turned
+                failure = error
+            else:
+                self._tidy(by_run, turned)
+                return turned
+        for post in posts:
+            post.error, post.next = failure, None
+        return Turned()
+
+    def snapshot(self, run: str) -> None:
+        """A cache of the fold, off the hot path; without it a cold run folds its whole log."""
+        known = self.known.get(run)
+        if known is not None:
+            self.store.put_snapshot(run, codec.encode_snapshot(known.state))
+            known.snapshot_at = known.state.seq
+
+    def look(self, run: str) -> Known:
+        """The run as it stands, for those who only read."""
+        with self.store.turn([run]) as turn:
+            known = self._know(turn, run, (), ())
+        if known is None:
+            raise NotFound(f"there is no run {run}")
+        return known
+
+    def _was_applied(self, turn_id: str, heads: dict[str, int]) -> bool:
+        """A commit is all or nothing, so one fact under this turn's id settles it."""
+        return any(self.store.turn_of(run, head + 1) == turn_id for run, head in heads.items())
+
+    def _commit(self, by_run: dict[str, list[Post]], turn_id: str, heads: dict[str, int], turned: Turned) -> None:
+        with self.store.turn(sorted(by_run)) as turn:
+            for run in sorted(by_run):
+                try:
+                    self._advance(turn, run, by_run[run], turn_id, heads, turned)
+                except Unavailable:
+                    raise
+                except Exception as error:  # this run is left out, its neighbours commit
+                    self._leave_out(run, by_run[run], error)
+            for run in by_run:
+                self._claim_next(turn, by_run[run])
+
+    def _advance(
+        self, turn: StoreTurn, run: str, posts: list[Post], turn_id: str, heads: dict[str, int], turned: Turned
+    ) -> None:
+        if run in self.broken:
+            raise self.broken[run]
+        letters = turn.letters(run)
+        known = self._know(turn, run, posts, letters)
+        if known is None:
+            for post in posts:
+                post.error = NotFound(f"there is no run {run}")
+            return
+        d = Decision(known.graph, known.state, turn.now, self.evaluate, self.chance)
+        d.claimed = lambda: turn.claimed(run)
+        expected = known.state.seq
+        self._fold_mail(turn, d, posts, letters)
+        _decide(turn, d)
+        if not d.facts and not letters:
+            return
+        heads[run] = expected
+        plan = next((post.mail.plan for post in posts if isinstance(post.mail, Start)), None) if not expected else None
+        commands, timers = d.commands(), d.timers()
+        turn.write(
+            Writes(
+                run=run,
+                turn=turn_id,
+                expected=expected,
+                at=d.now,
+                facts=d.facts,
+                summary=summarize(known.graph, known.state),
+                commands=commands,
+                timers=timers,
+                letters=d.letters,
+                read_letters=[letter.key for letter in letters],
+                blobs=d.blobs,
+                plan=plan,
+            )
+        )
+        turned.alarms.extend((due, run) for due in timers.values() if due is not None)
+        later = {each.not_before for each in commands.values() if isinstance(each, Command) and each.not_before}
+        turned.alarms.extend((due, run) for due in sorted(later))
+        turned.sent_to.extend(letter.to for letter in d.letters)
+        turned.issued = turned.issued or bool(known.state.open)
+        if known.state.life in TERMINAL:
+            turned.ended.append(run)
+
+    def _fold_mail(self, turn: StoreTurn, d: Decision, posts: list[Post], letters: Sequence[Letter]) -> None:
+        accepting = Accepting(d, turn)
+        for post in posts:
+            post.error = post.next = None
+            try:
+                accepting.accept(post.mail)
+            except (Corrupt, Unavailable):
+                raise
+            except RefoldError as refusal:
+                post.error = refusal
+        for letter in letters:
+            accepting.read(letter)
+        for key in turn.due_timers(d.state.run):
+            accepting.ring(key)
+        accepting.flush()
+
+    def _leave_out(self, run: str, posts: list[Post], error: Exception) -> None:
+        self.known.pop(run, None)
+        if isinstance(error, Corrupt):
+            self.broken[run] = error
+        for post in posts:
+            post.error = error
+
+    def _claim_next(self, turn: StoreTurn, posts: list[Post]) -> None:
+        for post in posts:
+            if isinstance(post.mail, Settle) and post.mail.then is not None and post.error is None:
+                post.next = next(iter(turn.claim(post.mail.then, self.lease_for, 1)), None)
+
+    def _know(self, turn: StoreTurn, run: str, posts: Sequence[Post], letters: Sequence[Letter]) -> Known | None:
+        head = turn.head(run)
+        known = self.known.get(run)
+        if known is not None and known.state.seq > head:
+            known = None  # the log lost its tail
+        if known is None:
+            known = self._load(turn, run, head) if head else self._begin(run, posts, letters)
+        elif known.state.seq < head:
+            fold(known.graph, turn.facts(run, known.state.seq), known.state)
+        if known is not None:
+            self.known[run] = known
+            self.known.move_to_end(run)
+        return known
+
+    def _load(self, turn: StoreTurn, run: str, head: int) -> Known:
+        data = self.store.snapshot(run)
+        state = codec.decode_snapshot(data) if data is not None else None
+        if state is None or state.seq > head:
+            state = RunState(run=run)
+        snapshot_at = state.seq
+        records = turn.facts(run, snapshot_at)
+        if not state.plan:
+            first = records[0][2]
+            if not isinstance(first, RunStarted):
+                raise Corrupt(f"the log of run {run} begins with {type(first).__name__}")
+            state.plan = first.plan
+        graph = self.graph(state.plan)
+        return Known(graph, fold(graph, records, state), snapshot_at)
+
+    def _begin(self, run: str, posts: Sequence[Post], letters: Sequence[Letter]) -> Known | None:
+        for post in posts:
+            if isinstance(post.mail, Start):
+                return Known(self.graph(post.mail.plan_hash, post.mail.plan), RunState(run=run))
+        for letter in letters:
+            if isinstance(letter.body, LetterStart):
+                return Known(self.graph(letter.body.plan), RunState(run=run))
+        return None
+
+    def graph(self, hash: str, data: bytes | None = None) -> Graph:
+        """A plan, analysed once; named by its hash, so it never changes."""
+        if hash not in self.graphs:
+            data = data if data is not None else self.store.plan(hash)
+            if data is None:
+                raise NotFound(f"there is no workflow {hash}")
+            plan = read_plan(data)
+            if plan_hash(plan) != hash:
+                raise Corrupt(f"workflow {hash} is not what its name says")
+            self.graphs[hash] = analyse(plan)
+        return self.graphs[hash]
+
+    def _tidy(self, by_run: dict[str, list[Post]], turned: Turned) -> None:
+        """Finished runs leave memory at once, others when there are too many."""
+        for run in by_run:
+            known = self.known.get(run)
+            if known is None:
+                continue
+            if known.state.life in TERMINAL or known.state.seq == 0:
+                del self.known[run]
+            elif known.state.seq - known.snapshot_at >= max(self.snapshot_every, known.snapshot_at):
+                turned.grown.append(run)
+        while len(self.known) > self.keep:
+            self.known.popitem(last=False)
+
+
+def _decide(turn: StoreTurn, d: Decision) -> None:
+    """Expressions may ask for values that are not in memory; they are loaded under the same lock."""
+    while True:
+        try:
+            decide(d)
+            d.commands()
+            return
+        except Missing as missing:
+            run = d.state.run
+            for number, _, fact in turn.some_facts(run, missing.facts - d.loaded.facts.keys()):
+                d.loaded.facts[number] = fact
+            for hash in missing.blobs:
+                d.loaded.blobs[hash] = codec.unbox(turn.blob(run, hash))

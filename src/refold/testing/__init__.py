@@ -1,0 +1,1 @@
+"""What tests of Refold and of its users run on: simulated processes, time and chance."""

@@ -1,0 +1,1 @@
+"""The worker: knows a Desk and Tools, never the runtime."""

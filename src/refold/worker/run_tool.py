@@ -1,0 +1,54 @@
+"""Runs one try of a command and says what came of it; touches no lease."""
+
+import asyncio
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from refold.core.facts import Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
+from refold.ports import Call, Clock, Done, Lease, Tool
+
+OUTCOMES = (Succeeded, Failed, TimedOut, Cancelled, Parked, Suspended)
+
+
+async def run_tool(lease: Lease, settings: Mapping[str, Any], tools: Mapping[str, Tool], clock: Clock) -> Done:
+    """Everything a tool can do becomes an outcome; only being stopped from outside is passed on."""
+    started_at = clock.now()
+    command = lease.command
+    tool = tools.get(command.tool)
+    if tool is None:
+        return Done(Failed(Fault("unknown_tool", f"this worker has no tool {command.tool!r}")), started_at)
+    try:
+        async with asyncio.timeout(command.timeout) as limit:
+            value = await tool(Call(lease.run, command, settings))
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:
+        if isinstance(error, TimeoutError) and limit.expired():
+            return Done(TimedOut(command.timeout or 0.0), started_at)
+        return Done(Failed(_fault(error)), started_at)
+    return _done(value, started_at)
+
+
+def _done(value: Any, started_at: int) -> Done:
+    if isinstance(value, Done):
+        return Done(value.outcome, value.started_at or started_at, value.writes, value.usage)
+    if isinstance(value, OUTCOMES):
+        return Done(value, started_at)
+    return Done(Succeeded(value), started_at)
+
+
+def _fault(error: Exception) -> Fault:
+    """Class, message and traceback outlive the process; what the error says of itself is believed."""
+    fault = getattr(error, "fault", None)
+    if isinstance(fault, Fault):
+        return fault
+    kind = getattr(error, "kind", None)
+    return Fault(
+        kind=kind if isinstance(kind, str) else "error",
+        message=str(error),
+        type=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
+        traceback="".join(traceback.format_exception(error)),
+        retryable=getattr(error, "retryable", None),
+        retry_after=getattr(error, "retry_after", None),
+    )
