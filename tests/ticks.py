@@ -15,10 +15,12 @@ from refold.core.facts import (
     FanOutEntered,
     Fault,
     ItemsSettled,
+    Move,
     Report,
     Routed,
     RunEnding,
     RunStarted,
+    Skipped,
     StepIssued,
     StepSettled,
     Succeeded,
@@ -27,10 +29,8 @@ from refold.core.facts import (
 from refold.core.fold import Record
 from refold.core.loops import Graph, analyse
 from refold.core.plan import Arc, Loop, Plan, Retry, Step
-from refold.core.state import ISSUED, TERMINAL, OpenCommand, RunState
+from refold.core.state import TERMINAL, OpenCommand, RunState
 from refold.testing.scripted import Scripted
-
-WORDS = {"completed": "ok", "failed": "fail", "cancelled": "cancelled"}
 
 
 def plan_of(workflow: dict[str, Any], name: str = "program") -> Plan:
@@ -87,7 +87,10 @@ class Ticks:
         self.ends: dict[tuple[str, int], int] = {}  # command and attempt -> tick
         self.starts: dict[tuple[str, int], int] = {}
         self.visits: dict[tuple[str, int], list[Any]] = {}
+        self.left: dict[tuple[str, int], int] = {}  # tries or items that have not succeeded
+        self.failed: set[tuple[str, int]] = set()  # visits whose last report was a failure
         self.bypassed: list[list[Any]] = []
+        self.skipped = {name for s, name in enumerate(workflow["steps"]) if not self.graph.reached[s]}
         self.turns = 0
         self.turn([RunStarted(plan="p")])
 
@@ -172,42 +175,67 @@ class Ticks:
     def _watch(self, facts: list[Fact]) -> None:
         for fact in facts:
             match fact:
-                case StepIssued(attempt=1) | FanOutEntered():
-                    self.visits.setdefault((fact.step, fact.visit), [self.tick, None, None])
-                case StepSettled(report=Report(outcome=Succeeded())):
-                    self._end(fact.step, fact.visit, "ok")
-                case Routed(moves=moves):
-                    for move in moves:
-                        self._watch_move(move)
-                case RunEnding(withdrawn=withdrawn):
-                    for command in withdrawn:
-                        name, visit = command.split("/")[:2]
-                        if self.state.steps[self.graph.index[name]].last == "cancelled":
-                            self._end(name, int(visit), "cancelled")
-        for (name, visit), times in self.visits.items():
-            step = self.state.steps[self.graph.index[name]]
-            if times[1] is None and (step.visits > visit or step.life != ISSUED):
-                times[1:] = [self.tick, WORDS[step.last]]
+                case StepIssued(attempt=1):
+                    self._begin(fact.step, fact.visit, 1)
+                case FanOutEntered():
+                    self._begin(fact.step, fact.visit, fact.count)
+                case StepSettled():
+                    self._watch_reports(fact.step, fact.visit, (fact.report,))
+                case ItemsSettled():
+                    self._watch_reports(fact.step, fact.visit, fact.reports)
+                case Routed():
+                    self._watch_moves(fact.moves)
+                case RunEnding():
+                    self._withdraw(fact.withdrawn)
 
-    def _watch_move(self, move: Any) -> None:
-        match move:
-            case Entered():
-                self.visits.setdefault((move.step, move.visit), [self.tick, None, None])
-            case Took(fault=fault) if fault is not None:
-                self.bypassed = [row for row in self.bypassed if row != [move.step, move.visit]]
-                self.visits.setdefault((move.step, move.visit), [self.tick, None, None])
-                self._end(move.step, move.visit, "fail", over=True)
-            case Took():
-                failed = self.state.steps[self.graph.index[move.step]].fault is not None
-                if (move.step, move.visit) in self.visits and self.visits[move.step, move.visit][1] is None:
-                    self._end(move.step, move.visit, "fail" if failed else "ok")
-            case Dropped(steps=names):
-                for name in names:
-                    for (other, visit), times in self.visits.items():
-                        if other == name and times[1] is None:
-                            self._end(name, visit, "cancelled")
-            case Bypassed():
-                self.bypassed.append([move.step, move.visit])
+    def _withdraw(self, commands: tuple[str, ...]) -> None:
+        for name, visit, *item in (command.split("/") for command in commands):
+            if not item:
+                self._end(name, int(visit), "cancelled")
+
+    def _begin(self, name: str, visit: int, count: int) -> None:
+        self.visits.setdefault((name, visit), [self.tick, None, None])
+        self._count(name, visit, count)
+
+    def _watch_reports(self, name: str, visit: int, reports: tuple[Report, ...]) -> None:
+        good = sum(isinstance(report.outcome, Succeeded) for report in reports)
+        if good < len(reports):
+            self.failed.add((name, visit))
+        self._count(name, visit, self.left[name, visit] - good)
+
+    def _count(self, name: str, visit: int, left: int) -> None:
+        """A visit all of whose items succeeded is over."""
+        self.left[name, visit] = left
+        if left == 0:
+            self.failed.discard((name, visit))
+            self._end(name, visit, "ok")
+
+    def _watch_moves(self, moves: tuple[Move, ...]) -> None:
+        for move in moves:
+            match move:
+                case Entered():
+                    self.visits.setdefault((move.step, move.visit), [self.tick, None, None])
+                case Took():
+                    self._watch_took(move.step, move.visit, move.fault is not None)
+                case Dropped():
+                    self._drop(move.steps)
+                case Skipped():
+                    self.skipped.update(move.steps)
+                case Bypassed():
+                    self.bypassed.append([move.step, move.visit])
+
+    def _drop(self, names: tuple[str, ...]) -> None:
+        for name, visit in self.visits:
+            if name in names:
+                self._end(name, visit, "cancelled")
+
+    def _watch_took(self, name: str, visit: int, faulty: bool) -> None:
+        if faulty:
+            self.visits.setdefault((name, visit), [self.tick, None, None])
+            self.bypassed = [row for row in self.bypassed if row != [name, visit]]
+            self._end(name, visit, "fail", over=True)
+        elif (name, visit) in self.visits:
+            self._end(name, visit, "fail" if (name, visit) in self.failed else "ok")
 
     def _end(self, name: str, visit: int, word: str, over: bool = False) -> None:
         times = self.visits[name, visit]
@@ -222,9 +250,11 @@ class Ticks:
         return {
             "status": self.state.life,
             "error": None if error is None else {"step": error.step, "visit": error.visit, "why": error.why},
-            "also_failed": [[each.step, each.visit] for each in self.state.also_failed],
+            "also_failed": [
+                {"step": each.step, "visit": each.visit, "why": each.why} for each in self.state.also_failed
+            ],
             "visits": {name: step.visits for name, step in steps.items()},
-            "skipped": [name for name, step in steps.items() if step.last == "skipped" and step.visits == 0],
+            "skipped": [name for name, step in steps.items() if name in self.skipped and step.visits == 0],
             "bypassed": self.bypassed,
             "started": sorted(started, key=lambda row: (row[2], names.index(row[0]), row[1])),
             "result": self.state.result,

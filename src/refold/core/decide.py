@@ -5,9 +5,9 @@ from collections.abc import Callable
 from refold.core.decision import Decision
 from refold.core.facts import RunEnded, StepFault
 from refold.core.issuing import fill_windows, issue_entered, try_again
-from refold.core.routing_rules import deliver_signals, end_run, enter_step, give_up, route
+from refold.core.routing_rules import deliver_signals, end_run, enter_step, give_up_items, route
 from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, INITIAL, PENDING, RUNNING, TERMINAL, RunState
-from refold.core.view import results_of
+from refold.core.view import latest_result
 
 Rule = Callable[[Decision], None]
 
@@ -55,7 +55,7 @@ def _end(d: Decision, outcome: str) -> None:
     if outcome == COMPLETED and broken is not None:
         outcome, error = FAILED, broken
     also = tuple(each for each in state.failures if each != error)
-    value = results_of(state, d.loaded, state.latest) if outcome == COMPLETED and state.latest >= 0 else None
+    value = latest_result(state, d.loaded) if outcome == COMPLETED else None
     result, blob = d.box(value)
     d.tell_moves()
     d.say(RunEnded(outcome, result, blob, error, also))
@@ -63,7 +63,7 @@ def _end(d: Decision, outcome: str) -> None:
 
 RULES: tuple[Rule, ...] = (
     deliver_signals,
-    give_up,
+    give_up_items,
     route,
     issue_entered,
     try_again,

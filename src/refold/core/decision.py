@@ -107,6 +107,10 @@ class Decision:
             self.facts.append(Routed(tuple(self.moves)))
             self.moves.clear()
 
+    def at_work(self) -> frozenset[str]:
+        """Commands that a worker holds and has not reported in this turn."""
+        return self.claimed() - self._touched.keys()
+
     def view(self, extra: Mapping[str, Any]) -> RunView:
         return RunView(self.graph, self.state, self.loaded, extra)
 

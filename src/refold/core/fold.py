@@ -212,7 +212,7 @@ def _items_given_up(graph: Graph, state: RunState, fact: ItemsGivenUp) -> None:
     for item in fact.items:
         visits.close_command(state, command_id(fact.step, fact.visit, item))
     fanout.give_up(fan, fact.items)
-    visits.after_items(graph, state, s)
+    visits.after_items(graph, state, s, max(fan.places[item] for item in fact.items))
 
 
 def _routed(graph: Graph, state: RunState, fact: Routed) -> None:

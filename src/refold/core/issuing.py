@@ -21,7 +21,7 @@ from refold.core.facts import (
 )
 from refold.core.plan import Call, Child, Gate, Step, Wait
 from refold.core.retry import delay, fault_of
-from refold.core.routing_rules import end_visit
+from refold.core.routing_rules import end_visit, may_go_on
 from refold.core.state import OpenCommand
 from refold.core.view import capture
 
@@ -131,8 +131,11 @@ def try_again(d: Decision) -> None:
     items: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     for command in list(d.state.judge):
         opened = d.state.open[command]
+        fault = fault_of(opened.report) if opened.report is not None else None
+        if fault is None or not may_go_on(d, opened, fault):
+            continue
         name = d.graph.name(opened.step)
-        attempt, not_before = opened.attempt + 1, _not_before(d, opened)
+        attempt, not_before = opened.attempt + 1, _not_before(d, opened, fault)
         d.tell_moves()
         if opened.item is not None:
             items.setdefault((name, opened.visit), []).append((opened.item, attempt, not_before))
@@ -143,10 +146,8 @@ def try_again(d: Decision) -> None:
         d.say(ItemsRetried(name, visit, tuple(again)))
 
 
-def _not_before(d: Decision, opened: OpenCommand) -> int:
+def _not_before(d: Decision, opened: OpenCommand, fault: Fault) -> int:
     policy = d.graph.step(opened.step).retry
-    fault = fault_of(opened.report) if opened.report is not None else None
-    assert fault is not None
     chance = d.chance() if policy.jitter else 0.0
     wait = delay(policy, opened.attempt, fault, chance)
     return d.now + wait if wait else 0

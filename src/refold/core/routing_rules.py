@@ -36,25 +36,41 @@ def deliver_signals(d: Decision) -> None:
             d.say(SignalTaken(signal, d.state.waiting[signal][0]))
 
 
-def give_up(d: Decision) -> None:
-    """Failed tries that no policy wants again: the visit (or the item) has failed."""
+def give_up_items(d: Decision) -> None:
+    """Failed items that no policy wants again."""
     items: dict[tuple[str, int], list[int]] = {}
-    for command in list(d.state.judge):
+    for command in d.state.judge:
         opened = d.state.open[command]
-        fault = fault_of(opened.report) if opened.report is not None else None
-        assert fault is not None
-        if _may_go_on(d, opened, fault):
-            continue
-        if opened.item is not None:
+        if opened.item is not None and _final_fault(d, command) is not None:
             items.setdefault((d.graph.name(opened.step), opened.visit), []).append(opened.item)
-        else:
-            end_visit(d, opened.step, fault)
     for (name, visit), given_up in items.items():
         d.tell_moves()
         d.say(ItemsGivenUp(name, visit, tuple(given_up)))
 
 
-def _may_go_on(d: Decision, opened: OpenCommand, fault: Fault) -> bool:
+def end_visits(d: Decision) -> None:
+    """Decide the arcs of every visit that is over, in the order in which they ended."""
+    over: list[tuple[int, int, Fault | None]] = [(seq, s, None) for s, seq in d.state.ended.items()]
+    for command, seq in d.state.judge.items():
+        opened = d.state.open[command]
+        fault = _final_fault(d, command)
+        if opened.item is None and fault is not None:
+            over.append((seq, opened.step, fault))
+    for _, s, fault in sorted(over, key=lambda each: each[0]):
+        if fault is not None:
+            end_visit(d, s, fault)
+        else:
+            _end_worked(d, s)
+
+
+def _final_fault(d: Decision, command: str) -> Fault | None:
+    """Why the command failed, if it is not to be tried again."""
+    opened = d.state.open[command]
+    fault = fault_of(opened.report) if opened.report is not None else None
+    return None if fault is None or may_go_on(d, opened, fault) else fault
+
+
+def may_go_on(d: Decision, opened: OpenCommand, fault: Fault) -> bool:
     """An ending run tries only its finalizers again."""
     ending = d.state.life == ENDING and opened.step not in d.graph.finalizers
     return not ending and may_retry(d.graph.step(opened.step).retry, opened.attempt, fault)
@@ -63,10 +79,10 @@ def _may_go_on(d: Decision, opened: OpenCommand, fault: Fault) -> bool:
 def route(d: Decision) -> None:
     """All arcs of ended visits first; then finished passes; then ready steps in file order, until none is left."""
     state = d.state
+    end_visits(d)
     while state.ended or (state.life == RUNNING and (state.failures or state.over or state.ready)):
         if state.ended:
-            for s in list(state.ended):
-                _end_worked(d, s)
+            end_visits(d)
         elif state.failures:
             end_run(d, FAILED, state.failures[0])
         elif state.over:
@@ -208,7 +224,7 @@ def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
 
 def _withdrawn(d: Decision, drains: bool) -> tuple[str, ...]:
     """Whoever has reported or is a child goes on; when draining, so does what a worker holds."""
-    spared = d.claimed() if drains else frozenset()
+    spared = d.at_work() if drains else frozenset()
     return tuple(
         command
         for command, opened in d.state.open.items()

@@ -83,6 +83,16 @@ class OpenCommand(Struct):
     recorded: dict[str, Outcome] = {}
 
 
+class Latest(Struct):
+    """What the visit that completed last left behind, by the number of the fact that completed it."""
+
+    at: int
+    step: int
+    result: Any = None
+    blob: Blob | None = None
+    fan: FanOut | None = None
+
+
 class RunState(Struct):
     """Everything the log says about a run. A snapshot is this struct, encoded."""
 
@@ -111,9 +121,9 @@ class RunState(Struct):
     # open obligations: all that decide ever looks at
     ready: list[int] = []  # heap of 2 * step + (1 if it is to be entered, 0 if skipped)
     over: list[int] = []  # loops whose pass is over
-    ended: dict[int, None] = {}  # steps whose visit is over and whose arcs want deciding (dicts: sets with an order)
-    entered: dict[int, None] = {}  # steps entered and not issued yet
-    judge: dict[str, None] = {}  # commands whose report wants judging
+    ended: dict[int, int] = {}  # steps whose visit is over and whose arcs want deciding, with the fact that ended it
+    judge: dict[str, int] = {}  # commands whose report wants judging, with the fact that holds it
+    entered: dict[int, None] = {}  # steps entered and not issued yet (dicts are sets with an order here)
     filling: dict[int, None] = {}  # fan-outs that may have room in their window
     deliverable: dict[str, None] = {}  # signals that somebody waits for
     cancel: str | None = None  # asked for, not yet acted on
@@ -130,8 +140,7 @@ class RunState(Struct):
     ctx: dict[str, Any] = {}
     versions: dict[str, int] = {}
     usage: dict[str, float] = {}
-    latest: int = -1  # the step that completed last
-    latest_at: int = 0
+    latest: Latest | None = None
     result: Any = None
     blob: Blob | None = None
     error: StepFault | None = None

@@ -87,12 +87,14 @@ def step_value(state: RunState, loaded: Loaded, s: int) -> Any:
     return loaded.blob(step.blob) if step.blob is not None else step.result
 
 
-def results_of(state: RunState, loaded: Loaded, s: int) -> Any:
-    """The result as the run's own: a fan-out gives the plain list, in item order."""
-    step = state.steps[s]
-    if step.fan is not None:
-        return [_result(outcome, loaded) for outcome in item_outcomes(step.fan, loaded)]
-    return loaded.blob(step.blob) if step.blob is not None else step.result
+def latest_result(state: RunState, loaded: Loaded) -> Any:
+    """The run's result: that of the visit that completed last; a fan-out gives the plain list, in item order."""
+    latest = state.latest
+    if latest is None:
+        return None
+    if latest.fan is not None:
+        return [_result(outcome, loaded) for outcome in item_outcomes(latest.fan, loaded)]
+    return loaded.blob(latest.blob) if latest.blob is not None else latest.result
 
 
 def item_outcomes(fan: FanOut, loaded: Loaded) -> list[Outcome | None]:

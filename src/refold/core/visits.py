@@ -30,6 +30,7 @@ from refold.core.state import (
     OPEN,
     PENDING,
     SKIPPED,
+    Latest,
     OpenCommand,
     RunState,
 )
@@ -131,11 +132,11 @@ def report_item(graph: Graph, state: RunState, command: str, report: Report) -> 
 def hold(state: RunState, command: str, outcome: Outcome) -> None:
     opened = state.open[command]
     opened.held, opened.report = True, outcome
-    state.judge[command] = None
+    state.judge[command] = state.seq
 
 
-def after_items(graph: Graph, state: RunState, s: int) -> None:
-    """Items moved: the visit may be over, or its window may have room."""
+def after_items(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
+    """Items moved, by the reports in fact `at`: the visit may be over, or its window may have room."""
     fan = state.steps[s].fan
     assert fan is not None
     if fanout.is_over(fan, state.life == ENDING):
@@ -143,19 +144,19 @@ def after_items(graph: Graph, state: RunState, s: int) -> None:
         for item in sorted(fan.writes):
             apply_writes(state, fan.writes[item])
         fan.writes = {}
-        over(graph, state, s)
+        over(graph, state, s, at)
     elif state.life != ENDING and fanout.room(graph, s, fan) > 0:
         state.filling[s] = None
 
 
-def over(graph: Graph, state: RunState, s: int) -> None:
+def over(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
     """The work of a visit is done: settle at once if no arc has to be evaluated."""
     step = state.steps[s]
-    step.done_at = state.seq
+    step.done_at = at or state.seq
     plainly = graph.plainly[s]
     fan = step.fan if graph.step(s).loop is not None else None
     if plainly is None or (fan is not None and fan.done < fan.count):
-        state.ended[s] = None
+        state.ended[s] = step.done_at
     else:
         complete(graph, state, s, COMPLETED, plainly)
 
@@ -163,9 +164,16 @@ def over(graph: Graph, state: RunState, s: int) -> None:
 def complete(graph: Graph, state: RunState, s: int, life: str, taken: tuple[int, ...]) -> None:
     step = state.steps[s]
     step.last = life
-    if life == COMPLETED and s not in graph.finalizers and step.done_at >= state.latest_at:
-        state.latest, state.latest_at = s, step.done_at
+    if life == COMPLETED and s not in graph.finalizers:
+        _note_latest(graph, state, s)
     _close_visit(graph, state, s, life, taken)
+
+
+def _note_latest(graph: Graph, state: RunState, s: int) -> None:
+    step = state.steps[s]
+    if state.latest is None or step.done_at >= state.latest.at:
+        fan = step.fan if graph.step(s).loop is not None else None
+        state.latest = Latest(step.done_at, s, step.result, step.blob, fan)
 
 
 def fail(graph: Graph, state: RunState, s: int, taken: tuple[int, ...], fault: Fault) -> None:
@@ -229,7 +237,7 @@ def bypass(graph: Graph, state: RunState, s: int) -> None:
     step.life = BYPASSED
     plainly = graph.plainly[s]
     if plainly is None:
-        state.ended[s] = None
+        state.ended[s] = state.seq
     else:
         complete(graph, state, s, BYPASSED, plainly)
 

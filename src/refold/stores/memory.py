@@ -197,8 +197,9 @@ class MemoryTurn:
         return self.store.facts(run, after)
 
     def some_facts(self, run: str, numbers: Collection[int]) -> Sequence[Record]:
-        log = self.store.logs[run]
-        return [(n, log[n - 1].at, codec.decode_fact(log[n - 1].data)) for n in sorted(numbers)]
+        log = self.store.logs.get(run, [])
+        known = sorted(n for n in set(numbers) if 0 < n <= len(log))
+        return [(n, log[n - 1].at, codec.decode_fact(log[n - 1].data)) for n in known]
 
     def blob(self, run: str, hash: str) -> bytes:
         if (run, hash) not in self.store.blobs:

@@ -1,0 +1,52 @@
+"""What every test run shares: Hypothesis profiles, and the strict mode in which nothing may be skipped."""
+
+import os
+import random
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True, deadline=None, database=None)
+settings.register_profile("proof", derandomize=False, deadline=None, database=None, print_blob=True)
+settings.load_profile("ci")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    # Chosen before Hypothesis and xdist read their options, so that one seed serves every worker.
+    if config.getoption("--hypothesis-profile") == "proof" and config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().getrandbits(32))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    reporter = _reporter(session.config)
+    seed = session.config.getoption("--hypothesis-seed")
+    if reporter is not None and seed is not None:
+        reporter.write_line(f"to repeat these examples: --hypothesis-seed={seed}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = _reporter(session.config)
+    if reporter is None or os.environ.get("REFOLD_STRICT") != "1":
+        return
+    excused = [report.nodeid for reports in reporter.stats.values() for report in reports if _is_excused(report)]
+    if excused:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        reporter.write_line("")
+        for test in excused:
+            reporter.write_line(f"REFOLD_STRICT=1 refuses a skipped or xfailed test: {test}", red=True)
+
+
+def _reporter(config: pytest.Config) -> pytest.TerminalReporter | None:
+    """Only the controlling process reports: under xdist it hears of every worker's results."""
+    if hasattr(config, "workerinput"):
+        return None
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter if isinstance(reporter, pytest.TerminalReporter) else None
+
+
+def _is_excused(report: object) -> bool:
+    """Skipped, xfailed or xpassed; asked of the report, because the counts leave out skipped subtests."""
+    if not isinstance(report, pytest.TestReport | pytest.CollectReport):
+        return False
+    return report.skipped or hasattr(report, "wasxfail")

@@ -1,0 +1,131 @@
+"""The promises the source tree keeps: sizes, words, imports, and what no file may mention."""
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src" / "refold"
+MODULES = {path.relative_to(SRC): path.read_text(encoding="utf-8") for path in sorted(SRC.rglob("*.py"))}
+TREES = {path: ast.parse(text) for path, text in MODULES.items()}
+
+LINES_PER_FILE = 400
+LINES_PER_FUNCTION = 60
+PUBLIC_METHODS_PER_CLASS = 15
+
+UNUSED_WORDS = ("job", "manager", "handler", "service", "util", "helper", "common", "base", "impl")
+GENERATED = {"__pycache__", "build", "dist", "node_modules"}
+HIDDEN_BUT_OURS = {".ci", ".github"}
+
+# Put together from parts, so that this file does not hold what it looks for.
+INDEX_HOST = re.compile("|".join((r"pypi\.[a-z]", "python" + "hosted", "index" + "-url", "find" + "-links")), re.I)
+SHARED_FOLDER = re.compile(r"(\.\.|work)/" + "shared" + r"\b|\b(" + "|".join(("DESIGN", "ROUTING", "STYLE")) + r")\.md")
+UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def test_the_source_is_where_these_tests_look() -> None:
+    assert Path("errors.py") in MODULES
+
+
+def test_no_source_file_is_over_400_lines() -> None:
+    sizes = {path: len(text.splitlines()) for path, text in MODULES.items()}
+    assert [f"{path}: {size}" for path, size in sizes.items() if size > LINES_PER_FILE] == []
+
+
+def test_no_function_is_over_60_lines() -> None:
+    sizes = {f"{path}:{f.lineno} {f.name}": (f.end_lineno or f.lineno) - f.lineno + 1 for path, f in functions()}
+    assert [f"{name}: {size}" for name, size in sizes.items() if size > LINES_PER_FUNCTION] == []
+
+
+def test_no_class_has_over_15_public_methods() -> None:
+    sizes = {f"{path}:{c.lineno} {c.name}": len(public_methods(c)) for path, c in classes()}
+    assert [f"{name}: {size}" for name, size in sizes.items() if size > PUBLIC_METHODS_PER_CLASS] == []
+
+
+def test_every_module_opens_by_saying_in_a_sentence_what_it_is() -> None:
+    assert [str(path) for path, text in MODULES.items() if not opens_with_a_sentence(path, text)] == []
+
+
+def test_no_name_uses_a_word_that_says_nothing() -> None:
+    modules = [(path, part) for path in MODULES for part in path.with_suffix("").parts]
+    names = modules + [(path, node.name) for path, node in (*functions(), *classes())]
+    assert [f"{path}: {name}" for path, name in names if says_nothing(name)] == []
+
+
+def test_imports_are_at_the_top_except_where_starting_fast_needs_them_later() -> None:
+    deferred = [(path, f) for path, f in functions() if count_imports(f) > imports_allowed_inside(path)]
+    assert [f"{path}:{f.lineno} {f.name}" for path, f in deferred] == []
+
+
+def test_nothing_in_the_source_is_a_stub() -> None:
+    names = [(path, node) for path, tree in TREES.items() for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    assert [f"{path}:{node.lineno}" for path, node in names if node.id == "NotImplementedError"] == []
+
+
+def test_no_file_is_marked_as_unfinished() -> None:
+    assert mentions(UNFINISHED) == []
+
+
+def test_no_file_names_a_package_index() -> None:
+    assert mentions(INDEX_HOST) == []
+
+
+def test_no_file_points_outside_the_project() -> None:
+    assert mentions(SHARED_FOLDER) == []
+
+
+def functions() -> Iterator[tuple[Path, Function]]:
+    for path, tree in TREES.items():
+        yield from ((path, node) for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def classes() -> Iterator[tuple[Path, ast.ClassDef]]:
+    for path, tree in TREES.items():
+        yield from ((path, node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+def public_methods(owner: ast.ClassDef) -> set[str]:
+    return {node.name for node in owner.body if isinstance(node, Function) and not node.name.startswith("_")}
+
+
+def opens_with_a_sentence(path: Path, text: str) -> bool:
+    paragraph = (ast.get_docstring(TREES[path]) or "").split("\n\n")[0]
+    return text.startswith('"""') and paragraph[:1] != "" and paragraph.endswith((".", ":"))
+
+
+def says_nothing(name: str) -> bool:
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
+    return any(word.lower().removesuffix("s") in UNUSED_WORDS for word in words)
+
+
+def imports_allowed_inside(path: Path) -> float:
+    if path.parts[0] == "cli":
+        return 1  # one per command
+    return float("inf") if path in (Path("wiring.py"), Path("__init__.py")) else 0
+
+
+def count_imports(function: Function) -> int:
+    return sum(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.walk(function))
+
+
+def mentions(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in project_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="ignore").splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def project_files() -> Iterator[Path]:
+    for folder, subfolders, files in os.walk(ROOT):
+        subfolders[:] = sorted(name for name in subfolders if is_ours(name))
+        yield from (Path(folder, name) for name in sorted(files) if not name.startswith("refold.db"))
+
+
+def is_ours(folder: str) -> bool:
+    return folder not in GENERATED and (not folder.startswith(".") or folder in HIDDEN_BUT_OURS)
