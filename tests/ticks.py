@@ -28,25 +28,26 @@ from refold.core.facts import (
 )
 from refold.core.fold import Record
 from refold.core.loops import Graph, analyse
-from refold.core.plan import Arc, Loop, Plan, Retry, Step
+from refold.core.plan import Arc, Call, Loop, Plan, Retry, Step
 from refold.core.state import TERMINAL, OpenCommand, RunState
 from refold.testing.scripted import Scripted
 
 
-def plan_of(workflow: dict[str, Any], name: str = "program") -> Plan:
+def plan_of(workflow: dict[str, Any], tool: str = "noop") -> Plan:
     return Plan(
-        name=name,
+        name="program",
         entry=workflow["entry"],
         on_failure=workflow.get("on_failure", "drain"),
-        steps=tuple(_step(name, step) for name, step in workflow["steps"].items()),
+        steps=tuple(_step(name, step, tool) for name, step in workflow["steps"].items()),
     )
 
 
-def _step(name: str, step: dict[str, Any]) -> Step:
+def _step(name: str, step: dict[str, Any], tool: str) -> Step:
     join = step.get("join", "all")
     loop, retry = step.get("loop"), step.get("retry", {})
     return Step(
         name=name,
+        work=Call(tool=tool, settings={} if tool == "noop" else step),
         mode=step.get("mode", "exclusive"),
         join=join["at_least"] if isinstance(join, dict) else join,
         when=_script(step.get("guard")),

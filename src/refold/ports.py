@@ -24,6 +24,11 @@ class Lease(Struct, frozen=True):
     plan: str
     losses: int = 0
     deadline: Instant | None = None  # the command's timeout, by the store's clock
+    beat_at: Instant = 0  # the last sign of life, a claim or a heartbeat; one after the deadline: the command hangs
+
+    def hangs(self) -> bool:
+        """Its holder lives and has let the deadline pass; a dead holder's lease runs out, and that is a loss."""
+        return self.deadline is not None and self.beat_at > self.deadline
 
 
 class Abilities(Struct, frozen=True):
@@ -36,7 +41,12 @@ class Abilities(Struct, frozen=True):
 
 
 class Writes(Struct):
-    """All that one turn changes for one run; written together or not at all."""
+    """All that one turn changes for one run; written together or not at all.
+
+    A command is issued anew and free to claim, behind the others of its run; one of that id keeps its generation and
+    its losses, and nothing else. `Held` frees it and keeps it from being claimed. None removes it, for good: an id is
+    never used again. A timer is set or moved; None clears it. A letter whose key its receiver has unread is left out.
+    """
 
     run: str
     turn: str  # random; tells after an ambiguous commit whether it was applied
@@ -53,7 +63,7 @@ class Writes(Struct):
 
 
 class Expired(Struct, frozen=True):
-    """A command that ran out of time or lost too many workers: a turn of its run must say so."""
+    """A command that hangs or has lost too many workers; it stays with its holder until a turn of its run says so."""
 
     run: str
     command: str
@@ -61,40 +71,60 @@ class Expired(Struct, frozen=True):
 
 
 class StoreTurn(Protocol):
-    """What a turn may do while it holds the lock on its runs. Leaving it without an error commits."""
+    """What a turn may do while it holds the lock on its runs; it sees what it has written itself.
 
-    now: Instant
+    Leaving it without an error commits; any error takes back all of it, claims too, down to the order of what waits.
+    """
+
+    now: Instant  # stands still until the turn ends, and is never before that of an earlier turn
 
     def head(self, run: str) -> int:
         """The number of the run's last fact; 0 if there is no such run."""
 
     def facts(self, run: str, after: int = 0) -> Sequence[Record]: ...
 
-    def some_facts(self, run: str, numbers: Collection[int]) -> Sequence[Record]: ...
+    def some_facts(self, run: str, numbers: Collection[int]) -> Sequence[Record]:
+        """Those of these numbers that exist, in their order."""
 
-    def blob(self, run: str, hash: str) -> bytes: ...
+    def blob(self, run: str, hash: str) -> bytes:
+        """Of any run, locked or not. Raises NotFound."""
 
-    def letters(self, run: str) -> Sequence[Letter]: ...
+    def letters(self, run: str) -> Sequence[Letter]:
+        """The unread ones, in the order in which they were written."""
 
     def due_timers(self, run: str) -> Sequence[str]:
         """Keys of timers whose time has come, in order of due time."""
 
     def lease(self, run: str, command: str) -> Lease | None:
-        """Who holds the command now."""
+        """Who holds the command now: until it is settled, handed back, held, or taken back by `expire`."""
 
-    def claimed(self, run: str) -> frozenset[str]: ...
+    def claimed(self, run: str) -> frozenset[str]:
+        """The run's commands that somebody holds."""
 
-    def write(self, writes: Writes) -> None: ...
+    def write(self, writes: Writes) -> None:
+        """Raises Conflict if the head is not the expected one. Whatever it raises, it has written nothing, and the
+        turn may go on without it."""
 
-    def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]: ...
+    def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]:
+        """Lease what waits, of any run that is not paused, each under the next generation.
+
+        The highest priority first, then by the order of the worker's queues; there the runs take turns, and each goes
+        in the order of issue, which a hand-back or a loss does not change. The cost does not grow with the backlog.
+        """
 
 
 class Store(Protocol):
-    """Keeps logs and their projections. Synchronous, called only on the advancing thread."""
+    """Keeps logs and their projections. Synchronous, called only on the advancing thread.
 
-    def turn(self, runs: Sequence[str]) -> AbstractContextManager[StoreTurn]: ...
+    Any text without a NUL is a name, the empty one too. What is read is a copy: changing it changes nothing here.
+    """
+
+    def turn(self, runs: Sequence[str]) -> AbstractContextManager[StoreTurn]:
+        """Lock these runs; no turn of another holds one of them meanwhile."""
 
     def plan(self, hash: str) -> bytes | None: ...
+
+    def put_plan(self, hash: str, data: bytes) -> None: ...
 
     def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]: ...
 
@@ -103,26 +133,29 @@ class Store(Protocol):
 
     def summary(self, run: str) -> Summary | None: ...
 
-    def summaries(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]: ...
+    def summaries(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
+        """The newest runs first, by the time of their start."""
 
     def snapshot(self, run: str) -> bytes | None: ...
 
     def put_snapshot(self, run: str, data: bytes) -> None: ...
 
     def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
-        """One heartbeat for all the worker holds; a lease not returned is lost."""
+        """One heartbeat for all the worker holds, also for what ran out and was not taken back yet; a lease not
+        returned is lost."""
 
     def hand_back(self, lease: Lease) -> bool:
-        """Give the command to somebody else at once; no try and no loss is counted."""
+        """Give the command to somebody else at once; no try and no loss is counted. False if the lease is stale."""
 
     def expire(self, losses: int) -> Sequence[Expired]:
-        """Take back leases that ran out, each a loss; return what timed out or was lost more often than allowed."""
+        """Take back leases that ran out, each a loss; return what hangs or would be lost more often than allowed."""
 
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
-        """Runs with a due timer or a letter, and when the next timer is due."""
+        """Runs that have a letter, then those with a due timer that are not paused, the longest due first, each once;
+        and the next moment after now at which a timer is due."""
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
-        """Append to the run's side stream; False if the lease is stale."""
+        """Append to the run's side stream, numbered from 1; False if the lease is stale."""
 
     def stream(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]: ...
 
@@ -148,7 +181,7 @@ class Done(Struct, frozen=True):
     outcome: Outcome
     started_at: Instant = 0
     writes: tuple[Write, ...] = ()
-    usage: dict[str, float] = {}
+    usage: dict[str, int | float] = {}
 
 
 class Doorbell(Protocol):

@@ -61,7 +61,7 @@ def letter(key: str, to: str, reason: str = "", sender: str = "sender") -> Lette
 
 
 def put(
-    turn: StoreTurn, run: str, *facts: Fact, status: str = RUNNING, expected: int | None = None, **parts: Any
+    turn: StoreTurn, run: str, /, *facts: Fact, status: str = RUNNING, expected: int | None = None, **parts: Any
 ) -> None:
     """Write with the right expected head, unless another is given."""
     began = turn.some_facts(run, [1])

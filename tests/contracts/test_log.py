@@ -63,10 +63,21 @@ BLOB = Blob("0f" * 32, 70_000)
 FAULT = Fault("http", "503", "HTTPError", "Traceback", 503, True, 1.5, {"body": [1, None]})
 STEP_FAULT = StepFault("a", 1, "failed", FAULT)
 WRITES = (SetKey("k", {"v": 1}), DeleteKey("d"), AddTo("n", 0.5), AppendTo("l", []), PutIf("p", 3, None))
+REPORT = Report(
+    attempt=1,
+    outcome=Succeeded([1, {"a": None}], BLOB),
+    item=3,
+    worker="w",
+    claimed_at=NOON,
+    started_at=NOON + 1,
+    losses=2,
+    writes=WRITES,
+    usage={"tokens": 1.0},
+)
 SAMPLES: tuple[Fact, ...] = (
     RunStarted("hash", {"q": "ü"}, "name", "key", Parent("up", "c/1", "call"), 2),
     StepIssued("a", 1, 2, {"x": [1, 2.5]}, NOON, NOON + 1, "go", "child"),
-    StepSettled("a", 1, Report(1, Succeeded([1, {"a": None}], BLOB), 3, "w", NOON, NOON, 2, WRITES, {"tokens": 1.0})),
+    StepSettled("a", 1, REPORT),
     StepSettled("a", 1, Report(1, Parked(NOON, "go", {"page": 3}, "later"))),
     StepSettled("a", 1, Report(1, Suspended((Awaited("key", NOON, "go", "plan", [1]),)))),
     FanOutEntered("a", 1, 2, [1, "two"], BLOB, {"path": 1}),
@@ -336,3 +347,10 @@ def test_a_plan_is_found_by_its_hash(store: Store) -> None:
     assert store.plan(PLAN_HASH) == PLAN_BYTES
     assert store.plan(plan_hash(other)) == canonical(other)
     assert store.plan("") is None
+
+
+def test_a_plan_can_be_put_before_any_run_has_it(store: Store) -> None:
+    store.put_plan(PLAN_HASH, PLAN_BYTES)
+    store.put_plan(PLAN_HASH, PLAN_BYTES)
+    assert store.plan(PLAN_HASH) == PLAN_BYTES
+    assert list(store.summaries()) == []

@@ -32,6 +32,20 @@ RUNS = ("one", "two", "new")
 COMMANDS = ("a1", "a2", "a3", "a4", "b1", "b2", "n1", "later")
 OTHER_PLAN = Plan(name="other", steps=())
 
+
+def write_and_read_letters(turn: StoreTurn) -> None:
+    put(turn, "two", note(), letters=[letter("third", "one")])
+    put(turn, "one", note(), read_letters=["first", "third"])
+    put(turn, "two", note(), letters=[letter("fourth", "one")])
+
+
+def claim_and_remove(turn: StoreTurn) -> None:
+    turn.claim(Abilities("v"), LEASE, 2)
+    put(turn, "one", note(), commands={"a1": None, "a2": None, "a3": None})
+    put(turn, "one", note(), commands={"a2": order("a2", priority=1)})
+    turn.claim(Abilities("v"), LEASE, 2)
+
+
 CHANGES: dict[str, Callable[[StoreTurn], object]] = {
     "facts": lambda turn: put(turn, "one", note("x"), note("y")),
     "a new run": lambda turn: put(turn, "new", note(), commands={"n1": order("n1")}),
@@ -53,21 +67,12 @@ CHANGES: dict[str, Callable[[StoreTurn], object]] = {
     "a cleared timer": lambda turn: put(turn, "one", note(), timers={"due": None, "soon": None}),
     "a letter": lambda turn: put(turn, "one", note(), letters=[letter("third", "one"), letter("l", "new")]),
     "a letter read": lambda turn: put(turn, "one", note(), read_letters=["first"]),
-    "letters written and read": lambda turn: (
-        put(turn, "two", note(), letters=[letter("third", "one")]),
-        put(turn, "one", note(), read_letters=["first", "third"]),
-        put(turn, "two", note(), letters=[letter("fourth", "one")]),
-    ),
+    "letters written and read": write_and_read_letters,
     "a blob": lambda turn: put(turn, "one", note(), blobs={"new": b"new", "old": b"changed"}),
     "a plan": lambda turn: put(turn, "new", note(), plan=canonical(OTHER_PLAN)),
     "a claim": lambda turn: turn.claim(Abilities("v"), LEASE, 1),
     "many claims": lambda turn: turn.claim(Abilities("v"), LEASE, 100),
-    "claims and removals": lambda turn: (
-        turn.claim(Abilities("v"), LEASE, 2),
-        put(turn, "one", note(), commands={"a1": None, "a2": None, "a3": None}),
-        put(turn, "one", note(), commands={"a2": order("a2", priority=1)}),
-        turn.claim(Abilities("v"), LEASE, 2),
-    ),
+    "claims and removals": claim_and_remove,
 }
 
 
@@ -101,11 +106,12 @@ def photo(store: Store) -> dict[str, Any]:
 
     seen: dict[str, Any] = {"due": store.due(100), "rows": list(store.summaries())}
     seen["plan"] = store.plan(plan_hash(OTHER_PLAN))
+    seen["logs"] = {run: (list(store.facts(run)), store.summary(run)) for run in RUNS}
+    seen["turns"] = {run: [store.turn_of(run, n) for n in range(1, 9)] for run in RUNS}
     with store.turn(RUNS) as turn:
         for run in RUNS:
             seen[run] = {
-                "log": (turn.head(run), list(turn.facts(run)), list(store.facts(run)), store.summary(run)),
-                "turns": [store.turn_of(run, n) for n in range(1, 9)],
+                "log": (turn.head(run), list(turn.facts(run))),
                 "letters": list(turn.letters(run)),
                 "timers": list(turn.due_timers(run)),
                 "claimed": turn.claimed(run),

@@ -196,7 +196,7 @@ class Stage:
 
     def register(self, plan: Plan) -> str:
         """Make a workflow known to the store, for a child that is started by its hash."""
-        self.store.plans[plan_hash(plan)] = canonical(plan)
+        self.store.put_plan(plan_hash(plan), canonical(plan))
         return plan_hash(plan)
 
     def show(self, run: str) -> Shown:
@@ -229,7 +229,7 @@ class Stage:
 
     def close(self) -> None:
         try:
-            assert self.loop.errors == [], "an error that nobody caught"
+            assert [repr(error) for error in self.loop.errors] == [], "errors that nobody caught"
         finally:
             self.loop.close()
 

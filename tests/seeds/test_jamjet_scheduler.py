@@ -29,7 +29,8 @@ async def test_steps_are_issued_in_dependency_order_and_the_run_completes_with_m
         return Done(Succeeded(), writes=tuple(SetKey(key, value) for key, value in call.settings.items()))
 
     linear = plan(
-        step("a", "b", work=Call(tool="write", settings={"x": 1})), step("b", work=Call(tool="write", settings={"y": 2}))
+        step("a", "b", work=Call(tool="write", settings={"x": 1})),
+        step("b", work=Call(tool="write", settings={"y": 2})),
     )
     async with refold.open_engine({"write": write}) as engine:
         run = await engine.start(linear, {"z": 0})
@@ -217,12 +218,17 @@ def test_only_the_entry_starts_jj9(stage: Stage) -> None:
     shown = stage.run(shape)
     assert shown.status == "completed"
     assert names(stage.calls()) == ["a", "b"]
-    assert {name: shown.steps[name]["status"] for name in ("stray", "after")} == {"stray": "skipped", "after": "skipped"}
+    assert {name: shown.steps[name]["status"] for name in ("stray", "after")} == {
+        "stray": "skipped",
+        "after": "skipped",
+    }
 
 
 def test_the_start_step_gets_a_full_payload_jj10(stage: Stage) -> None:
     shape = plan(
-        step("a", work=work(gives=7, mark=1), input={"q": {"path": ["input", "question"]}}, timeout=9.0, queue="default"),
+        step(
+            "a", work=work(gives=7, mark=1), input={"q": {"path": ["input", "question"]}}, timeout=9.0, queue="default"
+        ),
         defaults={"lang": "en"},
     )
     shown = stage.run(shape, {"question": "why?"})

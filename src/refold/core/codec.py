@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from refold.core.commands import Command, Letter
-from refold.core.facts import Blob, Fact
+from refold.core.facts import Blob, Fact, Outcome
 from refold.core.state import RunState
 from refold.errors import Corrupt, InvalidValue, UnknownFact
 
@@ -18,6 +18,7 @@ DEPTH_LIMIT = 200
 
 _encode = msgspec.json.Encoder().encode
 _fact: msgspec.json.Decoder[Fact] = msgspec.json.Decoder(Fact)
+_outcome: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
 _letter = msgspec.json.Decoder(Letter)
 _command = msgspec.json.Decoder(Command)
 _state = msgspec.msgpack.Decoder(RunState)
@@ -98,6 +99,14 @@ def unbox(data: bytes) -> Any:
     return _any.decode(data)
 
 
+def checked_outcome(outcome: Outcome) -> Outcome:
+    """An outcome without a result, as the log will give it back."""
+    try:
+        return _outcome.decode(_encode(outcome))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidValue("outcome", str(error)) from None
+
+
 def check_value(value: Any, path: str = "$") -> None:
     """Refuse at the door what would not come back as it went in."""
     _check(value, path, 0)
@@ -110,7 +119,7 @@ def _check(value: Any, path: str, depth: int) -> None:
         _check_keys(value, path)
         for key, each in value.items():
             _check(each, f"{path}.{key}", depth + 1)
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, list):
         for i, each in enumerate(value):
             _check(each, f"{path}[{i}]", depth + 1)
     else:
@@ -123,6 +132,8 @@ def _check_scalar(value: Any, path: str) -> None:
             _check_text(value, path)
         case float() if not math.isfinite(value):
             raise InvalidValue(path, f"{value} has no place in JSON")
+        case int() if not -(2**63) <= value < 2**63:
+            raise InvalidValue(path, "an integer of more than 64 bits comes back from no store")
         case None | int() | float():
             pass
         case _:

@@ -54,7 +54,7 @@ class LetterEnded(Struct, frozen=True, tag="ended", omit_defaults=True):
 
     parent: Parent
     outcome: Outcome
-    usage: dict[str, float] = {}
+    usage: dict[str, int | float] = {}
 
 
 class LetterCancel(Struct, frozen=True, tag="cancel", omit_defaults=True):

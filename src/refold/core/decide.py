@@ -5,7 +5,7 @@ from collections.abc import Callable
 from refold.core.decision import Decision
 from refold.core.facts import RunEnded, StepFault
 from refold.core.issuing import fill_windows, issue_entered, try_again
-from refold.core.routing_rules import deliver_signals, end_run, enter_step, give_up_items, route
+from refold.core.routing_rules import deliver_signals, end_run, enter_step, give_up_items, route, withdraw_waits
 from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, INITIAL, PENDING, RUNNING, TERMINAL, RunState
 from refold.core.view import latest_result
 
@@ -22,7 +22,7 @@ def end_if_asked(d: Decision) -> None:
 
 def run_finalizers(d: Decision) -> None:
     """One after the other, once everything else is over."""
-    if d.state.life == ENDING and d.state.final and _quiet(d.state):
+    if d.state.life == ENDING and d.state.final and _quiet(d.state) and not d.state.orphans:
         enter_step(d, d.graph.index[d.state.final[0]])
 
 
@@ -39,8 +39,9 @@ def finish_when_nothing_is_open(d: Decision) -> None:
         return
     if state.life == ENDING:
         _end(d, state.outcome)
-    elif state.unsettled:
-        stuck = next(s for s, step in enumerate(state.steps) if step.life == PENDING and d.graph.reached[s])
+        return
+    stuck = next((s for s, step in enumerate(state.steps) if step.life == PENDING and d.graph.reached[s]), None)
+    if stuck is not None:
         end_run(d, FAILED, StepFault(d.graph.name(stuck), state.steps[stuck].visits, "unreached"))
     elif plan.final_step or plan.always:
         end_run(d, COMPLETED)
@@ -62,6 +63,7 @@ def _end(d: Decision, outcome: str) -> None:
 
 
 RULES: tuple[Rule, ...] = (
+    withdraw_waits,
     deliver_signals,
     give_up_items,
     route,

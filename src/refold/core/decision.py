@@ -76,8 +76,9 @@ class Decision:
 
     def say(self, fact: Fact) -> None:
         concerned = list(_concerned(fact))
+        spared = self.at_work() if isinstance(fact, (SignalTaken, CallSettled, ChildEnded)) else frozenset()
         for command in concerned:
-            self._touch(command)
+            self._touch(command, command not in spared)
         seq = self.state.seq + 1
         suspends = _suspends(fact)
         before = set(self.state.children) if suspends else set()
@@ -86,7 +87,7 @@ class Decision:
         if isinstance(fact, (ItemsSettled, ChildEnded)):
             self.loaded.facts[seq] = fact  # not in the store yet
         for command in concerned:
-            self._touch(command)
+            self._touch(command, command not in spared)
         self._write_letters(fact)
         if suspends:
             self._start_called_children(before)
@@ -95,16 +96,13 @@ class Decision:
         """A move is folded at once and told with the others in one Routed fact."""
         self._touch_moved(move)
         fold.apply_move(self.graph, self.state, move)
-        if isinstance(move, Skipped) and self.moves and isinstance(self.moves[-1], Skipped):
-            self.moves[-1] = Skipped((*self.moves[-1].steps, *move.steps))
-        else:
-            self.moves.append(move)
+        self.moves.append(move)
 
     def tell_moves(self) -> None:
         if self.moves:
             self.state.seq += 1
             self.state.at = self.now
-            self.facts.append(Routed(tuple(self.moves)))
+            self.facts.append(Routed(tuple(_gathered(self.moves))))
             self.moves.clear()
 
     def at_work(self) -> frozenset[str]:
@@ -141,10 +139,7 @@ class Decision:
         for child in self.state.orphans:
             if child not in self._orphans:
                 self._orphans.add(child)
-                self.cancel_child(child, "its parent no longer waits for it")
-
-    def cancel_child(self, child: str, reason: str) -> None:
-        self.post(f"{child}/cancel", child, LetterCancel(reason))
+                self.post(f"{child}/cancel", child, LetterCancel("its parent no longer waits for it"))
 
     def start_child(self, owner: str, plan: str, value: Any, attempt: int = 1) -> None:
         command, _, call = owner.partition("#")
@@ -193,9 +188,11 @@ class Decision:
             recorded=opened.recorded,
         )
 
-    def _touch(self, command: str) -> None:
+    def _touch(self, command: str, anew: bool = True) -> None:
+        """Its timers may change, and its row too, unless an answer reached a body whose worker is still at it."""
         opened = self.state.open.get(command)
-        self._touched[command] = None
+        if anew:
+            self._touched[command] = None
         if opened is None:
             return
         if opened.until is not None:
@@ -234,6 +231,21 @@ class Decision:
             command, _, key = owner.partition("#")
             call = self.state.open[command].calls[key]
             self.start_child(owner, call.child, call.input)
+
+
+def _gathered(moves: list[Move]) -> Iterator[Move]:
+    """Skips that follow each other are one move."""
+    skipped: list[str] = []
+    for move in moves:
+        if isinstance(move, Skipped):
+            skipped += move.steps
+            continue
+        if skipped:
+            yield Skipped(tuple(skipped))
+            skipped = []
+        yield move
+    if skipped:
+        yield Skipped(tuple(skipped))
 
 
 def _suspends(fact: Fact) -> bool:

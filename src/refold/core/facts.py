@@ -112,11 +112,12 @@ class Report(Struct, frozen=True, omit_defaults=True):
     outcome: Outcome
     item: int | None = None
     worker: str = ""
+    generation: int = 0  # of the lease it was made under
     claimed_at: Instant = 0
     started_at: Instant = 0
     losses: int = 0
     writes: tuple[Write, ...] = ()
-    usage: dict[str, float] = {}
+    usage: dict[str, int | float] = {}
 
 
 class Parent(Struct, frozen=True, omit_defaults=True):
@@ -275,7 +276,7 @@ class ChildEnded(Struct, frozen=True, tag="child_ended", omit_defaults=True):
     command: str
     outcome: Outcome
     call: str = ""
-    usage: dict[str, float] = {}
+    usage: dict[str, int | float] = {}
 
 
 class GateDecided(Struct, frozen=True, tag="gate_decided", omit_defaults=True):

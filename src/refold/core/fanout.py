@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from refold.core.facts import FanOutEntered, Write
+from refold.core.facts import FanOutEntered
 from refold.core.loops import Graph
 from refold.core.state import DONE, LOST, OPEN, STOPPED, FanOut
 
@@ -27,14 +27,12 @@ def issue(fan: FanOut, first: int, count: int, capture: dict[str, Any] | None) -
         fan.capture = capture
 
 
-def finish(fan: FanOut, item: int, seq: int, writes: tuple[Write, ...]) -> None:
+def finish(fan: FanOut, item: int, seq: int) -> None:
     """The item succeeded; its result stands in fact `seq`."""
     fan.status[item] = DONE
     fan.places[item] = seq
     fan.open -= 1
     fan.done += 1
-    if writes:
-        fan.writes[item] = writes
 
 
 def give_up(fan: FanOut, items: Iterable[int]) -> None:
@@ -56,9 +54,7 @@ def is_over(fan: FanOut, ending: bool) -> bool:
 
 def room(graph: Graph, s: int, fan: FanOut) -> int:
     """How many fresh items fit into the window now."""
-    loop = graph.step(s).loop
-    window = 1 if loop is None or loop.sequential else loop.window
-    return min(window - fan.open, fan.count - fan.next)
+    return min(graph.windows[s] - fan.open, fan.count - fan.next)
 
 
 def failed_items(fan: FanOut) -> list[int]:

@@ -23,6 +23,7 @@ from refold.core.facts import (
     ItemsSettled,
     LoopLeft,
     Move,
+    Outcome,
     Parked,
     PassBegan,
     Routed,
@@ -37,6 +38,7 @@ from refold.core.facts import (
     Skipped,
     StepIssued,
     StepSettled,
+    Succeeded,
     Suspended,
     Took,
 )
@@ -76,6 +78,8 @@ STEP_LIFE: dict[type, tuple[frozenset[str], str]] = {  # what happened: (may fol
     PassBegan: (frozenset({COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED}), PENDING),
 }
 
+_ISSUABLE = STEP_LIFE[StepIssued][0]
+
 RUN_LIFE: dict[type, tuple[frozenset[str], str]] = {
     RunStarted: (frozenset({INITIAL}), RUNNING),
     RunPaused: (frozenset({RUNNING, ENDING}), PAUSED),
@@ -89,17 +93,16 @@ def fold(graph: Graph, records: Iterable[Record], state: RunState) -> RunState:
     for seq, at, fact in records:
         if seq != state.seq + 1:
             raise Corrupt(f"fact {seq} follows fact {state.seq}")
-        apply(graph, state, at, fact)
+        if state.life in TERMINAL:
+            raise Corrupt(f"{type(fact).__name__} after the end of the run")
+        state.seq, state.at = seq, at
+        _APPLY[type(fact)](graph, state, fact)
     return state
 
 
 def apply(graph: Graph, state: RunState, at: Instant, fact: Fact) -> None:
     """The next fact of the log; in place, for the fold owns the state."""
-    if state.life in TERMINAL:
-        raise Corrupt(f"{type(fact).__name__} after the end of the run")
-    state.seq += 1
-    state.at = at
-    _APPLY[type(fact)](graph, state, fact)
+    fold(graph, ((state.seq + 1, at, fact),), state)
 
 
 def life_of(state: RunState) -> str:
@@ -125,16 +128,17 @@ def _run_started(graph: Graph, state: RunState, fact: RunStarted) -> None:
 
 def _step_issued(graph: Graph, state: RunState, fact: StepIssued) -> None:
     s = graph.index[fact.step]
-    step = state.steps[s]
-    if step.life not in STEP_LIFE[StepIssued][0]:
-        _may(StepIssued, step.life, fact.step)
+    if state.steps[s].life not in _ISSUABLE:
+        _may(StepIssued, state.steps[s].life, fact.step)
     command = f"{fact.step}/{fact.visit}"
     again = state.open.get(command)
     if again is None:
-        visits.issue(graph, state, s)
-        opened = OpenCommand(s, fact.visit, None, fact.attempt, fact.input, fact.not_before, fact.until)
-        opened.signal, opened.child = fact.signal, fact.child
-        visits.open_command(state, command, opened)
+        visits.issue(state, s)
+        state.open[command] = OpenCommand(
+            s, fact.visit, None, fact.attempt, fact.input, fact.not_before, fact.until, fact.signal, fact.child
+        )
+        if fact.signal:
+            visits.wait_for(state, fact.signal, command)
     else:
         state.judge.pop(command, None)
         again.attempt, again.child = fact.attempt, fact.child
@@ -148,23 +152,21 @@ def _step_settled(graph: Graph, state: RunState, fact: StepSettled) -> None:
     if command not in state.open:
         raise Corrupt(f"{command} was settled but is not open")
     visits.report_plain(graph, state, command, fact.report)
-    _put_aside(state, command)
+    if type(fact.report.outcome) is not Succeeded:
+        _put_aside(state, command, fact.report.outcome)
 
 
-def _put_aside(state: RunState, command: str) -> None:
-    opened = state.open.get(command)
-    if opened is None:
-        return
-    if isinstance(opened.report, Parked):
-        waits.park(state, command, opened.report)
-    elif isinstance(opened.report, Suspended):
-        waits.suspend(state, command, opened.report)
+def _put_aside(state: RunState, command: str, outcome: Outcome) -> None:
+    if isinstance(outcome, Parked):
+        waits.park(state, command, outcome)
+    elif isinstance(outcome, Suspended):
+        waits.suspend(state, command, outcome)
 
 
 def _fan_out_entered(graph: Graph, state: RunState, fact: FanOutEntered) -> None:
     s = graph.index[fact.step]
     _may(FanOutEntered, state.steps[s].life, fact.step)
-    visits.issue(graph, state, s)
+    visits.issue(state, s)
     state.steps[s].fan = fanout.open_fan(fact)
     visits.after_items(graph, state, s)
 
@@ -176,7 +178,7 @@ def _items_issued(graph: Graph, state: RunState, fact: ItemsIssued) -> None:
     if fact.first != fan.next:
         raise Corrupt(f"item {fact.first} of {fact.step} was issued after item {fan.next - 1}")
     fanout.issue(fan, fact.first, fact.count, fact.capture)
-    for item in range(fact.first, fact.first + fact.count):
+    for item in range(fact.first, fan.next):
         state.open[f"{fact.step}/{fact.visit}/{item}"] = OpenCommand(s, fact.visit, item)
     if fanout.room(graph, s, fan) <= 0:
         state.filling.pop(s, None)
@@ -201,7 +203,8 @@ def _items_settled(graph: Graph, state: RunState, fact: ItemsSettled) -> None:
         if command not in state.open:
             raise Corrupt(f"{command} was settled but is not open")
         visits.report_item(graph, state, command, report)
-        _put_aside(state, command)
+        if type(report.outcome) is not Succeeded:
+            _put_aside(state, command, report.outcome)
     visits.after_items(graph, state, s)
 
 
@@ -227,7 +230,7 @@ def apply_move(graph: Graph, state: RunState, move: Move) -> None:
 def _entered(graph: Graph, state: RunState, move: Entered) -> None:
     s = graph.index[move.step]
     _may(Entered, state.steps[s].life, move.step)
-    visits.enter(graph, state, s)
+    visits.enter(state, s)
 
 
 def _bypassed(graph: Graph, state: RunState, move: Bypassed) -> None:
@@ -249,7 +252,7 @@ def _took(graph: Graph, state: RunState, move: Took) -> None:
     state.entered.pop(s, None)
     for key, value in move.sets.items():
         visits.put(state, key, value)
-    taken = tuple(graph.out[s][position] for position in move.arcs)
+    taken = {graph.out[s][position] for position in move.arcs}
     if fault is not None:
         visits.fail(graph, state, s, taken, fault)
     else:
@@ -315,7 +318,7 @@ def _run_ending(graph: Graph, state: RunState, fact: RunEnding) -> None:
         if opened.item is None:
             visits.drop(graph, state, opened.step)
             continue
-        visits.release(state, command)
+        visits.close_command(state, command)
         fan = state.steps[opened.step].fan
         assert fan is not None
         fanout.stop(fan, opened.item)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from refold.core.plan import Arc, Plan, Step
+from refold.core.plan import Arc, Gate, Loop, Plan, Step, Wait, Work
 from refold.errors import InvalidPlan
 
 
@@ -14,10 +14,11 @@ class ArcLoop(Struct, frozen=True):
 
     head: int
     parent: int  # the loop around it, or -1
-    body: tuple[int, ...]
+    fresh: tuple[tuple[int, int, int], ...]  # per step of the body: arcs into it from inside, and their sources
     members: int  # steps and loops directly inside
     inner: tuple[int, ...]  # all loops inside, at any depth
     inside: tuple[int, ...]  # forward arcs with both ends in the body
+    inside_held: tuple[int, ...]  # those that an inner loop holds
     outside: tuple[int, ...]  # forward arcs that lead into the body from outside
     held: tuple[int, ...]  # arcs resolved when this loop is finished
 
@@ -32,6 +33,7 @@ class Graph(Struct, frozen=True):
     target: tuple[int, ...]
     back: tuple[int, ...]  # per arc: the loop it goes back in, or -1
     holder: tuple[int, ...]  # per arc: the loop that holds it, or -1
+    loose: bytes  # per arc: neither of the two, so it is resolved when its source settles
     out: tuple[tuple[int, ...], ...]
     into: tuple[tuple[int, ...], ...]  # forward arcs only
     need: tuple[int, ...]  # how many sources must take an arc; 0: all arcs must be resolved
@@ -41,8 +43,11 @@ class Graph(Struct, frozen=True):
     loops: tuple[ArcLoop, ...]
     loop_by_head: dict[str, int]
     loop_of: tuple[int, ...]  # per step: the innermost loop around it, or -1
-    plainly: tuple[tuple[int, ...] | None, ...]  # arcs taken after success when nothing has to be evaluated
-    losers: dict[int, tuple[int, ...]]  # per race: the steps all of whose forward paths lead into it
+    plainly: tuple[frozenset[int] | None, ...]  # arcs taken after success when nothing has to be evaluated
+    order: tuple[int, ...]  # if there are races: all steps, those that can only lead into a race right behind it
+    place: tuple[int, ...]  # per step: where it stands in that order
+    losers: dict[int, range]  # per race: the places of the steps all of whose forward paths lead into it
+    windows: tuple[int, ...]  # per step: how many items of a fan-out may be open at once
     finalizers: frozenset[int]
     entry: int
 
@@ -176,14 +181,18 @@ def _arc_loops(nest: _Nest, into: list[list[int]], wiring: _Wiring, holder: list
     loops = []
     for loop, body in enumerate(nest.bodies):
         arcs = [(a, wiring.source[a] in body) for s in sorted(body) for a in into[s]]
+        inside = tuple(a for a, starts_inside in arcs if starts_inside)
+        waits = Counter(wiring.target[a] for a in inside)
+        feeds = Counter(target for _, target in {(wiring.source[a], wiring.target[a]) for a in inside})
         loops.append(
             ArcLoop(
                 head=nest.heads[loop],
                 parent=nest.parents[loop],
-                body=tuple(sorted(body)),
+                fresh=tuple((s, waits[s], feeds[s]) for s in sorted(body)),
                 members=members[loop],
                 inner=tuple(inner[loop]),
-                inside=tuple(a for a, starts_inside in arcs if starts_inside),
+                inside=inside,
+                inside_held=tuple(a for a in inside if holder[a] >= 0),
                 outside=tuple(a for a, starts_inside in arcs if not starts_inside),
                 held=tuple(held[loop]),
             )
@@ -203,7 +212,7 @@ def _twins(into: list[list[int]], source: list[int]) -> dict[int, tuple[int, ...
     return twins
 
 
-def _plainly(step: Step, arcs: Iterable[int]) -> tuple[int, ...] | None:
+def _plainly(step: Step, arcs: Iterable[int]) -> frozenset[int] | None:
     if step.set:
         return None
     candidates = [(a, arc) for a, arc in zip(arcs, step.arcs, strict=True) if arc.on != "failure"]
@@ -211,22 +220,51 @@ def _plainly(step: Step, arcs: Iterable[int]) -> tuple[int, ...] | None:
         candidates = candidates[:1]
     if any(arc.when is not None or arc.set for _, arc in candidates):
         return None
-    return tuple(a for a, _ in candidates)
+    return frozenset(a for a, _ in candidates)
 
 
-def _losers(race: int, into: list[list[int]], wiring: _Wiring, forward: set[int]) -> tuple[int, ...]:
-    """Walk backwards from the race: a step belongs once all its forward arcs do."""
-    left = [sum(a in forward for a in arcs) for arcs in wiring.out]
-    found: list[int] = []
-    todo = [race]
-    while todo:
-        for a in into[todo.pop()]:
-            step = wiring.source[a]
-            left[step] -= 1
-            if left[step] == 0:
-                found.append(step)
-                todo.append(step)
-    return tuple(sorted(found))
+def _through(walk: _Walk, wiring: _Wiring, forward: list[int]) -> dict[int, int]:
+    """Per reachable step, targets before sources: the nearest step that all its forward paths lead into, or -1."""
+    ahead: dict[int, list[int]] = {s: [] for s, met in enumerate(walk.met) if met >= 0}
+    for a in forward:
+        ahead[wiring.source[a]].append(wiring.target[a])
+    through: dict[int, int] = {}
+    depth = {-1: 0}
+    for s in sorted(ahead, key=lambda s: (walk.left[s], -walk.met[s])):
+        meet = ahead[s][0] if ahead[s] else -1
+        for other in ahead[s][1:]:
+            while meet != other:
+                if depth[meet] < depth[other]:
+                    meet, other = other, meet
+                meet = through[meet]
+        through[s], depth[s] = meet, depth[meet] + 1
+    return through
+
+
+class _Ranks(Struct):
+    """An order of the steps in which those that can only lead into a step stand right behind it, and how many."""
+
+    place: list[int]
+    behind: list[int]
+
+
+def _ranks(through: dict[int, int], steps: int) -> _Ranks:
+    size = [1] * steps
+    for s, to in reversed(through.items()):
+        if to >= 0:
+            size[to] += size[s]
+    free = 0
+    place, inner = [-1] * steps, [0] * steps  # inner: the first free place behind a step
+    for s in (*through, *(s for s in range(steps) if s not in through)):
+        to = through.get(s, -1)
+        if to >= 0:
+            place[s] = inner[to]
+            inner[to] += size[s]
+        else:
+            place[s] = free
+            free += size[s]
+        inner[s] = place[s] + 1
+    return _Ranks(place, [each - 1 for each in size])
 
 
 def analyse(plan: Plan) -> Graph:
@@ -260,6 +298,8 @@ def analyse(plan: Plan) -> Graph:
     if problems:
         raise InvalidPlan(problems)
     wiring.out = [[a for a in arcs if a < real] for arcs in wiring.out]
+    races = [s for s, step in enumerate(plan.steps) if step.join == "race"]
+    ranks = _ranks(_through(walk, wiring, forward), len(names)) if races else _Ranks([], [])
     return Graph(
         plan=plan,
         index=index,
@@ -268,6 +308,7 @@ def analyse(plan: Plan) -> Graph:
         target=tuple(wiring.target[:real]),
         back=tuple(loop_of_head[wiring.target[a]] if walk.back[a] else -1 for a in range(real)),
         holder=tuple(holder),
+        loose=bytes(not walk.back[a] and holder[a] < 0 for a in range(real)),
         out=tuple(map(tuple, wiring.out)),
         into=tuple(map(tuple, into)),
         need=tuple(step.join if isinstance(step.join, int) else int(step.join != "all") for step in plan.steps),
@@ -278,7 +319,10 @@ def analyse(plan: Plan) -> Graph:
         loop_by_head={names[head]: loop for head, loop in loop_of_head.items()},
         loop_of=tuple(nest.loop_of),
         plainly=tuple(_plainly(step, arcs) for step, arcs in zip(plan.steps, wiring.out, strict=True)),
-        losers={s: _losers(s, into, wiring, set(forward)) for s, t in enumerate(plan.steps) if t.join == "race"},
+        order=tuple(sorted(range(len(ranks.place)), key=ranks.place.__getitem__)),
+        place=tuple(ranks.place),
+        losers={s: range(ranks.place[s] + 1, ranks.place[s] + 1 + ranks.behind[s]) for s in races},
+        windows=tuple(1 if step.loop is None or step.loop.sequential else step.loop.window for step in plan.steps),
         finalizers=frozenset(index[name] for name in _finalizers(plan)),
         entry=entry,
     )
@@ -301,6 +345,9 @@ def _problems(plan: Plan) -> Iterator[str]:
     for name in (*finalizers, plan.entry):
         if name and name not in known:
             yield f"there is no step {name!r}"
+    for name in dict.fromkeys(finalizers):
+        if finalizers.count(name) > 1:
+            yield f"{name!r} is a finalizer twice"
     if plan.steps and (plan.entry or plan.steps[0].name) in finalizers:
         yield f"the entry {plan.entry or plan.steps[0].name!r} is a finalizer"
     yield from _arc_problems(plan, known, finalizers)
@@ -324,5 +371,12 @@ def _step_problems(step: Step) -> Iterator[str]:
         yield f"step {step.name!r} has {step.retry.attempts} attempts; at least 1 is needed"
     if step.visit_limit < 1:
         yield f"step {step.name!r} has a visit limit of {step.visit_limit}; at least 1 is needed"
-    if step.loop is not None and step.loop.window < 1:
-        yield f"step {step.name!r} has a window of {step.loop.window}; at least 1 is needed"
+    if step.loop is not None:
+        yield from _loop_problems(step.name, step.work, step.loop)
+
+
+def _loop_problems(name: str, work: Work, loop: Loop) -> Iterator[str]:
+    if loop.window < 1:
+        yield f"step {name!r} has a window of {loop.window}; at least 1 is needed"
+    if isinstance(work, Wait | Gate):
+        yield f"step {name!r} loops over a {type(work).__name__.lower()}, which has no items"

@@ -3,12 +3,18 @@
 import hashlib
 from typing import Any, Literal
 
-from msgspec import Struct, json
+from msgspec import NODEFAULT, Struct, json, structs
 
 Template = Any
 """A JSON value in which `Evaluate` may find expressions; the core itself never looks inside."""
 
 VISIT_LIMIT = 10_000
+SCOPES = ("ctx.", "iter.", "step.")
+
+
+def bare_key(key: str) -> str:
+    """The context key that a key of `set` means: a scope before it is only a spelling, any other dot belongs to it."""
+    return next((key.removeprefix(scope) for scope in SCOPES if key.startswith(scope)), key)
 
 
 class PlanData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
@@ -107,8 +113,24 @@ class Plan(PlanData, frozen=True):
 
 
 def canonical(plan: Plan) -> bytes:
-    """The one byte string of a plan: keys sorted, defaults left out."""
-    return json.encode(plan, order="sorted")
+    """The one byte string of a plan: keys sorted, defaults left out, also those that were spelt out."""
+    read_back = read_plan(json.encode(plan))  # 5 seconds are 5.0 seconds
+    return json.encode(_without_defaults(read_back), order="sorted")
+
+
+def _without_defaults(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_without_defaults(each) for each in value]
+    if not isinstance(value, PlanData):
+        return value
+    tag = value.__struct_config__.tag
+    told = {} if tag is None else {"type": tag}
+    for field in structs.fields(value):
+        given = getattr(value, field.name)
+        default = field.default if field.default_factory is NODEFAULT else field.default_factory()
+        if given != default:
+            told[field.name] = _without_defaults(given)
+    return told
 
 
 def plan_hash(plan: Plan) -> str:

@@ -1,9 +1,10 @@
 """How steps follow each other: arcs, joins, dead paths and passes, as changes the fold makes to the state."""
 
-from heapq import heappush
+from collections.abc import Collection
+from heapq import heapify, heappop, heappush
 
 from refold.core.loops import Graph
-from refold.core.state import DEAD, ENTERED, PENDING, SKIPPED, SPENT, TAKEN, UNRESOLVED, RunState, StepState
+from refold.core.state import DEAD, ENTERED, PENDING, SKIPPED, TAKEN, UNRESOLVED, RunState, StepState
 
 
 def begin(graph: Graph, state: RunState) -> None:
@@ -13,66 +14,72 @@ def begin(graph: Graph, state: RunState) -> None:
     state.ever = bytearray(len(graph.source))
     state.members = [loop.members for loop in graph.loops]
     state.again = bytearray(len(graph.loops))
-    state.unsettled = sum(graph.reached)
+    state.alive = bytearray(graph.reached[s] for s in graph.order)
     for s, reached in enumerate(graph.reached):
         if not reached and s not in graph.finalizers:
             state.steps[s].life = state.steps[s].last = SKIPPED
     _make_ready(state, graph.entry, True)
 
 
-def enter(graph: Graph, state: RunState, s: int) -> None:
-    """Count a visit and use up the arcs that led here."""
+def enter(state: RunState, s: int, life: str = ENTERED) -> None:
+    """Count a visit; the arcs that led here are used up."""
+    unready(state, s)
     step = state.steps[s]
-    step.life = ENTERED
-    step.due = False
+    step.life = life
     step.visits += 1
-    step.taken = 0
-    marks = state.arcs
-    for a in graph.into[s]:
-        if marks[a] == TAKEN:
-            marks[a] = SPENT
     state.visiting += 1
 
 
-def settle(graph: Graph, state: RunState, s: int, life: str, taken: tuple[int, ...] = ()) -> None:
+def unready(state: RunState, s: int) -> None:
+    ready = state.ready
+    if ready and ready[0] >> 1 == s:
+        heappop(ready)
+    elif state.steps[s].due:
+        state.ready = [entry for entry in ready if entry >> 1 != s]
+        heapify(state.ready)
+
+
+def settle(graph: Graph, state: RunState, s: int, life: str, taken: Collection[int] = ()) -> None:
     """The step is done for this pass: decide each of its arcs, then its loop."""
-    step = state.steps[s]
-    step.life = life
-    step.due = False
+    state.steps[s].life = life
     if s in graph.finalizers:
         return
-    state.unsettled -= 1
+    if state.alive:
+        state.alive[graph.place[s]] = 0
     for a in graph.out[s]:
-        hit = a in taken
-        if graph.back[a] >= 0:
-            if hit:
-                state.again[graph.back[a]] = 1
-        elif graph.holder[a] >= 0:
-            if hit:
-                state.ever[a] = 1
-        else:
-            _resolve(graph, state, a, hit)
-    _settle_member(graph, state, graph.loop_of[s])
+        if graph.loose[a]:
+            _resolve(graph, state, a, a in taken)
+        elif a in taken:
+            _remember(graph, state, a)
+    if graph.loop_of[s] >= 0:
+        _settle_member(state, graph.loop_of[s])
 
 
-def _settle_member(graph: Graph, state: RunState, loop: int) -> None:
-    if loop >= 0:
-        state.members[loop] -= 1
-        if state.members[loop] == 0:
-            state.over.append(loop)
+def _remember(graph: Graph, state: RunState, a: int) -> None:
+    """A back arc or one that a loop holds was taken; what follows waits for the end of the pass."""
+    if graph.back[a] >= 0:
+        state.again[graph.back[a]] = 1
+    else:
+        state.ever[a] = 1
+
+
+def _settle_member(state: RunState, loop: int) -> None:
+    state.members[loop] -= 1
+    if state.members[loop] == 0:
+        state.over.append(loop)
 
 
 def _resolve(graph: Graph, state: RunState, a: int, hit: bool) -> None:
     s = graph.target[a]
     step = state.steps[s]
     step.unresolved -= 1
-    if step.life != PENDING:
-        state.arcs[a] = SPENT if hit else DEAD  # absorbed
-        return
     state.arcs[a] = TAKEN if hit else DEAD
+    if step.life != PENDING:
+        return  # absorbed
     need = graph.need[s]
     if need == 0:
-        step.taken += hit
+        if hit:
+            step.taken += 1
         if step.unresolved == 0:
             _make_ready(state, s, step.taken > 0)
         return
@@ -92,23 +99,37 @@ def _make_ready(state: RunState, s: int, enters: bool) -> None:
         heappush(state.ready, 2 * s + enters)
 
 
+def unsettled_among(graph: Graph, state: RunState, places: range) -> list[int]:
+    """The steps at these places that are not settled, in file order; what is settled costs next to nothing."""
+    found = []
+    at = state.alive.find(1, places.start, places.stop)
+    while at >= 0:
+        found.append(graph.order[at])
+        at = state.alive.find(1, at + 1, places.stop)
+    return sorted(found)
+
+
 def begin_pass(graph: Graph, state: RunState, loop: int) -> None:
     """The body is pending again; its head is entered without asking its join."""
     it = graph.loops[loop]
-    marks = state.arcs
+    steps, marks = state.steps, state.arcs
+    for s, unresolved, possible in it.fresh:
+        step = steps[s]
+        step.life, step.due, step.taken = PENDING, False, 0
+        step.unresolved, step.possible = unresolved, possible
+        if state.alive:
+            state.alive[graph.place[s]] = 1
     for a in it.inside:
         marks[a] = UNRESOLVED
+    for a in it.inside_held:
         state.ever[a] = 0
     for a in it.outside:
         if marks[a] != UNRESOLVED:
             marks[a] = DEAD
-    for s in it.body:
-        step = state.steps[s]
-        step.life, step.due, step.taken = PENDING, False, 0
-        step.unresolved = sum(marks[a] == UNRESOLVED for a in graph.into[s])
-        if graph.need[s]:
-            step.possible = len({graph.source[a] for a in graph.into[s] if marks[a] == UNRESOLVED})
-    state.unsettled += len(it.body)
+        else:
+            step = steps[graph.target[a]]
+            step.unresolved += 1
+            step.possible += all(b > a for b in graph.twins.get(a, ()))  # twins count once
     for k in (loop, *it.inner):
         state.members[k] = graph.loops[k].members
         state.again[k] = 0
@@ -120,4 +141,5 @@ def leave_loop(graph: Graph, state: RunState, loop: int) -> None:
     it = graph.loops[loop]
     for a in it.held:
         _resolve(graph, state, a, bool(state.ever[a]))
-    _settle_member(graph, state, it.parent)
+    if it.parent >= 0:
+        _settle_member(state, it.parent)

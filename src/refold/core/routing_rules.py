@@ -1,8 +1,10 @@
 """Rules about what follows: which arcs a visit takes, which steps are entered, bypassed or skipped."""
 
+from collections import ChainMap
 from contextlib import suppress
 from typing import Any
 
+from refold.core import routing, visits
 from refold.core.commands import command_id
 from refold.core.decision import Decision
 from refold.core.expressions import CannotEvaluate
@@ -21,19 +23,20 @@ from refold.core.facts import (
     Took,
 )
 from refold.core.fanout import failed_items
+from refold.core.plan import bare_key
 from refold.core.retry import fault_of, may_retry
-from refold.core.state import BYPASSED, CANCELLED, ENDING, ENTERED, FAILED, ISSUED, PENDING, RUNNING, OpenCommand
+from refold.core.state import BYPASSED, CANCELLED, ENDING, FAILED, RUNNING, OpenCommand
 from refold.core.view import RunView, with_output
-
-SCOPES = ("ctx.", "iter.", "step.")
 
 
 def deliver_signals(d: Decision) -> None:
-    """Kept signals go to those who wait, oldest to oldest."""
+    """Kept signals go to those who wait, oldest to oldest; not to a parked command that is being run again."""
+    at_work = d.at_work() if d.state.deliverable else frozenset()
     for signal in list(d.state.deliverable):
-        while signal in d.state.deliverable:
-            d.tell_moves()
-            d.say(SignalTaken(signal, d.state.waiting[signal][0]))
+        for waiter in list(d.state.waiting[signal]):
+            if signal in d.state.deliverable and waiter not in at_work:
+                d.tell_moves()
+                d.say(SignalTaken(signal, waiter))
 
 
 def give_up_items(d: Decision) -> None:
@@ -71,9 +74,10 @@ def _final_fault(d: Decision, command: str) -> Fault | None:
 
 
 def may_go_on(d: Decision, opened: OpenCommand, fault: Fault) -> bool:
-    """An ending run tries only its finalizers again."""
-    ending = d.state.life == ENDING and opened.step not in d.graph.finalizers
-    return not ending and may_retry(d.graph.step(opened.step).retry, opened.attempt, fault)
+    """An ending run tries nothing again but the finalizer that it runs."""
+    if visits.stops(d.graph, d.state, opened.step):
+        return False
+    return may_retry(d.graph.step(opened.step).retry, opened.attempt, fault)
 
 
 def route(d: Decision) -> None:
@@ -144,13 +148,10 @@ def _enter(d: Decision, s: int, visit: int) -> None:
 
 def _drop_losers(d: Decision, s: int) -> None:
     """A race was decided: who can only still lead here is stopped."""
-    losers = tuple(
-        d.graph.name(loser)
-        for loser in d.graph.losers.get(s, ())
-        if d.state.steps[loser].life in (PENDING, ENTERED, ISSUED) or loser in d.state.ended
-    )
-    if losers:
-        d.move(Dropped(losers))
+    if s in d.graph.losers:
+        losers = routing.unsettled_among(d.graph, d.state, d.graph.losers[s])
+        if losers:
+            d.move(Dropped(tuple(map(d.graph.name, losers))))
 
 
 def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
@@ -190,17 +191,13 @@ def _choose(d: Decision, s: int, fault: Fault | None) -> tuple[tuple[int, ...], 
 def _overlaid(view: RunView, sets: dict[str, Any]) -> RunView:
     if not sets:
         return view
-    overlay = {**view.extra, **sets, "ctx": {**view.state.ctx, **sets}}
+    overlay = {**view.extra, **sets, "ctx": ChainMap(sets, view.state.ctx)}
     return RunView(view.graph, view.state, view.loaded, overlay)
 
 
 def _rendered(d: Decision, sets: dict[str, Any], view: RunView) -> dict[str, Any]:
-    """Rendered `set` values under their bare keys: a scope before the key is only a spelling."""
-    rendered = {}
-    for key, template in sets.items():
-        bare = next((key.removeprefix(scope) for scope in SCOPES if key.startswith(scope)), key)
-        rendered[bare] = d.evaluate.value(template, view)
-    return rendered
+    """All values of one `set` are rendered before the first is written, and stand under their bare keys."""
+    return {bare_key(key): d.evaluate.value(template, view) for key, template in sets.items()}
 
 
 def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
@@ -214,24 +211,36 @@ def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
     entered = tuple(d.graph.name(s) for s in state.entered)
     if entered:
         d.move(Dropped(entered))
-    drains = outcome == FAILED and plan.on_failure == "drain" and state.timed_out is None
-    withdrawn = _withdrawn(d, drains)
-    if not drains:
-        cancel_children(d)
+    asked = state.cancel is not None or state.timed_out is not None
+    withdrawn = _withdrawn(d, outcome == FAILED and plan.on_failure == "drain" and not asked)
     d.tell_moves()
     d.say(RunEnding(outcome, error, withdrawn, final))
 
 
 def _withdrawn(d: Decision, drains: bool) -> tuple[str, ...]:
-    """Whoever has reported or is a child goes on; when draining, so does what a worker holds."""
+    """Whoever has reported goes on; when draining, so do child runs and what a worker holds."""
     spared = d.at_work() if drains else frozenset()
     return tuple(
         command
         for command, opened in d.state.open.items()
-        if command not in d.state.judge and not opened.child and (command not in spared or opened.held)
+        if command not in d.state.judge
+        and not (drains and opened.child)
+        and (command not in spared or opened.held)
     )
 
 
-def cancel_children(d: Decision) -> None:
-    for child in d.state.children.values():
-        d.cancel_child(child, "its parent is ending")
+def withdraw_waits(d: Decision) -> None:
+    """An ending run waits for nobody: what was parked or suspended while it drained is taken back too."""
+    state = d.state
+    if state.life != ENDING:
+        return
+    waits = tuple(
+        command
+        for command, opened in state.open.items()
+        if (opened.held or opened.not_before > d.now)
+        and visits.stops(d.graph, state, opened.step)
+        and not (command in state.judge or opened.child)
+    )
+    if waits:
+        d.tell_moves()
+        d.say(RunEnding(state.outcome, state.error, waits, tuple(state.final)))

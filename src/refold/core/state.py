@@ -21,8 +21,8 @@ PENDING, ENTERED, ISSUED, COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED = (
 INITIAL, RUNNING, PAUSED, ENDING, WAITING = "initial", "running", "paused", "ending", "waiting"
 TERMINAL = frozenset({COMPLETED, FAILED, CANCELLED})
 
-# Marks of a forward arc; SPENT is taken and used up and counts like dead
-UNRESOLVED, TAKEN, DEAD, SPENT = 0, 1, 2, 3
+# Marks of a forward arc; a taken one is used up when its target is entered, or at once if that is not pending
+UNRESOLVED, TAKEN, DEAD = 0, 1, 2
 
 # Life of an item
 WAITS, OPEN, DONE, LOST, STOPPED = 0, 1, 2, 3, 4
@@ -49,7 +49,7 @@ class StepState(Struct):
     """A step in the current pass of the loops around it, and what its last visit left behind."""
 
     life: str = PENDING
-    due: bool = False  # ready to be entered or skipped
+    due: bool = False  # was ready to be entered or skipped in this pass
     visits: int = 0
     unresolved: int = 0  # forward arcs into it that are not decided yet
     taken: int = 0  # arcs (of different sources, where those count) that wait for it to start
@@ -61,6 +61,7 @@ class StepState(Struct):
     blob: Blob | None = None
     fault: Fault | None = None
     fan: FanOut | None = None
+    shown: FanOut | None = None  # the last one that was over: what others read while the next is under way
 
 
 class OpenCommand(Struct):
@@ -117,7 +118,7 @@ class RunState(Struct):
     ever: bytearray = field(default_factory=bytearray)  # held arcs that were taken
     members: list[int] = []  # per loop: members not settled in this pass
     again: bytearray = field(default_factory=bytearray)  # per loop: a back arc was taken in this pass
-    unsettled: int = 0  # steps of the graph not settled now
+    alive: bytearray = field(default_factory=bytearray)  # steps of the graph not settled now, if races want to know
     # open obligations: all that decide ever looks at
     ready: list[int] = []  # heap of 2 * step + (1 if it is to be entered, 0 if skipped)
     over: list[int] = []  # loops whose pass is over
@@ -139,7 +140,7 @@ class RunState(Struct):
     waiting: dict[str, list[str]] = {}  # signal -> commands, or command#call
     ctx: dict[str, Any] = {}
     versions: dict[str, int] = {}
-    usage: dict[str, float] = {}
+    usage: dict[str, int | float] = {}
     latest: Latest | None = None
     result: Any = None
     blob: Blob | None = None

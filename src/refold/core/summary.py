@@ -29,7 +29,7 @@ def summarize(graph: Graph, state: RunState) -> Summary:
         run=state.run,
         workflow=graph.plan.name,
         plan=state.plan,
-        status=status_of(graph, state),
+        status=status_of(graph, state, state.at),
         name=state.name,
         key=state.key,
         parent=state.parent.run if state.parent is not None else "",
@@ -40,19 +40,19 @@ def summarize(graph: Graph, state: RunState) -> Summary:
     )
 
 
-def status_of(graph: Graph, state: RunState) -> str:
+def status_of(graph: Graph, state: RunState, now: Instant) -> str:
     """Waiting: something is open, and no worker could do anything about it now."""
     if state.paused:
         return PAUSED
-    if state.life == RUNNING and state.open and all(_waits(graph, state, each) for each in state.open.values()):
+    if state.life == RUNNING and state.open and all(_waits(graph, each, now) for each in state.open.values()):
         return WAITING
     return state.life
 
 
-def _waits(graph: Graph, state: RunState, opened: OpenCommand) -> bool:
+def _waits(graph: Graph, opened: OpenCommand, now: Instant) -> bool:
     if not isinstance(graph.step(opened.step).work, Call):
         return True
-    return opened.held or opened.not_before > state.at
+    return opened.held or opened.not_before > now
 
 
 def why(graph: Graph, state: RunState) -> dict[str, str]:

@@ -78,8 +78,8 @@ _RESERVED: dict[str, Callable[[RunView], Any]] = {
 def step_value(state: RunState, loaded: Loaded, s: int) -> Any:
     """What a finished step is to those after it: its result, or for a fan-out results and status per item."""
     step = state.steps[s]
-    if step.fan is not None:
-        outcomes = item_outcomes(step.fan, loaded)
+    if step.shown is not None:
+        outcomes = item_outcomes(step.shown, loaded)
         return {
             "results": [_result(outcome, loaded) for outcome in outcomes],
             "items": [_item(outcome, loaded) for outcome in outcomes],

@@ -1,22 +1,25 @@
 """The life of a visit: how commands open and close, how it ends, what it leaves behind."""
 
-from heapq import heapify, heappop
-from typing import Any
+from collections.abc import Collection
+from typing import Any, TypeGuard
 
 from refold.core import fanout, routing
 from refold.core.commands import command_id
 from refold.core.facts import (
     AddTo,
     AppendTo,
+    Awaited,
     DeleteKey,
     Fault,
     Instant,
     Outcome,
+    Parked,
     PutIf,
     Report,
     SetKey,
     StepFault,
     Succeeded,
+    Suspended,
     Write,
 )
 from refold.core.loops import Graph
@@ -30,56 +33,61 @@ from refold.core.state import (
     OPEN,
     PENDING,
     SKIPPED,
+    FanOut,
     Latest,
     OpenCommand,
     RunState,
 )
 
 
-def enter(graph: Graph, state: RunState, s: int) -> None:
-    _unready(state, s)
-    routing.enter(graph, state, s)
+def enter(state: RunState, s: int) -> None:
+    routing.enter(state, s)
     state.entered[s] = None
 
 
 def skip(graph: Graph, state: RunState, s: int) -> None:
-    _unready(state, s)
+    routing.unready(state, s)
     state.steps[s].last = SKIPPED
     routing.settle(graph, state, s, SKIPPED)
 
 
-def _unready(state: RunState, s: int) -> None:
-    ready = state.ready
-    if ready and ready[0] >> 1 == s:
-        heappop(ready)
-    elif state.steps[s].due:
-        state.ready = [entry for entry in ready if entry >> 1 != s]
-        heapify(state.ready)
-
-
-def issue(graph: Graph, state: RunState, s: int) -> None:
+def issue(state: RunState, s: int) -> None:
     """The visit is in somebody's hands from here on."""
-    if state.steps[s].life == PENDING:
-        enter(graph, state, s)
-    state.entered.pop(s, None)
-    state.steps[s].life = ISSUED
-
-
-def open_command(state: RunState, command: str, opened: OpenCommand) -> None:
-    state.open[command] = opened
-    if opened.signal:
-        wait_for(state, opened.signal, command)
+    step = state.steps[s]
+    if step.life == PENDING:
+        routing.enter(state, s, ISSUED)
+    else:
+        state.entered.pop(s, None)
+        step.life = ISSUED
 
 
 def close_command(state: RunState, command: str) -> OpenCommand:
+    """It is over, and so is whatever it waited for."""
     opened = state.open.pop(command)
+    if opened.child:
+        dismiss(state, command)
     if opened.signal:
         stop_waiting(state, opened.signal, command)
-    for key, call in opened.calls.items():
-        if call.signal:
-            stop_waiting(state, call.signal, f"{command}#{key}")
-    state.judge.pop(command, None)
+    if opened.calls:
+        for key, call in opened.calls.items():
+            drop_call(state, f"{command}#{key}", call)
+    if state.judge:
+        state.judge.pop(command, None)
     return opened
+
+
+def drop_call(state: RunState, waiter: str, call: Awaited) -> None:
+    if call.signal:
+        stop_waiting(state, call.signal, waiter)
+    if call.child:
+        dismiss(state, waiter)
+
+
+def dismiss(state: RunState, owner: str) -> None:
+    """Nobody waits for this child run any more, but it must still tell that it ended."""
+    child = state.children.pop(owner, "")
+    if child:
+        state.orphans[child] = None
 
 
 def wait_for(state: RunState, signal: str, waiter: str) -> None:
@@ -101,37 +109,56 @@ def report_plain(graph: Graph, state: RunState, command: str, report: Report) ->
     """A try of a plain step ended; success ends the visit, anything else wants judging."""
     opened = state.open[command]
     step = state.steps[opened.step]
-    step.attempts += 1
-    add_usage(state, report.usage)
-    if isinstance(report.outcome, Succeeded):
+    if report.usage:
+        add_usage(state, report.usage)
+    outcome = report.outcome
+    if type(outcome) is Succeeded:
+        step.attempts += 1
         close_command(state, command)
-        step.result, step.blob, step.fault = report.outcome.result, report.outcome.blob, None
-        apply_writes(state, report.writes)
+        step.result, step.blob, step.fault = outcome.result, outcome.blob, None
+        if report.writes:
+            apply_writes(state, report.writes)
         over(graph, state, opened.step)
     else:
-        hold(state, command, report.outcome)
+        hold(state, command, outcome)
 
 
 def report_item(graph: Graph, state: RunState, command: str, report: Report) -> None:
     opened = state.open[command]
     step = state.steps[opened.step]
-    fan, item, loop = step.fan, opened.item, graph.step(opened.step).loop
-    assert fan is not None and item is not None and loop is not None
-    step.attempts += 1
-    add_usage(state, report.usage)
-    if isinstance(report.outcome, Succeeded):
+    fan, item = step.fan, opened.item
+    assert fan is not None and item is not None
+    if report.usage:
+        add_usage(state, report.usage)
+    if type(report.outcome) is Succeeded:
+        step.attempts += 1
         close_command(state, command)
-        fanout.finish(fan, item, state.seq, () if loop.sequential else report.writes)
-        if loop.sequential:
-            apply_writes(state, report.writes)
+        fanout.finish(fan, item, state.seq)
+        if report.writes:
+            _keep_writes(graph, state, opened.step, item, report.writes)
     else:
         fan.places[item] = state.seq
         hold(state, command, report.outcome)
 
 
+def _keep_writes(graph: Graph, state: RunState, s: int, item: int, writes: tuple[Write, ...]) -> None:
+    """A sequential loop writes at once; a parallel one in item order, when the visit ends."""
+    fan, loop = state.steps[s].fan, graph.step(s).loop
+    assert fan is not None and loop is not None
+    if loop.sequential:
+        apply_writes(state, writes)
+    else:
+        fan.writes[item] = writes
+
+
 def hold(state: RunState, command: str, outcome: Outcome) -> None:
     opened = state.open[command]
     opened.held, opened.report = True, outcome
+    if not isinstance(outcome, (Parked, Suspended)):  # put aside is not tried
+        state.steps[opened.step].attempts += 1
+    if opened.signal:  # whoever parked until it has come back by himself
+        stop_waiting(state, opened.signal, command)
+        opened.signal = ""
     state.judge[command] = state.seq
 
 
@@ -139,14 +166,20 @@ def after_items(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
     """Items moved, by the reports in fact `at`: the visit may be over, or its window may have room."""
     fan = state.steps[s].fan
     assert fan is not None
-    if fanout.is_over(fan, state.life == ENDING):
+    ending = stops(graph, state, s)
+    if fanout.is_over(fan, ending):
         state.filling.pop(s, None)
         for item in sorted(fan.writes):
             apply_writes(state, fan.writes[item])
         fan.writes = {}
         over(graph, state, s, at)
-    elif state.life != ENDING and fanout.room(graph, s, fan) > 0:
+    elif not ending and fanout.room(graph, s, fan) > 0:
         state.filling[s] = None
+
+
+def stops(graph: Graph, state: RunState, s: int) -> bool:
+    """An ending run goes on with one finalizer at a time and with nothing else."""
+    return state.life == ENDING and not (state.final and graph.index[state.final[0]] == s)
 
 
 def over(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
@@ -154,29 +187,28 @@ def over(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
     step = state.steps[s]
     step.done_at = at or state.seq
     plainly = graph.plainly[s]
-    fan = step.fan if graph.step(s).loop is not None else None
+    fan = _fan_of(graph, state, s) if step.fan is not None else None
+    step.shown = fan
     if plainly is None or (fan is not None and fan.done < fan.count):
         state.ended[s] = step.done_at
     else:
         complete(graph, state, s, COMPLETED, plainly)
 
 
-def complete(graph: Graph, state: RunState, s: int, life: str, taken: tuple[int, ...]) -> None:
-    step = state.steps[s]
+def _fan_of(graph: Graph, state: RunState, s: int) -> FanOut | None:
+    return state.steps[s].fan if graph.step(s).loop is not None else None
+
+
+def complete(graph: Graph, state: RunState, s: int, life: str, taken: Collection[int]) -> None:
+    step, latest = state.steps[s], state.latest
     step.last = life
-    if life == COMPLETED and s not in graph.finalizers:
-        _note_latest(graph, state, s)
+    if life == COMPLETED and s not in graph.finalizers and (latest is None or step.done_at >= latest.at):
+        fan = _fan_of(graph, state, s) if step.fan is not None else None
+        state.latest = Latest(step.done_at, s, step.result, step.blob, fan)
     _close_visit(graph, state, s, life, taken)
 
 
-def _note_latest(graph: Graph, state: RunState, s: int) -> None:
-    step = state.steps[s]
-    if state.latest is None or step.done_at >= state.latest.at:
-        fan = step.fan if graph.step(s).loop is not None else None
-        state.latest = Latest(step.done_at, s, step.result, step.blob, fan)
-
-
-def fail(graph: Graph, state: RunState, s: int, taken: tuple[int, ...], fault: Fault) -> None:
+def fail(graph: Graph, state: RunState, s: int, taken: Collection[int], fault: Fault) -> None:
     step = state.steps[s]
     step.last, step.fault = FAILED, fault
     if not taken:
@@ -189,25 +221,15 @@ def drop(graph: Graph, state: RunState, s: int) -> None:
     """Stopped or withdrawn: nothing is taken, and it is no failure."""
     step = state.steps[s]
     for command in commands_of(graph, state, s):
-        release(state, command)
+        close_command(state, command)
     step.last = CANCELLED
     for obligations in (state.entered, state.ended, state.filling):
         obligations.pop(s, None)
-    if step.due:
-        _unready(state, s)
     if step.life == PENDING:
+        routing.unready(state, s)
         routing.settle(graph, state, s, CANCELLED)
     else:
         _close_visit(graph, state, s, CANCELLED, ())
-
-
-def release(state: RunState, command: str) -> None:
-    """Let go of a command; a child run it started must still tell that it ended."""
-    opened = close_command(state, command)
-    for owner in (command, *(f"{command}#{key}" for key in opened.calls)):
-        child = state.children.pop(owner, "")
-        if child:
-            state.orphans[child] = None
 
 
 def commands_of(graph: Graph, state: RunState, s: int) -> list[str]:
@@ -223,18 +245,15 @@ def commands_of(graph: Graph, state: RunState, s: int) -> list[str]:
     return [command_id(name, step.visits, item) for item in range(fan.next) if fan.status[item] == OPEN]
 
 
-def _close_visit(graph: Graph, state: RunState, s: int, life: str, taken: tuple[int, ...]) -> None:
+def _close_visit(graph: Graph, state: RunState, s: int, life: str, taken: Collection[int]) -> None:
     state.visiting -= 1
-    if s in graph.finalizers and state.final and graph.index[state.final[0]] == s:
+    if state.final and graph.index[state.final[0]] == s:
         state.final.pop(0)
     routing.settle(graph, state, s, life, taken)
 
 
 def bypass(graph: Graph, state: RunState, s: int) -> None:
-    enter(graph, state, s)
-    del state.entered[s]
-    step = state.steps[s]
-    step.life = BYPASSED
+    routing.enter(state, s, BYPASSED)
     plainly = graph.plainly[s]
     if plainly is None:
         state.ended[s] = state.seq
@@ -242,7 +261,7 @@ def bypass(graph: Graph, state: RunState, s: int) -> None:
         complete(graph, state, s, BYPASSED, plainly)
 
 
-def add_usage(state: RunState, usage: dict[str, float]) -> None:
+def add_usage(state: RunState, usage: dict[str, int | float]) -> None:
     for unit, amount in usage.items():
         state.usage[unit] = state.usage.get(unit, 0) + amount
 
@@ -256,9 +275,15 @@ def apply_writes(state: RunState, writes: tuple[Write, ...]) -> None:
                 state.ctx.pop(key, None)
                 state.versions[key] = state.versions.get(key, 0) + 1
             case AddTo(key=key, amount=amount):
-                put(state, key, state.ctx.get(key, 0) + amount)
+                held = state.ctx.get(key)
+                put(state, key, held + amount if can_add(held) else amount)
             case AppendTo(key=key, value=value):
-                put(state, key, [*state.ctx.get(key, []), value])
+                held = state.ctx.get(key)
+                put(state, key, [*held, value] if isinstance(held, list) else [value])
+
+
+def can_add(held: Any) -> TypeGuard[float]:
+    return isinstance(held, (int, float)) and not isinstance(held, bool)
 
 
 def put(state: RunState, key: str, value: Any) -> None:

@@ -82,13 +82,12 @@ def call_settled(graph: Graph, state: RunState, fact: CallSettled) -> None:
 
 
 def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:
-    """A durable call has its result: the body may start over and will find it."""
+    """A durable call has its result: a body that waits may start over, any other will find it in its next try."""
     opened = state.open[command]
-    call = opened.calls.pop(key)
-    if call.signal:
-        visits.stop_waiting(state, call.signal, f"{command}#{key}")
+    visits.drop_call(state, f"{command}#{key}", opened.calls.pop(key))
     opened.recorded[key] = outcome
-    visits.postpone(opened, 0)
+    if opened.held and opened.report is None:
+        visits.postpone(opened, 0)
 
 
 def child_ended(graph: Graph, state: RunState, fact: ChildEnded) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from refold.core.codec import check_value
-from refold.core.facts import Failed, Fault, Succeeded
+from refold.core.codec import check_value, checked_outcome
+from refold.core.facts import AddTo, Failed, Fault, Succeeded
 from refold.errors import InvalidValue, LeaseLost
 from refold.ports import Abilities, Advance, Done, Lease, Store
 from refold.runtime.mailbox import Settle
@@ -43,10 +43,22 @@ class LocalDesk:
 def _honest(done: Done) -> Done:
     """What would not come back as it went in fails the try, by its path, instead of sticking in the log."""
     try:
-        if isinstance(done.outcome, Succeeded):
-            check_value(done.outcome.result, "result")
+        outcome = done.outcome
+        if isinstance(outcome, Succeeded):
+            check_value(outcome.result, "result")
+        else:
+            outcome = checked_outcome(outcome)
         for write in done.writes:
-            check_value(getattr(write, "value", None), f"context.{write.key}")
+            value = write.amount if isinstance(write, AddTo) else getattr(write, "value", None)
+            check_value(value, f"context.{write.key}")
+        for unit, amount in done.usage.items():
+            _check_amount(amount, f"usage.{unit}")
     except InvalidValue as error:
-        return Done(Failed(Fault("invalid_value", str(error), retryable=False)), done.started_at, (), done.usage)
-    return done
+        return Done(Failed(Fault("invalid_value", str(error), retryable=False)), done.started_at)
+    return done if outcome is done.outcome else Done(outcome, done.started_at, done.writes, done.usage)
+
+
+def _check_amount(amount: Any, path: str) -> None:
+    check_value(amount, path)
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount < 0:
+        raise InvalidValue(path, f"{amount!r} is no amount that can be used up")

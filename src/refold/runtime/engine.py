@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -10,13 +11,15 @@ from msgspec import Struct
 from refold.core import codec
 from refold.core.facts import StepFault
 from refold.core.fold import Record
+from refold.core.loops import analyse
 from refold.core.plan import Plan, canonical, plan_hash
 from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
 from refold.core.summary import Summary, shown_steps, status_of, why
-from refold.errors import Conflict, NotFound, RunCancelled, RunFailed
+from refold.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable
 from refold.ports import Advance, Clock, Store
 from refold.runtime.mailbox import Cancel, DecideGate, Pause, Resume, Signal, Start
 from refold.runtime.mailroom import Mailroom
+from refold.runtime.turn import Seen
 
 
 class Shown(Struct, frozen=True):
@@ -30,7 +33,7 @@ class Shown(Struct, frozen=True):
     error: StepFault | None
     steps: dict[str, dict[str, Any]]
     waits: dict[str, str]
-    usage: dict[str, float]
+    usage: dict[str, int | float]
     state: RunState
 
 
@@ -47,6 +50,13 @@ class Engine:
         self.poll = 1.0
         self._ends: dict[str, list[asyncio.Event]] = {}
         mailroom.on_end = self._ended
+
+    async def register(self, plan: Plan) -> str:
+        """Make a workflow known, so that others can start it as their child; returns its hash."""
+        analyse(plan)
+        hash = plan_hash(plan)
+        await self.advance(lambda: self.store.put_plan(hash, canonical(plan)))
+        return hash
 
     async def start(
         self, plan: Plan, input: dict[str, Any] | None = None, *, name: str = "", key: str = "", run: str = ""
@@ -75,27 +85,26 @@ class Engine:
 
     async def wait(self, run: str) -> Shown:
         """Until the run has ended, whoever ends it."""
-        event = asyncio.Event()
-        self._ends.setdefault(run, []).append(event)
+        ended = asyncio.Event()
+        self._ends.setdefault(run, []).append(ended)
         try:
             while True:
-                summary = await self.advance(lambda: self.store.summary(run))
-                if summary is None:
-                    raise NotFound(f"there is no run {run}")
-                if summary.status in TERMINAL:
-                    return await self.show(run)
-                try:
-                    await asyncio.wait_for(event.wait(), self.poll)
-                except TimeoutError:
-                    continue  # another process may have ended it
+                with suppress(Unavailable):  # look again later
+                    summary = await self.advance(lambda: self.store.summary(run))
+                    if summary is None:
+                        raise NotFound(f"there is no run {run}")
+                    if summary.status in TERMINAL:
+                        return await self.show(run)
+                with suppress(TimeoutError):  # another process may have ended it
+                    await asyncio.wait_for(ended.wait(), self.poll)
         finally:
-            self._ends[run].remove(event)
+            self._ends[run].remove(ended)
             if not self._ends[run]:
                 del self._ends[run]
 
     async def show(self, run: str) -> Shown:
-        known = await self.advance(lambda: self.mailroom.turns.look(run))
-        graph, state = known.graph, known.state
+        seen: Seen = await self.advance(lambda: self.mailroom.turns.look(run))
+        graph, state = seen.graph, seen.state
         result = state.result
         if state.blob is not None:
             result = codec.unbox(await self.advance(lambda: self._blob(run, state.blob.hash)))
@@ -103,7 +112,7 @@ class Engine:
             id=run,
             name=state.name,
             workflow=graph.plan.name,
-            status=status_of(graph, state),
+            status=status_of(graph, state, seen.now),
             result=result,
             error=state.error,
             steps=shown_steps(graph, state),

@@ -5,9 +5,11 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core import codec
-from refold.core.commands import Letter, LetterCancel, LetterEnded, LetterPause, LetterResume, LetterStart
+from refold.core.commands import Command, Letter, LetterCancel, LetterEnded, LetterPause, LetterResume, LetterStart
 from refold.core.decision import RUN_TIMER, Decision
 from refold.core.facts import (
+    AddTo,
+    AppendTo,
     CallSettled,
     CancelAsked,
     Cancelled,
@@ -28,9 +30,11 @@ from refold.core.facts import (
     StepSettled,
     Succeeded,
     TimedOut,
+    Write,
 )
 from refold.core.plan import Gate
 from refold.core.state import CANCELLED, ENDING, INITIAL, RUNNING, TERMINAL
+from refold.core.visits import can_add
 from refold.errors import Conflict, LeaseLost, NotFound, StaleWrite
 from refold.ports import Abilities, Done, Lease, StoreTurn
 
@@ -141,15 +145,14 @@ class Accepting(Struct):
         held = self.turn.lease(lease.run, lease.command.id)
         if held is None or held.generation != lease.generation or lease.command.id in self.settled:
             raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held under {lease.generation}")
-        for write in done.writes:
-            version = self.d.state.versions.get(write.key, 0)
-            if isinstance(write, PutIf) and write.version != version:
-                raise StaleWrite(write.key, self.d.state.ctx.get(write.key), version)
+        if done.writes and isinstance(done.outcome, Succeeded):
+            self._judge_writes(lease.command, done.writes)
         report = Report(
             attempt=lease.command.attempt,
             outcome=self._boxed(done.outcome),
             item=lease.command.item,
             worker=lease.worker,
+            generation=lease.generation,
             claimed_at=lease.claimed_at,
             started_at=done.started_at,
             losses=lease.losses,
@@ -157,6 +160,26 @@ class Accepting(Struct):
             usage=done.usage,
         )
         self._report(lease.command.id, report)
+
+    def _judge_writes(self, command: Command, writes: tuple[Write, ...]) -> None:
+        """A write that is stale or does not fit refuses the whole report: nothing is lost silently."""
+        state, written = self.d.state, set[str]()
+        for write in writes:
+            held, version = state.ctx.get(write.key), state.versions.get(write.key, 0)
+            if isinstance(write, PutIf):
+                if self._writes_later(command):
+                    raise Conflict(
+                        f"{command.id} writes when its loop ends; no version of {write.key!r} holds till then"
+                    )
+                if write.version != version:
+                    raise StaleWrite(write.key, held, version)
+            elif held is not None and write.key not in written and not _fits(write, held):
+                raise Conflict(f"context key {write.key!r} holds a {type(held).__name__}; this does not fit: {write}")
+            written.add(write.key)
+
+    def _writes_later(self, command: Command) -> bool:
+        loop = self.d.graph.step(self.d.state.open[command.id].step).loop
+        return loop is not None and not loop.sequential
 
     def _boxed(self, outcome: Outcome) -> Outcome:
         if not isinstance(outcome, Succeeded):
@@ -168,14 +191,14 @@ class Accepting(Struct):
         held = self.turn.lease(self.d.state.run, mail.command)
         if held is None or held.generation != mail.generation or mail.command in self.settled:
             return
-        if held.deadline is not None and held.deadline <= self.turn.now:
+        if held.hangs():
             outcome: Outcome = TimedOut(held.command.timeout or 0.0)
         elif held.until <= self.turn.now and held.losses >= mail.losses:
             why = f"{held.losses + 1} workers were lost while they ran it"
             outcome = Failed(Fault("lost", why, retryable=False))
         else:
             return
-        report = Report(held.command.attempt, outcome, held.command.item, held.worker, held.claimed_at)
+        report = Report(held.command.attempt, outcome, held.command.item, held.worker, held.generation, held.claimed_at)
         self._report(mail.command, report)
 
     def _report(self, command: str, report: Report) -> None:
@@ -287,3 +310,13 @@ class Accepting(Struct):
         if isinstance(work, Gate) and work.on_timeout == "fail":
             return Failed(Fault("timeout", f"nobody decided within {work.timeout:g} s", retryable=False))
         return Succeeded({"by": "timer"})
+
+
+def _fits(write: Write, held: Any) -> bool:
+    match write:
+        case AddTo():
+            return can_add(held)
+        case AppendTo():
+            return isinstance(held, list)
+        case _:
+            return True

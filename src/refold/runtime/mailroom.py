@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from refold.core.facts import Instant
+from refold.errors import Unavailable
 from refold.ports import Advance, Doorbell
 from refold.runtime.mailbox import Look, Mail
 from refold.runtime.turn import Post, Turned, Turns
@@ -51,14 +53,19 @@ class Mailroom:
     async def _deliver(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-            posts = [post for post, _ in batch]
-            turned: Turned = await self.advance(partial(self.turns.take, posts))
+            turned = Turned()
+            try:
+                turned = await self.advance(partial(self.turns.take, [post for post, _ in batch]))
+            except Exception as error:  # a bug, but nobody may wait for ever because of it
+                for post, _ in batch:
+                    post.error = error
             for post, reply in batch:
                 if reply is not None and not reply.done():
                     reply.set_result(post)
             self._tell(turned)
             for run in turned.grown:
-                await self.advance(partial(self.turns.snapshot, run))
+                with suppress(Unavailable):
+                    await self.advance(partial(self.turns.snapshot, run))
 
     def _tell(self, turned: Turned) -> None:
         if turned.issued:

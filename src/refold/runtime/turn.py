@@ -1,7 +1,8 @@
 """One turn of the machine: lock runs, fold what is new, decide, write, commit; one commit for many runs."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -11,12 +12,12 @@ from refold.core.decide import decide
 from refold.core.decision import Decision
 from refold.core.expressions import Evaluate, Missing
 from refold.core.facts import Instant, RunStarted
-from refold.core.fold import fold
+from refold.core.fold import Record, fold
 from refold.core.loops import Graph, analyse
 from refold.core.plan import plan_hash, read_plan
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize
-from refold.errors import Corrupt, NotFound, RefoldError, Unavailable
+from refold.errors import Ambiguous, Corrupt, NotFound, RefoldError, Unavailable
 from refold.ports import Lease, Store, StoreTurn, Writes
 from refold.runtime.mailbox import Accepting, Mail, Settle, Start
 
@@ -38,6 +39,14 @@ class Known(Struct):
     graph: Graph
     state: RunState
     snapshot_at: int = 0
+
+
+class Seen(Struct, frozen=True):
+    """A run as somebody saw it, and when."""
+
+    graph: Graph
+    state: RunState
+    now: Instant
 
 
 class Turned(Struct):
@@ -73,22 +82,34 @@ class Turns:
         by_run: dict[str, list[Post]] = {}
         for post in posts:
             by_run.setdefault(post.run, []).append(post)
+        failure: RefoldError | None = None
         for _ in range(TRIES):
             turned, turn_id, heads = Turned(), self.new_id(), dict[str, int]()
             try:
                 self._commit(by_run, turn_id, heads, turned)
             except Unavailable as error:
-                for run in by_run:
-                    self.known.pop(run, None)  # folded further than what may have been written
-                if self._was_applied(turn_id, heads):
+                failure = self._after_error(error, by_run, turn_id, heads)
+                if failure is None:
                     return turned
-                failure = error
+                if isinstance(failure, Ambiguous):
+                    break
             else:
                 self._tidy(by_run, turned)
                 return turned
         for post in posts:
             post.error, post.next = failure, None
         return Turned()
+
+    def _after_error(
+        self, error: Unavailable, by_run: Iterable[str], turn_id: str, heads: dict[str, int]
+    ) -> Unavailable | None:
+        """None if the commit was carried out all the same; Ambiguous if nobody knows, so it must not be tried again."""
+        for run in by_run:
+            self.known.pop(run, None)  # folded further than what may have been written
+        try:
+            return None if self._was_applied(turn_id, heads) else Unavailable(str(error))
+        except Unavailable:
+            return Ambiguous("the store failed during a commit and cannot say whether it was carried out")
 
     def snapshot(self, run: str) -> None:
         """A cache of the fold, off the hot path; without it a cold run folds its whole log."""
@@ -97,16 +118,24 @@ class Turns:
             self.store.put_snapshot(run, codec.encode_snapshot(known.state))
             known.snapshot_at = known.state.seq
 
-    def look(self, run: str) -> Known:
-        """The run as it stands, for those who only read."""
+    def look(self, run: str) -> Seen:
+        """The run as it stands, for those who only read; what they hold is theirs and does not change."""
         with self.store.turn([run]) as turn:
             known = self._know(turn, run, (), ())
         if known is None:
             raise NotFound(f"there is no run {run}")
-        return known
+        if known.state.life in TERMINAL:
+            del self.known[run]
+            return Seen(known.graph, known.state, turn.now)
+        copied = codec.decode_snapshot(codec.encode_snapshot(known.state))
+        assert copied is not None
+        return Seen(known.graph, copied, turn.now)
 
     def _was_applied(self, turn_id: str, heads: dict[str, int]) -> bool:
         """A commit is all or nothing, so one fact under this turn's id settles it."""
+        for _ in range(TRIES):
+            with suppress(Unavailable):
+                return any(self.store.turn_of(run, head + 1) == turn_id for run, head in heads.items())
         return any(self.store.turn_of(run, head + 1) == turn_id for run, head in heads.items())
 
     def _commit(self, by_run: dict[str, list[Post]], turn_id: str, heads: dict[str, int], turned: Turned) -> None:
@@ -202,7 +231,7 @@ class Turns:
         if known is None:
             known = self._load(turn, run, head) if head else self._begin(run, posts, letters)
         elif known.state.seq < head:
-            fold(known.graph, turn.facts(run, known.state.seq), known.state)
+            _folded(known.graph, turn.facts(run, known.state.seq), known.state)
         if known is not None:
             self.known[run] = known
             self.known.move_to_end(run)
@@ -221,7 +250,7 @@ class Turns:
                 raise Corrupt(f"the log of run {run} begins with {type(first).__name__}")
             state.plan = first.plan
         graph = self.graph(state.plan)
-        return Known(graph, fold(graph, records, state), snapshot_at)
+        return Known(graph, _folded(graph, records, state), snapshot_at)
 
     def _begin(self, run: str, posts: Sequence[Post], letters: Sequence[Letter]) -> Known | None:
         for post in posts:
@@ -256,6 +285,16 @@ class Turns:
                 turned.grown.append(run)
         while len(self.known) > self.keep:
             self.known.popitem(last=False)
+
+
+def _folded(graph: Graph, records: Sequence[Record], state: RunState) -> RunState:
+    """A log that cannot be is named as such, whatever the fold stumbles over."""
+    try:
+        return fold(graph, records, state)
+    except Corrupt:
+        raise
+    except Exception as error:
+        raise Corrupt(f"the log of run {state.run} cannot be folded past fact {state.seq}: {error!r}") from error
 
 
 def _decide(turn: StoreTurn, d: Decision) -> None:

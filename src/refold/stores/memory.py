@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct, json, structs
 
 from refold.core import codec
 from refold.core.commands import Command, Held, Letter
@@ -16,6 +16,7 @@ from refold.core.state import PAUSED
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
 from refold.ports import Abilities, Expired, Lease, Writes
+from refold.stores.lanes import Lane, Lanes
 
 
 class Entry(Struct, frozen=True):
@@ -30,24 +31,31 @@ class Queued(Struct, frozen=True):
     """A command and, while somebody holds it, its lease."""
 
     run: str
-    command: Command
+    command: Command  # what it is found by; a holder gets its own copy from the data
+    data: bytes
     plan: str
+    place: int  # in the order of issue
     generation: int = 0  # grows with every claim, so late reports are refused
-    worker: str = ""
+    worker: str | None = None
     until: Instant = 0
     deadline: Instant | None = None
+    beat_at: Instant = 0
     claimed_at: Instant = 0
     losses: int = 0
     held: bool = False
 
     def lease(self) -> Lease | None:
-        if not self.worker:
+        if self.worker is None:
             return None
-        where = (self.run, self.command, self.worker, self.generation, self.until, self.claimed_at)
-        return Lease(*where, self.plan, self.losses, self.deadline)
+        command = codec.decode_command(self.data)
+        where = (self.run, command, self.worker, self.generation, self.until, self.claimed_at)
+        return Lease(*where, self.plan, self.losses, self.deadline, self.beat_at)
 
     def freed(self, losses: int) -> "Queued":
-        return structs.replace(self, worker="", until=0, deadline=None, losses=losses)
+        return structs.replace(self, worker=None, until=0, deadline=None, losses=losses)
+
+    def lane(self) -> Lane:
+        return self.command.queue, self.command.priority
 
 
 Key = tuple[str, str]
@@ -64,22 +72,22 @@ class MemoryStore:
         self.rows: dict[str, Summary] = {}
         self.commands: dict[Key, Queued] = {}
         self.leases: dict[Key, None] = {}  # the commands that somebody holds
-        self.lanes: dict[tuple[str, int], dict[str, dict[str, None]]] = {}  # (queue, priority) -> run -> ids
-        self.later: list[tuple[Instant, str, str]] = []  # heap of commands that may not start yet
+        self.lanes = Lanes()  # the commands that anybody may claim now
+        self.later: list[tuple[Instant, str, str]] = []  # heap of those that may not start yet; stale ones passed over
         self.timers: dict[str, dict[str, Instant]] = {}
         self.agenda: list[tuple[Instant, str, str]] = []  # heap over the timers; stale entries are passed over
         self.letters: dict[str, dict[str, bytes]] = {}
         self.blobs: dict[Key, bytes] = {}
         self.snapshots: dict[str, bytes] = {}
-        self.streams: dict[str, list[Any]] = {}
+        self.streams: dict[str, list[bytes]] = {}
 
-    def now(self) -> Instant:
+    def _moment(self) -> Instant:
         self._clock = max(self._clock, self._now())  # the store's clock never goes back
         return self._clock
 
     @contextmanager
     def turn(self, runs: Sequence[str]) -> Iterator["MemoryTurn"]:
-        turn = MemoryTurn(self, self.now())
+        turn = MemoryTurn(self, self._moment())
         try:
             yield turn
         except BaseException:
@@ -88,6 +96,9 @@ class MemoryStore:
 
     def plan(self, hash: str) -> bytes | None:
         return self.plans.get(hash)
+
+    def put_plan(self, hash: str, data: bytes) -> None:
+        self.plans[hash] = data
 
     def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
         log = self.logs.get(run, [])[after : None if limit is None else after + limit]
@@ -111,11 +122,12 @@ class MemoryStore:
         self.snapshots[run] = data
 
     def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
-        kept = []
+        now, kept = self._moment(), []
         for key in self.leases:
             queued = self.commands[key]
             if queued.worker == worker:
-                self.commands[key] = queued = structs.replace(queued, until=self.now() + round(lease_for * SECOND))
+                queued = structs.replace(queued, until=now + round(lease_for * SECOND), beat_at=now)
+                self.commands[key] = queued
                 kept.append(queued.lease())
         return [lease for lease in kept if lease is not None]
 
@@ -127,10 +139,11 @@ class MemoryStore:
         return True
 
     def expire(self, losses: int) -> Sequence[Expired]:
-        now, found = self.now(), []
+        now, found = self._moment(), []
         for key in list(self.leases):
             queued = self.commands[key]
-            timed_out = queued.deadline is not None and queued.deadline <= now
+            lease = None if queued.deadline is None else queued.lease()
+            timed_out = lease is not None and lease.hangs()
             if timed_out or (queued.until <= now and queued.losses >= losses):
                 found.append(Expired(*key, queued.generation))
             elif queued.until <= now:
@@ -138,49 +151,53 @@ class MemoryStore:
         return found
 
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
-        now, found = self.now(), []
-        while self.agenda and self.agenda[0][0] <= now:
-            found.append(heapq.heappop(self.agenda))
-        valid = [each for each in found if self.timers.get(each[1], {}).get(each[2]) == each[0]]
+        now, found = self._moment(), dict[tuple[Instant, str, str], None]()
+        while self.agenda and (self.agenda[0][0] <= now or self._is_stale(*self.agenda[0])):
+            each = heapq.heappop(self.agenda)
+            if not self._is_stale(*each):
+                found[each] = None
         next_due = self.agenda[0][0] if self.agenda else None
-        for each in valid:
+        for each in found:
             heapq.heappush(self.agenda, each)  # until a turn has dealt with it
         runs = [run for run, letters in self.letters.items() if letters]
-        runs += [run for _, run, _ in valid if self.rows[run].status != PAUSED]
+        runs += [run for _, run, _ in found if self.rows[run].status != PAUSED]
         return list(dict.fromkeys(runs))[:limit], next_due
+
+    def _is_stale(self, due: Instant, run: str, key: str) -> bool:
+        return self.timers.get(run, {}).get(key) != due
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         if self._held_by(lease) is None:
             return False
-        self.streams.setdefault(lease.run, []).extend(lines)
+        self.streams.setdefault(lease.run, []).extend([json.encode(line) for line in lines])
         return True
 
     def stream(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
-        return list(enumerate(self.streams.get(run, [])[after:], after + 1))
+        return [(n, json.decode(line)) for n, line in enumerate(self.streams.get(run, [])[after:], after + 1)]
 
     def _held_by(self, lease: Lease) -> Queued | None:
         queued = self.commands.get((lease.run, lease.command.id))
-        return queued if queued is not None and queued.worker and queued.generation == lease.generation else None
+        if queued is None or queued.worker is None or queued.generation != lease.generation:
+            return None
+        return queued
 
-    def _replace(self, key: Key, queued: Queued | None) -> None:
+    def _replace(self, key: Key, queued: Queued | None, turn: int | None = None) -> None:
         """Keep the command and all that is found by it: lanes, leases, what may start later."""
         old = self.commands.pop(key, None)
         self.leases.pop(key, None)
         if old is not None:
-            lane = self.lanes.get((old.command.queue, old.command.priority), {})
-            lane.get(key[0], {}).pop(key[1], None)
-            if key[0] in lane and not lane[key[0]]:
-                del lane[key[0]]
+            self.lanes.leave(old.lane(), key[0], (old.place, key[1]))
         if queued is None:
             return
         self.commands[key] = queued
-        if queued.worker:
+        if queued.worker is not None:
             self.leases[key] = None
+        elif queued.held:
+            return
         elif queued.command.not_before > self._clock:
             heapq.heappush(self.later, (queued.command.not_before, *key))
-        elif not queued.held:
-            lane = self.lanes.setdefault((queued.command.queue, queued.command.priority), {})
-            lane.setdefault(key[0], {})[key[1]] = None
+        else:
+            self.lanes.join(queued.lane(), key[0], (queued.place, key[1]), turn)
 
 
 class MemoryTurn:
@@ -221,9 +238,17 @@ class MemoryTurn:
         return frozenset(command for owner, command in self.store.leases if owner == run)
 
     def write(self, writes: Writes) -> None:
+        if self.head(writes.run) != writes.expected:
+            raise Conflict(f"run {writes.run} has moved on from fact {writes.expected} to {self.head(writes.run)}")
+        before = len(self._undo)
+        try:
+            self._write(writes)
+        except BaseException:
+            self.roll_back(before)  # the turn may go on without this run
+            raise
+
+    def _write(self, writes: Writes) -> None:
         run, store = writes.run, self.store
-        if self.head(run) != writes.expected:
-            raise Conflict(f"run {run} has moved on from fact {writes.expected} to {self.head(run)}")
         if writes.plan is not None:
             self._put(store.plans, plan_hash(read_plan(writes.plan)), writes.plan)
         self._append(writes)
@@ -237,10 +262,14 @@ class MemoryTurn:
             self._put(store.blobs, (run, hash), data)
 
     def _deliver(self, writes: Writes) -> None:
+        letters = self.store.letters
         for letter in writes.letters:
-            self._put(self.store.letters.setdefault(letter.to, {}), letter.key, codec.encode_letter(letter))
-        for key in writes.read_letters:
-            self._put(self.store.letters[writes.run], key, None)
+            if letter.key not in letters.setdefault(letter.to, {}):
+                self._put(letters[letter.to], letter.key, codec.encode_letter(letter))
+        if writes.read_letters:
+            read = set(writes.read_letters)
+            unread = {key: data for key, data in letters.get(writes.run, {}).items() if key not in read}
+            self._put(letters, writes.run, unread or None)  # as a whole, so that taking it back keeps their order
 
     def _append(self, writes: Writes) -> None:
         log = self.store.logs.setdefault(writes.run, [])
@@ -249,9 +278,10 @@ class MemoryTurn:
             log.append(Entry(writes.at, codec.encode_fact(fact), None if i else writes.turn))
 
     def _set_timer(self, run: str, key: str, due: Instant | None) -> None:
-        self._put(self.store.timers.setdefault(run, {}), key, due)
-        if due is not None:
+        timers = self.store.timers.setdefault(run, {})
+        if due is not None and timers.get(key) != due:
             heapq.heappush(self.store.agenda, (due, run, key))
+        self._put(timers, key, due)
 
     def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]:
         self._release_later()
@@ -271,15 +301,17 @@ class MemoryTurn:
                     until=self.now + round(lease_for * SECOND),
                     deadline=None if timeout is None else self.now + round(timeout * SECOND),
                     claimed_at=self.now,
+                    beat_at=self.now,
                 ),
             )
+            self.store.lanes.served(queued.lane(), key[0])
             lease = self.store.commands[key].lease()
             assert lease is not None
             leases.append(lease)
         return leases
 
-    def roll_back(self) -> None:
-        while self._undo:
+    def roll_back(self, to: int = 0) -> None:
+        while len(self._undo) > to:
             self._undo.pop()()
 
     def _order(self, writes: Writes, command: str, order: Command | Held | None) -> None:
@@ -292,22 +324,24 @@ class MemoryTurn:
                 self._queue(key, structs.replace(old.freed(old.losses), held=True))
         else:
             generation, losses = (0, 0) if old is None else (old.generation, old.losses)
-            self._queue(key, Queued(writes.run, order, writes.summary.plan, generation, losses=losses))
+            queued = Queued(
+                writes.run,
+                order,
+                codec.encode_command(order),
+                writes.summary.plan,
+                self.store.lanes.number(),
+                generation,
+                losses=losses,
+            )
+            self._queue(key, queued)
 
     def _next(self, can: Abilities) -> Key | None:
-        """The highest priority first; among runs of one lane, whoever was served longest ago."""
-        lanes = sorted((lane for lane in self.store.lanes if lane[0] in can.queues), key=lambda lane: -lane[1])
-        for lane in lanes:
-            runs = self.store.lanes[lane]
-            for run in list(runs):
-                if can.runs is not None and run not in can.runs:
-                    continue
-                if self.store.rows[run].status == PAUSED:
-                    continue
-                for command in runs[run]:
-                    if can.tools is None or self.store.commands[run, command].command.tool in can.tools:
-                        runs[run] = runs.pop(run)
-                        return run, command
+        for run, waiting in self.store.lanes.walk(can.queues, can.runs):
+            if self.store.rows[run].status == PAUSED:
+                continue
+            for _, command in waiting:
+                if can.tools is None or self.store.commands[run, command].command.tool in can.tools:
+                    return run, command
         return None
 
     def _release_later(self) -> None:
@@ -315,12 +349,13 @@ class MemoryTurn:
         while later and later[0][0] <= self.now:
             _, run, command = heapq.heappop(later)
             queued = self.store.commands.get((run, command))
-            if queued is not None and not queued.worker and not queued.held:
-                self.store._replace((run, command), queued)
+            if queued is not None and queued.worker is None:
+                self.store._replace((run, command), queued, self.store.lanes.turn_of(queued.lane(), run))
 
     def _queue(self, key: Key, queued: Queued | None) -> None:
         old = self.store.commands.get(key)
-        self._undo.append(lambda: self.store._replace(key, old))
+        turn = None if old is None else self.store.lanes.turn_of(old.lane(), key[0])
+        self._undo.append(lambda: self.store._replace(key, old, turn))
         self.store._replace(key, queued)
 
     def _put(self, table: dict[Any, Any], key: Any, value: Any) -> None:

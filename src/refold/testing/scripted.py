@@ -1,6 +1,6 @@
 """An expression language for tests: a list gives one value per visit, the last repeats."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refold.core.expressions import CannotEvaluate, Path, View
@@ -52,4 +52,4 @@ class Scripted:
                 value = value[name]
         except (KeyError, TypeError, IndexError):
             raise CannotEvaluate(f"{'.'.join([first, *rest])!r} is not defined") from None
-        return value
+        return dict(value) if isinstance(value, Mapping) else value  # as it is now: the run's own tables go on

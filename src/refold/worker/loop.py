@@ -94,13 +94,14 @@ class Worker:
     async def _run(self, lease: Lease) -> Done:
         try:
             settings = await self.settings(lease)
-        except Unavailable:
-            raise LeaseLost(f"the store cannot say what {lease.command.id} needs") from None
+        except RefoldError as error:
+            raise LeaseLost(f"the store cannot say what {lease.command.id} needs: {error}") from None
         return await run_tool(lease, settings, self.tools, self.clock)
 
     async def _settle(self, lease: Lease, done: Done) -> Lease | None:
         """A store that does not answer is asked again while the lease may live; a stale write fails the try."""
         then = None if self._stopping else self.can
+        refused = False
         while True:
             try:
                 return await self.desk.settle(lease, done, then)
@@ -110,7 +111,10 @@ class Worker:
                 done = Done(Failed(Fault("stale_write", str(stale), retryable=True)), done.started_at, (), done.usage)
             except LeaseLost:
                 raise
-            except RefoldError as error:
+            except Exception as error:  # whatever the run has against it, its step fails by name instead of hanging
+                if refused:
+                    raise LeaseLost(f"run {lease.run} takes no report at all: {error}") from None
+                refused = True
                 done = Done(Failed(Fault("refused", str(error), retryable=False)), done.started_at, (), done.usage)
 
     async def _let_go(self, lease: Lease) -> None:

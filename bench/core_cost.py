@@ -1,0 +1,247 @@
+"""What the pure core costs: runs of growing size, driven turn by turn, with a clock that runs only inside the core."""
+
+import gc
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from time import perf_counter
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core import codec
+from refold.core.commands import Command
+from refold.core.decide import decide
+from refold.core.decision import Decision
+from refold.core.expressions import Missing, Values, View
+from refold.core.facts import (
+    SECOND,
+    Fact,
+    Failed,
+    Fault,
+    ItemsSettled,
+    Report,
+    RunStarted,
+    StepSettled,
+    Succeeded,
+)
+from refold.core.fold import apply
+from refold.core.loops import Graph, analyse
+from refold.core.plan import Arc, Loop, Plan, Retry, Step
+from refold.core.state import COMPLETED, TERMINAL, RunState
+from refold.core.summary import summarize
+
+NOON = 1_700_000_000 * SECOND
+WORKER = "worker-7f3a@host-12"
+RARELY = 20  # every so many steps of a random graph fail once
+
+
+class Visits(Values):
+    """The smallest language that can end a loop: a number as a condition holds for the visits below it."""
+
+    def truth(self, template: Any, view: View) -> bool:
+        return template if isinstance(template, bool) else bool(view["visit"] < template)
+
+
+class Workload(Struct, frozen=True):
+    name: str
+    plan: Callable[[int], Plan]
+    about: str
+
+
+class Drive:
+    """One run of the core, as a turn of the runtime drives it: say, decide, take the orders, the timers, the summary.
+
+    Outcomes come one per turn, which is the dearest way; a real mailbox gathers many.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.state = RunState(run="r")
+        self.log: list[Fact] = []
+        self.waiting: deque[str] = deque()
+        self.commands: dict[str, Command] = {}
+        self.blobs: dict[str, Any] = {}  # held to be cached by the runtime
+        self.turns = 0
+        self.spent = 0.0  # seconds inside the core
+
+    def run(self) -> None:
+        self.turn([RunStarted(plan="p")])
+        while self.waiting:
+            command = self.commands.pop(self.waiting.popleft(), None)
+            if command is not None:
+                self.turn([outcome_of(command, self.graph)])
+        assert self.state.life in TERMINAL, self.state.life
+
+    def turn(self, facts: Sequence[Fact]) -> None:
+        self.turns += 1
+        begun = perf_counter()
+        d = Decision(self.graph, self.state, NOON + self.turns, Visits(), lambda: 0.5)
+        d.loaded.blobs.update(self.blobs)
+        for fact in facts:
+            d.say(fact)
+        orders = self._decide(d)
+        d.timers()
+        summarize(self.graph, self.state)
+        self.spent += perf_counter() - begun
+        self.log.extend(d.facts)
+        for blob, data in d.blobs.items():
+            self.blobs[blob] = codec.unbox(data)
+        for command, order in orders.items():
+            self.commands.pop(command, None)
+            if isinstance(order, Command):
+                self.commands[command] = order
+                self.waiting.append(command)
+
+    def _decide(self, d: Decision) -> dict[str, Any]:
+        while True:
+            try:
+                decide(d)
+                return d.commands()
+            except Missing as missing:
+                d.loaded.facts.update((seq, self.log[seq - 1]) for seq in missing.facts)
+
+
+def outcome_of(command: Command, graph: Graph) -> Fact:
+    fails = graph.step(graph.index[command.step]).retry.attempts > command.attempt
+    outcome = Failed(Fault("error", "not yet")) if fails else Succeeded({"rows": 17, "ok": True})
+    report = Report(
+        command.attempt, outcome, command.item, WORKER, claimed_at=NOON + 250, started_at=NOON + 500, losses=0
+    )
+    if command.item is None:
+        return StepSettled(command.step, command.visit, report)
+    return ItemsSettled(command.step, command.visit, (report,))
+
+
+def to(name: str, **more: Any) -> Arc:
+    return Arc(to=name, **more)
+
+
+def chain(n: int) -> Plan:
+    names = [f"s{i}" for i in range(n)]
+    arcs = [(to(name),) for name in names[1:]] + [()]
+    return Plan(name="chain", steps=tuple(Step(name=name, arcs=out) for name, out in zip(names, arcs, strict=True)))
+
+
+def random_dag(n: int) -> Plan:
+    """One to four arcs per step to the 50 that follow, mixed joins and modes, conditions, a few failing tries."""
+    random = Random(n)
+    sources: list[set[int]] = [set() for _ in range(n)]
+    arcs: list[list[Arc]] = [[] for _ in range(n)]
+
+    def lead(source: int, target: int) -> None:
+        sources[target].add(source)
+        arcs[source].append(to(f"s{target}", when=random.choice((None, None, None, True, True, False))))
+
+    for i in range(n):
+        if i:
+            lead(random.randrange(max(0, i - 50), i), i)
+        for _ in range(random.choice((1, 1, 2, 3)) if i + 1 < n else 0):
+            lead(i, random.randrange(i + 1, min(n, i + 51)))
+    steps = [
+        Step(
+            name=f"s{i}",
+            mode="inclusive" if random.random() < 0.8 else "exclusive",
+            join=random.choice(("all", "all", "all", "any", "race", min(2, len(sources[i])) or 1)),
+            retry=Retry(attempts=2 if i % RARELY == 0 else 1),
+            arcs=tuple(arcs[i]),
+        )
+        for i in range(n)
+    ]
+    return Plan(name="dag", steps=tuple(steps))
+
+
+def list_loop(n: int) -> Plan:
+    return Plan(name="list", steps=(Step(name="each", loop=Loop(items=list(range(n)), window=64)),))
+
+
+def arc_loop(n: int) -> Plan:
+    """Two steps round and round; the second decides by its visit."""
+    work = Step(name="work", arcs=(to("test"),), visit_limit=n)
+    test = Step(name="test", arcs=(to("work", when=n),), visit_limit=n)
+    return Plan(name="loop", steps=(work, test))
+
+
+def wide_fork(n: int) -> Plan:
+    branches = [Step(name=f"s{i}", arcs=(to("join"),)) for i in range(n)]
+    fork = Step(name="fork", mode="inclusive", arcs=tuple(to(step.name) for step in branches))
+    return Plan(name="fork", steps=(fork, *branches, Step(name="join")))
+
+
+def dead_path(n: int) -> Plan:
+    """A choice, a short way and a long way that is not taken: all its skips fall into one turn."""
+    short = Step(name="choose", arcs=(to("end"), to("s0")))
+    names = [*(f"s{i}" for i in range(n)), "end"]
+    long = [Step(name=name, arcs=(to(after),)) for name, after in zip(names, names[1:], strict=False)]
+    return Plan(name="dead path", steps=(short, *long, Step(name="end")))
+
+
+def context(n: int) -> Plan:
+    """A chain in which every step writes a key of its own."""
+    plan = chain(n)
+    steps = tuple(Step(name=step.name, arcs=step.arcs, set={f"ctx.k{i}": i}) for i, step in enumerate(plan.steps))
+    return Plan(name="context", steps=steps)
+
+
+def races(n: int) -> Plan:
+    """Two run, the first wins, again and again."""
+    steps: list[Step] = []
+    for i in range(n // 3):
+        race, left, right = f"race{i}", f"left{i}", f"right{i}"
+        steps.append(Step(name=race, join="race", mode="inclusive", arcs=(to(left), to(right))))
+        steps += [Step(name=name, arcs=(to(f"race{i + 1}"),)) for name in (left, right)]
+    return Plan(name="races", steps=(*steps, Step(name=f"race{n // 3}", join="race")))
+
+
+WORKLOADS = (
+    Workload("chain", chain, "n steps in a row"),
+    Workload("random DAG", random_dag, "n steps, few arcs each, mixed joins"),
+    Workload("list loop", list_loop, "n items, window 64"),
+    Workload("arc loop", arc_loop, "n passes over two steps"),
+    Workload("wide fork", wide_fork, "n branches and their join"),
+    Workload("dead path", dead_path, "n steps skipped in one turn"),
+    Workload("context", context, "n steps, each with a key of its own"),
+    Workload("races", races, "n steps, every third a race"),
+)
+
+
+class Cost(Struct, frozen=True):
+    """The least time over the repeats; `facts` is what it was spent on."""
+
+    workload: str
+    size: int
+    facts: int
+    seconds: float
+    analysis: float
+
+
+def measure(workload: Workload, size: int, repeats: int) -> Cost:
+    plan = workload.plan(size)
+    runs: list[Drive] = []
+    analysis = math.inf
+    seconds = math.inf
+    for _ in range(repeats):
+        with_quiet_heap()
+        begun = perf_counter()
+        graph = analyse(plan)
+        analysis = min(analysis, perf_counter() - begun)
+        drive = Drive(graph)
+        drive.run()
+        seconds = min(seconds, drive.spent)
+        runs = [drive]
+    return Cost(workload.name, size, runs[-1].state.seq, seconds, analysis)
+
+
+def with_quiet_heap() -> None:
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
+def exponent(costs: Sequence[tuple[float, float]]) -> float:
+    """The slope of the straight line through (log facts, log seconds), by least squares."""
+    xs, ys = [math.log(x) for x, _ in costs], [math.log(y) for _, y in costs]
+    middle = sum(xs) / len(xs)
+    height = sum(ys) / len(ys)
+    return sum((x - middle) * (y - height) for x, y in zip(xs, ys, strict=True)) / sum((x - middle) ** 2 for x in xs)

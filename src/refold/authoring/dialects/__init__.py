@@ -1,0 +1,1 @@
+"""Other systems, in their own words: what they wrote becomes plans and facts."""

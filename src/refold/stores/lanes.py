@@ -1,0 +1,79 @@
+"""The waiting commands of the memory store, in the order in which they are claimed."""
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterator, Sequence
+
+from msgspec import Struct
+
+Lane = tuple[str, int]
+"""Queue and priority."""
+
+Waiting = list[tuple[int, str]]
+"""A run's commands with their places: the order of issue, whoever held them meanwhile."""
+
+
+class Line(Struct):
+    """One lane: its runs take turns."""
+
+    turns: list[tuple[int, str]] = []  # sorted: the run served longest ago comes first
+    turn_of: dict[str, int] = {}
+    waiting: dict[str, Waiting] = {}
+
+    def move(self, run: str, turn: int | None) -> None:
+        """None: out of the line."""
+        if run in self.turn_of:
+            del self.turns[bisect_left(self.turns, (self.turn_of.pop(run), run))]
+        if turn is not None:
+            self.turn_of[run] = turn
+            insort(self.turns, (turn, run))
+
+
+class Lanes:
+    """Claiming looks at lanes, then runs, then commands, so its cost does not grow with the backlog."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Lane, Line] = {}
+        self._number = 0
+
+    def number(self) -> int:
+        """The next place, or the next turn."""
+        self._number += 1
+        return self._number
+
+    def join(self, lane: Lane, run: str, command: tuple[int, str], turn: int | None = None) -> None:
+        """A run that is new here queues up behind the others, unless it gets back a turn it had."""
+        line = self._lines.setdefault(lane, Line())
+        if turn is not None or run not in line.turn_of:
+            line.move(run, self.number() if turn is None else turn)
+        insort(line.waiting.setdefault(run, []), command)
+
+    def leave(self, lane: Lane, run: str, command: tuple[int, str]) -> None:
+        """If it is there at all."""
+        line = self._lines.get(lane, Line())
+        waiting = line.waiting.get(run, [])
+        at = bisect_left(waiting, command)
+        if waiting[at : at + 1] != [command]:
+            return
+        del waiting[at]
+        if not waiting:
+            del line.waiting[run]
+            line.move(run, None)
+        if not line.waiting:
+            del self._lines[lane]
+
+    def turn_of(self, lane: Lane, run: str) -> int | None:
+        return self._lines[lane].turn_of.get(run) if lane in self._lines else None
+
+    def served(self, lane: Lane, run: str) -> None:
+        """The others come first now."""
+        if self.turn_of(lane, run) is not None:
+            self._lines[lane].move(run, self.number())
+
+    def walk(self, queues: Sequence[str], runs: Collection[str] | None) -> Iterator[tuple[str, Waiting]]:
+        """The highest priority first, of one priority in the order of the queues; there, run by run."""
+        lanes = [lane for lane in self._lines if lane[0] in queues]
+        for lane in sorted(lanes, key=lambda lane: (-lane[1], queues.index(lane[0]))):
+            line = self._lines[lane]
+            turns = line.turns if runs is None else sorted((line.turn_of[r], r) for r in runs if r in line.turn_of)
+            for _, run in turns:
+                yield run, line.waiting[run]

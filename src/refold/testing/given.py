@@ -1,0 +1,136 @@
+"""Given facts, when decided, then facts: tests of a workflow without engine, store or time."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core import codec
+from refold.core.commands import Command, Held, Letter
+from refold.core.decide import decide
+from refold.core.decision import Decision
+from refold.core.expressions import Evaluate, Missing, Values
+from refold.core.facts import (
+    SECOND,
+    Fact,
+    Failed,
+    Fault,
+    Instant,
+    ItemsSettled,
+    Move,
+    Outcome,
+    Report,
+    Routed,
+    RunStarted,
+    StepIssued,
+    StepSettled,
+    Succeeded,
+)
+from refold.core.fold import Record, fold
+from refold.core.loops import analyse
+from refold.core.plan import Plan, plan_hash
+from refold.core.state import RunState
+
+NOON: Instant = 1_800_000_000 * SECOND
+
+
+class Then(Struct, frozen=True):
+    """What was decided: facts, and the orders that follow from them."""
+
+    facts: tuple[Fact, ...]
+    commands: tuple[Command, ...]  # handed out in this turn
+    gone: tuple[str, ...]  # commands that are over or withdrawn
+    held: tuple[str, ...]
+    timers: Mapping[str, Instant | None]
+    letters: tuple[Letter, ...]
+    state: RunState
+
+
+class Given:
+    """A run of this plan with these facts behind it, all at noon."""
+
+    def __init__(self, plan: Plan, *facts: Fact, evaluate: Evaluate | None = None, run: str = "run") -> None:
+        self.plan, self.graph = plan, analyse(plan)
+        self.evaluate = evaluate if evaluate is not None else Values()
+        self.state = RunState(run=run)
+        self.chance: Callable[[], float] = lambda: 0.5
+        self.claimed: frozenset[str] = frozenset()
+        self.log: list[Record] = []
+        self.blobs: dict[str, bytes] = {}
+        past = Decision(self.graph, self.state, NOON, self.evaluate, self.chance)
+        for fact in facts:
+            past.say(fact)
+        self._note(past)
+
+    def when_decided(self, after: float = 0.0) -> Then:
+        """Decide what is open, so many seconds after noon."""
+        return self.when(after=after)
+
+    def when(self, *facts: Fact, after: float = 0.0) -> Then:
+        """One turn: these facts come in, and the rest is decided."""
+        d = Decision(self.graph, self.state, NOON + round(after * SECOND), self.evaluate, self.chance)
+        d.claimed = lambda: self.claimed
+        for fact in facts:
+            d.say(fact)
+        while True:
+            try:
+                decide(d)
+                orders, timers = d.commands(), d.timers()
+                break
+            except Missing as missing:
+                d.loaded.facts.update({number: self.log[number - 1][2] for number in missing.facts})
+                d.loaded.blobs.update({hash: codec.unbox(self.blobs[hash]) for hash in missing.blobs})
+        self._note(d)
+        return Then(
+            facts=tuple(d.facts[len(facts) :]),
+            commands=tuple(order for order in orders.values() if isinstance(order, Command)),
+            gone=tuple(command for command, order in orders.items() if order is None),
+            held=tuple(command for command, order in orders.items() if isinstance(order, Held)),
+            timers=timers,
+            letters=tuple(d.letters),
+            state=self.state,
+        )
+
+    def replayed(self) -> RunState:
+        """The state as the log alone gives it."""
+        return fold(self.graph, self.log, RunState(run=self.state.run))
+
+    def _note(self, d: Decision) -> None:
+        first = len(self.log) + 1
+        self.log.extend((number, d.now, fact) for number, fact in enumerate(d.facts, first))
+        self.blobs.update(d.blobs)
+
+
+def started(plan: Plan, **input: Any) -> RunStarted:
+    return RunStarted(plan_hash(plan), input)
+
+
+def issued(step: str, visit: int = 1, attempt: int = 1, **more: Any) -> StepIssued:
+    return StepIssued(step, visit, attempt, **more)
+
+
+def routed(*moves: Move) -> Routed:
+    return Routed(moves)
+
+
+def reported(
+    step: str, outcome: Outcome, visit: int = 1, attempt: int = 1, item: int | None = None, **more: Any
+) -> Fact:
+    """Any outcome, with whatever else a report can carry: writes, usage, worker."""
+    return _settled(step, visit, Report(attempt, outcome, item, **more))
+
+
+def succeeded(step: str, result: Any = None, visit: int = 1, attempt: int = 1, item: int | None = None) -> Fact:
+    return reported(step, Succeeded(result), visit, attempt, item)
+
+
+def failed(
+    step: str, kind: str = "error", visit: int = 1, attempt: int = 1, item: int | None = None, **more: Any
+) -> Fact:
+    return reported(step, Failed(Fault(kind, **more)), visit, attempt, item)
+
+
+def _settled(step: str, visit: int, report: Report) -> Fact:
+    if report.item is None:
+        return StepSettled(step, visit, report)
+    return ItemsSettled(step, visit, (report,))

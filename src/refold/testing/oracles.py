@@ -1,0 +1,238 @@
+"""Judges a simulated store: what must hold after every step, told from the log and the tables alone."""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from refold.core import codec
+from refold.core.facts import (
+    SECOND,
+    CancelAsked,
+    Cancelled,
+    Fact,
+    FanOutEntered,
+    ItemsIssued,
+    ItemsRetried,
+    ItemsSettled,
+    Parked,
+    Report,
+    RunEnded,
+    RunEnding,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    StepIssued,
+    StepSettled,
+    Succeeded,
+    Suspended,
+)
+from refold.core.plan import Plan, Step, read_plan
+from refold.ports import Lease, StoreTurn, Writes
+from refold.stores.memory import MemoryStore
+
+
+class Violation(AssertionError):
+    """A promise was broken; the message names it."""
+
+
+class RunOracle:
+    """Reads one run's log as it grows, fact by fact, and keeps its own small books."""
+
+    def __init__(self, run: str, plan: Plan) -> None:
+        self.run, self.steps = run, {step.name: step for step in plan.steps}
+        self.finalizers = {*plan.always, *plan.on_fail, plan.final_step}
+        self.settled: set[tuple[str, int]] = set()  # command, attempt
+        self.over: set[str] = set()  # commands that succeeded
+        self.failed_at: dict[str, tuple[int, int]] = {}  # command -> attempt, time
+        self.counts: dict[str, int] = {}  # visit -> items
+        self.done: Counter[str] = Counter()  # visit -> items that succeeded
+        self.not_before: dict[str, int] = {}
+        self.paused = self.cancelled = self.ending = self.stopped = self.ended = False
+        self.waits: list[float] = []  # seconds between a command's readiness and its claim
+
+    def read(self, at: int, fact: Fact) -> None:
+        self.check(not self.ended, "S12", f"{type(fact).__name__} after the end")
+        match fact:
+            case StepIssued() | ItemsIssued() | ItemsRetried():
+                self.issued(at, fact)
+            case StepSettled(step=step, visit=visit, report=report):
+                self.report(at, f"{step}/{visit}", self.steps[step], report)
+            case ItemsSettled(step=step, visit=visit, reports=reports):
+                for each in reports:
+                    self.report(at, f"{step}/{visit}/{each.item}", self.steps[step], each)
+                    self.item(f"{step}/{visit}", each)
+            case FanOutEntered(step=step, visit=visit, count=count):
+                self.check(f"{step}/{visit}" not in self.counts, "S9", f"{step}/{visit} was entered twice")
+                self.counts[f"{step}/{visit}"] = count
+            case _:
+                self.read_life(fact)
+
+    def read_life(self, fact: Fact) -> None:
+        match fact:
+            case RunPaused():
+                self.paused = True
+            case RunResumed():
+                self.paused = False
+            case CancelAsked():
+                self.cancelled = True
+            case RunEnding(outcome=outcome):
+                self.ending, self.paused = True, False
+                self.stopped = outcome == "cancelled"
+            case RunEnded():
+                self.ended = self.stopped = True
+            case _:
+                pass
+
+    def issued(self, at: int, fact: StepIssued | ItemsIssued | ItemsRetried) -> None:
+        allowed = fact.step in self.finalizers
+        self.check(not self.paused, "S13", f"{fact.step} was issued while the run was paused")
+        self.check(allowed or not self.ending, "S12", f"{fact.step} was issued after the run began to end")
+        self.check(allowed or not self.cancelled, "S12", f"{fact.step} was issued after the run was cancelled")
+        for command, attempt, not_before in _issues(fact):
+            self.check(command not in self.over, "S11", f"{command} was issued after it had succeeded")
+            self.not_before[command] = max(not_before, at)
+            if attempt > 1:
+                self.again(command, attempt, not_before or at, self.steps[fact.step])
+
+    def again(self, command: str, attempt: int, not_before: int, step: Step) -> None:
+        before, failed_at = self.failed_at[command]
+        self.check(attempt == before + 1, "S14", f"{command} went from try {before} to {attempt}")
+        self.check(attempt <= step.retry.attempts, "S14", f"{command} has {attempt} of {step.retry.attempts} tries")
+        factor = {"fixed": 1, "linear": before, "exponential": 2 ** (before - 1)}[step.retry.backoff]
+        least = min(step.retry.delay * factor, step.retry.max_delay or float("inf")) * (1 - step.retry.jitter)
+        self.check(not_before - failed_at >= least * SECOND - 1, "S14", f"{command} is tried again too soon")
+
+    def report(self, at: int, command: str, step: Step, report: Report) -> None:
+        if isinstance(report.outcome, (Parked, Suspended)):
+            return
+        key = (command, report.attempt)
+        self.check(key not in self.settled, "S2", f"{command}, try {report.attempt}, was settled twice")
+        self.check(command not in self.over, "S2", f"{command} was settled after it had succeeded")
+        self.settled.add(key)
+        if report.claimed_at:
+            ready = self.not_before.get(command, report.claimed_at)
+            self.check(report.claimed_at >= ready - 1, "S14", f"{command} was claimed before its time")
+            if not report.losses and report.generation == 1:
+                self.waits.append((report.claimed_at - ready) / SECOND)
+        if isinstance(report.outcome, Succeeded):
+            self.over.add(command)
+        elif not isinstance(report.outcome, Cancelled):
+            self.failed_at[command] = (report.attempt, at)
+
+    def item(self, visit: str, report: Report) -> None:
+        if isinstance(report.outcome, Succeeded):
+            self.done[visit] += 1
+            self.check(self.done[visit] <= self.counts[visit], "S9", f"{visit} moved more often than it has items")
+            value = report.outcome.result
+            if isinstance(value, str) and value.count(".") == 2:
+                self.check(value.endswith(f".{report.item}"), "S10", f"item {report.item} of {visit} holds {value}")
+
+    def check(self, holds: bool, name: str, why: str) -> None:
+        if not holds:
+            raise Violation(f"{name}: run {self.run}: {why}")
+
+
+def _issues(fact: StepIssued | ItemsIssued | ItemsRetried) -> list[tuple[str, int, int]]:
+    match fact:
+        case StepIssued():
+            return [(f"{fact.step}/{fact.visit}", fact.attempt, fact.not_before)]
+        case ItemsIssued():
+            return [(f"{fact.step}/{fact.visit}/{i}", 1, 0) for i in range(fact.first, fact.first + fact.count)]
+        case ItemsRetried():
+            return [(f"{fact.step}/{fact.visit}/{item}", attempt, at) for item, attempt, at in fact.items]
+
+
+class Oracles:
+    """All runs of a store. `poisoned` runs are spoilt on purpose and not judged."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.runs: dict[str, RunOracle] = {}
+        self.read: defaultdict[str, int] = defaultdict(int)
+        self.digests: dict[str, bytes] = {}
+        self.poisoned: set[str] = set()
+        self.found: list[Violation] = []  # inside a turn; the engine would take it for an error of its own
+        self.checked = 0
+
+    def before_write(self, turn: StoreTurn, writes: Writes) -> None:
+        """Fencing, judged on the tables as they are before the write: who reports must hold the command now."""
+        for fact in writes.facts:
+            if isinstance(fact, StepSettled):
+                self._fenced(writes.run, f"{fact.step}/{fact.visit}", fact.report)
+            elif isinstance(fact, ItemsSettled):
+                for report in fact.reports:
+                    self._fenced(writes.run, f"{fact.step}/{fact.visit}/{report.item}", report)
+
+    def after_claim(self, leases: Sequence[Lease]) -> None:
+        """Nobody gets a command of a run that is paused, or one whose time has not come."""
+        for lease in leases:
+            paused = lease.run in self.runs and self.runs[lease.run].paused
+            for entry in self.store.logs[lease.run][self.read[lease.run] :]:
+                fact = codec.decode_fact(entry.data)
+                paused = isinstance(fact, RunPaused) or (paused and not isinstance(fact, (RunResumed, RunEnding)))
+            if paused:
+                self._find(f"S13: run {lease.run}: {lease.command.id} was claimed while the run was paused")
+            if lease.command.not_before > lease.claimed_at:
+                self._find(f"S14: run {lease.run}: {lease.command.id} was claimed before its time")
+
+    def _fenced(self, run: str, command: str, report: Report) -> None:
+        if not report.worker:
+            return
+        queued = self.store.commands.get((run, command))
+        current = queued is not None and queued.worker == report.worker and queued.generation == report.generation
+        if not current:
+            self._find(f"S3: run {run}: {command} was accepted from {report.worker} under {report.generation}")
+
+    def _find(self, what: str) -> None:
+        self.found.append(Violation(what))
+
+    def after_step(self) -> None:
+        """Read what is new; a log only ever grows."""
+        if self.found:
+            raise self.found[0]
+        for run, log in self.store.logs.items():
+            if run in self.poisoned or len(log) == self.read[run]:
+                if len(log) < self.read[run]:
+                    raise Violation(f"S4: the log of run {run} lost facts")
+                continue
+            self._read_more(run)
+            self._projections(run)
+
+    def _read_more(self, run: str) -> None:
+        log = self.store.logs[run]
+        for entry in log[self.read[run] :]:
+            fact = codec.decode_fact(entry.data)
+            if run not in self.runs:
+                if not isinstance(fact, RunStarted):
+                    raise Violation(f"S4: the log of run {run} begins with {type(fact).__name__}")
+                self.runs[run] = RunOracle(run, read_plan(self.store.plans[fact.plan]))
+            self.runs[run].read(entry.at, fact)
+            self.digests[run] = hashlib.sha256(self.digests.get(run, b"") + entry.data).digest()
+            self.checked += 1
+        self.read[run] = len(log)
+
+    def _projections(self, run: str) -> None:
+        """Nothing is left behind by a run that has ended: no command, no slot, no timer, no child."""
+        oracle = self.runs[run]
+        rows = [command for owner, command in self.store.commands if owner == run] if oracle.stopped else []
+        if oracle.ended:
+            left = [*rows, *self.store.timers.get(run, {}), *self._children(run)]
+        else:
+            left = [command for command in rows if command.split("/")[0] not in oracle.finalizers]
+        if left:
+            raise Violation(f"S12: run {run} was cancelled or has ended, and still has {left}")
+
+    def _children(self, run: str) -> list[str]:
+        rows = self.store.rows.values()
+        return [row.run for row in rows if row.parent == run and row.status not in ("completed", "failed", "cancelled")]
+
+    def whole(self) -> None:
+        """At the end: every fact that was ever read is still there, in its place."""
+        for run, digest in self.digests.items():
+            if run in self.poisoned:
+                continue
+            again = b""
+            for entry in self.store.logs[run]:
+                again = hashlib.sha256(again + entry.data).digest()
+            if again != digest:
+                raise Violation(f"S4: the log of run {run} is not what it was")

@@ -1,0 +1,29 @@
+"""The public API is a short list, and importing it costs next to nothing."""
+
+import subprocess
+import sys
+
+import refold
+
+PUBLIC = "Arc Call Child Engine Gate Loop Plan RefoldError Retry RunCancelled RunFailed Step Wait open_engine run_sync"
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(refold.__all__) == PUBLIC.split(" ")
+
+
+def test_every_public_name_can_be_imported() -> None:
+    for name in refold.__all__:
+        assert getattr(refold, name).__name__ == name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(refold, "Nothing")
+
+
+def test_importing_refold_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, refold; print(sorted(m for m in sys.modules if m.split('.')[0] in ('msgspec', 'asyncio', 'apsw')))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
