@@ -3,9 +3,10 @@
 import gc
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from random import Random
-from time import perf_counter
+from time import thread_time  # counts only while this thread runs, so that a busy machine matters less
 from typing import Any
 
 from msgspec import Struct
@@ -26,12 +27,17 @@ from refold.core.facts import (
     StepSettled,
     Succeeded,
 )
-from refold.core.fold import apply
+from refold.core.fold import Record, fold
 from refold.core.loops import Graph, analyse
 from refold.core.plan import Arc, Loop, Plan, Retry, Step
-from refold.core.state import COMPLETED, TERMINAL, RunState
+from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize
+from refold.stores.memory import Entry, MemoryStore
 
+SIZES = (1_000, 10_000, 100_000)
+REPEATS = 3
+EXPONENT = 1.1  # at most
+FOLD_RATE = 0.4  # at least, of the rate of reading and decoding
 NOON = 1_700_000_000 * SECOND
 WORKER = "worker-7f3a@host-12"
 RARELY = 20  # every so many steps of a random graph fail once
@@ -48,6 +54,7 @@ class Workload(Struct, frozen=True):
     name: str
     plan: Callable[[int], Plan]
     about: str
+    per_step: bool = False  # the work is in the steps; there are few facts, whatever the size
 
 
 class Drive:
@@ -76,7 +83,7 @@ class Drive:
 
     def turn(self, facts: Sequence[Fact]) -> None:
         self.turns += 1
-        begun = perf_counter()
+        begun = thread_time()
         d = Decision(self.graph, self.state, NOON + self.turns, Visits(), lambda: 0.5)
         d.loaded.blobs.update(self.blobs)
         for fact in facts:
@@ -84,7 +91,7 @@ class Drive:
         orders = self._decide(d)
         d.timers()
         summarize(self.graph, self.state)
-        self.spent += perf_counter() - begun
+        self.spent += thread_time() - begun
         self.log.extend(d.facts)
         for blob, data in d.blobs.items():
             self.blobs[blob] = codec.unbox(data)
@@ -173,7 +180,7 @@ def dead_path(n: int) -> Plan:
     """A choice, a short way and a long way that is not taken: all its skips fall into one turn."""
     short = Step(name="choose", arcs=(to("end"), to("s0")))
     names = [*(f"s{i}" for i in range(n)), "end"]
-    long = [Step(name=name, arcs=(to(after),)) for name, after in zip(names, names[1:], strict=False)]
+    long = [Step(name=name, arcs=(to(after),)) for name, after in pairwise(names)]
     return Plan(name="dead path", steps=(short, *long, Step(name="end")))
 
 
@@ -200,48 +207,116 @@ WORKLOADS = (
     Workload("list loop", list_loop, "n items, window 64"),
     Workload("arc loop", arc_loop, "n passes over two steps"),
     Workload("wide fork", wide_fork, "n branches and their join"),
-    Workload("dead path", dead_path, "n steps skipped in one turn"),
+    Workload("dead path", dead_path, "n steps skipped in one turn", per_step=True),
     Workload("context", context, "n steps, each with a key of its own"),
     Workload("races", races, "n steps, every third a race"),
 )
 
 
 class Cost(Struct, frozen=True):
-    """The least time over the repeats; `facts` is what it was spent on."""
+    """The least seconds over the repeats, and how many facts (or steps) they were spent on."""
 
     workload: str
     size: int
-    facts: int
+    units: int
     seconds: float
-    analysis: float
+    analysis: float  # of the plan, once per plan and not per run
+
+    @property
+    def micros(self) -> float:
+        return self.seconds / self.units * 1e6
 
 
-def measure(workload: Workload, size: int, repeats: int) -> Cost:
+def measure(workload: Workload, size: int, repeats: int = REPEATS) -> Cost:
     plan = workload.plan(size)
-    runs: list[Drive] = []
-    analysis = math.inf
-    seconds = math.inf
+    seconds = analysis = math.inf
+    units = 0
     for _ in range(repeats):
-        with_quiet_heap()
-        begun = perf_counter()
+        quiet_heap()
+        begun = thread_time()
         graph = analyse(plan)
-        analysis = min(analysis, perf_counter() - begun)
+        analysis = min(analysis, thread_time() - begun)
         drive = Drive(graph)
         drive.run()
         seconds = min(seconds, drive.spent)
-        runs = [drive]
-    return Cost(workload.name, size, runs[-1].state.seq, seconds, analysis)
+        units = size if workload.per_step else drive.state.seq
+    return Cost(workload.name, size, units, seconds, analysis)
 
 
-def with_quiet_heap() -> None:
+def quiet_heap() -> None:
+    """The collector stays on, for it is part of the cost, but starts without what others left behind."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()
 
 
-def exponent(costs: Sequence[tuple[float, float]]) -> float:
-    """The slope of the straight line through (log facts, log seconds), by least squares."""
-    xs, ys = [math.log(x) for x, _ in costs], [math.log(y) for _, y in costs]
-    middle = sum(xs) / len(xs)
-    height = sum(ys) / len(ys)
-    return sum((x - middle) * (y - height) for x, y in zip(xs, ys, strict=True)) / sum((x - middle) ** 2 for x in xs)
+def exponent(points: Iterable[tuple[float, float]]) -> float:
+    """The slope of the straight line through the logarithms, by least squares: 1 means that cost grows with work."""
+    logs = [(math.log(x), math.log(y)) for x, y in points]
+    x0, y0 = (sum(values) / len(logs) for values in zip(*logs, strict=True))
+    slope: float = sum((x - x0) * (y - y0) for x, y in logs) / sum((x - x0) ** 2 for x, _ in logs)
+    return slope
+
+
+def long_run(n: int) -> Plan:
+    """About n facts: 40 % of a loop of two steps with a condition, 40 % of a chain of 20 steps, 20 % of items."""
+    limits: dict[str, Any] = {"visit_limit": n}
+    passes, rounds, items = n * 4 // 10 // 5, n * 4 // 10 // 41, n * 2 // 10 // 2
+    fetch = {"url": "https://api.example.org/v1/orders", "page": 17, "limit": 100}
+    hops = [Step(name=f"hop{i}", input=fetch, arcs=(to(f"hop{i + 1}"),), **limits) for i in range(19)]
+    steps = (
+        Step(name="work", input=fetch, arcs=(to("test"),), **limits),
+        Step(name="test", arcs=(to("work", when=passes), to("hop0")), **limits),
+        *hops,
+        Step(name="hop19", arcs=(to("hop0", when=rounds), to("each")), **limits),
+        Step(name="each", loop=Loop(items=list(range(items)), window=64)),
+    )
+    return Plan(name="long run", steps=steps)
+
+
+class FoldCost(Struct, frozen=True):
+    """Seconds to read and decode rows, and to read, decode and fold them."""
+
+    rows: str
+    facts: int
+    size: float  # bytes per row
+    read: float
+    fold: float
+
+    @property
+    def rate(self) -> float:
+        return self.read / self.fold
+
+
+def measure_cold_fold(n: int = 1_000_000, repeats: int = REPEATS) -> list[FoldCost]:
+    """The same rows twice: as the store hands them to a cold run, all at once, and bare, one by one."""
+    graph = analyse(long_run(n))
+    drive = Drive(graph)
+    drive.run()
+    store = MemoryStore(lambda: NOON)
+    store.logs["r"] = [Entry(NOON + i, codec.encode_fact(fact), None) for i, fact in enumerate(drive.log)]
+    del drive
+    entries = store.logs["r"]
+    size = sum(len(entry.data) for entry in entries) / len(entries)
+    ways: dict[str, Callable[[], Iterable[Record]]] = {
+        "from the store": lambda: store.facts("r"),
+        "one by one": lambda: one_by_one(entries),
+    }
+    costs = []
+    for name, read in ways.items():
+        reading = min(timed(read, lambda records: deque(records, maxlen=0)) for _ in range(repeats))
+        folding = min(timed(read, lambda records: fold(graph, records, RunState(run="r"))) for _ in range(repeats))
+        costs.append(FoldCost(name, len(entries), size, reading, folding))
+    return costs
+
+
+def one_by_one(entries: Iterable[Entry]) -> Iterator[Record]:
+    for number, entry in enumerate(entries, 1):
+        yield number, entry.at, codec.decode_fact(entry.data)
+
+
+def timed(read: Callable[[], Iterable[Record]], use: Callable[[Iterable[Record]], object]) -> float:
+    quiet_heap()
+    begun = thread_time()
+    use(read())
+    return thread_time() - begun

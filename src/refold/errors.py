@@ -7,10 +7,13 @@ RefoldError
 ├── Conflict             somebody else was first, or the run is not in a state for this; look again
 ├── RunFailed            the run ended as failed; `error` says why
 ├── RunCancelled         the run ended as cancelled
+├── Stopped              leave with its `code`: a signal ended the work, and the run goes on another time
 ├── LeaseLost            drop the result: another holder owns the command now
+├── ToolFailed           record `fault`, which says what came of the try, here or in another process
 ├── StaleWrite           apply the update again to `current`, the newest value of the key
 ├── Unavailable          the store could not answer; try again
 │   └── Ambiguous        the commit may or may not have been applied; read before trying again
+├── Unusable             mend what the message names; this store cannot be opened as things are
 └── Corrupt              stop writing; the stored bytes or the log are not what they must be
     └── UnknownFact      written by a newer Refold; upgrade this one
 """
@@ -53,8 +56,20 @@ class RunCancelled(RefoldError):
     pass
 
 
+class Stopped(RefoldError):
+    def __init__(self, signal: int) -> None:
+        self.signal, self.code = signal, 128 + signal
+        super().__init__(f"stopped by signal {signal}")
+
+
 class LeaseLost(RefoldError):
     pass
+
+
+class ToolFailed(RefoldError):
+    def __init__(self, fault: Any) -> None:
+        self.fault = fault
+        super().__init__(fault.message)
 
 
 class StaleWrite(RefoldError):
@@ -68,6 +83,10 @@ class Unavailable(RefoldError):
 
 
 class Ambiguous(Unavailable):
+    pass
+
+
+class Unusable(RefoldError):
     pass
 
 

@@ -45,7 +45,8 @@ class Writes(Struct):
 
     A command is issued anew and free to claim, behind the others of its run; one of that id keeps its generation and
     its losses, and nothing else. `Held` frees it and keeps it from being claimed. None removes it, for good: an id is
-    never used again. A timer is set or moved; None clears it. A letter whose key its receiver has unread is left out.
+    never used again. A timer is set or moved; None clears it. A letter whose key its receiver has unread is left out;
+    those read go last.
     """
 
     run: str
@@ -219,7 +220,25 @@ Tool = Callable[[Call], Awaitable[Any]]
 """Returns a result, or a `Done` or an outcome to say more; raises to fail."""
 
 
+Say = Callable[[str, str], None]
+"""Takes what a body prints: `stdout` or `stderr`, and a line."""
+
+
+class Executor(Protocol):
+    """Where the body of a step runs: in this process or in one of its own."""
+
+    async def run(self, call: str, input: Any, say: Say | None = None) -> Any:
+        """Call `module:function` with the input of the step, or without if it has no parameter.
+
+        Raises what the body raises, or ToolFailed in its stead. To cancel it stops the body as far as that can be: a
+        coroutine is told, a process is killed with all it started, a thread goes on unheard.
+        """
+
+
 class Advance(Protocol):
-    """Runs the synchronous turn: on a thread of its own, or right here in a simulation."""
+    """Runs the synchronous turn: on a thread of its own, or right here in a simulation.
+
+    One at a time, whichever thread asks: the heartbeat has a thread and an event loop of its own.
+    """
 
     async def __call__(self, work: Callable[[], Any]) -> Any: ...

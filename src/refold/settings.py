@@ -11,6 +11,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     poll: float = 1.0  # how long a lost ring of the doorbell can cost
     slots: int = 16  # commands a worker runs at once
     states_kept: int = 1000
+    processes: int = 0  # that run steps in isolation; 0: one for each processor
+    process_grace: float = 2.0  # seconds from the polite to the hard end of such a step
+    stop_grace: float = 10.0  # seconds for steps to finish when the program is asked to stop
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":

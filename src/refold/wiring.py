@@ -1,11 +1,13 @@
 """Settings to a running engine: the only place where parts are put together."""
 
 import asyncio
+import os
 import random
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -15,8 +17,10 @@ from refold.core.expressions import Evaluate, Values
 from refold.core.facts import Instant
 from refold.core.plan import Call, Plan
 from refold.doorbells.local import LocalDoorbell
-from refold.ports import Abilities, Advance, Clock, Doorbell, Lease, Store, Tool
-from refold.runtime.advance import inline
+from refold.executors.inline import Inline
+from refold.executors.processes import Processes
+from refold.ports import Abilities, Advance, Clock, Doorbell, Executor, Lease, Store, Tool
+from refold.runtime.advance import AdvancingThread, Here
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine
 from refold.runtime.mailroom import Mailroom
@@ -25,7 +29,9 @@ from refold.runtime.timers import Timers
 from refold.runtime.turn import Turns
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore
+from refold.tools.function import FunctionTool
 from refold.tools.noop import noop
+from refold.worker.heartbeat import Heartbeat, as_task, on_thread
 from refold.worker.loop import Worker
 
 
@@ -45,6 +51,8 @@ class World(Struct):
     advance: Advance
     chance: Callable[[], float]
     new_id: Callable[[], str]
+    heartbeat: Heartbeat = as_task
+    executors: Mapping[str, Executor] = {}  # by the name of their isolation
 
 
 class Process(Struct):
@@ -57,10 +65,16 @@ class Process(Struct):
     desk: LocalDesk
 
     async def serve(self) -> None:
-        """Everything that runs for the life of the process."""
+        """Everything that runs for the life of the process; returns when it was stopped."""
         async with asyncio.TaskGroup() as group:
-            for part in (self.worker.run, self.sweep.run, self.timers.run):
-                group.create_task(part())
+            beside = [group.create_task(part()) for part in (self.sweep.run, self.timers.run)]
+            await self.worker.run()
+            for each in beside:
+                each.cancel()
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """Take nothing new; what does not finish within the grace is handed back, for others to go on with."""
+        await self.worker.stop(grace)
 
 
 def assemble(
@@ -78,10 +92,15 @@ def assemble(
         step = next(step for step in work if step.name == lease.command.step)
         return step.work.settings if isinstance(step.work, Call) else {}
 
-    known = {"noop": noop, **tools}
+    known: dict[str, Tool] = {"noop": noop}
+    if world.executors:
+        known["function"] = FunctionTool(world.executors)
+    known.update(tools)
     can = Abilities(worker=name, tools=frozenset(known))
     worker = Worker(desk, known, tool_settings, world.clock, world.doorbell, can)
     worker.slots, worker.lease_for, worker.poll = settings.slots, settings.lease_for, settings.poll
+    worker.heartbeat = world.heartbeat
+    mailroom.on_withdrawn = worker.keeper.withdraw
     sweep = Sweep(store, world.advance, mailroom, world.clock, world.doorbell)
     sweep.every = settings.sweep_every
     timers = Timers(world.clock, mailroom.wake)
@@ -94,27 +113,80 @@ async def open_engine(
     tools: Mapping[str, Tool] | None = None,
     *,
     evaluate: Evaluate | None = None,
+    db: str | Path | None = None,
     store: Store | None = None,
     settings: Settings | None = None,
 ) -> AsyncIterator[Engine]:
-    """An engine that works: it executes its runs, and those of others it finds in the store, until it is closed."""
-    clock = WallClock()
-    world = World(clock, LocalDoorbell(), inline, random.random, lambda: uuid.uuid4().hex)
-    process = assemble(
-        store if store is not None else MemoryStore(clock.now),
-        world,
-        evaluate if evaluate is not None else Values(),
-        tools or {},
-        settings if settings is not None else Settings(),
-        f"worker-{uuid.uuid4().hex[:8]}",
-    )
-    serving = asyncio.create_task(process.serve())
-    try:
+    """An engine that works: it executes its runs, and those of others it finds in the store, until it is closed.
+
+    `db` is a SQLite file, made if it is not there; without one, everything is in memory and goes with the process.
+    """
+    async with open_process(tools, evaluate=evaluate, db=db, store=store, settings=settings) as process:
         yield process.engine
+
+
+@asynccontextmanager
+async def open_process(
+    tools: Mapping[str, Tool] | None = None,
+    *,
+    evaluate: Evaluate | None = None,
+    db: str | Path | None = None,
+    store: Store | None = None,
+    settings: Settings | None = None,
+) -> AsyncIterator[Process]:
+    """The engine and all that works for it; when it is closed, what is under way is handed back at once."""
+    clock = WallClock()
+    async with _kept(store, db, clock) as (kept, advance):
+        settings = settings if settings is not None else Settings()
+        inline = Inline(settings.slots)
+        processes = Processes(settings.processes or os.cpu_count() or 1, grace=settings.process_grace)
+        world = World(
+            clock,
+            LocalDoorbell(),
+            advance,
+            random.random,
+            lambda: uuid.uuid4().hex,
+            on_thread,
+            {"inline": inline, "process": processes},
+        )
+        process = assemble(
+            kept,
+            world,
+            evaluate if evaluate is not None else Values(),
+            tools or {},
+            settings,
+            f"worker-{uuid.uuid4().hex[:8]}",
+        )
+        serving = asyncio.create_task(process.serve())
+        try:
+            yield process
+        finally:
+            try:
+                await process.stop()
+            finally:
+                serving.cancel()
+                await asyncio.wait([serving])
+                await inline.close()
+                await processes.close()
+
+
+@asynccontextmanager
+async def _kept(store: Store | None, db: str | Path | None, clock: Clock) -> AsyncIterator[tuple[Store, Advance]]:
+    """The store, and where its turns are taken: a file may make its thread wait, and that is not the event loop's."""
+    if db is None:
+        yield store if store is not None else MemoryStore(clock.now), Here()
+        return
+    from refold.stores.sqlite.store import SqliteStore
+
+    advance = AdvancingThread()
+    try:
+        file = await advance(lambda: SqliteStore(db, clock.now))
+        try:
+            yield file, advance
+        finally:
+            await advance(file.close)
     finally:
-        await process.worker.hand_back()
-        serving.cancel()
-        await asyncio.wait([serving])
+        advance.close()
 
 
 def run_sync(
@@ -123,12 +195,13 @@ def run_sync(
     *,
     tools: Mapping[str, Tool] | None = None,
     evaluate: Evaluate | None = None,
+    db: str | Path | None = None,
     store: Store | None = None,
 ) -> Any:
     """Run a workflow to its end and return its result; works inside a running event loop too (notebooks)."""
 
     async def run() -> Any:
-        async with open_engine(tools, evaluate=evaluate, store=store) as engine:
+        async with open_engine(tools, evaluate=evaluate, db=db, store=store) as engine:
             return await engine.run(plan, input)
 
     try:

@@ -12,9 +12,11 @@ from refold.core.state import RUNNING
 from refold.core.summary import Summary
 from refold.ports import Abilities, Lease, Store, StoreTurn, Writes
 from refold.stores.memory import MemoryStore
+from refold.stores.sqlite.store import SqliteStore
 
 STORES: dict[str, Callable[[Path, Callable[[], Instant]], Store]] = {
     "memory": lambda folder, now: MemoryStore(now),
+    "sqlite": lambda folder, now: SqliteStore(folder / "refold.db", now),
 }
 
 NOON: Instant = 1_704_110_400 * SECOND

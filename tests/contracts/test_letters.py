@@ -127,6 +127,12 @@ def test_a_run_can_write_to_itself_while_it_reads(store: Store) -> None:
     assert unread(store, "r") == ["second"]
 
 
+def test_a_letter_written_again_in_the_commit_that_reads_it_is_gone_too(store: Store) -> None:
+    commit(store, "r", note(), letters=[letter("k", "r")])
+    commit(store, "r", note(), read_letters=["k"], letters=[letter("k", "r")])
+    assert unread(store, "r") == []
+
+
 def test_a_blob_comes_back_byte_by_byte(store: Store) -> None:
     commit(store, "r", note(), blobs={"all": bytes(range(256)), "empty": b""})
     assert (blob(store, "r", "all"), blob(store, "r", "empty")) == (bytes(range(256)), b"")

@@ -68,7 +68,7 @@ def test_a_default_that_is_spelt_out_is_the_default(spelt_out: dict[str, Any]) -
 
 
 def test_a_default_inside_the_work_is_left_out_too() -> None:
-    gate = Gate(options=tuple("approve reject".split()))
+    gate = Gate(options=tuple(["approve", "reject"]))
     assert plan_hash(plan(step("a", work=gate))) == plan_hash(plan(step("a", work=Gate())))
     assert plan_hash(plan(step("a", work=gate))) != plan_hash(ONE)
 

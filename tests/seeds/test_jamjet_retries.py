@@ -28,6 +28,7 @@ from refold.ports import Call as Try
 from refold.ports import Done
 from tests.seeds.stage import NOON, Refusal, Stage, chain, plan, step, work
 
+SUCCESS = Succeeded()
 IO = {"kind": "io", "message": "no route"}
 
 
@@ -161,7 +162,7 @@ def test_each_item_has_tries_of_its_own_jj28(stage: Stage) -> None:
 
 
 class _Weird(Exception):
-    kind = ["no", "text"]
+    kind = 3
     retryable = "perhaps"
     retry_after = "soon"
 
@@ -189,7 +190,7 @@ async def _gives(value: Any) -> Any:
     return value
 
 
-def _done(outcome: Any = Succeeded(), **more: Any) -> Done:
+def _done(outcome: Any = SUCCESS, **more: Any) -> Done:
     return Done(outcome, **more)
 
 
@@ -215,6 +216,9 @@ NASTY: dict[str, tuple[Callable[[], Awaitable[Any]], str]] = {
         lambda: _gives(Suspended((Awaited("k", until=1, input=object()),))),
         "invalid_value",
     ),
+    "parked until nothing": (lambda: _gives(Parked()), "invalid_value"),
+    "suspended for nothing": (lambda: _gives(Suspended()), "invalid_value"),
+    "a call that nothing ends": (lambda: _gives(Suspended((Awaited("k"),))), "invalid_value"),
     "an outcome that is none": (lambda: _gives(_done("fine")), "invalid_value"),
     "usage that is not a number": (lambda: _gives(_done(usage={"usd": math.nan})), "invalid_value"),
     "usage that is negative": (lambda: _gives(_done(usage={"usd": -1.0})), "invalid_value"),

@@ -9,6 +9,7 @@ import pytest
 from refold import Arc, Call, Child, Gate, Loop, Plan, Retry, Wait
 from refold.core import codec
 from refold.core.facts import (
+    SECOND,
     AddTo,
     AppendTo,
     DeleteKey,
@@ -17,21 +18,18 @@ from refold.core.facts import (
     ItemsSettled,
     Parked,
     PutIf,
-    RunPaused,
-    RunResumed,
     RunStarted,
     SetKey,
     StepIssued,
     StepSettled,
     Succeeded,
 )
-from refold.core.fold import Record, fold
-from refold.core.loops import Graph
+from refold.core.fold import fold
 from refold.core.state import RunState
 from refold.errors import Conflict, StaleWrite
 from refold.ports import Call as Try
 from refold.ports import Done, Lease
-from tests.seeds.stage import NOON, SECOND, Stage, chain, names, plan, step, work
+from tests.seeds.stage import NOON, Stage, chain, plan, step, work
 
 NESTED = {"deep": {"list": [1, None, {"x": None}], "null": None}, "text": "ü", "float": 0.1}
 
@@ -96,7 +94,7 @@ def test_what_a_turn_decided_is_what_its_log_says_after_every_commit_jj35(stage:
 
     stage.loop.after_step = compare
     played(stage)
-    assert len(seen) > 20
+    assert len(seen) > 12
 
 
 def test_a_restarted_engine_goes_on_from_a_snapshot_and_the_tail_jj35(stage: Stage) -> None:
@@ -234,8 +232,9 @@ def test_delete_removes_a_key_and_counts_as_a_version_jj37(stage: Stage) -> None
     run, [first, second] = forked(stage, 2)
     stage.settle(first, Done(Succeeded(), writes=(SetKey("k", 1), DeleteKey("k"))))
     assert stage.show(run).state.ctx == {}
-    with pytest.raises(StaleWrite):
-        stage.settle(second, Done(Succeeded(), writes=(PutIf("k", 0, 2),)))
+    with pytest.raises(StaleWrite) as stale:
+        stage.settle(second, Done(Succeeded(), writes=(PutIf("k", 1, 2),)))
+    assert (stale.value.current, stale.value.version) == (None, 2)
 
 
 def test_storage_is_linear_in_steps_jj39() -> None:
@@ -319,63 +318,6 @@ def test_a_run_id_can_be_given_once_jj43(stage: Stage) -> None:
     stage.start(plan(step("a")), run="mine")
     with pytest.raises(Conflict):
         stage.start(plan(step("a")), run="mine")
-
-
-def test_a_paused_run_folds_outcomes_and_hands_out_nothing_until_it_is_resumed_jj44(stage: Stage) -> None:
-    shape = plan(
-        step("fork", "a", "b", "nap", mode="inclusive"),
-        step("a", "after_a", work=work(takes=5)),
-        step("b", "after_b", work=work(takes=5, faults=[{"kind": "io"}]), retry=Retry(attempts=2)),
-        step("nap", "after_nap", work=Wait(seconds=10)),
-        *(step(f"after_{name}") for name in ("a", "b", "nap")),
-    )
-    run = stage.start(shape)
-    stage.pass_time(2)
-    stage.do(stage.engine.pause(run, by="ann"))
-    stage.pass_time(100)
-    assert stage.status(run) == "paused"
-    assert sorted(names(stage.calls())) == ["a", "b", "fork"]
-    assert sorted(fact.step for fact in stage.facts(run, StepSettled)) == ["a", "b", "fork"], "reports are still taken"
-    stage.first.kill()
-    stage.house()
-    stage.pass_time(50)
-    assert stage.status(run) == "paused" and len(stage.began) == 3, "also after a restart"
-    stage.do(stage.engine.resume(run, by="ann"))
-    assert stage.end(run).status == "completed"
-    assert sorted(names(stage.calls())[3:]) == ["after_a", "after_b", "after_nap", "b"]
-    assert [fact.by for fact in (*stage.facts(run, RunPaused), *stage.facts(run, RunResumed))] == ["ann", "ann"]
-    assert stage.loop.time() == pytest.approx(157, abs=0.1), "the timer that came due meanwhile rang at once, b takes 5"
-
-
-def test_an_unclaimed_command_of_a_paused_run_is_not_claimed_jj44(stage: Stage) -> None:
-    stage.house(serves=False)
-    run = stage.start(plan(step("a")))
-    stage.do(stage.engine.pause(run))
-    assert stage.claim() is None
-    stage.do(stage.engine.resume(run))
-    assert stage.claim() is not None
-
-
-def test_paused_time_does_not_count_towards_the_run_timeout_jj44(stage: Stage) -> None:
-    run = stage.start(plan(step("ask", work=Gate()), timeout=100.0))
-    stage.pass_time(60)
-    stage.do(stage.engine.pause(run))
-    stage.pass_time(500)
-    assert stage.status(run) == "paused"
-    stage.do(stage.engine.resume(run))
-    stage.pass_time(39)
-    assert stage.status(run) == "waiting"
-    assert stage.end(run).status == "failed"
-    assert stage.loop.time() == pytest.approx(600, abs=0.1)
-
-
-def test_a_paused_run_can_be_cancelled_jj44(stage: Stage) -> None:
-    run = stage.start(plan(step("a", work=work(takes=100)), step("clean"), always=("clean",)))
-    stage.pass_time(1)
-    stage.do(stage.engine.pause(run))
-    stage.do(stage.engine.cancel(run))
-    assert stage.end(run).status == "cancelled"
-    assert names(stage.calls()) == ["a", "clean"]
 
 
 def test_usage_of_concurrent_steps_is_summed_exactly_jj50(stage: Stage) -> None:

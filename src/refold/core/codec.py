@@ -36,22 +36,31 @@ def decode_fact(data: bytes) -> Fact:
     """Fails closed: a kind this release does not know is an error with its name."""
     try:
         return _fact.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return _decode_odd(data, error)
 
 
 def _decode_odd(data: bytes, error: Exception) -> Fact:
     try:
         raw = _any.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise Corrupt(f"a fact is not readable: {error}") from None
-    kind = raw.get("type", "?") if isinstance(raw, dict) else "?"
+    kind = raw.get("type") if isinstance(raw, dict) else None
+    if not isinstance(kind, str):
+        raise Corrupt("a fact has no kind")
     if kind in UPCASTERS:
-        fact: Fact = msgspec.convert(UPCASTERS[kind](raw), Fact)
-        return fact
+        return _upcast(kind, raw)
     if kind in _KINDS:
         raise Corrupt(f"a fact of kind {kind!r} is not readable: {error}")
     raise UnknownFact(f"facts of kind {kind!r} were written by a newer Refold")
+
+
+def _upcast(kind: str, raw: dict[str, Any]) -> Fact:
+    try:
+        fact: Fact = msgspec.convert(UPCASTERS[kind](raw), Fact)
+    except (msgspec.ValidationError, LookupError) as error:
+        raise Corrupt(f"a fact of kind {kind!r} is not readable: {error!r}") from None
+    return fact
 
 
 _KINDS = {info.__struct_config__.tag for info in Fact.__args__}

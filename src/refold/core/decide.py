@@ -30,7 +30,7 @@ def _quiet(state: RunState) -> bool:
     """No visit is open and no step can be entered; an ending run enters none anyway."""
     if state.visiting or state.ended:
         return False
-    return state.life == ENDING or not (state.ready or state.over)
+    return state.life == ENDING or not (state.ready or state.over or state.failures)
 
 
 def finish_when_nothing_is_open(d: Decision) -> None:

@@ -1,6 +1,7 @@
 """What a turn decides, as it grows: facts, and the orders that follow from them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from refold.core import codec, fold, visits
@@ -18,7 +19,7 @@ from refold.core.commands import (
     child_id,
     command_id,
 )
-from refold.core.expressions import Evaluate
+from refold.core.expressions import CannotEvaluate, Evaluate
 from refold.core.facts import (
     Blob,
     CallSettled,
@@ -81,7 +82,7 @@ class Decision:
             self._touch(command, command not in spared)
         seq = self.state.seq + 1
         suspends = _suspends(fact)
-        before = set(self.state.children) if suspends else set()
+        before = {command: set(self.state.open[command].calls) for command in concerned} if suspends else {}
         fold.apply(self.graph, self.state, self.now, fact)
         self.facts.append(fact)
         if isinstance(fact, (ItemsSettled, ChildEnded)):
@@ -211,11 +212,10 @@ class Decision:
 
     def _write_letters(self, fact: Fact) -> None:
         match fact:
-            case StepIssued(child=child, step=name) if child:
-                work = self.graph.step(self.graph.index[name]).work
-                assert isinstance(work, Child)
-                command = command_id(name, fact.visit)
-                self.start_child(command, work.plan, self.state.open[command].input, fact.attempt)
+            case StepIssued() | ItemsIssued() | ItemsRetried():
+                work = self.graph.step(self.graph.index[fact.step]).work
+                if isinstance(work, Child):
+                    self._start_children(work.plan, _concerned(fact))
             case RunPaused() | RunResumed():
                 body = LetterPause() if isinstance(fact, RunPaused) else LetterResume()
                 for child in self.state.children.values():
@@ -226,11 +226,16 @@ class Decision:
             case _:
                 pass
 
-    def _start_called_children(self, before: set[str]) -> None:
-        for owner in [owner for owner in self.state.children if owner not in before]:
-            command, _, key = owner.partition("#")
-            call = self.state.open[command].calls[key]
-            self.start_child(owner, call.child, call.input)
+    def _start_children(self, plan: str, commands: Iterable[str]) -> None:
+        for command in commands:
+            with suppress(CannotEvaluate):  # such an item fails without a child
+                self.start_child(command, plan, self.input_of(command), self.state.open[command].attempt)
+
+    def _start_called_children(self, before: dict[str, set[str]]) -> None:
+        for command, known in before.items():
+            for key, call in self.state.open[command].calls.items():
+                if call.child and key not in known:
+                    self.start_child(f"{command}#{key}", call.child, call.input)
 
 
 def _gathered(moves: list[Move]) -> Iterator[Move]:

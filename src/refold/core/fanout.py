@@ -61,6 +61,6 @@ def failed_items(fan: FanOut) -> list[int]:
     return [item for item, status in enumerate(fan.status) if status == LOST]
 
 
-def places(fan: FanOut) -> set[int]:
+def places(fan: FanOut) -> dict[int, None]:
     """The facts that hold the reports of the items."""
-    return {place for place in fan.places if place}
+    return dict.fromkeys(place for place in fan.places if place)

@@ -43,6 +43,7 @@ from refold.core.facts import (
     Took,
 )
 from refold.core.loops import Graph
+from refold.core.plan import Child
 from refold.core.retry import fault_of
 from refold.core.state import (
     BYPASSED,
@@ -57,7 +58,6 @@ from refold.core.state import (
     PENDING,
     RUNNING,
     SKIPPED,
-    TERMINAL,
     OpenCommand,
     RunState,
 )
@@ -84,17 +84,21 @@ RUN_LIFE: dict[type, tuple[frozenset[str], str]] = {
     RunStarted: (frozenset({INITIAL}), RUNNING),
     RunPaused: (frozenset({RUNNING, ENDING}), PAUSED),
     RunResumed: (frozenset({PAUSED}), RUNNING),  # or ENDING
-    RunEnding: (frozenset({RUNNING, ENDING}), ENDING),
+    RunEnding: (frozenset({RUNNING, PAUSED, ENDING}), ENDING),  # PAUSED: by a cancellation
     RunEnded: (frozenset({RUNNING, ENDING}), COMPLETED),  # or FAILED, or CANCELLED
 }
+
+
+_UNDER_WAY = frozenset({RUNNING, ENDING})
 
 
 def fold(graph: Graph, records: Iterable[Record], state: RunState) -> RunState:
     for seq, at, fact in records:
         if seq != state.seq + 1:
             raise Corrupt(f"fact {seq} follows fact {state.seq}")
-        if state.life in TERMINAL:
-            raise Corrupt(f"{type(fact).__name__} after the end of the run")
+        if state.life not in _UNDER_WAY and not (state.life == INITIAL and isinstance(fact, RunStarted)):
+            where = "before the start" if state.life == INITIAL else "after the end"
+            raise Corrupt(f"{type(fact).__name__} {where} of the run")
         state.seq, state.at = seq, at
         _APPLY[type(fact)](graph, state, fact)
     return state
@@ -116,7 +120,7 @@ def _may(kind: type, life: str, who: str) -> None:
 
 
 def _run_started(graph: Graph, state: RunState, fact: RunStarted) -> None:
-    _may(RunStarted, state.life, "the run")
+    _may(RunStarted, life_of(state), "the run")
     state.life, state.started_at = RUNNING, state.at
     state.plan, state.name, state.key = fact.plan, fact.name, fact.key
     state.input = {**graph.plan.defaults, **fact.input}
@@ -128,23 +132,27 @@ def _run_started(graph: Graph, state: RunState, fact: RunStarted) -> None:
 
 def _step_issued(graph: Graph, state: RunState, fact: StepIssued) -> None:
     s = graph.index[fact.step]
-    if state.steps[s].life not in _ISSUABLE:
-        _may(StepIssued, state.steps[s].life, fact.step)
+    life = state.steps[s].life
+    if life not in _ISSUABLE:
+        _may(StepIssued, life, fact.step)
     command = f"{fact.step}/{fact.visit}"
-    again = state.open.get(command)
-    if again is None:
+    if life == ISSUED and command in state.open:
+        _try_again(state, state.open[command], command, fact)
+    else:
         visits.issue(state, s)
         state.open[command] = OpenCommand(
             s, fact.visit, None, fact.attempt, fact.input, fact.not_before, fact.until, fact.signal, fact.child
         )
         if fact.signal:
             visits.wait_for(state, fact.signal, command)
-    else:
-        state.judge.pop(command, None)
-        again.attempt, again.child = fact.attempt, fact.child
-        visits.postpone(again, fact.not_before)
     if fact.child:
         state.children[command] = fact.child
+
+
+def _try_again(state: RunState, opened: OpenCommand, command: str, fact: StepIssued) -> None:
+    state.judge.pop(command, None)
+    opened.attempt, opened.child = fact.attempt, fact.child
+    visits.postpone(opened, fact.not_before)
 
 
 def _step_settled(graph: Graph, state: RunState, fact: StepSettled) -> None:
@@ -180,6 +188,9 @@ def _items_issued(graph: Graph, state: RunState, fact: ItemsIssued) -> None:
     fanout.issue(fan, fact.first, fact.count, fact.capture)
     for item in range(fact.first, fan.next):
         state.open[f"{fact.step}/{fact.visit}/{item}"] = OpenCommand(s, fact.visit, item)
+    if isinstance(graph.step(s).work, Child):
+        for item in range(fact.first, fan.next):
+            waits.await_child(state, f"{fact.step}/{fact.visit}/{item}")
     if fanout.room(graph, s, fan) <= 0:
         state.filling.pop(s, None)
 
@@ -191,6 +202,8 @@ def _items_retried(graph: Graph, state: RunState, fact: ItemsRetried) -> None:
         opened = state.open[command]
         opened.attempt = attempt
         visits.postpone(opened, not_before)
+        if opened.child:
+            waits.await_child(state, command)
         fan = state.steps[opened.step].fan
         assert fan is not None
         fan.retried[item] = attempt
@@ -202,6 +215,7 @@ def _items_settled(graph: Graph, state: RunState, fact: ItemsSettled) -> None:
         command = f"{fact.step}/{fact.visit}/{report.item}"
         if command not in state.open:
             raise Corrupt(f"{command} was settled but is not open")
+        state.children.pop(command, None)  # a child reports by letter; this one never started
         visits.report_item(graph, state, command, report)
         if type(report.outcome) is not Succeeded:
             _put_aside(state, command, report.outcome)
@@ -274,15 +288,19 @@ def _dropped(graph: Graph, state: RunState, move: Dropped) -> None:
 
 
 def _pass_began(graph: Graph, state: RunState, move: PassBegan) -> None:
-    loop = graph.loop_by_head[move.head]
-    state.over.remove(loop)
-    routing.begin_pass(graph, state, loop)
+    routing.begin_pass(graph, state, _over(graph, state, move))
 
 
 def _loop_left(graph: Graph, state: RunState, move: LoopLeft) -> None:
+    routing.leave_loop(graph, state, _over(graph, state, move))
+
+
+def _over(graph: Graph, state: RunState, move: PassBegan | LoopLeft) -> int:
     loop = graph.loop_by_head[move.head]
+    if loop not in state.over:
+        raise Corrupt(f"{type(move).__name__} of {move.head}, whose pass is not over")
     state.over.remove(loop)
-    routing.leave_loop(graph, state, loop)
+    return loop
 
 
 def _run_paused(graph: Graph, state: RunState, fact: RunPaused) -> None:
@@ -306,7 +324,7 @@ def _run_timed_out(graph: Graph, state: RunState, fact: RunTimedOut) -> None:
 
 
 def _run_ending(graph: Graph, state: RunState, fact: RunEnding) -> None:
-    _may(RunEnding, state.life, "the run")
+    _may(RunEnding, life_of(state), "the run")
     state.life, state.outcome, state.error = ENDING, fact.outcome, fact.error
     state.cancel = state.timed_out = None
     state.final = list(fact.final)
@@ -328,7 +346,7 @@ def _run_ending(graph: Graph, state: RunState, fact: RunEnding) -> None:
 
 
 def _run_ended(graph: Graph, state: RunState, fact: RunEnded) -> None:
-    _may(RunEnded, state.life, "the run")
+    _may(RunEnded, life_of(state), "the run")
     state.life = state.outcome = fact.status
     state.result, state.blob, state.error = fact.result, fact.blob, fact.error
     state.also_failed, state.ended_at = fact.also_failed, state.at

@@ -22,8 +22,10 @@ from refold.core.facts import (
 from refold.core.plan import Call, Child, Gate, Step, Wait
 from refold.core.retry import delay, fault_of
 from refold.core.routing_rules import end_visit, may_go_on
-from refold.core.state import OpenCommand
+from refold.core.state import FanOut, OpenCommand
 from refold.core.view import capture
+
+END_OF_TIME = 1 << 62  # an instant must fit into 64 bits
 
 
 def issue_entered(d: Decision) -> None:
@@ -35,14 +37,14 @@ def issue_entered(d: Decision) -> None:
             issued.append(_issue(d, s))
         except CannotEvaluate as error:
             faults[s] = Fault("expression", str(error), retryable=False)
+    for s, fault in faults.items():
+        end_visit(d, s, fault)
     entered = tuple(move.step for move in d.moves if isinstance(move, Entered))
     if len(entered) == len(d.moves) and entered == tuple(fact.step for fact in issued):
         d.moves.clear()  # the facts that follow say it all
     d.tell_moves()
     for fact in issued:
         d.say(fact)
-    for s, fault in faults.items():
-        end_visit(d, s, fault)
 
 
 def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
@@ -74,7 +76,7 @@ def _issue_wait(d: Decision, name: str, wait: Wait, visit: int) -> StepIssued:
     for value, offset, unit in ((seconds, d.now, SECOND), (until, 0, 1)):
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value * unit) < END_OF_TIME:
             raise CannotEvaluate(f"{value!r} is no time to wait for")
         moments.append(offset + round(value * unit))
     if not moments and not signal:
@@ -104,6 +106,7 @@ def fill_windows(d: Decision) -> None:
         fan = d.state.steps[s].fan
         step = d.graph.step(s)
         assert fan is not None and step.loop is not None
+        _load_items(d, fan)
         count = fanout.room(d.graph, s, fan)
         visit = d.state.steps[s].visits
         captured = _captured(d, step, visit) if step.loop.sequential else None
@@ -113,6 +116,12 @@ def fill_windows(d: Decision) -> None:
         unfit = tuple(_unfit(d, step, visit, range(first, first + count)))
         if unfit:
             d.say(ItemsSettled(step.name, visit, unfit))
+
+
+def _load_items(d: Decision, fan: FanOut) -> None:
+    """What is missing is asked for before anything is said."""
+    if fan.blob is not None:
+        d.loaded.blob(fan.blob)
 
 
 def _unfit(d: Decision, step: Step, visit: int, items: range) -> Iterator[Report]:
@@ -143,6 +152,9 @@ def try_again(d: Decision) -> None:
         child = child_id(d.state.run, command, attempt) if opened.child else ""
         d.say(StepIssued(name, opened.visit, attempt, not_before=not_before, child=child))
     for (name, visit), again in items.items():
+        fan = d.state.steps[d.graph.index[name]].fan
+        assert fan is not None
+        _load_items(d, fan)
         d.say(ItemsRetried(name, visit, tuple(again)))
 
 

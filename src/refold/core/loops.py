@@ -183,7 +183,7 @@ def _arc_loops(nest: _Nest, into: list[list[int]], wiring: _Wiring, holder: list
         arcs = [(a, wiring.source[a] in body) for s in sorted(body) for a in into[s]]
         inside = tuple(a for a, starts_inside in arcs if starts_inside)
         waits = Counter(wiring.target[a] for a in inside)
-        feeds = Counter(target for _, target in {(wiring.source[a], wiring.target[a]) for a in inside})
+        feeds = Counter(target for _, target in dict.fromkeys((wiring.source[a], wiring.target[a]) for a in inside))
         loops.append(
             ArcLoop(
                 head=nest.heads[loop],
@@ -345,9 +345,7 @@ def _problems(plan: Plan) -> Iterator[str]:
     for name in (*finalizers, plan.entry):
         if name and name not in known:
             yield f"there is no step {name!r}"
-    for name in dict.fromkeys(finalizers):
-        if finalizers.count(name) > 1:
-            yield f"{name!r} is a finalizer twice"
+    yield from (f"{name!r} is a finalizer twice" for name, times in Counter(finalizers).items() if times > 1)
     if plan.steps and (plan.entry or plan.steps[0].name) in finalizers:
         yield f"the entry {plan.entry or plan.steps[0].name!r} is a finalizer"
     yield from _arc_problems(plan, known, finalizers)

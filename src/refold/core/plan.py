@@ -1,6 +1,7 @@
 """A workflow as data: steps, arcs and policies, with one canonical form and its hash."""
 
 import hashlib
+from functools import cache
 from typing import Any, Literal
 
 from msgspec import NODEFAULT, Struct, json, structs
@@ -125,12 +126,18 @@ def _without_defaults(value: Any) -> Any:
         return value
     tag = value.__struct_config__.tag
     told = {} if tag is None else {"type": tag}
-    for field in structs.fields(value):
-        given = getattr(value, field.name)
-        default = field.default if field.default_factory is NODEFAULT else field.default_factory()
+    for name, default in _defaults(type(value)).items():
+        given = getattr(value, name)
         if given != default:
-            told[field.name] = _without_defaults(given)
+            told[name] = _without_defaults(given)
     return told
+
+
+@cache
+def _defaults(kind: type[PlanData]) -> dict[str, Any]:
+    """What each field is if nothing is said of it; to look that up anew for each step of a large plan is slow."""
+    fields = structs.fields(kind)
+    return {each.name: each.default if each.default_factory is NODEFAULT else each.default_factory() for each in fields}
 
 
 def plan_hash(plan: Plan) -> str:

@@ -31,6 +31,7 @@ def enter(state: RunState, s: int, life: str = ENTERED) -> None:
 
 
 def unready(state: RunState, s: int) -> None:
+    """Take it from those that may be entered or skipped; it stands first, as a rule, and that is cheap."""
     ready = state.ready
     if ready and ready[0] >> 1 == s:
         heappop(ready)
@@ -51,8 +52,11 @@ def settle(graph: Graph, state: RunState, s: int, life: str, taken: Collection[i
             _resolve(graph, state, a, a in taken)
         elif a in taken:
             _remember(graph, state, a)
-    if graph.loop_of[s] >= 0:
-        _settle_member(state, graph.loop_of[s])
+    loop = graph.loop_of[s]
+    if loop >= 0:
+        state.members[loop] -= 1
+        if not state.members[loop]:
+            state.over.append(loop)
 
 
 def _remember(graph: Graph, state: RunState, a: int) -> None:
@@ -80,8 +84,9 @@ def _resolve(graph: Graph, state: RunState, a: int, hit: bool) -> None:
     if need == 0:
         if hit:
             step.taken += 1
-        if step.unresolved == 0:
-            _make_ready(state, s, step.taken > 0)
+        if step.unresolved == 0 and not step.due:
+            step.due = True
+            heappush(state.ready, 2 * s + (step.taken > 0))
         return
     twins = graph.twins.get(a, ())
     if hit:

@@ -1,6 +1,5 @@
 """Rules about what follows: which arcs a visit takes, which steps are entered, bypassed or skipped."""
 
-from collections import ChainMap
 from contextlib import suppress
 from typing import Any
 
@@ -26,7 +25,7 @@ from refold.core.fanout import failed_items
 from refold.core.plan import bare_key
 from refold.core.retry import fault_of, may_retry
 from refold.core.state import BYPASSED, CANCELLED, ENDING, FAILED, RUNNING, OpenCommand
-from refold.core.view import RunView, with_output
+from refold.core.view import RunView, with_output, with_sets
 
 
 def deliver_signals(d: Decision) -> None:
@@ -174,7 +173,7 @@ def _choose(d: Decision, s: int, fault: Fault | None) -> tuple[tuple[int, ...], 
     bypassed = d.state.steps[s].life == BYPASSED
     view = with_output(d.view({"visit": d.state.steps[s].visits}), s, fault)
     sets = {} if fault is not None or bypassed else _rendered(d, step.set, view)
-    view = _overlaid(view, sets)
+    view = with_sets(view, sets)
     listens = "failure" if fault is not None else "success"
     taken: list[int] = []
     for position, arc in enumerate(step.arcs):
@@ -184,15 +183,8 @@ def _choose(d: Decision, s: int, fault: Fault | None) -> tuple[tuple[int, ...], 
                 break
     for position in taken:
         sets.update(_rendered(d, step.arcs[position].set, view))
-        view = _overlaid(view, sets)
+        view = with_sets(view, sets)
     return tuple(taken), sets
-
-
-def _overlaid(view: RunView, sets: dict[str, Any]) -> RunView:
-    if not sets:
-        return view
-    overlay = {**view.extra, **sets, "ctx": ChainMap(sets, view.state.ctx)}
-    return RunView(view.graph, view.state, view.loaded, overlay)
 
 
 def _rendered(d: Decision, sets: dict[str, Any], view: RunView) -> dict[str, Any]:
@@ -223,9 +215,7 @@ def _withdrawn(d: Decision, drains: bool) -> tuple[str, ...]:
     return tuple(
         command
         for command, opened in d.state.open.items()
-        if command not in d.state.judge
-        and not (drains and opened.child)
-        and (command not in spared or opened.held)
+        if command not in d.state.judge and not (drains and opened.child) and (command not in spared or opened.held)
     )
 
 

@@ -75,12 +75,13 @@ def _reason(graph: Graph, opened: OpenCommand) -> str:
 
 
 def _call_reason(opened: OpenCommand) -> str:
-    if opened.calls:
+    because = f": {opened.reason}" if opened.reason else ""
+    if opened.held and opened.calls:
         return "suspended until " + ", ".join(sorted(opened.calls))
     if opened.signal:
-        return f"parked until signal {opened.signal!r}" + (f": {opened.reason}" if opened.reason else "")
+        return f"parked until signal {opened.signal!r}" + because
     if opened.not_before:
-        return f"try {opened.attempt}, not before {opened.not_before}"
+        return f"try {opened.attempt}, not before {opened.not_before}" + because
     return f"try {opened.attempt} is with the workers"
 
 
@@ -90,7 +91,7 @@ def shown_steps(graph: Graph, state: RunState) -> dict[str, dict[str, Any]]:
     for s, step in enumerate(state.steps):
         life = step.last if step.life in ("pending", "skipped") and step.visits and step.last else step.life
         shown[graph.name(s)] = {
-            "status": "completed" if life == "skipped" and step.visits else life,
+            "status": life,
             "visits": step.visits,
             "attempts": step.attempts,
             "result": step.result,

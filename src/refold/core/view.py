@@ -1,6 +1,8 @@
 """The names that expressions of a run can read, looked up lazily: cost does not grow with the state."""
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -30,14 +32,15 @@ class RunView:
 
     def __init__(self, graph: Graph, state: RunState, loaded: Loaded, extra: Mapping[str, Any]) -> None:
         self.graph, self.state, self.loaded, self.extra = graph, state, loaded, extra
+        self.ctx: Mapping[str, Any] = state.ctx
 
     def __getitem__(self, name: str) -> Any:
         if name in self.extra:
             return self.extra[name]
         if name in _RESERVED:
             return _RESERVED[name](self)
-        if name in self.state.ctx:
-            return self.state.ctx[name]
+        if name in self.ctx:
+            return self.ctx[name]
         s = self.graph.index.get(name)
         if s is not None and self.has_result(s):
             return step_value(self.state, self.loaded, s)
@@ -69,7 +72,7 @@ class _Steps(Mapping[str, Any]):
 _RESERVED: dict[str, Callable[[RunView], Any]] = {
     "input": lambda view: view.state.input,
     "workload": lambda view: view.state.input,
-    "ctx": lambda view: view.state.ctx,
+    "ctx": lambda view: view.ctx,
     "steps": _Steps,
     "run": lambda view: {"id": view.state.run, "name": view.state.name},
 }
@@ -98,10 +101,11 @@ def latest_result(state: RunState, loaded: Loaded) -> Any:
 
 
 def item_outcomes(fan: FanOut, loaded: Loaded) -> list[Outcome | None]:
-    missing = fanout.places(fan) - loaded.facts.keys()
+    places = fanout.places(fan)
+    missing = places.keys() - loaded.facts.keys()
     if missing:
         raise Missing(facts=missing)
-    by_place = {place: _reports(loaded.facts[place]) for place in fanout.places(fan)}
+    by_place = {place: _reports(loaded.facts[place]) for place in places}
     return [
         None if status in (WAITS, STOPPED) else by_place[fan.places[item]].get(item)
         for item, status in enumerate(fan.status)
@@ -159,6 +163,15 @@ class _Output(Mapping[str, Any]):
         return 3
 
 
+def with_sets(view: RunView, sets: dict[str, Any]) -> RunView:
+    """What an expression reads once these values are set."""
+    if not sets:
+        return view
+    later = RunView(view.graph, view.state, view.loaded, view.extra)
+    later.ctx = ChainMap(sets, view.state.ctx)
+    return later
+
+
 def with_output(view: RunView, s: int, fault: Fault | None) -> RunView:
     extra = {**view.extra, "output": _Output(view, s, fault), "error": error_value(fault)}
     return RunView(view.graph, view.state, view.loaded, extra)
@@ -167,22 +180,24 @@ def with_output(view: RunView, s: int, fault: Fault | None) -> RunView:
 def capture(view: RunView, paths: Sequence[Path], own: frozenset[str]) -> dict[str, Any]:
     """The values of all paths that are not the item's own, as nested plain data."""
     found: dict[str, Any] = {}
-    for path in paths:
-        if path[0] in own:
-            continue
-        try:
-            value, here = view[path[0]], found
-        except CannotEvaluate:
-            continue  # whether that is an error is the expression's business
-        for depth, name in enumerate(path[:-1]):
-            if not isinstance(value, Mapping):
-                path = path[: depth + 1]
-                break
-            here = here.setdefault(name, {})
-            value = value.get(path[depth + 1])
-        if isinstance(here, dict):
-            here[path[-1]] = dict(value) if isinstance(value, Mapping) else value
+    whole: set[Path] = set()  # what is kept as it is, with all that is in it
+    for path in sorted(set(paths), key=lambda path: (len(path), path)):
+        if path[0] not in own and not any(path[:length] in whole for length in range(1, len(path))):
+            with suppress(CannotEvaluate, KeyError):  # whether that is an error is the expression's business
+                whole.add(_keep(found, view, path))
     return found
+
+
+def _keep(found: dict[str, Any], view: RunView, path: Path) -> Path:
+    """The value at the end of a path, or where the path leads into what has no names."""
+    value, here = view[path[0]], found
+    for length, name in enumerate(path, 1):
+        if length == len(path) or not isinstance(value, Mapping):
+            here[name] = dict(value) if isinstance(value, Mapping) else value
+            return path[:length]
+        here = here.setdefault(name, {})
+        value = value[path[length]]
+    return path
 
 
 def item_view(fan: FanOut, loaded: Loaded, name: str, item: int, visit: int) -> dict[str, Any]:

@@ -47,7 +47,8 @@ def enter(state: RunState, s: int) -> None:
 
 def skip(graph: Graph, state: RunState, s: int) -> None:
     routing.unready(state, s)
-    state.steps[s].last = SKIPPED
+    if not state.steps[s].visits:  # how its last visit ended stays told
+        state.steps[s].last = SKIPPED
     routing.settle(graph, state, s, SKIPPED)
 
 
@@ -292,4 +293,4 @@ def put(state: RunState, key: str, value: Any) -> None:
 
 
 def postpone(opened: OpenCommand, until: Instant) -> None:
-    opened.held, opened.report, opened.not_before = False, None, until
+    opened.held, opened.report, opened.reason, opened.not_before = False, None, "", until

@@ -90,6 +90,12 @@ def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:
         visits.postpone(opened, 0)
 
 
+def await_child(state: RunState, command: str) -> None:
+    """This try of an item is a run of its own."""
+    opened = state.open[command]
+    opened.child = state.children[command] = child_id(state.run, command, opened.attempt)
+
+
 def child_ended(graph: Graph, state: RunState, fact: ChildEnded) -> None:
     visits.add_usage(state, fact.usage)
     owner = f"{fact.command}#{fact.call}" if fact.call else fact.command

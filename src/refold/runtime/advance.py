@@ -3,12 +3,24 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 
 
 async def inline(work: Callable[[], Any]) -> Any:
-    """For stores that never block."""
+    """For stores that never block, and a single thread."""
     return work()
+
+
+class Here:
+    """Right where it is asked for, one at a time: for stores that never block, with a heartbeat on another thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    async def __call__(self, work: Callable[[], Any]) -> Any:
+        with self._lock:
+            return work()
 
 
 class AdvancingThread:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from refold.core.codec import check_value, checked_outcome
-from refold.core.facts import AddTo, Failed, Fault, Succeeded
+from refold.core.facts import AddTo, Failed, Fault, Outcome, Parked, Succeeded, Suspended
 from refold.errors import InvalidValue, LeaseLost
 from refold.ports import Abilities, Advance, Done, Lease, Store
 from refold.runtime.mailbox import Settle
@@ -48,6 +48,7 @@ def _honest(done: Done) -> Done:
             check_value(outcome.result, "result")
         else:
             outcome = checked_outcome(outcome)
+            _check_wait(outcome)
         for write in done.writes:
             value = write.amount if isinstance(write, AddTo) else getattr(write, "value", None)
             check_value(value, f"context.{write.key}")
@@ -56,6 +57,21 @@ def _honest(done: Done) -> Done:
     except InvalidValue as error:
         return Done(Failed(Fault("invalid_value", str(error), retryable=False)), done.started_at)
     return done if outcome is done.outcome else Done(outcome, done.started_at, done.writes, done.usage)
+
+
+def _check_wait(outcome: Outcome) -> None:
+    """What waits for nothing would be run again at once for ever, or never."""
+    match outcome:
+        case Parked(until=None, signal=""):
+            raise InvalidValue("outcome", "parked until neither a time nor a signal")
+        case Suspended(calls=()):
+            raise InvalidValue("outcome", "suspended without a call to wait for")
+        case Suspended(calls=calls):
+            for call in calls:
+                if call.until is None and not call.signal and not call.child:
+                    raise InvalidValue("outcome", f"nothing ends the wait for call {call.key!r}")
+        case _:
+            pass
 
 
 def _check_amount(amount: Any, path: str) -> None:

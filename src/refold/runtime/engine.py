@@ -105,9 +105,9 @@ class Engine:
     async def show(self, run: str) -> Shown:
         seen: Seen = await self.advance(lambda: self.mailroom.turns.look(run))
         graph, state = seen.graph, seen.state
-        result = state.result
-        if state.blob is not None:
-            result = codec.unbox(await self.advance(lambda: self._blob(run, state.blob.hash)))
+        result, blob = state.result, state.blob
+        if blob is not None:
+            result = codec.unbox(await self.advance(lambda: self._blob(run, blob.hash)))
         return Shown(
             id=run,
             name=state.name,

@@ -19,6 +19,7 @@ class Mailroom:
         self.turns, self.advance, self.doorbell = turns, advance, doorbell
         self.on_end: Callable[[str], None] = lambda run: None
         self.on_alarm: Callable[[Instant, str], None] = lambda due, run: None
+        self.on_withdrawn: Callable[[str, str], None] = lambda run, command: None
         self._waiting: list[tuple[Post, asyncio.Future[Post] | None]] = []
         self._work: asyncio.Task[None] | None = None
 
@@ -73,5 +74,7 @@ class Mailroom:
         self.nudge(turned.sent_to)
         for due, run in turned.alarms:
             self.on_alarm(due, run)
+        for run, command in turned.withdrawn:
+            self.on_withdrawn(run, command)
         for run in turned.ended:
             self.on_end(run)

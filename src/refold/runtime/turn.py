@@ -14,7 +14,7 @@ from refold.core.expressions import Evaluate, Missing
 from refold.core.facts import Instant, RunStarted
 from refold.core.fold import Record, fold
 from refold.core.loops import Graph, analyse
-from refold.core.plan import plan_hash, read_plan
+from refold.core.plan import Child, plan_hash, read_plan
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize
 from refold.errors import Ambiguous, Corrupt, NotFound, RefoldError, Unavailable
@@ -57,6 +57,7 @@ class Turned(Struct):
     sent_to: list[str] = []  # runs that have letters now
     grown: list[str] = []  # runs whose tail has outgrown their snapshot
     alarms: list[tuple[Instant, str]] = []  # when a run wants to be looked at again
+    withdrawn: list[tuple[str, str]] = []  # commands that are over without a report of their holder
 
 
 class Turns:
@@ -191,6 +192,8 @@ class Turns:
         later = {each.not_before for each in commands.values() if isinstance(each, Command) and each.not_before}
         turned.alarms.extend((due, run) for due in sorted(later))
         turned.sent_to.extend(letter.to for letter in d.letters)
+        reported = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)}
+        turned.withdrawn.extend((run, key) for key, order in commands.items() if order is None and key not in reported)
         turned.issued = turned.issued or bool(known.state.open)
         if known.state.life in TERMINAL:
             turned.ended.append(run)
@@ -255,7 +258,11 @@ class Turns:
     def _begin(self, run: str, posts: Sequence[Post], letters: Sequence[Letter]) -> Known | None:
         for post in posts:
             if isinstance(post.mail, Start):
-                return Known(self.graph(post.mail.plan_hash, post.mail.plan), RunState(run=run))
+                graph = self.graph(post.mail.plan_hash, post.mail.plan)
+                for step in graph.plan.steps:
+                    if isinstance(step.work, Child):
+                        self.graph(step.work.plan)  # a child that can never start would be waited for in vain
+                return Known(graph, RunState(run=run))
         for letter in letters:
             if isinstance(letter.body, LetterStart):
                 return Known(self.graph(letter.body.plan), RunState(run=run))

@@ -1,8 +1,12 @@
 """Keeps leases alive: one heartbeat for all a worker holds, and an end to work whose lease is lost."""
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 
-from refold.errors import Unavailable
+from msgspec import Struct
+
+from refold.errors import RefoldError
 from refold.ports import Clock, Desk, Lease
 
 Place = tuple[str, str, int]
@@ -12,30 +16,101 @@ def place(lease: Lease) -> Place:
     return lease.run, lease.command.id, lease.generation
 
 
+class Held(Struct):
+    lease: Lease
+    body: asyncio.Task[None] | None = None  # cancelled if the lease is lost; None: has not begun, reports, or was told
+
+
+class Beat(Struct, frozen=True):
+    """What one heartbeat found out."""
+
+    asked: Sequence[Place]  # held when it began
+    kept: Mapping[Place, Lease]
+
+
 class Keeper:
-    """Independent of the work itself, so a busy step does not cost its own lease."""
+    """`run` may have a thread and an event loop of its own; everything else belongs to the loop of the work."""
 
     def __init__(self, desk: Desk, clock: Clock, worker: str, lease_for: float) -> None:
         self.desk, self.clock, self.worker, self.lease_for = desk, clock, worker, lease_for
         self.every = lease_for / 3
-        self.held: dict[Place, asyncio.Task[None] | None] = {}
-        self._strange: set[Place] = set()
+        self.held: dict[Place, Held] = {}
+        self._number = count().__next__
+        self._asking: set[int] = set()  # calls that may bring a lease
+        self._strange: dict[Place, frozenset[int]] = {}  # leased to us, but by which of these calls?
+        self._returns: set[asyncio.Task[None]] = set()
 
-    async def run(self) -> None:
+    async def run(self, tell: Callable[[Beat], object]) -> None:
+        """Beat for ever; `tell` brings what was found out to `hear`, on the loop of the work."""
         while True:
             await self.clock.sleep(self.every)
-            await self.beat()
+            asked = tuple(self.held)  # one step of the interpreter, so another thread may take it
+            try:
+                leases = await self.desk.extend(self.worker, self.lease_for)
+            except RefoldError:
+                continue  # the next beat may come through in time
+            tell(Beat(asked, {place(lease): lease for lease in leases}))
 
-    async def beat(self) -> None:
-        before = dict(self.held)
-        try:
-            leases = {place(lease): lease for lease in await self.desk.extend(self.worker, self.lease_for)}
-        except Unavailable:
-            return  # the next beat may come through in time
-        for where, task in before.items():
-            if where not in leases and task is not None and self.held.get(where) is task:
-                task.cancel()  # another holder owns the command now; its report counts, not this one
-        strange = leases.keys() - before.keys() - self.held.keys()
-        for where in sorted(strange & self._strange):  # claimed, but the answer never came; seen twice to be sure
-            await self.desk.hand_back(leases[where])
-        self._strange = set(strange)
+    def hold(self, lease: Lease) -> None:
+        self.held[place(lease)] = Held(lease)
+
+    def begin(self, lease: Lease) -> None:
+        """The body runs in the task that calls this."""
+        self.held[place(lease)].body = asyncio.current_task()
+
+    def report(self, lease: Lease) -> None:
+        """From here on the desk says itself if the lease is lost."""
+        self.held[place(lease)].body = None
+
+    def release(self, lease: Lease) -> None:
+        self.held.pop(place(lease), None)
+
+    def begin_asking(self) -> int:
+        """A call to the desk that may bring a lease begins; it ends after `hold`."""
+        number = self._number()
+        self._asking.add(number)
+        return number
+
+    def end_asking(self, number: int) -> None:
+        self._asking.discard(number)
+
+    def hear(self, beat: Beat) -> None:
+        """End work whose lease is lost, and give back what is leased to this worker and unknown to it."""
+        for where in beat.asked:
+            if where not in beat.kept:
+                self._lose(where)
+        before, self._strange = self._strange, {}
+        for where, lease in beat.kept.items():
+            if where in self.held or where in beat.asked:
+                continue
+            calls = before[where] & self._asking if where in before else frozenset(self._asking)
+            if where in before and not calls:
+                self._give_back(lease)  # every call that might bring it has ended without: its answer was lost
+            else:
+                self._strange[where] = calls
+
+    def withdraw(self, run: str, command: str) -> None:
+        """The run does not want the command any more; its holder need not wait for a heartbeat to learn it."""
+        for where in [each for each in self.held if each[:2] == (run, command)]:
+            self._lose(where)
+
+    def stop_bodies(self) -> None:
+        for where in list(self.held):
+            self._lose(where)
+
+    def _lose(self, where: Place) -> None:
+        held = self.held.get(where)
+        if held is not None and held.body is not None:
+            held.body.cancel()
+            held.body = None  # told once: its cleanup is not to be cancelled too
+
+    def _give_back(self, lease: Lease) -> None:
+        async def give_back() -> None:
+            try:
+                await self.desk.hand_back(lease)
+            except RefoldError:
+                return  # the lease will run out by itself
+
+        task = asyncio.get_running_loop().create_task(give_back())
+        self._returns.add(task)
+        task.add_done_callback(self._returns.discard)

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from refold.core.facts import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Tool
-from refold.worker.lease import Keeper, place
+from refold.worker.heartbeat import Heartbeat, as_task
+from refold.worker.lease import Keeper
 from refold.worker.run_tool import run_tool
 
 Settings = Callable[[Lease], Awaitable[Mapping[str, Any]]]
@@ -29,45 +31,60 @@ class Worker:
         self.slots = 16
         self.lease_for = 30.0
         self.poll = 1.0
+        self.patience = 5.0  # seconds for bodies to end when they are cancelled
+        self.heartbeat: Heartbeat = as_task
         self.keeper = Keeper(desk, clock, can.worker, self.lease_for)
         self._busy: set[asyncio.Task[None]] = set()
         self._stopping = False
+        self._over = asyncio.Event()  # no command is held, and none will be
+        self._over.set()
 
     async def run(self) -> None:
         """Until stopped: fill the slots, then wait for the bell, the clock, or a slot."""
         self.keeper.lease_for, self.keeper.every = self.lease_for, self.lease_for / 3
-        heartbeat = asyncio.create_task(self.keeper.run())
+        self._over.clear()
         try:
-            while not self._stopping:
-                if len(self._busy) < self.slots and await self._take_one():
-                    continue
-                await self.doorbell.wait(self.poll)
+            async with self.heartbeat(self.keeper):
+                while not self._stopping:
+                    if len(self._busy) < self.slots and await self._take_one():
+                        continue
+                    await self.doorbell.wait(self.poll)
+                while self._busy:  # leases are kept to the end
+                    await asyncio.wait(self._busy)
         finally:
-            heartbeat.cancel()
+            for task in self._busy:
+                task.cancel()
+            self._over.set()
 
-    async def stop(self) -> None:
-        """Take nothing new; finish what is under way."""
+    async def stop(self, grace: float = 0.0) -> None:
+        """Take nothing new. What is not finished within the grace is cancelled and goes to somebody else; that counts
+        as nothing. So does what does not end when it is cancelled, such as a thread; it goes on unheard."""
         self._stopping = True
         self.doorbell.ring()
-        if self._busy:
-            await asyncio.wait(self._busy)
+        if await self._over_within(grace):
+            return
+        self.keeper.stop_bodies()
+        if await self._over_within(self.patience):
+            return
+        for held in list(self.keeper.held.values()):
+            await self._hand_back(held.lease)
 
-    async def hand_back(self) -> None:
-        """Stop at once: what is under way goes to somebody else, and counts as nothing."""
-        self._stopping = True
-        for task in list(self._busy):
-            task.cancel()
-        if self._busy:
-            await asyncio.wait(self._busy)
-        self.doorbell.ring()
+    async def _over_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), seconds)
+        return self._over.is_set()
 
     async def _take_one(self) -> bool:
+        asking = self.keeper.begin_asking()
         try:
             lease = await self.desk.claim(self.can, self.lease_for)
+            if lease is None:
+                return False
+            self.keeper.hold(lease)
         except Unavailable:
             return False  # the bell or the clock will bring us back
-        if lease is None:
-            return False
+        finally:
+            self.keeper.end_asking(asking)
         task = asyncio.create_task(self._work(lease))
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
@@ -76,20 +93,35 @@ class Worker:
     async def _work(self, lease: Lease) -> None:
         """One slot: command after command, as long as each settlement brings the next."""
         next_lease: Lease | None = lease
-        while next_lease is not None:
-            lease = next_lease
-            self.keeper.held[place(lease)] = asyncio.current_task()
-            try:
-                done = await self._run(lease)
-                next_lease = await self._settle(lease, done)
-            except asyncio.CancelledError:
-                await self._let_go(lease)
-                raise
-            except LeaseLost:
-                next_lease = None  # another holder owns the command now; its report counts, not this one
-            finally:
-                self.keeper.held.pop(place(lease), None)
-        self.doorbell.ring()  # a slot is free
+        try:
+            while next_lease is not None:
+                next_lease = await self._work_on(next_lease)
+        finally:
+            self.doorbell.ring()  # a slot is free
+
+    async def _work_on(self, lease: Lease) -> Lease | None:
+        asking = -1
+        try:
+            if self._stopping:
+                await self._hand_back(lease)
+                return None
+            self.keeper.begin(lease)
+            done = await self._run(lease)
+            self.keeper.report(lease)
+            asking = self.keeper.begin_asking()
+            next_lease = await self._settle(lease, done)
+            if next_lease is not None:
+                self.keeper.hold(next_lease)
+        except asyncio.CancelledError:
+            if self._stopping:
+                await self._hand_back(lease)
+            raise
+        except LeaseLost:
+            return None  # another holder owns the command now; its report counts, not this one
+        finally:
+            self.keeper.end_asking(asking)
+            self.keeper.release(lease)
+        return next_lease
 
     async def _run(self, lease: Lease) -> Done:
         try:
@@ -117,9 +149,8 @@ class Worker:
                 refused = True
                 done = Done(Failed(Fault("refused", str(error), retryable=False)), done.started_at, (), done.usage)
 
-    async def _let_go(self, lease: Lease) -> None:
-        if self._stopping:
-            try:
-                await self.desk.hand_back(lease)
-            except RefoldError:
-                return  # the lease will run out by itself
+    async def _hand_back(self, lease: Lease) -> None:
+        try:
+            await self.desk.hand_back(lease)
+        except RefoldError:
+            return  # the lease will run out by itself

@@ -1,0 +1,72 @@
+"""Runs the benchmarks and prints their tables: `python -m bench [--json FILE] [--quick]`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+
+from bench.core_cost import (
+    EXPONENT,
+    FOLD_RATE,
+    REPEATS,
+    SIZES,
+    WORKLOADS,
+    Cost,
+    FoldCost,
+    exponent,
+    measure,
+    measure_cold_fold,
+)
+
+
+class Results(msgspec.Struct):
+    costs: list[Cost] = []
+    exponents: dict[str, float] = {}
+    folds: list[FoldCost] = []
+    missed: list[str] = []
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.add_argument("--quick", action="store_true", help="a tenth of every size, once; says little")
+    options = parser.parse_args()
+    shrink, repeats = (10, 1) if options.quick else (1, REPEATS)
+    results = Results()
+    show_costs(results, [size // shrink for size in SIZES], repeats)
+    show_folds(results, 1_000_000 // shrink, repeats)
+    for missed in results.missed:
+        print(f"MISSED: {missed}")
+    if options.json is not None:
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=2))
+    return 1 if results.missed else 0
+
+
+def show_costs(results: Results, sizes: list[int], repeats: int) -> None:
+    print(f"fold and decide, microseconds per fact; CPU time, least of {repeats}; exponents of at most {EXPONENT}")
+    print(f"{'':12}" + "".join(f"{size:>11,}" for size in sizes) + "   exponent   analysis of the plan")
+    for workload in WORKLOADS:
+        costs = [measure(workload, size, repeats) for size in sizes]
+        slope = exponent((cost.units, cost.seconds) for cost in costs)
+        analysis = exponent((cost.size, cost.analysis) for cost in costs)
+        figures = "".join(f"{cost.micros:11.1f}" for cost in costs)
+        print(f"{workload.name:12}{figures}{slope:11.2f}{analysis:11.2f}   {workload.about}", flush=True)
+        results.costs += costs
+        results.exponents[workload.name] = slope
+        if slope > EXPONENT:
+            results.missed.append(f"{workload.name}: exponent {slope:.2f}, at most {EXPONENT}")
+
+
+def show_folds(results: Results, facts: int, repeats: int) -> None:
+    results.folds = measure_cold_fold(facts, repeats)
+    print(f"\ncold fold of {results.folds[0].facts:,} facts, {results.folds[0].size:.0f} bytes each on average")
+    for cost in results.folds:
+        read, fold = (seconds / cost.facts * 1e6 for seconds in (cost.read, cost.fold))
+        print(f"{cost.rows:16} read and decoded {read:.2f} us, folded too {fold:.2f} us: {cost.rate:.2f} of the rate")
+    if results.folds[0].rate < FOLD_RATE:
+        results.missed.append(f"cold fold: {results.folds[0].rate:.2f} of the reading rate, at least {FOLD_RATE}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

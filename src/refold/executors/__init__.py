@@ -1,0 +1,1 @@
+"""Executors: where the body of a step runs."""

@@ -1,0 +1,34 @@
+"""Steps in this process: async functions on the event loop, others in threads.
+
+A thread cannot be stopped. When its step is cancelled or runs out of time, that is reported and the function goes on
+unheard until it returns; a step that must really end runs in a process of its own. Nor does a thread help against C
+code that keeps the interpreter's lock: it stops the heartbeat as well.
+"""
+
+from functools import partial
+from typing import Any
+
+from refold.core.faults import fault_of
+from refold.errors import ToolFailed
+from refold.executors.resolve import resolve
+from refold.executors.threads import Threads
+from refold.ports import Say
+
+
+class Inline:
+    """What bodies print goes where this process prints; `say` hears nothing of it."""
+
+    def __init__(self, threads: int = 16) -> None:
+        self._threads = Threads(threads)
+
+    async def run(self, call: str, input: Any, say: Say | None = None) -> Any:
+        function = resolve(call)
+        try:
+            if function.is_async:
+                return await function(input)
+            return await self._threads.run(partial(function, input))
+        except SystemExit as error:  # ends the step and not the worker
+            raise ToolFailed(fault_of(error)) from None
+
+    async def close(self) -> None:
+        self._threads.close()

@@ -1,0 +1,60 @@
+"""From a name, `module:function`, to a function that takes the input of a step."""
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.facts import Fault
+from refold.errors import ToolFailed
+
+
+class Function(Struct, frozen=True):
+    call: Callable[..., Any]
+    takes_input: bool  # False: it has no parameter, and is called without
+    is_async: bool
+
+    def __call__(self, input: Any) -> Any:
+        return self.call(input) if self.takes_input else self.call()
+
+
+@lru_cache(maxsize=1000)
+def resolve(name: str) -> Function:
+    """Raises ToolFailed if there is no such function; what the import of its module raises comes out as it is."""
+    module, _, path = name.partition(":")
+    if not module or not path:
+        raise _refused(f"{name!r} does not name a function: write 'module:function'")
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            raise _refused(f"there is no module {module!r}") from None
+        raise
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise _refused(f"module {module!r} has no {path!r}") from None
+    if not callable(found):
+        raise _refused(f"{name!r} is a {type(found).__name__} and cannot be called")
+    return Function(found, _takes_input(found), _is_async(found))
+
+
+def _refused(why: str) -> ToolFailed:
+    return ToolFailed(Fault("no_function", why, retryable=False))
+
+
+def _takes_input(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True  # written in C, and silent about it
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(each.kind in (*positional, inspect.Parameter.VAR_POSITIONAL) for each in parameters)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -1,0 +1,1 @@
+"""The durable store of one machine: a SQLite file that several processes may share."""

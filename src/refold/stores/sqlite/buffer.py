@@ -1,0 +1,113 @@
+"""What a turn is going to write, gathered so that each table is written once however many runs it advances."""
+
+from hashlib import sha256
+
+from refold.core.codec import encode_letter
+from refold.core.facts import Instant
+from refold.ports import Writes
+from refold.stores.sqlite import queries
+from refold.stores.sqlite.file import File
+from refold.stores.sqlite.rows import FAR, Values, fact_row, run_row, seal
+
+Named = tuple[str, str]
+"""A run, and the key or the hash of something that belongs to it."""
+
+
+class Draft:
+    """The rows of one run's writes; to make one can fail and changes nothing."""
+
+    def __init__(self, namespace: str, writes: Writes) -> None:
+        run, at, number = writes.run, writes.at, writes.expected
+        self.run = run
+        self.facts: list[Values] = []
+        for fact in writes.facts:
+            number += 1
+            turn = writes.turn if number == writes.expected + 1 else None
+            self.facts.append(fact_row(namespace, run, number, at, fact, turn))
+        self.head = number
+        self.row = run_row(run, number, writes.summary)
+        self.status = writes.summary.status
+        self.timers = {(run, key): _timer_row(run, key, due) for key, due in writes.timers.items()}
+        self.letters: list[tuple[Named, Values]] = []
+        for letter in writes.letters:
+            data = encode_letter(letter)
+            self.letters.append(((letter.to, letter.key), (data, seal(f"{letter.to}\0{letter.key}", data))))
+        self.read = [(run, key) for key in writes.read_letters]
+        self.blobs = {(run, hash): data for hash, data in writes.blobs.items()}
+        self.plan = writes.plan
+
+
+def _timer_row(run: str, key: str, due: Instant | None) -> Values | None:
+    if due is None:
+        return None
+    due = min(due, FAR)
+    return due, seal(f"{run}\0{key}\0{due}", b"")
+
+
+class Buffer:
+    """Everything but the commands."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.touched: set[str] = set()  # runs whose logs, letters or timers are not all in the file yet
+        self.blobs: dict[Named, bytes] = {}
+        self._facts: list[Values] = []
+        self._runs: dict[str, tuple[str | None, Values]] = {}
+        self._timers: dict[Named, Values | None] = {}
+        self._letters: dict[Named, Values] = {}
+        self._read: dict[Named, None] = {}
+        self._plans: dict[str, bytes] = {}
+
+    def add(self, draft: Draft, stored_status: str | None) -> None:
+        """`stored_status`: how the run is listed in the file; None if it is not."""
+        self.touched.add(draft.run)
+        self._facts += draft.facts
+        self._runs[draft.run] = (stored_status, draft.row)
+        self._timers |= draft.timers
+        for named, row in draft.letters:
+            self.touched.add(named[0])
+            self._letters.setdefault(named, row)
+        for named in draft.read:
+            self._letters.pop(named, None)
+            self._read[named] = None
+        self.blobs |= draft.blobs
+        if draft.plan is not None:
+            self._plans[sha256(draft.plan).hexdigest()] = draft.plan
+
+    def flush(self, file: File) -> None:
+        """One statement a table and kind of change."""
+        space = self.namespace
+        if self._facts:
+            file.write(queries.ADD_FACT, self._facts)
+        self._flush_runs(file)
+        if self._timers:
+            self._flush_timers(file)
+        if self._read:
+            file.write(queries.REMOVE_LETTER, [(space, *named) for named in self._read])
+        if self._letters:
+            file.write(queries.ADD_LETTER, [(space, *named, *row) for named, row in self._letters.items()])
+        if self.blobs:
+            rows = [(space, *named, data, seal("\0".join(named), data)) for named, data in self.blobs.items()]
+            file.write(queries.PUT_BLOB, rows)
+        if self._plans:
+            file.write(queries.PUT_PLAN, [(space, *plan) for plan in self._plans.items()])
+
+    def _flush_runs(self, file: File) -> None:
+        added, moved, changed = list[Values](), list[Values](), list[Values]()
+        for run, (stored, row) in self._runs.items():
+            if stored is None:
+                added.append((*row, self.namespace, run))
+            elif stored == row[1]:
+                moved.append((row[0], row[3], row[4], self.namespace, run))
+            else:
+                changed.append((*row, self.namespace, run))
+        for query, rows in ((queries.ADD_RUN, added), (queries.MOVE_RUN, moved), (queries.CHANGE_RUN, changed)):
+            if rows:
+                file.write(query, rows)
+
+    def _flush_timers(self, file: File) -> None:
+        cleared = [(self.namespace, *named) for named, row in self._timers.items() if row is None]
+        rows = [(*row, self.namespace, *named) for named, row in self._timers.items() if row is not None]
+        for query, values in ((queries.CLEAR_TIMER, cleared), (queries.SET_TIMER, rows)):
+            if values:
+                file.write(query, values)

@@ -1,0 +1,151 @@
+"""File locks between processes: one that lets writers in one after the other, and one that shows who lives."""
+
+import os
+import secrets
+import threading
+from pathlib import Path
+
+from refold.errors import Unavailable
+
+try:
+    import fcntl
+except ImportError:  # where files cannot be locked like this, SQLite's own lock and the leases' time must do
+    fcntl = None  # type: ignore[assignment]
+
+
+class WriterLock:
+    """Lets one process after the other write.
+
+    Two locks make it fair: whoever waits for the second holds the first, so a process that has just written must stand
+    behind it instead of being the fastest to take the second again. A thread of its own waits if there is something to
+    wait for, because a thread that waits for a file lock cannot be called back, and the holder may never wake up.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._door = self._room = -1
+        self._thread: threading.Thread | None = None
+        self._wanted = threading.Semaphore(0)
+        self._taken = threading.Event()
+        self._guard = threading.Lock()  # of the two below
+        self._waits = False  # the thread is at it, and nobody else touches the locks
+        self._given_up = False  # and nobody wants what it gets
+        if fcntl is not None:
+            self._door, self._room = _open_private(f"{path}-door"), _open_private(f"{path}-lock")
+
+    def take(self, patience: float) -> None:
+        if fcntl is None or (not self._waits and self._take_at_once()):
+            return
+        with self._guard:
+            self._given_up = False
+            if not self._waits:
+                self._send_thread()
+        if not self._taken.wait(patience):
+            self._give_up(patience)
+        self._waits = False
+
+    def release(self) -> None:
+        if self._room >= 0:
+            fcntl.flock(self._room, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        with self._guard:
+            if not self._waits:  # else the thread needs them, and they go with the process
+                self.forget()
+
+    def forget(self) -> None:
+        """In a forked child: the parent keeps what it has."""
+        for descriptor in (self._door, self._room):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._door = self._room = -1
+
+    def _take_at_once(self) -> bool:
+        if not _lock(self._door, wait=False):
+            return False
+        taken = _lock(self._room, wait=False)
+        fcntl.flock(self._door, fcntl.LOCK_UN)
+        return taken
+
+    def _send_thread(self) -> None:
+        self._waits = True
+        self._taken.clear()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._wait, name="refold-writer-lock", daemon=True)
+            self._thread.start()
+        self._wanted.release()
+
+    def _wait(self) -> None:
+        while self._wanted.acquire():
+            _lock(self._door, wait=True)
+            _lock(self._room, wait=True)
+            fcntl.flock(self._door, fcntl.LOCK_UN)
+            with self._guard:
+                if self._given_up:
+                    self._waits = False
+                    self.release()
+                else:
+                    self._taken.set()
+
+    def _give_up(self, patience: float) -> None:
+        with self._guard:
+            self._given_up = not self._taken.is_set()
+        if self._given_up:
+            raise Unavailable(f"another process has been writing to {self.path} for {patience:g} s and does not end")
+
+
+class LifeLock:
+    """Held for the life of the process; whoever finds it free knows that the process is dead."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = ""  # under which others find it
+        self._descriptor = -1
+
+    def take(self) -> None:
+        if self._descriptor >= 0 or fcntl is None:
+            return
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self.name = f"{os.getpid()}-{secrets.token_hex(4)}.lock"
+        self._descriptor = _open_private(str(self.folder / self.name))
+        _lock(self._descriptor, wait=True)
+
+    def is_free(self, name: str) -> bool:
+        """A lock whose file is not there tells nothing."""
+        if fcntl is None or not name:
+            return False
+        try:
+            descriptor = os.open(self.folder / name, os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            return _lock(descriptor, wait=False)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, name: str) -> None:
+        """Of a process that has ended."""
+        if name:
+            (self.folder / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self.remove(self.name)
+        self.forget()
+
+    def forget(self) -> None:
+        """In a forked child: the parent keeps what it has."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self.name = -1, ""
+
+
+def _lock(descriptor: int, wait: bool) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _open_private(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

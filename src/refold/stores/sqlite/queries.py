@@ -1,0 +1,226 @@
+"""Every query by its name, each with a sentence; texts are constants, so each is prepared once."""
+
+from typing import Final
+
+BEGIN: Final = "begin immediate"
+COMMIT: Final = "commit"
+ROLLBACK: Final = "rollback"
+
+OPENING: Final = """
+    select runs.head, runs.status, runs.created_at, runs.summary, runs.seal,
+        exists (select 1 from letters where namespace = ?1 and run = ?2),
+        exists (select 1 from timers where namespace = ?1 and run = ?2 and due <= ?3),
+        runs.run is null and exists (select 1 from facts where namespace = ?1 and run = ?2)
+    from (select 1) left join runs on runs.namespace = ?1 and runs.run = ?2"""
+"""What a turn wants to know of a run first; also if there is no such run, or only its row is missing."""
+
+ADD_FACT: Final = "insert into facts (namespace, run, number, at, kind, data, turn, seal) values (?, ?, ?, ?, ?, ?, ?, ?)"
+"""A number that is taken fails the turn."""
+
+FACTS: Final = """
+    select number, at, data, turn, seal from facts
+    where namespace = ? and run = ? and number > ? order by number limit ?"""
+"""A run's log from a number on."""
+
+SOME_FACTS: Final = """
+    select number, at, data, turn, seal from facts
+    where namespace = ? and run = ? and number in (select value from json_each(?)) order by number"""
+"""Single facts by their numbers."""
+
+LOGS: Final = "select run, max(number) from facts where namespace = ? group by run order by run"
+"""Every run that has a log, and where its log ends."""
+
+ADD_RUN: Final = """
+    insert into runs (head, status, created_at, summary, seal, namespace, run) values (?, ?, ?, ?, ?, ?, ?)"""
+"""The row of a run that starts."""
+
+MOVE_RUN: Final = "update runs set head = ?, summary = ?, seal = ? where namespace = ? and run = ?"
+"""The row of a run that lists show under the same status as before: no index has to be touched."""
+
+CHANGE_RUN: Final = """
+    update runs set head = ?, status = ?, created_at = ?, summary = ?, seal = ? where namespace = ? and run = ?"""
+"""The row of a run that is listed elsewhere now."""
+
+RUN: Final = "select head, status, created_at, summary, seal from runs where namespace = ? and run = ?"
+"""One line of the list."""
+
+RUNS: Final = """
+    select run, head, status, created_at, summary, seal from runs indexed by runs_by_age
+    where namespace = ? order by created_at desc, run desc limit ?"""
+"""The newest runs first."""
+
+RUNS_OF_STATUS: Final = """
+    select run, head, status, created_at, summary, seal from runs indexed by runs_by_status
+    where namespace = ? and status = ? order by created_at desc, run desc limit ?"""
+"""The newest runs of one status first."""
+
+PLAN: Final = "select data from plans where namespace = ? and hash = ?"
+"""A plan by its hash."""
+
+PUT_PLAN: Final = "insert or ignore into plans (namespace, hash, data) values (?, ?, ?)"
+"""A plan is named by its hash, so the first one to come is as good as any other."""
+
+_COMMAND: Final = """
+    run, id, queue, priority, tool, place, not_before, plan, seal, data,
+    state, turn, generation, losses, worker, until, deadline, beat_at, claimed_at"""
+
+COMMAND: Final = f"select {_COMMAND} from commands where namespace = ? and run = ? and id = ?"
+"""One command, whatever its state."""
+
+CLAIMED: Final = "select id from commands where namespace = ? and run = ? and state = 'leased'"
+"""The commands of a run that somebody holds."""
+
+ADD_COMMAND: Final = """
+    insert into commands (
+        namespace, run, id, queue, priority, tool, place, not_before, plan, seal, data,
+        state, turn, generation, losses, worker, until, deadline, beat_at, claimed_at)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,
+        iif(?13 is null or exists (
+            select 1 from commands indexed by commands_waiting
+            where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and state = 'waiting'), null, ?13),
+        ?14, ?15, ?16, ?17, ?18, ?19, ?20)"""
+"""A new command stands behind the others of its run, so it has a turn only if none of them waits in the lane."""
+
+MOVE_COMMAND: Final = """
+    update commands set state = ?, turn = ?, generation = ?, losses = ?,
+        worker = ?, until = ?, deadline = ?, beat_at = ?, claimed_at = ?
+    where namespace = ? and run = ? and id = ?"""
+"""Claimed, handed back, lost, held or released: all that can change once it is issued."""
+
+REMOVE_COMMAND: Final = "delete from commands where namespace = ? and run = ? and id = ?"
+"""Settled, withdrawn, or about to be issued again."""
+
+SET_TURN: Final = "update commands set turn = ? where namespace = ? and run = ? and id = ?"
+"""Where the run of this command stands in its lane; null: another command has the turn."""
+
+CLEAR_TURNS: Final = "update commands set turn = null where namespace = ? and run = ? and turn is not null"
+"""A paused run stands in no lane."""
+
+LANES_OF_RUN: Final = """
+    select distinct queue, priority from commands indexed by commands_waiting
+    where namespace = ? and run = ? and state = 'waiting'"""
+"""The lanes in which a run has something waiting."""
+
+FRONT: Final = """
+    select id, turn from commands indexed by commands_waiting
+    where namespace = ? and run = ? and queue = ? and priority = ? and state = 'waiting' order by place limit ?"""
+"""The first commands of a run in a lane, one of which may have the turn."""
+
+BEST_LANE: Final = """
+    select priority from commands indexed by commands_first
+    where namespace = ? and queue = ? and turn is not null and priority < ? order by priority desc limit 1"""
+"""The highest priority below another in which a queue has something to claim."""
+
+FIRST_IN_LANE: Final = f"""
+    select {_COMMAND} from commands indexed by commands_first
+    where namespace = ? and queue = ? and priority = ? and turn > ? order by turn limit ?"""
+"""The next run's first command, and the next run's, in the order of their turns."""
+
+NEXT_IN_LANE: Final = f"""
+    select {_COMMAND} from commands indexed by commands_waiting
+    where namespace = ? and run = ? and queue = ? and priority = ? and state = 'waiting' and place > ?
+    order by place limit ?"""
+"""What a run has behind one of its commands in a lane."""
+
+BEST_LANE_OF_RUN: Final = """
+    select priority, turn from commands indexed by commands_waiting
+    where namespace = ? and run = ? and queue = ? and state = 'waiting' and priority < ?
+    order by priority desc, place limit 1"""
+"""The highest priority below another in which a run has something waiting in a queue; no turn: it is paused."""
+
+DUE_LATER: Final = f"""
+    select {_COMMAND} from commands indexed by commands_later
+    where namespace = ? and state = 'later' and not_before <= ?"""
+"""Commands whose moment has come."""
+
+ANY_LATER: Final = """
+    select 1 from commands indexed by commands_later where namespace = ? and state = 'later' and not_before <= ? limit 1"""
+"""Whether there is such a command."""
+
+LEASES: Final = f"select {_COMMAND} from commands indexed by commands_leased where namespace = ? and state = 'leased'"
+"""Everything that somebody holds: as many as there are busy slots."""
+
+LEASES_OF_WORKER: Final = f"""
+    select {_COMMAND} from commands indexed by commands_leased
+    where namespace = ? and state = 'leased' and worker = ?"""
+"""Everything that one worker holds."""
+
+FLOOR: Final = "select floor from generations where namespace = ?"
+"""Where generations begin."""
+
+RAISE_FLOOR: Final = """
+    insert or replace into generations (namespace, floor) values (?1, ?2 + max(
+        coalesce((select floor from generations where namespace = ?1), 0),
+        coalesce((select max(generation) from commands where namespace = ?1), 0)))"""
+"""Generations go on above every earlier one, also those of commands whose rows are gone."""
+
+SET_TIMER: Final = "insert or replace into timers (due, seal, namespace, run, key) values (?, ?, ?, ?, ?)"
+"""Set, or moved."""
+
+CLEAR_TIMER: Final = "delete from timers where namespace = ? and run = ? and key = ?"
+"""Rung, or no longer wanted."""
+
+DUE_TIMERS: Final = "select key, due, seal from timers where namespace = ? and run = ? and due <= ? order by due, key"
+"""What has come due in one run."""
+
+DUE_RUNS: Final = """
+    select timers.run, timers.key, timers.due, timers.seal
+    from timers indexed by timers_by_due
+    join runs on runs.namespace = timers.namespace and runs.run = timers.run
+    where timers.namespace = ? and timers.due <= ? and runs.status <> 'paused'
+    order by timers.due"""
+"""The timers whose time has come, of runs that go on, the longest due first."""
+
+NEXT_DUE: Final = "select min(due) from timers indexed by timers_by_due where namespace = ? and due > ?"
+"""When a timer is due after now."""
+
+ADD_LETTER: Final = "insert or ignore into letters (namespace, run, key, data, seal) values (?, ?, ?, ?, ?)"
+"""A letter whose key is unread there is left out, and the unread one keeps its place."""
+
+REMOVE_LETTER: Final = "delete from letters where namespace = ? and run = ? and key = ?"
+"""Read."""
+
+LETTERS: Final = "select key, data, seal from letters where namespace = ? and run = ? order by number"
+"""The unread letters of a run as they were written."""
+
+RUNS_WITH_LETTERS: Final = """
+    select run from letters where namespace = ? group by run order by min(number) limit ?"""
+"""Runs that have mail, the longest unread first."""
+
+PUT_BLOB: Final = "insert or replace into blobs (namespace, run, hash, data, seal) values (?, ?, ?, ?, ?)"
+"""A value too large for the log."""
+
+BLOB: Final = "select data, seal from blobs where namespace = ? and run = ? and hash = ?"
+"""One blob."""
+
+PUT_SNAPSHOT: Final = "insert or replace into snapshots (namespace, run, data, seal) values (?, ?, ?, ?)"
+"""The newest one counts."""
+
+SNAPSHOT: Final = "select data, seal from snapshots where namespace = ? and run = ?"
+"""The fold of a run up to some fact."""
+
+LAST_LINE: Final = "select max(n) from streams where namespace = ? and run = ?"
+"""Where a side stream ends."""
+
+ADD_LINE: Final = "insert into streams (namespace, run, n, data, seal) values (?, ?, ?, ?, ?)"
+"""Published."""
+
+STREAM: Final = "select n, data, seal from streams where namespace = ? and run = ? and n > ? order by n"
+"""A side stream from a number on."""
+
+PUT_WORKER: Final = "insert or replace into workers (namespace, worker, lock) values (?, ?, ?)"
+"""Who claims, and the lock that it holds for life."""
+
+WORKERS: Final = "select worker, lock from workers where namespace = ? and lock <> ?"
+"""The workers of other processes."""
+
+REMOVE_WORKER: Final = "delete from workers where namespace = ? and worker = ? and lock = ?"
+"""Its process has ended."""
+
+FORGET: Final = (
+    "delete from commands where namespace = ?",
+    "delete from timers where namespace = ?",
+    "delete from runs where namespace = ?",
+    "delete from snapshots where namespace = ?",
+)
+"""Everything that can be made again from the logs."""

@@ -1,0 +1,209 @@
+"""The store on one SQLite file: each method one read, or one turn of its own."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from hashlib import sha256
+from typing import Any
+
+from msgspec import json
+
+from refold.core.facts import SECOND, Instant
+from refold.core.fold import Record
+from refold.core.summary import Summary
+from refold.errors import Corrupt
+from refold.ports import Expired, Lease
+from refold.stores.sqlite import queries
+from refold.stores.sqlite.file import File
+from refold.stores.sqlite.rows import LEASED, Queued, Values, checked, read_fact, read_queued, read_run, seal
+from refold.stores.sqlite.turn import ALL, SqliteTurn, Tools
+
+PATIENCE = 10.0  # seconds to wait for whoever writes
+
+
+class SqliteStore:
+    """Called by one thread at a time; others wait. `close` ends it."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        now: Callable[[], Instant],
+        *,
+        namespace: str = "default",
+        patience: float = PATIENCE,
+        vfs: str | None = None,
+    ) -> None:
+        self.file = File(path, patience, vfs)
+        self.namespace = namespace
+        self.close = self.file.close
+        self._now, self._clock, self._number = now, 0, 0
+        self._tools = Tools(self.file, namespace, self._time, self._next_number, set())
+
+    def turn(self, runs: Sequence[str]) -> AbstractContextManager[SqliteTurn]:
+        return self._turn(at_once=bool(runs))
+
+    @contextmanager
+    def _turn(self, at_once: bool = True) -> Iterator[SqliteTurn]:
+        with self.file.guard:
+            turn = SqliteTurn(self._tools)
+            if at_once:
+                turn.begin()
+            try:
+                yield turn
+            except BaseException:
+                turn.roll_back()
+                raise
+            turn.commit()
+
+    def plan(self, hash: str) -> bytes | None:
+        row = self._row(queries.PLAN, hash)
+        if row is None:
+            return None
+        if sha256(row[0]).hexdigest() != hash:
+            raise Corrupt(f"workflow {hash} is not what its name says")
+        return bytes(row[0])
+
+    def put_plan(self, hash: str, data: bytes) -> None:
+        self._write(queries.PUT_PLAN, [(self.namespace, hash, data)])
+
+    def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
+        rows = self._rows(queries.FACTS, run, after, ALL if limit is None else limit)
+        for number, row in enumerate(rows, max(after, 0) + 1):
+            if row[0] != number:
+                raise Corrupt(f"fact {number} of run {run} is not there")
+        return [read_fact(run, row) for row in rows]
+
+    def turn_of(self, run: str, number: int) -> str | None:
+        for row in self._rows(queries.FACTS, run, number - 1, 1):
+            if row[0] == number:
+                read_fact(run, row)
+                return None if row[3] is None else str(row[3])
+        return None
+
+    def summary(self, run: str) -> Summary | None:
+        row = self._row(queries.RUN, run)
+        return None if row is None else read_run(run, row)
+
+    def summaries(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
+        if status is None:
+            rows = self._rows(queries.RUNS, limit)
+        else:
+            rows = self._rows(queries.RUNS_OF_STATUS, status, limit)
+        return [read_run(row[0], row[1:]) for row in rows]
+
+    def snapshot(self, run: str) -> bytes | None:
+        """One that does not read as it was written is none."""
+        row = self._row(queries.SNAPSHOT, run)
+        return bytes(row[0]) if row is not None and row[1] == seal(run, row[0]) else None
+
+    def put_snapshot(self, run: str, data: bytes) -> None:
+        self._write(queries.PUT_SNAPSHOT, [(self.namespace, run, data, seal(run, data))])
+
+    def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
+        if not self._rows(queries.LEASES_OF_WORKER, worker):
+            return []
+        with self._turn() as turn:
+            held = [read_queued(row) for row in self._rows(queries.LEASES_OF_WORKER, worker)]
+            for command in held:
+                command.until, command.beat_at = turn.now + round(lease_for * SECOND), turn.now
+                turn.commands.change(command)
+            return [command.lease() for command in held]
+
+    def hand_back(self, lease: Lease) -> bool:
+        with self._turn() as turn:
+            command = _held_by(turn, lease)
+            if command is not None:
+                turn.commands.take_back(command, command.losses)
+            return command is not None
+
+    def expire(self, losses: int) -> Sequence[Expired]:
+        """Judged under the lock only if there is something to judge."""
+        dead = self._dead_workers()
+        if not dead and not any(_is_over(each, self._time()) for each in self._leases()):
+            return []
+        found: list[Expired] = []
+        with self._turn() as turn:
+            names = {worker for worker, _ in dead}
+            for command in self._leases():
+                if command.worker in names:
+                    command.until = min(command.until, turn.now)  # nobody will extend it
+                    turn.commands.change(command)
+                if not _is_over(command, turn.now):
+                    continue
+                if command.lease().hangs() or command.losses >= losses:
+                    found.append(Expired(command.run, command.id, command.generation))
+                else:
+                    turn.commands.take_back(command, command.losses + 1)
+            self.file.write(queries.REMOVE_WORKER, [(self.namespace, *each) for each in dead])
+        for _, lock in dead:
+            self.file.life.remove(lock)
+        return found
+
+    def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
+        now = self._time()
+        runs = dict.fromkeys(str(row[0]) for row in self._rows(queries.RUNS_WITH_LETTERS, limit))
+        for run, key, due, mark in self._rows(queries.DUE_RUNS, now):
+            checked(f"timer {key} of run {run}", f"{run}\0{key}\0{due}", b"", mark)
+            runs[run] = None
+        next_due = self._row(queries.NEXT_DUE, now)
+        return list(runs)[:limit], None if next_due is None else next_due[0]
+
+    def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
+        encoded = [json.encode(line) for line in lines]
+        with self._turn() as turn:
+            if _held_by(turn, lease) is None:
+                return False
+            last = self._row(queries.LAST_LINE, lease.run)
+            first = 1 + ((last[0] or 0) if last is not None else 0)
+            rows = [
+                (self.namespace, lease.run, n, data, seal(f"{lease.run}\0{n}", data))
+                for n, data in enumerate(encoded, first)
+            ]
+            self.file.write(queries.ADD_LINE, rows)
+            return True
+
+    def stream(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
+        rows = self._rows(queries.STREAM, run, after)
+        what = f"the side stream of run {run}"
+        return [(n, json.decode(checked(what, f"{run}\0{n}", data, mark))) for n, data, mark in rows]
+
+    def _rows(self, query: str, *bindings: Any) -> list[Values]:
+        with self.file.guard:
+            return self.file.rows(query, (self.namespace, *bindings))
+
+    def _row(self, query: str, *bindings: Any) -> Values | None:
+        with self.file.guard:
+            return self.file.row(query, (self.namespace, *bindings))
+
+    def _write(self, query: str, rows: Sequence[Values]) -> None:
+        with self._turn():
+            self.file.write(query, rows)
+
+    def _leases(self) -> list[Queued]:
+        return [read_queued(row) for row in self._rows(queries.LEASES)]
+
+    def _dead_workers(self) -> list[tuple[str, str]]:
+        """Those whose process let go of its lock, by dying."""
+        life = self.file.life
+        return [(worker, lock) for worker, lock in self._rows(queries.WORKERS, life.name) if life.is_free(lock)]
+
+    def _time(self) -> Instant:
+        self._clock = max(self._clock, self._now())  # the store's clock never goes back
+        return self._clock
+
+    def _next_number(self) -> int:
+        """Grows with time, so that it grows over all processes of the machine too."""
+        self._number = max(self._number + 1, self._clock)
+        return self._number
+
+
+def _held_by(turn: SqliteTurn, lease: Lease) -> Queued | None:
+    command = turn.commands.get(lease.run, lease.command.id)
+    if command is None or command.state != LEASED or command.generation != lease.generation:
+        return None
+    return command
+
+
+def _is_over(command: Queued, now: Instant) -> bool:
+    """It ran out, or its holder lives and has let the deadline pass."""
+    return command.until <= now or (command.deadline is not None and command.beat_at > command.deadline)

@@ -1,0 +1,194 @@
+"""One transaction on the file: what a turn reads, what it is going to write, and the claims it makes."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from msgspec import Struct, json
+
+from refold.core import codec
+from refold.core.commands import Command, Held, Letter
+from refold.core.facts import Instant
+from refold.core.fold import Record
+from refold.core.state import PAUSED
+from refold.errors import Conflict, Corrupt, NotFound
+from refold.ports import Abilities, Lease, Writes
+from refold.stores.sqlite import queries
+from refold.stores.sqlite.buffer import Buffer, Draft
+from refold.stores.sqlite.commands import Commands
+from refold.stores.sqlite.file import File
+from refold.stores.sqlite.rows import LEASED, check_run, checked, read_fact
+
+ALL = -1
+
+
+class Opening(Struct, gc=False):
+    """A run as the turn finds it, and leaves it."""
+
+    head: int = 0
+    status: str = ""
+    stored: str | None = None  # its status in the file; None: it has no row there
+    has_letters: bool = False
+    has_due_timers: bool = False
+
+
+class Tools(Struct, frozen=True):
+    """What a turn gets from its store."""
+
+    file: File
+    namespace: str
+    now: Callable[[], Instant]
+    number: Callable[[], int]  # each greater than the one before
+    workers: set[str]  # those of this process that others know of
+
+
+class SqliteTurn:
+    """Begins when it is first needed: a worker that finds nothing to claim has not kept anybody waiting."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools, self._file, self._namespace = tools, tools.file, tools.namespace
+        self.now: Instant = tools.now()
+        self._begun = False
+        self._runs: dict[str, Opening] = {}
+        self._new_workers: set[str] = set()
+        self._buffer = Buffer(tools.namespace)
+        self.commands = Commands(tools.file, tools.namespace, self._status, tools.number)
+
+    def begin(self) -> None:
+        """The time is that of the lock: whoever waited for it does not come with an old one."""
+        if not self._begun:
+            self._file.begin()
+            self._begun, self.now = True, self._tools.now()
+
+    def commit(self) -> None:
+        if not self._begun:
+            return
+        try:
+            self.commands.flush()
+            self._buffer.flush(self._file)
+            if self._new_workers:
+                self._file.life.take()
+                lock = self._file.life.name
+                self._file.write(queries.PUT_WORKER, [(self._namespace, each, lock) for each in self._new_workers])
+        except BaseException:
+            self.roll_back()
+            raise
+        self._begun = False
+        self._file.commit()
+        self._tools.workers.update(self._new_workers)
+
+    def roll_back(self) -> None:
+        if self._begun:
+            self._begun = False
+            self._file.roll_back()
+
+    def head(self, run: str) -> int:
+        return self._opening(run).head
+
+    def facts(self, run: str, after: int = 0) -> Sequence[Record]:
+        head = self._opening(run).head
+        self._settle(run)
+        rows = self._file.rows(queries.FACTS, (self._namespace, run, after, ALL))
+        if len(rows) != max(head - after, 0):
+            raise Corrupt(f"of the facts {after + 1} to {head} of run {run} only {len(rows)} are there")
+        return [read_fact(run, row) for row in rows]
+
+    def some_facts(self, run: str, numbers: Collection[int]) -> Sequence[Record]:
+        self.begin()
+        self._settle(run)
+        wanted = json.encode(sorted(set(numbers))).decode()
+        rows = self._file.rows(queries.SOME_FACTS, (self._namespace, run, wanted))
+        return [read_fact(run, row) for row in rows]
+
+    def blob(self, run: str, hash: str) -> bytes:
+        self.begin()
+        if (run, hash) in self._buffer.blobs:
+            return self._buffer.blobs[run, hash]
+        row = self._file.row(queries.BLOB, (self._namespace, run, hash))
+        if row is None:
+            raise NotFound(f"run {run} has no blob {hash}")
+        return checked(f"blob {hash} of run {run}", f"{run}\0{hash}", *row)
+
+    def letters(self, run: str) -> Sequence[Letter]:
+        if not self._opening(run).has_letters and run not in self._buffer.touched:
+            return []
+        self._settle(run)
+        rows = self._file.rows(queries.LETTERS, (self._namespace, run))
+        what = f"a letter to run {run}"
+        return [codec.decode_letter(checked(what, f"{run}\0{key}", data, mark)) for key, data, mark in rows]
+
+    def due_timers(self, run: str) -> Sequence[str]:
+        if not self._opening(run).has_due_timers and run not in self._buffer.touched:
+            return []
+        self._settle(run)
+        rows = self._file.rows(queries.DUE_TIMERS, (self._namespace, run, self.now))
+        for key, due, mark in rows:
+            checked(f"timer {key} of run {run}", f"{run}\0{key}\0{due}", b"", mark)
+        return [key for key, _, _ in rows]
+
+    def lease(self, run: str, command: str) -> Lease | None:
+        self.begin()
+        found = self.commands.get(run, command)
+        return None if found is None or found.state != LEASED else found.lease()
+
+    def claimed(self, run: str) -> frozenset[str]:
+        self.begin()
+        return self.commands.claimed(run)
+
+    def write(self, writes: Writes) -> None:
+        opening = self._opening(writes.run)
+        if opening.head != writes.expected:
+            raise Conflict(f"run {writes.run} has moved on from fact {writes.expected} to {opening.head}")
+        draft = Draft(self._namespace, writes)
+        orders = {id: (order, _encoded(order)) for id, order in writes.commands.items()}
+        self.commands.load(writes.run, orders)
+        self._buffer.add(draft, opening.stored)  # nothing can fail from here on
+        was_paused, opening.head, opening.status = opening.status == PAUSED, draft.head, draft.status
+        for id, (order, data) in orders.items():
+            if data is not None and isinstance(order, Command):
+                self.commands.issue(writes.run, order, data, writes.summary.plan, self.now)
+            elif isinstance(order, Held):
+                self.commands.hold(writes.run, id)
+            else:
+                self.commands.remove(writes.run, id)
+        if was_paused != (draft.status == PAUSED):
+            (self.commands.resume if was_paused else self.commands.pause)(writes.run)
+
+    def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]:
+        if not self._begun:
+            if self.commands.is_idle(can, self.now):
+                return []
+            self.begin()
+        leases = self.commands.claim(can, lease_for, limit, self.now)
+        if leases and can.worker not in self._tools.workers:
+            self._new_workers.add(can.worker)
+        return leases
+
+    def _opening(self, run: str) -> Opening:
+        if run not in self._runs:
+            self.begin()
+            row = self._file.row(queries.OPENING, (self._namespace, run, self.now))
+            assert row is not None
+            head, status, _, _, _, letters, timers, orphaned = row
+            if orphaned:
+                raise Corrupt(f"run {run} has a log and no row: `refold db rebuild` makes the row again")
+            if head is None:
+                self._runs[run] = Opening(0, "", None, bool(letters), bool(timers))
+            else:
+                check_run(run, row[:5])
+                self._runs[run] = Opening(head, status, status, bool(letters), bool(timers))
+        return self._runs[run]
+
+    def _status(self, run: str) -> str:
+        return self._opening(run).status
+
+    def _settle(self, run: str) -> None:
+        """What this turn has written for the run is in the file before it is read again."""
+        if run in self._buffer.touched:
+            self._buffer.flush(self._file)
+            for each in self._buffer.touched & self._runs.keys():
+                opening = self._runs[each]
+                opening.stored, opening.has_letters, opening.has_due_timers = opening.status or None, True, True
+            self._buffer = Buffer(self._namespace)
+
+
+def _encoded(order: Command | Held | None) -> bytes | None:
+    return codec.encode_command(order) if isinstance(order, Command) else None

@@ -1,0 +1,57 @@
+"""Where the heartbeat runs: on a thread of its own, or in a simulation, which has none, as a task beside the work."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from threading import Thread
+
+from refold.worker.lease import Beat, Keeper
+
+Heartbeat = Callable[[Keeper], AbstractAsyncContextManager[None]]
+"""Keeps the leases of a worker while the work goes on."""
+
+
+@asynccontextmanager
+async def as_task(keeper: Keeper) -> AsyncIterator[None]:
+    """On the event loop of the work: while that is blocked, no lease is extended."""
+    beating = asyncio.get_running_loop().create_task(keeper.run(keeper.hear))
+    try:
+        yield
+    finally:
+        beating.cancel()
+
+
+@asynccontextmanager
+async def on_thread(keeper: Keeper) -> AsyncIterator[None]:
+    """With an event loop of its own: work that blocks its loop, or keeps all others busy, costs no lease."""
+    work = asyncio.get_running_loop()
+    beating: asyncio.Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = work.create_future()
+    ended = asyncio.Event()
+
+    def tell(beat: Beat) -> None:
+        work.call_soon_threadsafe(keeper.hear, beat)
+
+    async def beat() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        work.call_soon_threadsafe(beating.set_result, (loop, task))
+        while True:
+            try:
+                await keeper.run(tell)
+            except Exception as error:  # a bug; it is told, and costs one beat instead of every lease
+                work.call_soon_threadsafe(work.call_exception_handler, {"message": "heartbeat", "exception": error})
+
+    def run() -> None:
+        with suppress(asyncio.CancelledError, RuntimeError):  # it was stopped, or the loop of the work is closed
+            asyncio.run(beat())
+        with suppress(RuntimeError):
+            work.call_soon_threadsafe(ended.set)
+
+    Thread(target=run, name="refold-heartbeat", daemon=True).start()
+    try:
+        yield
+    finally:
+        loop, task = await beating
+        with suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(task.cancel)
+        await ended.wait()

@@ -1,0 +1,163 @@
+"""Steps without a worker: waits for a moment or a signal, and gates that a person decides."""
+
+import pytest
+
+from refold.core.facts import (
+    SECOND,
+    Cancelled,
+    Failed,
+    Fault,
+    GateDecided,
+    SignalReceived,
+    SignalTaken,
+    StepFault,
+    Succeeded,
+)
+from refold.core.plan import Arc, Gate, Plan, Wait
+from refold.testing.given import NOON, issued, reported, started, succeeded
+from tests.core.acts import Given, Then, plan, start, step
+
+
+def at(*path: str) -> dict[str, object]:
+    return {"path": list(path)}
+
+
+def waiting(**wait: object) -> tuple[Given, Then]:
+    waits = plan(step("w", "b", work=Wait(**wait)), step("b"))
+    run = Given(waits)
+    return run, run.when(started(waits), after=10)
+
+
+def gated(gate: Gate, *arcs: str | Arc) -> Given:
+    return start(plan(step("g", *(arcs or ("b",)), work=gate), step("b")))
+
+
+def test_a_wait_for_seconds_sets_a_timer_and_gives_no_command_to_anybody() -> None:
+    _, then = waiting(seconds=2.5)
+    assert then.facts == (issued("w", until=NOON + round(12.5 * SECOND)),)
+    assert (then.commands, then.timers) == ((), {"w/1": NOON + round(12.5 * SECOND)})
+
+
+def test_a_wait_ends_when_its_timer_rings() -> None:
+    run, _ = waiting(seconds=2)
+    then = run.when(reported("w", Succeeded({"by": "timer"})), after=12)
+    assert (then.facts, then.timers) == ((issued("b"),), {"w/1": None})
+
+
+def test_a_wait_until_a_moment_waits_for_that_moment_even_if_it_is_past() -> None:
+    assert waiting(until=NOON + 5)[1].facts == (issued("w", until=NOON + 5),)
+
+
+def test_a_wait_for_a_signal_ends_with_its_value() -> None:
+    run, then = waiting(signal="go")
+    assert then.facts == (issued("w", signal="go"),)
+    then = run.when(SignalReceived("go", {"n": 1}, "ada"))
+    assert then.facts == (SignalTaken("go", "w/1"), issued("b"))
+    assert then.state.steps[0].result == {"by": "signal", "signal": "go", "value": {"n": 1}}
+
+
+def test_a_wait_with_several_ends_takes_the_first_that_comes() -> None:
+    run, then = waiting(seconds=60, until=NOON + 20 * SECOND, signal="go")
+    assert then.facts == (issued("w", until=NOON + 20 * SECOND, signal="go"),)
+    assert run.when(SignalReceived("go")).timers == {"w/1": None}
+    run, _ = waiting(seconds=60, signal="go")
+    run.when(reported("w", Succeeded({"by": "timer"})))
+    assert run.when(SignalReceived("go", 1)).facts == ()
+    assert run.state.signals == {"go": [1]}
+
+
+def test_what_is_waited_for_is_rendered() -> None:
+    waits = plan(step("w", work=Wait(seconds=at("pause"), signal=at("name"))))
+    then = Given(waits).when(started(waits, pause=3, name="go"))
+    assert then.facts == (issued("w", until=NOON + 3 * SECOND, signal="go"),)
+
+
+def test_a_wait_without_anything_to_wait_for_fails() -> None:
+    _, then = waiting()
+    fault = Fault("expression", "there is nothing to wait for: neither a time nor a signal", retryable=False)
+    assert then.state.error == StepFault("w", 1, "unhandled failure", fault)
+
+
+@pytest.mark.parametrize("wrong", ["soon", True, [1], 1e305, 2**63, float("inf"), float("nan")])
+def test_what_is_no_time_is_refused_by_name(wrong: object) -> None:
+    _, then = waiting(seconds=wrong)
+    assert then.state.error is not None and then.state.error.fault is not None
+    assert then.state.error.fault.message == f"{wrong!r} is no time to wait for"
+
+
+def test_signals_that_come_early_are_kept_and_taken_oldest_first() -> None:
+    run = start(plan(step("s", "w"), step("w", "v", work=Wait(signal="go")), step("v", work=Wait(signal="go"))))
+    run.when(SignalReceived("go", 1), SignalReceived("other", 0), SignalReceived("go", 2))
+    assert run.state.signals == {"go": [1, 2], "other": [0]}
+    then = run.when(succeeded("s"))
+    assert then.facts == (
+        issued("w", signal="go"),
+        SignalTaken("go", "w/1"),
+        issued("v", signal="go"),
+        SignalTaken("go", "v/1"),
+        then.facts[-1],
+    )
+    assert [each.result["value"] for each in then.state.steps[1:]] == [1, 2]
+    assert then.state.signals == {"other": [0]}
+
+
+def test_of_those_who_wait_the_first_is_served_first_and_one_signal_serves_one() -> None:
+    both = plan(step("s", "v", "w", mode="inclusive"), *(step(name, work=Wait(signal="go")) for name in "vw"))
+    run = start(both)
+    run.when(succeeded("s"))
+    then = run.when(SignalReceived("go"))
+    assert then.facts == (SignalTaken("go", "v/1"),)
+    assert run.when(SignalReceived("go")).facts[0] == SignalTaken("go", "w/1")
+
+
+def test_a_wait_that_an_operator_cancels_fails_and_takes_no_signal_with_it() -> None:
+    run, _ = waiting(signal="go")
+    then = run.when(SignalReceived("go", 1), reported("w", Cancelled("enough")))
+    assert then.state.steps[0].fault == Fault("cancelled", "enough", retryable=False)
+    assert then.state.signals == {"go": [1]}
+
+
+def test_a_gate_waits_for_a_decision_and_goes_on_with_it() -> None:
+    run = gated(Gate(prompt={"ask": at("run", "id")}))
+    assert run.log[-1][2] == issued("g", input={"ask": "run"})
+    then = run.when(GateDecided("g", 1, "approve", "ada", {"note": "fine"}))
+    assert then.facts == (issued("b"),)
+    assert then.state.steps[0].result == {"by": "ada", "option": "approve", "feedback": {"note": "fine"}}
+
+
+def test_an_option_that_refuses_fails_the_visit_with_who_and_what() -> None:
+    then = gated(Gate(), "b").when(GateDecided("g", 1, "reject", "ada", "no"))
+    data = {"by": "ada", "option": "reject", "feedback": "no"}
+    assert then.state.error == StepFault(
+        "g", 1, "unhandled failure", Fault("rejected", "reject by ada", retryable=False, data=data)
+    )
+
+
+def test_a_refusal_may_be_handled_and_names_somebody_if_nobody_is_known() -> None:
+    run = gated(Gate(options=("go", "stop", "halt"), refuse=("stop", "halt")), Arc(to="b", on="failure"))
+    then = run.when(GateDecided("g", 1, "halt"))
+    assert then.facts[-1] == issued("b")
+    assert then.state.steps[0].fault is not None and then.state.steps[0].fault.message == "halt by somebody"
+
+
+def test_an_option_that_refuses_nothing_is_a_success_whatever_it_is_called() -> None:
+    assert gated(Gate(refuse=())).when(GateDecided("g", 1, "reject")).facts == (issued("b"),)
+
+
+def test_a_gate_with_a_timeout_sets_a_timer_that_its_decision_removes() -> None:
+    timed: Plan = plan(step("g", work=Gate(timeout=30.0)))
+    run = Given(timed)
+    then = run.when(started(timed), after=5)
+    assert then.timers == {"g/1": NOON + 35 * SECOND}
+    assert run.when(GateDecided("g", 1, "approve")).timers == {"g/1": None}
+
+
+def test_a_gate_that_times_out_fails_without_a_further_try() -> None:
+    nobody = Failed(Fault("timeout", "nobody decided within 30 s", retryable=False))
+    then = gated(Gate(timeout=30.0)).when(reported("g", nobody), after=30)
+    assert then.state.error == StepFault("g", 1, "unhandled failure", nobody.fault)
+
+
+def test_a_gate_that_may_go_on_without_a_decision_does() -> None:
+    then = gated(Gate(timeout=30.0, on_timeout="continue")).when(reported("g", Succeeded({"by": "timer"})), after=30)
+    assert then.facts == (issued("b"),)

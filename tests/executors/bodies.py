@@ -1,0 +1,211 @@
+"""Bodies of steps, good and bad, that the tests of executors and workers call by name."""
+
+import asyncio
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+SLEEPER = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+
+colour: ContextVar[str] = ContextVar("colour", default="none")
+kept = {"calls": 0}
+number = 17
+
+
+def echo(value: Any) -> Any:
+    return value
+
+
+async def echo_later(value: Any) -> Any:
+    await asyncio.sleep(0.01)
+    return value
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def count_calls() -> int:
+    kept["calls"] += 1
+    return kept["calls"]
+
+
+def thread_name() -> str:
+    return threading.current_thread().name
+
+
+async def loop_thread() -> str:
+    return threading.current_thread().name
+
+
+def context_colour() -> str:
+    return colour.get()
+
+
+def fail(value: Any) -> None:
+    raise Unlucky(f"no luck with {value}")
+
+
+async def fail_later(value: Any) -> None:
+    await asyncio.sleep(0)
+    fail(value)
+
+
+class Unlucky(Exception):
+    kind, retryable, retry_after = "unlucky", True, 7.5
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even its message")
+
+
+def fail_unspeakably() -> None:
+    raise Unspeakable
+
+
+def stop_iteration() -> None:
+    raise StopIteration("from a thread")
+
+
+def leave() -> None:
+    sys.exit(3)
+
+
+async def leave_later() -> None:
+    sys.exit(3)
+
+
+def exit_hard(code: int) -> None:
+    print("last words", file=sys.stderr, flush=True)
+    os._exit(code)
+
+
+def crash() -> None:
+    ctypes.string_at(0)
+
+
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def eat_memory() -> int:
+    """A limit on the address space stands in for the kernel's killer: here it is an ordinary error."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, hard))
+    try:
+        return len(bytearray(1 << 31))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def not_json(_: Any) -> Any:
+    return {"rows": [1, {"when": object()}]}
+
+
+def not_a_number() -> Any:
+    return {"rate": float("nan")}
+
+
+def wait_for(folder: str) -> int:
+    """Note that it began, then wait until it is let go."""
+    begun = Path(folder)
+    (begun / str(os.getpid())).touch()
+    while not (begun / "go").exists():
+        time.sleep(0.01)
+    return os.getpid()
+
+
+def shout(lines: int) -> int:
+    for i in range(lines):
+        print(f"line {i} " + 90 * "x")
+    print("done", file=sys.stderr)
+    return lines
+
+
+def speak(text: str) -> None:
+    sys.stdout.write(text)
+    os.write(2, b"\xff raw\n")
+    subprocess.run(["echo", "from a program"], check=True)
+
+
+def hang(folder: str) -> None:
+    """Ignores the polite way, and has children: one in its group, one that left it, one orphaned in between."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    near = subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE)
+    far = subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, start_new_session=True)
+    for each in (near, far):
+        assert each.stdout is not None
+        each.stdout.readline()
+    if (middle := os.fork()) == 0:
+        if os.fork() == 0:
+            os.setsid()
+            _note(folder, os.getpid())
+            time.sleep(60)
+        os._exit(0)
+    os.waitpid(middle, 0)
+    for pid in (os.getpid(), near.pid, far.pid):
+        _note(folder, pid)
+    time.sleep(60)
+
+
+def hang_politely(folder: str) -> None:
+    try:
+        _note(folder, os.getpid())
+        time.sleep(60)
+    finally:
+        Path(folder, "cleaned up").touch()
+
+
+async def hang_later(folder: str) -> None:
+    try:
+        _note(folder, os.getpid())
+        await asyncio.sleep(60)
+    finally:
+        Path(folder, "cleaned up").touch()
+
+
+def _note(folder: str, pid: int) -> None:
+    Path(folder, f"pid {pid}").touch()
+
+
+def forget_a_child() -> int:
+    """Returns twice: here, and in a fork of this process."""
+    started = os.fork()
+    return started or os.getpid()
+
+
+def burn(seconds: float) -> int:
+    """Keeps a processor and the interpreter busy."""
+    until, turns = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        turns += 1
+    return turns
+
+
+def noted(given: dict[str, Any]) -> str:
+    """Write down that it ran, then work for a while."""
+    with open(given["file"], "a") as file:
+        file.write(f"{os.getpid()}\n")
+    burn(given["seconds"])
+    return "done"
+
+
+async def block_the_loop(given: dict[str, Any]) -> str:
+    with open(given["file"], "a") as file:
+        file.write("began\n")
+    time.sleep(given["seconds"])
+    return "done"
+
+
+async def block_for_ever(folder: str) -> None:
+    _note(folder, os.getpid())
+    time.sleep(60)

@@ -1,0 +1,72 @@
+"""What a fact costs does not grow with the graph or the history: counted in lines of the core, not in seconds."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from bench.core_cost import NOON, WORKLOADS, Drive, Workload, long_run
+from refold.core.fold import fold
+from refold.core.loops import analyse
+from refold.core.state import RunState
+
+SMALL, LARGE = 200, 2_000
+GROWTH = 1.15
+
+
+def lines_of_core(work: Callable[[], object]) -> int:
+    """How many lines of the core were run; a loop counts once per round, a comprehension too."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        if "/refold/core/" not in frame.f_code.co_filename:
+            return None
+        count += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def cost_of_a_run(workload: Workload, size: int) -> float:
+    drive = Drive(analyse(workload.plan(size)))
+    lines = lines_of_core(drive.run)
+    return lines / (size if workload.per_step else drive.state.seq)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_a_fact_costs_as_much_in_a_run_ten_times_as_large(workload: Workload) -> None:
+    small, large = cost_of_a_run(workload, SMALL), cost_of_a_run(workload, LARGE)
+    assert large <= small * GROWTH, f"{small:.0f} lines of the core per fact became {large:.0f}"
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_a_step_costs_as_much_to_analyse_in_a_plan_ten_times_as_large(workload: Workload) -> None:
+    small, large = (lines_of_core(lambda n=n: analyse(workload.plan(n))) / n for n in (SMALL, LARGE))
+    assert large <= small * GROWTH, f"{small:.0f} lines of the core per step became {large:.0f}"
+
+
+def test_folding_a_fact_costs_as_much_in_a_log_ten_times_as_long() -> None:
+    costs = []
+    for size in (SMALL * 10, LARGE * 10):
+        graph = analyse(long_run(size))
+        drive = Drive(graph)
+        drive.run()
+        records = [(number, NOON, fact) for number, fact in enumerate(drive.log, 1)]
+        costs.append(lines_of_core(lambda: fold(graph, records, RunState(run="r"))) / len(records))  # noqa: B023
+    assert costs[1] <= costs[0] * GROWTH
+
+
+def test_the_count_sees_a_loop_that_grows() -> None:
+    graph = analyse(WORKLOADS[0].plan(50))
+    state = RunState(run="r")
+    few, many = (lines_of_core(lambda n=n: [analyse(graph.plan) for _ in range(n)]) for n in (1, 10))
+    assert many == 10 * few > 500 and state.seq == 0

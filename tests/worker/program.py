@@ -1,0 +1,43 @@
+"""A program in the foreground, for the tests to send signals to: `program.py BODY FOLDER GRACE [ISOLATION [NEXT]]`."""
+
+import asyncio
+import sys
+import threading
+from typing import Any
+
+from refold import Arc, Call, Plan, Step
+from refold.errors import Stopped
+from refold.settings import Settings
+from refold.wiring import open_process
+from refold.worker.stop import in_foreground
+
+BODIES = "tests.executors.bodies"
+
+
+def plan(body: str, folder: str, isolation: str, then: str) -> Plan:
+    work = Call(tool="function", settings={"call": f"{BODIES}:{body}", "isolation": isolation})
+    first = Step(name="a", work=work, input=folder, arcs=(Arc(to="b"),) if then else ())
+    after = Call(tool="function", settings={"call": f"{BODIES}:{then}"})
+    return Plan(name="p", steps=(first, Step(name="b", work=after, input=folder)) if then else (first,))
+
+
+async def main(body: str, folder: str, grace: str, isolation: str = "inline", then: str = "") -> Any:
+    settings = Settings(lease_for=1.0, sweep_every=0.1, poll=0.1, process_grace=0.1)
+    async with open_process(settings=settings) as process:
+        run = await process.engine.start(plan(body, folder, isolation, then), run="RUN")
+        try:
+            return await in_foreground(
+                process.engine.result(run),
+                process.stop,
+                grace=float(grace),
+                resume=f"refold runs resume {run}",
+                say=lambda line: print(line, file=sys.stderr, flush=True),
+            )
+        except Stopped as stopped:
+            row = process.engine.store.summary(run)
+            print("left", row and row.status, "threads", threading.active_count(), flush=True)
+            sys.exit(stopped.code)
+
+
+if __name__ == "__main__":
+    print("result", asyncio.run(main(*sys.argv[1:])), flush=True)

@@ -1,0 +1,159 @@
+"""Signals to a real program: the first lets it finish or hand back, the second kills it; nothing is left running."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from refold.errors import Stopped
+from refold.worker.stop import in_foreground
+from tests.alive import children, living, noted_in, within
+
+ROOT = Path(__file__).parents[2]
+STOPPING = "stopping: steps may finish within {} s, then they are handed back; once more kills them\n"
+TO_GO_ON = "to go on: refold runs resume RUN\n"
+
+
+@contextmanager
+def program(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.worker.program", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def left(process: "subprocess.Popen[str]", seconds: float = 3.0) -> tuple[int, str, str]:
+    """How and with what words it ended."""
+    out, err = process.communicate(timeout=seconds)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_first_signal_hands_back_after_the_grace_and_prints_how_to_go_on(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    with program("hang_later", str(tmp_path), "0.2") as process:
+        noted_in(tmp_path, 1)
+        process.send_signal(number)
+        assert left(process) == (code, "left running threads 1\n", STOPPING.format("0.2") + TO_GO_ON)
+    assert (tmp_path / "cleaned up").exists(), "a coroutine is cancelled, and its cleanup runs"
+
+
+def test_a_step_that_ends_within_the_grace_counts_and_nothing_new_begins(tmp_path: Path) -> None:
+    with program("wait_for", str(tmp_path), "20", "inline", "hang_later") as process:
+        assert within(3.0, lambda: any(tmp_path.iterdir()))
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        assert process.poll() is None
+        (tmp_path / "go").touch()
+        code, out, err = left(process)
+        assert (code, out.split(" threads")[0], err) == (130, "left running", STOPPING.format("20") + TO_GO_ON)
+    assert not any(each.name.startswith("pid") for each in tmp_path.iterdir())
+
+
+def test_a_run_that_ends_within_the_grace_has_its_result(tmp_path: Path) -> None:
+    with program("wait_for", str(tmp_path), "20") as process:
+        assert within(3.0, lambda: any(tmp_path.iterdir()))
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        (tmp_path / "go").touch()
+        assert left(process) == (0, f"result {process.pid}\n", STOPPING.format("20"))
+
+
+def test_a_stuck_thread_does_not_keep_the_program_from_leaving(tmp_path: Path) -> None:
+    with program("wait_for", str(tmp_path), "0.1") as process:
+        assert within(3.0, lambda: any(tmp_path.iterdir()))
+        process.send_signal(signal.SIGINT)
+        code, out, err = left(process)
+        assert (code, out.split(" threads")[0]) == (130, "left running")
+        assert err == STOPPING.format("0.1") + TO_GO_ON
+
+
+def test_a_process_of_a_step_is_killed_when_the_step_is_handed_back(tmp_path: Path) -> None:
+    with program("hang", str(tmp_path), "0.1", "process") as process:
+        pids = set(noted_in(tmp_path, 4)) | children(process.pid)
+        process.send_signal(signal.SIGTERM)
+        assert left(process) == (143, "left running threads 1\n", STOPPING.format("0.1") + TO_GO_ON)
+        assert living(pids) == set()
+
+
+@pytest.mark.parametrize(("first", "second", "code"), [(2, 2, 130), (2, 15, 143), (15, 15, 143)])
+def test_the_second_signal_kills_at_once_and_takes_the_processes_along(
+    tmp_path: Path, first: int, second: int, code: int
+) -> None:
+    with program("hang", str(tmp_path), "30", "process") as process:
+        pids = set(noted_in(tmp_path, 4)) | children(process.pid)
+        process.send_signal(first)
+        assert process.stderr is not None
+        assert process.stderr.readline() == STOPPING.format("30")
+        process.send_signal(second)
+        assert left(process, 1.0) == (code, "", "killed\n" + TO_GO_ON)
+        assert within(2.0, lambda: living(pids) == set())
+
+
+def test_the_second_signal_kills_even_if_the_event_loop_is_blocked(tmp_path: Path) -> None:
+    with program("block_for_ever", str(tmp_path), "30") as process:
+        noted_in(tmp_path, 1)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert left(process, 1.0) == (130, "", "killed\n" + TO_GO_ON)
+
+
+async def test_without_a_signal_the_work_just_ends_and_the_old_signals_are_back() -> None:
+    async def work() -> str:
+        await asyncio.sleep(0.01)
+        return "done"
+
+    async def stop(grace: float) -> None:
+        raise AssertionError("nobody asked")
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert await in_foreground(work(), stop, grace=1.0, resume="", say=print) == "done"
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+async def test_what_the_work_raises_comes_out() -> None:
+    async def work() -> None:
+        raise LookupError("not here")
+
+    async def stop(grace: float) -> None:
+        raise AssertionError("nobody asked")
+
+    with pytest.raises(LookupError):
+        await in_foreground(work(), stop, grace=1.0, resume="", say=print)
+
+
+async def test_work_that_was_stopped_is_cancelled_and_the_exit_code_names_the_signal() -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(60)
+        finally:
+            ended.append("work")
+
+    async def stop(grace: float) -> None:
+        ended.append(f"stopped within {grace:g}")
+
+    with pytest.raises(Stopped) as caught:
+        await in_foreground(work(), stop, grace=2.5, resume="again", say=ended.append)
+    await asyncio.sleep(0)
+    assert caught.value.code == 143
+    assert ended[1:] == ["stopped within 2.5", "to go on: again", "work"]
