@@ -1,7 +1,11 @@
-"""What a fact costs does not grow with the graph or the history: counted in lines of the core, not in seconds."""
+"""What a fact costs does not grow with the graph or the history: counted in lines of the core, not in seconds.
+
+What happens inside one call into C is not seen here; `make bench` measures it, at a hundred times the size.
+"""
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -50,23 +54,23 @@ def test_a_fact_costs_as_much_in_a_run_ten_times_as_large(workload: Workload) ->
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_a_step_costs_as_much_to_analyse_in_a_plan_ten_times_as_large(workload: Workload) -> None:
-    small, large = (lines_of_core(lambda n=n: analyse(workload.plan(n))) / n for n in (SMALL, LARGE))
+    small, large = (lines_of_core(partial(analyse, workload.plan(size))) / size for size in (SMALL, LARGE))
     assert large <= small * GROWTH, f"{small:.0f} lines of the core per step became {large:.0f}"
 
 
 def test_folding_a_fact_costs_as_much_in_a_log_ten_times_as_long() -> None:
-    costs = []
-    for size in (SMALL * 10, LARGE * 10):
-        graph = analyse(long_run(size))
-        drive = Drive(graph)
-        drive.run()
-        records = [(number, NOON, fact) for number, fact in enumerate(drive.log, 1)]
-        costs.append(lines_of_core(lambda: fold(graph, records, RunState(run="r"))) / len(records))  # noqa: B023
-    assert costs[1] <= costs[0] * GROWTH
+    small, large = map(cost_of_a_fold, (5 * SMALL, 5 * LARGE))
+    assert large <= small * GROWTH, f"{small:.0f} lines of the core per fact became {large:.0f}"
 
 
-def test_the_count_sees_a_loop_that_grows() -> None:
-    graph = analyse(WORKLOADS[0].plan(50))
-    state = RunState(run="r")
-    few, many = (lines_of_core(lambda n=n: [analyse(graph.plan) for _ in range(n)]) for n in (1, 10))
-    assert many == 10 * few > 500 and state.seq == 0
+def cost_of_a_fold(size: int) -> float:
+    graph = analyse(long_run(size))
+    drive = Drive(graph)
+    drive.run()
+    records = [(number, NOON, fact) for number, fact in enumerate(drive.log, 1)]
+    return lines_of_core(partial(fold, graph, records, RunState(run="r"))) / len(records)
+
+
+def test_the_count_sees_loops_and_comprehensions_that_grow() -> None:
+    few, many = (lines_of_core(partial(analyse, WORKLOADS[0].plan(size))) for size in (SMALL, LARGE))
+    assert many > 8 * few > 1000

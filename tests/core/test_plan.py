@@ -145,6 +145,20 @@ def test_a_plan_with_an_unknown_key_is_not_read() -> None:
         (plan(step("a", retry=Retry(attempts=0))), "step 'a' has 0 attempts; at least 1 is needed"),
         (plan(step("a", visit_limit=0)), "step 'a' has a visit limit of 0; at least 1 is needed"),
         (plan(step("a", loop=Loop(items=[], window=0))), "step 'a' has a window of 0; at least 1 is needed"),
+        (plan(step("a"), timeout=-1.0), "the timeout of workflow 'plan' is -1 s; it must lie between 0 and 100 years"),
+        (plan(step("a", timeout=1e305)), "the timeout of step 'a' is 1e+305 s; it must lie between 0 and 100 years"),
+        (
+            plan(step("a", retry=Retry(delay=1e12))),
+            "the retry delay of step 'a' is 1e+12 s; it must lie between 0 and 100 years",
+        ),
+        (
+            plan(step("a", retry=Retry(max_delay=-2))),
+            "the longest retry delay of step 'a' is -2 s; it must lie between 0 and 100 years",
+        ),
+        (
+            plan(step("a", work=Gate(timeout=1e12))),
+            "the gate of step 'a' is 1e+12 s; it must lie between 0 and 100 years",
+        ),
         (plan(step("a", work=Gate(), loop=Loop(items=[]))), "step 'a' loops over a gate, which has no items"),
         (plan(step("a", work=Wait(seconds=1), loop=Loop(items=[]))), "step 'a' loops over a wait, which has no items"),
     ],

@@ -26,6 +26,7 @@ class Settled(Struct, frozen=True):
     outcome: str
     generation: int
     at: int
+    losses: int
 
 
 class Fact(Struct, frozen=True):
@@ -141,4 +142,5 @@ def _settled(run: str, fact: Fact, told: dict[str, Any], report: dict[str, Any])
     if report.get("item") is not None:
         command = f"{command}/{report['item']}"
     outcome = report["outcome"]["type"]
-    return Settled(run, command, report["attempt"], outcome, report.get("generation", 0), fact.at)
+    losses = report.get("losses", 0)
+    return Settled(run, command, report["attempt"], outcome, report.get("generation", 0), fact.at, losses)

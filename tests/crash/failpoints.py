@@ -1,6 +1,7 @@
 """Where a process kills itself: before or after its n-th commit, or at its n-th write to a file."""
 
 import os
+import time
 from collections.abc import Callable
 from threading import Lock
 from typing import Any
@@ -45,6 +46,22 @@ def die_at_write(n: int) -> None:
             kill_myself()
 
     become_disk("deadly", count)
+
+
+def be_full(n: int, seconds: float) -> None:
+    """From the n-th write on nothing can be written, until somebody has made room."""
+    operations = _Counter(n)
+    until: list[float] = []
+
+    def refuse(kind: str, *_: object) -> None:
+        if kind != "write":
+            return
+        if operations.is_due():
+            until.append(time.monotonic() + seconds)
+        if until and time.monotonic() < until[0]:
+            raise apsw.FullError("no space left on this device")
+
+    become_disk("full", refuse)
 
 
 def become_disk(name: str, tell: Callable[..., object]) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 import refold.stores.sqlite.file as file
 from tests.crash.evidence import Evidence, acked, effects, ending, read
-from tests.crash.processes import emptied, ended, fork
+from tests.crash.processes import emptied, ended, fork, kill
 from tests.crash.reference import RESULT, work
 
 PATIENCE = 60.0
@@ -20,9 +20,9 @@ CHECKPOINT_AT, TRUNCATE_AT = 60, 120  # pages, so that a short life sees both ki
 class Figures(Struct):
     """What a harness did; one that did nothing proves nothing."""
 
-    kills: int = 0
+    kills: int = 0  # or faults of another kind
+    refusals: int = 0  # turns that could not be taken because of it
     facts_acked: int = 0
-    facts_lost: int = 0
     bodies_repeated: int = 0  # not finished when the process died, so they had to
     finished_at_once: int = 0  # the whole workflow was done before the kill
 
@@ -30,46 +30,59 @@ class Figures(Struct):
 def uninterrupted(folder: Path) -> dict[str, Any]:
     """How the reference workflow and its children end if nothing happens; by run."""
     emptied(folder)
-    _live(folder, lambda: None, 0)
+    live(folder, armed(folder), 0)
     found = read(folder / "refold.db")
     found.check()
-    endings = {run: ending(state) for run, state in found.states().items()}
-    assert len(endings) == 3
-    assert any(each["result"] == RESULT for each in endings.values())
-    return endings
+    expected = endings(found)
+    assert len(expected) == 3
+    assert any(each["result"] == RESULT for each in expected.values())
+    return expected
 
 
 def interrupt(folder: Path, arm: Callable[[], object], expected: dict[str, Any], figures: Figures) -> bool:
     """False if the process ended before what it was armed with could kill it."""
     emptied(folder)
-    if _live(folder, arm, -signal.SIGKILL, 0) == 0:
+    if live(folder, armed(folder, arm), -signal.SIGKILL, 0) == 0:
         return False
     figures.kills += 1
-    before = _look_at_copy(folder)
-    before.check()
-    heads = {run: len(log) for run, log in before.logs.items()}
-    lost = {run: number for run, number in acked(folder).items() if heads.get(run, 0) < number}
-    figures.facts_acked += sum(acked(folder).values())
-    assert not lost, f"facts were acknowledged and are gone: {lost}, of {heads}"
-    done, began = before.successes(), effects(folder)
+    before = copied(folder)
+    finish(folder, before, expected, figures)
+    return True
 
-    _live(folder, lambda: None, 0)
+
+def finish(folder: Path, before: Evidence, expected: dict[str, Any], figures: Figures) -> Evidence:
+    """`before`: what the first process left. Another one comes, and all ends as if there had been only one."""
+    before.check()
+    assert_acked(folder, before, figures)
+    done, began = before.successes(), effects(folder)
+    live(folder, armed(folder), 0)
     after = read(folder / "refold.db")
     after.check()
     for run, log in before.logs.items():
         assert after.logs[run][: len(log)] == log, f"the log of {run} was changed"
-    assert {run: ending(state) for run, state in after.states().items()} == expected
+    assert endings(after) == expected
     again = effects(folder)[len(began) :]
     repeated = [command for _, _, command, _ in again if command in done]
     assert not repeated, f"finished bodies ran again: {repeated}"
     first = {(command, attempt) for _, _, command, attempt in began}
     figures.bodies_repeated += sum((command, attempt) in first for _, _, command, attempt in again)
     figures.finished_at_once += not again
-    _assert_each_success_had_a_body(after, folder)
-    return True
+    assert_each_success_had_a_body(after, folder)
+    return after
 
 
-def _assert_each_success_had_a_body(after: Evidence, folder: Path) -> None:
+def endings(found: Evidence) -> dict[str, Any]:
+    return {run: ending(state) for run, state in found.states().items()}
+
+
+def assert_acked(folder: Path, found: Evidence, figures: Figures) -> None:
+    heads = {run: len(log) for run, log in found.logs.items()}
+    lost = {run: number for run, number in acked(folder).items() if heads.get(run, 0) < number}
+    figures.facts_acked += sum(acked(folder).values())
+    assert not lost, f"facts were acknowledged and are gone: {lost}, of {heads}"
+
+
+def assert_each_success_had_a_body(after: Evidence, folder: Path) -> None:
     began = {(command, attempt) for _, _, command, attempt in effects(folder)}
     bodiless = ("sum/1",)  # a noop
     for each in after.settled():
@@ -77,21 +90,36 @@ def _assert_each_success_had_a_body(after: Evidence, folder: Path) -> None:
             assert ((each.run, each.command), each.attempt) in began, each
 
 
-def _live(folder: Path, arm: Callable[[], object], *codes: int) -> int:
+def armed(folder: Path, arm: Callable[[], object] = lambda: None) -> Callable[[], None]:
+    """The life of a process that runs the reference workflow."""
+
     def life() -> None:
         file.CHECKPOINT_AT, file.TRUNCATE_AT = CHECKPOINT_AT, TRUNCATE_AT
         arm()
         work(folder)
 
+    return life
+
+
+def live(
+    folder: Path, life: Callable[[], object], *codes: int, meanwhile: Callable[[int], object] = lambda pid: None
+) -> int:
+    """A process from its beginning to its end, which must be one of these; `meanwhile` something happens to it."""
     output = folder / "output"
-    code = ended(fork(life, output), PATIENCE, output)
+    pid = fork(life, output)
+    try:
+        meanwhile(pid)
+    except BaseException:
+        kill(pid)
+        raise
+    code = ended(pid, PATIENCE, output)
     said = output.read_text()
     assert code in codes, f"ended with {code}\n{said}"
     assert "locked" not in said and "Traceback" not in said, said
     return code
 
 
-def _look_at_copy(folder: Path) -> Evidence:
+def copied(folder: Path) -> Evidence:
     """A look would change the file: whoever opens it first recovers its write-ahead log."""
     copy = emptied(folder / "copy")
     for name in ("refold.db", "refold.db-wal", "refold.db-journal"):

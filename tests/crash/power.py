@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 from msgspec import Struct
@@ -63,19 +64,13 @@ def applied(image: Image, operation: Operation, fate: int) -> Image:
     if image is None:
         image = bytearray()
     place, data = operation.place, operation.data
+    image.extend(bytes(max(0, place + len(data) - len(image))))
     if operation.kind == "truncate":
-        if len(image) < place:
-            image.extend(bytes(place - len(image)))
         del image[place:]
         return image
-    if len(image) < place + len(data):
-        image.extend(bytes(place + len(data) - len(image)))
-    if fate == _Fate.WHOLE:
-        image[place : place + len(data)] = data
-        return image
     chance = random.Random(fate)
-    if fate == _Fate.GARBAGE:
-        image[place : place + len(data)] = chance.randbytes(len(data))
+    if fate in (_Fate.WHOLE, _Fate.GARBAGE):
+        image[place : place + len(data)] = data if fate == _Fate.WHOLE else chance.randbytes(len(data))
         return image
     for at in _sectors(place, len(data)):
         if chance.random() < 0.5:
@@ -130,7 +125,9 @@ class Referee:
         verdicts.most_lost = max(verdicts.most_lost, missing)
         if missing:
             verdicts.lost += 1
-            verdicts.first = verdicts.first or f"state {verdicts.states} ({kind}): {missing} acknowledged facts are gone"
+            verdicts.first = (
+                verdicts.first or f"state {verdicts.states} ({kind}): {missing} acknowledged facts are gone"
+            )
 
     def _put(self, images: dict[str, Image]) -> None:
         for name in FILES:
@@ -147,7 +144,7 @@ class Referee:
         try:
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             db.pragma("locking_mode", "exclusive")  # nobody else is here, and so no shared memory is needed
-            cursor = db.cursor()
+            cursor: Any = db.cursor()
             integrity = cursor.execute("pragma integrity_check").fetchall()
             assert integrity == [("ok",)], integrity
             if not cursor.execute("select 1 from sqlite_schema where name = 'facts'").fetchall():
@@ -239,7 +236,8 @@ def _choices(
                 chosen = [(number, _Fate.WHOLE) for number in numbers if chance.random() < share]
             case "torn":
                 chosen = [(number, _Fate.WHOLE) for number in numbers[: chance.randrange(len(numbers)) + 1]]
-                chosen[chance.randrange(len(chosen))] = (chance.choice(chosen)[0], chance.randrange(1 << 30))
+                torn = chance.randrange(len(chosen))
+                chosen[torn] = (numbers[torn], chance.randrange(1 << 30))
             case "garbage":
                 last = chance.randrange(len(numbers))
                 chosen = [(number, _Fate.WHOLE) for number in numbers[: last + 1]]

@@ -1,9 +1,11 @@
 """Real processes, forked from the one that has imported everything: each writes what it says to a file."""
 
 import faulthandler
+import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import traceback
@@ -32,6 +34,8 @@ def fork(work: Callable[[], object], output: Path) -> int:
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
+        sys.stdout, sys.stderr = os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)  # pytest's own no more
+        logging.root.handlers.clear()
         faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True)
         work()
         code = 0

@@ -10,9 +10,8 @@ from msgspec import Struct, msgpack
 
 import refold.stores.sqlite.file as file
 from refold.core.plan import Call, Loop, Plan, Retry, Step
-from refold.stores.sqlite.store import SqliteStore
 from refold.testing.scripted import Scripted
-from refold.wiring import WallClock, open_process
+from refold.wiring import open_process
 from tests.crash.failpoints import become_disk
 from tests.crash.processes import ended, fork
 from tests.crash.reference import QUICK, Bodies, Witness, drive
@@ -47,11 +46,12 @@ class Recording(Struct):
     commits: list[list[tuple[str, int]]] = []  # the facts that each commit added
 
 
-def record(folder: Path, synchronous: int) -> Recording:
+def record(folder: Path, synchronous: int | None = None) -> Recording:
     """Of a process that runs the reference workflow beside two others, so that commits hold facts of several runs."""
 
     def life() -> None:
-        file.PRAGMAS["synchronous"] = synchronous
+        if synchronous is not None:
+            file.PRAGMAS["synchronous"] = synchronous
         file.CHECKPOINT_AT, file.TRUNCATE_AT = CHECKPOINT_AT, TRUNCATE_AT
         recording = Recording()
         operations = recording.operations
@@ -86,10 +86,9 @@ def _watch_commits(db: apsw.Connection, recording: Recording) -> None:
 
 
 async def _live(folder: Path, tell: Callable[[str, int], object]) -> None:
-    store = SqliteStore(folder / "refold.db", WallClock().now)
-    async with open_process(Bodies(folder).tools(), evaluate=Scripted(), store=store, settings=QUICK) as process:
-        Witness(store, tell).watch(process)
+    db = folder / "refold.db"
+    async with open_process(Bodies(folder).tools(), evaluate=Scripted(), db=db, settings=QUICK) as process:
+        Witness(process, tell)
         others = [asyncio.create_task(process.engine.run(FAN)) for _ in range(2)]
         await drive(process.engine)
         await asyncio.gather(*others)
-    store.close()

@@ -27,9 +27,8 @@ from refold.ports import Done
 from refold.runtime.engine import Engine
 from refold.runtime.turn import Post, Turned
 from refold.settings import Settings
-from refold.stores.sqlite.store import SqliteStore
 from refold.testing.scripted import Scripted
-from refold.wiring import Process, WallClock, open_process
+from refold.wiring import Process, open_process
 
 MOMENT = 10_000  # microseconds
 KEY = "reference"
@@ -167,13 +166,16 @@ class Bodies:
 
 
 class Witness:
-    """Notes what this process was told is done: the facts it could read when a turn of its own had succeeded."""
+    """Notes what this process was told is done: the facts it could read when a turn of its own had succeeded.
 
-    def __init__(self, store: SqliteStore, tell: Callable[[str, int], object]) -> None:
-        self.store, self.tell = store, tell
+    `complain` gets what kept a turn from being taken.
+    """
+
+    def __init__(
+        self, process: Process, tell: Callable[[str, int], object], complain: Callable[[str], object] = lambda why: None
+    ) -> None:
+        self.store, self.tell = process.engine.store, tell
         self.seen: dict[str, int] = {}
-
-    def watch(self, process: Process) -> None:
         turns = process.desk.mailroom.turns
         take = turns.take
 
@@ -181,6 +183,8 @@ class Witness:
             turned = take(posts)
             for run in sorted({post.run for post in posts if post.error is None}):
                 self._look(run)
+            for why in {str(post.error) for post in posts if isinstance(post.error, Unavailable)}:
+                complain(why)
             return turned
 
         turns.take = watched  # type: ignore[method-assign, assignment]
@@ -223,11 +227,9 @@ def work(folder: Path, tell: Callable[[str, int], object] | None = None, setting
     """The whole life of a process: open the file, run the reference workflow to its end, close."""
 
     async def live() -> None:
-        store = SqliteStore(folder / "refold.db", WallClock().now)
-        acks = Diary(folder / "acks")
-        async with open_process(Bodies(folder).tools(), evaluate=Scripted(), store=store, settings=settings) as process:
-            Witness(store, tell if tell is not None else acks.note).watch(process)
+        db, acks, failures = folder / "refold.db", Diary(folder / "acks"), Diary(folder / "failures")
+        async with open_process(Bodies(folder).tools(), evaluate=Scripted(), db=db, settings=settings) as process:
+            Witness(process, tell if tell is not None else acks.note, failures.note)
             await drive(process.engine)
-        store.close()
 
     asyncio.run(live())

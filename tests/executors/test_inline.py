@@ -21,8 +21,8 @@ async def run(executor: Inline, body: str, input: Any = None) -> Any:
     return await executor.run(f"{BODIES}:{body}", input)
 
 
-def step_threads() -> int:
-    return sum(thread.name == "refold-step" for thread in threading.enumerate())
+def step_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "refold-step"}
 
 
 async def test_async_functions_run_on_the_loop_and_others_in_a_thread() -> None:
@@ -39,9 +39,9 @@ async def test_threads_are_used_again_and_end_with_the_executor() -> None:
     executor = Inline(threads=4)
     for _ in range(5):
         await run(executor, "thread_name")
-    assert step_threads() == before + 1
+    assert len(step_threads() - before) == 1
     await executor.close()
-    assert await asyncio.to_thread(within, 1.0, lambda: step_threads() == before)
+    assert await asyncio.to_thread(within, 5.0, lambda: step_threads() <= before)
 
 
 async def test_no_more_functions_run_at_once_than_there_are_threads(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ async def test_no_more_functions_run_at_once_than_there_are_threads(tmp_path: Pa
     executor = Inline(threads=2)
     running = [asyncio.create_task(run(executor, "wait_for", str(tmp_path))) for _ in range(5)]
     await asyncio.sleep(0.1)
-    assert step_threads() == before + 2
+    assert len(step_threads() - before) == 2
     (tmp_path / "go").touch()
     await asyncio.gather(*running)
     await executor.close()
@@ -70,14 +70,14 @@ async def test_a_function_that_is_cancelled_goes_on_unheard_and_another_thread_t
     before = step_threads()
     executor = Inline(threads=1)
     stuck = asyncio.create_task(run(executor, "wait_for", str(tmp_path)))
-    assert await asyncio.to_thread(within, 2.0, lambda: any(tmp_path.iterdir()))
+    assert await asyncio.to_thread(within, 5.0, lambda: any(tmp_path.iterdir()))
     stuck.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stuck
-    assert await asyncio.wait_for(run(executor, "echo", "next"), 1.0) == "next"
-    assert step_threads() == before + 2
+    assert await asyncio.wait_for(run(executor, "echo", "next"), 5.0) == "next"
+    assert len(step_threads() - before) == 2
     (tmp_path / "go").touch()
-    assert await asyncio.to_thread(within, 1.0, lambda: step_threads() == before + 1)
+    assert await asyncio.to_thread(within, 5.0, lambda: len(step_threads() - before) == 1)
     await executor.close()
 
 

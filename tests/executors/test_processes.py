@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ async def test_a_process_is_replaced_after_so_many_commands() -> None:
     async with pool(1, orders_each=2) as processes:
         pids = [await processes.run(f"{BODIES}:pid", None) for _ in range(5)]
         assert (pids[0] == pids[1], pids[2] == pids[3], len(set(pids))) == (True, True, 3)
-        assert await asyncio.to_thread(within, 2.0, lambda: living(pids[:4]) == set())
+        assert await asyncio.to_thread(within, 5.0, lambda: living(pids[:4]) == set())
 
 
 async def test_as_many_bodies_run_at_once_as_there_are_processes_and_no_more(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_a_process_that_is_killed_while_idle_costs_no_step() -> None:
     async with pool() as processes:
         before = await processes.run(f"{BODIES}:pid", None)
         os.kill(before, signal.SIGKILL)
-        assert await asyncio.to_thread(within, 2.0, lambda: living([before]) == set())
+        assert await asyncio.to_thread(within, 5.0, lambda: living([before]) == set())
         await asyncio.sleep(0.02)
         assert await processes.run(f"{BODIES}:pid", None) != before
 
@@ -184,7 +184,7 @@ async def test_a_timeout_kills_the_body_for_real_with_all_its_processes(tmp_path
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert 0.1 <= time.monotonic() - began < 1.1, "within the grace and a second"
+        assert 0.1 <= time.monotonic() - began < 3.0, "soon after the grace"
         assert living(pids) == set(), "when the cancelled call returns, nothing of it runs any more"
         assert await processes.run(f"{BODIES}:echo", "next") == "next"
 
@@ -210,7 +210,7 @@ async def test_a_call_that_is_cancelled_twice_is_killed_all_the_same(tmp_path: P
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert await asyncio.to_thread(within, 2.0, lambda: living(pids) == set())
+        assert await asyncio.to_thread(within, 5.0, lambda: living(pids) == set())
 
 
 async def test_a_dead_process_takes_along_what_it_started(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ async def test_a_dead_process_takes_along_what_it_started(tmp_path: Path) -> Non
 async def test_a_body_that_forks_and_returns_twice_answers_once() -> None:
     async with pool() as processes:
         forked = await processes.run(f"{BODIES}:forget_a_child", None)
-        assert await asyncio.to_thread(within, 2.0, lambda: living([forked]) == set())
+        assert await asyncio.to_thread(within, 5.0, lambda: living([forked]) == set())
         assert await processes.run(f"{BODIES}:echo", "next") == "next"
 
 
@@ -289,7 +289,7 @@ def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path, body: str, cou
     finally:
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    assert within(2.0, lambda: living(pids) == set())
+    assert within(5.0, lambda: living(pids) == set())
 
 
 def test_without_its_guard_a_process_still_dies_with_its_parent(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_without_its_guard_a_process_still_dies_with_its_parent(tmp_path: Path) 
         parent.send_signal(signal.SIGKILL)
         parent.wait()
     assert len(leaders) == 2
-    assert within(2.0, lambda: living(leaders) == set())
+    assert within(5.0, lambda: living(leaders) == set())
     for pid in living(strays):
         os.kill(pid, signal.SIGKILL)
 
@@ -318,10 +318,30 @@ def _command(pid: int) -> str:
 
 
 async def test_closing_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
-    stopped: Callable[[], bool]
     async with pool(2) as processes:
         await processes.warm()
         running, pids = await begun(processes, "hang", tmp_path, 4)
         running.cancel()
-        stopped = running.done
-    assert stopped() and living(pids) == set()
+    assert running.done() and living(pids) == set()
+
+
+async def test_a_closed_pool_finishes_what_runs_and_takes_nothing_new(tmp_path: Path) -> None:
+    async with pool(1) as processes:
+        running = asyncio.create_task(processes.run(f"{BODIES}:wait_for", str(tmp_path)))
+        assert await asyncio.to_thread(within, 5.0, lambda: any(tmp_path.iterdir()))
+        closing = asyncio.create_task(processes.close())
+        await asyncio.sleep(0.01)
+        (tmp_path / "go").touch()
+        await closing
+        assert isinstance(await running, int)
+        assert (await fault_of(processes, "echo", 1)).kind == "closed"
+
+
+async def test_a_program_that_cannot_be_found_is_an_ordinary_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pool() as processes:
+        await processes.run(f"{BODIES}:echo", 1)
+        monkeypatch.setattr(sys, "executable", "/no/such/python")
+        processes.orders_each = 1
+        await processes.run(f"{BODIES}:echo", 1)
+        with pytest.raises(FileNotFoundError):
+            await processes.run(f"{BODIES}:echo", 1)

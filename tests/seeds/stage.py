@@ -31,7 +31,7 @@ T = TypeVar("T")
 F = TypeVar("F")
 
 NOON: Instant = 1_800_000_000 * SECOND
-PATIENCE = 100_000.0  # virtual seconds after which what was waited for will never come
+PATIENCE = 5_000.0  # virtual seconds after which what was waited for will never come
 
 
 class Refusal(Exception):

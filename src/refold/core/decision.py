@@ -125,6 +125,11 @@ class Decision:
         """Every command this turn touched, as the store must hold it from now on; None: gone."""
         return {command: self._row(command) for command in self._touched}
 
+    def touch_open(self) -> None:
+        """Every open command, so that all that the store must hold of the run is told, not only what changed."""
+        for command in self.state.open:
+            self._touch(command)
+
     def timers(self) -> dict[str, Instant | None]:
         timers = {key: _timer(self.state, key) for key in self._timers}
         if self.state.deadline is not None:

@@ -150,7 +150,7 @@ def _step_issued(graph: Graph, state: RunState, fact: StepIssued) -> None:
 
 
 def _try_again(state: RunState, opened: OpenCommand, command: str, fact: StepIssued) -> None:
-    state.judge.pop(command, None)
+    visits.discharge(state.judge, command)
     opened.attempt, opened.child = fact.attempt, fact.child
     visits.postpone(opened, fact.not_before)
 
@@ -198,7 +198,7 @@ def _items_issued(graph: Graph, state: RunState, fact: ItemsIssued) -> None:
 def _items_retried(graph: Graph, state: RunState, fact: ItemsRetried) -> None:
     for item, attempt, not_before in fact.items:
         command = command_id(fact.step, fact.visit, item)
-        state.judge.pop(command, None)
+        visits.discharge(state.judge, command)
         opened = state.open[command]
         opened.attempt = attempt
         visits.postpone(opened, not_before)
@@ -262,8 +262,8 @@ def _took(graph: Graph, state: RunState, move: Took) -> None:
     if command in state.open:
         report = visits.close_command(state, command).report
         fault = fault or (fault_of(report) if report is not None else None)
-    state.ended.pop(s, None)
-    state.entered.pop(s, None)
+    visits.discharge(state.ended, s)
+    visits.discharge(state.entered, s)
     for key, value in move.sets.items():
         visits.put(state, key, value)
     taken = {graph.out[s][position] for position in move.arcs}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from refold.core.plan import Arc, Gate, Loop, Plan, Step, Wait, Work
+from refold.core.plan import LONGEST, Arc, Gate, Loop, Plan, Step, Wait, Work, durations
 from refold.errors import InvalidPlan
 
 
@@ -348,6 +348,8 @@ def _problems(plan: Plan) -> Iterator[str]:
     yield from (f"{name!r} is a finalizer twice" for name, times in Counter(finalizers).items() if times > 1)
     if plan.steps and (plan.entry or plan.steps[0].name) in finalizers:
         yield f"the entry {plan.entry or plan.steps[0].name!r} is a finalizer"
+    times = (each for each in durations(plan) if not 0 <= each[1] <= LONGEST)
+    yield from (f"{what} is {seconds:g} s; it must lie between 0 and 100 years" for what, seconds in times)
     yield from _arc_problems(plan, known, finalizers)
 
 

@@ -1,6 +1,7 @@
 """A workflow as data: steps, arcs and policies, with one canonical form and its hash."""
 
 import hashlib
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ Template = Any
 """A JSON value in which `Evaluate` may find expressions; the core itself never looks inside."""
 
 VISIT_LIMIT = 10_000
+LONGEST = 100 * 365 * 86_400.0  # seconds; an instant must fit into 64 bits
 SCOPES = ("ctx.", "iter.", "step.")
 
 
@@ -111,6 +113,17 @@ class Plan(PlanData, frozen=True):
     final_step: str = ""
     timeout: float | None = None
     defaults: dict[str, Any] = {}  # inputs of a run that does not give them
+
+
+def durations(plan: Plan) -> Iterator[tuple[str, float]]:
+    """Every span of time that a plan names, in seconds."""
+    named = [(f"the timeout of workflow {plan.name!r}", plan.timeout)]
+    for step in plan.steps:
+        where = f"of step {step.name!r}"
+        named += [(f"the timeout {where}", step.timeout), (f"the retry delay {where}", step.retry.delay)]
+        named += [(f"the longest retry delay {where}", step.retry.max_delay)]
+        named += [(f"the gate {where}", step.work.timeout)] if isinstance(step.work, Gate) else []
+    return ((what, seconds) for what, seconds in named if seconds is not None)
 
 
 def canonical(plan: Plan) -> bytes:

@@ -1,7 +1,7 @@
 """When to try again: the user's policy, with chance given from outside and recorded in the fact."""
 
 from refold.core.facts import SECOND, Cancelled, Failed, Fault, Outcome, TimedOut
-from refold.core.plan import Retry
+from refold.core.plan import LONGEST, Retry
 
 
 def fault_of(outcome: Outcome) -> Fault | None:
@@ -30,4 +30,4 @@ def delay(policy: Retry, attempt: int, fault: Fault, chance: float) -> int:
     if policy.max_delay is not None:
         seconds = min(seconds, policy.max_delay)
     seconds *= 1 - policy.jitter * chance
-    return round(max(seconds, fault.retry_after or 0.0) * SECOND)
+    return round(min(max(seconds, fault.retry_after or 0.0), LONGEST) * SECOND)

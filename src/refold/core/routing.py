@@ -52,11 +52,8 @@ def settle(graph: Graph, state: RunState, s: int, life: str, taken: Collection[i
             _resolve(graph, state, a, a in taken)
         elif a in taken:
             _remember(graph, state, a)
-    loop = graph.loop_of[s]
-    if loop >= 0:
-        state.members[loop] -= 1
-        if not state.members[loop]:
-            state.over.append(loop)
+    if graph.loop_of[s] >= 0:
+        _settle_member(state, graph.loop_of[s])
 
 
 def _remember(graph: Graph, state: RunState, a: int) -> None:
@@ -82,11 +79,9 @@ def _resolve(graph: Graph, state: RunState, a: int, hit: bool) -> None:
         return  # absorbed
     need = graph.need[s]
     if need == 0:
-        if hit:
-            step.taken += 1
-        if step.unresolved == 0 and not step.due:
-            step.due = True
-            heappush(state.ready, 2 * s + (step.taken > 0))
+        step.taken += hit
+        if step.unresolved == 0:
+            _make_ready(state, s, step.taken > 0)
         return
     twins = graph.twins.get(a, ())
     if hit:

@@ -44,7 +44,8 @@ def status_of(graph: Graph, state: RunState, now: Instant) -> str:
     """Waiting: something is open, and no worker could do anything about it now."""
     if state.paused:
         return PAUSED
-    if state.life == RUNNING and state.open and all(_waits(graph, each, now) for each in state.open.values()):
+    newest_first = reversed(state.open.values())  # the oldest leave first, and to walk over their gaps is not free
+    if state.life == RUNNING and state.open and all(_waits(graph, each, now) for each in newest_first):
         return WAITING
     return state.life
 

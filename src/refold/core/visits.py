@@ -52,13 +52,20 @@ def skip(graph: Graph, state: RunState, s: int) -> None:
     routing.settle(graph, state, s, SKIPPED)
 
 
+def discharge(obligations: dict[Any, Any], key: Any) -> None:
+    """Nothing more is owed here. To walk through a dict costs as much as it ever held, unless it is cleared."""
+    obligations.pop(key, None)
+    if not obligations:
+        obligations.clear()
+
+
 def issue(state: RunState, s: int) -> None:
     """The visit is in somebody's hands from here on."""
     step = state.steps[s]
     if step.life == PENDING:
         routing.enter(state, s, ISSUED)
     else:
-        state.entered.pop(s, None)
+        discharge(state.entered, s)
         step.life = ISSUED
 
 
@@ -73,7 +80,7 @@ def close_command(state: RunState, command: str) -> OpenCommand:
         for key, call in opened.calls.items():
             drop_call(state, f"{command}#{key}", call)
     if state.judge:
-        state.judge.pop(command, None)
+        discharge(state.judge, command)
     return opened
 
 
@@ -225,7 +232,7 @@ def drop(graph: Graph, state: RunState, s: int) -> None:
         close_command(state, command)
     step.last = CANCELLED
     for obligations in (state.entered, state.ended, state.filling):
-        obligations.pop(s, None)
+        discharge(obligations, s)
     if step.life == PENDING:
         routing.unready(state, s)
         routing.settle(graph, state, s, CANCELLED)

@@ -29,7 +29,6 @@ def main(descriptor: int, parent: int) -> None:
     _die_with(parent)
     faulthandler.enable()
     signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the parent to decide
     me = os.getpid()
     with socket.socket(fileno=descriptor) as line:
         line.set_inheritable(False)
@@ -74,7 +73,7 @@ def _stop(number: int, _: object) -> NoReturn:
 def _prepare(hello: Hello) -> None:
     sys.path[:] = hello.path
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     for module in hello.preload:
         with contextlib.suppress(Exception):  # the order that needs it will say what is wrong
             import_module(module)

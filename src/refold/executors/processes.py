@@ -33,6 +33,8 @@ class Processes:
             why = f"{call!r}: another process has another __main__; put the function into a module"
             raise ToolFailed(Fault("no_function", why, retryable=False))
         async with self._room:
+            if self._closed:
+                raise ToolFailed(Fault("closed", "the pool of processes is closed"))
             process = await self._take()
             try:
                 result = await process.run(call, input, say)
@@ -54,14 +56,18 @@ class Processes:
         await asyncio.gather(*self._idle)
 
     async def close(self) -> None:
-        """Idle processes end by themselves, others are killed; returns when all are gone."""
+        """Take nothing new, let finish what runs (unless it is cancelled), and return when all processes are gone."""
         self._closed = True
+        for _ in range(self.size):
+            await self._room.acquire()
         idle, self._idle = self._idle, []
         for coming in await asyncio.gather(*idle, return_exceptions=True):
             if isinstance(coming, WarmProcess):
                 self._end(coming, coming.close(self.grace))
         while self._ending:
             await asyncio.wait(self._ending)
+        for _ in range(self.size):
+            self._room.release()
         if self._guard is not None:
             await asyncio.to_thread(self._guard.close)
             self._guard = None
@@ -79,9 +85,9 @@ class Processes:
             self._end(process, process.kill())  # it was killed while it had nothing to do
 
     def _give_back(self, process: WarmProcess) -> None:
-        if process.orders >= self.orders_each or process.dead:
+        if self._closed or process.orders >= self.orders_each or process.dead:
             self._end(process, process.close(self.grace))
-            self._idle.append(self._start())
+            self._start_another()
         else:
             ready: Coming = asyncio.get_running_loop().create_future()
             ready.set_result(process)
@@ -90,9 +96,12 @@ class Processes:
     async def _replace(self, process: WarmProcess, ending: Coroutine[Any, Any, Any]) -> Any:
         """Returns when it is gone; even if whoever waits here is cancelled, it goes."""
         task = self._end(process, ending)
+        self._start_another()
+        return await asyncio.shield(task)
+
+    def _start_another(self) -> None:
         if not self._closed:
             self._idle.append(self._start())
-        return await asyncio.shield(task)
 
     def _start(self) -> Coming:
         return asyncio.create_task(self._started())

@@ -98,8 +98,8 @@ class WarmProcess:
         mark = secrets.token_hex(8)
         marks = "/".join(filter(None, [os.environ.get(group.MARK), mark]))  # a pool within a pool is found by both
         ours, theirs = socket.socketpair()
-        with theirs:
-            module = ["-m", "refold.executors.child", str(theirs.fileno()), str(os.getpid())]
+        module = ["-m", "refold.executors.child", str(theirs.fileno()), str(os.getpid())]
+        try:
             process = subprocess.Popen(
                 [sys.executable, "-P", *module],
                 bufsize=0,
@@ -110,6 +110,11 @@ class WarmProcess:
                 env={**os.environ, group.MARK: marks},
                 start_new_session=True,
             )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         return cls(process, mark), ours
 
     @property

@@ -3,11 +3,12 @@
 from hashlib import sha256
 
 from refold.core.codec import encode_letter
+from refold.core.commands import Letter
 from refold.core.facts import Instant
 from refold.ports import Writes
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.rows import FAR, Values, fact_row, run_row, seal
+from refold.stores.sqlite.rows import FAR, Values, fact_rows, run_row, seal
 
 Named = tuple[str, str]
 """A run, and the key or the hash of something that belongs to it."""
@@ -17,24 +18,13 @@ class Draft:
     """The rows of one run's writes; to make one can fail and changes nothing."""
 
     def __init__(self, namespace: str, writes: Writes) -> None:
-        run, at, number = writes.run, writes.at, writes.expected
-        self.run = run
-        self.facts: list[Values] = []
-        for fact in writes.facts:
-            number += 1
-            turn = writes.turn if number == writes.expected + 1 else None
-            self.facts.append(fact_row(namespace, run, number, at, fact, turn))
-        self.head = number
-        self.row = run_row(run, number, writes.summary)
-        self.status = writes.summary.status
-        self.timers = {(run, key): _timer_row(run, key, due) for key, due in writes.timers.items()}
-        self.letters: list[tuple[Named, Values]] = []
-        for letter in writes.letters:
-            data = encode_letter(letter)
-            self.letters.append(((letter.to, letter.key), (data, seal(f"{letter.to}\0{letter.key}", data))))
-        self.read = [(run, key) for key in writes.read_letters]
-        self.blobs = {(run, hash): data for hash, data in writes.blobs.items()}
-        self.plan = writes.plan
+        run = self.run = writes.run
+        self.facts = fact_rows(namespace, writes)
+        self.head = writes.expected + len(self.facts)
+        self.row = run_row(run, self.head, writes.summary)
+        self.timers = [((run, key), _timer_row(run, key, due)) for key, due in writes.timers.items()]
+        self.letters = [_letter_row(letter) for letter in writes.letters]
+        self.rest = writes  # which cannot fail
 
 
 def _timer_row(run: str, key: str, due: Instant | None) -> Values | None:
@@ -42,6 +32,11 @@ def _timer_row(run: str, key: str, due: Instant | None) -> Values | None:
         return None
     due = min(due, FAR)
     return due, seal(f"{run}\0{key}\0{due}", b"")
+
+
+def _letter_row(letter: Letter) -> tuple[Named, Values]:
+    data = encode_letter(letter)
+    return (letter.to, letter.key), (data, seal(f"{letter.to}\0{letter.key}", data))
 
 
 class Buffer:
@@ -63,23 +58,26 @@ class Buffer:
         self.touched.add(draft.run)
         self._facts += draft.facts
         self._runs[draft.run] = (stored_status, draft.row)
-        self._timers |= draft.timers
+        if draft.timers:
+            self._timers.update(draft.timers)
         for named, row in draft.letters:
             self.touched.add(named[0])
-            self._letters.setdefault(named, row)
-        for named in draft.read:
-            self._letters.pop(named, None)
-            self._read[named] = None
-        self.blobs |= draft.blobs
-        if draft.plan is not None:
-            self._plans[sha256(draft.plan).hexdigest()] = draft.plan
+            self._letters.setdefault(named, row)  # the one that came first counts
+        for key in draft.rest.read_letters:
+            self._letters.pop((draft.run, key), None)
+            self._read[draft.run, key] = None
+        for hash, data in draft.rest.blobs.items():
+            self.blobs[draft.run, hash] = data
+        if draft.rest.plan is not None:
+            self._plans[sha256(draft.rest.plan).hexdigest()] = draft.rest.plan
 
     def flush(self, file: File) -> None:
-        """One statement a table and kind of change."""
+        """One statement for each table and kind of change."""
         space = self.namespace
         if self._facts:
             file.write(queries.ADD_FACT, self._facts)
-        self._flush_runs(file)
+        if self._runs:
+            self._flush_runs(file)
         if self._timers:
             self._flush_timers(file)
         if self._read:
@@ -93,17 +91,15 @@ class Buffer:
             file.write(queries.PUT_PLAN, [(space, *plan) for plan in self._plans.items()])
 
     def _flush_runs(self, file: File) -> None:
-        added, moved, changed = list[Values](), list[Values](), list[Values]()
+        writing: dict[str, list[Values]] = {}
         for run, (stored, row) in self._runs.items():
-            if stored is None:
-                added.append((*row, self.namespace, run))
-            elif stored == row[1]:
-                moved.append((row[0], row[3], row[4], self.namespace, run))
+            if stored == row[1]:
+                writing.setdefault(queries.MOVE_RUN, []).append((row[0], row[3], row[4], self.namespace, run))
             else:
-                changed.append((*row, self.namespace, run))
-        for query, rows in ((queries.ADD_RUN, added), (queries.MOVE_RUN, moved), (queries.CHANGE_RUN, changed)):
-            if rows:
-                file.write(query, rows)
+                query = queries.ADD_RUN if stored is None else queries.CHANGE_RUN
+                writing.setdefault(query, []).append((*row, self.namespace, run))
+        for query, rows in writing.items():
+            file.write(query, rows)
 
     def _flush_timers(self, file: File) -> None:
         cleared = [(self.namespace, *named) for named, row in self._timers.items() if row is None]

@@ -1,18 +1,18 @@
 """The commands as one turn sees and changes them: read once, changed in memory, written together."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from msgspec import Struct
 
 from refold.core.codec import decode_command
-from refold.core.commands import Command
 from refold.core.facts import SECOND, Instant
 from refold.core.state import PAUSED
 from refold.ports import Abilities, Lease
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.lanes import InFile, InFileOf, InTurn, Picker, Waiting
-from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, Lane, Queued, Values, queued, read_queued
+from refold.stores.sqlite.lanes import ABOVE_ALL, OfAllRuns, OfSomeRuns, Picker, Waiting, in_order
+from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, Lane, Queued, Values, read_queued
 
 Key = tuple[str, str]
 """Run and command."""
@@ -35,35 +35,38 @@ class Commands:
         self._moved: dict[Key, Queued] = {}  # to be changed
         self._removed: dict[Key, None] = {}
         self._touched: dict[Lane, Touched] = {}
-        self._floor: int | None = None
-        self._picker: Picker | None = None
+        self._line: Iterator[Queued] | None = None  # who is claimed next
+        self._claimer: Abilities | None = None
 
-    def load(self, run: str, ids: Collection[str]) -> None:
+    def load(self, run: str, ids: Iterable[str]) -> None:
         """Read these commands; what follows cannot fail then."""
         for id in ids:
             if (run, id) not in self._known:
                 row = self.file.row(queries.COMMAND, (self.namespace, run, id))
                 self._known[run, id] = None if row is None else read_queued(row)
-        if self._floor is None:
-            row = self.file.row(queries.FLOOR, (self.namespace,))
-            self._floor = 0 if row is None else int(row[0])
 
     def get(self, run: str, id: str) -> Queued | None:
-        self.load(run, (id,))
+        if (run, id) not in self._known:
+            self.load(run, (id,))
         return self._known[run, id]
 
     def claimed(self, run: str) -> frozenset[str]:
         self.flush()
         return frozenset(str(row[0]) for row in self.file.rows(queries.CLAIMED, (self.namespace, run)))
 
-    def issue(self, run: str, order: Command, data: bytes, plan: str, now: Instant) -> None:
+    def issue(self, fresh: Queued, floor: int, now: Instant) -> None:
         """Anew and free to claim; of one that is there, generation and losses live on."""
-        key = (run, order.id)
+        key = (fresh.run, fresh.id)
         old = self._known[key]
-        fresh = queued(run, order, data, plan, self.number())
-        fresh.generation, fresh.losses = (self._floor or 0, 0) if old is None else (old.generation, old.losses)
-        fresh.state = LATER if order.not_before > now else WAITING
-        self.remove(run, order.id)
+        fresh.place = self.number()
+        if old is None:
+            fresh.generation = floor
+        else:
+            fresh.generation, fresh.losses = old.generation, old.losses
+            self.remove(*key)
+        if fresh.not_before > now:
+            fresh.state = LATER
+        self._line = None
         self._known[key] = self._fresh[key] = fresh
 
     def hold(self, run: str, id: str) -> None:
@@ -75,7 +78,7 @@ class Commands:
             self.change(command)
 
     def remove(self, run: str, id: str) -> None:
-        self._picker = None
+        self._line = None
         key = (run, id)
         command = self._known[key]
         if command is None:
@@ -88,7 +91,7 @@ class Commands:
 
     def change(self, command: Queued) -> None:
         """It is stored as it reads now."""
-        self._picker = None
+        self._line = None
         key = (command.run, command.id)
         self._known[key] = command
         if key not in self._fresh:
@@ -114,54 +117,46 @@ class Commands:
         self.flush()
 
     def claim(self, can: Abilities, lease_for: float, limit: int, now: Instant) -> list[Lease]:
-        if self._picker is None or self._picker.can != can:
-            self._picker = self._pick_for(can, now)
-        leases: list[Lease] = []
-        while len(leases) < limit:
-            command = self._picker.take()
-            if command is None:
-                break
-            leases.append(self._lease(command, can.worker, now, now + round(lease_for * SECOND)))
-        return leases
+        if self._line is None or self._claimer != can:
+            self._line, self._claimer = self._line_for(can, now), can
+        until = now + round(lease_for * SECOND)
+        return [self._lease(command, can.worker, now, until) for command in islice(self._line, limit)]
 
     def is_idle(self, can: Abilities, now: Instant) -> bool:
-        """Nothing to claim for this worker, as far as one can see without keeping others from writing."""
-        if self.file.row(queries.ANY_LATER, (self.namespace, now)) is not None:
-            return False
-        return Picker(self._in_file(can), can).is_empty()
+        """Nothing waits in the file for this worker."""
+        if can.runs is not None:
+            later = self.file.row(queries.ANY_LATER, (self.namespace, now))
+            waiting = OfSomeRuns(self.file, self.namespace, can.runs)
+            return later is None and all(waiting.best(queue, ABOVE_ALL) is None for queue in can.queues)
+        return all(self.file.row(queries.ANYTHING, (self.namespace, now, queue)) is None for queue in can.queues)
 
     def flush(self) -> None:
-        """One statement a table and kind of change, however many commands."""
-        self._picker = None
-        namespace = self.namespace
+        """One statement for each kind of change, however many commands."""
+        space = self.namespace
         if self._removed:
-            self.file.write(queries.REMOVE_COMMAND, [(namespace, *key) for key in self._removed])
+            self.file.write(queries.REMOVE_COMMAND, [(space, *key) for key in self._removed])
+            self._removed = {}
         if self._moved:
-            rows = [(*each.moving(each.turn), namespace, *key) for key, each in self._moved.items()]
-            self.file.write(queries.MOVE_COMMAND, rows)
+            self.file.write(queries.MOVE_COMMAND, [each.moved(space) for each in self._moved.values()])
+            self._moved = {}
         if self._fresh:
-            rows = [(namespace, *each.issued(), *each.moving(self._first_turn(each))) for each in self._fresh.values()]
-            self.file.write(queries.ADD_COMMAND, rows)
-            self._known = {}  # which of them have a turn, only the file knows
-        self._removed, self._moved, self._fresh = {}, {}, {}
+            self.file.write(
+                queries.ADD_COMMAND, [each.added(space, self._first_turn(each)) for each in self._fresh.values()]
+            )
+            self._fresh, self._known = {}, {}  # which of them have a turn, only the file knows
         if self._touched:
             self._set_turns()
+        self._line = None
 
-    def _pick_for(self, can: Abilities, now: Instant) -> Picker:
-        """From this turn alone if nothing else waits, and then what it issued is stored once, as leased."""
+    def _line_for(self, can: Abilities, now: Instant) -> Iterator[Queued]:
+        """If nothing else waits, what this turn issued is claimed before it is stored, and stored once, as leased."""
+        if not self._touched and self.is_idle(can, now):
+            return iter(in_order((each for each in self._fresh.values() if self._is_free(each)), can))
         self._release(now)
-        if not self._touched:
-            picker = Picker(self._in_file(can), can)
-            if picker.is_empty():
-                free = (each for each in self._fresh.values() if each.state == WAITING and not self._is_paused(each))
-                return Picker(InTurn(free), can)
-            if not (self._fresh or self._moved or self._removed):
-                return picker
         self.flush()
-        return Picker(self._in_file(can), can)
-
-    def _in_file(self, can: Abilities) -> Waiting:
-        return InFile(self.file, self.namespace) if can.runs is None else InFileOf(self.file, self.namespace, can.runs)
+        space, runs = self.namespace, can.runs
+        waiting: Waiting = OfAllRuns(self.file, space) if runs is None else OfSomeRuns(self.file, space, runs)
+        return iter(Picker(waiting, can).take, None)
 
     def _release(self, now: Instant) -> None:
         """What may start by now joins its lane, in the place it was issued in."""
@@ -198,10 +193,10 @@ class Commands:
         return self._touched.setdefault(lane, Touched())
 
     def _first_turn(self, command: Queued) -> int | None:
-        return command.place if command.state == WAITING and not self._is_paused(command) else None
+        return command.place if self._is_free(command) else None
 
-    def _is_paused(self, command: Queued) -> bool:
-        return self.status(command.run) == PAUSED
+    def _is_free(self, command: Queued) -> bool:
+        return command.state == WAITING and self.status(command.run) != PAUSED
 
     def _set_turns(self) -> None:
         turns: list[tuple[int | None, str, str, str]] = []

@@ -36,7 +36,7 @@ PRAGMAS: dict[str, int | str] = {  # set and read back, for one that is not obey
 
 Row = tuple[Any, ...]
 
-_DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+_DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, UnicodeDecodeError)
 _UNAVAILABLE = (
     apsw.BusyError,
     apsw.LockedError,
@@ -60,6 +60,7 @@ class File:
         self.patience = patience
         self.guard = RLock()  # a turn holds it from beginning to end
         self._damage = ""
+        self._elsewhere = ""  # why this process must leave the file alone
         self._failure: RefoldError | None = None  # of this turn: nothing more is written in it
         self._pages = 0  # in the write-ahead log
         self._checkpointed = 0  # pages there when a checkpoint was last tried
@@ -75,13 +76,13 @@ class File:
         try:
             found: list[Row] = self._cursor.execute(query, bindings).fetchall()
             return found
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             self._fail(error)
 
     def row(self, query: str, bindings: Row) -> Row | None:
         try:
             found: list[Row] = self._cursor.execute(query, bindings).fetchall()
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             self._fail(error)
         return found[0] if found else None
 
@@ -98,6 +99,8 @@ class File:
         """Waits for whoever writes now, as long as the patience lasts."""
         if self._damage:
             raise Corrupt(self._damage)
+        if self._elsewhere:
+            raise Unusable(self._elsewhere)
         self._failure = None
         self.lock.take(self.patience)
         try:
@@ -134,7 +137,8 @@ class File:
 
     def close(self) -> None:
         with self.guard:
-            self.db.close()
+            if not self._elsewhere:
+                self.db.close()
             self.lock.close()
             self.life.close()
 
@@ -142,7 +146,9 @@ class File:
         """In a forked child: neither use the connection nor close it, for both would harm the parent."""
         inherited = _Kept(self.db)
         inherited.itself = inherited
-        self._cursor = _Elsewhere(f"{self.path} was opened before this process was forked: open it again here")
+        self._elsewhere = f"{self.path} was opened before this process was forked: open it again here"
+        self._cursor = _Elsewhere(self._elsewhere)
+        self.guard = RLock()  # the other one may be held by a thread that is not here
         self.lock.forget()
         self.life.forget()
 
@@ -175,22 +181,25 @@ class File:
     def _checkpoint(self) -> None:
         """What fails here fails nobody: everything is in the log, and the next one will try again."""
         self._checkpointed = self._pages
-        large = self._pages >= TRUNCATE_AT
         try:
-            self.db.wal_checkpoint(
-                mode=apsw.SQLITE_CHECKPOINT_TRUNCATE if large else apsw.SQLITE_CHECKPOINT_PASSIVE
-            )
+            if self._pages < TRUNCATE_AT:
+                self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            else:
+                self.db.set_busy_timeout(0)  # readers may stay; nobody waits for them
+                self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.Error as error:
             if isinstance(error, _DAMAGED):
                 self._named(error)
+        finally:
+            self.db.set_busy_timeout(round(self.patience * 1000))
 
-    def _fail(self, error: apsw.Error) -> NoReturn:
+    def _fail(self, error: Exception) -> NoReturn:
         self._failure = self._named(error)
         raise self._failure from error
 
-    def _named(self, error: apsw.Error) -> Any:
+    def _named(self, error: Exception) -> Any:
         """The error by what the catcher should do; a bug keeps its own name."""
-        if isinstance(error, _DAMAGED) or getattr(error, "extendedresult", 0) in _DAMAGED_READS:
+        if isinstance(error, _DAMAGED) or getattr(error, "extendedresult", 0) in _DAMAGED_READS or _misses(error):
             self._damage = (
                 f"{self.path} is damaged ({error}); nothing more is written to it. Keep a copy of the file with its "
                 f'-wal file, then save what is readable: sqlite3 {self.path} ".recover" | sqlite3 recovered.db'
@@ -225,6 +234,11 @@ class File:
         if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
             return Unusable(_no_access(self.path, error))
         return named
+
+
+def _misses(error: Exception) -> bool:
+    """Every query is a constant that fits the schema, so it is the schema that is not what it was."""
+    return isinstance(error, apsw.SQLError) and str(error).startswith(("no such", "no query solution", "malformed"))
 
 
 class _Kept(Struct, gc=False):

@@ -14,7 +14,7 @@ FIRST_PAGE = 4  # commands read at once; each page is twice as long as the one b
 
 
 class Waiting(Protocol):
-    """Where commands wait, in the file or in the turn that issued them."""
+    """The commands that wait in the file."""
 
     def best(self, queue: str, below: int) -> int | None:
         """The highest priority below another that has something to claim."""
@@ -26,9 +26,7 @@ class Waiting(Protocol):
         """What its run has behind it in the lane."""
 
 
-class InFile:
-    """The commands of all runs."""
-
+class OfAllRuns:
     def __init__(self, file: File, namespace: str) -> None:
         self.file, self.namespace = file, namespace
 
@@ -46,55 +44,55 @@ class InFile:
         return [read_queued(row) for row in self.file.rows(queries.NEXT_IN_LANE, where)]
 
 
-class InFileOf:
-    """The commands of some runs; the others cost nothing."""
+class OfSomeRuns:
+    """What waits for the others costs nothing."""
 
     def __init__(self, file: File, namespace: str, runs: Collection[str]) -> None:
         self.file, self.namespace, self.runs = file, namespace, runs
-        self.behind = InFile(file, namespace).behind
+        self.behind = OfAllRuns(file, namespace).behind
 
     def best(self, queue: str, below: int) -> int | None:
         found = [self._best_of(run, queue, below) for run in self.runs]
         return max((priority for priority in found if priority is not None), default=None)
 
     def first(self, queue: str, priority: int, after: int, limit: int) -> Sequence[Queued]:
-        found = []
+        found: list[Queued] = []
         for run in self.runs:
             where = (self.namespace, run, queue, priority, -1, 1)
             found += [read_queued(row) for row in self.file.rows(queries.NEXT_IN_LANE, where)]
-        in_turn = [each for each in found if each.turn is not None and each.turn > after]
-        return sorted(in_turn, key=_turn)[:limit]
+        in_turn = [(each.turn, each) for each in found if each.turn is not None and each.turn > after]
+        return [each for _, each in sorted(in_turn, key=lambda pair: pair[0])][:limit]
 
     def _best_of(self, run: str, queue: str, below: int) -> int | None:
         row = self.file.row(queries.BEST_LANE_OF_RUN, (self.namespace, run, queue, below))
         return None if row is None or row[1] is None else int(row[0])
 
 
-class InTurn:
-    """The commands that a turn has issued and not stored yet; a worker can have them before they ever wait."""
+class Picker:
+    """Gives one waiting command after the other to one worker, each the best there is."""
 
-    def __init__(self, fresh: Iterable[Queued]) -> None:
-        self._lanes: dict[tuple[str, int], dict[str, list[Queued]]] = {}
-        for each in fresh:
-            self._lanes.setdefault((each.queue, each.priority), {}).setdefault(each.run, []).append(each)
+    def __init__(self, waiting: Waiting, can: Abilities) -> None:
+        self.waiting, self.can = waiting, can
+        self._lines: dict[str, Line | None] = {queue: self._line(queue, ABOVE_ALL) for queue in can.queues}
 
-    def best(self, queue: str, below: int) -> int | None:
-        return max((lane[1] for lane in self._lanes if lane[0] == queue and lane[1] < below), default=None)
+    def take(self) -> Queued | None:
+        """The highest priority first, of one priority in the order of the worker's queues."""
+        while True:
+            lines = [line for line in self._lines.values() if line is not None]
+            if not lines:
+                return None
+            best = max(lines, key=lambda line: line.priority)  # the first of equals
+            command = best.take()
+            if command is not None:
+                return command
+            self._lines[best.queue] = self._line(best.queue, best.priority)
 
-    def first(self, queue: str, priority: int, after: int, limit: int) -> Sequence[Queued]:
-        """A run stands where its first command was issued."""
-        runs = self._lanes.get((queue, priority), {}).values()
-        return [commands[0] for commands in runs if commands[0].place > after][:limit]
+    def _line(self, queue: str, below: int) -> "Line | None":
+        priority = self.waiting.best(queue, below)
+        return None if priority is None else Line(self.waiting, queue, priority, self._fits)
 
-    def behind(self, command: Queued, limit: int) -> Sequence[Queued]:
-        commands = self._lanes[command.queue, command.priority][command.run]
-        after = commands.index(command) + 1
-        return commands[after : after + limit]
-
-
-def _turn(command: Queued) -> int:
-    """Where its run stands in the lane; one that was never stored stands where it was issued."""
-    return command.place if command.turn is None else command.turn
+    def _fits(self, command: Queued) -> bool:
+        return self.can.tools is None or command.tool in self.can.tools
 
 
 class Line:
@@ -120,7 +118,7 @@ class Line:
             first = self.waiting.first(self.queue, self.priority, self._last, self._page)
             self._unserved.extend(RunInLine(self.waiting, each) for each in first)
             self._more, self._page = len(first) == self._page, self._page * 2
-            self._last = _turn(first[-1]) if first else self._last
+            self._last = first[-1].turn or 0 if first else self._last
         for runs in (self._unserved, self._served):
             if runs:
                 return runs.popleft()
@@ -152,32 +150,22 @@ class RunInLine:
             self._read.extend(behind)
 
 
-class Picker:
-    """Gives one command after the other to one worker, each the best there is."""
-
-    def __init__(self, waiting: Waiting, can: Abilities) -> None:
-        self.waiting, self.can = waiting, can
-        self._lines: dict[str, Line | None] = {queue: self._line(queue, ABOVE_ALL) for queue in can.queues}
-
-    def is_empty(self) -> bool:
-        return not any(self._lines.values())
-
-    def take(self) -> Queued | None:
-        """The highest priority first, of one priority in the order of the worker's queues."""
-        while True:
-            lines = [line for line in self._lines.values() if line is not None]
-            if not lines:
-                return None
-            best = max(lines, key=lambda line: line.priority)  # the first of equals
-            command = best.take()
-            if command is not None:
-                return command
-            self._lines[best.queue] = self._line(best.queue, best.priority)
-
-    def _line(self, queue: str, below: int) -> Line | None:
-        priority = self.waiting.best(queue, below)
-        return None if priority is None else Line(self.waiting, queue, priority, self._fits)
-
-    def _fits(self, command: Queued) -> bool:
-        can = self.can
-        return (can.tools is None or command.tool in can.tools) and (can.runs is None or command.run in can.runs)
+def in_order(fresh: Iterable[Queued], can: Abilities) -> list[Queued]:
+    """The same order for commands that were never stored, where nothing else waits: round by round in each lane."""
+    queues = {queue: at for at, queue in enumerate(can.queues)}
+    fitting = [
+        each
+        for each in fresh
+        if each.queue in queues
+        and (can.tools is None or each.tool in can.tools)
+        and (can.runs is None or each.run in can.runs)
+    ]
+    if len(fitting) < 2:
+        return fitting
+    rounds: dict[tuple[str, str, int], int] = {}
+    ranked = []
+    for each in fitting:
+        lane = each.lane()
+        rounds[lane] = rounds.get(lane, 0) + 1
+        ranked.append(((-each.priority, queues[each.queue], rounds[lane], each.place), each))
+    return [each for _, each in sorted(ranked, key=lambda pair: pair[0])]

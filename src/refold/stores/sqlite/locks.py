@@ -50,11 +50,13 @@ class WriterLock:
 
     def close(self) -> None:
         with self._guard:
-            if not self._waits:  # else the thread needs them, and they go with the process
-                self.forget()
+            waits = self._waits  # then the thread needs them, and they go with the process
+        if not waits:
+            self.forget()
 
     def forget(self) -> None:
         """In a forked child: the parent keeps what it has."""
+        self._guard = threading.Lock()
         for descriptor in (self._door, self._room):
             if descriptor >= 0:
                 os.close(descriptor)

@@ -31,7 +31,7 @@ NETWORKED = frozenset(
         "vboxsf",
     }
 )
-NETWORKED_FUSE = frozenset({"ceph", "cephfs", "davfs", "glusterfs", "mount_davfs", "rclone", "s3fs", "smbnetfs", "sshfs"})
+NETWORKED_FUSE = frozenset({"ceph", "cephfs", "davfs", "glusterfs", "rclone", "s3fs", "smbnetfs", "sshfs"})
 
 MOUNTS = Path("/proc/mounts")
 

@@ -10,11 +10,13 @@ OPENING: Final = """
     select runs.head, runs.status, runs.created_at, runs.summary, runs.seal,
         exists (select 1 from letters where namespace = ?1 and run = ?2),
         exists (select 1 from timers where namespace = ?1 and run = ?2 and due <= ?3),
+        (select floor from generations where namespace = ?1),
         runs.run is null and exists (select 1 from facts where namespace = ?1 and run = ?2)
     from (select 1) left join runs on runs.namespace = ?1 and runs.run = ?2"""
 """What a turn wants to know of a run first; also if there is no such run, or only its row is missing."""
 
-ADD_FACT: Final = "insert into facts (namespace, run, number, at, kind, data, turn, seal) values (?, ?, ?, ?, ?, ?, ?, ?)"
+ADD_FACT: Final = """
+    insert into facts (namespace, run, number, at, kind, data, turn, seal) values (?, ?, ?, ?, ?, ?, ?, ?)"""
 """A number that is taken fails the turn."""
 
 FACTS: Final = """
@@ -134,8 +136,16 @@ DUE_LATER: Final = f"""
 """Commands whose moment has come."""
 
 ANY_LATER: Final = """
-    select 1 from commands indexed by commands_later where namespace = ? and state = 'later' and not_before <= ? limit 1"""
+    select 1 from commands indexed by commands_later
+    where namespace = ? and state = 'later' and not_before <= ? limit 1"""
 """Whether there is such a command."""
+
+ANYTHING: Final = """
+    select 1 from commands indexed by commands_later where namespace = ?1 and state = 'later' and not_before <= ?2
+    union all
+    select 1 from commands indexed by commands_first where namespace = ?1 and queue = ?3 and turn is not null
+    limit 1"""
+"""Whether a queue may have something to claim."""
 
 LEASES: Final = f"select {_COMMAND} from commands indexed by commands_leased where namespace = ? and state = 'leased'"
 """Everything that somebody holds: as many as there are busy slots."""

@@ -11,7 +11,7 @@ from refold.core.facts import Fact, Instant
 from refold.core.fold import Record
 from refold.core.summary import Summary
 from refold.errors import Corrupt
-from refold.ports import Lease
+from refold.ports import Lease, Writes
 
 WAITING, LATER, LEASED, HELD = "waiting", "later", "leased", "held"
 
@@ -30,16 +30,23 @@ def seal(found_by: str, data: bytes) -> int:
     return crc32(data, crc32(found_by.encode()))
 
 
-def fact_row(namespace: str, run: str, number: int, at: Instant, fact: Fact, turn: str | None) -> Values:
-    data = codec.encode_fact(fact)
-    mark = seal(f"{run}\0{number}\0{at}\0{turn}", data)
-    return namespace, run, number, at, KINDS[type(fact)], data, turn, mark
+def fact_rows(namespace: str, writes: Writes) -> list[Values]:
+    """The first one carries the id of the turn."""
+    rows: list[Values] = []
+    run, at, number = writes.run, writes.at, writes.expected
+    turn: str | None = writes.turn
+    for fact in writes.facts:
+        number += 1
+        data = codec.encode_fact(fact)
+        mark = crc32(data, crc32(f"{run}\0{number}\0{at}\0{turn}".encode()))
+        rows.append((namespace, run, number, at, KINDS[type(fact)], data, turn, mark))
+        turn = None
+    return rows
 
 
 def read_fact(run: str, row: Values) -> Record:
     number, at, data, turn, mark = row
-    if mark != seal(f"{run}\0{number}\0{at}\0{turn}", data):
-        raise Corrupt(f"fact {number} of run {run} is not what was written")
+    checked(f"fact {number} of run {run}", f"{run}\0{number}\0{at}\0{turn}", data, mark)
     try:
         return number, at, codec.decode_fact(data)
     except Corrupt as error:
@@ -48,15 +55,13 @@ def read_fact(run: str, row: Values) -> Record:
 
 def run_row(run: str, head: int, summary: Summary) -> Values:
     """Head, status, time of start, summary and seal."""
-    data = _encode(summary)
-    mark = seal(f"{run}\0{head}\0{summary.status}\0{summary.created_at}", data)
-    return head, summary.status, summary.created_at, data, mark
+    data, status, created_at = _encode(summary), summary.status, summary.created_at
+    return head, status, created_at, data, crc32(data, crc32(f"{run}\0{head}\0{status}\0{created_at}".encode()))
 
 
 def check_run(run: str, row: Values) -> None:
     head, status, created_at, data, mark = row
-    if mark != seal(f"{run}\0{head}\0{status}\0{created_at}", data):
-        raise Corrupt(f"the row of run {run} is not what was written")
+    checked(f"the row of run {run}", f"{run}\0{head}\0{status}\0{created_at}", data, mark)
 
 
 def read_run(run: str, row: Values) -> Summary:
@@ -65,7 +70,8 @@ def read_run(run: str, row: Values) -> Summary:
 
 
 def checked(what: str, found_by: str, data: bytes, mark: int) -> bytes:
-    if mark != seal(found_by, data):
+    """A damaged column may have another type, too."""
+    if type(data) is not bytes or mark != crc32(data, crc32(found_by.encode())):
         raise Corrupt(f"{what} is not what was written")
     return data
 
@@ -111,9 +117,10 @@ class Queued(Struct, gc=False):
     def lane(self) -> "Lane":
         return self.run, self.queue, self.priority
 
-    def issued(self) -> Values:
-        """All that stays as it was issued."""
+    def added(self, namespace: str, turn: int | None) -> Values:
+        """The whole row; the seal is over all that stays as it was issued."""
         return (
+            namespace,
             self.run,
             self.id,
             self.queue,
@@ -122,13 +129,8 @@ class Queued(Struct, gc=False):
             self.place,
             self.not_before,
             self.plan,
-            self.seal,
+            _seal_of(self),
             self.data,
-        )
-
-    def moving(self, turn: int | None) -> Values:
-        """All that changes afterwards."""
-        return (
             self.state,
             turn,
             self.generation,
@@ -140,21 +142,42 @@ class Queued(Struct, gc=False):
             self.claimed_at,
         )
 
+    def moved(self, namespace: str) -> Values:
+        """All that changes afterwards, and what it is found by."""
+        return (
+            self.state,
+            self.turn,
+            self.generation,
+            self.losses,
+            self.worker,
+            self.until,
+            self.deadline,
+            self.beat_at,
+            self.claimed_at,
+            namespace,
+            self.run,
+            self.id,
+        )
+
 
 Lane = tuple[str, str, int]
 """What a run has in a lane: run, queue, priority."""
 
 
-def queued(run: str, order: Command, data: bytes, plan: str, place: int) -> Queued:
-    fields = (run, order.id, order.queue, order.priority, order.tool, place, min(order.not_before, FAR), plan)
-    return Queued(*fields, _seal_of(fields, data), data)
+def fresh(run: str, order: Command, plan: str) -> Queued:
+    """A command as it is issued; its place is not known yet."""
+    data = codec.encode_command(order)
+    moment = min(order.not_before, FAR)
+    return Queued(run, order.id, order.queue, order.priority, order.tool, 0, moment, plan, 0, data)
 
 
 def read_queued(row: Values) -> Queued:
-    if row[8] != _seal_of(row[:8], row[9]):
-        raise Corrupt(f"command {row[1]} of run {row[0]} is not what was written")
-    return Queued(*row)
+    command = Queued(*row)
+    if type(command.data) is not bytes or command.seal != _seal_of(command):
+        raise Corrupt(f"command {command.id} of run {command.run} is not what was written")
+    return command
 
 
-def _seal_of(fields: Values, data: bytes) -> int:
-    return seal("\0".join(map(str, fields)), data)
+def _seal_of(c: Queued) -> int:
+    found_by = f"{c.run}\0{c.id}\0{c.queue}\0{c.priority}\0{c.tool}\0{c.place}\0{c.not_before}\0{c.plan}"
+    return crc32(c.data, crc32(found_by.encode()))

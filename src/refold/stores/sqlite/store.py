@@ -1,8 +1,7 @@
 """The store on one SQLite file: each method one read, or one turn of its own."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -39,21 +38,8 @@ class SqliteStore:
         self._now, self._clock, self._number = now, 0, 0
         self._tools = Tools(self.file, namespace, self._time, self._next_number, set())
 
-    def turn(self, runs: Sequence[str]) -> AbstractContextManager[SqliteTurn]:
-        return self._turn(at_once=bool(runs))
-
-    @contextmanager
-    def _turn(self, at_once: bool = True) -> Iterator[SqliteTurn]:
-        with self.file.guard:
-            turn = SqliteTurn(self._tools)
-            if at_once:
-                turn.begin()
-            try:
-                yield turn
-            except BaseException:
-                turn.roll_back()
-                raise
-            turn.commit()
+    def turn(self, runs: Sequence[str]) -> SqliteTurn:
+        return SqliteTurn(self._tools, bool(runs))
 
     def plan(self, hash: str) -> bytes | None:
         row = self._row(queries.PLAN, hash)
@@ -67,10 +53,13 @@ class SqliteStore:
         self._write(queries.PUT_PLAN, [(self.namespace, hash, data)])
 
     def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
+        row = self._row(queries.RUN, run)  # first: meanwhile others may add facts, but never take one away
         rows = self._rows(queries.FACTS, run, after, ALL if limit is None else limit)
-        for number, row in enumerate(rows, max(after, 0) + 1):
-            if row[0] != number:
-                raise Corrupt(f"fact {number} of run {run} is not there")
+        last = after + len(rows) if row is None else int(row[0])
+        if limit is not None:
+            last = min(last, after + limit)
+        if [row[0] for row in rows][: last - after] != list(range(after + 1, last + 1)):
+            raise Corrupt(f"not all of the facts {after + 1} to {last} of run {run} are there")
         return [read_fact(run, row) for row in rows]
 
     def turn_of(self, run: str, number: int) -> str | None:
@@ -82,14 +71,13 @@ class SqliteStore:
 
     def summary(self, run: str) -> Summary | None:
         row = self._row(queries.RUN, run)
+        if row is None and self._rows(queries.FACTS, run, 0, 1):
+            raise Corrupt(f"run {run} has a log and no row: `refold db rebuild` makes the row again")
         return None if row is None else read_run(run, row)
 
     def summaries(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
-        if status is None:
-            rows = self._rows(queries.RUNS, limit)
-        else:
-            rows = self._rows(queries.RUNS_OF_STATUS, status, limit)
-        return [read_run(row[0], row[1:]) for row in rows]
+        query, chosen = (queries.RUNS, ()) if status is None else (queries.RUNS_OF_STATUS, (status,))
+        return [read_run(row[0], row[1:]) for row in self._rows(query, *chosen, limit)]
 
     def snapshot(self, run: str) -> bytes | None:
         """One that does not read as it was written is none."""
@@ -102,7 +90,7 @@ class SqliteStore:
     def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
         if not self._rows(queries.LEASES_OF_WORKER, worker):
             return []
-        with self._turn() as turn:
+        with SqliteTurn(self._tools, True) as turn:
             held = [read_queued(row) for row in self._rows(queries.LEASES_OF_WORKER, worker)]
             for command in held:
                 command.until, command.beat_at = turn.now + round(lease_for * SECOND), turn.now
@@ -110,7 +98,7 @@ class SqliteStore:
             return [command.lease() for command in held]
 
     def hand_back(self, lease: Lease) -> bool:
-        with self._turn() as turn:
+        with SqliteTurn(self._tools, True) as turn:
             command = _held_by(turn, lease)
             if command is not None:
                 turn.commands.take_back(command, command.losses)
@@ -122,7 +110,7 @@ class SqliteStore:
         if not dead and not any(_is_over(each, self._time()) for each in self._leases()):
             return []
         found: list[Expired] = []
-        with self._turn() as turn:
+        with SqliteTurn(self._tools, True) as turn:
             names = {worker for worker, _ in dead}
             for command in self._leases():
                 if command.worker in names:
@@ -150,7 +138,7 @@ class SqliteStore:
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         encoded = [json.encode(line) for line in lines]
-        with self._turn() as turn:
+        with SqliteTurn(self._tools, True) as turn:
             if _held_by(turn, lease) is None:
                 return False
             last = self._row(queries.LAST_LINE, lease.run)
@@ -165,6 +153,8 @@ class SqliteStore:
     def stream(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
         rows = self._rows(queries.STREAM, run, after)
         what = f"the side stream of run {run}"
+        if [row[0] for row in rows] != list(range(after + 1, after + len(rows) + 1)):
+            raise Corrupt(f"{what} has a gap")
         return [(n, json.decode(checked(what, f"{run}\0{n}", data, mark))) for n, data, mark in rows]
 
     def _rows(self, query: str, *bindings: Any) -> list[Values]:
@@ -176,7 +166,7 @@ class SqliteStore:
             return self.file.row(query, (self.namespace, *bindings))
 
     def _write(self, query: str, rows: Sequence[Values]) -> None:
-        with self._turn():
+        with SqliteTurn(self._tools, True):
             self.file.write(query, rows)
 
     def _leases(self) -> list[Queued]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from msgspec import Struct, json
 
 from refold.core import codec
-from refold.core.commands import Command, Held, Letter
+from refold.core.commands import Command, Letter
 from refold.core.facts import Instant
 from refold.core.fold import Record
 from refold.core.state import PAUSED
@@ -15,19 +15,22 @@ from refold.stores.sqlite import queries
 from refold.stores.sqlite.buffer import Buffer, Draft
 from refold.stores.sqlite.commands import Commands
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.rows import LEASED, check_run, checked, read_fact
+from refold.stores.sqlite.rows import LEASED, Queued, check_run, checked, fresh, read_fact
 
 ALL = -1
+MANY = 10_000  # runs whose rows are kept in memory
+FLOOR_STEP = 1_000_000  # more claims than any command lives through, in case the rows of some are gone
 
 
 class Opening(Struct, gc=False):
     """A run as the turn finds it, and leaves it."""
 
-    head: int = 0
-    status: str = ""
-    stored: str | None = None  # its status in the file; None: it has no row there
-    has_letters: bool = False
-    has_due_timers: bool = False
+    head: int
+    status: str
+    stored: str | None  # its status in the file; None: it has no row there
+    has_letters: bool
+    has_due_timers: bool
+    floor: int  # where generations begin
 
 
 class Tools(Struct, frozen=True):
@@ -43,14 +46,35 @@ class Tools(Struct, frozen=True):
 class SqliteTurn:
     """Begins when it is first needed: a worker that finds nothing to claim has not kept anybody waiting."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools, self._file, self._namespace = tools, tools.file, tools.namespace
-        self.now: Instant = tools.now()
+    def __init__(self, tools: Tools, at_once: bool) -> None:
+        self._tools, self._file, self._namespace, self._at_once = tools, tools.file, tools.namespace, at_once
+        self.now: Instant = 0
         self._begun = False
         self._runs: dict[str, Opening] = {}
         self._new_workers: set[str] = set()
         self._buffer = Buffer(tools.namespace)
         self.commands = Commands(tools.file, tools.namespace, self._status, tools.number)
+
+    def __enter__(self) -> "SqliteTurn":
+        self._file.guard.acquire()
+        try:
+            if self._at_once:
+                self.begin()
+            else:
+                self.now = self._tools.now()
+        except BaseException:
+            self._file.guard.release()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            if self._begun and error is None:
+                self._commit()
+            elif self._begun:
+                self._file.roll_back()
+        finally:
+            self._file.guard.release()
 
     def begin(self) -> None:
         """The time is that of the lock: whoever waited for it does not come with an old one."""
@@ -58,27 +82,23 @@ class SqliteTurn:
             self._file.begin()
             self._begun, self.now = True, self._tools.now()
 
-    def commit(self) -> None:
-        if not self._begun:
-            return
+    def _commit(self) -> None:
         try:
             self.commands.flush()
             self._buffer.flush(self._file)
             if self._new_workers:
-                self._file.life.take()
-                lock = self._file.life.name
-                self._file.write(queries.PUT_WORKER, [(self._namespace, each, lock) for each in self._new_workers])
+                self._enrol()
         except BaseException:
-            self.roll_back()
+            self._file.roll_back()
             raise
-        self._begun = False
         self._file.commit()
         self._tools.workers.update(self._new_workers)
 
-    def roll_back(self) -> None:
-        if self._begun:
-            self._begun = False
-            self._file.roll_back()
+    def _enrol(self) -> None:
+        """Whoever claims holds a lock for life, so that others can tell when it is dead."""
+        self._file.life.take()
+        lock = self._file.life.name
+        self._file.write(queries.PUT_WORKER, [(self._namespace, each, lock) for each in self._new_workers])
 
     def head(self, run: str) -> int:
         return self._opening(run).head
@@ -138,19 +158,27 @@ class SqliteTurn:
         if opening.head != writes.expected:
             raise Conflict(f"run {writes.run} has moved on from fact {writes.expected} to {opening.head}")
         draft = Draft(self._namespace, writes)
-        orders = {id: (order, _encoded(order)) for id, order in writes.commands.items()}
-        self.commands.load(writes.run, orders)
+        run, plan, commands = writes.run, writes.summary.plan, self.commands
+        orders = [
+            (id, fresh(run, order, plan) if isinstance(order, Command) else order)
+            for id, order in writes.commands.items()
+        ]
+        commands.load(run, writes.commands)
         self._buffer.add(draft, opening.stored)  # nothing can fail from here on
-        was_paused, opening.head, opening.status = opening.status == PAUSED, draft.head, draft.status
-        for id, (order, data) in orders.items():
-            if data is not None and isinstance(order, Command):
-                self.commands.issue(writes.run, order, data, writes.summary.plan, self.now)
-            elif isinstance(order, Held):
-                self.commands.hold(writes.run, id)
+        was_paused, is_paused = opening.status == PAUSED, writes.summary.status == PAUSED
+        opening.head, opening.status = draft.head, writes.summary.status
+        for id, order in orders:
+            if isinstance(order, Queued):
+                commands.issue(order, opening.floor, self.now)
+            elif order is None:
+                commands.remove(run, id)
             else:
-                self.commands.remove(writes.run, id)
-        if was_paused != (draft.status == PAUSED):
-            (self.commands.resume if was_paused else self.commands.pause)(writes.run)
+                commands.hold(run, id)
+        if was_paused != is_paused:
+            (commands.pause if is_paused else commands.resume)(run)
+        if len(self._buffer.touched) >= MANY:
+            commands.flush()
+            self._settle(run)
 
     def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]:
         if not self._begun:
@@ -162,20 +190,35 @@ class SqliteTurn:
             self._new_workers.add(can.worker)
         return leases
 
+    def forget(self) -> Sequence[str]:
+        """Every row, command, timer and snapshot; returns the runs that have a log, to be written anew from it.
+
+        Generations go on above every earlier one, so that no report of a former holder is believed.
+        """
+        self.begin()
+        self._file.write(queries.RAISE_FLOOR, [(self._namespace, FLOOR_STEP)])
+        for query in queries.FORGET:
+            self._file.write(query, [(self._namespace,)])
+        floor = self._file.row(queries.FLOOR, (self._namespace,))
+        for run, head in self._file.rows(queries.LOGS, (self._namespace,)):
+            self._runs[run] = Opening(head, "", None, True, True, floor[0] if floor else 0)
+        return list(self._runs)
+
     def _opening(self, run: str) -> Opening:
-        if run not in self._runs:
-            self.begin()
-            row = self._file.row(queries.OPENING, (self._namespace, run, self.now))
-            assert row is not None
-            head, status, _, _, _, letters, timers, orphaned = row
-            if orphaned:
-                raise Corrupt(f"run {run} has a log and no row: `refold db rebuild` makes the row again")
-            if head is None:
-                self._runs[run] = Opening(0, "", None, bool(letters), bool(timers))
-            else:
-                check_run(run, row[:5])
-                self._runs[run] = Opening(head, status, status, bool(letters), bool(timers))
-        return self._runs[run]
+        return self._runs.get(run) or self._open(run)
+
+    def _open(self, run: str) -> Opening:
+        self.begin()
+        row = self._file.row(queries.OPENING, (self._namespace, run, self.now))
+        assert row is not None
+        head, status, _, _, _, letters, timers, floor, orphaned = row
+        if head is not None:
+            check_run(run, row[:5])
+        elif orphaned:
+            raise Corrupt(f"run {run} has a log and no row: `refold db rebuild` makes the row again")
+        opening = Opening(head or 0, status or "", status, bool(letters), bool(timers), floor or 0)
+        self._runs[run] = opening
+        return opening
 
     def _status(self, run: str) -> str:
         return self._opening(run).status
@@ -188,7 +231,3 @@ class SqliteTurn:
                 opening = self._runs[each]
                 opening.stored, opening.has_letters, opening.has_due_timers = opening.status or None, True, True
             self._buffer = Buffer(self._namespace)
-
-
-def _encoded(order: Command | Held | None) -> bytes | None:
-    return codec.encode_command(order) if isinstance(order, Command) else None

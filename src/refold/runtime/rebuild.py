@@ -1,0 +1,89 @@
+"""Makes every projection again from the logs alone: rows, commands and timers; snapshots are left out."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from refold.core import codec
+from refold.core.commands import Command, Held
+from refold.core.decision import Decision
+from refold.core.expressions import Evaluate, Missing
+from refold.core.facts import RunStarted
+from refold.core.fold import fold
+from refold.core.loops import Graph, analyse
+from refold.core.plan import read_plan
+from refold.core.state import TERMINAL, RunState
+from refold.core.summary import summarize
+from refold.errors import Corrupt, NotFound
+from refold.ports import StoreTurn, Writes
+
+
+class Forgetting(StoreTurn, Protocol):
+    """A turn of a store whose projections can be forgotten."""
+
+    def forget(self) -> Sequence[str]:
+        """All of them; returns the runs that have a log."""
+
+
+class Rebuildable(Protocol):
+    def turn(self, runs: Sequence[str]) -> AbstractContextManager[Forgetting]: ...
+
+    def plan(self, hash: str) -> bytes | None: ...
+
+
+def rebuild(store: Rebuildable, evaluate: Evaluate) -> dict[str, Exception | None]:
+    """In one commit, or nothing. Each run with what stood in its way; such a run is left without a row."""
+    graphs: dict[str, Graph] = {}
+
+    def graph_of(plan: str) -> Graph:
+        if plan not in graphs:
+            data = store.plan(plan)
+            if data is None:
+                raise NotFound(f"there is no workflow {plan}")
+            graphs[plan] = analyse(read_plan(data))
+        return graphs[plan]
+
+    told: dict[str, Exception | None] = {}
+    with store.turn([]) as turn:
+        for run in turn.forget():
+            try:
+                turn.write(projected(turn, run, graph_of, evaluate))
+                told[run] = None
+            except Exception as error:  # a log that cannot be read keeps no other run from its row
+                told[run] = error
+    return told
+
+
+def projected(turn: StoreTurn, run: str, graph_of: Callable[[str], Graph], evaluate: Evaluate) -> Writes:
+    """All that a store must hold of a run besides its log, as its log has it."""
+    records = turn.facts(run)
+    first = records[0][2] if records else None
+    if not isinstance(first, RunStarted):
+        raise Corrupt(f"the log of run {run} begins with {type(first).__name__}")
+    graph = graph_of(first.plan)
+    state = fold(graph, records, RunState(run=run, plan=first.plan))
+    d = Decision(graph, state, state.at, evaluate, lambda: 0.0)
+    if state.life not in TERMINAL:
+        d.touch_open()
+    return Writes(
+        run=run,
+        turn="",
+        expected=state.seq,
+        at=state.at,
+        facts=(),
+        summary=summarize(graph, state),
+        commands=_commands(turn, d),
+        timers={key: due for key, due in d.timers().items() if due is not None},
+    )
+
+
+def _commands(turn: StoreTurn, d: Decision) -> dict[str, Command | Held | None]:
+    """Inputs of items may need values that are not in memory."""
+    while True:
+        try:
+            return {id: order for id, order in d.commands().items() if order is not None}
+        except Missing as missing:
+            for number, _, fact in turn.some_facts(d.state.run, missing.facts):
+                d.loaded.facts[number] = fact
+            for hash in missing.blobs:
+                d.loaded.blobs[hash] = codec.unbox(turn.blob(d.state.run, hash))

@@ -1,0 +1,75 @@
+"""A file is brought up to date by numbered steps, and one from the future is refused."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from refold.errors import Unusable
+from refold.stores.sqlite.migrate import APPLICATION, migrate, migrations
+from refold.stores.sqlite.store import SqliteStore
+from tests.contracts.stores import FakeClock, commit, note
+from tests.stores.sqlite_files import ask, opened
+
+STEPS = {
+    1: "create table one (x); insert into one values (1)",
+    2: "alter table one add column y default 7",
+    3: "create table three (x)",
+}
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> apsw.Connection:
+    return apsw.Connection(str(tmp_path / "other.db"))
+
+
+def tables(db: apsw.Connection) -> list[str]:
+    return [name for (name,) in db.execute("select name from sqlite_master order by name")]
+
+
+def test_migrations_are_numbered_from_one_without_a_gap() -> None:
+    assert list(migrations()) == list(range(1, len(migrations()) + 1))
+
+
+def test_every_table_has_a_namespace() -> None:
+    db = apsw.Connection(":memory:")
+    migrate(db, "here")
+    for name in tables(db):
+        if not name.startswith("sqlite_") and "_" not in name:
+            columns = {column: default for _, column, _, _, default, _ in db.execute(f"pragma table_info({name})")}
+            assert columns.get("namespace") == "'default'", name
+
+
+def test_a_new_file_sees_every_step_once(db: apsw.Connection) -> None:
+    migrate(db, "here", STEPS)
+    migrate(db, "here", STEPS)
+    assert tables(db) == ["one", "three"]
+    assert db.execute("select * from one").fetchall() == [(1, 7)]
+    assert (db.pragma("user_version"), db.pragma("application_id")) == (3, APPLICATION)
+
+
+def test_an_older_file_sees_what_it_has_not_seen_yet(db: apsw.Connection) -> None:
+    migrate(db, "here", {1: STEPS[1]})
+    db.execute("insert into one values (2)")
+    migrate(db, "here", STEPS)
+    assert db.execute("select * from one").fetchall() == [(1, 7), (2, 7)]
+
+
+def test_steps_that_fail_leave_the_file_as_it_was(db: apsw.Connection) -> None:
+    migrate(db, "here", {1: STEPS[1]})
+    with pytest.raises(apsw.SQLError):
+        migrate(db, "here", {**STEPS, 4: "create table four (x); select nonsense"})
+    assert (tables(db), db.pragma("user_version")) == (["one"], 1)
+    migrate(db, "here", STEPS)
+    assert tables(db) == ["one", "three"]
+
+
+def test_a_file_of_a_newer_refold_is_refused_by_name_and_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        commit(store, "r", note())
+        store.file.db.pragma("user_version", 99)
+    before = (tmp_path / "refold.db").read_bytes()
+    with pytest.raises(Unusable, match=f"refold.db was written by a newer Refold .schema 99; .* {max(migrations())}"):
+        SqliteStore(tmp_path / "refold.db", FakeClock())
+    assert (tmp_path / "refold.db").read_bytes() == before
+    assert ask(tmp_path, "pragma user_version") == [(99,)]
