@@ -159,7 +159,8 @@ async def open_process(
         )
         serving = asyncio.create_task(process.serve())
         try:
-            yield process
+            async with _as_long_as(serving):
+                yield process
         finally:
             try:
                 await process.stop()
@@ -168,6 +169,32 @@ async def open_process(
                 await asyncio.wait([serving])
                 await inline.close()
                 await processes.close()
+
+
+@asynccontextmanager
+async def _as_long_as(serving: "asyncio.Task[None]") -> AsyncIterator[None]:
+    """Nobody may wait for what nobody will do: an error that ends the service ends what goes on inside."""
+    waiting, errors = asyncio.current_task(), list[BaseException]()
+    assert waiting is not None
+
+    def end(task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            errors.append(error)
+            waiting.cancel()
+
+    serving.add_done_callback(end)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not errors or waiting.uncancel():
+            raise  # somebody else wants it to end
+        error = errors[0]
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+    finally:
+        serving.remove_done_callback(end)
 
 
 @asynccontextmanager

@@ -53,8 +53,8 @@ def bury(folder: Path, count: int) -> Buried:
         for item in range(count):
             _bury_one(watch, f"items/1/{item}", item % 2 == 0, buried, current)
         for pid in workers.copy():
-            assert ended(pid, PATIENCE, output) == 0, output.read_text()
             workers.remove(pid)
+            assert ended(pid, PATIENCE, output) == 0, output.read_text()
     finally:
         for pid in workers:
             kill(pid)

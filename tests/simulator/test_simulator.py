@@ -43,6 +43,11 @@ def test_200_seeds_keep_every_promise(block: int) -> None:
     assert sum(seen.values()) > 500
 
 
+@pytest.mark.parametrize("seed", [20261779])
+def test_seeds_that_once_broke_a_promise_keep_it(seed: int) -> None:
+    assert simulate(seed).runs
+
+
 @pytest.mark.proof
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("block", range(50))

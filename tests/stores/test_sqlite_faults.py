@@ -1,4 +1,4 @@
-"""A full disk, a commit nobody can vouch for, a damaged file: nothing acknowledged is lost and nothing wrong is told."""
+"""A full disk, a commit nobody can vouch for, a damaged file: nothing acked is lost, and nothing wrong is told."""
 
 import random
 import resource
@@ -31,6 +31,7 @@ from tests.contracts.stores import (
     letter,
     note,
     order,
+    put,
 )
 from tests.stores.sqlite_files import ask, in_child, opened
 
@@ -67,7 +68,7 @@ def test_a_turn_whose_write_found_no_room_writes_nothing_even_if_it_goes_on(tmp_
             with pytest.raises(Unavailable):
                 _write_until_full(turn)
             with pytest.raises(Unavailable):
-                _put(turn, "s", note("small"))
+                put(turn, "s", note("small"))
                 turn.facts("s")
         assert store.summary("s") is None
         assert len(store.facts("r")) == 1
@@ -75,14 +76,8 @@ def test_a_turn_whose_write_found_no_room_writes_nothing_even_if_it_goes_on(tmp_
 
 def _write_until_full(turn: Any) -> None:
     for _ in range(100):
-        _put(turn, "r", note(LARGE))
+        put(turn, "r", note(LARGE))
         turn.facts("r")  # which must see it, so it is written now
-
-
-def _put(turn: Any, run: str, fact: Any) -> None:
-    from tests.contracts.stores import put
-
-    put(turn, run, fact)
 
 
 def test_a_file_that_may_grow_no_further_is_a_full_disk_too(tmp_path: Path) -> None:
@@ -308,7 +303,7 @@ def is_seen_by_the_doctor(path: Path) -> bool:
 @pytest.mark.parametrize("seed", range(50))
 def test_a_flipped_bit_is_noticed_or_harmless(furnished: Path, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    truth = answers(shutil.copy(furnished, tmp_path / "whole.db"))
+    truth = answers(Path(shutil.copy(furnished, tmp_path / "whole.db")))
     damaged = tmp_path / "damaged.db"
     data = bytearray(furnished.read_bytes())
     data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
@@ -327,7 +322,7 @@ def test_a_file_that_was_cut_off_is_noticed(furnished: Path, tmp_path: Path, par
     cut = tmp_path / "cut.db"
     data = furnished.read_bytes()
     cut.write_bytes(data[: round(len(data) * part)])
-    truth, said = answers(shutil.copy(furnished, tmp_path / "whole.db")), answers(cut)
+    truth, said = answers(Path(shutil.copy(furnished, tmp_path / "whole.db"))), answers(cut)
     errors = [each for each in said if isinstance(each, type)]
     assert errors and all(issubclass(each, RefoldError) for each in errors)
     if len(said) > 1:
@@ -355,7 +350,7 @@ def test_after_damage_was_found_nothing_more_is_written(furnished: Path, tmp_pat
     store.close()
 
 
-CHANGES = {
+CHANGES: dict[str, tuple[str, Callable[[Store], object]]] = {
     "a fact": ("update facts set data = replace(data, 'held', 'held?') where number = 2", lambda s: s.facts("run 5")),
     "the time of a fact": ("update facts set at = at + 1", lambda s: s.facts("run 5")),
     "a turn": ("update facts set turn = 'other'", lambda s: s.turn_of("run 5", 1)),
@@ -367,6 +362,7 @@ CHANGES = {
     "the end of a log": ("delete from facts where number = 2", lambda s: in_turn(s, "run 5")),
     "a command": ("update commands set data = replace(data, '[', '[7,')", lambda s: claim(s, 1)),
     "a tool": ("update commands set tool = 'other'", lambda s: claim(s, 1)),
+    "a generation": ("update commands set generation = 7", lambda s: claim(s, 1)),
     "a timer": ("update timers set due = due - 1", lambda s: s.due(10)),
     "a letter": ("update letters set data = replace(data, 'from', 'to')", lambda s: in_turn(s, "run 5")),
     "a blob": ("update blobs set data = zeroblob(9)", lambda s: in_turn(s, "run 5")),

@@ -97,7 +97,7 @@ def test_the_file_system_is_that_of_the_nearest_mount(path: str, kind: str) -> N
 
 @pytest.mark.parametrize("path", ["/mnt/nfs/x", "/mnt/nas/x", "/mnt/c/x", "/home/me/far/x", "/mnt/with space/x"])
 def test_a_network_file_system_is_refused_and_postgres_is_named(path: str) -> None:
-    with pytest.raises(Unusable, match="network file system .* Postgres"):
+    with pytest.raises(Unusable, match=r"network file system .* Postgres"):
         refuse_network(path, MOUNTS)
 
 

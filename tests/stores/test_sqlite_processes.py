@@ -6,6 +6,7 @@ import signal
 import statistics
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -77,7 +78,7 @@ def test_whoever_waits_for_the_lock_comes_before_whoever_had_it(tmp_path: Path) 
         thread.start()
     for thread in threads:
         thread.join()
-    runs = [a != b for a, b in zip(log, log[1:], strict=False)]
+    runs = [a != b for a, b in pairwise(log)]
     assert sum(runs[:60]) > 40
 
 
@@ -107,7 +108,7 @@ def test_a_lock_that_another_program_never_gives_back_is_unavailable_and_then_no
     with opened(tmp_path, patience=0.2) as store:
         other = apsw.Connection(str(tmp_path / "refold.db"))
         other.execute("begin immediate")
-        with pytest.raises(Unavailable, match="another program has kept .*refold.db locked for 0.2 s"):
+        with pytest.raises(Unavailable, match=r"another program has kept .*refold.db locked for 0.2 s"):
             commit(store, "r", note("lost"))
         other.execute("rollback")
         other.close()
@@ -205,12 +206,15 @@ def test_a_living_process_keeps_its_leases_however_often_others_look(tmp_path: P
 def test_a_child_that_outlives_its_parent_does_not_keep_its_locks(tmp_path: Path) -> None:
     ready, parent_ready = tmp_path / "ready", tmp_path / "parent"
 
+    def outlive() -> None:
+        ready.touch()
+        time.sleep(30)
+
     def parent() -> None:
         store = SqliteStore(tmp_path / "refold.db", FakeClock())
         claim_one(store, "doomed")
         with store.turn(["s"]):
-            child = fork(lambda: (ready.touch(), time.sleep(30)), tmp_path / "child")
-            parent_ready.write_text(str(child))
+            parent_ready.write_text(str(fork(outlive, tmp_path / "child")))
             time.sleep(30)
 
     with opened(tmp_path, patience=2.0) as store:

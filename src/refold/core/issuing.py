@@ -40,11 +40,17 @@ def issue_entered(d: Decision) -> None:
     for s, fault in faults.items():
         end_visit(d, s, fault)
     entered = tuple(move.step for move in d.moves if isinstance(move, Entered))
-    if len(entered) == len(d.moves) and entered == tuple(fact.step for fact in issued):
-        d.moves.clear()  # the facts that follow say it all
+    plain = len(entered) == len(d.moves) and entered == tuple(fact.step for fact in issued)
+    if plain and not any(_ends_at_once(fact) for fact in issued):
+        d.moves.clear()  # the facts that follow say it all, and in this order
     d.tell_moves()
     for fact in issued:
         d.say(fact)
+
+
+def _ends_at_once(fact: StepIssued | FanOutEntered) -> bool:
+    """A loop without items settles when it is entered; those behind it in the log must have been entered before."""
+    return isinstance(fact, FanOutEntered) and fact.count == 0
 
 
 def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:

@@ -85,7 +85,7 @@ ADD_COMMAND: Final = """
 
 MOVE_COMMAND: Final = """
     update commands set state = ?, turn = ?, generation = ?, losses = ?,
-        worker = ?, until = ?, deadline = ?, beat_at = ?, claimed_at = ?
+        worker = ?, until = ?, deadline = ?, beat_at = ?, claimed_at = ?, seal = ?
     where namespace = ? and run = ? and id = ?"""
 """Claimed, handed back, lost, held or released: all that can change once it is issued."""
 
@@ -194,8 +194,10 @@ LETTERS: Final = "select key, data, seal from letters where namespace = ? and ru
 """The unread letters of a run as they were written."""
 
 RUNS_WITH_LETTERS: Final = """
-    select run from letters where namespace = ? group by run order by min(number) limit ?"""
-"""Runs that have mail, the longest unread first."""
+    select waiting.run, letters.run
+    from (select run, min(number) as first from letters where namespace = ? group by run order by first limit ?) waiting
+    join letters on letters.number = waiting.first order by waiting.first"""
+"""Runs that have mail, the longest unread first; as the index has it, and as the letter itself."""
 
 PUT_BLOB: Final = "insert or replace into blobs (namespace, run, hash, data, seal) values (?, ?, ?, ?, ?)"
 """A value too large for the log."""

@@ -118,7 +118,7 @@ class Queued(Struct, gc=False):
         return self.run, self.queue, self.priority
 
     def added(self, namespace: str, turn: int | None) -> Values:
-        """The whole row; the seal is over all that stays as it was issued."""
+        """The whole row, with its turn."""
         return (
             namespace,
             self.run,
@@ -154,6 +154,7 @@ class Queued(Struct, gc=False):
             self.deadline,
             self.beat_at,
             self.claimed_at,
+            _seal_of(self),
             namespace,
             self.run,
             self.id,
@@ -179,5 +180,7 @@ def read_queued(row: Values) -> Queued:
 
 
 def _seal_of(c: Queued) -> int:
-    found_by = f"{c.run}\0{c.id}\0{c.queue}\0{c.priority}\0{c.tool}\0{c.place}\0{c.not_before}\0{c.plan}"
-    return crc32(c.data, crc32(found_by.encode()))
+    """Over everything but the turn, which is set by itself and only says who is first."""
+    issued = f"{c.run}\0{c.id}\0{c.queue}\0{c.priority}\0{c.tool}\0{c.place}\0{c.not_before}\0{c.plan}\0{c.state}"
+    lease = f"{c.generation}\0{c.losses}\0{c.worker}\0{c.until}\0{c.deadline}\0{c.beat_at}\0{c.claimed_at}"
+    return crc32(c.data, crc32(lease.encode(), crc32(issued.encode())))

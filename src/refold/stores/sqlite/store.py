@@ -129,7 +129,11 @@ class SqliteStore:
 
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
         now = self._time()
-        runs = dict.fromkeys(str(row[0]) for row in self._rows(queries.RUNS_WITH_LETTERS, limit))
+        runs: dict[str, None] = {}
+        for run, receiver in self._rows(queries.RUNS_WITH_LETTERS, limit):
+            if run != receiver:
+                raise Corrupt(f"a letter to run {receiver} stands under run {run}")
+            runs[run] = None
         for run, key, due, mark in self._rows(queries.DUE_RUNS, now):
             checked(f"timer {key} of run {run}", f"{run}\0{key}\0{due}", b"", mark)
             runs[run] = None

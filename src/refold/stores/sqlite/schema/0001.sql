@@ -67,7 +67,7 @@ create table commands (
     deadline integer, -- the command's timeout
     beat_at integer not null default 0, -- the last sign of life of its holder
     claimed_at integer not null default 0,
-    seal integer not null, -- over all that stays as it was issued
+    seal integer not null, -- over all but the turn
     data blob not null,
     primary key (namespace, run, id)
 ) strict, without rowid;

@@ -1,0 +1,42 @@
+"""A process whose service has broken down says so, instead of letting its callers wait for ever."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import pytest
+
+from refold import Plan, Step
+from refold.errors import Corrupt
+from refold.stores.memory import MemoryStore
+from refold.wiring import open_process
+
+PLAN = Plan(name="one", steps=(Step(name="a"),))
+
+
+class Damaged(MemoryStore):
+    """Takes runs, and finds itself damaged when a worker wants to claim."""
+
+    @contextmanager
+    def turn(self, runs: Sequence[str]) -> Iterator[Any]:
+        with super().turn(runs) as turn:
+            yield _Turn(turn)
+
+
+class _Turn:
+    def __init__(self, turn: Any) -> None:
+        self._turn = turn
+
+    def claim(self, *_: object) -> NoReturn:
+        raise Corrupt("the file is damaged")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._turn, name)
+
+
+async def test_a_caller_learns_why_nobody_serves_any_more() -> None:
+    with pytest.raises(Corrupt, match="damaged"):
+        async with asyncio.timeout(5), open_process(store=Damaged(lambda: time.time_ns() // 1000)) as process:
+            await process.engine.run(PLAN)
