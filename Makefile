@@ -4,7 +4,7 @@ READY := .venv/.ready
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench mutants proof clean
+.PHONY: help demo test check bench mutants proof crash clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +28,10 @@ mutants: $(READY) ## Break each guarded line once; its test must fail
 	$(BIN)/python tests/run_mutants.py
 
 proof: $(READY) ## Run the slow proofs (about 10 minutes on 2 cores)
-	$(BIN)/python tests/run_proof.py
+	$(BIN)/python tests/run_proof.py --ignore tests/crash
+
+crash: $(READY) ## Kill real processes and cut the power, at every point (about 15 minutes, on a quiet machine)
+	$(BIN)/python tests/run_proof.py tests/crash
 
 clean: ## Remove caches and build results; .venv stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

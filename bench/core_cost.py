@@ -227,20 +227,28 @@ class Cost(Struct, frozen=True):
         return self.seconds / self.units * 1e6
 
 
-def measure(workload: Workload, size: int, repeats: int = REPEATS) -> Cost:
+def measure(workload: Workload, sizes: Sequence[int], repeats: int = REPEATS) -> list[Cost]:
+    """Every size once, then again: whatever else the machine does comes and goes, and the least of each remains."""
+    rounds = [[measure_once(workload, size) for size in sizes] for _ in range(repeats)]
+    return [
+        Cost(workload.name, size, costs[0].units, *(min(times) for times in zip(*map(_times, costs), strict=True)))
+        for size, costs in zip(sizes, zip(*rounds, strict=True), strict=True)
+    ]
+
+
+def _times(cost: Cost) -> tuple[float, float]:
+    return cost.seconds, cost.analysis
+
+
+def measure_once(workload: Workload, size: int) -> Cost:
     plan = workload.plan(size)
-    seconds = analysis = math.inf
-    units = 0
-    for _ in range(repeats):
-        quiet_heap()
-        begun = thread_time()
-        graph = analyse(plan)
-        analysis = min(analysis, thread_time() - begun)
-        drive = Drive(graph)
-        drive.run()
-        seconds = min(seconds, drive.spent)
-        units = size if workload.per_step else drive.state.seq
-    return Cost(workload.name, size, units, seconds, analysis)
+    quiet_heap()
+    begun = thread_time()
+    graph = analyse(plan)
+    analysis = thread_time() - begun
+    drive = Drive(graph)
+    drive.run()
+    return Cost(workload.name, size, size if workload.per_step else drive.state.seq, drive.spent, analysis)
 
 
 def quiet_heap() -> None:

@@ -31,12 +31,12 @@ def _timer_row(run: str, key: str, due: Instant | None) -> Values | None:
     if due is None:
         return None
     due = min(due, FAR)
-    return due, seal(f"{run}\0{key}\0{due}", b"")
+    return due, seal((run, key, due))
 
 
 def _letter_row(letter: Letter) -> tuple[Named, Values]:
     data = encode_letter(letter)
-    return (letter.to, letter.key), (data, seal(f"{letter.to}\0{letter.key}", data))
+    return (letter.to, letter.key), (data, seal((letter.to, letter.key, data)))
 
 
 class Buffer:
@@ -85,7 +85,7 @@ class Buffer:
         if self._letters:
             file.write(queries.ADD_LETTER, [(space, *named, *row) for named, row in self._letters.items()])
         if self.blobs:
-            rows = [(space, *named, data, seal("\0".join(named), data)) for named, data in self.blobs.items()]
+            rows = [(space, *named, data, seal((*named, data))) for named, data in self.blobs.items()]
             file.write(queries.PUT_BLOB, rows)
         if self._plans:
             file.write(queries.PUT_PLAN, [(space, *plan) for plan in self._plans.items()])

@@ -12,7 +12,7 @@ from refold.ports import Abilities, Lease
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.lanes import ABOVE_ALL, OfAllRuns, OfSomeRuns, Picker, Waiting, in_order
-from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, Lane, Queued, Values, read_queued
+from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, Lane, Queued, Values, added, moved, read_queued
 
 Key = tuple[str, str]
 """Run and command."""
@@ -137,12 +137,11 @@ class Commands:
             self.file.write(queries.REMOVE_COMMAND, [(space, *key) for key in self._removed])
             self._removed = {}
         if self._moved:
-            self.file.write(queries.MOVE_COMMAND, [each.moved(space) for each in self._moved.values()])
+            self.file.write(queries.MOVE_COMMAND, [moved(space, each) for each in self._moved.values()])
             self._moved = {}
         if self._fresh:
-            self.file.write(
-                queries.ADD_COMMAND, [each.added(space, self._first_turn(each)) for each in self._fresh.values()]
-            )
+            rows = [added(space, each, self._first_turn(each)) for each in self._fresh.values()]
+            self.file.write(queries.ADD_COMMAND, rows)
             self._fresh, self._known = {}, {}  # which of them have a turn, only the file knows
         if self._touched:
             self._set_turns()

@@ -63,8 +63,8 @@ PUT_PLAN: Final = "insert or ignore into plans (namespace, hash, data) values (?
 """A plan is named by its hash, so the first one to come is as good as any other."""
 
 _COMMAND: Final = """
-    run, id, queue, priority, tool, place, not_before, plan, seal, data,
-    state, turn, generation, losses, worker, until, deadline, beat_at, claimed_at"""
+    run, id, queue, priority, tool, place, not_before, plan,
+    state, generation, losses, worker, until, deadline, beat_at, claimed_at, data, seal, turn"""
 
 COMMAND: Final = f"select {_COMMAND} from commands where namespace = ? and run = ? and id = ?"
 """One command, whatever its state."""
@@ -72,20 +72,17 @@ COMMAND: Final = f"select {_COMMAND} from commands where namespace = ? and run =
 CLAIMED: Final = "select id from commands where namespace = ? and run = ? and state = 'leased'"
 """The commands of a run that somebody holds."""
 
-ADD_COMMAND: Final = """
-    insert into commands (
-        namespace, run, id, queue, priority, tool, place, not_before, plan, seal, data,
-        state, turn, generation, losses, worker, until, deadline, beat_at, claimed_at)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,
-        iif(?13 is null or exists (
+ADD_COMMAND: Final = f"""
+    insert into commands (namespace, {_COMMAND})
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+        iif(?20 is null or exists (
             select 1 from commands indexed by commands_waiting
-            where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and state = 'waiting'), null, ?13),
-        ?14, ?15, ?16, ?17, ?18, ?19, ?20)"""
+            where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and state = 'waiting'), null, ?20))"""
 """A new command stands behind the others of its run, so it has a turn only if none of them waits in the lane."""
 
 MOVE_COMMAND: Final = """
-    update commands set state = ?, turn = ?, generation = ?, losses = ?,
-        worker = ?, until = ?, deadline = ?, beat_at = ?, claimed_at = ?, seal = ?
+    update commands set state = ?, generation = ?, losses = ?,
+        worker = ?, until = ?, deadline = ?, beat_at = ?, claimed_at = ?, seal = ?, turn = ?
     where namespace = ? and run = ? and id = ?"""
 """Claimed, handed back, lost, held or released: all that can change once it is issued."""
 

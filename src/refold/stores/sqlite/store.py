@@ -14,7 +14,7 @@ from refold.errors import Corrupt
 from refold.ports import Expired, Lease
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.rows import LEASED, Queued, Values, checked, read_fact, read_queued, read_run, seal
+from refold.stores.sqlite.rows import LEASED, Queued, Values, check, read_fact, read_queued, read_run, seal
 from refold.stores.sqlite.turn import ALL, SqliteTurn, Tools
 
 PATIENCE = 10.0  # seconds to wait for whoever writes
@@ -82,10 +82,10 @@ class SqliteStore:
     def snapshot(self, run: str) -> bytes | None:
         """One that does not read as it was written is none."""
         row = self._row(queries.SNAPSHOT, run)
-        return bytes(row[0]) if row is not None and row[1] == seal(run, row[0]) else None
+        return bytes(row[0]) if row is not None and row[1] == seal((run, row[0])) else None
 
     def put_snapshot(self, run: str, data: bytes) -> None:
-        self._write(queries.PUT_SNAPSHOT, [(self.namespace, run, data, seal(run, data))])
+        self._write(queries.PUT_SNAPSHOT, [(self.namespace, run, data, seal((run, data)))])
 
     def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
         if not self._rows(queries.LEASES_OF_WORKER, worker):
@@ -135,7 +135,7 @@ class SqliteStore:
                 raise Corrupt(f"a letter to run {receiver} stands under run {run}")
             runs[run] = None
         for run, key, due, mark in self._rows(queries.DUE_RUNS, now):
-            checked(f"timer {key} of run {run}", f"{run}\0{key}\0{due}", b"", mark)
+            check(f"timer {key} of run {run}", (run, key, due), mark)
             runs[run] = None
         next_due = self._row(queries.NEXT_DUE, now)
         return list(runs)[:limit], None if next_due is None else next_due[0]
@@ -148,7 +148,7 @@ class SqliteStore:
             last = self._row(queries.LAST_LINE, lease.run)
             first = 1 + ((last[0] or 0) if last is not None else 0)
             rows = [
-                (self.namespace, lease.run, n, data, seal(f"{lease.run}\0{n}", data))
+                (self.namespace, lease.run, n, data, seal((lease.run, n, data)))
                 for n, data in enumerate(encoded, first)
             ]
             self.file.write(queries.ADD_LINE, rows)
@@ -156,10 +156,9 @@ class SqliteStore:
 
     def stream(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
         rows = self._rows(queries.STREAM, run, after)
-        what = f"the side stream of run {run}"
-        if [row[0] for row in rows] != list(range(after + 1, after + len(rows) + 1)):
-            raise Corrupt(f"{what} has a gap")
-        return [(n, json.decode(checked(what, f"{run}\0{n}", data, mark))) for n, data, mark in rows]
+        for expected, (n, data, mark) in enumerate(rows, after + 1):
+            check(f"line {expected} of run {run}", (run, expected, data), mark if n == expected else -1)
+        return [(n, json.decode(data)) for n, data, _ in rows]
 
     def _rows(self, query: str, *bindings: Any) -> list[Values]:
         with self.file.guard:

@@ -15,7 +15,7 @@ from refold.stores.sqlite import queries
 from refold.stores.sqlite.buffer import Buffer, Draft
 from refold.stores.sqlite.commands import Commands
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.rows import LEASED, Queued, check_run, checked, fresh, read_fact
+from refold.stores.sqlite.rows import LEASED, Queued, check, check_run, fresh, read_fact
 
 ALL = -1
 MANY = 10_000  # runs whose rows are kept in memory
@@ -125,15 +125,17 @@ class SqliteTurn:
         row = self._file.row(queries.BLOB, (self._namespace, run, hash))
         if row is None:
             raise NotFound(f"run {run} has no blob {hash}")
-        return checked(f"blob {hash} of run {run}", f"{run}\0{hash}", *row)
+        check(f"blob {hash} of run {run}", (run, hash, row[0]), row[1])
+        return bytes(row[0])
 
     def letters(self, run: str) -> Sequence[Letter]:
         if not self._opening(run).has_letters and run not in self._buffer.touched:
             return []
         self._settle(run)
         rows = self._file.rows(queries.LETTERS, (self._namespace, run))
-        what = f"a letter to run {run}"
-        return [codec.decode_letter(checked(what, f"{run}\0{key}", data, mark)) for key, data, mark in rows]
+        for key, data, mark in rows:
+            check(f"letter {key} to run {run}", (run, key, data), mark)
+        return [codec.decode_letter(data) for _, data, _ in rows]
 
     def due_timers(self, run: str) -> Sequence[str]:
         if not self._opening(run).has_due_timers and run not in self._buffer.touched:
@@ -141,7 +143,7 @@ class SqliteTurn:
         self._settle(run)
         rows = self._file.rows(queries.DUE_TIMERS, (self._namespace, run, self.now))
         for key, due, mark in rows:
-            checked(f"timer {key} of run {run}", f"{run}\0{key}\0{due}", b"", mark)
+            check(f"timer {key} of run {run}", (run, key, due), mark)
         return [key for key, _, _ in rows]
 
     def lease(self, run: str, command: str) -> Lease | None:

@@ -58,8 +58,7 @@ create table commands (
     place integer not null, -- the order of issue
     not_before integer not null,
     plan text not null,
-    state text not null check (state in ('waiting', 'later', 'leased', 'held')),
-    turn integer,
+    state text not null, -- waiting, later, leased or held
     generation integer not null, -- grows with every claim, so late reports are refused
     losses integer not null, -- leases that ran out
     worker text, -- who holds it, while it is leased
@@ -67,8 +66,9 @@ create table commands (
     deadline integer, -- the command's timeout
     beat_at integer not null default 0, -- the last sign of life of its holder
     claimed_at integer not null default 0,
-    seal integer not null, -- over all but the turn
     data blob not null,
+    seal integer not null, -- over all but the turn
+    turn integer,
     primary key (namespace, run, id)
 ) strict, without rowid;
 
