@@ -42,7 +42,7 @@ def issue_entered(d: Decision) -> None:
     entered = tuple(move.step for move in d.moves if isinstance(move, Entered))
     plain = len(entered) == len(d.moves) and entered == tuple(fact.step for fact in issued)
     if plain and not any(_ends_at_once(fact) for fact in issued[:-1]):
-        d.moves.clear()  # the facts that follow say it all, and in this order
+        d.moves.clear()  # the facts that follow say it all
     d.tell_moves()
     for fact in issued:
         d.say(fact)
