@@ -8,6 +8,7 @@ from msgspec import Struct
 from refold.core.codec import decode_command
 from refold.core.facts import SECOND, Instant
 from refold.core.state import PAUSED
+from refold.errors import Corrupt
 from refold.ports import Abilities, Lease
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
@@ -43,7 +44,7 @@ class Commands:
         for id in ids:
             if (run, id) not in self._known:
                 row = self.file.row(queries.COMMAND, (self.namespace, run, id))
-                self._known[run, id] = None if row is None else read_queued(row)
+                self._known[run, id] = None if row is None else _as_asked(row, run, id)
 
     def get(self, run: str, id: str) -> Queued | None:
         if (run, id) not in self._known:
@@ -52,7 +53,8 @@ class Commands:
 
     def claimed(self, run: str) -> frozenset[str]:
         self.flush()
-        return frozenset(str(row[0]) for row in self.file.rows(queries.CLAIMED, (self.namespace, run)))
+        rows = self.file.rows(queries.CLAIMED, (self.namespace, run))
+        return frozenset(_as_asked(row, run, row[1]).id for row in rows)
 
     def issue(self, fresh: Queued, floor: int, now: Instant) -> None:
         """Anew and free to claim; of one that is there, generation and losses live on."""
@@ -222,6 +224,13 @@ class Commands:
         for id, other in others:
             if other is not None:
                 yield id, None
+
+
+def _as_asked(row: Values, run: str, id: str) -> Queued:
+    """In a damaged file a search may end at a row that is whole and another one."""
+    if row[0] != run or row[1] != id:
+        raise Corrupt(f"in the place of command {id} of run {run} stands another one")
+    return read_queued(row)
 
 
 def _free(command: Queued) -> None:

@@ -69,7 +69,7 @@ _COMMAND: Final = """
 COMMAND: Final = f"select {_COMMAND} from commands where namespace = ? and run = ? and id = ?"
 """One command, whatever its state."""
 
-CLAIMED: Final = "select id from commands where namespace = ? and run = ? and state = 'leased'"
+CLAIMED: Final = f"select {_COMMAND} from commands where namespace = ? and run = ? and state = 'leased'"
 """The commands of a run that somebody holds."""
 
 ADD_COMMAND: Final = f"""
