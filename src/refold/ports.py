@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -242,3 +242,34 @@ class Advance(Protocol):
     """
 
     async def __call__(self, work: Callable[[], Any]) -> Any: ...
+
+
+class ToolKey(Struct, frozen=True, kw_only=True):
+    """One key of a tool in a playbook."""
+
+    name: str
+    type: Literal["text", "number", "integer", "bool", "map", "list", "any", "duration"]
+    required: bool = False
+    static: bool = False  # never a template: it is taken as it is written
+    choices: tuple[str, ...] = ()
+    about: str = ""
+
+
+class ToolProblem(Struct, frozen=True):
+    """What is wrong with a key; line and column count in its text from 1, and 0 means the key itself."""
+
+    key: str
+    message: str
+    hint: str = ""
+    line: int = 0
+    column: int = 0
+
+
+class ToolInfo(Struct, frozen=True, kw_only=True):
+    """A kind of tool as playbooks, checks and documentation see it."""
+
+    kind: str
+    about: str
+    keys: tuple[ToolKey, ...] = ()
+    result: str = ""
+    check: Callable[[Mapping[str, Any]], Sequence[ToolProblem]] | None = None  # beyond names and types
