@@ -28,7 +28,7 @@ class RefoldError(Exception):
 
 class InvalidPlan(RefoldError):
     def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[Any, ...] = tuple(problems)
         super().__init__("; ".join(self.problems))
 
 

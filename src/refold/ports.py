@@ -40,6 +40,14 @@ class Abilities(Struct, frozen=True):
     runs: frozenset[str] | None = None
 
 
+class Offer(Struct, frozen=True):
+    """Free slots of a worker beside the store: what a turn issues can be leased to it in the same commit."""
+
+    can: Abilities
+    slots: int
+    number: int  # which offer this is
+
+
 class Writes(Struct):
     """All that one turn changes for one run; written together or not at all.
 
@@ -56,6 +64,7 @@ class Writes(Struct):
     facts: Sequence[Fact]
     summary: Summary
     commands: Mapping[str, Command | Held | None] = {}
+    new: Collection[str] = ()  # those of the commands that were never issued before
     timers: Mapping[str, Instant | None] = {}
     letters: Sequence[Letter] = ()
     read_letters: Collection[str] = ()
@@ -96,6 +105,9 @@ class StoreTurn(Protocol):
     def due_timers(self, run: str) -> Sequence[str]:
         """Keys of timers whose time has come, in order of due time."""
 
+    def generations(self, run: str, commands: Collection[str]) -> Mapping[str, int]:
+        """Under which generation each of these is held; one that nobody holds is missing."""
+
     def lease(self, run: str, command: str) -> Lease | None:
         """Who holds the command now: until it is settled, handed back, held, or taken back by `expire`."""
 
@@ -111,6 +123,12 @@ class StoreTurn(Protocol):
 
         The highest priority first, then by the order of the worker's queues; there the runs take turns, and each goes
         in the order of issue, which a hand-back or a loss does not change. The cost does not grow with the backlog.
+        """
+
+    def remove(self, run: str) -> None:
+        """A run that is over, with all that belongs to it; its id may be used again.
+
+        Raises NotFound, or Conflict if the run is not over or the run that started it is not.
         """
 
 
@@ -134,8 +152,8 @@ class Store(Protocol):
 
     def summary(self, run: str) -> Summary | None: ...
 
-    def summaries(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
-        """The newest runs first, by the time of their start."""
+    def summaries(self, status: str | None = None, limit: int = 100, *, called: str | None = None) -> Sequence[Summary]:
+        """The newest runs first, by the time of their start; `called`: of that name, or with an id that begins so."""
 
     def snapshot(self, run: str) -> bytes | None: ...
 
@@ -199,12 +217,17 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
+Say = Callable[[str, str], None]
+"""Takes what a body prints, `stdout` or `stderr` and a line, from any thread; what fails there is nobody's concern."""
+
+
 class Call(Struct, frozen=True):
     """One try of a command, as a tool sees it."""
 
     run: str
     command: Command
     settings: Mapping[str, Any]
+    say: Say | None = None  # to the run's side stream
 
     @property
     def input(self) -> Any:
@@ -220,10 +243,6 @@ Tool = Callable[[Call], Awaitable[Any]]
 """Returns a result, or a `Done` or an outcome to say more; raises to fail."""
 
 
-Say = Callable[[str, str], None]
-"""Takes what a body prints: `stdout` or `stderr`, and a line."""
-
-
 class Executor(Protocol):
     """Where the body of a step runs: in this process or in one of its own."""
 
@@ -235,6 +254,36 @@ class Executor(Protocol):
         """
 
 
+class Program(Struct, frozen=True, kw_only=True):
+    """A program to start, with all it gets; `env` is laid over the environment of this process."""
+
+    argv: Sequence[str]
+    cwd: str | None = None
+    env: Mapping[str, str] = {}
+    stdin: bytes = b""
+    keep: int = 1024 * 1024  # bytes of each stream that are kept
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """How a program ended: its exit code, or minus the signal that killed it, and the first bytes of what it said."""
+
+    code: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+    left_out: int = 0  # bytes beyond those that were kept
+
+
+class Programs(Protocol):
+    """Starts programs, and ends them with all they have started."""
+
+    async def run(self, program: Program, say: Say | None = None) -> Ended:
+        """Returns when the program itself has ended; what it left behind is ended too. Raises OSError, or ValueError
+        for a NUL in what it gets, if it cannot be started. To cancel it kills everything, after a grace."""
+
+    async def close(self) -> None:
+        """Returns when nothing is left of what was started."""
+
+
 class Advance(Protocol):
     """Runs the synchronous turn: on a thread of its own, or right here in a simulation.
 
@@ -242,6 +291,10 @@ class Advance(Protocol):
     """
 
     async def __call__(self, work: Callable[[], Any]) -> Any: ...
+
+
+AtOnce = Callable[[Callable[[], Any]], tuple[bool, Any]]
+"""Runs the turn before it returns, if that may be; else (False, None), and nothing was done."""
 
 
 class ToolKey(Struct, frozen=True, kw_only=True):

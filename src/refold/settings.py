@@ -13,6 +13,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     states_kept: int = 1000
     processes: int = 0  # that run steps in isolation; 0: one for each processor
     process_grace: float = 2.0  # seconds from the polite to the hard end of such a step
+    private_addresses: bool = False  # whether http may reach addresses that are not public
     stop_grace: float = 10.0  # seconds for steps to finish when the program is asked to stop
 
     @classmethod

@@ -24,17 +24,22 @@ def plan(body: str, folder: str, isolation: str, then: str) -> Plan:
 async def main(body: str, folder: str, grace: str, isolation: str = "inline", then: str = "") -> Any:
     settings = Settings(lease_for=1.0, sweep_every=0.1, poll=0.1, process_grace=0.1)
     async with open_process(settings=settings) as process:
-        run = await process.engine.start(plan(body, folder, isolation, then), run="RUN")
+        engine, run = process.engine, "RUN"
+
+        async def work() -> Any:
+            await engine.start(plan(body, folder, isolation, then), run=run)
+            return await engine.result(run)
+
         try:
             return await in_foreground(
-                process.engine.result(run),
+                work(),
                 process.stop,
                 grace=float(grace),
                 resume=f"refold runs resume {run}",
                 say=lambda line: print(line, file=sys.stderr, flush=True),
             )
         except Stopped as stopped:
-            row = process.engine.store.summary(run)
+            row = engine.store.summary(run)
             print("left", row and row.status, "threads", threading.active_count(), flush=True)
             sys.exit(stopped.code)
 

@@ -10,6 +10,8 @@ from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, INITIAL, PEN
 from refold.core.view import latest_result
 
 Rule = Callable[[Decision], None]
+Owed = Callable[[Decision], object]
+"""Whether a rule may have something to do; cheap to ask."""
 
 
 def end_if_asked(d: Decision) -> None:
@@ -62,16 +64,16 @@ def _end(d: Decision, outcome: str) -> None:
     d.say(RunEnded(outcome, result, blob, error, also))
 
 
-RULES: tuple[Rule, ...] = (
-    withdraw_waits,
-    deliver_signals,
-    give_up_items,
-    route,
-    issue_entered,
-    try_again,
-    fill_windows,
-    run_finalizers,
-    finish_when_nothing_is_open,
+RULES: tuple[tuple[Owed, Rule], ...] = (
+    (lambda d: d.state.life == ENDING, withdraw_waits),
+    (lambda d: d.state.deliverable, deliver_signals),
+    (lambda d: d.state.judge, give_up_items),
+    (lambda d: d.state.ready or d.state.ended or d.state.judge or d.state.over or d.state.failures, route),
+    (lambda d: d.state.entered or d.moves, issue_entered),
+    (lambda d: d.state.judge, try_again),
+    (lambda d: d.state.filling, fill_windows),
+    (lambda d: d.state.final, run_finalizers),
+    (lambda d: not d.state.visiting, finish_when_nothing_is_open),
 )
 
 
@@ -80,10 +82,11 @@ def decide(d: Decision) -> None:
     end_if_asked(d)
     while not _rests(d.state):
         before = len(d.facts), len(d.moves)
-        for rule in RULES:
-            if _rests(d.state):
-                break
-            rule(d)
+        for owed, rule in RULES:
+            if owed(d):
+                rule(d)
+                if _rests(d.state):
+                    break
         if (len(d.facts), len(d.moves)) == before:
             break
     d.tell_moves()

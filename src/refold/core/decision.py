@@ -1,6 +1,6 @@
 """What a turn decides, as it grows: facts, and the orders that follow from them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -70,26 +70,31 @@ class Decision:
         self.facts: list[Fact] = []
         self.moves: list[Move] = []
         self.letters: list[Letter] = []
+        self.new: set[str] = set()  # commands that were never issued before
         self.blobs: dict[str, bytes] = {}
         self._touched: dict[str, None] = {}
         self._timers: dict[str, None] = {}
         self._orphans = set(state.orphans)
 
     def say(self, fact: Fact) -> None:
-        concerned = list(_concerned(fact))
-        spared = self.at_work() if isinstance(fact, (SignalTaken, CallSettled, ChildEnded)) else frozenset()
+        kind = type(fact)
+        concerned = _CONCERNED[kind](fact) if kind in _CONCERNED else ()
+        spared = self.at_work() if kind in _ANSWERS else frozenset()
         for command in concerned:
             self._touch(command, command not in spared)
-        seq = self.state.seq + 1
-        suspends = _suspends(fact)
+        if kind in _OPENING:
+            self.new.update(command for command in concerned if command not in self.state.open)
+        suspends = kind in _REPORTING and _suspends(fact)
         before = {command: set(self.state.open[command].calls) for command in concerned} if suspends else {}
         fold.apply(self.graph, self.state, self.now, fact)
         self.facts.append(fact)
-        if isinstance(fact, (ItemsSettled, ChildEnded)):
-            self.loaded.facts[seq] = fact  # not in the store yet
-        for command in concerned:
-            self._touch(command, command not in spared)
-        self._write_letters(fact)
+        if kind is ItemsSettled or kind is ChildEnded:
+            self.loaded.facts[self.state.seq] = fact  # not in the store yet
+        if kind not in _REPORTING or suspends:
+            for command in concerned:
+                self._touch(command, command not in spared)
+        if kind in _SENDING:
+            self._write_letters(fact, concerned)
         if suspends:
             self._start_called_children(before)
 
@@ -215,12 +220,12 @@ class Decision:
                 for command in visits.commands_of(self.graph, self.state, self.graph.index[name]):
                     self._touch(command)
 
-    def _write_letters(self, fact: Fact) -> None:
+    def _write_letters(self, fact: Fact, concerned: Iterable[str]) -> None:
         match fact:
             case StepIssued() | ItemsIssued() | ItemsRetried():
                 work = self.graph.step(self.graph.index[fact.step]).work
                 if isinstance(work, Child):
-                    self._start_children(work.plan, _concerned(fact))
+                    self._start_children(work.plan, concerned)
             case RunPaused() | RunResumed():
                 body = LetterPause() if isinstance(fact, RunPaused) else LetterResume()
                 for child in self.state.children.values():
@@ -285,29 +290,33 @@ def _as_outcome(fact: RunEnded, status: str) -> Outcome:
     return Cancelled("the child run was cancelled")
 
 
-def _concerned(fact: Fact) -> Iterator[str]:
-    """The commands that a fact opens, changes or closes."""
-    match fact:
-        case StepIssued() | StepSettled() | GateDecided():
-            yield f"{fact.step}/{fact.visit}"
-        case ItemsIssued() | ItemsSettled() | ItemsRetried() | ItemsGivenUp():
-            for item in _items(fact):
-                yield f"{fact.step}/{fact.visit}/{item}"
-        case CallSettled() | ChildEnded() | SignalTaken():
-            yield fact.command.partition("#")[0]
-        case RunEnding():
-            yield from fact.withdrawn
-        case _:
-            pass
+def _one(fact: Any) -> Sequence[str]:
+    return (f"{fact.step}/{fact.visit}",)
 
 
-def _items(fact: ItemsIssued | ItemsSettled | ItemsRetried | ItemsGivenUp) -> Iterable[int | None]:
-    match fact:
-        case ItemsIssued():
-            return range(fact.first, fact.first + fact.count)
-        case ItemsSettled():
-            return (report.item for report in fact.reports)
-        case ItemsRetried():
-            return (item for item, _, _ in fact.items)
-        case ItemsGivenUp():
-            return fact.items
+def _owner(fact: Any) -> Sequence[str]:
+    return (fact.command.partition("#")[0],)
+
+
+def _some(fact: Any, items: Iterable[int | None]) -> Sequence[str]:
+    visit = f"{fact.step}/{fact.visit}/"
+    return [f"{visit}{item}" for item in items]
+
+
+_CONCERNED: dict[type, Callable[[Any], Sequence[str]]] = {  # the commands that a fact opens, changes or closes
+    StepIssued: _one,
+    StepSettled: _one,
+    GateDecided: _one,
+    ItemsIssued: lambda fact: _some(fact, range(fact.first, fact.first + fact.count)),
+    ItemsSettled: lambda fact: _some(fact, (report.item for report in fact.reports)),
+    ItemsRetried: lambda fact: _some(fact, (item for item, _, _ in fact.items)),
+    ItemsGivenUp: lambda fact: _some(fact, fact.items),
+    CallSettled: _owner,
+    ChildEnded: _owner,
+    SignalTaken: _owner,
+    RunEnding: lambda fact: fact.withdrawn,
+}
+_OPENING = frozenset({StepIssued, ItemsIssued})
+_REPORTING = frozenset({StepSettled, ItemsSettled})
+_ANSWERS = frozenset({SignalTaken, CallSettled, ChildEnded})
+_SENDING = frozenset({StepIssued, ItemsIssued, ItemsRetried, RunPaused, RunResumed, RunEnded})

@@ -1,9 +1,10 @@
 """What the core asks of an expression language: the Protocol `Evaluate`, given from outside."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from refold.core.plan import Template
+from refold.errors import InvalidPlan
 
 Path = tuple[str, ...]
 
@@ -34,6 +35,14 @@ class Evaluate(Protocol):
 
     def paths(self, template: Template) -> Sequence[Path]:
         """Every path the template names, so that a fan-out can capture them once."""
+
+
+Languages = Callable[[str], Evaluate]
+"""A language by the name that plans give it; raises InvalidPlan."""
+
+
+def unknown(language: str) -> Evaluate:
+    raise InvalidPlan([f"expressions in {language!r} are not known here; a newer Refold may know them"])
 
 
 class Values:

@@ -96,17 +96,23 @@ def fold(graph: Graph, records: Iterable[Record], state: RunState) -> RunState:
     for seq, at, fact in records:
         if seq != state.seq + 1:
             raise Corrupt(f"fact {seq} follows fact {state.seq}")
-        if state.life not in _UNDER_WAY and not (state.life == INITIAL and isinstance(fact, RunStarted)):
-            where = "before the start" if state.life == INITIAL else "after the end"
-            raise Corrupt(f"{type(fact).__name__} {where} of the run")
-        state.seq, state.at = seq, at
-        _APPLY[type(fact)](graph, state, fact)
+        apply(graph, state, at, fact)
     return state
 
 
 def apply(graph: Graph, state: RunState, at: Instant, fact: Fact) -> None:
     """The next fact of the log; in place, for the fold owns the state."""
-    fold(graph, ((state.seq + 1, at, fact),), state)
+    if state.life not in _UNDER_WAY:
+        _refuse_out_of_life(state, fact)
+    state.seq += 1
+    state.at = at
+    _APPLY[type(fact)](graph, state, fact)
+
+
+def _refuse_out_of_life(state: RunState, fact: Fact) -> None:
+    if not (state.life == INITIAL and isinstance(fact, RunStarted)):
+        where = "before the start" if state.life == INITIAL else "after the end"
+        raise Corrupt(f"{type(fact).__name__} {where} of the run")
 
 
 def life_of(state: RunState) -> str:
@@ -305,7 +311,7 @@ def _over(graph: Graph, state: RunState, move: PassBegan | LoopLeft) -> int:
 
 def _run_paused(graph: Graph, state: RunState, fact: RunPaused) -> None:
     _may(RunPaused, life_of(state), "the run")
-    state.paused, state.paused_at = True, state.at
+    state.paused, state.paused_at, state.paused_by = True, state.at, fact.by
 
 
 def _run_resumed(graph: Graph, state: RunState, fact: RunResumed) -> None:

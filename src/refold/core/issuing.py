@@ -56,7 +56,6 @@ def _ends_at_once(fact: StepIssued | FanOutEntered) -> bool:
 def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
     step = d.graph.step(s)
     visit = d.state.steps[s].visits
-    view = d.view({"visit": visit})
     if step.loop is not None:
         return _enter_fan_out(d, step, visit)
     match step.work:
@@ -67,7 +66,7 @@ def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
             return StepIssued(step.name, visit, input=_render(d, step.input, visit), child=child)
         case Gate(prompt=prompt, timeout=timeout):
             until = None if timeout is None else d.now + round(timeout * SECOND)
-            return StepIssued(step.name, visit, input=d.evaluate.value(prompt, view), until=until)
+            return StepIssued(step.name, visit, input=_render(d, prompt, visit), until=until)
         case Wait():
             return _issue_wait(d, step.name, step.work, visit)
 

@@ -113,6 +113,7 @@ class Plan(PlanData, frozen=True):
     final_step: str = ""
     timeout: float | None = None
     defaults: dict[str, Any] = {}  # inputs of a run that does not give them
+    language: str = ""  # of its expressions; empty: there are none, or the engine was given a language
 
 
 def durations(plan: Plan) -> Iterator[tuple[str, float]]:
@@ -153,8 +154,13 @@ def _defaults(kind: type[PlanData]) -> dict[str, Any]:
     return {each.name: each.default if each.default_factory is NODEFAULT else each.default_factory() for each in fields}
 
 
+def hash_of(data: bytes) -> str:
+    """The name of a plan, from its canonical form."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def plan_hash(plan: Plan) -> str:
-    return hashlib.sha256(canonical(plan)).hexdigest()
+    return hash_of(canonical(plan))
 
 
 def read_plan(data: bytes) -> Plan:

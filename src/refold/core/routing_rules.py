@@ -82,7 +82,8 @@ def may_go_on(d: Decision, opened: OpenCommand, fault: Fault) -> bool:
 def route(d: Decision) -> None:
     """All arcs of ended visits first; then finished passes; then ready steps in file order, until none is left."""
     state = d.state
-    end_visits(d)
+    if state.judge:
+        end_visits(d)
     while state.ended or (state.life == RUNNING and (state.failures or state.over or state.ready)):
         if state.ended:
             end_visits(d)

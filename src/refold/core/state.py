@@ -103,6 +103,7 @@ class RunState(Struct):
     life: str = INITIAL
     paused: bool = False
     paused_at: Instant = 0
+    paused_by: str = ""
     outcome: str = ""  # of an ending or ended run
     plan: str = ""
     name: str = ""

@@ -7,7 +7,7 @@ from msgspec import Struct
 from refold.core.facts import Instant, StepFault
 from refold.core.loops import Graph
 from refold.core.plan import Call, Child, Gate
-from refold.core.state import PAUSED, RUNNING, WAITING, OpenCommand, RunState
+from refold.core.state import PAUSED, PENDING, RUNNING, SKIPPED, WAITING, OpenCommand, RunState, StepState
 
 
 class Summary(Struct, frozen=True, omit_defaults=True):
@@ -86,13 +86,17 @@ def _call_reason(opened: OpenCommand) -> str:
     return f"try {opened.attempt} is with the workers"
 
 
+def shown_life(step: StepState) -> str:
+    """A step is shown as skipped only if it was never entered."""
+    return step.last if step.life in (PENDING, SKIPPED) and step.visits and step.last else step.life
+
+
 def shown_steps(graph: Graph, state: RunState) -> dict[str, dict[str, Any]]:
-    """Per step: how it stands; a step is shown as skipped only if it was never entered."""
+    """Per step: how it stands."""
     shown = {}
     for s, step in enumerate(state.steps):
-        life = step.last if step.life in ("pending", "skipped") and step.visits and step.last else step.life
         shown[graph.name(s)] = {
-            "status": life,
+            "status": shown_life(step),
             "visits": step.visits,
             "attempts": step.attempts,
             "result": step.result,

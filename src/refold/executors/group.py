@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -42,6 +42,17 @@ def kill(group: int, mark: str) -> None:
             return
 
 
+def kill_strays(marks: Collection[str]) -> None:
+    """Processes that carry one of these marks, wherever they are."""
+    wanted = {mark.encode() for mark in marks}
+    for _ in range(ROUNDS):
+        found = [int(pid) for pid in _processes() if not wanted.isdisjoint(_marks(pid))]
+        for pid in found:
+            _send_one(pid, signal.SIGKILL)
+        if not found:
+            return
+
+
 def _send_one(pid: int, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
@@ -56,11 +67,11 @@ def _group_of(pid: int) -> int:
 
 def living(group: int, mark: str) -> Iterator[int]:
     """Processes of this group or session, or with this mark, that are not dead yet; nothing where there is no /proc."""
-    if not os.path.isdir("/proc/self"):
-        return
-    for name in os.listdir("/proc"):
-        if name.isdigit() and _belongs(name, group, mark.encode()):
-            yield int(name)
+    return (int(pid) for pid in _processes() if _belongs(pid, group, mark.encode()))
+
+
+def _processes() -> Iterator[str]:
+    return filter(str.isdigit, os.listdir("/proc")) if os.path.isdir("/proc/self") else iter(())
 
 
 def _belongs(pid: str, group: int, mark: bytes) -> bool:
@@ -71,10 +82,18 @@ def _belongs(pid: str, group: int, mark: bytes) -> bool:
             return False
         if group in (int(its_group), int(its_session)):
             return True
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return mark in file.read()
+        return mark in _marks(pid)
     except OSError:
-        return False  # it has just ended, or is somebody else's
+        return False  # it has just ended
+
+
+def _marks(pid: str) -> Sequence[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            _, _, found = (b"\0" + file.read()).partition(b"\0" + MARK.encode() + b"=")
+    except OSError:
+        return ()  # it has just ended, or is somebody else's
+    return found.partition(b"\0")[0].split(b"/")
 
 
 class Guard:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import msgspec
 from refold.core.facts import Fault
 from refold.errors import ToolFailed
 from refold.executors import group
+from refold.executors.ends import gone_within, signal_name, watch_end
 from refold.executors.lines import Lines
 from refold.executors.wire import Answer, Bye, Frames, Hello, Order, Raised, Ready, frame, from_child
 from refold.ports import Say
@@ -86,7 +86,7 @@ class WarmProcess:
         self._line = _Line()
         self._over = asyncio.Event()
         self._printed = ((process.stdout, Lines("stdout")), (process.stderr, Lines("stderr")))
-        self._watching = _watch_end(process, self._ended)
+        self._watching = watch_end(process, self._ended)
         loop = asyncio.get_running_loop()
         for pipe, lines in self._printed:
             os.set_blocking(pipe.fileno(), False)
@@ -175,18 +175,12 @@ class WarmProcess:
         return self._fault(code)
 
     async def _over_within(self, grace: float) -> None:
-        loop = asyncio.get_running_loop()
-        until, pause = loop.time() + grace, 0.005
-        while not self._over.is_set() or any(group.living(self.pid, self.mark)):
-            if loop.time() >= until:
-                return
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, 0.1)
+        await gone_within(grace, self._over, self.pid, self.mark)
 
     def _fault(self, code: int) -> Fault:
         last_words = self._printed[1][1].tail.decode(errors="replace")
         if code < 0:
-            name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+            name = signal_name(-code)
             return Fault("process_died", f"the process was killed by {name}", code=name, traceback=last_words)
         why = f"the process ended with exit code {code} before the step did"
         return Fault("process_died", why, code=code, traceback=last_words)
@@ -206,25 +200,3 @@ class WarmProcess:
         self._over.set()
         # Its last words may still be on the way; and if a process that it forked holds the line, no end of it comes.
         asyncio.get_running_loop().call_later(0.05, self._line.give_up)
-
-
-def _watch_end(process: "subprocess.Popen[bytes]", ended: Any) -> "asyncio.Task[None] | None":
-    """Call when it has ended, without reaping it where the system can tell so much."""
-    loop = asyncio.get_running_loop()
-    if not hasattr(os, "pidfd_open"):
-        return asyncio.create_task(_poll(process, ended))
-    descriptor = os.pidfd_open(process.pid)
-
-    def over() -> None:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-        ended()
-
-    loop.add_reader(descriptor, over)
-    return None
-
-
-async def _poll(process: "subprocess.Popen[bytes]", ended: Any) -> None:
-    while process.poll() is None:
-        await asyncio.sleep(0.02)
-    ended()

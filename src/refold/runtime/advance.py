@@ -1,10 +1,14 @@
-"""Where the synchronous turn runs: on one thread of its own, or right here."""
+"""Where the synchronous turn runs: right here while turns are short, else on a thread of its own."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
+
+SHORT = 0.005  # seconds for which an event loop may stand still
+WARY = 10  # turns that stay on the thread after a long one
 
 
 async def inline(work: Callable[[], Any]) -> Any:
@@ -19,18 +23,52 @@ class Here:
         self._lock = Lock()
 
     async def __call__(self, work: Callable[[], Any]) -> Any:
+        return self.here(work)[1]
+
+    def here(self, work: Callable[[], Any]) -> tuple[bool, Any]:
         with self._lock:
-            return work()
+            return True, work()
 
 
-class AdvancingThread:
-    """One thread per store: turns never overlap, and the event loop never waits for a disk."""
+class Advancing:
+    """One turn at a time, on the caller's thread while that is faster.
+
+    To change threads costs about as much as a commit on a good disk. So a turn runs where it is asked for, as long as
+    the last ones were short and no other is under way; one that takes long sends those after it to the thread.
+    """
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="refold-turns")
+        self._lock = Lock()
+        self._wary = 1  # turns until the caller's thread is tried again; the first one may create a file
 
     async def __call__(self, work: Callable[[], Any]) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        done, result = self.here(work)
+        if done:
+            return result
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._on_thread, work)
+
+    def here(self, work: Callable[[], Any]) -> tuple[bool, Any]:
+        """On the caller's thread, before this returns; False if that may not be now."""
+        if self._wary or not self._lock.acquire(blocking=False):
+            return False, None
+        try:
+            return True, self._timed(work)
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         self._thread.shutdown()
+
+    def _on_thread(self, work: Callable[[], Any]) -> Any:
+        with self._lock:
+            self._wary = max(self._wary - 1, 0)
+            return self._timed(work)
+
+    def _timed(self, work: Callable[[], Any]) -> Any:
+        began = time.perf_counter()
+        try:
+            return work()
+        finally:
+            if time.perf_counter() - began > SHORT:
+                self._wary = WARY

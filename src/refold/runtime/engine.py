@@ -1,9 +1,8 @@
 """The engine object: starts runs, tells of them, steers them. It delegates and computes nothing."""
 
 import asyncio
-import hashlib
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from msgspec import Struct
@@ -12,14 +11,18 @@ from refold.core import codec
 from refold.core.facts import StepFault
 from refold.core.fold import Record
 from refold.core.loops import analyse
-from refold.core.plan import Plan, canonical, plan_hash
+from refold.core.plan import Plan, canonical, hash_of
+from refold.core.progress import Progress, progress
 from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
 from refold.core.summary import Summary, shown_steps, status_of, why
 from refold.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable
 from refold.ports import Advance, Clock, Store
+from refold.runtime.intake import run_of_key
 from refold.runtime.mailbox import Cancel, DecideGate, Pause, Resume, Signal, Start
 from refold.runtime.mailroom import Mailroom
 from refold.runtime.turn import Seen
+
+PLANS = 100  # prepared ones that are kept
 
 
 class Shown(Struct, frozen=True):
@@ -37,26 +40,32 @@ class Shown(Struct, frozen=True):
     state: RunState
 
 
-def run_of_key(key: str) -> str:
-    """The id follows from the key, so that however many start it at once, there is one run."""
-    return hashlib.sha256(f"key/{key}".encode()).hexdigest()[:32]
-
-
 class Engine:
     def __init__(
         self, store: Store, mailroom: Mailroom, advance: Advance, clock: Clock, new_id: Callable[[], str]
     ) -> None:
         self.store, self.mailroom, self.advance, self.clock, self.new_id = store, mailroom, advance, clock, new_id
         self.poll = 1.0
-        self._ends: dict[str, list[asyncio.Event]] = {}
+        self._plans: dict[int, tuple[Plan, bytes, str]] = {}
+        self._ends: dict[str, list[asyncio.Future[Seen]]] = {}
         mailroom.on_end = self._ended
 
     async def register(self, plan: Plan) -> str:
         """Make a workflow known, so that others can start it as their child; returns its hash."""
         analyse(plan)
-        hash = plan_hash(plan)
-        await self.advance(lambda: self.store.put_plan(hash, canonical(plan)))
+        data, hash = self._prepared(plan)
+        await self.advance(lambda: self.store.put_plan(hash, data))
         return hash
+
+    def _prepared(self, plan: Plan) -> tuple[bytes, str]:
+        """The plan as it is stored, and its hash; the same object started again and again is prepared once."""
+        known = self._plans.get(id(plan))
+        if known is None or known[0] is not plan:
+            if len(self._plans) >= PLANS:
+                self._plans.clear()
+            data = canonical(plan)
+            known = self._plans[id(plan)] = (plan, data, hash_of(data))
+        return known[1], known[2]
 
     async def start(
         self, plan: Plan, input: dict[str, Any] | None = None, *, name: str = "", key: str = "", run: str = ""
@@ -64,8 +73,9 @@ class Engine:
         """Start a run and return its id. The same key again gives the run that has it, whatever else is passed."""
         codec.check_value(input or {}, "input")
         run = run_of_key(key) if key else run or self.new_id()
+        data, hash = self._prepared(plan)
         try:
-            await self.mailroom.send(run, Start(canonical(plan), plan_hash(plan), input or {}, name, key))
+            await self.mailroom.send(run, Start(data, hash, input or {}, name, key))
         except Conflict:
             if not key:
                 raise
@@ -73,43 +83,45 @@ class Engine:
 
     async def run(self, plan: Plan, input: dict[str, Any] | None = None, *, name: str = "", key: str = "") -> Any:
         """Start and wait: the run's result, or RunFailed, or RunCancelled."""
-        return await self.result(await self.start(plan, input, name=name, key=key))
+        run = run_of_key(key) if key else self.new_id()
+        with self._told(run) as ended:  # before it starts, for it may end in a moment
+            await self.start(plan, input, name=name, key=key, run=run)
+            return _result(await self._until_ended(run, ended, look_first=bool(key)))
 
     async def result(self, run: str) -> Any:
-        shown = await self.wait(run)
-        if shown.status == FAILED:
-            raise RunFailed(run, shown.error)
-        if shown.status == CANCELLED:
-            raise RunCancelled(f"run {run} was cancelled")
-        return shown.result
+        return _result(await self.wait(run))
 
     async def wait(self, run: str) -> Shown:
         """Until the run has ended, whoever ends it."""
-        ended = asyncio.Event()
-        self._ends.setdefault(run, []).append(ended)
-        try:
-            while True:
-                with suppress(Unavailable):  # look again later
-                    summary = await self.advance(lambda: self.store.summary(run))
-                    if summary is None:
-                        raise NotFound(f"there is no run {run}")
-                    if summary.status in TERMINAL:
-                        return await self.show(run)
-                with suppress(TimeoutError):  # another process may have ended it
-                    await asyncio.wait_for(ended.wait(), self.poll)
-        finally:
-            self._ends[run].remove(ended)
-            if not self._ends[run]:
-                del self._ends[run]
+        with self._told(run) as ended:
+            return await self._until_ended(run, ended, look_first=True)
+
+    async def _until_ended(self, run: str, ended: asyncio.Future[Seen], look_first: bool) -> Shown:
+        look = look_first
+        while not ended.done():
+            with suppress(Unavailable):  # look again later
+                if look and await self._is_over(run):
+                    return await self.show(run)
+            await asyncio.wait([ended], timeout=self.poll)
+            look = True  # another process may have ended it
+        return await self._shown(ended.result())
+
+    async def _is_over(self, run: str) -> bool:
+        summary = await self.advance(lambda: self.store.summary(run))
+        if summary is None:
+            raise NotFound(f"there is no run {run}")
+        return summary.status in TERMINAL
 
     async def show(self, run: str) -> Shown:
-        seen: Seen = await self.advance(lambda: self.mailroom.turns.look(run))
+        return await self._shown(await self.advance(lambda: self.mailroom.turns.look(run)))
+
+    async def _shown(self, seen: Seen) -> Shown:
         graph, state = seen.graph, seen.state
         result, blob = state.result, state.blob
         if blob is not None:
-            result = codec.unbox(await self.advance(lambda: self._blob(run, blob.hash)))
+            result = codec.unbox(await self.advance(lambda: self._blob(state.run, blob.hash)))
         return Shown(
-            id=run,
+            id=state.run,
             name=state.name,
             workflow=graph.plan.name,
             status=status_of(graph, state, seen.now),
@@ -121,6 +133,16 @@ class Engine:
             state=state,
         )
 
+    async def progress(self, run: str) -> Progress | None:
+        """How a run stands that this process has in memory; costs no reading."""
+
+        def look() -> Progress | None:
+            known = self.mailroom.turns.known.get(run)
+            return None if known is None else progress(known.graph, known.state, self.clock.now())
+
+        seen: Progress | None = await self.advance(look)
+        return seen
+
     async def runs(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
         rows: Sequence[Summary] = await self.advance(lambda: self.store.summaries(status, limit))
         return rows
@@ -128,6 +150,11 @@ class Engine:
     async def history(self, run: str, after: int = 0) -> Sequence[Record]:
         records: Sequence[Record] = await self.advance(lambda: self.store.facts(run, after))
         return records
+
+    async def logs(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
+        """What its steps have printed, each line with its number; `after` the last that is known."""
+        lines: Sequence[tuple[int, Any]] = await self.advance(lambda: self.store.stream(run, after))
+        return lines
 
     async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None:
         codec.check_value(value, "value")
@@ -152,6 +179,27 @@ class Engine:
         with self.store.turn([run]) as turn:
             return turn.blob(run, hash)
 
-    def _ended(self, run: str) -> None:
-        for event in self._ends.get(run, ()):
-            event.set()
+    @contextmanager
+    def _told(self, run: str) -> Iterator[asyncio.Future[Seen]]:
+        """Done when the run ends in this process."""
+        ended: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
+        self._ends.setdefault(run, []).append(ended)
+        try:
+            yield ended
+        finally:
+            self._ends[run].remove(ended)
+            if not self._ends[run]:
+                del self._ends[run]
+
+    def _ended(self, seen: Seen) -> None:
+        for ended in self._ends.get(seen.state.run, ()):
+            if not ended.done():
+                ended.set_result(seen)
+
+
+def _result(shown: Shown) -> Any:
+    if shown.status == FAILED:
+        raise RunFailed(shown.id, shown.error)
+    if shown.status == CANCELLED:
+        raise RunCancelled(f"run {shown.id} was cancelled")
+    return shown.result

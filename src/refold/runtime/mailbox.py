@@ -1,5 +1,6 @@
 """What can reach a run, and how each piece of mail becomes facts or is refused."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -103,6 +104,7 @@ class Accepting(Struct):
 
     d: Decision
     turn: StoreTurn
+    held: Mapping[str, int] = {}  # the commands that are being reported, by the generation of their holder
     items: dict[tuple[str, int], list[Report]] = {}
     settled: set[str] = set()
 
@@ -142,8 +144,7 @@ class Accepting(Struct):
 
     def _settle(self, mail: Settle) -> None:
         lease, done = mail.lease, mail.done
-        held = self.turn.lease(lease.run, lease.command.id)
-        if held is None or held.generation != lease.generation or lease.command.id in self.settled:
+        if self.held.get(lease.command.id) != lease.generation or lease.command.id in self.settled:
             raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held under {lease.generation}")
         if done.writes and isinstance(done.outcome, Succeeded):
             self._judge_writes(lease.command, done.writes)

@@ -4,33 +4,76 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
 from refold.core.facts import Instant
 from refold.errors import Unavailable
-from refold.ports import Advance, Doorbell
-from refold.runtime.mailbox import Look, Mail
-from refold.runtime.turn import Post, Turned, Turns
+from refold.ports import Advance, AtOnce, Doorbell, Lease, Offer
+from refold.runtime.mailbox import Look, Mail, Settle
+from refold.runtime.turn import Post, Seen, Turned, Turns
 
 BATCH = 1000  # posts in one commit
+AT_ONCE = 16  # reports in a row that are not put off, before everybody else has a go
+
+
+class Taker(Protocol):
+    """A worker of this process: what a turn issues is leased to it in the same commit, as far as it has room."""
+
+    def offer(self) -> Offer | None: ...
+
+    def accept(self, offer: Offer, leases: Sequence[Lease]) -> None:
+        """What came of the offer; follows each one."""
+
+    def is_alone(self) -> bool:
+        """It runs one command: no other report can be on its way."""
 
 
 class Mailroom:
     def __init__(self, turns: Turns, advance: Advance, doorbell: Doorbell) -> None:
         self.turns, self.advance, self.doorbell = turns, advance, doorbell
-        self.on_end: Callable[[str], None] = lambda run: None
+        self.taker: Taker | None = None
+        self.on_end: Callable[[Seen], None] = lambda seen: None
+        self.on_births: Callable[[Sequence[tuple[str, str]]], None] = lambda births: None
         self.on_alarm: Callable[[Instant, str], None] = lambda due, run: None
         self.on_withdrawn: Callable[[str, str], None] = lambda run, command: None
         self._waiting: list[tuple[Post, asyncio.Future[Post] | None]] = []
         self._work: asyncio.Task[None] | None = None
+        self.at_once: AtOnce = lambda work: (False, None)
+        self._in_a_row = 0
 
     async def send(self, run: str, mail: Mail) -> Post:
         """Returns when it is committed; raises what the run has against it."""
-        reply: asyncio.Future[Post] = asyncio.get_running_loop().create_future()
-        self._put(Post(run, mail), reply)
-        post = await reply
+        post = Post(run, mail)
+        if not self._report_at_once(post):
+            self._in_a_row = 0
+            reply: asyncio.Future[Post] = asyncio.get_running_loop().create_future()
+            self._put(post, reply)
+            await reply
         if post.error is not None:
             raise post.error
         return post
+
+    def _report_at_once(self, post: Post) -> bool:
+        """If nobody else can have anything to tell, there is no batch to wait for."""
+        if self._waiting or not isinstance(post.mail, Settle) or self._in_a_row >= AT_ONCE:
+            return False
+        if self.taker is None or not self.taker.is_alone() or not (self._work is None or self._work.done()):
+            return False
+        offer, turned, done = self.taker.offer(), Turned(), False
+        try:
+            done, taken = self.at_once(partial(self.turns.take, [post], offer))
+            turned = taken if done else turned
+        except Exception as error:  # a bug, but nobody may wait for ever because of it
+            post.error, done = error, True
+        finally:
+            if offer is not None:
+                self.taker.accept(offer, turned.leases)
+        self._in_a_row += done
+        self._tell(turned)
+        for run in turned.grown:
+            with suppress(Unavailable):
+                self.at_once(partial(self.turns.snapshot, run))
+        return done
 
     def nudge(self, runs: Sequence[str]) -> None:
         """These runs have letters or due timers; nobody waits for the answer."""
@@ -54,12 +97,7 @@ class Mailroom:
     async def _deliver(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-            turned = Turned()
-            try:
-                turned = await self.advance(partial(self.turns.take, [post for post, _ in batch]))
-            except Exception as error:  # a bug, but nobody may wait for ever because of it
-                for post, _ in batch:
-                    post.error = error
+            turned = await self._turn([post for post, _ in batch])
             for post, reply in batch:
                 if reply is not None and not reply.done():
                     reply.set_result(post)
@@ -68,13 +106,28 @@ class Mailroom:
                 with suppress(Unavailable):
                     await self.advance(partial(self.turns.snapshot, run))
 
+    async def _turn(self, posts: list[Post]) -> Turned:
+        offer = None if self.taker is None else self.taker.offer()
+        turned = Turned()
+        try:
+            turned = await self.advance(partial(self.turns.take, posts, offer))
+        except Exception as error:  # a bug, but nobody may wait for ever because of it
+            for post in posts:
+                post.error = error
+        finally:
+            if self.taker is not None and offer is not None:
+                self.taker.accept(offer, turned.leases)
+        return turned
+
     def _tell(self, turned: Turned) -> None:
-        if turned.issued:
+        if turned.issued > 0 or turned.freed:
             self.doorbell.ring()
+        if turned.births:
+            self.on_births(turned.births)
         self.nudge(turned.sent_to)
         for due, run in turned.alarms:
             self.on_alarm(due, run)
         for run, command in turned.withdrawn:
             self.on_withdrawn(run, command)
-        for run in turned.ended:
-            self.on_end(run)
+        for seen in turned.ended:
+            self.on_end(seen)

@@ -7,7 +7,7 @@ from typing import Protocol
 from refold.core import codec
 from refold.core.commands import Command, Held
 from refold.core.decision import Decision
-from refold.core.expressions import Evaluate, Missing
+from refold.core.expressions import Evaluate, Languages, Missing, unknown
 from refold.core.facts import RunStarted
 from refold.core.fold import fold
 from refold.core.loops import Graph, analyse
@@ -31,7 +31,7 @@ class Rebuildable(Protocol):
     def plan(self, hash: str) -> bytes | None: ...
 
 
-def rebuild(store: Rebuildable, evaluate: Evaluate) -> dict[str, Exception | None]:
+def rebuild(store: Rebuildable, evaluate: Evaluate, languages: Languages = unknown) -> dict[str, Exception | None]:
     """In one commit, or nothing. Each run with what stood in its way; such a run is left without a row."""
     graphs: dict[str, Graph] = {}
 
@@ -47,14 +47,16 @@ def rebuild(store: Rebuildable, evaluate: Evaluate) -> dict[str, Exception | Non
     with store.turn([]) as turn:
         for run in turn.forget():
             try:
-                turn.write(projected(turn, run, graph_of, evaluate))
+                turn.write(projected(turn, run, graph_of, evaluate, languages))
                 told[run] = None
             except Exception as error:  # a log that cannot be read keeps no other run from its row
                 told[run] = error
     return told
 
 
-def projected(turn: StoreTurn, run: str, graph_of: Callable[[str], Graph], evaluate: Evaluate) -> Writes:
+def projected(
+    turn: StoreTurn, run: str, graph_of: Callable[[str], Graph], evaluate: Evaluate, languages: Languages
+) -> Writes:
     """All that a store must hold of a run besides its log, as its log has it."""
     records = turn.facts(run)
     first = records[0][2] if records else None
@@ -62,7 +64,8 @@ def projected(turn: StoreTurn, run: str, graph_of: Callable[[str], Graph], evalu
         raise Corrupt(f"the log of run {run} begins with {type(first).__name__}")
     graph = graph_of(first.plan)
     state = fold(graph, records, RunState(run=run, plan=first.plan))
-    d = Decision(graph, state, state.at, evaluate, lambda: 0.0)
+    language = graph.plan.language
+    d = Decision(graph, state, state.at, languages(language) if language else evaluate, lambda: 0.0)
     if state.life not in TERMINAL:
         d.touch_open()
     return Writes(

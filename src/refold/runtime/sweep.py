@@ -3,6 +3,7 @@
 from refold.core.facts import SECOND, Instant
 from refold.errors import Unavailable
 from refold.ports import Advance, Clock, Doorbell, Store
+from refold.runtime.kin import Kin
 from refold.runtime.mailbox import Expire
 from refold.runtime.mailroom import Mailroom
 
@@ -16,6 +17,7 @@ class Sweep:
     def __init__(self, store: Store, advance: Advance, mailroom: Mailroom, clock: Clock, doorbell: Doorbell) -> None:
         self.store, self.advance, self.mailroom, self.clock, self.doorbell = store, advance, mailroom, clock, doorbell
         self.every = 1.0
+        self.kin: Kin | None = None  # None: it looks after every run
 
     async def run(self) -> None:
         while True:
@@ -31,6 +33,8 @@ class Sweep:
             runs, next_due = await self.advance(lambda: self.store.due(BATCH))
         except Unavailable:
             return None  # the next round will find the same
+        if self.kin is not None:
+            runs, expired = tuple(self.kin.runs), [each for each in expired if each.run in self.kin.runs]
         for each in expired:
             self.mailroom.drop(each.run, Expire(each.command, each.generation, LOSSES))
         self.mailroom.nudge(runs)

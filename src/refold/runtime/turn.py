@@ -1,16 +1,17 @@
 """One turn of the machine: lock runs, fold what is new, decide, write, commit; one commit for many runs."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 
 from msgspec import Struct
 
 from refold.core import codec
-from refold.core.commands import Command, Letter, LetterStart
+from refold.core.commands import Command, Held, Letter, LetterStart
 from refold.core.decide import decide
 from refold.core.decision import Decision
-from refold.core.expressions import Evaluate, Missing
+from refold.core.expressions import Evaluate, Languages, Missing, unknown
 from refold.core.facts import Instant, RunStarted
 from refold.core.fold import Record, fold
 from refold.core.loops import Graph, analyse
@@ -18,7 +19,7 @@ from refold.core.plan import Child, plan_hash, read_plan
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize
 from refold.errors import Ambiguous, Corrupt, NotFound, RefoldError, Unavailable
-from refold.ports import Lease, Store, StoreTurn, Writes
+from refold.ports import Lease, Offer, Store, StoreTurn, Writes
 from refold.runtime.mailbox import Accepting, Mail, Settle, Start
 
 TRIES = 3  # of a turn whose commit the store refused
@@ -52,9 +53,12 @@ class Seen(Struct, frozen=True):
 class Turned(Struct):
     """What others want to know after a commit."""
 
-    ended: list[str] = []
-    issued: bool = False  # there may be work for workers
+    ended: list[Seen] = []
+    issued: int = 0  # commands that wait for a worker now
+    freed: bool = False  # others may wait too, for what had stopped them is over
+    leases: list[Lease] = []  # for the worker that made an offer
     sent_to: list[str] = []  # runs that have letters now
+    births: list[tuple[str, str]] = []  # runs, and the children they have started
     grown: list[str] = []  # runs whose tail has outgrown their snapshot
     alarms: list[tuple[Instant, str]] = []  # when a run wants to be looked at again
     withdrawn: list[tuple[str, str]] = []  # commands that are over without a report of their holder
@@ -71,23 +75,25 @@ class Turns:
         new_id: Callable[[], str],
         lease_for: float = 30.0,
     ) -> None:
-        self.store, self.evaluate, self.chance, self.new_id, self.lease_for = store, evaluate, chance, new_id, lease_for
+        self.store, self.evaluate, self.chance, self.lease_for = store, evaluate, chance, lease_for
+        self._process, self._turns = new_id(), count()  # a turn is named by whoever takes it, and a number
+        self.languages: Languages = unknown  # for plans that name theirs
         self.keep = 1000  # states in memory
-        self.snapshot_every = 1000  # facts
+        self.snapshot_every = 4000  # facts
         self.known: OrderedDict[str, Known] = OrderedDict()
         self.graphs: dict[str, Graph] = {}
         self.broken: dict[str, Corrupt] = {}  # runs whose log cannot be folded; they trouble nobody else
 
-    def take(self, posts: Sequence[Post]) -> Turned:
+    def take(self, posts: Sequence[Post], offer: Offer | None = None) -> Turned:
         """Deliver mail to its runs in one commit. Each post learns its own fate; a refused one harms no other."""
         by_run: dict[str, list[Post]] = {}
         for post in posts:
             by_run.setdefault(post.run, []).append(post)
         failure: RefoldError | None = None
         for _ in range(TRIES):
-            turned, turn_id, heads = Turned(), self.new_id(), dict[str, int]()
+            turned, turn_id, heads = Turned(), f"{self._process}-{next(self._turns):x}", dict[str, int]()
             try:
-                self._commit(by_run, turn_id, heads, turned)
+                self._commit(by_run, turn_id, heads, turned, offer)
             except Unavailable as error:
                 failure = self._after_error(error, by_run, turn_id, heads)
                 if failure is None:
@@ -139,7 +145,14 @@ class Turns:
                 return any(self.store.turn_of(run, head + 1) == turn_id for run, head in heads.items())
         return any(self.store.turn_of(run, head + 1) == turn_id for run, head in heads.items())
 
-    def _commit(self, by_run: dict[str, list[Post]], turn_id: str, heads: dict[str, int], turned: Turned) -> None:
+    def _commit(
+        self,
+        by_run: dict[str, list[Post]],
+        turn_id: str,
+        heads: dict[str, int],
+        turned: Turned,
+        offer: Offer | None,
+    ) -> None:
         with self.store.turn(sorted(by_run)) as turn:
             for run in sorted(by_run):
                 try:
@@ -149,7 +162,10 @@ class Turns:
                 except Exception as error:  # this run is left out, its neighbours commit
                     self._leave_out(run, by_run[run], error)
             for run in by_run:
-                self._claim_next(turn, by_run[run])
+                turned.issued -= self._claim_next(turn, by_run[run])
+            if offer is not None and (turned.issued > 0 or turned.freed):
+                turned.leases.extend(turn.claim(offer.can, self.lease_for, offer.slots))
+                turned.issued -= len(turned.leases)
 
     def _advance(
         self, turn: StoreTurn, run: str, posts: list[Post], turn_id: str, heads: dict[str, int], turned: Turned
@@ -162,16 +178,16 @@ class Turns:
             for post in posts:
                 post.error = NotFound(f"there is no run {run}")
             return
-        d = Decision(known.graph, known.state, turn.now, self.evaluate, self.chance)
+        d = Decision(known.graph, known.state, turn.now, self._language(known.graph), self.chance)
         d.claimed = lambda: turn.claimed(run)
         expected = known.state.seq
         self._fold_mail(turn, d, posts, letters)
-        _decide(turn, d)
+        commands = _decide(turn, d)
         if not d.facts and not letters:
             return
         heads[run] = expected
         plan = next((post.mail.plan for post in posts if isinstance(post.mail, Start)), None) if not expected else None
-        commands, timers = d.commands(), d.timers()
+        timers = d.timers()
         turn.write(
             Writes(
                 run=run,
@@ -181,6 +197,7 @@ class Turns:
                 facts=d.facts,
                 summary=summarize(known.graph, known.state),
                 commands=commands,
+                new=d.new,
                 timers=timers,
                 letters=d.letters,
                 read_letters=[letter.key for letter in letters],
@@ -188,18 +205,16 @@ class Turns:
                 plan=plan,
             )
         )
-        turned.alarms.extend((due, run) for due in timers.values() if due is not None)
-        later = {each.not_before for each in commands.values() if isinstance(each, Command) and each.not_before}
-        turned.alarms.extend((due, run) for due in sorted(later))
-        turned.sent_to.extend(letter.to for letter in d.letters)
-        reported = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)}
-        turned.withdrawn.extend((run, key) for key, order in commands.items() if order is None and key not in reported)
-        turned.issued = turned.issued or bool(known.state.open)
+        _note_orders(turned, run, commands, timers, posts)
+        if d.letters:
+            turned.sent_to.extend(letter.to for letter in d.letters)
+            turned.births.extend((run, letter.to) for letter in d.letters if isinstance(letter.body, LetterStart))
         if known.state.life in TERMINAL:
-            turned.ended.append(run)
+            turned.ended.append(Seen(known.graph, known.state, d.now))
 
     def _fold_mail(self, turn: StoreTurn, d: Decision, posts: list[Post], letters: Sequence[Letter]) -> None:
-        accepting = Accepting(d, turn)
+        reported = [post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)]
+        accepting = Accepting(d, turn, turn.generations(d.state.run, reported) if reported else {})
         for post in posts:
             post.error = post.next = None
             try:
@@ -221,10 +236,14 @@ class Turns:
         for post in posts:
             post.error = error
 
-    def _claim_next(self, turn: StoreTurn, posts: list[Post]) -> None:
+    def _claim_next(self, turn: StoreTurn, posts: list[Post]) -> int:
+        """One for each that reported and wants more; returns how many there were."""
+        claimed = 0
         for post in posts:
             if isinstance(post.mail, Settle) and post.mail.then is not None and post.error is None:
                 post.next = next(iter(turn.claim(post.mail.then, self.lease_for, 1)), None)
+                claimed += post.next is not None
+        return claimed
 
     def _know(self, turn: StoreTurn, run: str, posts: Sequence[Post], letters: Sequence[Letter]) -> Known | None:
         head = turn.head(run)
@@ -261,12 +280,15 @@ class Turns:
                 graph = self.graph(post.mail.plan_hash, post.mail.plan)
                 for step in graph.plan.steps:
                     if isinstance(step.work, Child):
-                        self.graph(step.work.plan)  # a child that can never start would be waited for in vain
+                        self._language(self.graph(step.work.plan))  # else it could never start
                 return Known(graph, RunState(run=run))
         for letter in letters:
             if isinstance(letter.body, LetterStart):
                 return Known(self.graph(letter.body.plan), RunState(run=run))
         return None
+
+    def _language(self, graph: Graph) -> Evaluate:
+        return self.languages(graph.plan.language) if graph.plan.language else self.evaluate
 
     def graph(self, hash: str, data: bytes | None = None) -> Graph:
         """A plan, analysed once; named by its hash, so it never changes."""
@@ -294,6 +316,29 @@ class Turns:
             self.known.popitem(last=False)
 
 
+def _note_orders(
+    turned: Turned,
+    run: str,
+    commands: Mapping[str, Command | Held | None],
+    timers: Mapping[str, Instant | None],
+    posts: Sequence[Post],
+) -> None:
+    """When the run wants to be looked at again, what workers may take, and what they should drop."""
+    moments = {due for due in timers.values() if due is not None}
+    reported = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)}
+    for key, order in commands.items():
+        if order is None:
+            if key not in reported:
+                turned.withdrawn.append((run, key))
+        elif isinstance(order, Command):
+            if order.not_before:
+                moments.add(order.not_before)
+            else:
+                turned.issued += 1
+    turned.alarms.extend((due, run) for due in sorted(moments))
+    turned.freed = turned.freed or any(not isinstance(post.mail, Start | Settle) for post in posts)
+
+
 def _folded(graph: Graph, records: Sequence[Record], state: RunState) -> RunState:
     """A log that cannot be is named as such, whatever the fold stumbles over."""
     try:
@@ -304,13 +349,12 @@ def _folded(graph: Graph, records: Sequence[Record], state: RunState) -> RunStat
         raise Corrupt(f"the log of run {state.run} cannot be folded past fact {state.seq}: {error!r}") from error
 
 
-def _decide(turn: StoreTurn, d: Decision) -> None:
+def _decide(turn: StoreTurn, d: Decision) -> dict[str, Command | Held | None]:
     """Expressions may ask for values that are not in memory; they are loaded under the same lock."""
     while True:
         try:
             decide(d)
-            d.commands()
-            return
+            return d.commands()
         except Missing as missing:
             run = d.state.run
             for number, _, fact in turn.some_facts(run, missing.facts - d.loaded.facts.keys()):

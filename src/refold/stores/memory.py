@@ -1,7 +1,7 @@
 """The reference store: plain dicts and bytes. Read this one first; the others must behave like it."""
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
 from refold.ports import Abilities, Expired, Lease, Writes
 from refold.stores.lanes import Lane, Lanes
+from refold.stores.removal import FLOOR_STEP, refuse_removal
 
 
 class Entry(Struct, frozen=True):
@@ -80,6 +81,7 @@ class MemoryStore:
         self.blobs: dict[Key, bytes] = {}
         self.snapshots: dict[str, bytes] = {}
         self.streams: dict[str, list[bytes]] = {}
+        self.floor = 0  # where generations begin
 
     def _moment(self) -> Instant:
         self._clock = max(self._clock, self._now())  # the store's clock never goes back
@@ -111,8 +113,10 @@ class MemoryStore:
     def summary(self, run: str) -> Summary | None:
         return self.rows.get(run)
 
-    def summaries(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
+    def summaries(self, status: str | None = None, limit: int = 100, *, called: str | None = None) -> Sequence[Summary]:
         rows = (row for row in reversed(self.rows.values()) if status is None or row.status == status)
+        if called is not None:
+            rows = (row for row in rows if row.name == called or row.run.startswith(called))
         return [row for row, _ in zip(rows, range(limit), strict=False)]
 
     def snapshot(self, run: str) -> bytes | None:
@@ -230,6 +234,10 @@ class MemoryTurn:
         due = sorted((at, key) for key, at in self.store.timers.get(run, {}).items() if at <= self.now)
         return [key for _, key in due]
 
+    def generations(self, run: str, commands: Collection[str]) -> Mapping[str, int]:
+        found = {command: self.store.commands.get((run, command)) for command in commands}
+        return {command: each.generation for command, each in found.items() if each is not None and each.worker}
+
     def lease(self, run: str, command: str) -> Lease | None:
         queued = self.store.commands.get((run, command))
         return None if queued is None else queued.lease()
@@ -310,6 +318,22 @@ class MemoryTurn:
             leases.append(lease)
         return leases
 
+    def remove(self, run: str) -> None:
+        store, row = self.store, self.store.rows.get(run)
+        refuse_removal(run, row, store.rows.get(row.parent) if row is not None else None)
+        for key in [key for key in store.commands if key[0] == run]:
+            self._queue(key, None)
+        for table in ("logs", "rows", "timers", "letters", "snapshots", "streams"):
+            self._swap(table, {key: value for key, value in getattr(store, table).items() if key != run})
+        self._swap("blobs", {key: value for key, value in store.blobs.items() if key[0] != run})
+        self._swap("floor", store.floor + FLOOR_STEP)
+
+    def _swap(self, name: str, value: Any) -> None:
+        """A whole table, so that taking it back keeps its order."""
+        old = getattr(self.store, name)
+        self._undo.append(lambda: setattr(self.store, name, old))
+        setattr(self.store, name, value)
+
     def roll_back(self, to: int = 0) -> None:
         while len(self._undo) > to:
             self._undo.pop()()
@@ -323,7 +347,7 @@ class MemoryTurn:
             if old is not None:
                 self._queue(key, structs.replace(old.freed(old.losses), held=True))
         else:
-            generation, losses = (0, 0) if old is None else (old.generation, old.losses)
+            generation, losses = (self.store.floor, 0) if old is None else (old.generation, old.losses)
             queued = Queued(
                 writes.run,
                 order,

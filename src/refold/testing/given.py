@@ -30,6 +30,7 @@ from refold.core.fold import Record, fold
 from refold.core.loops import analyse
 from refold.core.plan import Plan, plan_hash
 from refold.core.state import RunState
+from refold.wiring import language
 
 NOON: Instant = 1_800_000_000 * SECOND
 
@@ -51,7 +52,7 @@ class Given:
 
     def __init__(self, plan: Plan, *facts: Fact, evaluate: Evaluate | None = None, run: str = "run") -> None:
         self.plan, self.graph = plan, analyse(plan)
-        self.evaluate = evaluate if evaluate is not None else Values()
+        self.evaluate = language(plan.language) if plan.language else evaluate if evaluate is not None else Values()
         self.state = RunState(run=run)
         self.chance: Callable[[], float] = lambda: 0.5
         self.claimed: frozenset[str] = frozenset()

@@ -26,15 +26,16 @@ class FunctionTool:
         if not isinstance(isolation, str) or isolation not in self.executors:
             known = ", ".join(map(repr, self.executors))
             raise _refused("invalid_settings", f"`isolation` must be one of {known}, not {isolation!r}")
-        if not self._may_call(function):
+        if not may_call(function, self.allowed):
             raise _refused("not_allowed", f"{function!r} is not among the functions that may be called")
-        return await self.executors[isolation].run(function, call.input)
+        return await self.executors[isolation].run(function, call.input, call.say)
 
-    def _may_call(self, function: str) -> bool:
-        if self.allowed is None:
-            return True
-        module = function.partition(":")[0]
-        return function in self.allowed or any(f"{module}.".startswith(f"{each}.") for each in self.allowed)
+
+def may_call(function: str, allowed: Collection[str] | None) -> bool:
+    if allowed is None:
+        return True
+    module = function.partition(":")[0]
+    return function in allowed or any(f"{module}.".startswith(f"{each}.") for each in allowed)
 
 
 def _refused(kind: str, why: str) -> ToolFailed:

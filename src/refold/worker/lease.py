@@ -54,9 +54,9 @@ class Keeper:
     def hold(self, lease: Lease) -> None:
         self.held[place(lease)] = Held(lease)
 
-    def begin(self, lease: Lease) -> None:
-        """The body runs in the task that calls this."""
-        self.held[place(lease)].body = asyncio.current_task()
+    def begin(self, lease: Lease, task: "asyncio.Task[None]") -> None:
+        """The body runs in this task."""
+        self.held[place(lease)].body = task
 
     def report(self, lease: Lease) -> None:
         """From here on the desk says itself if the lease is lost."""

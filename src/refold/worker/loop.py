@@ -1,15 +1,16 @@
 """The worker's loop: claim, run, settle, and take the next command with the same commit."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from refold.core.facts import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
-from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Tool
+from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Offer, Tool
 from refold.worker.heartbeat import Heartbeat, as_task
 from refold.worker.lease import Keeper
+from refold.worker.printed import Printed
 from refold.worker.run_tool import run_tool
 
 Settings = Callable[[Lease], Awaitable[Mapping[str, Any]]]
@@ -35,6 +36,7 @@ class Worker:
         self.heartbeat: Heartbeat = as_task
         self.keeper = Keeper(desk, clock, can.worker, self.lease_for)
         self._busy: set[asyncio.Task[None]] = set()
+        self._promised = 0  # slots that somebody may fill
         self._stopping = False
         self._over = asyncio.Event()  # no command is held, and none will be
         self._over.set()
@@ -46,15 +48,34 @@ class Worker:
         try:
             async with self.heartbeat(self.keeper):
                 while not self._stopping:
-                    if len(self._busy) < self.slots and await self._take_one():
+                    if self._free() and await self._take_one():
                         continue
                     await self.doorbell.wait(self.poll)
-                while self._busy:  # leases are kept to the end
-                    await asyncio.wait(self._busy)
+                while self._busy or self._promised:  # leases are kept to the end
+                    await (asyncio.wait(self._busy) if self._busy else self.doorbell.wait(self.poll))
         finally:
             for task in self._busy:
                 task.cancel()
             self._over.set()
+
+    def offer(self) -> Offer | None:
+        """The free slots, to whoever is about to issue commands; `accept` follows."""
+        free = self._free()
+        if self._over.is_set() or self._stopping or free <= 0:
+            return None
+        self._promised += free
+        return Offer(self.can, free, self.keeper.begin_asking())
+
+    def accept(self, offer: Offer, leases: Sequence[Lease]) -> None:
+        self._promised -= offer.slots
+        for lease in leases:
+            self._begin(lease)
+        self.keeper.end_asking(offer.number)
+        if self._stopping:
+            self.doorbell.ring()
+
+    def is_alone(self) -> bool:
+        return len(self._busy) == 1 and not self._promised
 
     async def stop(self, grace: float = 0.0) -> None:
         """Take nothing new. What is not finished within the grace is cancelled and goes to somebody else; that counts
@@ -80,32 +101,40 @@ class Worker:
             lease = await self.desk.claim(self.can, self.lease_for)
             if lease is None:
                 return False
-            self.keeper.hold(lease)
+            self._begin(lease)
         except Unavailable:
             return False  # the bell or the clock will bring us back
         finally:
             self.keeper.end_asking(asking)
+        return True
+
+    def _free(self) -> int:
+        return self.slots - len(self._busy) - self._promised
+
+    def _begin(self, lease: Lease) -> None:
+        self.keeper.hold(lease)
         task = asyncio.create_task(self._work(lease))
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
-        return True
 
     async def _work(self, lease: Lease) -> None:
         """One slot: command after command, as long as each settlement brings the next."""
         next_lease: Lease | None = lease
+        task = asyncio.current_task()
+        assert task is not None
         try:
             while next_lease is not None:
-                next_lease = await self._work_on(next_lease)
+                next_lease = await self._work_on(next_lease, task)
         finally:
             self.doorbell.ring()  # a slot is free
 
-    async def _work_on(self, lease: Lease) -> Lease | None:
+    async def _work_on(self, lease: Lease, task: "asyncio.Task[None]") -> Lease | None:
         asking = -1
         try:
             if self._stopping:
                 await self._hand_back(lease)
                 return None
-            self.keeper.begin(lease)
+            self.keeper.begin(lease, task)
             done = await self._run(lease)
             self.keeper.report(lease)
             asking = self.keeper.begin_asking()
@@ -128,7 +157,12 @@ class Worker:
             settings = await self.settings(lease)
         except RefoldError as error:
             raise LeaseLost(f"the store cannot say what {lease.command.id} needs: {error}") from None
-        return await run_tool(lease, settings, self.tools, self.clock)
+        printed = Printed(lease, self.desk.publish, self.clock)
+        try:
+            return await run_tool(lease, settings, self.tools, self.clock, printed.say)
+        finally:
+            if printed.any:
+                await printed.close()
 
     async def _settle(self, lease: Lease, done: Done) -> Lease | None:
         """A store that does not answer is asked again while the lease may live; a stale write fails the try."""

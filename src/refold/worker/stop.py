@@ -1,16 +1,17 @@
-"""Ctrl-C and SIGTERM in the foreground: the first lets work finish or hands it back, the second kills at once."""
+"""Ctrl-C, SIGTERM and a closed terminal: the first lets work finish or hands it back, the second kills at once."""
 
 import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from refold.errors import Stopped
 
 T = TypeVar("T")
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # the terminal was closed
+SIGNALS = dict.fromkeys((signal.SIGINT, signal.SIGTERM, HANGUP))
 LAST_MOMENT = 0.1  # seconds for the news that the last step has ended the run
 
 
@@ -54,13 +55,18 @@ def _signals(asked: "asyncio.Future[int]", resume: str) -> Iterator[None]:
     loop, seen = asyncio.get_running_loop(), list[int]()
 
     def on_signal(number: int, _: object) -> None:
+        if number == HANGUP and number in seen:
+            return  # the system and the shell may both say it
         if seen:
-            os.write(2, f"killed\n{_to_go_on(resume)}\n".encode())
+            with suppress(OSError):  # nobody may be there to read it
+                line = "\n" if os.isatty(2) else ""  # below whatever is drawn there
+                os.write(2, f"{line}killed\n{_to_go_on(resume)}\n".encode())
             os._exit(128 + number)
         seen.append(number)
         loop.call_soon_threadsafe(asked.set_result, number)
 
-    before = {number: signal.signal(number, on_signal) for number in SIGNALS}
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup means it
+    before = {number: signal.signal(number, on_signal) for number in heard}
     try:
         yield
     finally:

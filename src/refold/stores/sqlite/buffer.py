@@ -45,6 +45,7 @@ class Buffer:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.touched: set[str] = set()  # runs whose logs, letters or timers are not all in the file yet
+        self.troubled: set[str] = set()  # those of them whose letters or timers these are
         self.blobs: dict[Named, bytes] = {}
         self._facts: list[Values] = []
         self._runs: dict[str, tuple[str | None, Values]] = {}
@@ -60,12 +61,15 @@ class Buffer:
         self._runs[draft.run] = (stored_status, draft.row)
         if draft.timers:
             self._timers.update(draft.timers)
+            self.troubled.add(draft.run)
         for named, row in draft.letters:
             self.touched.add(named[0])
+            self.troubled.add(named[0])
             self._letters.setdefault(named, row)  # the one that came first counts
         for key in draft.rest.read_letters:
             self._letters.pop((draft.run, key), None)
             self._read[draft.run, key] = None
+            self.troubled.add(draft.run)
         for hash, data in draft.rest.blobs.items():
             self.blobs[draft.run, hash] = data
         if draft.rest.plan is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from refold.core.codec import decode_command
 from refold.core.facts import SECOND, Instant
@@ -13,6 +13,7 @@ from refold.ports import Abilities, Lease
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.lanes import ABOVE_ALL, OfAllRuns, OfSomeRuns, Picker, Waiting, in_order
+from refold.stores.sqlite.remembered import Remembered
 from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, Lane, Queued, Values, added, moved, read_queued
 
 Key = tuple[str, str]
@@ -29,8 +30,16 @@ class Touched(Struct):
 class Commands:
     """Within one transaction. `status` tells how a run stands, `number` gives numbers that only grow."""
 
-    def __init__(self, file: File, namespace: str, status: Callable[[str], str], number: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        file: File,
+        namespace: str,
+        status: Callable[[str], str],
+        number: Callable[[], int],
+        remembered: Remembered,
+    ) -> None:
         self.file, self.namespace, self.status, self.number = file, namespace, status, number
+        self.remembered = remembered
         self._known: dict[Key, Queued | None] = {}
         self._fresh: dict[Key, Queued] = {}  # to be added
         self._moved: dict[Key, Queued] = {}  # to be changed
@@ -41,10 +50,21 @@ class Commands:
 
     def load(self, run: str, ids: Iterable[str]) -> None:
         """Read these commands; what follows cannot fail then."""
-        for id in ids:
-            if (run, id) not in self._known:
-                row = self.file.row(queries.COMMAND, (self.namespace, run, id))
-                self._known[run, id] = None if row is None else _as_asked(row, run, id)
+        unknown = [id for id in ids if (run, id) not in self._known and not self._remembers((run, id))]
+        if len(unknown) == 1:
+            row = self.file.row(queries.COMMAND, (self.namespace, run, unknown[0]))
+            self._known[run, unknown[0]] = None if row is None else _as_asked(row, run, unknown[0])
+        elif unknown:
+            self._known.update(((run, id), None) for id in unknown)
+            wanted = json.encode(unknown).decode()
+            for row in self.file.rows(queries.COMMANDS, (self.namespace, run, wanted)):
+                self._known[run, row[1]] = _as_asked(row, run, row[1])
+
+    def _remembers(self, key: Key) -> bool:
+        command = self.remembered.leased.get(key)
+        if command is not None:
+            self._known[key] = command
+        return command is not None
 
     def get(self, run: str, id: str) -> Queued | None:
         if (run, id) not in self._known:
@@ -59,7 +79,7 @@ class Commands:
     def issue(self, fresh: Queued, floor: int, now: Instant) -> None:
         """Anew and free to claim; of one that is there, generation and losses live on."""
         key = (fresh.run, fresh.id)
-        old = self._known[key]
+        old = self._known.get(key)  # of one that was never issued there is nothing to know
         fresh.place = self.number()
         if old is None:
             fresh.generation = floor
@@ -72,7 +92,7 @@ class Commands:
         self._known[key] = self._fresh[key] = fresh
 
     def hold(self, run: str, id: str) -> None:
-        command = self._known[run, id]
+        command = self._known.get((run, id))
         if command is not None:
             self._leave(command)
             _free(command)
@@ -82,7 +102,7 @@ class Commands:
     def remove(self, run: str, id: str) -> None:
         self._line = None
         key = (run, id)
-        command = self._known[key]
+        command = self._known.get(key)
         if command is None:
             return
         self._known[key] = None
@@ -125,7 +145,15 @@ class Commands:
         return [self._lease(command, can.worker, now, until) for command in islice(self._line, limit)]
 
     def is_idle(self, can: Abilities, now: Instant) -> bool:
-        """Nothing waits in the file for this worker."""
+        """Nothing waits in the file for this worker; asked under the lock, the answer can be remembered."""
+        if can in self.remembered.idle:
+            return True
+        idle = self.finds_nothing(can, now)
+        if idle and self.file.row(queries.SOME_LATER, (self.namespace,)) is None:
+            self.remembered.idle.add(can)
+        return idle
+
+    def finds_nothing(self, can: Abilities, now: Instant) -> bool:
         if can.runs is not None:
             later = self.file.row(queries.ANY_LATER, (self.namespace, now))
             waiting = OfSomeRuns(self.file, self.namespace, can.runs)
@@ -135,6 +163,7 @@ class Commands:
     def flush(self) -> None:
         """One statement for each kind of change, however many commands."""
         space = self.namespace
+        self._remember()
         if self._removed:
             self.file.write(queries.REMOVE_COMMAND, [(space, *key) for key in self._removed])
             self._removed = {}
@@ -148,6 +177,21 @@ class Commands:
         if self._touched:
             self._set_turns()
         self._line = None
+
+    def _remember(self) -> None:
+        """Of what changes, the leased commands; and whether somebody might find something to do."""
+        leased = self.remembered.leased
+        for key in self._removed:
+            leased.pop(key, None)
+        for changes in (self._moved, self._fresh):
+            for key, command in changes.items():
+                if command.state == LEASED:
+                    leased[key] = command
+                else:
+                    leased.pop(key, None)
+                    self.remembered.idle.clear()
+        if self._touched:
+            self.remembered.idle.clear()
 
     def _line_for(self, can: Abilities, now: Instant) -> Iterator[Queued]:
         """If nothing else waits, what this turn issued is claimed before it is stored, and stored once, as leased."""
@@ -172,7 +216,7 @@ class Commands:
         if key not in self._fresh:
             self._touch(command.lane()).turn = self.number()  # the others of the lane come first now
             self._moved[key] = command
-        order = decode_command(command.data)
+        order = command.order if command.order is not None else decode_command(command.data)
         command.state, command.turn, command.worker = LEASED, None, worker
         command.generation += 1
         command.until, command.claimed_at, command.beat_at = until, now, now
@@ -202,8 +246,8 @@ class Commands:
     def _set_turns(self) -> None:
         turns: list[tuple[int | None, str, str, str]] = []
         for (run, queue, priority), touched in self._touched.items():
-            if self.status(run) == PAUSED:
-                continue
+            if touched.turn is None and self.status(run) == PAUSED:
+                continue  # whoever has a turn is not paused
             where = (self.namespace, run, queue, priority, 1 + touched.returned)
             changes = self._turns(self.file.rows(queries.FRONT, where), touched)
             turns += [(turn, self.namespace, run, id) for id, turn in changes]

@@ -5,8 +5,12 @@ import os
 import apsw
 from msgspec import Struct
 
+from refold.core.facts import Instant
+from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.mounts import file_system_of, mount_table
+from refold.stores.sqlite.rows import read_queued
+from refold.stores.sqlite.store import SqliteStore
 
 
 class Findings(Struct, frozen=True):
@@ -44,3 +48,38 @@ def examine(file: File, thorough: bool = False) -> Findings:
             mode=oct(os.stat(file.path).st_mode & 0o777),
             damage=() if check == ["ok"] else tuple(check),
         )
+
+
+def living(store: SqliteStore) -> tuple[str, ...]:
+    """Workers that have claimed something and whose processes have not ended since."""
+    life = store.file.life
+    with store.file.guard:
+        rows = store.file.rows(queries.WORKERS, (store.namespace, ""))
+    return tuple(worker for worker, lock in rows if (life.folder / lock).exists() and not life.is_free(lock))
+
+
+def holders(store: SqliteStore) -> list[tuple[str, str, str, Instant]]:
+    """Every lease of somebody who lives: run, command, worker, and when it runs out."""
+    alive = frozenset(living(store))
+    with store.file.guard:
+        leased = [read_queued(row) for row in store.file.rows(queries.LEASES, (store.namespace,))]
+    return [(each.run, each.id, each.worker, each.until) for each in leased if each.worker in alive and each.worker]
+
+
+def count(store: SqliteStore) -> dict[str, int]:
+    """Rows by table, and bytes of the file."""
+    tables = ("runs", "facts", "commands", "timers", "letters", "blobs", "snapshots", "streams", "plans", "workers")
+    with store.file.guard:
+        return {each: store.file.rows(f"select count(*) from {each}", ())[0][0] for each in tables}
+
+
+def forget_workers(store: SqliteStore) -> int:
+    """Rows of workers that have ended in good order and hold nothing."""
+    life = store.file.life
+    with store.turn([]) as turn:
+        turn.begin()
+        busy = {row[11] for row in store.file.rows(queries.LEASES, (store.namespace,))}
+        rows = store.file.rows(queries.WORKERS, (store.namespace, ""))
+        gone = [(store.namespace, *row) for row in rows if row[0] not in busy and not (life.folder / row[1]).exists()]
+        store.file.write(queries.REMOVE_WORKER, gone)
+    return len(gone)

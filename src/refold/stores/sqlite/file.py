@@ -95,8 +95,11 @@ class File:
         except apsw.Error as error:
             self._fail(error)
 
-    def begin(self) -> None:
-        """Waits for whoever writes now, as long as the patience lasts."""
+    def begin(self) -> int:
+        """Waits for whoever writes now, as long as the patience lasts; returns the version of the data.
+
+        That is another one if another connection has written since the last time.
+        """
         if self._damage:
             raise Corrupt(self._damage)
         if self._elsewhere:
@@ -105,6 +108,8 @@ class File:
         self.lock.take(self.patience)
         try:
             self._cursor.execute(queries.BEGIN)
+            version: int = self._cursor.execute(queries.DATA_VERSION).fetchall()[0][0]
+            return version
         except BaseException as error:
             self.lock.release()
             if isinstance(error, apsw.Error):

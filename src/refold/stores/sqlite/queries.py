@@ -6,14 +6,26 @@ BEGIN: Final = "begin immediate"
 COMMIT: Final = "commit"
 ROLLBACK: Final = "rollback"
 
+DATA_VERSION: Final = "pragma data_version"
+"""Another number if another connection has written since it was asked for last."""
+
 OPENING: Final = """
     select runs.head, runs.status, runs.created_at, runs.summary, runs.seal,
         exists (select 1 from letters where namespace = ?1 and run = ?2),
-        exists (select 1 from timers where namespace = ?1 and run = ?2 and due <= ?3),
+        (select min(due) from timers where namespace = ?1 and run = ?2),
         (select floor from generations where namespace = ?1),
         runs.run is null and exists (select 1 from facts where namespace = ?1 and run = ?2)
     from (select 1) left join runs on runs.namespace = ?1 and runs.run = ?2"""
 """What a turn wants to know of a run first; also if there is no such run, or only its row is missing."""
+
+OPENINGS: Final = """
+    select wanted.value, runs.head, runs.status, runs.created_at, runs.summary, runs.seal,
+        exists (select 1 from letters where namespace = ?1 and run = wanted.value),
+        (select min(due) from timers where namespace = ?1 and run = wanted.value),
+        (select floor from generations where namespace = ?1),
+        runs.run is null and exists (select 1 from facts where namespace = ?1 and run = wanted.value)
+    from json_each(?2) wanted left join runs on runs.namespace = ?1 and runs.run = wanted.value"""
+"""The same of several runs at once."""
 
 ADD_FACT: Final = """
     insert into facts (namespace, run, number, at, kind, data, turn, seal) values (?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -56,6 +68,13 @@ RUNS_OF_STATUS: Final = """
     where namespace = ? and status = ? order by created_at desc, run desc limit ?"""
 """The newest runs of one status first."""
 
+RUNS_CALLED: Final = """
+    select run, head, status, created_at, summary, seal from runs indexed by runs_by_age
+    where namespace = ?1 and (?2 is null or status = ?2)
+        and (substr(run, 1, length(?3)) = ?3 or json_extract(cast(summary as text), '$.name') = ?3)
+    order by created_at desc, run desc limit ?4"""
+"""Runs whose id begins with a text, or whose name it is: what people type."""
+
 PLAN: Final = "select data from plans where namespace = ? and hash = ?"
 """A plan by its hash."""
 
@@ -68,6 +87,11 @@ _COMMAND: Final = """
 
 COMMAND: Final = f"select {_COMMAND} from commands where namespace = ? and run = ? and id = ?"
 """One command, whatever its state."""
+
+COMMANDS: Final = f"""
+    select {_COMMAND} from commands
+    where namespace = ? and run = ? and id in (select value from json_each(?))"""
+"""Several commands of a run, whatever their state."""
 
 CLAIMED: Final = f"select {_COMMAND} from commands where namespace = ? and run = ? and state = 'leased'"
 """The commands of a run that somebody holds."""
@@ -136,6 +160,9 @@ ANY_LATER: Final = """
     select 1 from commands indexed by commands_later
     where namespace = ? and state = 'later' and not_before <= ? limit 1"""
 """Whether there is such a command."""
+
+SOME_LATER: Final = "select 1 from commands indexed by commands_later where namespace = ? and state = 'later' limit 1"
+"""Whether a command waits for its moment, whenever that is."""
 
 ANYTHING: Final = """
     select 1 from commands indexed by commands_later where namespace = ?1 and state = 'later' and not_before <= ?2
@@ -225,6 +252,23 @@ WORKERS: Final = "select worker, lock from workers where namespace = ? and lock 
 
 REMOVE_WORKER: Final = "delete from workers where namespace = ? and worker = ? and lock = ?"
 """Its process has ended."""
+
+REMOVE_RUN: Final = (
+    "delete from facts where namespace = ? and run = ?",
+    "delete from commands where namespace = ? and run = ?",
+    "delete from timers where namespace = ? and run = ?",
+    "delete from letters where namespace = ? and run = ?",
+    "delete from blobs where namespace = ? and run = ?",
+    "delete from snapshots where namespace = ? and run = ?",
+    "delete from streams where namespace = ? and run = ?",
+    "delete from runs where namespace = ? and run = ?",
+)
+"""Everything that belongs to a run."""
+
+LIFT_FLOOR: Final = """
+    insert into generations (namespace, floor) values (?, ?)
+    on conflict do update set floor = floor + excluded.floor"""
+"""Commands to come begin above those of a run that is removed, whose ids may come again."""
 
 FORGET: Final = (
     "delete from commands where namespace = ?",

@@ -95,7 +95,8 @@ class Queued(Struct, gc=False):
     claimed_at: Instant
     data: bytes
     seal: int = 0
-    turn: int | None = None  # the last one, for it is not sealed
+    turn: int | None = None  # the last column, for it is not sealed
+    order: Command | None = None  # what the data says, if somebody has it at hand
 
     def lease(self, order: Command | None = None) -> Lease:
         """What its holder has; whoever asks knows that there is one."""
@@ -146,7 +147,10 @@ def fresh(run: str, order: Command, plan: str) -> Queued:
     """A command as it is issued; its place is not known yet."""
     data = codec.encode_command(order)
     lane = (order.queue, order.priority, order.tool)
-    return Queued(run, order.id, *lane, 0, min(order.not_before, FAR), plan, WAITING, 0, 0, None, 0, None, 0, 0, data)
+    moment = min(order.not_before, FAR)
+    queued = Queued(run, order.id, *lane, 0, moment, plan, WAITING, 0, 0, None, 0, None, 0, 0, data)
+    queued.order = order
+    return queued
 
 
 def read_queued(row: Values) -> Queued:

@@ -14,6 +14,7 @@ from refold.errors import Corrupt
 from refold.ports import Expired, Lease
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
+from refold.stores.sqlite.remembered import Remembered
 from refold.stores.sqlite.rows import LEASED, Queued, Values, check, read_fact, read_queued, read_run, seal
 from refold.stores.sqlite.turn import ALL, SqliteTurn, Tools
 
@@ -36,10 +37,10 @@ class SqliteStore:
         self.namespace = namespace
         self.close = self.file.close
         self._now, self._clock, self._number = now, 0, 0
-        self._tools = Tools(self.file, namespace, self._time, self._next_number, set())
+        self._tools = Tools(self.file, namespace, self._time, self._next_number, set(), Remembered())
 
     def turn(self, runs: Sequence[str]) -> SqliteTurn:
-        return SqliteTurn(self._tools, bool(runs))
+        return SqliteTurn(self._tools, bool(runs), runs)
 
     def plan(self, hash: str) -> bytes | None:
         row = self._row(queries.PLAN, hash)
@@ -75,9 +76,14 @@ class SqliteStore:
             raise Corrupt(f"run {run} has a log and no row: `refold db rebuild` makes the row again")
         return None if row is None else read_run(run, row)
 
-    def summaries(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
-        query, chosen = (queries.RUNS, ()) if status is None else (queries.RUNS_OF_STATUS, (status,))
-        return [read_run(row[0], row[1:]) for row in self._rows(query, *chosen, limit)]
+    def summaries(self, status: str | None = None, limit: int = 100, *, called: str | None = None) -> Sequence[Summary]:
+        if called is not None:
+            rows = self._rows(queries.RUNS_CALLED, status, called, limit)
+        elif status is not None:
+            rows = self._rows(queries.RUNS_OF_STATUS, status, limit)
+        else:
+            rows = self._rows(queries.RUNS, limit)
+        return [read_run(row[0], row[1:]) for row in rows]
 
     def snapshot(self, run: str) -> bytes | None:
         """One that does not read as it was written is none."""

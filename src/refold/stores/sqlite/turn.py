@@ -1,6 +1,6 @@
 """One transaction on the file: what a turn reads, what it is going to write, and the claims it makes."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct, json
 
@@ -9,28 +9,18 @@ from refold.core.commands import Command, Letter
 from refold.core.facts import Instant
 from refold.core.fold import Record
 from refold.core.state import PAUSED
+from refold.core.summary import Summary
 from refold.errors import Conflict, Corrupt, NotFound
 from refold.ports import Abilities, Lease, Writes
+from refold.stores.removal import FLOOR_STEP, refuse_removal
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.buffer import Buffer, Draft
 from refold.stores.sqlite.commands import Commands
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.rows import LEASED, Queued, check, check_run, fresh, read_fact
+from refold.stores.sqlite.remembered import MANY, Opening, Remembered
+from refold.stores.sqlite.rows import LEASED, Queued, Values, check, check_run, fresh, read_fact, read_run
 
 ALL = -1
-MANY = 10_000  # runs whose rows are kept in memory
-FLOOR_STEP = 1_000_000  # more claims than any command lives through, in case the rows of some are gone
-
-
-class Opening(Struct, gc=False):
-    """A run as the turn finds it, and leaves it."""
-
-    head: int
-    status: str
-    stored: str | None  # its status in the file; None: it has no row there
-    has_letters: bool
-    has_due_timers: bool
-    floor: int  # where generations begin
 
 
 class Tools(Struct, frozen=True):
@@ -41,25 +31,30 @@ class Tools(Struct, frozen=True):
     now: Callable[[], Instant]
     number: Callable[[], int]  # each greater than the one before
     workers: set[str]  # those of this process that others know of
+    remembered: Remembered
 
 
 class SqliteTurn:
     """Begins when it is first needed: a worker that finds nothing to claim has not kept anybody waiting."""
 
-    def __init__(self, tools: Tools, at_once: bool) -> None:
+    def __init__(self, tools: Tools, at_once: bool, runs: Sequence[str] = ()) -> None:
         self._tools, self._file, self._namespace, self._at_once = tools, tools.file, tools.namespace, at_once
         self.now: Instant = 0
         self._begun = False
         self._runs: dict[str, Opening] = {}
+        self._expected = runs
+        self._found: dict[str, Values] = {}  # rows of runs that are going to be opened
         self._new_workers: set[str] = set()
         self._buffer = Buffer(tools.namespace)
-        self.commands = Commands(tools.file, tools.namespace, self._status, tools.number)
+        self.commands = self._fresh_commands()
 
     def __enter__(self) -> "SqliteTurn":
         self._file.guard.acquire()
         try:
             if self._at_once:
                 self.begin()
+                if len(self._expected) > 1:
+                    self._find_all()
             else:
                 self.now = self._tools.now()
         except BaseException:
@@ -72,6 +67,7 @@ class SqliteTurn:
             if self._begun and error is None:
                 self._commit()
             elif self._begun:
+                self._tools.remembered.forget()
                 self._file.roll_back()
         finally:
             self._file.guard.release()
@@ -79,7 +75,7 @@ class SqliteTurn:
     def begin(self) -> None:
         """The time is that of the lock: whoever waited for it does not come with an old one."""
         if not self._begun:
-            self._file.begin()
+            self._tools.remembered.begin(self._file.begin())
             self._begun, self.now = True, self._tools.now()
 
     def _commit(self) -> None:
@@ -89,9 +85,15 @@ class SqliteTurn:
             if self._new_workers:
                 self._enrol()
         except BaseException:
+            self._tools.remembered.forget()
             self._file.roll_back()
             raise
-        self._file.commit()
+        try:
+            self._file.commit()
+        except BaseException:
+            self._tools.remembered.forget()
+            raise
+        self._tools.remembered.keep(self._runs, self._buffer.troubled)
         self._tools.workers.update(self._new_workers)
 
     def _enrol(self) -> None:
@@ -146,6 +148,12 @@ class SqliteTurn:
             check(f"timer {key} of run {run}", (run, key, due), mark)
         return [key for key, _, _ in rows]
 
+    def generations(self, run: str, commands: Collection[str]) -> Mapping[str, int]:
+        self.begin()
+        self.commands.load(run, commands)
+        found = [(id, self.commands.get(run, id)) for id in commands]
+        return {id: each.generation for id, each in found if each is not None and each.state == LEASED}
+
     def lease(self, run: str, command: str) -> Lease | None:
         self.begin()
         found = self.commands.get(run, command)
@@ -165,7 +173,7 @@ class SqliteTurn:
             (id, fresh(run, order, plan) if isinstance(order, Command) else order)
             for id, order in writes.commands.items()
         ]
-        commands.load(run, writes.commands)
+        commands.load(run, (id for id in writes.commands if id not in writes.new))
         self._buffer.add(draft, opening.stored)  # nothing can fail from here on
         was_paused, is_paused = opening.status == PAUSED, writes.summary.status == PAUSED
         opening.head, opening.status = draft.head, writes.summary.status
@@ -184,13 +192,30 @@ class SqliteTurn:
 
     def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]:
         if not self._begun:
-            if self.commands.is_idle(can, self.now):
+            if self.commands.finds_nothing(can, self.now):
                 return []
             self.begin()
         leases = self.commands.claim(can, lease_for, limit, self.now)
         if leases and can.worker not in self._tools.workers:
             self._new_workers.add(can.worker)
         return leases
+
+    def remove(self, run: str) -> None:
+        self.begin()
+        self.commands.flush()
+        self._buffer.touched.add(run)
+        self._settle(run)  # with all others, for what is known of them is read again
+        row = self._listed(run)
+        refuse_removal(run, row, self._listed(row.parent) if row is not None and row.parent else None)
+        for query in queries.REMOVE_RUN:
+            self._file.write(query, [(self._namespace, run)])
+        self._file.write(queries.LIFT_FLOOR, [(self._namespace, FLOOR_STEP)])
+        self._tools.remembered.forget()
+        self._runs, self._found, self.commands = {}, {}, self._fresh_commands()
+
+    def _listed(self, run: str) -> Summary | None:
+        row = self._file.row(queries.RUN, (self._namespace, run))
+        return None if row is None else read_run(run, row)
 
     def forget(self) -> Sequence[str]:
         """Every row, command, timer and snapshot; returns the runs that have a log, to be written anew from it.
@@ -203,24 +228,39 @@ class SqliteTurn:
             self._file.write(query, [(self._namespace,)])
         floor = self._file.row(queries.FLOOR, (self._namespace,))
         for run, head in self._file.rows(queries.LOGS, (self._namespace,)):
-            self._runs[run] = Opening(head, "", None, True, True, floor[0] if floor else 0)
+            self._runs[run] = Opening(head, "", None, True, True, True, floor[0] if floor else 0)
+        self._tools.remembered.forget()
         return list(self._runs)
 
+    def _fresh_commands(self) -> Commands:
+        return Commands(self._file, self._namespace, self._status, self._tools.number, self._tools.remembered)
+
     def _opening(self, run: str) -> Opening:
-        return self._runs.get(run) or self._open(run)
+        return self._runs.get(run) or self._open(run)  # the first is a struct, and never false
 
     def _open(self, run: str) -> Opening:
         self.begin()
-        row = self._file.row(queries.OPENING, (self._namespace, run, self.now))
+        known = self._tools.remembered.runs.pop(run, None)
+        if known is not None:
+            self._runs[run] = known
+            return known
+        row = self._found.pop(run, None) or self._file.row(queries.OPENING, (self._namespace, run))
         assert row is not None
-        head, status, _, _, _, letters, timers, floor, orphaned = row
+        head, status, _, _, _, letters, next_due, floor, orphaned = row
         if head is not None:
             check_run(run, row[:5])
         elif orphaned:
             raise Corrupt(f"run {run} has a log and no row: `refold db rebuild` makes the row again")
-        opening = Opening(head or 0, status or "", status, bool(letters), bool(timers), floor or 0)
+        is_due = next_due is not None and next_due <= self.now
+        opening = Opening(head or 0, status or "", status, bool(letters), is_due, next_due is not None, floor or 0)
         self._runs[run] = opening
         return opening
+
+    def _find_all(self) -> None:
+        """All runs of the turn with one question; each is judged when it is opened."""
+        wanted = json.encode(self._expected).decode()
+        for run, *row in self._file.rows(queries.OPENINGS, (self._namespace, wanted)):
+            self._found[run] = tuple(row)
 
     def _status(self, run: str) -> str:
         return self._opening(run).status
@@ -231,5 +271,7 @@ class SqliteTurn:
             self._buffer.flush(self._file)
             for each in self._buffer.touched & self._runs.keys():
                 opening = self._runs[each]
-                opening.stored, opening.has_letters, opening.has_due_timers = opening.status or None, True, True
-            self._buffer = Buffer(self._namespace)
+                opening.stored = opening.status or None
+                opening.has_letters = opening.has_due_timers = opening.has_timers = True
+            troubled, self._buffer = self._buffer.troubled, Buffer(self._namespace)
+            self._buffer.troubled = troubled

@@ -1,0 +1,202 @@
+"""Checks of the graph: steps that nothing reaches, loops that never end, joins that never fire, arcs that surprise."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from refold.authoring.name_checks import target_node
+from refold.authoring.reading import Fields, Reading
+from refold.authoring.sketch import Sketch
+from refold.core.loops import ArcLoop, Graph, analyse
+from refold.core.plan import Step
+from refold.errors import InvalidPlan
+
+# What the plan's own analysis says of a step: the key it is about, the code, the hint.
+UNFIT = (("sources but has", "join", "join-too-large", "lower `at_least`, or lead more steps here"),)
+
+
+class _Known(Struct):
+    """The graph with the arcs as they were written."""
+
+    sketch: Sketch
+    graph: Graph
+    arcs: list[Fields]
+
+    def body(self, loop: ArcLoop) -> set[int]:
+        return {s for s, _, _ in loop.fresh}
+
+
+def check_graph(reading: Reading, sketch: Sketch) -> None:
+    try:
+        graph = analyse(sketch.plan)
+    except InvalidPlan as unfit:
+        for said in unfit.problems:
+            _place_it(reading, sketch, said)
+        return
+    known = _Known(sketch, graph, [arc for draft in sketch.drafts for arc in draft.arcs])
+    for rule in (_unreachable, _endless, _dead_arcs, _late_exits, _side_entries, _starved_joins, _idle_keys):
+        rule(reading, known)
+
+
+def _place_it(reading: Reading, sketch: Sketch, said: str) -> None:
+    """What the analysis of the plan found, where the step it names stands."""
+    found = re.search(r"step '([^']+)'", said)
+    names = sketch.names()
+    if found is None or found.group(1) not in names:
+        reading.at(sketch.fields.node, "invalid-plan", said, "mend what it names")
+        return
+    node = sketch.draft(found.group(1)).node
+    for words, key, code, hint in UNFIT:
+        if words in said and key in node.nodes:
+            reading.at(node.nodes[key], code, said.replace("'", "`"), hint)
+            return
+    reading.at(node.nodes["step"], "invalid-plan", said.replace("'", "`"), "mend what it names")
+
+
+def _unreachable(reading: Reading, known: _Known) -> None:
+    graph = known.graph
+    for s, draft in enumerate(known.sketch.drafts):
+        if not graph.reached[s] and s not in graph.finalizers:
+            message = f"`{draft.name}` cannot be reached from `{graph.name(graph.entry)}`"
+            hint = "lead an arc here, or take the step away"
+            reading.at(draft.node.nodes["step"], "unreachable-step", message, hint)
+
+
+def _live_arcs(step: Step) -> Iterator[bool]:
+    """Per arc: whether it can be taken. An exclusive step never comes past an arc without a condition."""
+    closed: set[str] = set()
+    for arc in step.arcs:
+        listens = {"success", "failure"} if arc.on == "both" else {arc.on}
+        yield arc.when is not False and not listens <= closed
+        if step.mode == "exclusive" and arc.when in (None, True):
+            closed |= listens
+
+
+def _dead_arcs(reading: Reading, known: _Known) -> None:
+    for draft in known.sketch.drafts:
+        for arc, spec, live in zip(draft.arcs, draft.step.arcs, _live_arcs(draft.step), strict=True):
+            if not live and spec.when is not False:
+                hint = "put it before the arc without `when`, or write `spec: {mode: inclusive}`"
+                reading.warn(target_node(arc), "dead-arc", "this arc is never taken: one before it always is", hint)
+
+
+def _endless(reading: Reading, known: _Known) -> None:
+    """No way out, and in every step of the body an arc that is always taken: each pass is followed by another."""
+    graph = known.graph
+    for loop in graph.loops:
+        body = known.body(loop)
+        if all(_goes_on(graph, s, body) for s in body):
+            head = graph.name(loop.head)
+            back = next(a for a in range(len(known.arcs)) if graph.back[a] >= 0 and graph.target[a] == loop.head)
+            message = f"this goes back to `{head}` for ever: nothing leads out of the loop"
+            hint = "give the arc a `when`, or add one that leads out"
+            reading.at(target_node(known.arcs[back]), "endless-loop", message, hint)
+
+
+def _goes_on(graph: Graph, s: int, body: set[int]) -> bool:
+    step = graph.step(s)
+    live = [a for a, lives in zip(graph.out[s], _live_arcs(step), strict=True) if lives]
+    sure = any(graph.specs[a].when in (None, True) and graph.specs[a].on != "failure" for a in live)
+    return sure and all(graph.target[a] in body for a in live)
+
+
+def _late_exits(reading: Reading, known: _Known) -> None:
+    graph = known.graph
+    for a, arc in enumerate(known.arcs):
+        holder, source = graph.holder[a], graph.source[a]
+        if holder >= 0 and graph.step(source).mode == "inclusive":
+            loop, target = graph.loops[holder], graph.name(graph.target[a])
+            message = f"`{target}` runs once, after the loop {_way(known, loop)}"
+            hint = (
+                "to run it in every pass, write `each_pass: true`, or lead it into the step that decides about the next"
+            )
+            reading.warn(target_node(arc), "late-exit", message, hint)
+
+
+def _way(known: _Known, loop: ArcLoop) -> str:
+    """A loop by its steps, in the order of the file."""
+    graph = known.graph
+    names = [graph.name(s) for s in sorted(known.body(loop), key=lambda s: (s != loop.head, s))]
+    shown = names if len(names) <= 4 else [*names[:2], "…", names[-1]]
+    return " -> ".join([*shown, names[0]])
+
+
+def _side_entries(reading: Reading, known: _Known) -> None:
+    graph = known.graph
+    for loop in graph.loops:
+        for a in loop.outside:
+            if graph.target[a] == loop.head:
+                continue
+            message = f"this enters the loop of `{graph.name(loop.head)}` beside its head"
+            if any(graph.need[s] for s in known.body(loop)):
+                message += "; with `any` or `at_least` inside, timing decides in which pass it counts"
+            reading.warn(target_node(known.arcs[a]), "side-entry", message, "lead the arc to the head of the loop")
+
+
+def _starved_joins(reading: Reading, known: _Known) -> None:
+    """Sources that exclude each other are never all taken: of an exclusive step outside loops, one arc is."""
+    graph = known.graph
+    joins = [s for s, need in enumerate(graph.need) if need > 1 and graph.reached[s]]
+    if not joins:
+        return
+    choices = _choices(graph)
+    for s in joins:
+        at_most = _at_most(graph, s, choices)
+        if at_most < graph.need[s]:
+            message = f"`{graph.name(s)}` waits for {graph.need[s]} steps, of which at most {at_most} are ever taken"
+            node = known.sketch.drafts[s].node.nodes["join"]
+            reading.at(node, "join-never", message, "lower `at_least`, or let the step before them be inclusive")
+
+
+Choice = tuple[int, int]  # a step, and the arc of it that every way from the entry takes
+
+
+def _choices(graph: Graph) -> dict[int, frozenset[Choice]]:
+    """Per step: the choices that lead there, whichever way it is reached."""
+    found: dict[int, frozenset[Choice]] = {graph.entry: frozenset()}
+    waits = {s: len(graph.into[s]) for s in range(len(graph.into))}
+    todo = [graph.entry]
+    while todo:
+        source = todo.pop()
+        for a in graph.out[source]:
+            if graph.back[a] >= 0:
+                continue
+            here, to = _after(graph, a, found[source]), graph.target[a]
+            found[to] = found[to] & here if to in found else here
+            waits[to] -= 1
+            if not waits[to]:
+                todo.append(to)
+    return found
+
+
+def _after(graph: Graph, a: int, choices: frozenset[Choice]) -> frozenset[Choice]:
+    source = graph.source[a]
+    chooses = graph.step(source).mode == "exclusive" and len(graph.out[source]) > 1 and graph.loop_of[source] < 0
+    return choices | {(source, a)} if chooses else choices
+
+
+def _at_most(graph: Graph, s: int, choices: dict[int, frozenset[Choice]]) -> int:
+    """How many sources can be taken together, at most: for each choice, only those behind one of its arcs."""
+    behind: dict[int, Counter[int]] = defaultdict(Counter)
+    sources: dict[int, frozenset[Choice]] = {}
+    for a in graph.into[s]:
+        made = _after(graph, a, choices[graph.source[a]])
+        sources[graph.source[a]] = sources.get(graph.source[a], made) & made
+    for made in sources.values():
+        for step, arc in made:
+            behind[step][arc] += 1
+    lost = (sum(arcs.values()) - max(arcs.values()) for arcs in behind.values())
+    return len(sources) - max(lost, default=0)
+
+
+def _idle_keys(reading: Reading, known: _Known) -> None:
+    graph = known.graph
+    for a, arc in enumerate(known.arcs):
+        if arc.get("each_pass") and graph.loop_of[graph.source[a]] < 0:
+            reading.warn(arc.node.nodes["each_pass"], "no-effect", "this arc leaves no loop", "leave `each_pass` out")
+    draft = known.sketch.drafts[graph.entry]
+    if "join" in draft.fields.told and not graph.into[graph.entry]:
+        message = f"`{draft.name}` is entered at the start; no arc leads there"
+        reading.warn(draft.node.nodes["join"], "no-effect", message, "leave `join` out")

@@ -1,0 +1,89 @@
+"""A playbook, read: YAML text to a plan, with the place of everything, or all that is wrong with it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from refold.authoring import yaml_text
+from refold.authoring.check import check
+from refold.authoring.language import TABLES
+from refold.authoring.names import did_you_mean
+from refold.authoring.places import Places
+from refold.authoring.problems import InvalidPlaybook, Place, Problem, in_order
+from refold.authoring.readers import READERS
+from refold.authoring.reading import Fields, Reading, TooMany, cut, kind_of
+from refold.authoring.sketch import Sketch
+from refold.authoring.steps import Draft, read_step
+from refold.authoring.work import Catalog
+from refold.authoring.yaml_text import Node
+from refold.core.plan import Plan
+
+LANGUAGE = "refold/v1"
+
+
+class Playbook(Struct, frozen=True):
+    """`places` knows where things stand in the file: `steps.fetch`, `steps.fetch.tool.code`."""
+
+    plan: Plan
+    file: str
+    source: str
+    places: Mapping[str, Place]
+    warnings: tuple[Problem, ...] = ()
+    metadata: Mapping[str, Any] = {}
+
+
+def read(text: str | bytes, file: str, catalog: Catalog) -> Playbook:
+    """Raises InvalidPlaybook with every error and warning that was found."""
+    source = yaml_text.decode(text, file) if isinstance(text, bytes) else text
+    root = yaml_text.read(source, file)
+    reading = Reading(source, TABLES, READERS)
+    sketch = None
+    try:
+        if _is_ours(reading, root):
+            sketch = _sketch(reading, root, catalog)
+            check(reading, sketch)
+    except TooMany:
+        pass  # a hundred of them are enough to begin with
+    problems = in_order(reading.problems)
+    if sketch is None or reading.failed():
+        raise InvalidPlaybook(problems, file, source)
+    metadata = root.value.get("metadata", {})
+    return Playbook(sketch.plan, file, source, Places(source, sketch), problems, metadata)
+
+
+def _is_ours(reading: Reading, root: Node) -> bool:
+    """What is written in another language is not read as if it were this one."""
+    if not isinstance(root.value, dict):
+        hint = f"a playbook begins with `apiVersion: {LANGUAGE}`"
+        reading.at(root, "wrong-type", f"a playbook must be a map, not {kind_of(root.value)}", hint)
+        return False
+    language = root.nodes.get("apiVersion")
+    if language is None or not isinstance(language.value, str) or language.value == LANGUAGE:
+        return True
+    hint = did_you_mean(language.value, [LANGUAGE])
+    reading.at(language, "unknown-language", f"`{cut(language.value)}` is no language that can be read", hint)
+    return False
+
+
+def _sketch(reading: Reading, root: Node, catalog: Catalog) -> Sketch:
+    fields = reading.table(root, "playbook")
+    drafts = [read_step(reading, step, catalog) for step in fields.get("workflow", [])]
+    return Sketch(fields, drafts, _plan(fields, drafts))
+
+
+def _plan(fields: Fields, drafts: list[Draft]) -> Plan:
+    nothing = Fields(fields.node, {})
+    spec = fields.get("executor", nothing).get("spec", nothing)
+    return Plan(
+        name=fields.get("metadata", nothing).get("name", ""),
+        language="refold",
+        steps=tuple(draft.step for draft in drafts),
+        entry=spec.get("entry_step", ""),
+        final_step=spec.get("final_step", ""),
+        on_failure=fields.get("on_failure", "drain"),
+        always=tuple(name for name, _ in fields.get("always", ())),
+        on_fail=tuple(name for name, _ in fields.get("on_fail", ())),
+        timeout=fields.get("timeout"),
+        defaults=fields.get("workload", {}),
+    )

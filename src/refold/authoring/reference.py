@@ -1,0 +1,130 @@
+"""The reference of the language, as Markdown: made from the tables that the reader goes by."""
+
+from collections.abc import Iterator
+
+from refold.authoring.language import TABLES
+from refold.authoring.tables import Key, Table
+
+KINDS = {
+    "any": "any value",
+    "bool": "`true` or `false`",
+    "condition": "`true`, `false` or one `{{ expression }}`",
+    "duration": "duration",
+    "integer": "whole number",
+    "items": "list, or one `{{ expression }}`",
+    "labels": "map of plain values",
+    "map": "map",
+    "name": "name",
+    "number": "number",
+    "playbook name": "name",
+    "sets": "map of `ctx.name` to values",
+    "step": "name of a step",
+    "steps": "list of names of steps",
+    "templates": "map of names to values",
+    "text": "text",
+    "texts": "list of texts",
+    "tool": "[tool](tools.md)",
+    "values": "map of plain values",
+}
+
+HEAD = """\
+# Playbooks: the reference
+
+A playbook is a YAML file. Every key that can stand in it is on this page; any other is an error, and so is a key that
+stands twice. This page is made from the tables that the reader itself goes by.
+
+```yaml
+apiVersion: refold/v1
+kind: Playbook
+metadata: {name: greet}
+workload: {names: [Ada, Grace]}
+workflow:
+  - step: greet
+    loop: {in: "{{ workload.names }}", iterator: name}
+    tool: {kind: python, code: "return f'Hello, {name}!'"}
+    next: report
+  - step: report
+    tool: {kind: noop, result: "{{ greet.results }}"}
+```
+
+YAML is read by its version 1.2: `no`, `on` and `1:30` are text, `012` is the number 12. Anchors and aliases are read,
+tags and merge keys (`<<`) are not. A file has one document in UTF-8, at most 1 MiB long and 64 levels deep.
+
+"""
+
+TEMPLATES = """\
+## Templates
+
+A value that is exactly one `{{ expression }}` keeps its type; a text with expressions in it is a text. A template must
+stand in quotes: `"{{ name }}"`. A name that is not defined is an error, before the run wherever that can be known.
+
+| name | what it is | where |
+| --- | --- | --- |
+| `workload.x`, `x` | an input of the run, or its default | everywhere |
+| `ctx.x`, `x` | what a `set` has set | everywhere |
+| `steps.fetch`, `fetch` | the result of a step that has run; of a loop `{results, items}` | everywhere |
+| `run.id`, `run.name`, `visit` | the run; how often it has come to this step | everywhere |
+| `item`, `iter.index`, `iter.count` | the item of a loop, its place from 0, how many | `input`, the tool's keys |
+| `input.x`, `x` | a value of the step's `input` | the tool's keys |
+| `output.status`, `output.data`, `output.error`, `error` | what came of the step | its `set` and its arcs |
+
+Where a bare name means several things, the order from weak to strong is: input of the run, result of a step, `ctx`,
+item, `input` of the step.
+
+## Durations
+
+`250ms`, `30s`, `5m`, `2h`, `1d`, `1h30m`, ISO 8601 (`PT5M`), or a number of seconds; 100 years at most.
+
+"""
+
+
+def page() -> str:
+    return "".join([HEAD, *(_table(table) for table in TABLES.values()), TEMPLATES]).rstrip() + "\n"
+
+
+def _table(table: Table) -> str:
+    rows = "".join(_row(key) for key in table.keys)
+    title = table.noun if table.name == "playbook" else f"`{table.name}`"
+    return (
+        f"## {title[0].upper()}{title[1:]}\n\n{table.about}\n\n| key | value | meaning |\n| --- | --- | --- |\n{rows}\n"
+    )
+
+
+def _row(key: Key) -> str:
+    name = f"**`{key.name}`**" if key.required else f"`{key.name}`"
+    about = f"{key.about}. Example: `{key.name}: {_escaped(key.example)}`"
+    return f"| {name} | {_kind(key)} | {about[0].upper()}{about[1:]} |\n"
+
+
+def _kind(key: Key) -> str:
+    if key.choices:
+        listed = " or ".join(f"`{choice}`" for choice in key.choices)
+        return f"{listed}, or {_link(key.of)}" if key.of else listed
+    match key.type:
+        case "table":
+            return _link(key.of)
+        case "tables":
+            return f"list of {_link(key.of)}"
+        case "next":
+            return f"name of a step, list of names, or {_link('next')}"
+        case _:
+            return KINDS[key.type] + _range(key)
+
+
+def _range(key: Key) -> str:
+    if key.most is not None:
+        return f", {key.least:,} to {key.most:,}"
+    return f", at least {key.least:,}" if key.least is not None else ""
+
+
+def _link(name: str) -> str:
+    return f"[{name}](#{name.replace('.', '')})"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """Every example of a key, with the table it stands in."""
+    return ((name, f"{key.name}: {key.example}") for name, table in TABLES.items() for key in table.keys)

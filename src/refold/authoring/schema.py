@@ -1,0 +1,128 @@
+"""A JSON Schema of playbooks, for editors: made from the tables that the reader goes by."""
+
+from typing import Any
+
+from refold.authoring.language import TABLES
+from refold.authoring.tables import Key, Table
+from refold.authoring.work import Catalog
+from refold.ports import ToolInfo, ToolKey
+
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+EXPRESSION: Schema = {"type": "string", "pattern": r"^\s*\{\{[\s\S]*\}\}\s*$"}
+DURATION: Schema = {
+    "anyOf": [
+        {"type": "number", "minimum": 0},
+        {"type": "string", "pattern": r"^\s*(\d|P)[\dPTWDHMSwdhms.]*\s*$"},
+    ]
+}
+STEP_NAME = r"^[a-z][a-z0-9_]{0,63}$"
+SCALAR = ["string", "number", "boolean", "null"]
+
+TYPES: dict[str, Schema] = {
+    "any": {},
+    "bool": {"type": "boolean"},
+    "condition": {"anyOf": [{"type": "boolean"}, EXPRESSION]},
+    "duration": DURATION,
+    "integer": {"type": "integer"},
+    "items": {"anyOf": [{"type": "array"}, EXPRESSION]},
+    "labels": {"type": "object", "additionalProperties": {"type": SCALAR}},
+    "map": {"type": "object"},
+    "name": {"type": "string", "pattern": STEP_NAME},
+    "number": {"type": "number"},
+    "playbook name": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$"},
+    "sets": {"type": "object", "propertyNames": {"pattern": r"^ctx\.[A-Za-z][A-Za-z0-9_]{0,63}$"}},
+    "step": {"type": "string"},
+    "steps": {"type": "array", "items": {"type": "string"}},
+    "templates": {"type": "object"},
+    "text": {"type": "string"},
+    "texts": {"type": "array", "items": {"type": "string"}},
+    "tool": {"$ref": "#/$defs/tool"},
+    "values": {"type": "object"},
+}
+TOOL_TYPES: dict[str, Schema] = {
+    "any": {},
+    "bool": {"type": "boolean"},
+    "duration": DURATION,
+    "integer": {"type": "integer"},
+    "list": {"type": "array"},
+    "map": {"type": "object"},
+    "number": {"type": "number"},
+    "text": {"type": "string"},
+}
+
+
+def schema(catalog: Catalog) -> Schema:
+    """What it accepts is shaped like a playbook; names, graphs and templates are for the reader to check."""
+    places = {name: _table(table) for name, table in TABLES.items() if name != "playbook"}
+    return {
+        "$schema": DIALECT,
+        "title": "Refold playbook",
+        **_table(TABLES["playbook"]),
+        "$defs": {**places, "tool": _tool(catalog), **{f"tool.{kind}": _kind(info) for kind, info in catalog.items()}},
+    }
+
+
+def _table(table: Table) -> Schema:
+    return {
+        "type": "object",
+        "description": table.about,
+        "properties": {key.name: {"description": key.about, **_value(key)} for key in table.keys},
+        "required": [key.name for key in table.keys if key.required],
+        "additionalProperties": False,
+    }
+
+
+def _value(key: Key) -> Schema:
+    there = {"$ref": f"#/$defs/{key.of}"}
+    match key.type:
+        case "table":
+            return there
+        case "tables":
+            return {"type": "array", "minItems": 1, "items": there}
+        case "join":
+            return {"anyOf": [{"enum": list(key.choices)}, there]}
+        case "next":
+            names = {"type": "array", "minItems": 1, "items": {"type": "string"}}
+            return {"anyOf": [{"type": "string"}, names, {"$ref": "#/$defs/next"}]}
+        case _:
+            return TYPES[key.type] | _limits(key)
+
+
+def _limits(key: Key) -> Schema:
+    limits: Schema = {"enum": list(key.choices)} if key.choices else {}
+    limits |= {"minimum": key.least} if key.least is not None else {}
+    return limits | ({"maximum": key.most} if key.most is not None else {})
+
+
+def _tool(catalog: Catalog) -> Schema:
+    """The kind decides which keys there are, so that an editor tells of those."""
+    chosen = [
+        {
+            "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
+            "then": {"$ref": f"#/$defs/tool.{kind}"},
+        }
+        for kind in catalog
+    ]
+    kinds = {"enum": list(catalog), "description": "what to run"}
+    return {"type": "object", "properties": {"kind": kinds}, "required": ["kind"], "allOf": chosen}
+
+
+def _kind(info: ToolInfo) -> Schema:
+    own: Schema = {"kind": {"const": info.kind}}
+    own |= {} if info.kind == "wait" else {"input": {"type": "object", "description": "laid over the step's input"}}
+    return {
+        "type": "object",
+        "description": info.about,
+        "properties": own | {key.name: {"description": key.about, **_tool_value(key)} for key in info.keys},
+        "required": ["kind", *(key.name for key in info.keys if key.required)],
+        "additionalProperties": False,
+    }
+
+
+def _tool_value(key: ToolKey) -> Schema:
+    value = TOOL_TYPES[key.type] | ({"enum": list(key.choices)} if key.choices else {})
+    if key.static or key.type == "any" or (key.type == "text" and not key.choices):
+        return value
+    return {"anyOf": [value, EXPRESSION]}

@@ -1,0 +1,32 @@
+"""A playbook between text and plan: what was read, beside the nodes it was read from."""
+
+from msgspec import Struct
+
+from refold.authoring.reading import Fields
+from refold.authoring.steps import Draft
+from refold.authoring.yaml_text import Node
+from refold.core.plan import Plan
+
+
+class Sketch(Struct):
+    fields: Fields
+    drafts: list[Draft]
+    plan: Plan
+
+    def draft(self, name: str) -> Draft:
+        return next(draft for draft in self.drafts if draft.name == name)
+
+    def names(self) -> list[str]:
+        return [draft.name for draft in self.drafts if draft.name]
+
+    def finalizers(self) -> list[tuple[str, Node]]:
+        """Steps that the file calls for at the end, and where."""
+        found = [*self.fields.get("always", ()), *self.fields.get("on_fail", ())]
+        last = self.executor("final_step")
+        return [*found, (last.value, last)] if last is not None else found
+
+    def executor(self, key: str) -> Node | None:
+        """The step that `executor.spec` names under this key, if it does."""
+        executor: Fields | None = self.fields.get("executor")
+        spec: Fields | None = executor.get("spec") if executor is not None else None
+        return spec.node.nodes[key] if spec is not None and key in spec.told else None

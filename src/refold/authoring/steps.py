@@ -1,0 +1,143 @@
+"""A step of a playbook: its fields put together to a step of the plan, with the templates in it and their scopes."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from refold.authoring.reading import Fields, Reading
+from refold.authoring.work import Catalog, Tooled, read_tool
+from refold.authoring.yaml_text import Node
+from refold.core.plan import VISIT_LIMIT, Arc, Call, Loop, Retry, Step, Wait
+
+GROWING_DELAY = 1.0  # seconds; a delay of 0 cannot grow
+
+Scope = Literal["run", "input", "tool", "outcome"]
+"""What templates can read: the run alone; also the item of a loop; also the step's input; or what came of the step."""
+
+
+class Value(Struct, frozen=True):
+    """A value that may hold templates."""
+
+    node: Node
+    scope: Scope
+
+
+class Draft(Struct):
+    """A step as it was read; `step` is what the plan gets."""
+
+    name: str
+    fields: Fields
+    step: Step
+    values: list[Value]
+    bound: frozenset[str]  # names in its input
+    iterator: str  # "" if it does not loop
+    arcs: list[Fields]  # as they were written, in the order of the plan's
+
+    @property
+    def node(self) -> Node:
+        return self.fields.node
+
+
+def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> Draft:
+    tooled = read_tool(reading, fields, catalog)
+    arcs = _arcs(fields)
+    loop = _loop(reading, fields.get("loop")) if not isinstance(tooled.work, Wait) else None
+    bound = _bound(fields, tooled, loop)
+    step = Step(
+        name=fields.get("step", ""),
+        work=tooled.work,
+        input=_input(bound, tooled),
+        when=fields.get("when"),
+        mode=_mode(fields.get("next")),
+        join=fields.get("join", "all"),
+        arcs=tuple(map(_arc, arcs)),
+        set=fields.get("set", {}),
+        retry=_retry(fields.get("retry")),
+        timeout=fields.get("timeout"),
+        loop=loop,
+        visit_limit=fields.get("visit_limit", VISIT_LIMIT),
+        queue=fields.get("queue", "default"),
+        priority=fields.get("priority", 0),
+    )
+    iterator = loop.name if loop is not None else ""
+    return Draft(step.name, fields, step, _values(fields, tooled, arcs), frozenset(bound), iterator, arcs)
+
+
+def _bound(fields: Fields, tooled: Tooled, loop: Loop | None) -> dict[str, Any]:
+    """Names for the tool: the item of a loop and its place, the step's input, and over it the tool's own."""
+    item = {loop.name: f"{{{{ {loop.name} }}}}", "loop_index": "{{ iter.index }}"} if loop is not None else {}
+    under_tool = tooled.input.value if tooled.input is not None else {}
+    return {**item, **fields.get("input", {}), **under_tool}
+
+
+def _input(bound: dict[str, Any], tooled: Tooled) -> Any:
+    """The step's input is bound to names first; then the keys of the tool are rendered, which can read them."""
+    return {"$let": bound, "$in": tooled.config} if isinstance(tooled.work, Call) else None
+
+
+def _loop(reading: Reading, fields: Fields | None) -> Loop | None:
+    if fields is None or "in" not in fields.told:
+        return None
+    spec: Fields = fields.get("spec", Fields(fields.node, {}))
+    sequential = spec.get("mode", "sequential") == "sequential"
+    if sequential and "max_in_flight" in spec.told:
+        hint = "add `mode: parallel`, or leave it out"
+        node = spec.node.nodes["max_in_flight"]
+        reading.warn(node, "no-effect", "`max_in_flight` has no effect on a sequential loop", hint)
+    loop = Loop(items=fields.get("in"), name=fields.get("iterator", "item"), sequential=sequential)
+    if loop.name in ("index", "count"):
+        node = fields.node.nodes["iterator"]
+        reading.at(node, "bad-name", f"`iter.{loop.name}` means something else", f"for example `{loop.name}_1`")
+    return Loop(items=loop.items, name=loop.name, sequential=sequential, window=spec.get("max_in_flight", loop.window))
+
+
+def _mode(fields: Fields | None) -> Any:
+    if fields is None:
+        return "exclusive"
+    spec: Fields = fields.get("spec", fields)  # the short forms have no spec
+    return spec.get("mode", "exclusive")
+
+
+def _arcs(fields: Fields) -> list[Fields]:
+    found: Fields | None = fields.get("next")
+    return [arc for arc in found.get("arcs", []) if "step" in arc.told] if found is not None else []
+
+
+def _arc(fields: Fields) -> Arc:
+    return Arc(
+        to=fields.get("step"),
+        on=fields.get("on", "success"),
+        when=fields.get("when"),
+        set=fields.get("set", {}),
+        each_pass=fields.get("each_pass", False),
+    )
+
+
+def _retry(fields: Fields | None) -> Retry:
+    if fields is None:
+        return Retry()
+    backoff = fields.get("backoff", "fixed")
+    return Retry(
+        attempts=fields.get("attempts", 1),
+        backoff=backoff,
+        delay=fields.get("delay", 0.0 if backoff == "fixed" else GROWING_DELAY),
+        max_delay=fields.get("max_delay"),
+        jitter=fields.get("jitter", 0.0),
+    )
+
+
+def _values(fields: Fields, tooled: Tooled, arcs: list[Fields]) -> list[Value]:
+    """Every value of the step in which a template may stand, with what it can read there."""
+    keys: Scope = "run" if isinstance(tooled.work, Wait) else "tool"
+    found = [_value(fields, "when", "run"), _value(fields, "input", "input"), _value(fields, "set", "outcome")]
+    loop: Fields | None = fields.get("loop")
+    found += [_value(loop, "in", "run")] if loop is not None else []
+    found += [Value(tooled.input, "input")] if tooled.input is not None else []
+    found += [Value(node, keys) for node in tooled.rendered]
+    for arc in arcs:
+        found += [_value(arc, "when", "outcome"), _value(arc, "set", "outcome")]
+    return [value for value in found if value is not None]
+
+
+def _value(fields: Fields, key: str, scope: Scope) -> Value | None:
+    return Value(fields.node.nodes[key], scope) if key in fields.told else None

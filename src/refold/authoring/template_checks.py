@@ -1,0 +1,83 @@
+"""Checks of templates: their syntax, and whether every name in them means something where they stand."""
+
+import re
+
+from refold.authoring.inside import place_inside
+from refold.authoring.names import WORDS
+from refold.authoring.problems import Problem, Severity
+from refold.authoring.reading import Reading
+from refold.authoring.scopes import Names, Unknown
+from refold.authoring.sketch import Sketch
+from refold.authoring.steps import Draft, Scope
+from refold.authoring.template_text import is_template, templates
+from refold.authoring.yaml_text import Node
+from refold.templates import Use, problem_of, uses_of
+
+MEND = "mend the template; this is where it stops making sense"
+SIMPLE = re.compile(r"\{\{ *([a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)*) *\}\}", re.ASCII)
+
+
+def check_templates(reading: Reading, sketch: Sketch) -> None:
+    names = Names(sketch)
+    for draft in sketch.drafts:
+        for value in draft.values:
+            for node in templates(value.node):
+                if not _is_plainly_good(node.value, names, draft, value.scope):
+                    _check(reading, node, names, draft, value.scope)
+        _let_forms(reading, draft)
+
+
+def _is_plainly_good(text: str, names: Names, draft: Draft, scope: Scope) -> bool:
+    """Most templates are texts with a few paths in them, and most of these are right: that is soon seen."""
+    rest, count = SIMPLE.subn("", text)
+    if not count or is_template(rest) or "{" in rest:
+        return False
+    paths = [tuple(path.split(".")) for path in SIMPLE.findall(text)]
+    return not any(path[0] in WORDS or names.unknown(path, draft, scope) for path in paths)
+
+
+def _check(reading: Reading, node: Node, names: Names, draft: Draft, scope: Scope) -> None:
+    if _is_broken(reading, node):
+        return
+    for use in uses_of(node.value):
+        unknown = names.unknown(use.path, draft, scope)
+        if unknown is not None:
+            _say(reading, node, use, unknown)
+
+
+def _is_broken(reading: Reading, node: Node) -> bool:
+    problem = problem_of(node.value)
+    if problem is None:
+        return False
+    place = place_inside(reading.source, node, problem.line, problem.column)
+    reading.at_place(place, "template-syntax", problem.message, problem.hint or MEND)
+    return True
+
+
+def _say(reading: Reading, node: Node, use: Use, unknown: Unknown) -> None:
+    """What may lead nowhere, because a default or a test takes care of it, is only a warning."""
+    place = place_inside(reading.source, node, use.line, use.column + _before_last(node, use, unknown))
+    severity: Severity = "warning" if use.soft else "error"
+    length = len(unknown.path[-1])
+    reading.say(Problem("unknown-name", unknown.message, place, unknown.hint, severity, length))
+
+
+def _before_last(node: Node, use: Use, unknown: Unknown) -> int:
+    """How far behind the beginning of the path its last part stands."""
+    if len(unknown.path) == 1:
+        return 0
+    line = node.value.split("\n")[use.line - 1][use.column - 1 :]
+    found = re.compile(rf"\W{re.escape(unknown.path[-1])}(?!\w)").search(line, len(unknown.path[0]))
+    return found.start() + 1 if found else 0
+
+
+def _let_forms(reading: Reading, draft: Draft) -> None:
+    """The engine's own form of a step's input cannot be written as a value."""
+    todo = [value.node for value in draft.values]
+    while todo:
+        node = todo.pop()
+        if isinstance(node.value, dict) and node.value.keys() == {"$let", "$in"}:
+            message = "a map of exactly `$let` and `$in` has a meaning of its own"
+            reading.at(node, "reserved-form", message, "add a key, or name one of them otherwise")
+        inside = node.nodes.values() if isinstance(node.nodes, dict) else node.nodes
+        todo.extend(each for each in inside if each.nodes)

@@ -1,0 +1,36 @@
+"""Templates as text: which values are some, and where they stand."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from refold.authoring.yaml_text import Node
+
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.S)
+
+
+def is_template(value: Any) -> bool:
+    return isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value)
+
+
+def is_expression(text: str) -> bool:
+    """Exactly one `{{ }}` and nothing around it: its value keeps its type."""
+    text = text.strip()
+    return text.startswith("{{") and text.endswith("}}") and "}}" not in _without_strings(text)[2:-2]
+
+
+def templates(node: Node) -> Iterator[Node]:
+    """Every text inside a value that is a template."""
+    todo = [node]
+    while todo:
+        each = todo.pop()
+        if isinstance(each.value, str):
+            if is_template(each.value):
+                yield each
+        elif each.nodes:
+            inside = each.nodes.values() if isinstance(each.nodes, dict) else each.nodes
+            todo.extend(reversed(list(inside)))
+
+
+def _without_strings(text: str) -> str:
+    return _QUOTED.sub(lambda found: "_" * len(found.group()), text)

@@ -1,0 +1,214 @@
+"""The tool of a step: its keys checked against the catalog, and what the engine is to do."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+from refold.authoring import durations
+from refold.authoring.inside import place_inside
+from refold.authoring.names import did_you_mean
+from refold.authoring.reading import Fields, Reading, cut, either, kind_of
+from refold.authoring.template_text import is_expression, is_template
+from refold.authoring.yaml_text import Node
+from refold.core.plan import Call, Wait, Work
+from refold.errors import InvalidValue
+from refold.ports import ToolInfo, ToolKey
+
+Catalog = Mapping[str, ToolInfo]
+
+WANTED = {
+    "text": "text",
+    "number": "a number",
+    "integer": "a whole number",
+    "bool": "true or false",
+    "map": "a map",
+    "list": "a list",
+    "duration": "a duration",
+}
+SHAPES = {"text": '"…"', "number": "1.5", "integer": "3", "bool": "true", "map": "{name: value}", "list": "[a, b]"}
+OWN = ("kind", "input")  # keys that every tool has
+IDLE = {  # what a wait has no use for, because no worker takes part in it
+    "input": "leave it out: the keys of a wait read the names of the run",
+    "loop": "loop over another tool, and wait before or after it",
+    "retry": "leave it out: a wait does not fail",
+    "timeout": "give the wait `seconds` too: whichever comes first ends it",
+    "queue": "leave it out",
+    "priority": "leave it out",
+}
+
+
+class Tooled(Struct):
+    """What a step does: the work, the keys that are rendered for it, and the nodes that may hold templates."""
+
+    work: Work
+    config: dict[str, Any] = {}
+    input: Node | None = None  # under the tool, laid over the step's own
+    rendered: list[Node] = []
+
+
+def read_tool(reading: Reading, step: Fields, catalog: Catalog) -> Tooled:
+    node: Node | None = step.get("tool")
+    if node is None:
+        return Tooled(Call())
+    info = _kind(reading, node, catalog)
+    if info is None:
+        return Tooled(Call())
+    keys = {name: child for name, child in node.nodes.items() if name not in OWN}
+    told = _keys(reading, node, info, keys)
+    if info.check is not None:
+        _check(reading, node, info, keys)
+    if info.kind == "wait":
+        return _wait(reading, step, keys, told)
+    static = {key.name for key in info.keys if key.static}
+    return Tooled(
+        Call(tool=info.kind, settings={name: value for name, value in told.items() if name in static}),
+        {name: value for name, value in told.items() if name not in static},
+        _input(reading, node),
+        [child for name, child in keys.items() if name in told and name not in static],
+    )
+
+
+def _kind(reading: Reading, node: Node, catalog: Catalog) -> ToolInfo | None:
+    if not isinstance(node.value, dict):
+        _no_tool(reading, node)
+        return None
+    kind = node.nodes.get("kind")
+    if kind is None:
+        reading.missing(node, "a tool", "kind", "python")
+        return None
+    if not isinstance(kind.value, str):
+        reading.at(kind, "wrong-type", f"`kind` must be text, not {kind_of(kind.value)}", did_you_mean("", catalog))
+        return None
+    if kind.value not in catalog:
+        reading.at(kind, "unknown-tool", f"there is no tool `{cut(kind.value)}`", did_you_mean(kind.value, catalog))
+        return None
+    return catalog[kind.value]
+
+
+def _no_tool(reading: Reading, node: Node) -> None:
+    hint = "write `tool: {kind: python, code: …}`"
+    if isinstance(node.value, str):
+        hint = f"write `tool: {{kind: {cut(node.value)}}}`"
+    elif isinstance(node.value, list):
+        hint = "write one step for each tool, one after the other"
+    reading.at(node, "wrong-type", f"a tool must be a map, not {kind_of(node.value)}", hint)
+
+
+def _keys(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node]) -> dict[str, Any]:
+    """The values of the keys that are as the catalog wants them."""
+    known = {key.name: key for key in info.keys}
+    told = {}
+    for name, child in keys.items():
+        key = known.get(name)
+        if key is None:
+            hint = "write `input`" if name == "args" else did_you_mean(name, [*known, "input"])
+            reading.at_key(node, name, "unknown-key", f"the tool `{info.kind}` has no key `{cut(name)}`", hint)
+        elif _fits(reading, child, key):
+            told[name] = _taken(child.value, key)
+    for key in info.keys:
+        if key.required and key.name not in keys:
+            reading.missing(node, f"the tool `{info.kind}`", key.name, "…")
+    return told
+
+
+def _fits(reading: Reading, node: Node, key: ToolKey) -> bool:
+    value = node.value
+    if not key.static and is_template(value) and (is_expression(value) or key.type in ("text", "any")):
+        return True
+    if not _is_of(value, key.type):
+        hint = "a value computed from text is text; write one {{ expression }}" if is_template(value) else ""
+        if key.static and is_template(value):
+            hint = "it is taken as it is written; a template cannot stand here"
+        hint = hint or (durations.FORMS if key.type == "duration" else f"write `{key.name}: {SHAPES[key.type]}`")
+        reading.at(node, "wrong-type", f"`{key.name}` must be {WANTED[key.type]}, not {kind_of(value)}", hint)
+        return False
+    if key.choices and value not in key.choices:
+        hint = did_you_mean(str(value), key.choices)
+        reading.at(node, "bad-choice", f"`{key.name}` must be {either(key.choices)}, not `{cut(str(value))}`", hint)
+        return False
+    return True
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    match kind:
+        case "any":
+            return True
+        case "duration":
+            return _is_duration(value)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case _:
+            return isinstance(value, {"text": str, "bool": bool, "map": dict, "list": list}[kind])
+
+
+def _is_duration(value: Any) -> bool:
+    try:
+        durations.seconds(value)
+    except InvalidValue:
+        return False
+    return True
+
+
+def _taken(value: Any, key: ToolKey) -> Any:
+    return durations.seconds(value) if key.type == "duration" and not is_template(value) else value
+
+
+def _check(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node]) -> None:
+    """What the tool itself finds; its places count inside the text of a key."""
+    assert info.check is not None
+    for found in info.check({name: child.value for name, child in keys.items()}):
+        child = keys.get(found.key)
+        if child is None:
+            known = ", ".join(f"`{key.name}`" for key in info.keys)
+            reading.at(node.nodes["kind"], "bad-tool", found.message, found.hint or f"its keys are {known}")
+        elif found.line:
+            place = place_inside(reading.source, child, found.line, found.column)
+            reading.at_place(place, "bad-tool", found.message, found.hint or f"mend the text of `{found.key}`")
+        else:
+            reading.at_key(node, found.key, "bad-tool", found.message, found.hint or _about(info, found.key))
+
+
+def _about(info: ToolInfo, name: str) -> str:
+    return next((f"`{name}`: {key.about}" for key in info.keys if key.name == name), "")
+
+
+def _input(reading: Reading, node: Node) -> Node | None:
+    given: Node | None = node.nodes.get("input")
+    if given is not None and not isinstance(given.value, dict):
+        message = f"`input` must be a map, not {kind_of(given.value)}"
+        reading.at(given, "wrong-type", message, "for example `input: {city: Oslo}`")
+        return None
+    return given
+
+
+def _wait(reading: Reading, step: Fields, keys: Mapping[str, Node], told: dict[str, Any]) -> Tooled:
+    for name, hint in IDLE.items():
+        if name in step.node.nodes:
+            reading.at_key(step.node, name, "no-effect", f"`{name}` has no effect on a wait", hint)
+    if "input" in step.get("tool").nodes:
+        reading.at_key(step.get("tool"), "input", "no-effect", "`input` has no effect on a wait", IDLE["input"])
+    until = told.get("until")
+    if until is not None and not is_template(until):
+        until = _moment(reading, keys["until"])
+    work = Wait(seconds=told.get("seconds"), until=until, signal=told.get("signal"))
+    return Tooled(work, rendered=list(keys.values()))
+
+
+def _moment(reading: Reading, node: Node) -> int | None:
+    """An ISO text with its zone, as microseconds since 1970; a number is that already."""
+    value = node.value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            raise ValueError
+    except (TypeError, ValueError):
+        hint = "write it like 2027-01-31T12:00:00Z, with its zone"
+        reading.at(node, "bad-moment", f"`{cut(str(value))}` is no moment", hint)
+        return None
+    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)

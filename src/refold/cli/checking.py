@@ -1,0 +1,74 @@
+"""Commands for playbooks: `validate`, `graph`, `schema`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from refold.authoring.problems import InvalidPlaybook, Problem, show_all
+from refold.cli import exits, out
+from refold.cli.options import output_option
+from refold.cli.playbooks import read_file
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@output_option
+def validate(files: Sequence[str], output: str) -> int:
+    """Check playbooks without running them; every problem has its place, a code and a hint."""
+    found: list[dict[str, Any]] = []
+    invalid = False
+    for name in files:
+        try:
+            playbook = read_file(name)
+        except InvalidPlaybook as error:
+            invalid = True
+            file, problems, source = error.file, error.problems, error.source
+            said = f"{file}: {_count(problems)}"
+        else:
+            file, problems, source = playbook.file, playbook.warnings, playbook.source
+            said = f"{file}: ok, {len(playbook.plan.steps)} steps" + (f", {_count(problems)}" if problems else "")
+        found += [_object(file, each) for each in problems]
+        if output == "table":
+            if problems:
+                out.tell(show_all(problems, file, source))
+            out.put(said)
+    if output != "table":
+        out.put_json(found, output)
+    return exits.USAGE if invalid else exits.OK
+
+
+def _count(problems: Sequence[Problem]) -> str:
+    counts = {kind: sum(each.severity == kind for each in problems) for kind in ("error", "warning")}
+    return ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count)
+
+
+def _object(file: str, problem: Problem) -> dict[str, Any]:
+    return {
+        "file": file,
+        "line": problem.place.line,
+        "column": problem.place.column,
+        "severity": problem.severity,
+        "code": problem.code,
+        "message": problem.message,
+        "hint": problem.hint,
+    }
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option("--mermaid", is_flag=True, help="As text for Mermaid.")
+def graph(file: str, mermaid: bool) -> None:
+    """Draw a playbook."""
+    from refold.authoring import draw
+
+    plan = read_file(file).plan
+    out.put(draw.mermaid(plan) if mermaid else draw.draw(plan))
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of playbooks, for editors."""
+    from refold.cli.schemas import playbook_schema
+
+    out.put_json(playbook_schema(), "json")

@@ -1,0 +1,162 @@
+"""Commands that look: `runs list`, `show`, `history`, `why`."""
+
+import sys
+from typing import Any
+
+import click
+from msgspec import json, to_builtins
+
+from refold.cli import out, stored, words
+from refold.cli.options import db_option, output_option, run_argument
+from refold.cli.shown import error_text, row_object, run_object
+from refold.core.loops import Graph
+from refold.core.state import TERMINAL, RunState
+from refold.core.summary import Summary
+from refold.core.why import Holder, World, reasons
+from refold.runtime.reading import Reading
+from refold.stores.sqlite.doctor import holders, living
+from refold.stores.sqlite.store import SqliteStore
+from refold.testing.show import told
+
+STATUSES = ("running", "waiting", "paused", "ending", "completed", "failed", "cancelled")
+STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow", "waiting": "yellow"}
+LONG = 60  # characters of a result in a table
+
+
+@click.command("list")
+@click.option("--status", type=click.Choice(STATUSES), help="Only those that stand so.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
+@output_option
+@db_option
+def list_runs(status: str | None, limit: int, output: str, db: str) -> None:
+    """The newest runs first."""
+    with stored.opened(db) as store:
+        rows = store.summaries(status, limit)
+    if output != "table":
+        out.put_json([row_object(row) for row in rows], output)
+        return
+    now = words.now()
+    lines = [
+        (row.name, row.run[:8], row.workflow, row.status, words.moment(row.created_at), _took(row, now)) for row in rows
+    ]
+    heads = ("NAME", "ID", "WORKFLOW", "STATUS", "STARTED", "TOOK")
+    out.put(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
+
+
+def _took(row: Summary, now: int) -> str:
+    return words.took(row.created_at, row.ended_at or now)
+
+
+@click.command()
+@run_argument(required=False)
+@click.option("--graph", is_flag=True, help="Draw the workflow, with how each step stands.")
+@output_option
+@db_option
+def show(run: str | None, graph: bool, output: str, db: str) -> None:
+    """How a run stands, each of its steps, and its result."""
+    with stored.opened(db) as store:
+        row = stored.found(store, run)
+        drawn, state = Reading(store, row.run).read()
+        seen = run_object(store, drawn, state, words.now())
+    if graph:
+        out.put(_drawn(drawn, seen))
+    elif output != "table":
+        out.put_json(seen, output)
+    else:
+        _put_run(seen, state)
+
+
+def _drawn(graph: Graph, seen: dict[str, Any]) -> str:
+    from refold.authoring.draw import draw
+
+    return draw(graph.plan, {name: step["status"] for name, step in seen["steps"].items()})
+
+
+def _put_run(seen: dict[str, Any], state: RunState) -> None:
+    colour, width = out.has_colour(sys.stdout), out.terminal_width()
+    status = out.painted(seen["status"], STYLES.get(seen["status"], "cyan"), colour)
+    lines = [
+        f"{out.painted(out.printable(seen['name'] or seen['id']), 'bold', colour)}  {status}",
+        f"run       {seen['id']}",
+        f"workflow  {out.printable(seen['workflow'])}",
+        f"started   {words.moment(state.started_at)}",
+    ]
+    if state.ended_at:
+        lines.append(f"took      {words.took(state.started_at, state.ended_at)}")
+    lines += [f"used      {unit} {amount:g}" for unit, amount in seen["usage"].items()]
+    if state.error is not None:
+        lines.append(f"error     {out.painted(out.printable(error_text(state.error)), 'red', colour)}")
+    elif state.life in TERMINAL:
+        lines.append(f"result    {_short(seen['result'])}")
+    heads = ("STEP", "STATUS", "VISITS", "TRIES", "RESULT")
+    steps = [
+        (name, step["status"], str(step["visits"]), str(step["attempts"]), _came_of(step))
+        for name, step in seen["steps"].items()
+    ]
+    out.put("\n".join(lines) + "\n\n" + out.table(heads, steps, colour, width))
+
+
+def _came_of(step: dict[str, Any]) -> str:
+    if step["error"] is not None:
+        return str(step["error"]["message"] or step["error"]["kind"])
+    return "" if step["result"] is None else _short(step["result"])
+
+
+def _short(value: Any) -> str:
+    return out.fitted(out.printable(json.encode(value).decode()), LONG)
+
+
+@click.command()
+@run_argument(required=False)
+@click.option("--after", type=click.IntRange(0), default=0, help="Only facts after this number.")
+@output_option
+@db_option
+def history(run: str | None, after: int, output: str, db: str) -> None:
+    """The log of a run, fact by fact."""
+    with stored.opened(db) as store:
+        row = stored.found(store, run)
+        records = store.facts(row.run, after)
+    if output != "table":
+        out.put_json([{"number": n, "at": words.stamp(at), **to_builtins(fact)} for n, at, fact in records], output)
+        return
+    for number, at, fact in records:
+        passed = (at - row.created_at) / 1e6
+        line = f"{number:>6}  {passed:>9.3f} s  {out.printable(told(fact))}"
+        out.put(out.fitted(line, out.terminal_width()) if out.terminal_width() else line)
+
+
+@click.command()
+@run_argument(required=False)
+@output_option
+@db_option
+def why(run: str | None, output: str, db: str) -> None:
+    """Why each step that does not go on does not."""
+    with stored.opened(db) as store:
+        row = stored.found(store, run)
+        graph, state = Reading(store, row.run).read()
+        now = words.now()
+        found = reasons(graph, state, now, _world(store, row.run))
+    if output != "table":
+        objects = [_reason_object(to_builtins(reason)) for reason in found]
+        out.put_json({"id": row.run, "status": row.status, "reasons": objects} if output == "json" else objects, output)
+        return
+    if not found:
+        out.put(f"{stored.called(row)} is {row.status}: nothing waits")
+        return
+    lines = [(reason.step, _item(reason.item), words.why(reason, now)) for reason in found]
+    out.put(out.table(("STEP", "ITEM", "WHY"), lines, out.has_colour(sys.stdout), out.terminal_width()))
+
+
+def _world(store: SqliteStore, run: str) -> World:
+    leases = holders(store)
+    held = {command: Holder(worker, until) for owner, command, worker, until in leases if owner == run}
+    elsewhere = tuple(Holder(worker, until) for owner, _, worker, until in leases if owner != run)
+    return World(held, elsewhere, living(store))
+
+
+def _reason_object(reason: dict[str, Any]) -> dict[str, Any]:
+    return {key: words.stamp(value) if key in ("until", "since") else value for key, value in reason.items()}
+
+
+def _item(item: int | None) -> str:
+    return "" if item is None else str(item)

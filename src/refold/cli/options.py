@@ -1,0 +1,89 @@
+"""Options and arguments that several commands share, and how their values are read."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+from msgspec import DecodeError, ValidationError, json
+
+from refold.errors import InvalidValue
+from refold.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DB = "refold.db"
+
+
+def db_option(command: F) -> F:
+    """`--db FILE`."""
+    about = f"The database file ({DB}, or REFOLD_DB)."
+    return click.option("--db", metavar="FILE", default=DB, envvar="REFOLD_DB", help=about)(command)
+
+
+def output_option(command: F) -> F:
+    """`-o FORMAT`."""
+    formats = click.Choice(["table", "json", "jsonl"])
+    return click.option("-o", "--output", type=formats, default="table", help="What is printed (table).")(command)
+
+
+def quiet_option(command: F) -> F:
+    """`-q`."""
+    return click.option("-q", "--quiet", is_flag=True, help="No progress, and only errors as messages.")(command)
+
+
+def progress_option(command: F) -> F:
+    """`--progress KIND`."""
+    kinds = click.Choice(["auto", "tree", "lines", "json", "none"])
+    about = "How progress is shown on stderr (auto: a tree on a terminal, else lines)."
+    return click.option("--progress", type=kinds, default="auto", help=about)(command)
+
+
+def run_argument(required: bool = True) -> Callable[[F], F]:
+    """`RUN`: an id, the beginning of one, or a name."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        from refold.cli.completing import names_of_runs
+
+        return names_of_runs(str(ctx.params.get("db") or DB), incomplete)
+
+    return click.argument("run", metavar="RUN" if required else "[RUN]", required=required, shell_complete=complete)
+
+
+def settings() -> Settings:
+    try:
+        return Settings.from_environment(os.environ)
+    except ValidationError as error:
+        raise InvalidValue("REFOLD_* in the environment", str(error)) from None
+
+
+def inputs(pairs: Sequence[str], file: str | None) -> dict[str, Any]:
+    """What the file says, and over it each `key=value`."""
+    found = _from_file(file) if file else {}
+    for pair in pairs:
+        key, sign, text = pair.partition("=")
+        if not sign or not key:
+            raise click.BadParameter(f"{pair!r} is not of the form key=value", param_hint="-i")
+        found[key] = value_of(text)
+    return found
+
+
+def value_of(text: str) -> Any:
+    """What is JSON is taken as that; anything else is text."""
+    try:
+        return json.decode(text)
+    except DecodeError:
+        return text
+
+
+def _from_file(file: str) -> dict[str, Any]:
+    try:
+        with click.open_file(file, encoding="utf-8") as opened:
+            found = json.decode(opened.read())
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise InvalidValue(file, f"is no JSON: {error}") from None
+    except OSError as error:
+        raise InvalidValue(file, f"cannot be read: {error.strerror}") from None
+    if not isinstance(found, dict):
+        raise InvalidValue(file, "the inputs of a run are an object: names and values")
+    return found

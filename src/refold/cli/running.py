@@ -1,0 +1,204 @@
+"""Commands that execute: `run`, and `runs resume`."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from msgspec import Struct, json
+
+from refold.authoring.playbook import Playbook
+from refold.authoring.problems import show_all
+from refold.cli import exits, out, stored
+from refold.cli.names import run_name
+from refold.cli.options import (
+    DB,
+    db_option,
+    inputs,
+    output_option,
+    progress_option,
+    quiet_option,
+    run_argument,
+    settings,
+)
+from refold.cli.playbooks import read_file, source_of
+from refold.cli.source import NOWHERE, Source
+from refold.core.plan import plan_hash
+from refold.core.state import TERMINAL
+from refold.core.summary import Summary
+from refold.errors import Conflict, InvalidValue
+from refold.runtime.intake import run_of_key
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What was asked for on the command line of `run`."""
+
+    file: str
+    input: Sequence[str]
+    input_file: str | None
+    db: str
+    name: str | None
+    key: str | None
+    detach: bool
+    dry_run: bool
+    output: str
+    progress: str
+    quiet: bool
+
+
+class Wanted(Struct, frozen=True):
+    """A run to be started."""
+
+    run: str
+    name: str
+    key: str
+    playbook: Playbook
+    input: dict[str, Any]
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option("-i", "--input", multiple=True, metavar="KEY=VALUE", help="An input; JSON, or else text.")
+@click.option("--input-file", metavar="FILE", help="Inputs as a JSON object; - is stdin.")
+@click.option("--name", metavar="NAME", help="What the run is called (two words are chosen).")
+@click.option("--key", metavar="KEY", help="The same key again means the same run.")
+@click.option("--detach", is_flag=True, help="Write the run and leave it to a worker.")
+@click.option("--dry-run", is_flag=True, help="Read and check, and say what would run.")
+@output_option
+@progress_option
+@quiet_option
+@db_option
+def run(**given: Any) -> int:
+    """Execute a playbook.
+
+    Progress goes to stderr and the result to stdout. Ctrl-C lets steps finish or hands them back and prints the
+    command that goes on with the run; Ctrl-C once more kills it. Neither loses what was finished.
+    """
+    asked = Options(**given)
+    playbook = read_file(asked.file)
+    if playbook.warnings and not asked.quiet:
+        out.tell(show_all(playbook.warnings, playbook.file, playbook.source))
+    if asked.name == "":
+        raise InvalidValue("--name", "a run has a name, or one is chosen")
+    run = run_of_key(asked.key) if asked.key else os.urandom(16).hex()
+    input = inputs(asked.input, asked.input_file)
+    wanted = Wanted(run, asked.name or run_name(playbook.plan.name, run), asked.key or "", playbook, input)
+    if asked.dry_run:
+        return _tell_plan(wanted, asked.output)
+    return _leave(wanted, asked) if asked.detach else _execute(wanted, asked)
+
+
+@click.command()
+@run_argument(required=False)
+@output_option
+@progress_option
+@quiet_option
+@db_option
+def resume(run: str | None, output: str, progress: str, quiet: bool, db: str) -> int:
+    """Go on with a run in this process; lift its pause if there is one.
+
+    Without RUN, the newest that is not over.
+    """
+    with stored.opened(db) as store:
+        row = stored.found(store, run) if run is not None else stored.unfinished(store)
+    if row.status in TERMINAL:
+        raise Conflict(f"run {stored.called(row)} is {row.status}: there is nothing to go on with")
+    if not quiet:
+        out.tell(f"going on with {stored.called(row)} ({row.run[:8]})")
+    return _go_on(row, output, progress, quiet, db)
+
+
+def again(name: str, db: str) -> str:
+    """The command that goes on with a run."""
+    where = "" if db == DB else f" --db {shlex.quote(db)}"
+    return f"refold runs resume {shlex.quote(name)}{where}"
+
+
+def _execute(wanted: Wanted, asked: Options) -> int:
+    from refold.cli.foreground import Order, execute
+
+    source = source_of(wanted.playbook)
+    typed = wanted.run if wanted.key else wanted.name
+    order = Order(wanted.run, asked.db, again(typed, asked.db), settings(), asked.output != "table")
+
+    async def begin(engine: Any) -> None:
+        plan, input = wanted.playbook.plan, wanted.input
+        await engine.start(plan, input, name=wanted.name, key=wanted.key, run=wanted.run)
+
+    ended = execute(order, begin, _screen(asked.progress, asked.quiet, source))
+    return _tell_end(ended, wanted.name, asked.output, asked.quiet)
+
+
+def _go_on(row: Summary, output: str, progress: str, quiet: bool, db: str) -> int:
+    from refold.cli.foreground import Order, execute
+
+    order = Order(row.run, db, again(stored.called(row), db), settings(), output != "table")
+
+    async def begin(engine: Any) -> None:
+        await engine.resume(row.run, by=who())
+
+    ended = execute(order, begin, _screen(progress, quiet, NOWHERE))
+    return _tell_end(ended, stored.called(row), output, quiet)
+
+
+def who() -> str:
+    """Whoever types, as far as the environment knows."""
+    return os.environ.get("USER") or os.environ.get("USERNAME") or ""
+
+
+def _screen(kind: str, quiet: bool, source: Source) -> Any:
+    from refold.cli.screen import screen
+
+    return screen(kind, quiet, source)
+
+
+def _tell_end(ended: Any, name: str, output: str, quiet: bool) -> int:
+    """The result is data; how it went is not."""
+    if ended.error and quiet:
+        out.tell(f"error: {out.printable(ended.error)}")
+    if not quiet and ended.code != exits.OK:
+        out.tell(f"more: refold runs show {shlex.quote(name)}")
+    try:
+        if output != "table":
+            out.put_json(ended.seen, output)
+        elif ended.code == exits.OK and ended.result is not None:
+            out.put(_as_text(ended.result))
+    except out.Closed:
+        pass  # the run is over all the same
+    return int(ended.code)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.format(json.encode(value), indent=2).decode()
+
+
+def _tell_plan(wanted: Wanted, output: str) -> int:
+    plan = wanted.playbook.plan
+    input = {**plan.defaults, **wanted.input}
+    steps = [step.name for step in plan.steps]
+    if output != "table":
+        out.put_json({"workflow": plan.name, "plan": plan_hash(plan), "input": input, "steps": steps}, output)
+        return exits.OK
+    out.put(f"{plan.name}: {len(steps)} steps would run with {json.encode(input).decode()}")
+    for name in steps:
+        out.put(f"  {name}")
+    return exits.OK
+
+
+def _leave(wanted: Wanted, asked: Options) -> int:
+    """Nobody executes it here."""
+    from refold.cli.detached import leave
+
+    seen, workers = leave(asked.db, wanted.playbook.plan, wanted.input, wanted.run, wanted.name, wanted.key)
+    if asked.output != "table":
+        out.put_json(seen, asked.output)
+    else:
+        out.put(f"{seen['name']}  {seen['id']}")
+    if not asked.quiet:
+        name = again(str(seen["name"]), asked.db)
+        if workers:
+            out.tell(f"it will be executed by {' or '.join(workers)}")
+        else:
+            out.tell(f"no worker lives that would execute it; to execute it here: {name}")
+    return exits.OK

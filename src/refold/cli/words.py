@@ -1,0 +1,111 @@
+"""Moments, spans and reasons, as people say them."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from refold.core.facts import SECOND, Instant
+from refold.core.why import Reason
+
+SPANS = (("d", 86_400), ("h", 3_600), ("min", 60))
+
+
+def now() -> Instant:
+    return time.time_ns() // 1000
+
+
+def stamp(at: Instant) -> str | None:
+    """For machines: RFC 3339 in UTC with microseconds; nothing for what has not happened."""
+    return (
+        datetime.fromtimestamp(at / SECOND, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        if at
+        else None
+    )
+
+
+def moment(at: Instant) -> str:
+    """For people: their own time."""
+    return datetime.fromtimestamp(at / SECOND).astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else ""
+
+
+def span(seconds: float) -> str:
+    """Two units at most: 0.3 s, 12 s, 4 min 10 s, 2 h 5 min."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    left, parts = round(seconds), list[str]()
+    for unit, size in SPANS:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    return " ".join([*parts, f"{left} s"][:2])
+
+
+def took(began: Instant, ended: Instant) -> str:
+    return span((ended - began) / SECOND)
+
+
+def until(at: Instant, now: Instant) -> str:
+    """When it is, and how long that is from now."""
+    if at <= now:
+        return f"{clock(at, now)} (due)"
+    return f"{clock(at, now)} (in {took(now, at)})"
+
+
+def clock(at: Instant, now: Instant) -> str:
+    """The time of day; the day too if it is another one."""
+    shown, today = moment(at), moment(now)
+    return shown[11:] if shown[:10] == today[:10] else shown
+
+
+def why(reason: Reason, now: Instant) -> str:
+    """A reason in words."""
+    text = KINDS[reason.kind](reason, now)
+    return f"{text}: {reason.note}" if reason.note and reason.kind != "gate" else text
+
+
+def _signal(reason: Reason, now: Instant) -> str:
+    also = f" or {until(reason.until, now)}" if reason.until else ""
+    return f"waits for signal {reason.signal!r}{also}"
+
+
+def _slot(reason: Reason, now: Instant) -> str:
+    if not reason.worker:
+        return "waits for a worker to take it"
+    return f"waits for a slot, held by {reason.worker} until {until(reason.until or 0, now)}"
+
+
+def _parked(reason: Reason, now: Instant) -> str:
+    if reason.signal:
+        return "parked; " + _signal(reason, now)
+    return f"parked until {until(reason.until or 0, now)}"
+
+
+def _gate(reason: Reason, now: Instant) -> str:
+    limit = f", until {until(reason.until, now)}" if reason.until else ""
+    return f"waits for a decision{limit}" + (f": {reason.note}" if reason.note else "")
+
+
+def _paused(reason: Reason, now: Instant) -> str:
+    return (
+        "paused"
+        + (f" by {reason.by}" if reason.by else "")
+        + (f" at {clock(reason.since, now)}" if reason.since else "")
+    )
+
+
+KINDS: dict[str, Callable[[Reason, Instant], str]] = {
+    "running": lambda reason, now: f"with {reason.worker}, leased until {until(reason.until or 0, now)}",
+    "slot": _slot,
+    "no_worker": lambda reason, now: "no worker lives that could take it",
+    "paused": _paused,
+    "backoff": lambda reason, now: f"try {reason.attempt} at {until(reason.until or 0, now)}",
+    "parked": _parked,
+    "timer": lambda reason, now: f"waits until {until(reason.until or 0, now)}",
+    "signal": _signal,
+    "gate": _gate,
+    "child": lambda reason, now: f"waits for run {reason.run}",
+    "window": lambda reason, now: f"{reason.count} items wait for a place in the window",
+    "join": lambda reason, now: "waits for " + ", ".join(reason.sources),
+    "loop": lambda reason, now: "waits until the loop of " + ", ".join(reason.sources) + " is over",
+    "final": lambda reason, now: "comes at the end of the run",
+}

@@ -1,0 +1,140 @@
+"""State to reasons: why each step that does not go on does not, as data for machines."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.facts import Instant
+from refold.core.loops import Graph
+from refold.core.plan import Call, Child, Gate
+from refold.core.state import PENDING, TERMINAL, UNRESOLVED, OpenCommand, RunState
+
+
+class Holder(Struct, frozen=True):
+    """Who has a command now, and until when if nothing more is heard of it."""
+
+    worker: str
+    until: Instant
+
+
+class World(Struct, frozen=True):
+    """What the log does not say: leases, by their commands, those of other runs, and who lives (None: unknown)."""
+
+    held: Mapping[str, Holder] = {}
+    elsewhere: Sequence[Holder] = ()
+    workers: Sequence[str] | None = None
+
+
+class Reason(Struct, frozen=True, omit_defaults=True):
+    """Kinds, and what else is told:
+
+    running (worker, until)   slot (worker, until)   no_worker   paused (by, since)   backoff (until)   parked (until,
+    signal, note)   timer (until)   signal (signal, until)   gate (until, note)   child (run)   window (count)
+    join (sources)   loop (sources: the head)   final
+    """
+
+    step: str
+    kind: str
+    visit: int = 0
+    item: int | None = None
+    attempt: int = 0
+    until: Instant | None = None
+    since: Instant | None = None
+    worker: str = ""
+    by: str = ""
+    signal: str = ""
+    run: str = ""
+    sources: tuple[str, ...] = ()
+    count: int = 0
+    note: str = ""
+
+
+def reasons(graph: Graph, state: RunState, now: Instant, world: World | None = None) -> list[Reason]:
+    """In the order of the steps; a step that is over has none."""
+    if state.life in TERMINAL:
+        return []
+    found: dict[str, list[Reason]] = {name: [] for name in graph.index}
+    for reason in of_commands(graph, state, now, world if world is not None else World()):
+        found[reason.step].append(reason)
+    for s in range(len(graph.plan.steps)):
+        found[graph.name(s)].extend(_of_step(graph, state, s))
+    return [reason for each in found.values() for reason in each]
+
+
+def of_commands(graph: Graph, state: RunState, now: Instant, world: World) -> Iterator[Reason]:
+    """Of what was issued and is not over; costs nothing for the rest of the graph."""
+    for command in state.open:
+        yield from _of_command(graph, state, command, now, world)
+
+
+def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world: World) -> Iterator[Reason]:
+    opened = state.open[command]
+    where: dict[str, Any] = {
+        "step": graph.name(opened.step),
+        "visit": opened.visit,
+        "item": opened.item,
+        "attempt": opened.attempt,
+    }
+    holder = world.held.get(command)
+    if holder is not None:
+        yield Reason(kind="running", worker=holder.worker, until=holder.until, **where)
+    elif state.paused:
+        yield Reason(kind="paused", by=state.paused_by, since=state.paused_at, **where)
+    else:
+        match graph.step(opened.step).work:
+            case Gate(prompt=prompt):
+                asked = opened.input if isinstance(opened.input, str) else prompt
+                yield Reason(kind="gate", until=opened.until, note=str(asked or ""), **where)
+            case Child():
+                yield Reason(kind="child", run=opened.child, **where)
+            case Call() if opened.held and opened.calls:
+                for key, call in sorted(opened.calls.items()):
+                    kind = "child" if call.child else "signal" if call.signal else "timer"
+                    child = state.children.get(f"{command}#{key}", "")
+                    yield Reason(kind=kind, signal=call.signal, until=call.until, run=child, note=key, **where)
+            case Call():
+                yield _of_call(opened, now, world, where)
+            case _:
+                yield Reason(
+                    kind="signal" if opened.signal else "timer", signal=opened.signal, until=opened.until, **where
+                )
+
+
+def _of_call(opened: OpenCommand, now: Instant, world: World, where: dict[str, Any]) -> Reason:
+    if opened.signal:
+        until = opened.not_before or None
+        return Reason(kind="parked", signal=opened.signal, until=until, note=opened.reason, **where)
+    if opened.not_before > now:
+        kind = "backoff" if opened.attempt > 1 and not opened.reason else "parked"
+        return Reason(kind=kind, until=opened.not_before, note=opened.reason, **where)
+    return _unclaimed(world, where)
+
+
+def _unclaimed(world: World, where: dict[str, Any]) -> Reason:
+    """Free to be taken: every slot is busy, or nobody is there."""
+    busy = (*world.held.values(), *world.elsewhere)
+    if world.workers is not None and not world.workers:
+        return Reason(kind="no_worker", **where)
+    if not busy:
+        return Reason(kind="slot", **where)
+    first = min(busy, key=lambda holder: holder.until)
+    return Reason(kind="slot", worker=first.worker, until=first.until, **where)
+
+
+def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
+    step, name = state.steps[s], graph.name(s)
+    if step.fan is not None and step.fan.next < step.fan.count and not state.outcome:
+        yield Reason(name, "window", visit=step.visits, count=step.fan.count - step.fan.next)
+    if s in graph.finalizers:
+        if step.life == PENDING:
+            yield Reason(name, "final")
+        return
+    if step.life != PENDING or state.outcome:
+        return
+    waits = [a for a in graph.into[s] if state.arcs[a] == UNRESOLVED]
+    held = [graph.holder[a] for a in waits if graph.holder[a] >= 0]
+    if held and len(held) == len(waits):
+        yield Reason(name, "loop", sources=tuple(dict.fromkeys(graph.name(graph.loops[loop].head) for loop in held)))
+    elif waits:
+        yield Reason(name, "join", sources=tuple(dict.fromkeys(graph.name(graph.source[a]) for a in waits)))

@@ -1,0 +1,42 @@
+"""Hands mail to runs where no engine is at work: a start, a pause, a cancellation, each as one commit."""
+
+import hashlib
+from typing import Any
+
+from refold.core import codec
+from refold.core.plan import Plan, canonical, plan_hash
+from refold.errors import Conflict
+from refold.runtime.mailbox import Look, Mail, Start
+from refold.runtime.turn import Post, Turns
+
+
+def run_of_key(key: str) -> str:
+    """The id follows from the key, so that however many start it at once, there is one run."""
+    return hashlib.sha256(f"key/{key}".encode()).hexdigest()[:32]
+
+
+class Intake:
+    """Synchronous. Nobody executes anything here: whoever serves the store finds what has changed."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+
+    def start(self, plan: Plan, input: dict[str, Any], run: str, name: str = "", key: str = "") -> bool:
+        """False if the key has its run already."""
+        codec.check_value(input, "input")
+        try:
+            self.send(run, Start(canonical(plan), plan_hash(plan), input, name, key))
+        except Conflict:
+            if not key:
+                raise
+            return False
+        return True
+
+    def send(self, run: str, mail: Mail) -> None:
+        """Raises what the run has against it; letters that follow from it are read by their receivers too."""
+        post = Post(run, mail)
+        receivers = self.turns.take([post]).sent_to
+        if post.error is not None:
+            raise post.error
+        while receivers:
+            receivers = self.turns.take([Post(each, Look()) for each in dict.fromkeys(receivers)]).sent_to

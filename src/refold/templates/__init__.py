@@ -1,0 +1,18 @@
+"""Templates: single expressions in texts, evaluated by minijinja within bounds; to look at them needs no engine."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from refold.templates.text import TemplateProblem, Use, paths_of, problem_of, uses_of
+
+if TYPE_CHECKING:
+    from refold.templates.language import Templates
+
+__all__ = ["TemplateProblem", "Templates", "Use", "paths_of", "problem_of", "uses_of"]
+
+
+def __getattr__(name: str) -> Any:
+    """The engine is loaded when somebody evaluates."""
+    if name == "Templates":
+        return import_module("refold.templates.language").Templates
+    raise AttributeError(f"module 'refold.templates' has no attribute {name!r}")

@@ -1,0 +1,162 @@
+"""Data on its way: read-only views into the engine, plain copies out of it, and the text of a value."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from msgspec import json
+
+from refold.core.codec import DEPTH_LIMIT
+from refold.core.expressions import CannotEvaluate
+
+LARGEST = 1 << 20  # of what an expression makes: a character of text counts 1, a value ITEM
+ITEM = 8
+TOO_LARGE = f"this makes more than {LARGEST >> 20} MiB, and that is work for a step"
+
+Read = Callable[[Any, Any], Any]
+"""Reads a key or place of a container for the engine."""
+
+
+class ListView:
+    """A list that can only be read. It has no method that a template could call."""
+
+    __slots__ = ("_data", "_read")
+
+    def __init__(self, data: Sequence[Any], read: Read) -> None:
+        self._data, self._read = data, read
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, place: int) -> Any:
+        return self._read(self._data, place)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(bare(self) == bare(other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class MapView:
+    """A map that can only be read, key by key: what nobody names is not looked up."""
+
+    __slots__ = ("_data", "_read")
+    items = None  # the engine takes what has this name for a map
+
+    def __init__(self, data: Mapping[str, Any], read: Read) -> None:
+        self._data, self._read = data, read
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._read(self._data, key)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(bare(self) == bare(other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+Sequence.register(ListView)
+Mapping.register(MapView)
+VIEWS = (ListView, MapView)
+LISTS = (list, tuple, ListView)
+SCALARS = frozenset({str, int, float, bool, type(None)})  # to look a type up is quicker than to ask what it is
+
+
+def bare(value: Any) -> Any:
+    """What a view shows; anything else is itself."""
+    return value._data if isinstance(value, VIEWS) else value
+
+
+def kind(value: Any) -> str:
+    """What to call a value in a message."""
+    if value is None:
+        return "null"
+    if isinstance(value, (bool, int, float)):
+        return "a boolean" if isinstance(value, bool) else "a number"
+    return "a text" if isinstance(value, str) else "a map" if isinstance(value, Mapping) else "a list"
+
+
+def named(value: Any) -> Any:
+    """A plain copy of a value that a template only names; it may be of any size."""
+    return _Copy(limit=None).of(value)
+
+
+def made(value: Any) -> Any:
+    """A plain copy of a value that an expression has made; what was there before counts only if it comes twice."""
+    return _Copy(limit=LARGEST).of(value)
+
+
+def text_of(value: Any) -> str:
+    """What a value is in the midst of a text: null is nothing, maps and lists are JSON."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return repr(_finite(value))
+    if isinstance(value, int):
+        return str(value).lower()  # true, false
+    return json_of(value)
+
+
+def json_of(value: Any) -> str:
+    return json.encode(_Copy(limit=LARGEST, free=False).of(value)).decode()
+
+
+class _Copy:
+    """Copies to plain JSON data, or says what has no place there."""
+
+    def __init__(self, limit: int | None, free: bool = True) -> None:
+        self.limit, self.free, self.spent = limit, free, 0
+        self.seen: dict[int, Any] = {}  # the values too, so that no other gets the id of one
+
+    def of(self, value: Any, counts: bool = True, depth: int = 0) -> Any:
+        if isinstance(value, str):
+            return self._text(value, counts)
+        if isinstance(value, float):
+            return _finite(value)
+        if type(value) in SCALARS:
+            return value
+        if depth > DEPTH_LIMIT:
+            raise CannotEvaluate(f"a value is nested deeper than {DEPTH_LIMIT}")
+        if isinstance(value, VIEWS):
+            value, counts = value._data, counts and not self.free
+        if isinstance(value, (dict, list, tuple, Mapping)):
+            return self._container(value, counts, depth + 1)
+        raise CannotEvaluate(f"a {type(value).__name__} is no value")
+
+    def _container(self, value: Any, counts: bool, depth: int) -> Any:
+        if self.limit is not None:
+            counts = counts or id(value) in self.seen
+            self.seen[id(value)] = value
+            self._spend(ITEM * len(value), counts)
+        if isinstance(value, (list, tuple)):
+            return [self.of(each, counts, depth) for each in value]
+        return {self._key(key, counts): self.of(each, counts, depth) for key, each in value.items()}
+
+    def _key(self, key: Any, counts: bool) -> str:
+        if not isinstance(key, str):
+            raise CannotEvaluate(f"the key {key!r} of a map is no text")
+        return self._text(key, counts)
+
+    def _text(self, text: str, counts: bool) -> str:
+        self._spend(len(text), counts)
+        return str.__str__(text)  # of a subclass too
+
+    def _spend(self, weight: int, counts: bool) -> None:
+        if counts and self.limit is not None:
+            self.spent += weight
+            if self.spent > self.limit:
+                raise CannotEvaluate(TOO_LARGE)
+
+
+def _finite(value: float) -> float:
+    if not isfinite(value):
+        raise CannotEvaluate(f"{value} is no number that JSON can hold")
+    return float(value)

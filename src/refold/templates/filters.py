@@ -1,0 +1,314 @@
+"""Filters that make texts and lists, each within its bounds; the others are the engine's own."""
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import DecodeError, json
+
+from refold.core.expressions import CannotEvaluate
+from refold.templates.data import ITEM, LISTS, bare, json_of, kind, text_of
+from refold.templates.paths import Absent, descend, not_defined
+from refold.templates.workbench import Workbench
+
+Filter = Callable[..., Any]
+
+_WIDEST = 1000  # a width in a format, an indentation
+_MOST_PARTS = 100_000
+_PRINTF = re.compile(r"%(?:\(\w+\))?[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?[a-zA-Z%]")
+_UNSET: Any = object()
+
+
+def _plain(method: Callable[[str], str]) -> Filter:
+    return lambda bench, value: method(bench.text(value))
+
+
+def _trim(bench: Workbench, value: Any, chars: str | None = None) -> str:
+    return bench.text(value).strip(chars)
+
+
+def _string(bench: Workbench, value: Any) -> str:
+    return text_of(value)
+
+
+def replace(bench: Workbench, value: Any, old: str, new: Any, count: int = -1) -> str:
+    text, new = bench.text(value), text_of(new)
+    found = text.count(old)
+    bench.room(len(text) + (found if count < 0 else min(found, count)) * max(len(new) - len(old), 0))
+    return text.replace(old, new, count)
+
+
+def join(bench: Workbench, value: Any, separator: Any = "", attribute: str | None = None) -> str:
+    between = text_of(separator)
+    parts: list[str] = []
+    size = 0
+    for element in bench.each(value):
+        parts.append(text_of(element if attribute is None else _attribute(bench, element, attribute)))
+        size += len(parts[-1]) + len(between)
+        bench.room(size)
+    return between.join(parts)
+
+
+def split(bench: Workbench, value: Any, separator: str | None = None, maxsplit: int = -1) -> list[str]:
+    text = bench.text(value)
+    bench.charge(ITEM * (text.count(separator) if separator else len(text) // 2))
+    return text.split(separator, maxsplit)
+
+
+def _lines(bench: Workbench, value: Any) -> list[str]:
+    text = bench.text(value)
+    bench.charge(ITEM * text.count("\n"))
+    return text.splitlines()
+
+
+def _format(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
+    """In the manner of printf; widths are short and written out."""
+    pattern = bench.text(value)
+    places = 0
+    for match in _PRINTF.finditer(pattern):
+        places += 1
+        for width in match.groups():
+            if width and (width == "*" or len(width) > 4 or int(width) > _WIDEST):
+                raise CannotEvaluate(f"{match.group()!r} is too wide")
+    given = [each if isinstance(each, (int, float)) else text_of(each) for each in (*args, *named.values())]
+    longest = max((len(each) for each in given if isinstance(each, str)), default=0)
+    bench.room(len(pattern) + places * (longest + _WIDEST))
+    return pattern % (dict(zip(named, given, strict=True)) if named else tuple(given))
+
+
+def _indent(bench: Workbench, value: Any, width: int = 4, first: bool = False, blank: bool = False) -> str:
+    lines = bench.text(value).split("\n")
+    if not 0 <= width <= _WIDEST:
+        raise CannotEvaluate(f"an indentation is between 0 and {_WIDEST}")
+    bench.room(sum(map(len, lines)) + len(lines) * (width + 1))
+    space = " " * width
+    begin = 0 if first else 1
+    return "\n".join(space + line if number >= begin and (line or blank) else line for number, line in enumerate(lines))
+
+
+def _truncate(bench: Workbench, value: Any, length: int = 255, killwords: bool = False, end: str = "...") -> str:
+    text = bench.text(value)
+    if len(text) <= length:
+        return text
+    kept = text[: max(length - len(end), 0)]
+    return (kept if killwords else kept.rsplit(" ", 1)[0]) + end
+
+
+def _tojson(bench: Workbench, value: Any, indent: int | None = None) -> str:
+    text = json_of(value)
+    if indent is None:
+        return text
+    if not 0 <= indent <= 16:
+        raise CannotEvaluate("an indentation is between 0 and 16")
+    return json.format(text, indent=indent)
+
+
+def _fromjson(bench: Workbench, value: Any) -> Any:
+    text = bench.text(value)
+    bench.charge(ITEM * len(text) // 2)
+    try:
+        return json.decode(text)
+    except DecodeError as error:
+        raise CannotEvaluate(f"this is no JSON: {error}") from None
+
+
+def _urlencode(bench: Workbench, value: Any) -> str:
+    if isinstance(value, Mapping):
+        data = bare(value)
+        return "&".join(f"{quote(str(key), safe='')}={quote(text_of(each), safe='')}" for key, each in data.items())
+    return quote(bench.text(value))
+
+
+def _b64encode(bench: Workbench, value: Any) -> str:
+    return base64.b64encode(bench.text(value).encode()).decode()
+
+
+def _b64decode(bench: Workbench, value: Any) -> str:
+    return base64.b64decode(bench.text(value), validate=True).decode()
+
+
+def _length(bench: Workbench, value: Any) -> int:
+    if value is None and bench.lenient:
+        return 0
+    if not isinstance(value, (str, Mapping, *LISTS)):
+        raise CannotEvaluate(f"{kind(value)} has no length")
+    return len(value)
+
+
+def _list(bench: Workbench, value: Any) -> list[Any]:
+    return list(bench.each(value))
+
+
+def keys(bench: Workbench, value: Any) -> list[str]:
+    return list(bench.each(_map(bench, value)))
+
+
+def values(bench: Workbench, value: Any) -> list[Any]:
+    data = _map(bench, value)
+    return [bench.read(data, key) for key in data]
+
+
+def items(bench: Workbench, value: Any) -> list[list[Any]]:
+    data = _map(bench, value)
+    return [[key, bench.read(data, key)] for key in data]
+
+
+def get(bench: Workbench, value: Any, key: Any, otherwise: Any = None) -> Any:
+    data = _map(bench, value)
+    try:
+        return data[key]
+    except (KeyError, TypeError):
+        return otherwise
+
+
+def _map(bench: Workbench, value: Any) -> Any:
+    if value is None and bench.lenient:
+        return {}
+    if not isinstance(value, Mapping):
+        raise CannotEvaluate(f"{kind(value)} is no map")
+    return bare(value)
+
+
+def _batch(bench: Workbench, value: Any, linecount: int, fill_with: Any = _UNSET) -> list[list[Any]]:
+    elements = list(bench.each(value))
+    if not 0 < linecount <= _MOST_PARTS:
+        raise CannotEvaluate(f"a batch has between 1 and {_MOST_PARTS} elements")
+    batches = [elements[first : first + linecount] for first in range(0, len(elements), linecount)]
+    if batches and fill_with is not _UNSET:
+        bench.charge(ITEM * linecount)
+        batches[-1] += [fill_with] * (linecount - len(batches[-1]))
+    return batches
+
+
+def _slice(bench: Workbench, value: Any, slices: int, fill_with: Any = _UNSET) -> list[list[Any]]:
+    elements = list(bench.each(value))
+    if not 0 < slices <= _MOST_PARTS:
+        raise CannotEvaluate(f"there can be between 1 and {_MOST_PARTS} slices")
+    bench.charge(ITEM * slices)
+    short, longer = divmod(len(elements), slices)
+    parts, first = list[list[Any]](), 0
+    for number in range(slices):
+        last = first + short + (number < longer)
+        parts.append(elements[first:last])
+        if fill_with is not _UNSET and longer and number >= longer:
+            parts[-1].append(fill_with)
+        first = last
+    return parts
+
+
+def _abs(bench: Workbench, value: Any) -> Any:
+    return abs(_number(value))
+
+
+def _sum(bench: Workbench, value: Any, attribute: str | None = None, start: Any = 0) -> Any:
+    total = _number(start)
+    for element in bench.each(value):
+        total += _number(element if attribute is None else _attribute(bench, element, attribute))
+    return total
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, (int, float)):
+        raise CannotEvaluate(f"{kind(value)} is no number")
+    return value
+
+
+def _int(bench: Workbench, value: Any, default: Any = _UNSET) -> Any:
+    return _converted(bench, int, value, default)
+
+
+def _float(bench: Workbench, value: Any, default: Any = _UNSET) -> Any:
+    return _converted(bench, float, value, default)
+
+
+def _converted(bench: Workbench, to: type[int] | type[float], value: Any, default: Any) -> Any:
+    """A text that is no number is an error, unless it is said what to take instead."""
+    if default is _UNSET and bench.lenient:
+        default = to(0)
+    try:
+        if isinstance(value, str):
+            return to(value) if to is float or value.strip().lstrip("+-").isdigit() else to(float(value))
+        return to(_number(value))
+    except (CannotEvaluate, ValueError, OverflowError):
+        if default is _UNSET:
+            raise CannotEvaluate(f"{text_of(value)!r} is no number") from None
+        return default
+
+
+def pluck(bench: Workbench, value: Any, attribute: str, default: Any = _UNSET) -> list[Any]:
+    """`map(attribute=…)`: one field of each element."""
+    return [_attribute(bench, element, attribute, default) for element in bench.each(value)]
+
+
+def _attribute(bench: Workbench, element: Any, attribute: Any, default: Any = _UNSET) -> Any:
+    keys = [int(key) if key.isdigit() else key for key in text_of(attribute).split(".")]
+    try:
+        return bench.shown(descend(element, keys))
+    except Absent as absent:
+        if default is not _UNSET or bench.lenient:
+            return None if default is _UNSET else default
+        raise CannotEvaluate(not_defined(["element", *keys], absent, bench.view)) from None
+
+
+def mapped(name: str, bench: Workbench, value: Any, *args: Any, **options: Any) -> list[Any]:
+    """`map('…')`: a filter applied to each element."""
+    made = []
+    for element in bench.each(value):
+        made.append(FILTERS[name](bench, element, *args, **options))
+        bench.charge(len(made[-1]) if isinstance(made[-1], (str, list)) else 0)
+    return made
+
+
+def numbers(bench: Workbench, *bounds: int) -> list[int]:
+    """`range(…)`"""
+    every = range(*bounds)
+    if len(every) > _MOST_PARTS:
+        raise CannotEvaluate(f"a range has at most {_MOST_PARTS} numbers")
+    return list(every)
+
+
+def record(bench: Workbench, **fields: Any) -> dict[str, Any]:
+    """`dict(…)`"""
+    return fields
+
+
+def kept(bench: Workbench, value: Any) -> Any:
+    """What a filter of the engine has made, to be paid for."""
+    return value
+
+
+FILTERS: dict[str, Filter] = {
+    "abs": _abs,
+    "b64decode": _b64decode,
+    "b64encode": _b64encode,
+    "batch": _batch,
+    "capitalize": _plain(str.capitalize),
+    "count": _length,
+    "float": _float,
+    "format": _format,
+    "fromjson": _fromjson,
+    "indent": _indent,
+    "int": _int,
+    "items": items,
+    "join": join,
+    "keys": keys,
+    "length": _length,
+    "lines": _lines,
+    "list": _list,
+    "lower": _plain(str.lower),
+    "replace": replace,
+    "slice": _slice,
+    "split": split,
+    "string": _string,
+    "sum": _sum,
+    "title": _plain(str.title),
+    "tojson": _tojson,
+    "trim": _trim,
+    "truncate": _truncate,
+    "upper": _plain(str.upper),
+    "urlencode": _urlencode,
+    "values": values,
+}
+FUNCTIONS: dict[str, Filter] = {"dict": record, "range": numbers}

@@ -1,0 +1,74 @@
+"""Methods that templates may call: those of maps everywhere, those of texts where a dialect has them."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from refold.core.expressions import CannotEvaluate
+from refold.templates.data import LISTS, bare, text_of
+from refold.templates.filters import get, items, join, keys, replace, split, values
+from refold.templates.workbench import Workbench
+
+_PLAIN = (
+    "capitalize endswith find isalnum isalpha isdigit islower isnumeric isspace isupper lower lstrip removeprefix"
+    " removesuffix rfind rstrip startswith strip title upper"
+)
+_FIELD = re.compile(r"\{\{|\}\}|\{(\w*)(?::([^{}]*))?\}|[{}]")
+_WIDTH = re.compile(r"\d+")
+
+
+def _of_text(name: str) -> Callable[..., Any]:
+    def call(bench: Workbench, value: Any, *args: Any) -> Any:
+        return getattr(str, name)(bench.text(value), *args)
+
+    return call
+
+
+def _joined(bench: Workbench, value: Any, parts: Any) -> str:
+    return join(bench, parts, value)
+
+
+def _lines(bench: Workbench, value: Any) -> list[str]:
+    return split(bench, bench.text(value).removesuffix("\n"), "\n")
+
+
+def _count(bench: Workbench, value: Any, part: Any) -> int:
+    if isinstance(value, LISTS):
+        return sum(bare(part) == bare(each) for each in bench.each(value))
+    return bench.text(value).count(part)
+
+
+def _formatted(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
+    """`'{} of {n}'.format(1, n=2)`: fields without attributes and subscripts, so nothing but the arguments is seen."""
+    numbers = iter(range(len(args)))
+
+    def field(match: re.Match[str]) -> str:
+        name, spec = match.groups()
+        if name is None:
+            if len(match.group()) == 1:
+                raise CannotEvaluate(f"a field is a name or a number in braces, such as {{0}} or {{name:>8}}: {text!r}")
+            return match.group()[0]
+        if any(len(width) > 3 for width in _WIDTH.findall(spec or "")):
+            raise CannotEvaluate(f"{match.group()!r} is too wide")
+        given = args[int(name or next(numbers))] if not name or name.isdigit() else named[name]
+        shown = given if isinstance(given, (int, float)) else text_of(given)
+        bench.charge(len(shown) if isinstance(shown, str) else 0)
+        return format(shown, spec or "")
+
+    text = bench.text(value)
+    result = _FIELD.sub(field, text)
+    bench.room(len(result))
+    return result
+
+
+METHODS_OF_MAPS: dict[str, Callable[..., Any]] = {"get": get, "items": items, "keys": keys, "values": values}
+METHODS: dict[str, Callable[..., Any]] = {
+    **METHODS_OF_MAPS,
+    **{name: _of_text(name) for name in _PLAIN.split()},
+    "count": _count,
+    "format": _formatted,
+    "join": _joined,
+    "replace": replace,
+    "split": split,
+    "splitlines": _lines,
+}

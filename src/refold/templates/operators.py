@@ -1,0 +1,147 @@
+"""Operators, as Python has them, and none makes more than it may."""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from refold.core.expressions import CannotEvaluate
+from refold.templates.data import ITEM, LISTS, bare, kind, text_of
+from refold.templates.paths import Absent, descend, not_defined
+from refold.templates.workbench import Workbench
+
+_NUMBER = (int, float)
+_MOST_BITS = 127
+_ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "-": operator.sub,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
+
+
+def operate(symbols: tuple[str, ...], bench: Workbench, first: Any, *rest: Any) -> Any:
+    """A chain such as a + b - c, from left to right."""
+    if symbols[0] == "~":
+        return concatenate(bench, first, *rest)
+    for symbol, operand in zip(symbols, rest, strict=True):
+        first = _apply(bench, symbol, first, operand)
+    return first
+
+
+def _apply(bench: Workbench, symbol: str, left: Any, right: Any) -> Any:
+    if symbol in _ACTS:
+        return _ACTS[symbol](bench, left, right)
+    if symbol in _ORDER:
+        return _in_order(bench, symbol, left, right)
+    if isinstance(left, _NUMBER) and isinstance(right, _NUMBER):
+        return _ARITHMETIC[symbol](left, right)
+    raise _unfit(left, right)
+
+
+def concatenate(bench: Workbench, *operands: Any) -> str:
+    texts = [text_of(operand) for operand in operands]
+    bench.room(sum(map(len, texts)))
+    return "".join(texts)
+
+
+def negate(bench: Workbench, value: Any) -> Any:
+    if not isinstance(value, _NUMBER):
+        raise CannotEvaluate(f"{kind(value)} is no number")
+    return -value
+
+
+def _add(bench: Workbench, left: Any, right: Any) -> Any:
+    if isinstance(left, _NUMBER) and isinstance(right, _NUMBER):
+        return left + right
+    if isinstance(left, str) and isinstance(right, str):
+        return concatenate(bench, left, right)
+    if isinstance(left, LISTS) and isinstance(right, LISTS):
+        return [*bench.each(left), *bench.each(right)]
+    raise _unfit(left, right)
+
+
+def _multiply(bench: Workbench, left: Any, right: Any) -> Any:
+    if isinstance(left, _NUMBER) and isinstance(right, _NUMBER):
+        return left * right
+    many, times = (left, right) if isinstance(right, int) else (right, left)
+    if not isinstance(times, int) or not isinstance(many, (str, *LISTS)):
+        raise _unfit(left, right)
+    bench.room(len(many) * max(times, 0) * (1 if isinstance(many, str) else ITEM))
+    return (many if isinstance(many, str) else list(bench.each(many))) * times
+
+
+def _power(bench: Workbench, left: Any, right: Any) -> Any:
+    if not isinstance(left, _NUMBER) or not isinstance(right, _NUMBER):
+        raise _unfit(left, right)
+    if isinstance(left, int) and isinstance(right, int) and right * left.bit_length() > _MOST_BITS + right:
+        raise CannotEvaluate("the number is too large")
+    return left**right
+
+
+def _equal(bench: Workbench, left: Any, right: Any) -> bool:
+    return bool(bare(left) == bare(right))
+
+
+def _unequal(bench: Workbench, left: Any, right: Any) -> bool:
+    return not _equal(bench, left, right)
+
+
+def _in_order(bench: Workbench, symbol: str, left: Any, right: Any) -> bool:
+    for kinds in (_NUMBER, str, LISTS):
+        if isinstance(left, kinds) and isinstance(right, kinds):
+            return bool(_ORDER[symbol](bare(left), bare(right)))
+    if bench.lenient and (left is None or right is None):
+        return False
+    raise CannotEvaluate(f"{kind(left)} cannot be compared with {kind(right)}")
+
+
+def _contained(bench: Workbench, value: Any, container: Any) -> bool:
+    if isinstance(container, str):
+        return isinstance(value, str) and value in container
+    return any(bare(value) == bare(each) for each in bench.each(container))
+
+
+def _not_contained(bench: Workbench, value: Any, container: Any) -> bool:
+    return not _contained(bench, value, container)
+
+
+def _unfit(left: Any, right: Any) -> CannotEvaluate:
+    return CannotEvaluate(f"{kind(left)} and {kind(right)} do not go together")
+
+
+_ACTS: dict[str, Callable[[Workbench, Any, Any], Any]] = {
+    "+": _add,
+    "*": _multiply,
+    "**": _power,
+    "==": _equal,
+    "!=": _unequal,
+    "in": _contained,
+    "not in": _not_contained,
+}
+
+
+def subscript(path: str, bench: Workbench, value: Any, *keys: Any) -> Any:
+    """Keys that only the evaluation knows."""
+    try:
+        return descend(value, keys)
+    except Absent as absent:
+        raise CannotEvaluate(not_defined([path, *keys], absent, bench.view)) from None
+
+
+def subscript_if_there(bench: Workbench, value: Any, *keys: Any) -> list[Any]:
+    """A list of one, or of none: the engine takes its first element for undefined then."""
+    try:
+        return [descend(value, keys)]
+    except Absent:
+        return []
+
+
+def cut(bench: Workbench, value: Any, *bounds: Any) -> Any:
+    """A slice of a text or a list."""
+    if value is None and bench.lenient:
+        return []
+    if not isinstance(value, (str, *LISTS)):
+        raise CannotEvaluate(f"{kind(value)} has no slices")
+    part = bare(value)[slice(*bounds)]
+    return part if isinstance(part, str) else list(bench.each(part))

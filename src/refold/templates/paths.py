@@ -1,0 +1,92 @@
+"""Paths into a view: one key after the other, and what to say when one of them leads nowhere."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any
+
+from refold.core.expressions import CannotEvaluate, Missing, View
+from refold.templates.data import bare, kind
+
+Key = str | int
+
+_OFFERED = 10_000  # names that are compared with one that does not exist
+_SCOPES = ("ctx", "steps", "input")
+
+
+class Absent(Exception):
+    """A path leads nowhere: `where` is the last that was found, and it has no `key`."""
+
+    def __init__(self, where: Any, key: Any, found: int) -> None:
+        self.where, self.key, self.found = where, key, found
+        super().__init__(key)
+
+
+def look_up(view: View, keys: Sequence[Key]) -> Any:
+    """The value at the end of a path; raises Absent or Missing."""
+    try:
+        value = view[str(keys[0])]
+    except (CannotEvaluate, KeyError):
+        raise Absent(view, keys[0], 0) from None
+    return descend(value, keys[1:])
+
+
+def descend(value: Any, keys: Sequence[Any]) -> Any:
+    for found, key in enumerate(keys, 1):
+        value = bare(value)
+        try:
+            if not isinstance(value, (dict, Mapping) if isinstance(key, str) else (dict, list, tuple, str, Mapping)):
+                raise KeyError(key)
+            value = value[key]
+        except (LookupError, TypeError):
+            raise Absent(value, key, found) from None
+    return value
+
+
+def not_defined(keys: Sequence[Any], absent: Absent, view: View) -> str:
+    path = show(keys)
+    if absent.found == 0:
+        return f"{path!r} is not defined" + _meant(str(absent.key), _names(view), "")
+    before = show(keys[: absent.found])
+    if isinstance(absent.where, (list, tuple)):
+        return f"{path!r} is not defined: {before!r} is a list of {len(absent.where)}"
+    if not isinstance(absent.where, Mapping):
+        return f"{path!r} is not defined: {before!r} is {kind(absent.where)}"
+    if not isinstance(absent.key, Key):
+        return f"{path!r} is not defined: {kind(absent.key)} is no key"
+    meant = _meant(str(absent.key), absent.where, f"{before}.")
+    return f"{path!r} is not defined: {before!r} has no {absent.key!r}{meant}"
+
+
+def show(keys: Sequence[Any]) -> str:
+    first, *rest = keys
+    return str(first) + "".join(f".{key}" if isinstance(key, str) else f"[{_shown(key)}]" for key in rest)
+
+
+def _shown(key: Any) -> str:
+    return str(key) if isinstance(key, int) else kind(key)
+
+
+def did_you_mean(name: str, known: Iterator[str] | Sequence[str] | Mapping[str, Any]) -> str:
+    """Nothing, or a name that looks like it."""
+    return _meant(name, known, "")
+
+
+def _meant(name: str, known: Any, before: str) -> str:
+    names = [each for each in islice(known, _OFFERED) if isinstance(each, str)]
+    close = get_close_matches(name, names, 1)
+    return f"; did you mean {before + close[0]!r}?" if close else ""
+
+
+def _names(view: View) -> Iterator[str]:
+    """What can be read by its bare name, as far as the view tells."""
+    if isinstance(view, Mapping):
+        yield from view
+    yield from _SCOPES
+    for scope in _SCOPES:
+        try:
+            found = view[scope]
+        except (CannotEvaluate, Missing, KeyError):
+            continue
+        if isinstance(found, Mapping):
+            yield from found

@@ -1,0 +1,98 @@
+"""Tokens of an expression, and where it ends: text in quotes and open brackets do not end it."""
+
+import re
+
+from msgspec import Struct
+
+LONGEST_EXPRESSION = 8192
+
+_SPACE = re.compile(r"\s+")
+_TOKEN = re.compile(
+    r"""(?P<number>0[xX][0-9a-fA-F]+|\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)
+      | (?P<name>[^\W\d]\w*)
+      | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+      | (?P<op>\*\*|//|==|!=|<=|>=|[-+*/%~<>|.,:=()\[\]{}])""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "/": "/", "\\": "\\", "'": "'", '"': '"'}
+_OPENS, _CLOSES = "([{", ")]}"
+
+
+class Wrong(Exception):
+    """A text that is no template, and at which character."""
+
+    def __init__(self, message: str, at: int) -> None:
+        self.message, self.at = message, at
+        super().__init__(message)
+
+
+class Token(Struct, frozen=True):
+    kind: str  # number, name, string, op or end
+    text: str
+    at: int
+
+
+def tokens(text: str, begin: int) -> tuple[list[Token], int]:
+    """The expression that `{{` at this place begins, and the place behind its `}}`."""
+    found: list[Token] = []
+    at, depth = begin + 2, 0
+    if text.startswith("-", at):
+        at += 1
+    while True:
+        space = _SPACE.match(text, at)
+        at = space.end() if space else at
+        end = _end(text, at) if depth == 0 else 0
+        if end:
+            found.append(Token("end", "}}", at))
+            return found, end
+        if at >= len(text) or at - begin > LONGEST_EXPRESSION:
+            raise Wrong("`{{` is not closed by `}}`" if at >= len(text) else "the expression is too long", begin)
+        token = _token(text, at)
+        if token.kind == "op":
+            depth += (token.text in _OPENS) - (token.text in _CLOSES)
+        found.append(token)
+        at += len(token.text)
+
+
+def _end(text: str, at: int) -> int:
+    """The place behind the end of the expression, if it ends here."""
+    for end in ("}}", "-}}"):
+        if text.startswith(end, at):
+            return at + len(end)
+    return 0
+
+
+def _token(text: str, at: int) -> Token:
+    match = _TOKEN.match(text, at)
+    if match is None:
+        if text[at] in "'\"":
+            raise Wrong("this text is not closed", at)
+        raise Wrong(f"{text[at]!r} has no meaning here", at)
+    assert match.lastgroup is not None
+    token = Token(match.lastgroup, match.group(), at)
+    if token.kind == "string":
+        value_of(token)
+    elif token.kind == "number" and not _fits(token.text):
+        raise Wrong("a number as large as this has no place in an expression", at)
+    return token
+
+
+def _fits(number: str) -> bool:
+    return len(number) <= 32 and (not number.replace("_", "").isdigit() or int(number) < 1 << 64)
+
+
+def value_of(token: Token) -> str:
+    """What a text in quotes says."""
+
+    def plain(match: re.Match[str]) -> str:
+        code, short, letter = match.groups()
+        if code or short:
+            char = chr(int(code or short, 16))
+            if not "\ud800" <= char <= "\udfff":
+                return char
+        elif letter in _ESCAPES:
+            return _ESCAPES[letter]
+        raise Wrong(f"{match.group()!r} has no meaning in a text", token.at + 1 + match.start())
+
+    return _ESCAPE.sub(plain, token.text[1:-1])

@@ -1,0 +1,68 @@
+"""Where operators, filters and methods work: what they are given, and how much they may make of it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from refold.core.expressions import CannotEvaluate, View
+from refold.templates.data import (
+    ITEM,
+    LARGEST,
+    LISTS,
+    SCALARS,
+    TOO_LARGE,
+    VIEWS,
+    ListView,
+    MapView,
+    bare,
+    kind,
+    text_of,
+)
+
+BUDGET = 8 * LARGEST  # of all that the expressions of one text take up and make
+
+
+class Workbench:
+    """Of the expressions of one text, which share a budget."""
+
+    def __init__(self, view: View, lenient: bool) -> None:
+        self.view = view
+        self.lenient = lenient  # null is taken for an empty text or list
+        self._spent = 0
+
+    def charge(self, weight: int) -> None:
+        self._spent += weight
+        if self._spent > BUDGET:
+            raise CannotEvaluate(f"this handles more than {BUDGET >> 20} MiB, and that is work for a step")
+
+    def room(self, weight: int) -> None:
+        """Refuse what would be too large before it is made."""
+        if weight > LARGEST:
+            raise CannotEvaluate(TOO_LARGE)
+
+    def read(self, container: Any, key: Any) -> Any:
+        """An element, for those who read views."""
+        self.charge(ITEM)
+        return self.shown(container[key])
+
+    def shown(self, value: Any) -> Any:
+        """Lists and maps are shown as views, whoever made them."""
+        if type(value) in SCALARS or isinstance(value, VIEWS):
+            return value
+        if isinstance(value, (list, tuple)):
+            return ListView(value, self.read)
+        return MapView(value, self.read) if isinstance(value, (dict, Mapping)) else value
+
+    def each(self, value: Any) -> Iterator[Any]:
+        """The elements of a list, the keys of a map or the characters of a text, each paid for."""
+        if value is None and self.lenient:
+            return
+        if not isinstance(value, (str, *LISTS, Mapping)):
+            raise CannotEvaluate(f"{kind(value)} is no list")
+        for element in bare(value):
+            self.charge(ITEM)
+            yield self.shown(element)
+
+    def text(self, value: Any) -> str:
+        if type(value) not in SCALARS or (value is None and not self.lenient):
+            raise CannotEvaluate(f"{kind(value)} is no text")
+        return text_of(value)

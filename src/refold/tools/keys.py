@@ -1,0 +1,112 @@
+"""What a tool is given, checked against its description: what is static is never taken from rendered text."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.facts import Fault
+from refold.errors import ToolFailed
+from refold.ports import Call, ToolInfo, ToolKey
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+class Given(Struct, frozen=True):
+    """The values bound to a step, and the keys of its tool; a key that is null is not there."""
+
+    input: dict[str, Any]
+    keys: dict[str, Any]
+
+
+class Keys:
+    def __init__(self, info: ToolInfo) -> None:
+        self.kind = info.kind
+        self._known = {key.name: key for key in info.keys}
+
+    def read(self, call: Call) -> Given:
+        """Raises ToolFailed, which is not to be tried again, if the tool cannot take what it is given."""
+        bound, config = _parts(call.input)
+        given = {name: value for name, value in call.settings.items() if value is not None}
+        for name, value in config.items():
+            if value is None:
+                continue
+            if name in self._known and self._known[name].static:
+                raise refused(f"`{name}` of {self.kind} cannot be computed: it is taken as it is written")
+            given[name] = value
+        for name, value in given.items():
+            if name not in self._known:
+                raise refused(f"{self.kind} has no key `{name}`; it has {', '.join(self._known)}")
+            given[name] = _checked(self._known[name], value)
+        return Given(bound, given)
+
+
+def refused(why: str, kind: str = "invalid_settings") -> ToolFailed:
+    return ToolFailed(Fault(kind, why, retryable=False))
+
+
+def text_of(value: Any, what: str) -> str:
+    """A scalar as programs and addresses write it: true and not True."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(value)
+        case _:
+            raise refused(f"{what} must be text or a number, not {name_of(value)}")
+
+
+def name_of(value: Any) -> str:
+    names = {dict: "a map", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}")
+
+
+def _parts(input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    if input is None:
+        return {}, {}
+    if not isinstance(input, dict) or not input.keys() <= {"input", "config"}:
+        raise refused("the input of a tool is a map of `input`, its values, and `config`, its keys")
+    bound, config = input.get("input") or {}, input.get("config") or {}
+    if not isinstance(bound, dict) or not isinstance(config, dict):
+        raise refused("`input` and `config` of a tool must be maps")
+    return bound, config
+
+
+def _checked(key: ToolKey, value: Any) -> Any:
+    what = f"`{key.name}`"
+    if key.type == "duration":
+        return _seconds(value, what)
+    fits, name = TYPES[key.type]
+    if not fits(value):
+        raise refused(f"{what} must be {name}, not {name_of(value)}")
+    if key.choices and value not in key.choices:
+        raise refused(f"{what} must be one of {', '.join(key.choices)}, not {value!r}")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "text": (lambda value: isinstance(value, str), "text"),
+    "number": (_is_number, "a number"),
+    "integer": (lambda value: _is_number(value) and value == int(value), "a whole number"),
+    "bool": (lambda value: isinstance(value, bool), "true or false"),
+    "map": (lambda value: isinstance(value, Mapping), "a map"),
+    "list": (lambda value: isinstance(value, list), "a list"),
+    "any": (lambda value: True, "anything"),
+}
+
+
+def _seconds(value: Any, what: str) -> float:
+    if _is_number(value) and value >= 0:
+        return float(value)
+    found = DURATION.findall(value) if isinstance(value, str) else []
+    if not found or "".join(map("".join, found)) != value:
+        raise refused(f"{what} must be a span of time such as 30s or 1m30s, not {value!r}")
+    return sum(float(number) * UNITS[unit] for number, unit in found)

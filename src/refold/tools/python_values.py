@@ -1,0 +1,78 @@
+"""What code returns, as JSON data: values with an obvious form take it, the rest is refused with its path."""
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from refold.core.codec import DEPTH_LIMIT, check_value
+from refold.errors import InvalidValue
+
+AS_TEXT = (uuid.UUID, decimal.Decimal, os.PathLike)
+BYTES = (bytes, bytearray, memoryview)
+TIMES = (datetime.datetime, datetime.date, datetime.time)
+
+
+def plain(value: Any, path: str = "result") -> Any:
+    """The value itself if it is JSON data already. Raises InvalidValue."""
+    try:
+        check_value(value, path)
+    except InvalidValue:
+        value = _plain(value, path, 0)
+        check_value(value, path)
+    return value
+
+
+def _plain(value: Any, path: str, depth: int) -> Any:
+    if depth > DEPTH_LIMIT:
+        raise InvalidValue(path, f"nested deeper than {DEPTH_LIMIT}, or in a circle")
+    value = _simpler(value, path)
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(each, f"{path}.{key}", depth + 1) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each, f"{path}[{i}]", depth + 1) for i, each in enumerate(value)]
+    return value
+
+
+def _simpler(value: Any, path: str) -> Any:
+    """One step towards JSON; what is not known is left for the check that follows."""
+    if isinstance(value, BYTES):
+        raise InvalidValue(path, "bytes are no JSON value: decode them, or encode them as base64")
+    if isinstance(value, (set, frozenset)):
+        return _sorted(value, path)
+    for fits, form in FORMS:
+        if fits(value):
+            return form(value)
+    return value
+
+
+def _sorted(value: set[Any] | frozenset[Any], path: str) -> list[Any]:
+    """A set has no order; one that is not the same each time would be a trap."""
+    try:
+        return sorted(value)
+    except TypeError:
+        raise InvalidValue(path, "a set of values that cannot be sorted has no order to keep") from None
+
+
+def _key(key: Any) -> Any:
+    return key.value if isinstance(key, enum.Enum) else key
+
+
+FORMS: Sequence[tuple[Callable[[Any], bool], Callable[[Any], Any]]] = (
+    (lambda value: isinstance(value, enum.Enum), lambda value: value.value),
+    (lambda value: isinstance(value, TIMES), lambda value: value.isoformat()),
+    (lambda value: isinstance(value, AS_TEXT), str),
+    (lambda value: isinstance(value, msgspec.Struct), msgspec.structs.asdict),
+    (lambda value: dataclasses.is_dataclass(value) and not isinstance(value, type), lambda value: _fields(value)),
+    (lambda value: callable(getattr(value, "tolist", None)), lambda value: value.tolist()),  # numpy and its kin
+)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

@@ -1,0 +1,84 @@
+"""The page on tools in the documentation, from the catalog: `python -m refold.tools.reference` prints it."""
+
+from collections.abc import Iterator, Mapping
+
+from refold.ports import ToolInfo, ToolKey
+from refold.tools.catalog import CATALOG
+
+HEAD = """# Tools
+
+What a step can do, by the `kind` of its tool. This page is printed from the catalog, by
+`python -m refold.tools.reference`; do not edit it.
+
+Every value of a key may hold expressions, `{{ ... }}`, unless the key is *static*: that is taken as it is written.
+Besides the keys listed here a tool has `kind`, and `input`, the values that are bound for it. The idempotency key,
+`RUN/STEP/VISIT` (and the number of the item), is the same in every try, so that the far side can recognise a repetition.
+"""
+
+EXAMPLES = {
+    "python": """\
+tool:
+  kind: python
+  input: {numbers: [3, 1, 2]}
+  code: |
+    def main(numbers, context):
+        print("try", context["attempt"])
+        return {"largest": max(numbers)}
+""",
+    "shell": """\
+tool:
+  kind: shell
+  command: [wc, -l, "{{ ctx.file }}"]
+---
+tool:
+  kind: shell
+  env: {TARGET: "{{ ctx.folder }}"}
+  args: ["{{ ctx.name }}"]
+  script: |
+    mkdir -p "$TARGET"
+    tar -czf "$TARGET/$1.tar.gz" .
+""",
+    "http": """\
+tool:
+  kind: http
+  url: https://api.example.com/orders
+  params: {since: "{{ ctx.day }}"}
+  auth: {bearer: "{{ ctx.token }}"}
+  pages: {next: data.next, items: data.orders}
+""",
+    "noop": """\
+tool:
+  kind: noop
+  result: "{{ ctx.total }}"
+""",
+    "wait": """\
+tool:
+  kind: wait
+  seconds: 2h
+  signal: paid
+""",
+}
+
+
+def page(catalog: Mapping[str, ToolInfo] = CATALOG) -> str:
+    return "\n".join([HEAD, *("\n".join(_section(info)) for info in catalog.values())])
+
+
+def _section(info: ToolInfo) -> Iterator[str]:
+    yield f"## `{info.kind}`\n\n{info.about}\n"
+    for example in EXAMPLES.get(info.kind, "").split("---\n"):
+        if example:
+            yield f"```yaml\n{example}```\n"
+    yield "| key | type | about |\n| --- | --- | --- |"
+    yield from map(_row, info.keys)
+    yield f"\nResult: {info.result}.\n"
+
+
+def _row(key: ToolKey) -> str:
+    notes = [key.type, *(["required"] if key.required else []), *(["static"] if key.static else [])]
+    choices = f" (one of {', '.join(f'`{each}`' for each in key.choices)})" if key.choices else ""
+    return f"| `{key.name}` | {', '.join(notes)} | {key.about}{choices} |"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,105 @@
+"""What one try prints, on its way to the run's side stream: gathered for a moment, bounded, and no reason to fail."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from refold.errors import Unavailable
+from refold.ports import Clock, Lease
+
+EVERY = 0.2  # seconds that a line waits for others
+AT_ONCE = 64 * 1024  # characters that wait for nobody
+MOST = 2 * 1024 * 1024  # characters of one try
+PER_LINE = 100  # what a line costs beside its text
+
+Publish = Callable[[Lease, Sequence[Any]], Awaitable[None]]
+
+
+class Printed:
+    """Nothing is done, and nothing is written, for a try that prints nothing."""
+
+    def __init__(self, lease: Lease, publish: Publish, clock: Clock) -> None:
+        self.lease, self.publish, self.clock = lease, publish, clock
+        self.any = False
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._lines: list[dict[str, Any]] = []
+        self._waiting = self._passed = self._left_out = 0  # characters; what is left out: lines
+        self._timer: asyncio.TimerHandle | None = None
+        self._sending: asyncio.Task[None] | None = None
+
+    def say(self, stream: str, text: str) -> None:
+        """From any thread; what another one says is there before anything it does afterwards is seen."""
+        try:
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            here = False
+        if here:
+            self._add(stream, text)
+        else:
+            with suppress(RuntimeError):  # the loop is closed: a thread that nobody listens to goes on
+                self._loop.call_soon_threadsafe(self._add, stream, text)
+
+    async def close(self) -> None:
+        """The try is over. Returns when its lines are where they belong, or cannot be."""
+        if self._left_out:
+            self._put("stderr", f"({self._left_out} lines more are left out)")
+        self._closed = True
+        while self._sending is not None:
+            await asyncio.wait([self._sending])
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._send()
+
+    def _add(self, stream: str, text: str) -> None:
+        if self._closed:
+            return  # a thread that could not be stopped
+        cost = len(text) + PER_LINE
+        if self._left_out or self._passed + cost > MOST:
+            self._left_out += 1
+            return
+        self._passed += cost
+        self._put(stream, text)
+        self._waiting += cost
+        if self._waiting >= AT_ONCE:
+            self._flush()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(EVERY, self._flush)
+
+    def _put(self, stream: str, text: str) -> None:
+        command = self.lease.command
+        line = {"at": self.clock.now(), "step": command.step, "visit": command.visit, "attempt": command.attempt}
+        if command.item is not None:
+            line["item"] = command.item
+        self.any = True
+        self._lines.append({**line, "stream": stream, "text": _storable(text)})
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._sending is None:
+            self._sending = self._loop.create_task(self._send())
+            self._sending.add_done_callback(self._sent)
+
+    def _sent(self, _: object) -> None:
+        self._sending = None
+        if self._lines and self._timer is None:
+            self._timer = self._loop.call_later(EVERY, self._flush)
+
+    async def _send(self) -> None:
+        lines, self._lines, self._waiting = self._lines, [], 0
+        if not lines:
+            return
+        try:
+            await self.publish(self.lease, lines)
+        except Unavailable:
+            self._lines = [*lines, *self._lines]  # the next time, if there is one
+        except Exception:
+            return  # most likely the lease is lost, and with it the right to be heard
+
+
+def _storable(text: str) -> str:
+    """A lone surrogate is no text; it is spelt out."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

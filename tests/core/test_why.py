@@ -1,0 +1,127 @@
+"""Each step that does not go on has a reason, as data."""
+
+import pytest
+
+from refold.core.commands import child_id
+from refold.core.facts import SECOND, Awaited, Fact, Parked, RunPaused, Suspended
+from refold.core.plan import Arc, Call, Child, Gate, Loop, Retry, Wait, Work
+from refold.core.why import Holder, Reason, World, reasons
+from refold.testing.given import NOON, failed, reported, succeeded
+from tests.core.acts import Given, chain, plan, start, step
+
+
+def one(work: Work, *facts: Fact, retry: Retry | None = None, loop: Loop | None = None) -> Given:
+    run = start(plan(step("a", work=work, retry=retry or Retry(), loop=loop)))
+    for fact in facts:
+        run.when(fact)
+    return run
+
+
+def why(run: Given, world: World | None = None, after: int = 0) -> list[Reason]:
+    return reasons(run.graph, run.state, run.state.at + after, world)
+
+
+def reason(kind: str, **more: object) -> Reason:
+    return Reason(**{"step": "a", "visit": 1, "attempt": 1, **more, "kind": kind})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (one(Wait(seconds=60)), reason("timer", until=NOON + 60 * SECOND)),
+        (one(Wait(signal="go")), reason("signal", signal="go")),
+        (one(Wait(signal="go", seconds=1)), reason("signal", signal="go", until=NOON + SECOND)),
+        (one(Gate(prompt="ship it?", timeout=9)), reason("gate", note="ship it?", until=NOON + 9 * SECOND)),
+        (one(Child(plan="kid")), reason("child", run=child_id("run", "a/1"))),
+        (one(Call(), reported("a", Parked(signal="go", reason="busy"))), reason("parked", signal="go", note="busy")),
+        (one(Call(), reported("a", Parked(until=NOON + 9))), reason("parked", until=NOON + 9)),
+        (
+            one(Call(), failed("a"), retry=Retry(attempts=2, delay=5.0)),
+            reason("backoff", attempt=2, until=NOON + 5 * SECOND),
+        ),
+        (one(Call(), RunPaused("ann")), reason("paused", by="ann", since=NOON)),
+    ],
+)
+def test_a_command_that_waits_says_for_what(run: Given, expected: Reason) -> None:
+    assert why(run) == [expected]
+
+
+def test_a_body_that_waits_inside_names_each_of_its_calls() -> None:
+    calls = (Awaited("z", until=NOON), Awaited("b", signal="go"), Awaited("k", child="kid"))
+    assert why(one(Call(), reported("a", Suspended(calls)))) == [
+        reason("signal", signal="go", note="b"),
+        reason("child", run=child_id("run", "a/1#k"), note="k"),
+        reason("timer", until=NOON, note="z"),
+    ]
+
+
+def test_a_command_that_somebody_holds_is_running_until_the_lease_ends() -> None:
+    world = World({"a/1": Holder("w1", NOON + 30)}, workers=("w1",))
+    assert why(one(Call()), world) == [reason("running", worker="w1", until=NOON + 30)]
+
+
+def test_a_command_that_nobody_holds_waits_for_the_slot_that_may_be_free_first() -> None:
+    loop = Loop(items=[1, 2], window=2)
+    own = World({"a/1/0": Holder("w1", NOON + 30)}, workers=("w1",))
+    assert why(one(Call(), loop=loop), own) == [
+        reason("running", item=0, worker="w1", until=NOON + 30),
+        reason("slot", item=1, worker="w1", until=NOON + 30),
+    ]
+    others = World(elsewhere=(Holder("w1", NOON + 30), Holder("w2", NOON + 20)), workers=("w1", "w2"))
+    assert why(one(Call()), others) == [reason("slot", worker="w2", until=NOON + 20)]
+    assert why(one(Call()), World(workers=("w1",))) == [reason("slot")]
+
+
+def test_where_no_worker_lives_nobody_takes_a_command() -> None:
+    assert why(one(Call()), World(workers=())) == [reason("no_worker")]
+    assert why(one(Call())) == [reason("slot")], "unknown is not none"
+
+
+def test_a_try_whose_time_has_come_waits_for_a_slot() -> None:
+    run = one(Call(), failed("a"), retry=Retry(attempts=2, delay=5.0))
+    assert [each.kind for each in why(run, after=5 * SECOND)] == ["slot"]
+
+
+def test_what_is_at_work_goes_on_while_the_run_is_paused() -> None:
+    run = one(Call(), RunPaused("ann"))
+    assert [each.kind for each in why(run, World({"a/1": Holder("w1", NOON)}))] == ["running"]
+
+
+def test_items_beyond_the_window_are_counted() -> None:
+    run = one(Call(), loop=Loop(items=[1, 2, 3, 4, 5], window=2))
+    assert [(each.kind, each.item, each.count) for each in why(run)] == [
+        ("slot", 0, 0),
+        ("slot", 1, 0),
+        ("window", None, 3),
+    ]
+
+
+def test_a_step_that_was_not_entered_names_the_sources_it_waits_for() -> None:
+    run = start(plan(step("s", "a", "b", mode="inclusive"), step("a", "j"), step("b", "j"), step("j")))
+    run.when(succeeded("s"))
+    run.when(succeeded("a"))
+    assert [each for each in why(run) if each.kind == "join"] == [Reason("j", "join", sources=("b",))]
+
+
+def test_a_step_after_a_loop_waits_for_the_loop() -> None:
+    again = Arc(to="head", when={"script": [True, False]})
+    run = start(plan(step("head", "tail"), step("tail", again, Arc(to="out", when=True)), step("out")))
+    run.when(succeeded("head"))
+    assert why(run)[-1] == Reason("out", "loop", sources=("head",))
+
+
+def test_a_finalizer_waits_for_the_end() -> None:
+    run = start(plan(step("a"), step("tidy"), always=("tidy",)))
+    assert why(run)[-1] == Reason("tidy", "final")
+
+
+def test_steps_that_an_ending_run_will_not_enter_have_no_reason() -> None:
+    run = start(plan(step("a", "b"), step("b"), step("tidy"), always=("tidy",)))
+    run.when(failed("a"))
+    assert [(each.step, each.kind) for each in why(run)] == [("tidy", "slot")]
+
+
+def test_a_run_that_is_over_waits_for_nothing() -> None:
+    run = start(chain("a"))
+    run.when(succeeded("a"))
+    assert why(run) == []
