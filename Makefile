@@ -4,13 +4,13 @@ READY := .venv/.ready
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench mutants proof crash clean
+.PHONY: help demo test check bench mutants proof crash newcomer clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Run one workflow, crash it once, print its log
-	@$(BIN)/python examples/demo.py
+demo: $(READY) ## Run a playbook, kill it half-way, go on with it
+	@$(BIN)/python examples/orders/demo.py
 
 test: $(READY) ## Run the tests, without the slow proofs
 	$(BIN)/python -m pytest -m "not proof" -n 2 --timeout 120
@@ -32,6 +32,9 @@ proof: $(READY) ## Run the slow proofs (about 10 minutes on 2 cores)
 
 crash: $(READY) ## Kill real processes and cut the power, at every point (about 15 minutes, on a quiet machine)
 	$(BIN)/python tests/run_proof.py tests/crash
+
+newcomer: $(READY) ## A newcomer's first hour, on a fresh clone: the two commands, a playbook, a kill -9
+	$(BIN)/python tests/newcomer.py
 
 clean: ## Remove caches and build results; .venv stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

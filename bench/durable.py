@@ -1,7 +1,6 @@
 """The engine on SQLite beside the raw store loop of the same run: ratios, never absolute times."""
 
 import asyncio
-import json
 import os
 import signal
 import statistics
@@ -13,11 +12,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from bench import raw_apsw
+from bench.counting import Written, written
 from refold import Arc, Call, Engine, Loop, Plan, Step, Wait, open_engine
 from refold.settings import Settings
+from refold.stores.sqlite.store import SqliteStore
 
-REPEATS = 3
+REPEATS = 5
 WINDOW = 64
 
 
@@ -34,12 +37,23 @@ def loop_plan(n: int) -> Plan:
     return Plan(name="loop", steps=(Step(name="each", loop=Loop(items=list(range(n)), window=WINDOW)),))
 
 
+class Figure(Struct, frozen=True):
+    name: str
+    value: float
+    wanted: str
+    held: bool
+    batched: float | None = None  # beside the raw loop in batches of 64
+    written: Written | None = None
+
+
 class Bench:
     """One folder for the engine's file and the raw loop's: the same disk, the same minute."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.figures: dict[str, Any] = {}
+        self.figures: list[Figure] = []
+        self.repeats = REPEATS
+        self.synchronous: set[int] = set()  # as the engine's own connections read it back
 
     def raw(self, n: int, batch: int = 1) -> dict[str, Any]:
         return raw_apsw.measure(n, batch, "FULL", self.folder)
@@ -52,7 +66,10 @@ class Bench:
                 async with open_engine(db=Path(folder) / "refold.db", settings=Settings(slots=slots)) as engine:
                     began = time.perf_counter()
                     await body(engine)
-                    return time.perf_counter() - began
+                    took = time.perf_counter() - began
+                    assert isinstance(engine.store, SqliteStore)
+                    self.synchronous.add(engine.store.file.db.pragma("synchronous"))
+                    return took
 
         return asyncio.run(run())
 
@@ -61,18 +78,25 @@ class Bench:
     ) -> None:
         """Interleaved with the raw loop; medians of ratios."""
         ratios, batched = [], []
-        for _ in range(REPEATS):
+        for _ in range(self.repeats):
             raw = self.raw(n_raw)["rate"]
             rate = steps / self.timed(body)
             ratios.append(rate / raw)
             batched.append(rate / self.raw(max(n_raw, 5000), WINDOW)["rate"])
-        self.note(name, statistics.median(ratios), f">= {bound} x raw", bound)
-        self.figures[name]["of the raw loop in batches of 64"] = round(statistics.median(batched), 3)
+        value, beside = round(statistics.median(ratios), 3), round(statistics.median(batched), 3)
+        self.show(Figure(name, value, f">= {bound} x raw", value >= bound, beside, written(body, WINDOW, self.folder)))
 
-    def note(self, name: str, value: float, wanted: str, bound: float | None = None, most: float | None = None) -> None:
-        held = (bound is None or value >= bound) and (most is None or value <= most)
-        self.figures[name] = {"value": round(value, 3), "wanted": wanted, "held": held}
-        print(f"{name:44} {value:9.3f}   {wanted:28} {'' if held else 'MISSED'}", flush=True)
+    def note(self, name: str, value: float, wanted: str, most: float) -> None:
+        self.show(Figure(name, round(value, 3), wanted, value <= most))
+
+    def show(self, figure: Figure) -> None:
+        self.figures.append(figure)
+        line = f"{figure.name:42} {figure.value:9.3f}   {figure.wanted:28}"
+        if figure.batched is not None and figure.written is not None:
+            wrote = figure.written
+            line += f" {figure.batched:7.3f} {wrote.rows:7} {wrote.facts:7} {wrote.commits:7} {wrote.syncs:6}"
+            line += f" {wrote.synchronous:11}"
+        print(line + ("" if figure.held else "   MISSED"), flush=True)
 
 
 def chain(bench: Bench, n: int = 1000) -> None:
@@ -113,12 +137,12 @@ def latency(bench: Bench, n: int = 200) -> None:
             times.append(time.perf_counter() - began)
 
     ratios = []
-    for _ in range(REPEATS):
+    for _ in range(bench.repeats):
         times.clear()
         raw = bench.raw(1000)["commit_ms"]
         bench.timed(body)
         ratios.append(1000 * statistics.median(times) / raw)
-    bench.note("one-step run, p50, in raw commits", statistics.median(ratios), "<= 4", most=4.0)
+    bench.note("one-step run, p50, in raw commits", statistics.median(ratios), "<= 4", 4.0)
 
 
 CHAIN_IN_A_PROCESS = """
@@ -138,7 +162,7 @@ asyncio.run(main())
 def recovery(bench: Bench, n: int = 1000) -> None:
     """Killed at step 500, started again: how long beyond the time that the rest takes anyway."""
     over, repeated = [], 0
-    for _ in range(REPEATS):
+    for _ in range(bench.repeats):
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
             command = [sys.executable, "-c", CHAIN_IN_A_PROCESS, str(Path(folder) / "refold.db")]
             seen, first = _lines(command, stop_after=500)
@@ -148,8 +172,8 @@ def recovery(bench: Bench, n: int = 1000) -> None:
             remaining = first * len(rest) / 500
             over.append((whole - 0.3) / remaining)
             repeated = max(repeated, len(set(seen) & set(rest)))
-    bench.note("recovery at 500 of 1000, less 0.3 s", statistics.median(over), "<= 1.2 x the rest", most=1.2)
-    bench.note("steps begun again by the recovery", repeated, "<= 1 (under way when killed)", most=1.0)
+    bench.note("recovery at 500 of 1000, less 0.3 s", statistics.median(over), "<= 1.2 x the rest", 1.2)
+    bench.note("steps begun again by the recovery", repeated, "<= 1 (under way when killed)", 1.0)
 
 
 def _lines(command: list[str], stop_after: int | None = None) -> tuple[list[str], float]:
@@ -190,7 +214,7 @@ def growth(bench: Bench, runs: int = 20_000) -> None:
 
     bench.timed(body)
     grown = statistics.median(late) / statistics.median(early)
-    bench.note(f"one-step run after {runs} others", grown, "<= 1.5 x in an empty file", most=1.5)
+    bench.note(f"one-step run after {runs} others", grown, "<= 1.5 x in an empty file", 1.5)
 
 
 ONE_STEP = """
@@ -210,7 +234,7 @@ def cold_start(bench: Bench) -> None:
     for _ in range(5):
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
             ratios.append(seconds("-c", ONE_STEP, str(Path(folder) / "refold.db")) / seconds("-c", "pass"))
-    bench.note("process for a one-step workflow", statistics.median(ratios), "<= 15 x python -c pass", most=15.0)
+    bench.note("process for a one-step workflow", statistics.median(ratios), "<= 15 x python -c pass", 15.0)
 
 
 def _rss() -> float:
@@ -236,23 +260,25 @@ def memory(bench: Bench, runs: int = 100_000, waiting: int = 10_000) -> None:
         seen["waiting"] = _rss()
 
     bench.timed(finished)
-    bench.note(f"MB more after {runs} runs than after 1000", seen["late"] - seen["early"], "<= 32", most=32.0)
+    bench.note(f"MB more after {runs} runs than after 1000", seen["late"] - seen["early"], "<= 32", 32.0)
     bench.timed(idling)
-    bench.note(f"MB for {waiting} idle waiting runs", seen["waiting"] - seen["before"], "< 60", most=60.0)
+    bench.note(f"MB for {waiting} idle waiting runs", seen["waiting"] - seen["before"], "< 60", 60.0)
 
 
 WORKLOADS = (chain, list_loop, many_runs, latency, recovery, cold_start, growth, memory)
 
 
-def main(only: str = "") -> dict[str, Any]:
-    folder = os.environ.get("REFOLD_BENCH_DIR")
-    with tempfile.TemporaryDirectory(dir=folder) as place:
+def measure_durable(only: str, quick: bool) -> Bench:
+    """The workloads whose name contains `only`; REFOLD_BENCH_DIR chooses the disk."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("REFOLD_BENCH_DIR")) as place:
         bench = Bench(place)
+        bench.repeats = 1 if quick else REPEATS
+        print("on SQLite, beside the raw loop of bench/raw_apsw.py on the same disk in the same minute; medians")
+        heads = f"{'x raw64':>7} {'rows':>7} {'facts':>7} {'commits':>7} {'syncs':>6} synchronous"
+        print(f"{'':42} {'':9}   {'wanted':28} {heads}")
         for workload in WORKLOADS:
             if only in workload.__name__:
                 workload(bench)
-        return bench.figures
-
-
-if __name__ == "__main__":
-    print(json.dumps(main(*sys.argv[1:2]), indent=1))
+        levels = ", ".join(map(str, sorted(bench.synchronous)))
+        print(f"PRAGMA synchronous, read back from the connections of the engine: {levels} (2 is FULL)")
+        return bench

@@ -43,9 +43,7 @@ def one_step(
     **more: Any,
 ) -> Plan:
     given = {"input": input or {}, "config": config or {}}
-    return Plan(
-        name="one", steps=(Step(name="a", work=Work(tool=tool, settings=settings or {}), input=given, **more),)
-    )
+    return Plan(name="one", steps=(Step(name="a", work=Work(tool=tool, settings=settings or {}), input=given, **more),))
 
 
 @asynccontextmanager

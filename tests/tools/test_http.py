@@ -6,7 +6,7 @@ import gzip
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,6 +27,16 @@ def at(site: Site) -> Iterator[str]:
         yield address
 
 
+class Here(NamedTuple):
+    site: Site
+    at: str
+
+
+@pytest.fixture
+def here(site: Site, at: str) -> Here:
+    return Here(site, at)
+
+
 @pytest.fixture
 async def http() -> AsyncIterator[HttpTool]:
     tool = HttpTool(private=True)
@@ -35,7 +45,7 @@ async def http() -> AsyncIterator[HttpTool]:
 
 
 def get(url: str, **config: Any) -> Any:
-    settings = {name: config.pop(name) for name in ("response", "verify") if name in config}
+    settings: dict[str, Any] = {name: config.pop(name) for name in ("response", "verify") if name in config}
     return call(settings, {"url": url, **config})
 
 
@@ -48,27 +58,27 @@ async def test_an_answer_in_json_is_data(http: HttpTool, site: Site, at: str) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "response", "data", "text"),
+    ("kind", "body", "response", "read"),
     [
-        ("text/html; charset=latin-1", "grün".encode("latin-1"), "auto", None, "grün"),
-        ("text/plain; charset=klingon", b"abc", "auto", None, "abc"),
-        ("application/problem+json", b'{"a": 1}', "auto", {"a": 1}, None),
-        ("application/json", b"not json", "auto", None, "not json"),
-        ("application/json", b'{"a": NaN}', "auto", None, '{"a": NaN}'),
-        ("application/json", b"[" * 5000 + b"]" * 5000, "auto", None, "[" * 5000 + "]" * 5000),
-        ("application/json", b"", "auto", None, ""),
-        ("application/json", b'{"a": 1}', "text", None, '{"a": 1}'),
-        ("text/plain", b'{"a": 1}', "json", {"a": 1}, None),
-        ("image/png", b"\x89PNG\xff", "base64", base64.b64encode(b"\x89PNG\xff").decode(), None),
-        ("application/octet-stream", b"\xff", "auto", None, "\ufffd"),
+        ("text/html; charset=latin-1", "grün".encode("latin-1"), "auto", (None, "grün")),
+        ("text/plain; charset=klingon", b"abc", "auto", (None, "abc")),
+        ("application/problem+json", b'{"a": 1}', "auto", ({"a": 1}, None)),
+        ("application/json", b"not json", "auto", (None, "not json")),
+        ("application/json", b'{"a": NaN}', "auto", (None, '{"a": NaN}')),
+        ("application/json", b"[" * 5000 + b"]" * 5000, "auto", (None, "[" * 5000 + "]" * 5000)),
+        ("application/json", b"", "auto", (None, "")),
+        ("application/json", b'{"a": 1}', "text", (None, '{"a": 1}')),
+        ("text/plain", b'{"a": 1}', "json", ({"a": 1}, None)),
+        ("image/png", b"\x89PNG\xff", "base64", (base64.b64encode(b"\x89PNG\xff").decode(), None)),
+        ("application/octet-stream", b"\xff", "auto", (None, "\ufffd")),
     ],
 )
 async def test_a_body_is_read_by_its_type_or_as_is_said(
-    http: HttpTool, site: Site, at: str, kind: str, body: bytes, response: str, data: Any, text: str | None
+    http: HttpTool, here: Here, kind: str, body: bytes, response: str, read: tuple[Any, str | None]
 ) -> None:
-    site["/x"] = Answer(200, {"content-type": kind}, body)
-    answer = await http(get(f"{at}/x", response=response))
-    assert (answer["data"], answer["text"]) == (data, text)
+    here.site["/x"] = Answer(200, {"content-type": kind}, body)
+    answer = await http(get(f"{here.at}/x", response=response))
+    assert (answer["data"], answer["text"]) == read
 
 
 async def test_what_must_be_json_and_is_not_is_a_failure(http: HttpTool, site: Site, at: str) -> None:
@@ -353,7 +363,9 @@ async def test_a_secret_for_one_host_never_reaches_another(http: HttpTool, site:
         assert (fault.kind, fault.retryable, len(other.asked)) == ("redirect_refused", False, 1)
 
 
-@pytest.mark.parametrize("location", ["file:///etc/passwd", "gopher://127.0.0.1/", "http://ann:pw@127.0.0.1/", "http://[::1"])
+@pytest.mark.parametrize(
+    "location", ["file:///etc/passwd", "gopher://127.0.0.1/", "http://ann:pw@127.0.0.1/", "http://[::1"]
+)
 async def test_a_redirect_leads_to_addresses_of_the_web_only(
     http: HttpTool, site: Site, at: str, location: str
 ) -> None:

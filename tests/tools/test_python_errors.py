@@ -38,7 +38,11 @@ FAILING = {
     "at the top": ("x = 1\ny = x / 0", 2, "y = x / 0"),
     "in a function": ("def f(x):\n    return 1 / x\n\nf(0)", 2, "return 1 / x"),
     "in main": ("def main():\n    a = 1\n    return a / 0", 3, "return a / 0"),
-    "in async main": ("import asyncio\nasync def main():\n    await asyncio.sleep(0)\n    return 1 / 0", 4, "return 1 / 0"),
+    "in async main": (
+        "import asyncio\nasync def main():\n    await asyncio.sleep(0)\n    return 1 / 0",
+        4,
+        "return 1 / 0",
+    ),
     "with return": ("if True:\n\n    return 1 / 0", 3, "return 1 / 0"),
     "with await": ("import asyncio\nawait asyncio.sleep(0)\n\nresult = 1 / 0", 4, "result = 1 / 0"),
     "in a library": ("import fractions\nfractions.Fraction(1, 0)", 2, "fractions.Fraction(1, 0)"),
@@ -76,7 +80,7 @@ async def test_sys_exit_ends_the_step_and_not_the_worker(python: PythonTool, iso
 
 @WHERE
 async def test_causes_and_groups_are_told_too(python: PythonTool, isolation: str) -> None:
-    code = "try:\n    1 / 0\nexcept Exception as error:\n    raise ExceptionGroup('two', [ValueError('v'), error]) from error"
+    code = "try:\n    1 / 0\nexcept Exception as e:\n    raise ExceptionGroup('two', [ValueError('v'), e]) from e"
     fault = await fault_of(python, call({"code": code, "isolation": isolation}))
     assert "ZeroDivisionError" in fault.traceback and "ValueError: v" in fault.traceback
 
@@ -182,7 +186,7 @@ CIRCLE.append((CIRCLE,))
         ({1, "a"}, "result: a set of values that cannot be sorted has no order to keep"),
         (Point, "result: a type is no JSON value"),
         ("\ud800", "result: a lone surrogate is no text"),
-        ((x for x in ()), "result: a generator is no JSON value"),
+        ((x for x in "ab"), "result: a generator is no JSON value"),
     ],
 )
 def test_a_value_without_one_is_refused_with_its_path(value: Any, why: str) -> None:

@@ -55,7 +55,7 @@ async def test_500_texts_full_of_metacharacters_pass_through_arguments_as_they_a
 
 async def test_500_texts_full_of_metacharacters_pass_through_the_environment_as_they_are(shell: ShellTool) -> None:
     for text in metacharacters(500):
-        done = await shell(call({"script": "printf %s \"$VALUE\""}, {"env": {"VALUE": text}}))
+        done = await shell(call({"script": 'printf %s "$VALUE"'}, {"env": {"VALUE": text}}))
         assert done["stdout"] == text
 
 
@@ -179,7 +179,9 @@ async def test_a_child_that_keeps_the_pipe_open_is_not_waited_for_and_not_left_b
 ) -> None:
     began = time.monotonic()
     script = f'({NOTE} echo up; exec sleep 60) & while [ ! -e "$FOLDER" ]; do :; done; sleep 0.1; echo done'
-    done = await shell(call({"script": script.replace("$$", "$(sh -c 'echo $PPID')")}, {"env": {"FOLDER": str(tmp_path / "n")}}))
+    done = await shell(
+        call({"script": script.replace("$$", "$(sh -c 'echo $PPID')")}, {"env": {"FOLDER": str(tmp_path / "n")}})
+    )
     assert time.monotonic() - began < 10.0
     assert done["stdout"].split() == ["up", "done"]
     [pid] = noted_in(tmp_path / "n", 1)

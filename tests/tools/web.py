@@ -18,7 +18,7 @@ class Asked(NamedTuple):
     body: bytes
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True):
     status: int = 200
     headers: dict[str, str] = {}
     body: bytes = b""

@@ -54,7 +54,8 @@ def _raw_offset(raw: str, style: str, text: str, offset: int) -> int:
     done = 0
     while done < offset and at < len(raw):
         if text[done] in _BLANK and not _escaped(raw, at, style):
-            blanks, written = _run(text, done), _run(raw, at)
+            written = _run(raw, at)
+            blanks = _run(text, done) if style == ">" else _folded(raw[at : at + written])
             if offset < done + blanks:
                 return at + min(offset - done, written)
             done, at = done + blanks, at + written
@@ -78,6 +79,12 @@ def _run(text: str, at: int) -> int:
     while end < len(text) and text[end] in _BLANK:
         end += 1
     return end - at
+
+
+def _folded(blanks: str) -> int:
+    """How many characters are left of blanks: one end of a line is a space, of several one is lost."""
+    breaks = len(BREAK.findall(blanks))
+    return len(blanks) if not breaks else max(1, breaks - 1)
 
 
 def _escaped(raw: str, at: int, style: str) -> bool:

@@ -306,7 +306,9 @@ class _Builder:
 
     def collection_as_key(self, event: Any) -> NoReturn:
         if self.text.startswith("{{", event.start_mark.index - 1):
-            self.stop("unquoted-template", UNQUOTED, event, QUOTE_TEMPLATE)
+            place = Place(event.start_mark.line + 1, event.start_mark.column)  # of the first of the two
+            self.problems.append(Problem("unquoted-template", UNQUOTED, place, QUOTE_TEMPLATE, length=2))
+            raise _Stop
         self.stop("bad-key", "a list or a map cannot be a key", event, "a key is text")
 
     def tagged(self, event: Any) -> None:

@@ -63,7 +63,7 @@ def graph(file: str, mermaid: bool) -> None:
     from refold.authoring import draw
 
     plan = read_file(file).plan
-    out.put(draw.mermaid(plan) if mermaid else draw.draw(plan))
+    out.put((draw.mermaid(plan) if mermaid else draw.draw(plan)).rstrip("\n"))
 
 
 @click.command()

@@ -1,5 +1,6 @@
 """Commands that follow a run that somebody else executes: `runs watch`, `runs logs -f`."""
 
+import gc
 import sys
 import time
 from typing import Any
@@ -31,6 +32,7 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
 
     Ctrl-C ends the watching and nothing else.
     """
+    gc.enable()
     shown = screen(how["progress"], how["quiet"], NOWHERE)
     with stored.opened(how["db"]) as store:
         reading = Reading(store, stored.found(store, run).run)
@@ -59,6 +61,7 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
 @db_option
 def logs(run: str | None, follow: bool, step: str | None, output: str, db: str) -> None:
     """What the steps of a run have printed."""
+    gc.enable()
     with stored.opened(db) as store:
         row = stored.found(store, run)
         last = 0

@@ -1,6 +1,7 @@
 """Executes one run, with what it starts, in this process, and shows how it goes on."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any
@@ -54,6 +55,8 @@ def execute(order: Order, begin: Begin, screen: Screen) -> Ended:
         else:
             screen.say(line)
 
+    gc.freeze()
+    gc.enable()
     try:
         return asyncio.run(_execute(order, begin, screen, say))
     finally:

@@ -16,7 +16,7 @@ from refold.core.why import Holder, World, reasons
 from refold.runtime.reading import Reading
 from refold.stores.sqlite.doctor import holders, living
 from refold.stores.sqlite.store import SqliteStore
-from refold.testing.show import told
+from refold.core.told import told
 
 STATUSES = ("running", "waiting", "paused", "ending", "completed", "failed", "cancelled")
 STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow", "waiting": "yellow"}
@@ -69,7 +69,7 @@ def show(run: str | None, graph: bool, output: str, db: str) -> None:
 def _drawn(graph: Graph, seen: dict[str, Any]) -> str:
     from refold.authoring.draw import draw
 
-    return draw(graph.plan, {name: step["status"] for name, step in seen["steps"].items()})
+    return draw(graph.plan, {name: step["status"] for name, step in seen["steps"].items()}).rstrip("\n")
 
 
 def _put_run(seen: dict[str, Any], state: RunState) -> None:

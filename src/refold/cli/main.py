@@ -1,8 +1,8 @@
 """The program `refold`: finds the command, runs it, and says in one message what went wrong."""
 
+import gc
 import os
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
@@ -88,6 +88,7 @@ def refold(debug: bool, color: str) -> None:
 
 def main() -> NoReturn:
     """Leaves at once: what the interpreter would tidy up goes with the process."""
+    gc.disable()  # to load modules makes no garbage; what works for long turns it on again
     out.forgive_encodings()
     code = called(sys.argv[1:])
     out.flush()
@@ -134,6 +135,8 @@ def _refused(error: RefoldError) -> int:
 
 def _broken(error: BaseException, shown: str, code: int) -> int:
     if os.environ.get("REFOLD_DEBUG"):
-        out.tell("".join(traceback.format_exception(error)).rstrip())
+        from traceback import format_exception
+
+        out.tell("".join(format_exception(error)).rstrip())
     out.tell(shown)
     return code

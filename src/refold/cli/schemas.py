@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from refold.authoring.schema import playbook_schema as of_tools
+from refold.authoring.schema import schema
 from refold.tools.catalog import CATALOG
 
 
 def playbook_schema() -> dict[str, Any]:
-    return of_tools(CATALOG)
+    return dict(schema(CATALOG))

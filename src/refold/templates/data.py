@@ -20,10 +20,11 @@ Read = Callable[[Any, Any], Any]
 class ListView:
     """A list that can only be read. It has no method that a template could call."""
 
-    __slots__ = ("_data", "_read")
+    __slots__ = ("_data", "_made", "_read")
 
-    def __init__(self, data: Sequence[Any], read: Read) -> None:
+    def __init__(self, data: Sequence[Any], read: Read, made: bool = False) -> None:
         self._data, self._read = data, read
+        self._made = made  # by the expression; it was not there before
 
     def __len__(self) -> int:
         return len(self._data)
@@ -40,11 +41,11 @@ class ListView:
 class MapView:
     """A map that can only be read, key by key: what nobody names is not looked up."""
 
-    __slots__ = ("_data", "_read")
+    __slots__ = ("_data", "_made", "_read")
     items = None  # the engine takes what has this name for a map
 
-    def __init__(self, data: Mapping[str, Any], read: Read) -> None:
-        self._data, self._read = data, read
+    def __init__(self, data: Mapping[str, Any], read: Read, made: bool = False) -> None:
+        self._data, self._read, self._made = data, read, made
 
     def __len__(self) -> int:
         return len(self._data)
@@ -126,7 +127,7 @@ class _Copy:
         if depth > DEPTH_LIMIT:
             raise CannotEvaluate(f"a value is nested deeper than {DEPTH_LIMIT}")
         if isinstance(value, VIEWS):
-            value, counts = value._data, counts and not self.free
+            value, counts = value._data, counts and (value._made or not self.free)
         if isinstance(value, (dict, list, tuple, Mapping)):
             return self._container(value, counts, depth + 1)
         raise CannotEvaluate(f"a {type(value).__name__} is no value")

@@ -8,7 +8,7 @@ from refold.core.expressions import CannotEvaluate, Missing
 from refold.templates.code import NATIVE, Code, Deed, Lookup
 from refold.templates.data import ITEM, SCALARS, VIEWS
 from refold.templates.paths import Absent, look_up, not_defined
-from refold.templates.workbench import Workbench
+from refold.templates.workbench import TO_READ, Workbench
 
 FUEL = 100_000  # steps of the engine
 _MOST_BITS = 127  # of a number that the engine keeps exactly
@@ -47,6 +47,7 @@ class Failed(CannotEvaluate):
 class Evaluation(Workbench):
     """Of the expressions of one text. The first error is kept, because the engine takes some for undefined."""
 
+    __iter__ = None  # else the engine would look for what is undefined by going through all
     _parts: tuple[Lookup | Deed, ...] = ()
     _error: Exception | None = None
 
@@ -77,7 +78,7 @@ class Evaluation(Workbench):
     def read(self, container: Any, key: Any) -> Any:
         """For the engine: an element of a view."""
         try:
-            self.charge(ITEM)
+            self.charge(TO_READ)
             return self._handed(container[key])
         except (CannotEvaluate, Missing) as error:
             raise self._noted(error) from None
@@ -102,9 +103,9 @@ class Evaluation(Workbench):
         deed = self._parts[number]
         assert isinstance(deed, Deed)
         try:
-            made = deed.act(self, *args, **named)
-            self.charge(ITEM * len(made) if isinstance(made, (list, dict)) else 0)
-            return self._handed(made)
+            result = deed.act(self, *args, **named)
+            self.charge(ITEM * len(result) if isinstance(result, (list, dict)) else 0)
+            return self._handed(result, made=True)
         except (Missing, Failed) as error:
             raise self._noted(error) from None
         except (CannotEvaluate, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
@@ -115,14 +116,14 @@ class Evaluation(Workbench):
         self._error = self._error or error
         return self._error
 
-    def _handed(self, value: Any) -> Any:
+    def _handed(self, value: Any, made: bool = False) -> Any:
         """As it is given to the engine: text paid for, lists and maps as views, and nothing that JSON has not."""
         if isinstance(value, str):
             self.charge(len(value))
             return str.__str__(value)
         if isinstance(value, int) and value.bit_length() > _MOST_BITS:
             raise CannotEvaluate("the number is too large")
-        value = self.shown(value)
+        value = self.shown(value, made)
         if type(value) in SCALARS or isinstance(value, VIEWS):
             return value
         raise CannotEvaluate(f"a {type(value).__name__} is no value")

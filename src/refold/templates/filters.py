@@ -158,7 +158,7 @@ def items(bench: Workbench, value: Any) -> list[list[Any]]:
 def get(bench: Workbench, value: Any, key: Any, otherwise: Any = None) -> Any:
     data = _map(bench, value)
     try:
-        return data[key]
+        return bench.shown(data[key])
     except (KeyError, TypeError):
         return otherwise
 
@@ -243,6 +243,7 @@ def pluck(bench: Workbench, value: Any, attribute: str, default: Any = _UNSET) -
 
 
 def _attribute(bench: Workbench, element: Any, attribute: Any, default: Any = _UNSET) -> Any:
+    bench.charge(ITEM)
     keys = [int(key) if key.isdigit() else key for key in text_of(attribute).split(".")]
     try:
         return bench.shown(descend(element, keys))
@@ -257,7 +258,7 @@ def mapped(name: str, bench: Workbench, value: Any, *args: Any, **options: Any) 
     made = []
     for element in bench.each(value):
         made.append(FILTERS[name](bench, element, *args, **options))
-        bench.charge(len(made[-1]) if isinstance(made[-1], (str, list)) else 0)
+        bench.charge(len(made[-1]) if isinstance(made[-1], (str, list)) else ITEM)
     return made
 
 
@@ -276,6 +277,7 @@ def record(bench: Workbench, **fields: Any) -> dict[str, Any]:
 
 def kept(bench: Workbench, value: Any) -> Any:
     """What a filter of the engine has made, to be paid for."""
+    bench.charge(ITEM * sum(len(each) for each in value if isinstance(each, tuple)) if isinstance(value, list) else 0)
     return value
 
 

@@ -124,7 +124,7 @@ _ACTS: dict[str, Callable[[Workbench, Any, Any], Any]] = {
 def subscript(path: str, bench: Workbench, value: Any, *keys: Any) -> Any:
     """Keys that only the evaluation knows."""
     try:
-        return descend(value, keys)
+        return bench.shown(descend(value, keys))
     except Absent as absent:
         raise CannotEvaluate(not_defined([path, *keys], absent, bench.view)) from None
 
@@ -132,7 +132,7 @@ def subscript(path: str, bench: Workbench, value: Any, *keys: Any) -> Any:
 def subscript_if_there(bench: Workbench, value: Any, *keys: Any) -> list[Any]:
     """A list of one, or of none: the engine takes its first element for undefined then."""
     try:
-        return [descend(value, keys)]
+        return [bench.shown(descend(value, keys))]
     except Absent:
         return []
 

@@ -16,7 +16,7 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "/": "/", "\\": "\\", "'": "'", '"': '"'}
-_OPENS, _CLOSES = "([{", ")]}"
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 class Wrong(Exception):
@@ -36,13 +36,14 @@ class Token(Struct, frozen=True):
 def tokens(text: str, begin: int) -> tuple[list[Token], int]:
     """The expression that `{{` at this place begins, and the place behind its `}}`."""
     found: list[Token] = []
-    at, depth = begin + 2, 0
+    open: list[Token] = []
+    at = begin + 2
     if text.startswith("-", at):
         at += 1
     while True:
         space = _SPACE.match(text, at)
         at = space.end() if space else at
-        end = _end(text, at) if depth == 0 else 0
+        end = 0 if open else _end(text, at)
         if end:
             found.append(Token("end", "}}", at))
             return found, end
@@ -50,7 +51,7 @@ def tokens(text: str, begin: int) -> tuple[list[Token], int]:
             raise Wrong("`{{` is not closed by `}}`" if at >= len(text) else "the expression is too long", begin)
         token = _token(text, at)
         if token.kind == "op":
-            depth += (token.text in _OPENS) - (token.text in _CLOSES)
+            _balance(token, open)
         found.append(token)
         at += len(token.text)
 
@@ -61,6 +62,16 @@ def _end(text: str, at: int) -> int:
         if text.startswith(end, at):
             return at + len(end)
     return 0
+
+
+def _balance(token: Token, open: list[Token]) -> None:
+    """An expression ends only where no bracket is open."""
+    if token.text in _BRACKETS:
+        open.append(token)
+    elif open and token.text in _BRACKETS.values():
+        opening = open.pop()
+        if _BRACKETS[opening.text] != token.text:
+            raise Wrong(f"this `{opening.text}` is not closed", opening.at)
 
 
 def _token(text: str, at: int) -> Token:

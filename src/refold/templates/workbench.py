@@ -19,6 +19,7 @@ from refold.templates.data import (
 )
 
 BUDGET = 8 * LARGEST  # of all that the expressions of one text take up and make
+TO_READ = 2 * ITEM  # it takes the engine longer than us
 
 
 class Workbench:
@@ -41,16 +42,16 @@ class Workbench:
 
     def read(self, container: Any, key: Any) -> Any:
         """An element, for those who read views."""
-        self.charge(ITEM)
+        self.charge(TO_READ)
         return self.shown(container[key])
 
-    def shown(self, value: Any) -> Any:
-        """Lists and maps are shown as views, whoever made them."""
+    def shown(self, value: Any, made: bool = False) -> Any:
+        """Lists and maps are shown as views."""
         if type(value) in SCALARS or isinstance(value, VIEWS):
             return value
         if isinstance(value, (list, tuple)):
-            return ListView(value, self.read)
-        return MapView(value, self.read) if isinstance(value, (dict, Mapping)) else value
+            return ListView(value, self.read, made)
+        return MapView(value, self.read, made) if isinstance(value, (dict, Mapping)) else value
 
     def each(self, value: Any) -> Iterator[Any]:
         """The elements of a list, the keys of a map or the characters of a text, each paid for."""

@@ -70,7 +70,7 @@ def _parts(input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         return {}, {}
     if not isinstance(input, dict) or not input.keys() <= {"input", "config"}:
         raise refused("the input of a tool is a map of `input`, its values, and `config`, its keys")
-    bound, config = input.get("input") or {}, input.get("config") or {}
+    bound, config = input.get("input", {}), input.get("config", {})
     if not isinstance(bound, dict) or not isinstance(config, dict):
         raise refused("`input` and `config` of a tool must be maps")
     return bound, config

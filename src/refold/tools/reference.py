@@ -12,7 +12,7 @@ What a step can do, by the `kind` of its tool. This page is printed from the cat
 
 Every value of a key may hold expressions, `{{ ... }}`, unless the key is *static*: that is taken as it is written.
 Besides the keys listed here a tool has `kind`, and `input`, the values that are bound for it. The idempotency key,
-`RUN/STEP/VISIT` (and the number of the item), is the same in every try, so that the far side can recognise a repetition.
+`RUN/STEP/VISIT` (and `/ITEM` in a loop), is the same in every try, so that the far side can recognise a repetition.
 """
 
 EXAMPLES = {

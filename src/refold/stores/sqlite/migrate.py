@@ -1,20 +1,20 @@
 """Numbered SQL files bring a database file up to date; one from a newer Refold is refused by name."""
 
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 
 import apsw
 
 from refold.errors import Unusable
 from refold.stores.sqlite import queries
 
+SCHEMA = Path(__file__).with_name("schema")
 APPLICATION = 0x5246_4C44  # "RFLD", so that the file command and this one know whose file it is
 
 
 def migrations() -> dict[int, str]:
     """Number -> SQL."""
-    folder = files("refold.stores.sqlite") / "schema"
-    found = {int(each.name.removesuffix(".sql")): each for each in folder.iterdir() if each.name.endswith(".sql")}
+    found = {int(each.stem): each for each in SCHEMA.iterdir() if each.suffix == ".sql"}
     return {number: found[number].read_text(encoding="utf-8") for number in sorted(found)}
 
 

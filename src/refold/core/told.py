@@ -1,0 +1,153 @@
+"""Facts in words, one line each."""
+
+from collections.abc import Callable
+from typing import Any
+
+from refold.core.facts import (
+    Bypassed,
+    CallSettled,
+    CancelAsked,
+    Cancelled,
+    ChildEnded,
+    Dropped,
+    Entered,
+    Fact,
+    FanOutEntered,
+    GateDecided,
+    ItemsGivenUp,
+    ItemsIssued,
+    ItemsRetried,
+    ItemsSettled,
+    LoopLeft,
+    Outcome,
+    Parked,
+    PassBegan,
+    Report,
+    Routed,
+    RunEnded,
+    RunEnding,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunTimedOut,
+    SignalReceived,
+    SignalTaken,
+    Skipped,
+    StepFault,
+    StepIssued,
+    StepSettled,
+    Succeeded,
+    Suspended,
+    TimedOut,
+    Took,
+)
+from refold.core.retry import fault_of
+
+
+def told(fact: Fact) -> str:
+    return _TOLD[type(fact)](fact)
+
+
+def _where(fact: Any) -> str:
+    return f"{fact.step}/{fact.visit}"
+
+
+def _by(name: str) -> str:
+    return f" by {name}" if name else ""
+
+
+def _because(why: str) -> str:
+    return f": {why}" if why else ""
+
+
+def _started(fact: RunStarted) -> str:
+    by = f" by {fact.parent.command} of run {fact.parent.run}" if fact.parent is not None else ""
+    return f"run started{by}" + (f" with {fact.input}" if fact.input else "")
+
+
+def _issued(fact: StepIssued) -> str:
+    waits = [f"signal {fact.signal!r}"] if fact.signal else []
+    waits += ["a time"] if fact.until is not None else []
+    if fact.child:
+        return f"{_where(fact)} started run {fact.child}"
+    if waits:
+        return f"{_where(fact)} waits for " + " or ".join(waits)
+    return f"{_where(fact)} issued" + (f", try {fact.attempt}" if fact.attempt > 1 else "")
+
+
+def _items_issued(fact: ItemsIssued) -> str:
+    last = fact.first + fact.count - 1
+    return f"{_where(fact)} " + (f"item {last} issued" if fact.count == 1 else f"items {fact.first}-{last} issued")
+
+
+def _ended(outcome: Outcome, attempt: int = 0) -> str:
+    match outcome:
+        case Succeeded():
+            return "succeeded"
+        case Parked():
+            return "parked" + _because(outcome.reason)
+        case Suspended():
+            return "suspended until " + ", ".join(call.key for call in outcome.calls)
+        case TimedOut():
+            return f"timed out after {outcome.after:g} s" + (f" on try {attempt}" if attempt else "")
+        case Cancelled():
+            return "cancelled" + _because(outcome.reason)
+        case _:
+            fault = fault_of(outcome)
+            assert fault is not None
+            return "failed" + (f" on try {attempt}" if attempt else "") + f": {fault.message or fault.kind}"
+
+
+def _reported(report: Report) -> str:
+    return _ended(report.outcome, report.attempt)
+
+
+def _fault(error: StepFault | None) -> str:
+    if error is None:
+        return ""
+    why = error.fault.message or error.fault.kind if error.fault is not None else ""
+    return f": {error.step} " * bool(error.step) + f"{error.why}" + _because(why)
+
+
+def _took(move: Took) -> str:
+    sets = " and set " + ", ".join(f"{key} = {value!r}" for key, value in move.sets.items()) if move.sets else ""
+    arcs = "no arc" if not move.arcs else "arc " + " and ".join(str(arc + 1) for arc in move.arcs)
+    return f"{_where(move)} took {arcs}{sets}" + (f" ({move.fault.message})" if move.fault is not None else "")
+
+
+_MOVES: dict[type, Callable[[Any], str]] = {
+    Entered: lambda move: f"{_where(move)} entered",
+    Took: _took,
+    Bypassed: lambda move: f"{_where(move)} bypassed",
+    Skipped: lambda move: f"skipped {', '.join(move.steps)}",
+    Dropped: lambda move: f"dropped {', '.join(move.steps)}",
+    PassBegan: lambda move: f"another pass from {move.head}",
+    LoopLeft: lambda move: f"the loop of {move.head} is over",
+}
+
+_TOLD: dict[type, Callable[[Any], str]] = {
+    RunStarted: _started,
+    StepIssued: _issued,
+    StepSettled: lambda fact: f"{_where(fact)} {_reported(fact.report)}",
+    FanOutEntered: lambda fact: f"{_where(fact)} entered with {fact.count} items",
+    ItemsIssued: _items_issued,
+    ItemsRetried: lambda fact: (
+        f"{_where(fact)} " + ", ".join(f"item {item} issued, try {attempt}" for item, attempt, _ in fact.items)
+    ),
+    ItemsSettled: lambda fact: (
+        f"{_where(fact)} " + "; ".join(f"item {report.item} {_reported(report)}" for report in fact.reports)
+    ),
+    ItemsGivenUp: lambda fact: f"{_where(fact)} given up on items {', '.join(map(str, fact.items))}",
+    Routed: lambda fact: "; ".join(_MOVES[type(move)](move) for move in fact.moves),
+    SignalReceived: lambda fact: f"signal {fact.name!r} came" + (f" with {fact.value!r}" if fact.value else ""),
+    SignalTaken: lambda fact: f"{fact.command} took signal {fact.name!r}",
+    CallSettled: lambda fact: f"{fact.command} call {fact.key} {_ended(fact.outcome)}",
+    ChildEnded: lambda fact: f"{fact.command} run {fact.child} {_ended(fact.outcome)}",
+    GateDecided: lambda fact: f"{_where(fact)} decided: {fact.option}" + _by(fact.by),
+    RunPaused: lambda fact: "run paused" + _by(fact.by),
+    RunResumed: lambda fact: "run resumed" + _by(fact.by),
+    CancelAsked: lambda fact: "cancel asked for" + _by(fact.by) + _because(fact.reason),
+    RunTimedOut: lambda fact: f"run timed out after {fact.after:g} s",
+    RunEnding: lambda fact: f"run is ending as {fact.outcome}" + _fault(fact.error),
+    RunEnded: lambda fact: f"run {fact.status}" + _fault(fact.error),
+}

@@ -1,0 +1,239 @@
+"""`refold runs …`: finding runs, looking at them, steering those that others execute, and removing them."""
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import json
+
+from tests.cli.program import Done, noop, playbook, refold, shell, started, until
+
+WAITS = shell("slow", "echo one\necho two >&2\ntouch begun\nwhile test ! -f go; do sleep 0.02; done", "last")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A completed run, a failed one, a paused one and one that waits."""
+    folder = tmp_path_factory.mktemp("runs")
+    assert refold(folder, "run", playbook(folder, noop("one", result="1")), "--name", "good", "-q").code == 0
+    bad = shell("one", "echo said\nexit 1")
+    assert refold(folder, "run", playbook(folder, bad, name="b.yaml"), "--name", "bad", "-q").code == 1
+    asks = playbook(folder, "step: ask\ntool: {kind: wait, signal: go, seconds: 1h}", name="w.yaml")
+    assert refold(folder, "run", asks, "--detach", "--name", "asks", "-q").code == 0
+    assert refold(folder, "run", asks, "--detach", "--name", "held", "-q").code == 0
+    assert refold(folder, "runs", "pause", "held").code == 0
+    return folder
+
+
+def listed(folder: Path, *options: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = refold(folder, "runs", "list", "-o", "json", *options).data
+    return found
+
+
+def id_of(folder: Path, name: str) -> str:
+    return next(str(row["id"]) for row in listed(folder) if row["name"] == name)
+
+
+def test_the_list_shows_the_newest_first(folder: Path) -> None:
+    rows = listed(folder)
+    assert [(row["name"], row["status"]) for row in rows] == [
+        ("held", "paused"),
+        ("asks", "waiting"),
+        ("bad", "failed"),
+        ("good", "completed"),
+    ]
+    assert list(rows[0]) == ["id", "name", "workflow", "status", "created_at", "ended_at"]
+    assert rows[0]["ended_at"] is None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", rows[3]["ended_at"])
+    table = refold(folder, "runs", "list").out.splitlines()
+    assert table[0].split() == ["NAME", "ID", "WORKFLOW", "STATUS", "STARTED", "TOOK"]
+    assert [line.split()[0] for line in table[1:]] == ["held", "asks", "bad", "good"]
+
+
+def test_the_list_can_be_shortened(folder: Path) -> None:
+    assert [row["name"] for row in listed(folder, "--status", "failed")] == ["bad"]
+    assert [row["name"] for row in listed(folder, "-n", "1")] == ["held"]
+    lines = refold(folder, "runs", "list", "-o", "jsonl").out.splitlines()
+    assert [json.decode(line)["name"] for line in lines] == ["held", "asks", "bad", "good"]
+
+
+def test_a_run_is_found_by_name_id_and_the_beginning_of_its_id(folder: Path) -> None:
+    run = id_of(folder, "good")
+    for text in ("good", run, run[:10]):
+        assert refold(folder, "runs", "show", text, "-o", "json").data["id"] == run
+
+
+def test_a_run_that_is_not_there_is_not_found_and_something_like_it_is_named(folder: Path) -> None:
+    done = refold(folder, "runs", "show", "goood")
+    assert (done.code, done.out, done.err) == (3, "", "error: there is no run 'goood'; did you mean good?\n")
+    assert refold(folder, "runs", "pause", "zzzzzzzzz").code == 3
+
+
+def test_a_text_that_may_mean_several_runs_is_refused_with_the_candidates(tmp_path: Path) -> None:
+    file = playbook(tmp_path, noop("one"))
+    for _ in range(2):
+        assert refold(tmp_path, "run", file, "--detach", "--name", "twin", "-q").code == 0
+    done = refold(tmp_path, "runs", "show", "twin")
+    rows = listed(tmp_path)
+    assert (done.code, done.out) == (4, "")
+    assert done.err.splitlines()[0] == "error: 'twin' may mean several runs:"
+    assert [line.split()[0] for line in done.err.splitlines()[1:]] == [row["id"] for row in rows]
+
+
+def test_show_tells_how_a_run_stands(folder: Path) -> None:
+    shown = refold(folder, "runs", "show", "bad").out
+    assert shown.startswith("bad  failed\nrun       ")
+    assert "error     step one: " in shown
+    assert re.search(r"^one +failed +1 +1 ", shown, re.M)
+
+
+def test_the_history_is_the_log_fact_by_fact(folder: Path) -> None:
+    facts = refold(folder, "runs", "history", "good", "-o", "json").data
+    assert [fact["number"] for fact in facts] == list(range(1, len(facts) + 1))
+    assert (facts[0]["type"], facts[-1]["type"]) == ("run_started", "run_ended")
+    told = refold(folder, "runs", "history", "good").out.splitlines()
+    assert len(told) == len(facts)
+    assert told[-1].endswith("run completed")
+    assert len(refold(folder, "runs", "history", "good", "--after", "2").out.splitlines()) == len(facts) - 2
+
+
+def test_why_gives_a_reason_for_what_does_not_go_on(folder: Path) -> None:
+    found = refold(folder, "runs", "why", "asks", "-o", "json").data
+    (reason,) = found["reasons"]
+    assert (found["status"], reason["step"], reason["kind"], reason["signal"]) == ("waiting", "ask", "signal", "go")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT.*Z", reason["until"])
+    assert "waits for signal 'go' or " in refold(folder, "runs", "why", "asks").out
+    (reason,) = refold(folder, "runs", "why", "held", "-o", "json").data["reasons"]
+    assert (reason["kind"], reason["by"]) == ("paused", "ann")
+    assert refold(folder, "runs", "why", "good").out == "good is completed: nothing waits\n"
+
+
+def test_logs_are_what_the_steps_printed(folder: Path) -> None:
+    (line,) = [json.decode(each) for each in refold(folder, "runs", "logs", "bad", "-o", "jsonl").out.splitlines()]
+    assert (line["step"], line["stream"], line["text"], line["visit"], line["attempt"]) == (
+        "one",
+        "stdout",
+        "said",
+        1,
+        1,
+    )
+    assert refold(folder, "runs", "logs", "bad").out.endswith(" one   said\n")
+    assert refold(folder, "runs", "logs", "bad", "--step", "two").out == ""
+
+
+def test_what_is_over_can_neither_be_paused_nor_cancelled_nor_resumed(folder: Path) -> None:
+    for command in ("pause", "cancel", "resume"):
+        done = refold(folder, "runs", command, "good")
+        assert (done.code, done.err.startswith("error: run good is completed")) == (4, True)
+
+
+def test_a_run_that_another_process_executes_is_paused_resumed_and_cancelled_through_the_file(tmp_path: Path) -> None:
+    file = playbook(tmp_path, WAITS, shell("last", "sleep 30"))
+    with started(tmp_path, "run", file, "--name", "mine") as process:
+        until((tmp_path / "begun").exists)
+        why = refold(tmp_path, "runs", "why", "mine", "-o", "json").data["reasons"]
+        assert [(each["step"], each["kind"]) for each in why] == [("slow", "running"), ("last", "join")]
+        assert why[0]["worker"].startswith("run-")
+        assert refold(tmp_path, "runs", "pause", "mine").err == "mine is paused; to go on: refold runs resume mine\n"
+        (tmp_path / "go").touch()
+        until(lambda: status(tmp_path) == {"slow": "completed", "last": "pending"})
+        with started(tmp_path, "runs", "resume", "mine") as helping:
+            until(lambda: status(tmp_path).get("last") == "claimed")
+            done = refold(tmp_path, "runs", "cancel", "mine", "--reason", "enough")
+            assert (done.code, done.err) == (0, "mine is asked to end\n")
+            assert (process.wait(10), helping.wait(10)) == (1, 1)
+    assert refold(tmp_path, "runs", "show", "mine", "-o", "json").data["status"] == "cancelled"
+
+
+def status(folder: Path) -> dict[str, str]:
+    steps = refold(folder, "runs", "show", "mine", "-o", "json").data["steps"]
+    return {name: step["status"] for name, step in steps.items()}
+
+
+def test_watch_shows_a_run_of_another_process_until_it_is_over_and_logs_follow_it(tmp_path: Path) -> None:
+    file = playbook(tmp_path, WAITS, noop("last", result="3"))
+    with started(tmp_path, "run", file, "--name", "mine", "-q") as process:
+        until((tmp_path / "begun").exists)
+        with (
+            started(tmp_path, "runs", "watch", "-o", "json") as watching,
+            started(tmp_path, "runs", "logs", "-f") as following,
+        ):
+            assert following.stdout is not None
+            assert following.stdout.readline().endswith(" slow   one\n")
+            assert refold(tmp_path, "runs", "watch", "--timeout", "0.1", "-q").code == 124
+            (tmp_path / "go").touch()
+            out, err = watching.communicate(timeout=10)
+            rest, _ = following.communicate(timeout=10)
+        assert process.wait(10) == 0
+    assert (watching.returncode, json.decode(out)["result"]) == (0, 3)
+    assert err.splitlines()[1:-1] == ["slow: started", "slow: completed", "last: completed"]
+    assert (following.returncode, rest.splitlines()[0].endswith(" slow ! two")) == (0, True)
+
+
+def test_who_watches_may_leave_without_harm(tmp_path: Path) -> None:
+    assert refold(tmp_path, "run", playbook(tmp_path, WAITS, noop("last")), "--detach", "-q").code == 0
+    with started(tmp_path, "runs", "watch") as watching:
+        assert watching.stderr is not None
+        assert watching.stderr.readline().startswith("run play-")
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(10) == 130
+    assert listed(tmp_path)[0]["status"] == "running"
+
+
+def test_after_kill_9_resume_goes_on_and_repeats_nothing_that_was_finished(tmp_path: Path) -> None:
+    loop = "loop: {in: [0, 1, 2, 3, 4, 5], spec: {mode: parallel, max_in_flight: 2}}\nnext: last"
+    each = 'step: each\ntool:\n  kind: shell\n  command: [sh, -c, "{script}", x, "{{{{ item }}}}"]\n{loop}'
+    script = "echo $1 >> items; test $1 -lt 4 || while test ! -f go; do sleep 0.02; done; echo $1 >> finished"
+    file = playbook(
+        tmp_path, shell("first", "echo ran >> first", "each"), each.format(script=script, loop=loop), noop("last")
+    )
+    with started(tmp_path, "run", file, "--name", "mine") as process:
+        until(lambda: (tmp_path / "items").exists() and len((tmp_path / "items").read_text().split()) == 6)
+        until(lambda: steps_done(tmp_path) == 4)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait(10) == -9
+    (tmp_path / "go").touch()
+    done = refold(tmp_path, "runs", "resume", "mine", "-o", "json", "-q")
+    assert (done.code, done.data["status"]) == (0, "completed")
+    assert (tmp_path / "first").read_text() == "ran\n"
+    begun = (tmp_path / "items").read_text().split()
+    assert sorted(begun) == ["0", "1", "2", "3", "4", "4", "5", "5"], "what was finished is not begun again"
+
+
+def steps_done(folder: Path) -> int:
+    facts = refold(folder, "runs", "history", "mine", "-o", "json").data
+    return sum(len(fact["reports"]) for fact in facts if fact["type"] == "items_settled")
+
+
+def test_prune_removes_what_ended_long_ago_and_nothing_else(tmp_path: Path) -> None:
+    file = playbook(tmp_path, noop("one"))
+    for name in ("old", "older"):
+        assert refold(tmp_path, "run", file, "--name", name, "-q").code == 0
+    assert refold(tmp_path, "run", file, "--name", "alive", "--detach", "-q").code == 0
+
+    def prune(*options: str) -> Done:
+        return refold(tmp_path, "runs", "prune", *options)
+
+    assert prune("--older-than", "30d") == (0, "", "0 runs were removed\n")
+    dry = prune("--older-than", "0s", "--dry-run")
+    assert (dry.code, dry.err, len(listed(tmp_path))) == (0, "2 runs would be removed\n", 3)
+    assert [row["name"] for row in json.decode(prune("--older-than", "0s", "-o", "json").out)] == ["older", "old"]
+    assert [row["name"] for row in listed(tmp_path)] == ["alive"]
+    assert refold(tmp_path, "runs", "show", "old").code == 3
+    assert prune("--older-than", "soon").code == 2
+    assert prune().code == 2
+
+
+def test_without_a_database_there_is_nothing_to_look_at_and_none_is_made(tmp_path: Path) -> None:
+    for command in (("runs", "list"), ("runs", "show"), ("runs", "resume"), ("db", "info"), ("runs", "pause", "x")):
+        done = refold(tmp_path, *command)
+        assert (done.code, "there is no database refold.db" in done.err) == (3, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_resume_without_a_name_wants_a_run_that_is_not_over(tmp_path: Path) -> None:
+    assert refold(tmp_path, "run", playbook(tmp_path, noop("one")), "-q").code == 0
+    assert refold(tmp_path, "runs", "resume") == (3, "", "error: every run is over\n")

@@ -1,0 +1,58 @@
+"""Every fact has its words."""
+
+import pytest
+
+from refold.core import told as words
+from refold.core.facts import (
+    CancelAsked,
+    Entered,
+    Fact,
+    Failed,
+    Fault,
+    GateDecided,
+    ItemsIssued,
+    Move,
+    Parked,
+    Report,
+    Routed,
+    RunEnded,
+    RunStarted,
+    SignalReceived,
+    Skipped,
+    StepFault,
+    StepIssued,
+    StepSettled,
+    TimedOut,
+    Took,
+)
+
+TOLD: list[tuple[Fact, str]] = [
+    (RunStarted("hash", {"n": 1}), "run started with {'n': 1}"),
+    (StepIssued("a", 2, attempt=3), "a/2 issued, try 3"),
+    (StepIssued("a", 1, until=5, signal="go"), "a/1 waits for signal 'go' or a time"),
+    (StepIssued("a", 1, child="c"), "a/1 started run c"),
+    (StepSettled("a", 1, Report(2, Failed(Fault("error", "no disk")))), "a/1 failed on try 2: no disk"),
+    (StepSettled("a", 1, Report(1, TimedOut(3.0))), "a/1 timed out after 3 s on try 1"),
+    (StepSettled("a", 1, Report(1, Parked(until=1, reason="not yet"))), "a/1 parked: not yet"),
+    (ItemsIssued("a", 1, 4, 1), "a/1 item 4 issued"),
+    (ItemsIssued("a", 1, 4, 3), "a/1 items 4-6 issued"),
+    (
+        Routed((Took("a", 1, (0,), {"x": 1}), Skipped(("b", "c")), Entered("d", 1))),
+        "a/1 took arc 1 and set x = 1; skipped b, c; d/1 entered",
+    ),
+    (SignalReceived("go", [1]), "signal 'go' came with [1]"),
+    (GateDecided("a", 1, "approve", "ann"), "a/1 decided: approve by ann"),
+    (CancelAsked("too late", "ann"), "cancel asked for by ann: too late"),
+    (RunEnded("failed", error=StepFault("a", 1, "unhandled failure", Fault("error", "no disk"))),
+     "run failed: a unhandled failure: no disk"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fact", "line"), TOLD)
+def test_a_fact_is_told_in_words(fact: Fact, line: str) -> None:
+    assert words.told(fact) == line
+
+
+def test_no_fact_and_no_move_is_without_words() -> None:
+    assert set(words._TOLD) == set(Fact.__args__)
+    assert set(words._MOVES) == set(Move.__args__)
