@@ -275,6 +275,7 @@ MAY_IMPORT = {
     "heapq",
     "math",
     "msgspec",
+    "re",
     "typing",
 }
 EXCUSED = {("faults", "traceback")}  # turns an exception that it is given into text

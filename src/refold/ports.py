@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from refold.core.commands import Command, Held, Letter
+from refold.core.dead import DeadLetter
 from refold.core.facts import Fact, Instant, Outcome, Write
 from refold.core.fold import Record
 from refold.core.summary import Summary
@@ -70,6 +71,7 @@ class Writes(Struct):
     read_letters: Collection[str] = ()
     blobs: Mapping[str, bytes] = {}
     plan: bytes | None = None  # of a run that starts
+    dead: Sequence[DeadLetter] | None = None  # all that the run has; None: they are what they were
 
 
 class Expired(Struct, frozen=True):
@@ -154,6 +156,9 @@ class Store(Protocol):
 
     def summaries(self, status: str | None = None, limit: int = 100, *, called: str | None = None) -> Sequence[Summary]:
         """The newest runs first, by the time of their start; `called`: of that name, or with an id that begins so."""
+
+    def dead_letters(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
+        """Those of the runs that ended last first; within a run in the order in which they were written."""
 
     def snapshot(self, run: str) -> bytes | None: ...
 
@@ -301,7 +306,7 @@ class ToolKey(Struct, frozen=True, kw_only=True):
     """One key of a tool in a playbook."""
 
     name: str
-    type: Literal["text", "number", "integer", "bool", "map", "list", "any", "duration"]
+    type: Literal["text", "number", "integer", "bool", "map", "list", "any", "duration", "tool"]
     required: bool = False
     static: bool = False  # never a template: it is taken as it is written
     choices: tuple[str, ...] = ()
@@ -325,4 +330,5 @@ class ToolInfo(Struct, frozen=True, kw_only=True):
     about: str
     keys: tuple[ToolKey, ...] = ()
     result: str = ""
+    by_engine: bool = False  # no worker takes part
     check: Callable[[Mapping[str, Any]], Sequence[ToolProblem]] | None = None  # beyond names and types

@@ -11,6 +11,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     poll: float = 1.0  # how long a lost ring of the doorbell can cost
     slots: int = 16  # commands a worker runs at once
     states_kept: int = 1000
+    depth_limit: int = 100  # runs that may stand above one another
     processes: int = 0  # that run steps in isolation; 0: one for each processor
     process_grace: float = 2.0  # seconds from the polite to the hard end of such a step
     private_addresses: bool = False  # whether http may reach addresses that are not public

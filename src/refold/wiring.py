@@ -104,9 +104,10 @@ def assemble(
     turns = Turns(store, evaluate, world.chance, world.new_id, settings.lease_for)
     turns.languages = language
     turns.keep = settings.states_kept
+    turns.lineage.limit = settings.depth_limit
     mailroom = Mailroom(turns, world.advance, world.doorbell)
     engine = Engine(store, mailroom, world.advance, world.clock, world.new_id)
-    engine.poll = settings.poll
+    engine.ends.poll = settings.poll
     desk = LocalDesk(store, world.advance, mailroom)
 
     async def tool_settings(lease: Lease) -> Mapping[str, Any]:

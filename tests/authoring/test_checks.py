@@ -173,7 +173,21 @@ def test_a_name_is_found_in_the_middle_of_a_folded_text() -> None:
 
 @for_all(st.text("{} .ab_1#%'-\n", max_size=30))
 def test_the_short_way_to_see_that_a_template_is_good_agrees_with_the_long_one(text: str) -> None:
-    rest, count = SIMPLE.subn("", text)
-    if count and "{" not in rest:
+    paths = SIMPLE.findall(text)
+    if text.count("{") == 2 * len(paths):
         assert problem_of(text) is None
-        assert [".".join(use.path) for use in uses_of(text)] == SIMPLE.findall(text)
+        assert [".".join(use.path) for use in uses_of(text)] == paths
+
+
+def test_a_template_with_a_simple_and_a_broken_part_is_broken() -> None:
+    assert told('workflow: [{step: a, input: {x: "{{ visit }} {{ visit + }}"}}]') == [("error template-syntax", 4, 57)]
+    assert told('workflow: [{step: a, input: {x: "{{ visit }} {{ not }}"}}]') == [("error template-syntax", 4, 53)]
+
+
+def test_a_join_in_a_loop_may_be_fed_by_alternatives_of_different_passes() -> None:
+    text = (
+        "workflow: [{step: a, next: {arcs: [{step: b, when: '{{ visit > 1 }}'}, {step: c}]}},\n"
+        "  {step: b, next: {arcs: [{step: a, when: '{{ visit < 3 }}'}, {step: d}]}},\n"
+        "  {step: c, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: d}]}}, {step: d, join: {at_least: 2}}]"
+    )
+    assert [code for code, _, _ in told(text)] == ["warning late-exit"]

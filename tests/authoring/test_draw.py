@@ -1,17 +1,13 @@
 """Drawings of plans, as a terminal and as Mermaid show them."""
 
+import random
+
 import pytest
 
 from refold.authoring.draw import draw, mermaid
-from refold.core.plan import Arc, Call, Gate, Loop, Plan, Step, Wait
+from refold.core.plan import Arc, Call, Gate, Loop, Plan, Wait
 from refold.errors import InvalidPlan
-from tests.programs import random_plan
-
-
-def step(name: str, *to: str | Arc, **more: object) -> Step:
-    arcs = tuple(Arc(to=each) if isinstance(each, str) else each for each in to)
-    return Step(name=name, arcs=arcs, **more)  # type: ignore[arg-type]
-
+from tests.core.acts import step
 
 CHAIN = Plan(name="chain", steps=(step("a", "b"), step("b", "c", work=Wait(seconds=1)), step("c", work=Gate())))
 
@@ -97,7 +93,7 @@ DRAWN = {
 ○    fetch   noop    only if workload.on; → sorry on failure
 ├─╮
 ○ │  decide  noop    ↺ fetch if ctx.more and visit < 10; → each in any case if true
-○ │  each    noop    ⟳ each row of decide.rows | selectattr('good')…, 4 at once
+○ │  each    noop    ⟳ each row of decide.rows | selectattr('good'…, 4 at once
   ○  sorry   noop    ⟳ each item of 2 items, one by one
 
 ○    last    noop    at the end, if all went well
@@ -127,17 +123,26 @@ def test_a_step_that_cannot_be_reached_is_drawn_apart() -> None:
     assert draw(Plan(name="p", steps=(step("a"), step("b", "a")))) == "○  a  noop\n\n○  b  noop    cannot be reached\n"
 
 
+def random_plan(seed: int) -> Plan:
+    chance = random.Random(seed)
+    names = [f"s{n}" for n in range(chance.randint(1, 12))]
+    steps = [step(name, *chance.sample(names, chance.randint(0, min(4, len(names))))) for name in names]
+    return Plan(name="random", steps=tuple(steps))
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_every_step_of_any_graph_has_exactly_one_line(seed: int) -> None:
     plan = random_plan(seed)
     lines = [line for line in draw(plan).splitlines() if "○" in line]
-    assert sorted(line.split("  ")[-1].split()[0] for line in lines if line) != []
-    assert len(lines) == len(plan.steps)
-    assert len({line.index("  noop") for line in lines}) == 1, "names and tools stand below each other"
+    assert sorted(line.split("noop")[0].split()[-1] for line in lines) == sorted(each.name for each in plan.steps)
+    assert len({line.index("noop") for line in lines}) == 1, "names and tools stand below each other"
+    assert all(line.count("○") == 1 for line in lines)
 
 
 def test_a_plan_in_mermaid() -> None:
-    assert mermaid(POLLING) == """\
+    assert (
+        mermaid(POLLING)
+        == """\
 flowchart TD
     s0["fetch<br>noop"]
     s1["decide<br>noop"]
@@ -156,11 +161,15 @@ flowchart TD
         s6
     end
 """
+    )
 
 
 def test_names_cannot_break_out_of_mermaid() -> None:
-    plan = Plan(name="p", steps=(step('a"]; click x #1 <script>&|'), step("w", work=Wait(signal="s"))))
-    assert '    s0["a#quot;]; click x #35;1 #lt;script#gt;#amp;#124;<br>noop"]\n' in mermaid(plan)
+    plan = Plan(
+        name="p", steps=(step('a"]; click x <script>&|', Arc(to="w", when="#1")), step("w", work=Wait(signal="s")))
+    )
+    assert '    s0["a#quot;]; click x #lt;script#gt;#amp;#124;<br>noop"]\n' in mermaid(plan)
+    assert '    s0 -->|"if #35;1"| s1\n' in mermaid(plan)
     assert '    s1(["w<br>wait"])\n' in mermaid(plan)
 
 

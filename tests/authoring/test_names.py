@@ -33,7 +33,7 @@ def test_the_nearest_name_is_guessed(written: str, guess: str) -> None:
 
 def test_without_a_guess_the_names_are_listed() -> None:
     assert did_you_mean("banana", ["a", "b"]) == "known: `a`, `b`"
-    assert did_you_mean("banana", []) == ""
+    assert did_you_mean("banana", []) == "there is none to choose from"
     assert did_you_mean("banana", [f"s{n}" for n in range(30)]).endswith("`s19`, …")
 
 

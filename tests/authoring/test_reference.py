@@ -34,5 +34,5 @@ def test_every_playbook_on_the_page_is_a_good_one(text: str) -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    titles = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", page(), re.M)}
+    titles = {re.sub(r"[^\w -]", "", title.lower()) for title in re.findall(r"^#+ (.*)$", page(), re.M)}
     assert {link for link in re.findall(r"\]\(#([^)]*)\)", page()) if link not in titles} == set()

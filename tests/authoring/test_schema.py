@@ -22,13 +22,18 @@ from tests.authoring.test_playbook import BODIES, HEAD, NEXTS
 SCHEMA = schema(CATALOG)
 VALIDATOR = Draft202012Validator(SCHEMA)
 
-STEPS = [f"workflow:\n  - step: a\n{''.join(f'    {line}{chr(10)}' for line in body.splitlines())}" for body, _ in BODIES.values()]
-FOLLOWED = [f"workflow:\n  - step: a\n{''.join(f'    {line}{chr(10)}' for line in body.splitlines())}" for body, _ in NEXTS.values()]
-TEXTS = [HEAD + text for text in (*STEPS, *FOLLOWED, *GOOD.values(), *(text for text, _ in WARNED.values()))]
+
+def with_keys(body: str) -> str:
+    return "workflow:\n  - step: a\n" + "".join(f"    {line}\n" for line in body.splitlines())
+
+
+STEPS = [with_keys(body) for body, _ in (*BODIES.values(), *NEXTS.values())]
+TEXTS = [HEAD + text for text in (*STEPS, *GOOD.values(), *(text for text, _ in WARNED.values()))]
 
 # What only the reader can know: YAML itself, names, graphs, templates, and what tools find in their texts.
 BEYOND = re.compile(
-    "yaml_|template|unknown_(name|input|step_result|ctx|step_in|finalizer|entry)|endless|unreach|join_(above|of)|finalizer"
+    "yaml_|template|unknown_(name|input|step_result|ctx|step_in|finalizer|entry)|endless|unreach|join_(above|of)"
+    "|finalizer|gate_|poll_(of|reads)"
     "|duplicate|python|wait_|output_|item_|event_|reserved|condition_with_text|loop_over_a_wait|bad_duration"
 )
 
@@ -67,7 +72,8 @@ def test_every_kind_of_tool_is_described() -> None:
         assert {key.name for key in info.keys} <= SCHEMA["$defs"][f"tool.{info.kind}"]["properties"].keys()
 
 
-ODD = (None, True, 0, -1, 2.5, "", "x", "a", "30s", "P1D", "{{ 1 }}", " {{ 1 }} ", "{{ 1 }}{{ 2 }}", [], ["b"], {}, {"x": 1})
+TEXTUAL = ("", "x", "a", "30s", "P1D", "{{ 1 }}", " {{ 1 }} ", "{{ 1 }}{{ 2 }}")
+ODD: tuple[Any, ...] = (None, True, 0, -1, 2.5, [], ["b"], {}, {"x": 1}, *TEXTUAL)
 RICH = """\
 apiVersion: refold/v1
 kind: Playbook
@@ -125,7 +131,7 @@ def containers(data: Any) -> Any:
 def test_no_playbook_is_accepted_by_the_reader_and_refused_by_the_schema() -> None:
     assert errors(read_yaml(RICH, "f").value) == []
     accepted = 0
-    for seed in range(1500):
+    for seed in range(500):
         data = mutated(random.Random(seed))
         text = json.dumps(data)
         try:
@@ -134,4 +140,4 @@ def test_no_playbook_is_accepted_by_the_reader_and_refused_by_the_schema() -> No
             continue
         accepted += 1
         assert errors(data) == [], text
-    assert accepted > 50
+    assert accepted > 20

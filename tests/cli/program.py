@@ -90,7 +90,7 @@ def started(folder: Path, *arguments: str, **env: str) -> Iterator["subprocess.P
             process.kill()
 
 
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -129,7 +129,7 @@ class Terminal:
         self._stream.feed(data)
         return bool(data)
 
-    def until(self, text: str, seconds: float = 10.0) -> None:
+    def until(self, text: str, seconds: float = 30.0) -> None:
         """Until it stands on the screen."""
         end = time.monotonic() + seconds
         while not any(text in line for line in self.lines):
@@ -139,7 +139,7 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         os.write(self.master, keys)
 
-    def end(self, seconds: float = 10.0) -> int:
+    def end(self, seconds: float = 30.0) -> int:
         """The exit code; minus the signal that killed it."""
         end = time.monotonic() + seconds
         while self.read():

@@ -160,7 +160,7 @@ def test_an_error_has_no_traceback_unless_it_is_asked_for(tmp_path: Path) -> Non
 
 def test_looking_at_runs_loads_neither_an_event_loop_nor_a_drawing_library(folder: Path) -> None:
     code = (
-        "import sys; from refold.cli.main import called; called(['runs', 'show', '-o', 'json']);"
+        "import sys; from refold.cli.commands import called; called(['runs', 'show', '-o', 'json']);"
         "print([m for m in ('asyncio', 'rich', 'yaml', 'minijinja', 'httpx2') if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, check=True)
@@ -169,7 +169,7 @@ def test_looking_at_runs_loads_neither_an_event_loop_nor_a_drawing_library(folde
 
 def test_a_run_without_a_terminal_loads_no_drawing_library(folder: Path) -> None:
     code = (
-        "import sys; from refold.cli.main import called; assert called(['run', 'play.yaml', '--db', 'x.db']) == 0;"
+        "import sys; from refold.cli.commands import called; assert called(['run', 'play.yaml', '--db', 'x.db']) == 0;"
         "print([m for m in ('rich', 'httpx2', 'pydantic', 'typer') if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, check=True)

@@ -61,7 +61,8 @@ def test_json_is_one_object_with_these_keys(tmp_path: Path) -> None:
     assert seen["result"]["exit_code"] == 0
     assert seen["steps"]["one"] == {"status": "completed", "visits": 1, "attempts": 1, "result": 7, "error": None}
     assert seen["steps"]["each"] == {"status": "completed", "visits": 1, "attempts": 2, "result": [2, 4], "error": None}
-    assert (seen["steps"]["bad"]["attempts"], seen["steps"]["bad"]["status"]) == (2, "completed")
+    bad = seen["steps"]["bad"]
+    assert (bad["attempts"], bad["status"], bad["error"]) == (2, "completed", None)
     assert seen["created_at"] < seen["ended_at"]
     assert refold(tmp_path, "runs", "show", seen["id"], "-o", "json").data == seen
     lines = refold(tmp_path, "runs", "show", "-o", "jsonl").out.splitlines()
@@ -150,10 +151,10 @@ def test_a_run_that_runs_out_of_time_ends_with_124(tmp_path: Path) -> None:
 
 
 def test_progress_for_machines_is_a_json_object_a_line(tmp_path: Path) -> None:
-    file = playbook(tmp_path, noop("one"))
+    file = playbook(tmp_path, shell("one", "exit 1"))
     done = refold(tmp_path, "run", file, "--progress", "json")
     lines = [json.decode(line) for line in done.err.splitlines()]
-    assert [(line.get("step"), line["status"]) for line in lines] == [("one", "completed"), (None, "completed")]
+    assert [(line.get("step"), line["status"]) for line in lines][-2:] == [("one", "failed"), (None, "failed")]
     assert all(line["run"] and line["at"] for line in lines)
 
 

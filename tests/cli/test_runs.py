@@ -166,7 +166,8 @@ def test_watch_shows_a_run_of_another_process_until_it_is_over_and_logs_follow_i
             assert refold(tmp_path, "runs", "watch", "--timeout", "0.1", "-q").code == 124
             (tmp_path / "go").touch()
             out, err = watching.communicate(timeout=10)
-            rest, _ = following.communicate(timeout=10)
+            rest = following.stdout.read()
+            following.wait(10)
         assert process.wait(10) == 0
     assert (watching.returncode, json.decode(out)["result"]) == (0, 3)
     assert err.splitlines()[1:-1] == ["slow: started", "slow: completed", "last: completed"]

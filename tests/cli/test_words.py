@@ -85,6 +85,8 @@ def test_inputs_come_from_a_file_and_single_ones_go_over_it(tmp_path: Path) -> N
     file = tmp_path / "in.json"
     file.write_text('{"a": 1, "b": 2}')
     assert inputs(["b=3", "c=x=y"], str(file)) == {"a": 1, "b": 3, "c": "x=y"}
+    (tmp_path / "in.yaml").write_text("a: 1\nb: [x, {c: no}]\n")
+    assert inputs([], str(tmp_path / "in.yaml")) == {"a": 1, "b": ["x", {"c": "no"}]}
     with pytest.raises(click.BadParameter, match="key=value"):
         inputs(["novalue"], None)
     with pytest.raises(InvalidValue, match="cannot be read"):

@@ -4,22 +4,30 @@ from typing import Any
 
 from refold.core.commands import Letter, LetterCancel, LetterEnded, LetterStart, child_id
 from refold.core.facts import (
+    SECOND,
+    Awaited,
     CancelAsked,
     Cancelled,
     ChildEnded,
     Fact,
     Failed,
     Fault,
+    ItemsRetried,
     Outcome,
     Parent,
     RunEnded,
     RunEnding,
+    RunPaused,
     RunStarted,
     StepFault,
     Succeeded,
+    Suspended,
+    TimedOut,
 )
-from refold.core.plan import Arc, Child, Plan, Retry
-from refold.testing.given import failed, issued, reported, succeeded
+from refold.core.plan import Arc, Child, Loop, Plan, Retry
+from refold.core.summary import why
+from refold.core.why import reasons
+from refold.testing.given import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
 KID = child_id("run", "a/1")
@@ -175,3 +183,104 @@ def test_a_letter_from_a_child_that_nobody_knows_only_adds_its_usage() -> None:
     run = start(family())
     then = run.when(kid_ended(Succeeded(), "stranger", tokens=2))
     assert (then.facts, then.state.usage, then.state.children) == ((), {"tokens": 2}, {"a/1": KID})
+
+
+def test_a_child_that_is_to_be_tried_again_starts_when_its_delay_is_over() -> None:
+    run = start(family(input={"n": 1}, retry=Retry(attempts=2, delay=5.0)))
+    then = run.when(kid_ended(Failed(Fault("child_failed"))))
+    due = NOON + 5 * SECOND
+    assert then.facts == (issued("a", attempt=2, not_before=due),)
+    assert (then.letters, then.timers, then.state.children) == ((), {"a/1": due}, {})
+    then = run.when_due("a/1", after=5)
+    again = child_id("run", "a/1", 2)
+    assert then.facts == (issued("a", attempt=2, child=again),)
+    assert ([letter.to for letter in then.letters], then.timers) == ([again], {"a/1": None})
+    assert run.when(kid_ended(Succeeded(5), again)).state.result == 5
+
+
+def test_a_child_of_an_item_that_is_to_be_tried_again_starts_when_its_delay_is_over() -> None:
+    run = start(family(loop=Loop(items=[7, 8]), retry=Retry(attempts=2, delay=5.0)))
+    first, again = child_id("run", "a/1/0"), child_id("run", "a/1/0", 2)
+    then = run.when(ChildEnded(first, "a/1/0", Failed(Fault("child_failed"))))
+    assert (then.letters, then.timers) == ((), {"a/1/0": NOON + 5 * SECOND})
+    then = run.when_due("a/1/0", after=5)
+    assert then.facts == (ItemsRetried("a", 1, ((0, 2, 0),)),)
+    assert [(letter.to, letter.body.input) for letter in then.letters] == [(again, {"value": 7})]  # type: ignore[union-attr]
+    run.when(ChildEnded(again, "a/1/0", Succeeded("x")))
+    assert run.when(ChildEnded(child_id("run", "a/1/1"), "a/1/1", Succeeded("y"))).state.result == ["x", "y"]
+
+
+def test_a_child_that_waits_for_its_next_try_says_so_and_is_withdrawn_when_the_run_ends() -> None:
+    run = start(family(retry=Retry(attempts=2, delay=5.0)))
+    run.when(kid_ended(Failed(Fault("child_failed"))))
+    assert [(each.kind, each.until) for each in reasons(run.graph, run.state, NOON)] == [("backoff", NOON + 5 * SECOND)]
+    assert why(run.graph, run.state) == {"a/1": f"try 2, not before {NOON + 5 * SECOND}"}
+    then = run.when(CancelAsked())
+    assert (then.facts[-1], then.letters, then.timers) == (RunEnded("cancelled"), (), {"a/1": None})
+
+
+def test_a_draining_run_withdraws_a_child_that_has_not_started_again() -> None:
+    run = start(
+        plan(step("s", "a", "b", mode="inclusive"), *family(retry=Retry(attempts=9, delay=5.0)).steps, step("b"))
+    )
+    run.when(succeeded("s"))
+    run.when(kid_ended(Failed(Fault("child_failed"))))
+    assert run.when(failed("b")).state.life == "failed"
+
+
+def test_a_child_that_cannot_be_started_fails_its_step() -> None:
+    deep = Fault("too_deep", "no deeper", retryable=False)
+    run = Given(family(Arc(to="b", on="failure"), "b", retry=Retry(attempts=9)))
+    run.refuses = lambda plan: deep if plan == "plan of the kid" else None
+    then = run.when(RunStarted("hash"))
+    assert then.letters == () and then.state.steps[0].fault == deep and then.facts[-1] == issued("b")
+
+
+def test_items_whose_children_cannot_be_started_fail() -> None:
+    run = Given(family(loop=Loop(items=[1, 2])))
+    run.refuses = lambda plan: Fault("too_deep", retryable=False)
+    then = run.when(RunStarted("hash"))
+    assert (then.letters, then.state.life, then.state.children) == ((), "failed", {})
+
+
+def test_a_call_of_a_child_that_cannot_be_started_has_failed() -> None:
+    run = start(chain("a"))
+    gone = Fault("no_workflow", "there is no workflow x", retryable=False)
+    run.refuses = lambda plan: gone
+    then = run.when(reported("a", Suspended((Awaited("kid", child="x"),))))
+    assert then.facts == (ChildEnded(child_id("run", "a/1#kid"), "a/1", Failed(gone), "kid"),)
+    assert then.letters == () and then.commands[0].recorded == {"kid": Failed(gone)}
+    assert run.when(succeeded("a")).state.life == "completed"
+
+
+def test_a_workflow_may_start_itself() -> None:
+    run = Given(plan(step("a", work=Child())))
+    then = run.when(RunStarted("hash"))
+    assert [letter.body.plan for letter in then.letters] == ["hash"]  # type: ignore[union-attr]
+
+
+def test_a_child_whose_command_an_operator_cancelled_is_cancelled_and_the_run_goes_on() -> None:
+    run = start(plan(*family(Arc(to="b", on="failure")).steps, step("b")))
+    then = run.when(reported("a", Cancelled("enough")))
+    assert [letter.body for letter in then.letters] == [LetterCancel("its parent no longer waits for it")]
+    assert then.facts[-1] == issued("b") and then.state.orphans == {KID: None}
+
+
+def test_an_item_whose_command_an_operator_cancelled_has_its_child_cancelled() -> None:
+    run = start(family(loop=Loop(items=[1, 2])))
+    then = run.when(reported("a", Cancelled("enough"), item=0))
+    assert [letter.to for letter in then.letters] == [child_id("run", "a/1/0")]
+
+
+def test_a_child_that_is_not_waited_for_any_longer_is_cancelled_before_the_next_try() -> None:
+    run = start(family(retry=Retry(attempts=2)))
+    then = run.when(reported("a", TimedOut(3.0)))
+    assert [letter.to for letter in then.letters] == [child_id("run", "a/1", 2), KID]
+    assert then.state.orphans == {KID: None}
+
+
+def test_a_child_that_somebody_paused_is_not_his_parents_to_resume() -> None:
+    run = Given(chain("a"), run="kid")
+    run.when(RunStarted("hash", parent=PARENT, depth=3), RunPaused("boss"))
+    run.when(RunPaused("ada"), after=3)
+    assert (run.state.paused_by, run.state.paused_at) == ("ada", NOON)

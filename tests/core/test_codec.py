@@ -45,6 +45,7 @@ from refold.core.facts import (
     RunEnded,
     RunEnding,
     RunPaused,
+    RunReopened,
     RunResumed,
     RunStarted,
     RunTimedOut,
@@ -108,6 +109,7 @@ FACTS: tuple[Fact, ...] = (
     RunTimedOut(1.5),
     RunEnding("failed", ERROR, ("a/1",), ("tidy",)),
     RunEnded("failed", {"x": 1}, Blob("hash", 1), ERROR, (ERROR,)),
+    RunReopened(("a",), ("b", "c"), "ada"),
 )
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

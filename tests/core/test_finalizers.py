@@ -166,23 +166,65 @@ def test_a_finalizer_sets_context_and_reads_results() -> None:
     assert run.when(succeeded("tidy")).state.ctx == {"x": 1}
 
 
-def test_cancelling_a_run_that_is_ending_gives_up_its_finalizers() -> None:
+def test_cancelling_a_run_that_is_ending_leaves_it_what_always_runs() -> None:
     run = start(finished())
     run.when(succeeded("a", 1))
     then = run.when(CancelAsked())
-    assert then.facts == (RunEnding("cancelled", withdrawn=("last/1",)), RunEnded("cancelled"))
-    assert [each.life for each in then.state.steps] == ["completed", "cancelled", "pending", "pending", "pending"]
+    assert then.facts == (RunEnding("cancelled", withdrawn=("last/1",), final=("tidy", "lock")), issued("tidy"))
+    assert run.when(succeeded("tidy")).facts == (issued("lock"),)
+    assert run.when(succeeded("lock")).facts == (RunEnded("cancelled"),)
 
 
-def test_cancelling_while_a_fan_out_is_the_finalizer_stops_all_its_items() -> None:
-    run = finalized(step("tidy", loop=Loop(items=[1, 2, 3], window=2)), always=("tidy",))
+def test_cancelling_a_run_twice_gives_up_its_finalizers() -> None:
+    run = start(finished())
+    run.when(succeeded("a", 1))
+    run.when(CancelAsked())
     then = run.when(CancelAsked())
-    assert then.facts[0] == RunEnding("cancelled", withdrawn=("tidy/1/0", "tidy/1/1"))
+    assert then.facts == (RunEnding("cancelled", withdrawn=("tidy/1",)), RunEnded("cancelled"))
+    assert [each.life for each in then.state.steps] == ["completed", "cancelled", "pending", "cancelled", "pending"]
+
+
+def test_a_draining_run_that_is_cancelled_stops_its_work_and_runs_what_follows_a_failure() -> None:
+    steps = step("s", "a", "b", mode="inclusive"), step("a"), step("b"), step("oops"), step("tidy")
+    run = start(plan(*steps, on_fail=("oops",), always=("tidy",)))
+    run.when(succeeded("s"))
+    run.claimed = frozenset({"a/1", "b/1"})
+    run.when(failed("a"))
+    then = run.when(CancelAsked())
+    assert then.facts == (RunEnding("failed", A_FAILED, ("b/1",), ("oops", "tidy")), issued("oops"))
+
+
+def test_children_that_were_cancelled_learn_of_the_second_cancellation() -> None:
+    run = start(plan(step("a", work=Child(plan="kid")), step("tidy"), always=("tidy",)))
+    run.when(CancelAsked())
+    then = run.when(CancelAsked())
+    assert [letter.body for letter in then.letters] == [LetterCancel("its parent gives up", again=True)]
+    child = ChildEnded(child_id("run", "a/1"), "a/1", Cancelled())
+    assert (then.facts, run.when(child).facts) == ((RunEnding("cancelled"),), (RunEnded("cancelled"),))
+
+
+def test_a_final_step_that_fails_is_followed_by_what_follows_a_failure() -> None:
+    run = finalized(step("last"), step("oops"), step("tidy"), final_step="last", on_fail=("oops",), always=("tidy",))
+    then = run.when(failed("last"))
+    broken = StepFault("last", 1, "finalizer failed", Fault("error"))
+    assert then.facts[1:] == (RunEnding("failed", broken, (), ("oops", "tidy")), issued("oops"))
+    run.when(failed("oops", "worse"))
+    also = (StepFault("oops", 1, "finalizer failed", Fault("worse")),)
+    assert run.when(succeeded("tidy")).facts == (RunEnded("failed", error=broken, also_failed=also),)
+
+
+def test_cancelling_twice_while_a_fan_out_is_the_finalizer_stops_all_its_items() -> None:
+    run = finalized(step("tidy", loop=Loop(items=[1, 2, 3], window=2)), always=("tidy",))
+    assert run.when(CancelAsked()).facts == (RunEnding("cancelled", final=("tidy",)),)
+    assert run.when(succeeded("tidy", item=0)).facts == (ItemsIssued("tidy", 1, 2, 1),)
+    then = run.when(CancelAsked())
+    assert then.facts[0] == RunEnding("cancelled", withdrawn=("tidy/1/1", "tidy/1/2"))
     assert then.state.life == "cancelled"
 
 
 def test_a_finalizer_that_was_given_up_is_not_tried_again() -> None:
     run = finalized(step("tidy", retry=Retry(attempts=9)), always=("tidy",))
+    run.when(CancelAsked())
     then = run.when(failed("tidy"), CancelAsked())
     assert then.state.life == "cancelled"
     assert [each.step for each in then.state.also_failed] == ["tidy"]

@@ -20,6 +20,7 @@ from refold.core.facts import (
     RunEnded,
     RunEnding,
     RunPaused,
+    RunReopened,
     RunResumed,
     RunStarted,
     SignalReceived,
@@ -76,6 +77,7 @@ RUN_FACTS: dict[type, Fact] = {
     RunResumed: RunResumed(),
     RunEnding: RunEnding("failed"),
     RunEnded: RunEnded("completed"),
+    RunReopened: RunReopened(),
 }
 
 

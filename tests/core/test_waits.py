@@ -17,6 +17,8 @@ from refold.core.plan import Arc, Gate, Plan, Wait
 from refold.testing.given import NOON, issued, reported, started, succeeded
 from tests.core.acts import Given, Then, plan, start, step
 
+AT_NOON = "2027-01-15T08:00:00.000000Z"
+
 
 def at(*path: str) -> dict[str, object]:
     return {"path": list(path)}
@@ -122,14 +124,15 @@ def test_a_gate_waits_for_a_decision_and_goes_on_with_it() -> None:
     assert run.log[-1][2] == issued("g", input={"ask": "run"})
     then = run.when(GateDecided("g", 1, "approve", "ada", {"note": "fine"}))
     assert then.facts == (issued("b"),)
-    assert then.state.steps[0].result == {"by": "ada", "option": "approve", "feedback": {"note": "fine"}}
+    vote = {"by": "ada", "option": "approve", "at": AT_NOON, "feedback": {"note": "fine"}}
+    assert then.state.steps[0].result == {**vote, "approvals": [vote]}
 
 
 def test_an_option_that_refuses_fails_the_visit_with_who_and_what() -> None:
     then = gated(Gate(), "b").when(GateDecided("g", 1, "reject", "ada", "no"))
-    data = {"by": "ada", "option": "reject", "feedback": "no"}
+    data = {"by": "ada", "option": "reject", "at": AT_NOON, "feedback": "no", "approvals": []}
     assert then.state.error == StepFault(
-        "g", 1, "unhandled failure", Fault("rejected", "reject by ada", retryable=False, data=data)
+        "g", 1, "unhandled failure", Fault("rejected", "reject by ada: no", retryable=False, data=data)
     )
 
 

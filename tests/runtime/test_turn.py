@@ -58,7 +58,7 @@ def test_many_runs_share_one_commit(turns: Turns, store: Flaky) -> None:
     posts = [Post(f"r{n}", START) for n in range(5)]
     turns.take(posts)
     assert [post.error for post in posts] == [None] * 5
-    assert {store.turn_of(f"r{n}", 1) for n in range(5)} == {"turn0"}
+    assert {store.turn_of(f"r{n}", 1) for n in range(5)} == {"turn0-0"}
 
 
 def test_a_run_that_cannot_be_folded_is_left_out_and_its_neighbours_commit(turns: Turns, store: Flaky) -> None:

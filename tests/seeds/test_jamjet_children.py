@@ -300,7 +300,7 @@ def test_a_failing_final_step_fails_a_run_that_had_completed_jj59(stage: Stage) 
     steps = (step("a"), step("clean"), step("report"), step("sorry"), step("crown", work=work(faults=[BOOM])))
     shown = stage.run(plan(*steps, **FINAL))
     assert shown.status == "failed" and shown.error is not None and shown.error.step == "crown"
-    assert names(stage.calls()) == ["a", "crown", "clean", "report"]
+    assert names(stage.calls()) == ["a", "crown", "sorry", "clean", "report"]
 
 
 def test_a_finalizer_is_tried_again_by_its_policy_also_while_the_run_is_ending_jj59(stage: Stage) -> None:

@@ -60,7 +60,9 @@ def test_a_gate_waits_across_restarts_and_then_goes_on_jj46(stage: Stage) -> Non
     stage.do(stage.engine.decide(run, "ask", "approve", by="ann"))
     shown = stage.end(run)
     assert (shown.status, shown.result) == ("completed", "first")
-    assert shown.steps["ask"]["result"] == {"by": "ann", "option": "approve", "feedback": None}
+    decided = shown.steps["ask"]["result"]
+    assert (decided["by"], decided["option"], decided["feedback"]) == ("ann", "approve", None)
+    assert decided["at"].startswith("2027-01-15T08:15:00.")
 
 
 def test_what_a_person_edits_is_what_later_steps_see_jj46(stage: Stage) -> None:
@@ -77,7 +79,7 @@ def test_a_rejection_takes_the_failure_route_and_is_told_with_its_author_jj46(st
     assert shown.status == "completed" and names(stage.calls()) == ["write"]
     assert shown.steps["drop"]["status"] == "bypassed"
     error = shown.steps["ask"]["error"]
-    assert (error.kind, error.message, error.data["feedback"]) == ("rejected", "reject by bob", "no")
+    assert (error.kind, error.message, error.data["feedback"]) == ("rejected", "reject by bob: no", "no")
 
 
 def test_a_rejection_without_a_route_fails_the_run_jj46(stage: Stage) -> None:
@@ -179,7 +181,7 @@ def rung(stage: Stage, run: str) -> list[int]:
 
 def test_a_timer_fires_on_time_jj56(stage: Stage) -> None:
     run = stage.start(NAP)
-    assert stage.end(run).steps["nap"]["result"] == {"by": "timer"}
+    assert stage.end(run).steps["nap"]["result"] == {"by": "timer", "value": None}
     assert rung(stage, run) == [100]
     assert not any(stage.store.timers[run].values())
 

@@ -113,7 +113,7 @@ def test_a_step_of_a_chain_writes_what_it_must_and_no_more(tmp_path: Path) -> No
             put(turn, "r", note("settled"), note("issued"), commands={"s1": None, "s2": order("s2")})
             assert len(turn.claim(Abilities("w"), 30.0, 1)) == 1
         assert store.file.db.total_changes() - changes == 5  # 2 facts, 1 command out, 1 in, 1 row: as in the raw loop
-    assert writes(seen) == {"ADD_FACT": 1, "REMOVE_COMMAND": 1, "ADD_COMMAND": 1, "MOVE_RUN": 1}
+    assert writes(seen) == {"ADD_FACT": 1, "REMOVE_COMMAND": 1, "ADD_APART": 1, "MOVE_RUN": 1}
     assert sum(seen.values()) <= 11
 
 

@@ -138,6 +138,8 @@ GROWTH = [
     "{{ big }}" * 11,
     "{{ {'a': large, 'b': large} }}",
     "{{ [[large]] * 2 }}",
+    "{{ ([([([([([1] * 99)] * 99)] * 99)] * 99)] * 99) == ([([([([([1] * 99)] * 99)] * 99)] * 99)] * 99) }}",
+    "{{ [[[['a'] * 9] * 9999] * 9999] | string }}",
     "{{ center('a', 999999999) }}",
     "{{ 'a' | center(999999999) }}",
 ]
@@ -189,8 +191,15 @@ def test_a_template_sees_plain_data_only(template: str) -> None:
 
 
 def test_a_host_object_is_no_value() -> None:
-    for template in ("{{ obj }}", "{{ [obj] }}", "{{ obj or 1 }}", "{{ obj.boom() }}", "{{ [obj] | first }}", "a{{ obj }}"):
-        with pytest.raises(CannotEvaluate, match="a Boom is no value|is no map|no method"):
+    for template in (
+        "{{ obj }}",
+        "{{ [obj] }}",
+        "{{ obj or 1 }}",
+        "{{ obj.boom() }}",
+        "{{ [obj] | first }}",
+        "a{{ obj }}",
+    ):
+        with pytest.raises(CannotEvaluate, match=r"a Boom is no value|is no map|no method"):
             STRICT.value(template, {"obj": Boom()})
 
 

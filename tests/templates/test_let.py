@@ -14,7 +14,8 @@ def let(bound: dict[str, Any], inside: Any) -> dict[str, Any]:
 
 
 def test_bound_names_are_seen_bare_and_under_input() -> None:
-    form = let({"x": "{{ map.b.c }}", "y": 2}, {"url": "u/{{ x[0] }}", "n": "{{ input.y + y }}", "who": "{{ input.who }}"})
+    inside = {"url": "u/{{ x[0] }}", "n": "{{ input.y + y }}", "who": "{{ input.who }}"}
+    form = let({"x": "{{ map.b.c }}", "y": 2}, inside)
     assert value(form) == {"input": {"x": [10, 20], "y": 2}, "config": {"url": "u/10", "n": 4, "who": "ann"}}
 
 
@@ -44,7 +45,9 @@ def test_an_error_inside_says_at_which_key() -> None:
         value(let({}, {"params": {"q": "{{ nobody }}"}}))
 
 
-@pytest.mark.parametrize("template", [{"$let": {}}, {"$in": {}}, {"$let": {}, "$in": {}, "more": 1}, {"$let": 1, "$in": 2}])
+@pytest.mark.parametrize(
+    "template", [{"$let": {}}, {"$in": {}}, {"$let": {}, "$in": {}, "more": 1}, {"$let": 1, "$in": 2}]
+)
 def test_any_other_map_is_a_map(template: dict[str, Any]) -> None:
     assert value(template) == template
 

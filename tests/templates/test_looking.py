@@ -46,6 +46,7 @@ BROKEN = [
     ("{{ rang(3) }}", "did you mean 'range'?", 1, 4),
     ("{{ a.append(1) }}", "there is no method 'append'", 1, 12),
     ("{{ a.upper() }}", "there is no method 'upper', but a filter: `| upper`", 1, 11),
+    ("{{ a.strip() }}", "there is no method 'strip'", 1, 11),
     ("{{ a.gett('x') }}", "did you mean 'get'?", 1, 10),
     ("{{ a()() }}", "only functions and methods can be called", 1, 7),
     ("{{ 'a'() }}", "only functions and methods can be called", 1, 7),
@@ -77,7 +78,9 @@ def test_what_is_no_template_is_told_with_its_place(text: str, message: str, lin
     assert problem.message in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "plain", "{{ a }}", "{# c #}", "{# open", "{% open", "}} %}", "{{ a }} {{ b | upper }}"])
+@pytest.mark.parametrize(
+    "text", ["", "plain", "{{ a }}", "{# c #}", "{# open", "{% open", "}} %}", "{{ a }} {{ b | int }}"]
+)
 def test_what_is_a_template_has_no_problem(text: str) -> None:
     assert problem_of(text) is None
 

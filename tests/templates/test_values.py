@@ -1,4 +1,4 @@
-"""What a template becomes: the native value of a single expression, or a text, and never anything of the second rank."""
+"""What a template becomes: the native value of a single expression, or a text, and nothing a second time."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def exactly(left: Any, right: Any) -> bool:
         ("{{ '}}' }}", "}}"),
         ("{{ '{{' }}", "{{"),
         ("{{ (1, 2) }}", [1, 2]),
-        ("{{ rows | tojson }}", '[{"id":1,"ok":true,"tag":"x"},{"id":2,"ok":false,"tag":"y"},{"id":3,"ok":true,"tag":"x"}]'),
+        ("{{ rows[:2] | tojson }}", '[{"id":1,"ok":true,"tag":"x"},{"id":2,"ok":false,"tag":"y"}]'),
     ],
 )
 def test_a_single_expression_keeps_its_type(template: str, expected: Any) -> None:
@@ -137,7 +137,8 @@ def test_an_error_says_at_which_key_line_and_column() -> None:
     with pytest.raises(CannotEvaluate) as error:
         value({"headers": [{"auth": "one\n  {{ map.bb }}"}]})
     assert str(error.value) == (
-        "headers[0].auth: 'map.bb' is not defined: 'map' has no 'bb'; did you mean 'map.b'? (line 2, column 6: `{{ map.bb }}`)"
+        "headers[0].auth: 'map.bb' is not defined: 'map' has no 'bb'; did you mean 'map.b'?"
+        " (line 2, column 6: `{{ map.bb }}`)"
     )
 
 

@@ -25,7 +25,7 @@ def world() -> dict[str, Any]:
         "list": [3, 1, 2],
         "empty": [],
         "map": {"a": 1, "items": "data", "b": {"c": [10, 20]}},
-        "rows": [{"id": 1, "ok": True, "tag": "x"}, {"id": 2, "ok": False, "tag": "y"}, {"id": 3, "ok": True, "tag": "x"}],
+        "rows": [{"id": id, "ok": id != 2, "tag": tag} for id, tag in ((1, "x"), (2, "y"), (3, "x"))],
         "steps": {"fetch": {"rows": [1, 2], "status": 200}, "fetch-page": {"n": 7}},
         "input": {"who": "ann"},
         "template": "{{ 7 * 7 }}",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.core.loops import Graph, analyse
-from refold.core.plan import Arc, Call, Child, Gate, Plan, Step, Wait
+from refold.core.plan import Arc, Call, Child, Plan, Step
 
 SYMBOLS = {
     "": "○",
@@ -135,15 +135,7 @@ def _line(graph: Graph, s: int, width: int) -> str:
 
 
 def _kind(step: Step) -> str:
-    match step.work:
-        case Call(tool=tool):
-            return tool
-        case Wait():
-            return "wait"
-        case Gate():
-            return "gate"
-        case Child():
-            return "child"
+    return step.work.tool if isinstance(step.work, Call) else type(step.work).__name__.lower()
 
 
 def _notes(graph: Graph, s: int) -> Iterator[str]:
@@ -178,8 +170,8 @@ def _ways(graph: Graph, s: int) -> Iterator[str]:
 
 
 def arc_label(arc: Arc) -> str:
-    said = {"success": [], "failure": ["on failure"], "both": ["in any case"]}[arc.on]
-    return " ".join([*said, *([f"if {_short(arc.when)}"] if arc.when is not None else [])])
+    said = {"success": "", "both": "in any case"}.get(arc.on, f"on {arc.on}")
+    return " ".join(filter(None, [said, f"if {_short(arc.when)}" if arc.when is not None else ""]))
 
 
 def _short(template: Any) -> str:

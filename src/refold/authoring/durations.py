@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import lru_cache
 from itertools import pairwise
 
 from refold.core.plan import LONGEST
@@ -30,6 +31,7 @@ def seconds(span: str | int | float) -> float:
     return found
 
 
+@lru_cache(maxsize=256)
 def _read(text: str) -> float:
     if len(text) <= 64:
         if _PLAIN.fullmatch(text):

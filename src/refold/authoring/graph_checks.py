@@ -98,7 +98,7 @@ def _endless(reading: Reading, known: _Known) -> None:
 def _goes_on(graph: Graph, s: int, body: set[int]) -> bool:
     step = graph.step(s)
     live = [a for a, lives in zip(graph.out[s], _live_arcs(step), strict=True) if lives]
-    sure = any(graph.specs[a].when in (None, True) and graph.specs[a].on != "failure" for a in live)
+    sure = any(graph.specs[a].when in (None, True) and graph.specs[a].on in ("success", "both") for a in live)
     return sure and all(graph.target[a] in body for a in live)
 
 

@@ -7,7 +7,7 @@ from refold.authoring.yaml_text import Node, place_in
 
 _ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|(?:\r\n|[\n\r])[ \t]*|.)", re.S)
 _HEADER = re.compile(r"[|>][^\n\r]*(?:\r\n|[\n\r]|\Z)")  # of a block: its indicators, and perhaps a comment
-_BLANK = " \t\n\r"
+_BLANK = " \t\n\r\x85\u2028\u2029"
 
 
 def place_inside(source: str, node: Node, line: int, column: int) -> Place:
@@ -50,10 +50,10 @@ def _raw_offset(raw: str, style: str, text: str, offset: int) -> int:
 
     Only blanks are written otherwise than they are meant (folded, indented), and what a quote escapes.
     """
-    at = _begin(raw, style)
+    at = _begin(raw, style, text)
     done = 0
     while done < offset and at < len(raw):
-        if text[done] in _BLANK and not _escaped(raw, at, style):
+        if text[done] in _BLANK and raw[at] in _BLANK:
             written = _run(raw, at)
             blanks = _run(text, done) if style == ">" else _folded(raw[at : at + written])
             if offset < done + blanks:
@@ -65,11 +65,11 @@ def _raw_offset(raw: str, style: str, text: str, offset: int) -> int:
     return at
 
 
-def _begin(raw: str, style: str) -> int:
-    if style in ("|", ">"):
+def _begin(raw: str, style: str, text: str) -> int:
+    if style == ">":
         header = _HEADER.match(raw)
         at = header.end() if header else 0
-        return at + _run(raw, at)
+        return at if text[:1] in _BLANK else at + _run(raw, at)
     return 1 if style in ("'", '"') else 0
 
 

@@ -40,7 +40,7 @@ def _own_names(reading: Reading, sketch: Sketch) -> None:
         if draft.name in first:
             message = f"two steps are called `{draft.name}`; the first is in line {first[draft.name]}"
             reading.at(node, "duplicate-step", message, "give one of them another name")
-        first.setdefault(draft.name, node.place.line)
+        first.setdefault(draft.name, node.start.line + 1)
 
 
 def _targets(reading: Reading, sketch: Sketch) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 PLAYBOOK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+MANY = 500  # names; of more than that, only those with the same first letter are compared
 LONGEST_GUESS = 40  # longer words are no typing errors of a key
 
 RESERVED = frozenset({"ctx", "error", "input", "iter", "loop", "output", "run", "steps", "visit", "workload"})
@@ -19,6 +20,8 @@ def meant(name: str, known: Iterable[str]) -> str:
     if not name or len(name) > LONGEST_GUESS:
         return ""
     low, names = name.lower(), list(known)
+    if len(names) > MANY:
+        names = [each for each in names if each[:1].lower() == low[0]][:MANY]
     limit = 0 if len(low) < 3 else 1 if len(low) < 5 else 2 if len(low) < 9 else 3
     near = [(distance(low, each.lower(), limit), each) for each in names if abs(len(each) - len(low)) <= limit]
     close = [each for each in near if each[0] <= limit]
@@ -35,7 +38,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if guess:
         return f"did you mean `{guess}`?"
     listed = ", ".join(f"`{each}`" for each in names[:20]) + (", …" if len(names) > 20 else "")
-    return f"known: {listed}" if names else ""
+    return f"known: {listed}" if names else "there is none to choose from"
 
 
 def distance(one: str, other: str, limit: int) -> int:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from refold.authoring import yaml_text
 from refold.authoring.check import check
+from refold.authoring.children import Family, Load
 from refold.authoring.language import TABLES
 from refold.authoring.names import did_you_mean
 from refold.authoring.places import Places
@@ -31,13 +32,29 @@ class Playbook(Struct, frozen=True):
     places: Mapping[str, Place]
     warnings: tuple[Problem, ...] = ()
     metadata: Mapping[str, Any] = {}
+    children: tuple["Playbook", ...] = ()  # all that it starts, and all that they start
 
 
-def read(text: str | bytes, file: str, catalog: Catalog) -> Playbook:
-    """Raises InvalidPlaybook with every error and warning that was found."""
+def read(text: str | bytes, file: str, catalog: Catalog, load: Load | None = None) -> Playbook:
+    """Raises InvalidPlaybook with every error and warning that was found; `load` gets the files of its children."""
+
+    def read_one(text: str | bytes, file: str, family: Family[Playbook]) -> Playbook:
+        family.begin(file)
+        try:
+            return _read(text, file, catalog, family)
+        finally:
+            family.end()
+
+    family: Family[Playbook] = Family(load, read_one)
+    found = read_one(text, file, family)
+    return structs.replace(found, children=tuple(family.known.values())) if family.known else found
+
+
+def _read(text: str | bytes, file: str, catalog: Catalog, family: Family[Playbook]) -> Playbook:
     source = yaml_text.decode(text, file) if isinstance(text, bytes) else text
     root = yaml_text.read(source, file)
     reading = Reading(source, TABLES, READERS)
+    reading.family = family
     sketch = None
     try:
         if _is_ours(reading, root):

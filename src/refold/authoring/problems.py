@@ -73,13 +73,15 @@ def _shown(problem: Problem, file: str, lines: Sequence[str], width: int) -> str
 
 def _underlined(line: str, start: int, length: int, width: int) -> tuple[str, str]:
     """The part of a line around a place, and the caret below it, both as wide as a terminal shows them."""
-    cells = [_cell(char) for char in line]
-    start = min(start, len(cells))
+    start = min(start, len(line))
+    skipped = max(0, start - 2 * width)  # far from the place, and a line may be a megabyte long
+    cells = [_cell(char) for char in line[skipped : start + 4 * width]]
+    start -= skipped
     marked = max(1, min(length, len(cells) - start))
     first, last = _window([_width(cell) for cell in cells], start, width)
-    before = ("…" if first else "") + "".join(cells[first:start])
+    before = ("…" if skipped + first else "") + "".join(cells[first:start])
     under = "".join(cells[start : min(start + marked, last)])
-    after = "".join(cells[min(start + marked, last) : last]) + ("…" if last < len(cells) else "")
+    after = "".join(cells[min(start + marked, last) : last]) + ("…" if skipped + last < len(line) else "")
     return before + under + after, " " * _width(before) + "^" * max(1, _width(under))
 
 

@@ -32,7 +32,9 @@ class Reading:
     def __init__(self, source: str, tables: Mapping[str, Table], readers: Mapping[str, "Reader"]) -> None:
         self.source, self.tables, self.readers = source, tables, readers
         self.problems: list[Problem] = []
+        self.family: Any = None  # the playbooks that start one another
         self._keys = {name: {key.name: key for key in table.keys} for name, table in tables.items()}
+        self._needed = {name: [key for key in table.keys if key.required] for name, table in tables.items()}
 
     def say(self, problem: Problem) -> None:
         self.problems.append(problem)
@@ -70,8 +72,8 @@ class Reading:
             value = self.readers[key.type](self, child, key)
             if value is not None:
                 told[word] = value
-        for key in table.keys:
-            if key.required and key.name not in node.nodes and key.name not in misspelt:
+        for key in self._needed[name]:
+            if key.name not in node.nodes and key.name not in misspelt:
                 self.missing(node, table.noun, key.name, key.example)
         return Fields(node, told)
 

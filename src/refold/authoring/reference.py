@@ -1,8 +1,9 @@
-"""The reference of the language, as Markdown: made from the tables that the reader goes by."""
+"""The reference of the language, from its tables: `python -m refold.authoring.reference` prints it."""
 
 from collections.abc import Iterator
 
 from refold.authoring.language import TABLES
+from refold.authoring.reading import either
 from refold.authoring.tables import Key, Table
 
 KINDS = {
@@ -28,10 +29,11 @@ KINDS = {
 }
 
 HEAD = """\
-# Playbooks: the reference
+# Playbooks
 
-A playbook is a YAML file. Every key that can stand in it is on this page; any other is an error, and so is a key that
-stands twice. This page is made from the tables that the reader itself goes by.
+A playbook is a YAML file. Every key that can stand in it is on this page, those that must in **bold**; any other key is
+an error, and so is one that stands twice. This page is printed from the tables that the reader itself goes by, by
+`python -m refold.authoring.reference`; do not edit it. What tools there are is on [a page of its own](tools.md).
 
 ```yaml
 apiVersion: refold/v1
@@ -49,6 +51,37 @@ workflow:
 
 YAML is read by its version 1.2: `no`, `on` and `1:30` are text, `012` is the number 12. Anchors and aliases are read,
 tags and merge keys (`<<`) are not. A file has one document in UTF-8, at most 1 MiB long and 64 levels deep.
+
+A step may be come to again and again, may be tried again, and may follow a failure:
+
+```yaml
+apiVersion: refold/v1
+kind: Playbook
+metadata: {name: pages, description: Gets all pages and sums them up.}
+workload: {api: "https://example.org/items"}
+timeout: 1h
+on_fail: [alert]
+workflow:
+  - step: get_page
+    tool:
+      kind: http
+      url: "{{ api }}"
+      params: {offset: "{{ ctx.offset | default(0) }}"}
+    retry: {attempts: 4, backoff: exponential, delay: 2s, max_delay: 1m}
+    timeout: 30s
+    set:
+      ctx.offset: "{{ ctx.offset | default(0) + 10 }}"
+      ctx.more: "{{ output.data.data.has_more }}"
+    next:
+      arcs:
+        - {step: get_page, when: "{{ ctx.more and visit < 100 }}"}
+        - {step: sum_up}
+        - {step: sum_up, on: failure, set: {ctx.why: "{{ error.message }}"}}
+  - step: sum_up
+    tool: {kind: noop, result: "{{ ctx.offset | default(0) }} items"}
+  - step: alert
+    tool: {kind: shell, command: [echo, "the run {{ run.id }} has failed"]}
+```
 
 """
 
@@ -98,7 +131,7 @@ def _row(key: Key) -> str:
 
 def _kind(key: Key) -> str:
     if key.choices:
-        listed = " or ".join(f"`{choice}`" for choice in key.choices)
+        listed = either(key.choices)
         return f"{listed}, or {_link(key.of)}" if key.of else listed
     match key.type:
         case "table":
@@ -128,3 +161,7 @@ def _escaped(text: str) -> str:
 def examples() -> Iterator[tuple[str, str]]:
     """Every example of a key, with the table it stands in."""
     return ((name, f"{key.name}: {key.example}") for name, table in TABLES.items() for key in table.keys)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -50,6 +50,7 @@ TOOL_TYPES: dict[str, Schema] = {
     "map": {"type": "object"},
     "number": {"type": "number"},
     "text": {"type": "string"},
+    "tool": {"$ref": "#/$defs/tool"},
 }
 
 
@@ -111,7 +112,7 @@ def _tool(catalog: Catalog) -> Schema:
 
 def _kind(info: ToolInfo) -> Schema:
     own: Schema = {"kind": {"const": info.kind}}
-    own |= {} if info.kind == "wait" else {"input": {"type": "object", "description": "laid over the step's input"}}
+    own |= {} if info.by_engine else {"input": {"type": "object", "description": "laid over the step's input"}}
     return {
         "type": "object",
         "description": info.about,
@@ -123,6 +124,6 @@ def _kind(info: ToolInfo) -> Schema:
 
 def _tool_value(key: ToolKey) -> Schema:
     value = TOOL_TYPES[key.type] | ({"enum": list(key.choices)} if key.choices else {})
-    if key.static or key.type == "any" or (key.type == "text" and not key.choices):
+    if key.static or key.type in ("any", "tool") or (key.type == "text" and not key.choices):
         return value
     return {"anyOf": [value, EXPRESSION]}

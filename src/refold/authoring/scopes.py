@@ -122,4 +122,4 @@ class Names:
             return f"add `{second}` with its default to `workload`"
         if first == "ctx":
             return f"no step sets it; write `set: {{ctx.{second}: …}}` where it becomes known"
-        return did_you_mean(second, sorted(parts)) or "there are none"
+        return did_you_mean(second, sorted(parts))

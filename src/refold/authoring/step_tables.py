@@ -52,7 +52,7 @@ STEP = Table(
             example="{attempts: 3, delay: 2s}",
             about="whether a failed try is repeated, and when",
         ),
-        Key(name="timeout", type="duration", example="30s", about="how long one try may take"),
+        Key(name="timeout", type="duration", example="30s", about="how long one try may take; what waits, how long"),
         Key(
             name="visit_limit",
             type="integer",

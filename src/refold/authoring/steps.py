@@ -7,7 +7,7 @@ from msgspec import Struct
 from refold.authoring.reading import Fields, Reading
 from refold.authoring.work import Catalog, Tooled, read_tool
 from refold.authoring.yaml_text import Node
-from refold.core.plan import VISIT_LIMIT, Arc, Call, Loop, Retry, Step, Wait
+from refold.core.plan import VISIT_LIMIT, Arc, Call, Child, Loop, Retry, Step
 
 GROWING_DELAY = 1.0  # seconds; a delay of 0 cannot grow
 
@@ -40,8 +40,9 @@ class Draft(Struct):
 
 def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> Draft:
     tooled = read_tool(reading, fields, catalog)
-    arcs = _arcs(fields)
-    loop = _loop(reading, fields.get("loop")) if not isinstance(tooled.work, Wait) else None
+    arcs = [*_arcs(fields), *tooled.arcs]
+    loops = isinstance(tooled.work, Call | Child) and tooled.poll is None
+    loop = _loop(reading, fields.get("loop")) if loops else None
     bound = _bound(fields, tooled, loop)
     step = Step(
         name=fields.get("step", ""),
@@ -55,6 +56,7 @@ def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> Draft:
         retry=_retry(fields.get("retry")),
         timeout=fields.get("timeout"),
         loop=loop,
+        poll=tooled.poll,
         visit_limit=fields.get("visit_limit", VISIT_LIMIT),
         queue=fields.get("queue", "default"),
         priority=fields.get("priority", 0),
@@ -67,11 +69,16 @@ def _bound(fields: Fields, tooled: Tooled, loop: Loop | None) -> dict[str, Any]:
     """Names for the tool: the item of a loop and its place, the step's input, and over it the tool's own."""
     item = {loop.name: f"{{{{ {loop.name} }}}}", "loop_index": "{{ iter.index }}"} if loop is not None else {}
     under_tool = tooled.input.value if tooled.input is not None else {}
-    return {**item, **fields.get("input", {}), **under_tool}
+    given = {**fields.get("input", {}), **under_tool}
+    if isinstance(tooled.work, Child):
+        return given or {name: value for name, value in item.items() if name != "loop_index"}
+    return {**item, **given}
 
 
 def _input(bound: dict[str, Any], tooled: Tooled) -> Any:
     """The step's input is bound to names first; then the keys of the tool are rendered, which can read them."""
+    if isinstance(tooled.work, Child):
+        return bound or None
     return {"$let": bound, "$in": tooled.config} if isinstance(tooled.work, Call) else None
 
 
@@ -128,12 +135,13 @@ def _retry(fields: Fields | None) -> Retry:
 
 def _values(fields: Fields, tooled: Tooled, arcs: list[Fields]) -> list[Value]:
     """Every value of the step in which a template may stand, with what it can read there."""
-    keys: Scope = "run" if isinstance(tooled.work, Wait) else "tool"
+    keys: Scope = "tool" if isinstance(tooled.work, Call | Child) else "run"
     found = [_value(fields, "when", "run"), _value(fields, "input", "input"), _value(fields, "set", "outcome")]
     loop: Fields | None = fields.get("loop")
     found += [_value(loop, "in", "run")] if loop is not None else []
     found += [Value(tooled.input, "input")] if tooled.input is not None else []
     found += [Value(node, keys) for node in tooled.rendered]
+    found += [Value(node, "outcome") for node in tooled.judged]
     for arc in arcs:
         found += [_value(arc, "when", "outcome"), _value(arc, "set", "outcome")]
     return [value for value in found if value is not None]

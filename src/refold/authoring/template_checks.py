@@ -9,7 +9,7 @@ from refold.authoring.reading import Reading
 from refold.authoring.scopes import Names, Unknown
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft, Scope
-from refold.authoring.template_text import is_template, templates
+from refold.authoring.template_text import templates
 from refold.authoring.yaml_text import Node
 from refold.templates import Use, problem_of, uses_of
 
@@ -29,11 +29,14 @@ def check_templates(reading: Reading, sketch: Sketch) -> None:
 
 def _is_plainly_good(text: str, names: Names, draft: Draft, scope: Scope) -> bool:
     """Most templates are texts with a few paths in them, and most of these are right: that is soon seen."""
-    rest, count = SIMPLE.subn("", text)
-    if not count or is_template(rest) or "{" in rest:
+    paths = SIMPLE.findall(text)
+    if text.count("{") != 2 * len(paths):
         return False
-    paths = [tuple(path.split(".")) for path in SIMPLE.findall(text)]
-    return not any(path[0] in WORDS or names.unknown(path, draft, scope) for path in paths)
+    for path in paths:
+        names_in_it = tuple(path.split("."))
+        if names_in_it[0] in WORDS or names.unknown(names_in_it, draft, scope) is not None:
+            return False
+    return True
 
 
 def _check(reading: Reading, node: Node, names: Names, draft: Draft, scope: Scope) -> None:

@@ -21,6 +21,10 @@ def is_expression(text: str) -> bool:
 
 def templates(node: Node) -> Iterator[Node]:
     """Every text inside a value that is a template."""
+    if not node.nodes:
+        if is_template(node.value):
+            yield node
+        return
     todo = [node]
     while todo:
         each = todo.pop()

@@ -1,18 +1,19 @@
 """The tool of a step: its keys checked against the catalog, and what the engine is to do."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
 
 from refold.authoring import durations
+from refold.authoring.children import read_child
 from refold.authoring.inside import place_inside
 from refold.authoring.names import did_you_mean
 from refold.authoring.reading import Fields, Reading, cut, either, kind_of
 from refold.authoring.template_text import is_expression, is_template
+from refold.authoring.waiting import read_gate, read_quality, read_wait, refuse_idle, ways_out
 from refold.authoring.yaml_text import Node
-from refold.core.plan import Call, Wait, Work
+from refold.core.plan import Call, Poll, Wait, Work
 from refold.errors import InvalidValue
 from refold.ports import ToolInfo, ToolKey
 
@@ -26,17 +27,12 @@ WANTED = {
     "map": "a map",
     "list": "a list",
     "duration": "a duration",
+    "tool": "a tool",
 }
 SHAPES = {"text": '"…"', "number": "1.5", "integer": "3", "bool": "true", "map": "{name: value}", "list": "[a, b]"}
+SHAPES["tool"] = "{kind: http, url: …}"
+EVERY = 30.0  # seconds between two looks of a poll
 OWN = ("kind", "input")  # keys that every tool has
-IDLE = {  # what a wait has no use for, because no worker takes part in it
-    "input": "leave it out: the keys of a wait read the names of the run",
-    "loop": "loop over another tool, and wait before or after it",
-    "retry": "leave it out: a wait does not fail",
-    "timeout": "give the wait `seconds` too: whichever comes first ends it",
-    "queue": "leave it out",
-    "priority": "leave it out",
-}
 
 
 class Tooled(Struct):
@@ -46,21 +42,42 @@ class Tooled(Struct):
     config: dict[str, Any] = {}
     input: Node | None = None  # under the tool, laid over the step's own
     rendered: list[Node] = []
+    poll: Poll | None = None
+    judged: list[Node] = []  # nodes whose templates can read what came of the step
+    arcs: list[Fields] = []  # besides those that the step itself has
 
 
 def read_tool(reading: Reading, step: Fields, catalog: Catalog) -> Tooled:
     node: Node | None = step.get("tool")
     if node is None:
         return Tooled(Call())
+    found = _checked(reading, node, catalog)
+    if found is None:
+        return Tooled(Call())
+    info, keys, told = found
+    if info.kind == "playbook":
+        return Tooled(read_child(reading, step, reading.family, keys), input=_input(reading, node))
+    if info.kind == "poll" and "check" in told:
+        return _poll(reading, step, catalog, keys, told)
+    if info.by_engine:
+        refuse_idle(reading, step, info.kind)
+        return _by_engine(reading, info.kind, keys, told)
+    return _call(reading, node, info, keys, told)
+
+
+def _checked(reading: Reading, node: Node, catalog: Catalog) -> tuple[ToolInfo, dict[str, Node], dict[str, Any]] | None:
+    """The kind of a tool, its keys, and the values of those that are as they should be."""
     info = _kind(reading, node, catalog)
     if info is None:
-        return Tooled(Call())
+        return None
     keys = {name: child for name, child in node.nodes.items() if name not in OWN}
     told = _keys(reading, node, info, keys)
     if info.check is not None:
         _check(reading, node, info, keys)
-    if info.kind == "wait":
-        return _wait(reading, step, keys, told)
+    return info, keys, told
+
+
+def _call(reading: Reading, node: Node, info: ToolInfo, keys: dict[str, Node], told: dict[str, Any]) -> Tooled:
     static = {key.name for key in info.keys if key.static}
     return Tooled(
         Call(tool=info.kind, settings={name: value for name, value in told.items() if name in static}),
@@ -68,6 +85,45 @@ def read_tool(reading: Reading, step: Fields, catalog: Catalog) -> Tooled:
         _input(reading, node),
         [child for name, child in keys.items() if name in told and name not in static],
     )
+
+
+def _by_engine(reading: Reading, kind: str, keys: dict[str, Node], told: dict[str, Any]) -> Tooled:
+    nodes = list(keys.values())
+    match kind:
+        case "gate":
+            rendered = [keys[name] for name in ("prompt", "assignee") if name in keys]
+            return Tooled(read_gate(told), rendered=rendered, arcs=ways_out(keys))
+        case "quality":
+            return Tooled(read_quality(told), rendered=nodes)
+        case "poll":
+            return Tooled(Wait(), rendered=nodes, poll=_poll_of(reading, keys, told))
+        case _:
+            return Tooled(read_wait(reading, keys, told), rendered=nodes)
+
+
+def _poll_of(reading: Reading, keys: dict[str, Node], told: dict[str, Any]) -> Poll:
+    every = told.get("every", EVERY)
+    if not every:
+        reading.at(keys["every"], "out-of-range", "`every` must be more than nothing", "for example `every: 30s`")
+    return Poll(until=told.get("until", True), every=every or EVERY, timeout=told.get("timeout"))
+
+
+def _poll(reading: Reading, step: Fields, catalog: Catalog, keys: dict[str, Node], told: dict[str, Any]) -> Tooled:
+    """A tool that a worker runs again and again; `until` reads what comes of it."""
+    refuse_idle(reading, step, "poll", ("loop",))
+    found = _checked(reading, keys["check"], catalog)
+    if found is None:
+        return Tooled(Call())
+    info, inner, values = found
+    if info.by_engine or info.kind == "playbook":
+        message = f"a poll cannot run the tool `{info.kind}` again and again"
+        reading.at(keys["check"].nodes["kind"], "bad-tool", message, "take one that a worker runs, such as `http`")
+        return Tooled(Call())
+    tooled = _call(reading, keys["check"], info, inner, values)
+    over = _input(reading, step.get("tool"))
+    tooled.input = tooled.input or over
+    tooled.poll, tooled.judged = _poll_of(reading, keys, told), [keys["until"]] if "until" in keys else []
+    return tooled
 
 
 def _kind(reading: Reading, node: Node, catalog: Catalog) -> ToolInfo | None:
@@ -142,7 +198,7 @@ def _is_of(value: Any, kind: str) -> bool:
         case "integer":
             return isinstance(value, int) and not isinstance(value, bool)
         case _:
-            return isinstance(value, {"text": str, "bool": bool, "map": dict, "list": list}[kind])
+            return isinstance(value, {"text": str, "bool": bool, "list": list}.get(kind, dict))
 
 
 def _is_duration(value: Any) -> bool:
@@ -183,32 +239,3 @@ def _input(reading: Reading, node: Node) -> Node | None:
         reading.at(given, "wrong-type", message, "for example `input: {city: Oslo}`")
         return None
     return given
-
-
-def _wait(reading: Reading, step: Fields, keys: Mapping[str, Node], told: dict[str, Any]) -> Tooled:
-    for name, hint in IDLE.items():
-        if name in step.node.nodes:
-            reading.at_key(step.node, name, "no-effect", f"`{name}` has no effect on a wait", hint)
-    if "input" in step.get("tool").nodes:
-        reading.at_key(step.get("tool"), "input", "no-effect", "`input` has no effect on a wait", IDLE["input"])
-    until = told.get("until")
-    if until is not None and not is_template(until):
-        until = _moment(reading, keys["until"])
-    work = Wait(seconds=told.get("seconds"), until=until, signal=told.get("signal"))
-    return Tooled(work, rendered=list(keys.values()))
-
-
-def _moment(reading: Reading, node: Node) -> int | None:
-    """An ISO text with its zone, as microseconds since 1970; a number is that already."""
-    value = node.value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    try:
-        moment = datetime.fromisoformat(value)
-        if moment.tzinfo is None:
-            raise ValueError
-    except (TypeError, ValueError):
-        hint = "write it like 2027-01-31T12:00:00Z, with its zone"
-        reading.at(node, "bad-moment", f"`{cut(str(value))}` is no moment", hint)
-        return None
-    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)

@@ -34,7 +34,7 @@ MAX_TEXT = 256 * 1024  # characters of one value
 MAX_PROBLEMS = 100
 QUOTE_STAR = "put text that begins with `*` in quotes"
 
-UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+UNPRINTABLE = r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"  # slow to compile
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # the same for ASCII, and faster
 DIRECTIVE = re.compile(r"^%(?:YAML|TAG)\b", re.M)  # reading many of them takes time that grows with their square
 
@@ -103,7 +103,7 @@ def _unfit(text: str) -> Problem | None:
         return Problem("too-large", message, Place(1, 1), "split the playbook, or read large data in a step")
     if text.startswith("\ufeff"):
         return Problem("bom", "the file begins with a byte order mark", Place(1, 1), "save it as UTF-8 without BOM")
-    found = (CONTROL if text.isascii() else UNPRINTABLE).search(text)
+    found = CONTROL.search(text) if text.isascii() else re.search(UNPRINTABLE, text)
     if found is not None:
         message = f"character U+{ord(found.group()):04X} cannot stand in YAML"
         return Problem("bad-character", message, place_in(text, found.start()), "remove it, or write it as an escape")
@@ -153,7 +153,6 @@ class _Builder:
         self.anchors: dict[str, _Anchored | None] = {}  # None: what it names is not complete yet
         self.nodes = self.aliases = self.documents = 0
         self.takes: dict[type[Any], Callable[[Any], None]] = {
-            ScalarEvent: self.scalar,
             MappingStartEvent: self.start,
             SequenceStartEvent: self.start,
             MappingEndEvent: self.end,
@@ -163,13 +162,15 @@ class _Builder:
         }
 
     def run(self) -> Node:
-        take, get = self.takes.get, CParser(self.text).get_event
+        take, get, scalar = self.takes.get, CParser(self.text).get_event, self.scalar
         while True:
             event = get()
-            taken = take(type(event))
-            if taken is not None:
+            kind = type(event)
+            if kind is ScalarEvent:
+                scalar(event)
+            elif (taken := take(kind)) is not None:
                 taken(event)
-            elif type(event) is StreamEndEvent:
+            elif kind is StreamEndEvent:
                 break
         if not self.documents:
             self.stop("empty", "the file is empty", event, "a playbook begins with `apiVersion: refold/v1`")

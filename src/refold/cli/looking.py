@@ -12,11 +12,11 @@ from refold.cli.shown import error_text, row_object, run_object
 from refold.core.loops import Graph
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import Summary
+from refold.core.told import told
 from refold.core.why import Holder, World, reasons
 from refold.runtime.reading import Reading
 from refold.stores.sqlite.doctor import holders, living
 from refold.stores.sqlite.store import SqliteStore
-from refold.core.told import told
 
 STATUSES = ("running", "waiting", "paused", "ending", "completed", "failed", "cancelled")
 STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow", "waiting": "yellow"}
@@ -135,7 +135,7 @@ def why(run: str | None, output: str, db: str) -> None:
         row = stored.found(store, run)
         graph, state = Reading(store, row.run).read()
         now = words.now()
-        found = reasons(graph, state, now, _world(store, row.run))
+        found = reasons(graph, state, now, _world(store, row))
     if output != "table":
         objects = [_reason_object(to_builtins(reason)) for reason in found]
         out.put_json({"id": row.run, "status": row.status, "reasons": objects} if output == "json" else objects, output)
@@ -147,11 +147,21 @@ def why(run: str | None, output: str, db: str) -> None:
     out.put(out.table(("STEP", "ITEM", "WHY"), lines, out.has_colour(sys.stdout), out.terminal_width()))
 
 
-def _world(store: SqliteStore, run: str) -> World:
+def _world(store: SqliteStore, row: Summary) -> World:
+    """Leases, and who lives and would serve this run: whoever serves everything, it, or a run that it belongs to."""
     leases = holders(store)
-    held = {command: Holder(worker, until) for owner, command, worker, until in leases if owner == run}
-    elsewhere = tuple(Holder(worker, until) for owner, _, worker, until in leases if owner != run)
-    return World(held, elsewhere, living(store))
+    serving = tuple(worker for worker in living(store) if worker.startswith(_served_by(store, row)))
+    held = {command: Holder(worker, until) for run, command, worker, until in leases if run == row.run}
+    busy = (Holder(worker, until) for run, _, worker, until in leases if run != row.run and worker in serving)
+    return World(held, tuple(busy), serving)
+
+
+def _served_by(store: SqliteStore, row: Summary) -> tuple[str, ...]:
+    names, above = ["worker-", f"run-{row.run[:8]}-"], store.summary(row.parent) if row.parent else None
+    while above is not None:
+        names.append(f"run-{above.run[:8]}-")
+        above = store.summary(above.parent) if above.parent else None
+    return tuple(names)
 
 
 def _reason_object(reason: dict[str, Any]) -> dict[str, Any]:

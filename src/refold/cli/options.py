@@ -76,10 +76,17 @@ def value_of(text: str) -> Any:
         return text
 
 
+def _from_yaml(text: str, file: str) -> Any:
+    from refold.authoring.yaml_text import read
+
+    return read(text, file).value
+
+
 def _from_file(file: str) -> dict[str, Any]:
     try:
         with click.open_file(file, encoding="utf-8") as opened:
-            found = json.decode(opened.read())
+            text = opened.read()
+        found = _from_yaml(text, file) if file.endswith((".yaml", ".yml")) else json.decode(text)
     except (DecodeError, UnicodeDecodeError) as error:
         raise InvalidValue(file, f"is no JSON: {error}") from None
     except OSError as error:

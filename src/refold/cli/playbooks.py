@@ -15,15 +15,18 @@ STDIN = "-"
 def read_file(file: str) -> Playbook:
     """Raises InvalidPlaybook with all that is wrong with it."""
     if file == STDIN:
-        return read(sys.stdin.buffer.read(), "<stdin>", CATALOG)
+        return read(sys.stdin.buffer.read(), "<stdin>", CATALOG, load)
+    return read(load(file), file, CATALOG, load)
+
+
+def load(file: str) -> bytes:
     try:
         with open(file, "rb") as opened:
-            text = opened.read()
+            return opened.read()
     except FileNotFoundError:
         raise NotFound(f"there is no file {file}{_guess(file)}") from None
     except OSError as error:
         raise InvalidValue(file, f"cannot be read: {error.strerror}") from None
-    return read(text, file, CATALOG)
 
 
 def source_of(playbook: Playbook) -> Source:

@@ -60,7 +60,7 @@ class Wanted(Struct, frozen=True):
 @click.command()
 @click.argument("file", metavar="FILE")
 @click.option("-i", "--input", multiple=True, metavar="KEY=VALUE", help="An input; JSON, or else text.")
-@click.option("--input-file", metavar="FILE", help="Inputs as a JSON object; - is stdin.")
+@click.option("--input-file", metavar="FILE", help="Inputs, as a JSON object or in YAML; - is stdin.")
 @click.option("--name", metavar="NAME", help="What the run is called (two words are chosen).")
 @click.option("--key", metavar="KEY", help="The same key again means the same run.")
 @click.option("--detach", is_flag=True, help="Write the run and leave it to a worker.")
@@ -77,7 +77,7 @@ def run(**given: Any) -> int:
     """
     asked = Options(**given)
     playbook = read_file(asked.file)
-    if playbook.warnings and not asked.quiet:
+    if playbook.warnings and _talks(asked.progress, asked.quiet):
         out.tell(show_all(playbook.warnings, playbook.file, playbook.source))
     if asked.name == "":
         raise InvalidValue("--name", "a run has a name, or one is chosen")
@@ -104,7 +104,7 @@ def resume(run: str | None, output: str, progress: str, quiet: bool, db: str) ->
         row = stored.found(store, run) if run is not None else stored.unfinished(store)
     if row.status in TERMINAL:
         raise Conflict(f"run {stored.called(row)} is {row.status}: there is nothing to go on with")
-    if not quiet:
+    if _talks(progress, quiet):
         out.tell(f"going on with {stored.called(row)} ({row.run[:8]})")
     return _go_on(row, output, progress, quiet, db)
 
@@ -124,10 +124,12 @@ def _execute(wanted: Wanted, asked: Options) -> int:
 
     async def begin(engine: Any) -> None:
         plan, input = wanted.playbook.plan, wanted.input
+        for child in wanted.playbook.children:
+            await engine.register(child.plan)
         await engine.start(plan, input, name=wanted.name, key=wanted.key, run=wanted.run)
 
     ended = execute(order, begin, _screen(asked.progress, asked.quiet, source))
-    return _tell_end(ended, wanted.name, asked.output, asked.quiet)
+    return _tell_end(ended, wanted.name, asked.output, asked.progress, asked.quiet)
 
 
 def _go_on(row: Summary, output: str, progress: str, quiet: bool, db: str) -> int:
@@ -139,7 +141,7 @@ def _go_on(row: Summary, output: str, progress: str, quiet: bool, db: str) -> in
         await engine.resume(row.run, by=who())
 
     ended = execute(order, begin, _screen(progress, quiet, NOWHERE))
-    return _tell_end(ended, stored.called(row), output, quiet)
+    return _tell_end(ended, stored.called(row), output, progress, quiet)
 
 
 def who() -> str:
@@ -153,11 +155,16 @@ def _screen(kind: str, quiet: bool, source: Source) -> Any:
     return screen(kind, quiet, source)
 
 
-def _tell_end(ended: Any, name: str, output: str, quiet: bool) -> int:
+def _talks(progress: str, quiet: bool) -> bool:
+    """Whether messages are for people, and they want them."""
+    return not quiet and progress != "json"
+
+
+def _tell_end(ended: Any, name: str, output: str, progress: str, quiet: bool) -> int:
     """The result is data; how it went is not."""
-    if ended.error and quiet:
+    if ended.error and (quiet or progress == "none"):
         out.tell(f"error: {out.printable(ended.error)}")
-    if not quiet and ended.code != exits.OK:
+    if ended.code != exits.OK and _talks(progress, quiet):
         out.tell(f"more: refold runs show {shlex.quote(name)}")
     try:
         if output != "table":
@@ -190,7 +197,8 @@ def _leave(wanted: Wanted, asked: Options) -> int:
     """Nobody executes it here."""
     from refold.cli.detached import leave
 
-    seen, workers = leave(asked.db, wanted.playbook.plan, wanted.input, wanted.run, wanted.name, wanted.key)
+    children = [child.plan for child in wanted.playbook.children]
+    seen, workers = leave(asked.db, wanted.playbook.plan, children, wanted.input, wanted.run, wanted.name, wanted.key)
     if asked.output != "table":
         out.put_json(seen, asked.output)
     else:

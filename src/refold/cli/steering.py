@@ -1,4 +1,4 @@
-"""Commands that change runs that others may be executing: `runs pause`, `cancel`, `prune`."""
+"""Commands that change runs that others may be executing: `runs pause`, `cancel`, `signal`, `prune`."""
 
 from collections.abc import Iterator
 
@@ -6,14 +6,15 @@ import click
 
 from refold.authoring.durations import seconds
 from refold.cli import out, stored, words
-from refold.cli.options import db_option, output_option, run_argument
+from refold.cli.options import db_option, inputs, output_option, run_argument, value_of
 from refold.cli.running import who
 from refold.cli.shown import row_object
+from refold.core.codec import check_value
 from refold.core.facts import SECOND, Instant
 from refold.core.state import CANCELLED, COMPLETED, FAILED, TERMINAL
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
-from refold.runtime.mailbox import Cancel, Pause
+from refold.runtime.mailbox import Cancel, Pause, Signal
 from refold.stores.sqlite.doctor import forget_workers
 from refold.stores.sqlite.store import SqliteStore
 
@@ -43,7 +44,32 @@ def cancel(run: str, reason: str, db: str) -> None:
     out.tell(f"{name} is asked to end")
 
 
-def _send(db: str, text: str, mail: Pause | Cancel) -> str:
+@click.command()
+@run_argument()
+@click.argument("name")
+@click.argument("value", required=False)
+@click.option("-i", "--input", "pairs", multiple=True, metavar="K=V", help="The value as an object, key by key.")
+@output_option
+@db_option
+def signal(run: str, name: str, value: str | None, pairs: tuple[str, ...], output: str, db: str) -> None:
+    """Send a signal to a run: to the step that waits for it, or to the next that will.
+
+    The VALUE is JSON, or else text.
+    """
+    if value is not None and pairs:
+        raise click.UsageError("VALUE and -i exclude each other")
+    if not name:
+        raise click.UsageError("a signal has a name")
+    told = inputs(pairs, None) if pairs else None if value is None else value_of(value)
+    check_value(told, "value")
+    called = _send(db, run, Signal(name, told, who()))
+    if output != "table":
+        out.put_json({"name": called, "signal": name, "value": told}, output)
+        return
+    out.tell(f"{called} has got the signal {name!r}")
+
+
+def _send(db: str, text: str, mail: Pause | Cancel | Signal) -> str:
     from refold.wiring import open_intake
 
     with stored.opened(db) as store:

@@ -81,8 +81,10 @@ def _parked(reason: Reason, now: Instant) -> str:
 
 
 def _gate(reason: Reason, now: Instant) -> str:
+    of = f" of {reason.assignee}" if reason.assignee else ""
+    count = f", {reason.count} more" if reason.count else ""
     limit = f", until {until(reason.until, now)}" if reason.until else ""
-    return f"waits for a decision{limit}" + (f": {reason.note}" if reason.note else "")
+    return f"waits for a decision{of}{count}{limit}" + (f": {reason.note}" if reason.note else "")
 
 
 def _paused(reason: Reason, now: Instant) -> str:
@@ -103,6 +105,7 @@ KINDS: dict[str, Callable[[Reason, Instant], str]] = {
     "timer": lambda reason, now: f"waits until {until(reason.until or 0, now)}",
     "signal": _signal,
     "gate": _gate,
+    "poll": lambda reason, now: f"looks again at {until(reason.until or 0, now)}, until",
     "child": lambda reason, now: f"waits for run {reason.run}",
     "window": lambda reason, now: f"{reason.count} items wait for a place in the window",
     "join": lambda reason, now: "waits for " + ", ".join(reason.sources),

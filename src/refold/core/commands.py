@@ -59,6 +59,7 @@ class LetterEnded(Struct, frozen=True, tag="ended", omit_defaults=True):
 
 class LetterCancel(Struct, frozen=True, tag="cancel", omit_defaults=True):
     reason: str = ""
+    again: bool = False  # the finalizers are given up too
 
 
 class LetterPause(Struct, frozen=True, tag="pause"):

@@ -3,23 +3,17 @@
 from collections.abc import Callable
 
 from refold.core.decision import Decision
+from refold.core.ending import end_if_asked, end_run, fail_completed, withdraw_waits
 from refold.core.facts import RunEnded, StepFault
-from refold.core.issuing import fill_windows, issue_entered, try_again
-from refold.core.routing_rules import deliver_signals, end_run, enter_step, give_up_items, route, withdraw_waits
-from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, INITIAL, PENDING, RUNNING, TERMINAL, RunState
+from refold.core.issuing import fill_windows, issue_entered, start_waiting_children, try_again
+from refold.core.routing_rules import deliver_signals, enter_step, give_up_items, route
+from refold.core.state import COMPLETED, ENDING, FAILED, INITIAL, PENDING, TERMINAL, RunState
 from refold.core.view import latest_result
+from refold.core.waiting import check_polls
 
 Rule = Callable[[Decision], None]
 Owed = Callable[[Decision], object]
 """Whether a rule may have something to do; cheap to ask."""
-
-
-def end_if_asked(d: Decision) -> None:
-    """Cancelled from outside, or out of time; an ending run gives up its finalizers too."""
-    if d.state.cancel is not None:
-        end_run(d, FAILED if d.state.outcome == FAILED else CANCELLED, d.state.error)
-    elif d.state.timed_out is not None and d.state.life == RUNNING:
-        end_run(d, FAILED, StepFault("", 0, f"no end after {d.state.timed_out:g} s"))
 
 
 def run_finalizers(d: Decision) -> None:
@@ -52,11 +46,7 @@ def finish_when_nothing_is_open(d: Decision) -> None:
 
 
 def _end(d: Decision, outcome: str) -> None:
-    """A failing final step fails a completed run; other failing finalizers are only listed."""
     state, error = d.state, d.state.error
-    broken = next((each for each in state.failures if each.step == d.graph.plan.final_step), None)
-    if outcome == COMPLETED and broken is not None:
-        outcome, error = FAILED, broken
     also = tuple(each for each in state.failures if each != error)
     value = latest_result(state, d.loaded) if outcome == COMPLETED else None
     result, blob = d.box(value)
@@ -67,11 +57,14 @@ def _end(d: Decision, outcome: str) -> None:
 RULES: tuple[tuple[Owed, Rule], ...] = (
     (lambda d: d.state.life == ENDING, withdraw_waits),
     (lambda d: d.state.deliverable, deliver_signals),
+    (lambda d: d.state.polls, check_polls),
     (lambda d: d.state.judge, give_up_items),
     (lambda d: d.state.ready or d.state.ended or d.state.judge or d.state.over or d.state.failures, route),
     (lambda d: d.state.entered or d.moves, issue_entered),
     (lambda d: d.state.judge, try_again),
+    (lambda d: d.due, start_waiting_children),
     (lambda d: d.state.filling, fill_windows),
+    (lambda d: d.state.life == ENDING and d.state.failures, fail_completed),
     (lambda d: d.state.final, run_finalizers),
     (lambda d: not d.state.visiting, finish_when_nothing_is_open),
 )
@@ -82,11 +75,9 @@ def decide(d: Decision) -> None:
     end_if_asked(d)
     while not _rests(d.state):
         before = len(d.facts), len(d.moves)
-        for owed, rule in RULES:
+        for owed, rule in RULES:  # only the last one can end the run
             if owed(d):
                 rule(d)
-                if _rests(d.state):
-                    break
         if (len(d.facts), len(d.moves)) == before:
             break
     d.tell_moves()

@@ -19,6 +19,7 @@ from refold.core.commands import (
     child_id,
     command_id,
 )
+from refold.core.due import due
 from refold.core.expressions import CannotEvaluate, Evaluate
 from refold.core.facts import (
     Blob,
@@ -53,7 +54,7 @@ from refold.core.facts import (
 )
 from refold.core.loops import Graph
 from refold.core.plan import Call, Child
-from refold.core.state import COMPLETED, FAILED, RUNNING, RunState
+from refold.core.state import COMPLETED, FAILED, RUNNING, OpenCommand, RunState
 from refold.core.view import Loaded, RunView, item_view
 
 RUN_TIMER = "run"
@@ -66,6 +67,8 @@ class Decision:
         self.graph, self.state, self.evaluate, self.chance = graph, state, evaluate, chance
         self.now = max(now, state.at)  # a run's times never go back
         self.claimed: Callable[[], frozenset[str]] = frozenset
+        self.refuses: Callable[[str], Fault | None] = _never  # why a child of this plan cannot start
+        self.due: dict[str, None] = {}  # commands whose child may start now
         self.loaded = Loaded()
         self.facts: list[Fact] = []
         self.moves: list[Move] = []
@@ -79,11 +82,11 @@ class Decision:
     def say(self, fact: Fact) -> None:
         kind = type(fact)
         concerned = _CONCERNED[kind](fact) if kind in _CONCERNED else ()
-        spared = self.at_work() if kind in _ANSWERS else frozenset()
+        spared = self.at_work() if kind in _ANSWERS else _NOBODY
         for command in concerned:
             self._touch(command, command not in spared)
         if kind in _OPENING:
-            self.new.update(command for command in concerned if command not in self.state.open)
+            self.new.update([command for command in concerned if command not in self.state.open])
         suspends = kind in _REPORTING and _suspends(fact)
         before = {command: set(self.state.open[command].calls) for command in concerned} if suspends else {}
         fold.apply(self.graph, self.state, self.now, fact)
@@ -136,7 +139,7 @@ class Decision:
             self._touch(command)
 
     def timers(self) -> dict[str, Instant | None]:
-        timers = {key: _timer(self.state, key) for key in self._timers}
+        timers = {key: _timer(self.graph, self.state, key) for key in self._timers} if self._timers else {}
         if self.state.deadline is not None:
             runs = self.state.life == RUNNING and not self.state.paused
             timers[RUN_TIMER] = self.state.deadline if runs else None
@@ -151,6 +154,11 @@ class Decision:
             if child not in self._orphans:
                 self._orphans.add(child)
                 self.post(f"{child}/cancel", child, LetterCancel("its parent no longer waits for it"))
+
+    def hurry_orphans(self) -> None:
+        """Those that were told before are told to give up their finalizers too."""
+        for child in self.state.orphans:
+            self.post(f"{child}/{self.state.seq}/cancel", child, LetterCancel("its parent gives up", again=True))
 
     def start_child(self, owner: str, plan: str, value: Any, attempt: int = 1) -> None:
         command, _, call = owner.partition("#")
@@ -190,7 +198,7 @@ class Decision:
             attempt=opened.attempt,
             tool=step.work.tool,
             item=opened.item,
-            input=self.input_of(command),
+            input=opened.input if opened.item is None else self.input_of(command),
             queue=step.queue,
             priority=step.priority,
             not_before=opened.not_before,
@@ -206,11 +214,13 @@ class Decision:
             self._touched[command] = None
         if opened is None:
             return
-        if opened.until is not None:
+        timed = opened.until is not None or opened.deadline is not None
+        if timed or (opened.not_before and starts_at(self.graph, opened) is not None):
             self._timers[command] = None
-        for key, call in opened.calls.items():
-            if call.until is not None:
-                self._timers[f"{command}#{key}"] = None
+        if opened.calls:
+            self._timers.update(
+                {f"{command}#{key}": None for key, call in opened.calls.items() if call.until is not None}
+            )
 
     def _touch_moved(self, move: Move) -> None:
         if isinstance(move, Took):
@@ -225,7 +235,7 @@ class Decision:
             case StepIssued() | ItemsIssued() | ItemsRetried():
                 work = self.graph.step(self.graph.index[fact.step]).work
                 if isinstance(work, Child):
-                    self._start_children(work.plan, concerned)
+                    self._start_children(work.plan or self.state.plan, concerned)
             case RunPaused() | RunResumed():
                 body = LetterPause() if isinstance(fact, RunPaused) else LetterResume()
                 for child in self.state.children.values():
@@ -237,15 +247,30 @@ class Decision:
                 pass
 
     def _start_children(self, plan: str, commands: Iterable[str]) -> None:
+        """Of those whose time has come; an item that cannot have a child fails without one."""
+        if self.refuses(plan) is not None:
+            return
         for command in commands:
-            with suppress(CannotEvaluate):  # such an item fails without a child
-                self.start_child(command, plan, self.input_of(command), self.state.open[command].attempt)
+            opened = self.state.open[command]
+            if opened.child:
+                with suppress(CannotEvaluate):
+                    self.start_child(command, plan, self.input_of(command), opened.attempt)
 
     def _start_called_children(self, before: dict[str, set[str]]) -> None:
         for command, known in before.items():
-            for key, call in self.state.open[command].calls.items():
-                if call.child and key not in known:
+            for key, call in list(self.state.open[command].calls.items()):
+                if not call.child or key in known:
+                    continue
+                fault = self.refuses(call.child)
+                if fault is None:
                     self.start_child(f"{command}#{key}", call.child, call.input)
+                else:
+                    child = self.state.children[f"{command}#{key}"]
+                    self.say(ChildEnded(child, command, Failed(fault), key))
+
+
+def _never(plan: str) -> None:
+    return None
 
 
 def _gathered(moves: list[Move]) -> Iterator[Move]:
@@ -269,14 +294,21 @@ def _suspends(fact: Fact) -> bool:
     return isinstance(fact, ItemsSettled) and any(isinstance(report.outcome, Suspended) for report in fact.reports)
 
 
-def _timer(state: RunState, key: str) -> Instant | None:
+def _timer(graph: Graph, state: RunState, key: str) -> Instant | None:
     command, _, call = key.partition("#")
     opened = state.open.get(command)
     if opened is None:
         return None
     if not call:
-        return opened.until
+        moment = due(opened)
+        return moment if moment is not None else starts_at(graph, opened)
     return opened.calls[call].until if call in opened.calls else None
+
+
+def starts_at(graph: Graph, opened: OpenCommand) -> Instant | None:
+    """When a child that is to be tried again starts; no worker looks at the time for it."""
+    waits = opened.not_before and not opened.child and not opened.held
+    return opened.not_before if waits and isinstance(graph.step(opened.step).work, Child) else None
 
 
 def _as_outcome(fact: RunEnded, status: str) -> Outcome:
@@ -307,7 +339,7 @@ _CONCERNED: dict[type, Callable[[Any], Sequence[str]]] = {  # the commands that 
     StepIssued: _one,
     StepSettled: _one,
     GateDecided: _one,
-    ItemsIssued: lambda fact: _some(fact, range(fact.first, fact.first + fact.count)),
+    ItemsIssued: lambda fact: _some(fact, fact.items or range(fact.first, fact.first + fact.count)),
     ItemsSettled: lambda fact: _some(fact, (report.item for report in fact.reports)),
     ItemsRetried: lambda fact: _some(fact, (item for item, _, _ in fact.items)),
     ItemsGivenUp: lambda fact: _some(fact, fact.items),
@@ -316,6 +348,7 @@ _CONCERNED: dict[type, Callable[[Any], Sequence[str]]] = {  # the commands that 
     SignalTaken: _owner,
     RunEnding: lambda fact: fact.withdrawn,
 }
+_NOBODY: frozenset[str] = frozenset()
 _OPENING = frozenset({StepIssued, ItemsIssued})
 _REPORTING = frozenset({StepSettled, ItemsSettled})
 _ANSWERS = frozenset({SignalTaken, CallSettled, ChildEnded})

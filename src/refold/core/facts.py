@@ -146,6 +146,8 @@ class StepIssued(Struct, frozen=True, tag="step_issued", omit_defaults=True, gc=
     until: Instant | None = None  # a wait or gate ends by itself then
     signal: str = ""
     child: str = ""  # the child's run id
+    signals: tuple[str, ...] = ()  # others, of which the first to come ends the wait too
+    assignee: str = ""  # who is asked to decide
 
 
 class StepSettled(Struct, frozen=True, tag="step_settled", omit_defaults=True, gc=False):
@@ -161,6 +163,7 @@ class FanOutEntered(Struct, frozen=True, tag="fan_out_entered", omit_defaults=Tr
     items: list[Any] | None = None
     blob: Blob | None = None
     capture: dict[str, Any] = {}
+    redo: bool = False  # the items of the visit before; those that were done stay so
 
 
 class ItemsIssued(Struct, frozen=True, tag="items_issued", omit_defaults=True):
@@ -171,6 +174,7 @@ class ItemsIssued(Struct, frozen=True, tag="items_issued", omit_defaults=True):
     first: int
     count: int
     capture: dict[str, Any] | None = None
+    items: tuple[int, ...] = ()  # these instead, of a visit that goes on with what was not done
 
 
 class ItemsRetried(Struct, frozen=True, tag="items_retried"):
@@ -330,6 +334,14 @@ class RunEnded(Struct, frozen=True, tag="run_ended", omit_defaults=True):
     also_failed: tuple[StepFault, ...] = ()
 
 
+class RunReopened(Struct, frozen=True, tag="run_reopened", omit_defaults=True):
+    """A run that had failed or was cancelled goes on."""
+
+    again: tuple[str, ...] = ()  # had failed or were stopped: another visit, of a list loop for what was not done
+    anew: tuple[str, ...] = ()  # visited anew: a step, and all that follows from it
+    by: str = ""
+
+
 Fact = (
     RunStarted
     | StepIssued
@@ -351,4 +363,5 @@ Fact = (
     | RunTimedOut
     | RunEnding
     | RunEnded
+    | RunReopened
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from refold.core.facts import FanOutEntered
 from refold.core.loops import Graph
-from refold.core.state import DONE, LOST, OPEN, STOPPED, FanOut
+from refold.core.state import DONE, LOST, OPEN, STOPPED, WAITS, FanOut
 
 
 def open_fan(fact: FanOutEntered) -> FanOut:
@@ -16,7 +16,38 @@ def open_fan(fact: FanOutEntered) -> FanOut:
         capture=fact.capture,
         status=bytearray(fact.count),
         places=[0] * fact.count,
+        visit=fact.visit,
     )
+
+
+def go_on(old: FanOut, visit: int) -> FanOut:
+    """Another visit with the same items; what was done stays so, and the rest is to be done."""
+    todo = [item for item, status in enumerate(old.status) if status != DONE]
+    status, places = bytearray(old.status), list(old.places)
+    for item in todo:
+        status[item], places[item] = WAITS, 0
+    return FanOut(
+        count=old.count,
+        items=old.items,
+        blob=old.blob,
+        capture=old.capture,
+        status=status,
+        places=places,
+        next=old.count,
+        done=old.done,
+        visit=visit,
+        todo=todo,
+    )
+
+
+def issue_some(fan: FanOut, items: tuple[int, ...], capture: dict[str, Any] | None) -> None:
+    """The next ones of those that are to be done."""
+    fan.todo = fan.todo[len(items) :]
+    for item in items:
+        fan.status[item] = OPEN
+    fan.open += len(items)
+    if capture is not None:
+        fan.capture = capture
 
 
 def issue(fan: FanOut, first: int, count: int, capture: dict[str, Any] | None) -> None:
@@ -54,7 +85,7 @@ def is_over(fan: FanOut, ending: bool) -> bool:
 
 def room(graph: Graph, s: int, fan: FanOut) -> int:
     """How many fresh items fit into the window now."""
-    return min(graph.windows[s] - fan.open, fan.count - fan.next)
+    return min(graph.windows[s] - fan.open, len(fan.todo) or fan.count - fan.next)
 
 
 def failed_items(fan: FanOut) -> list[int]:

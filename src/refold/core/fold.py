@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from refold.core import fanout, routing, visits, waits
-from refold.core.commands import command_id
+from refold.core import fanout, items, routing, visits, waits
 from refold.core.facts import (
     SECOND,
     Bypassed,
@@ -23,13 +22,12 @@ from refold.core.facts import (
     ItemsSettled,
     LoopLeft,
     Move,
-    Outcome,
-    Parked,
     PassBegan,
     Routed,
     RunEnded,
     RunEnding,
     RunPaused,
+    RunReopened,
     RunResumed,
     RunStarted,
     RunTimedOut,
@@ -39,11 +37,10 @@ from refold.core.facts import (
     StepIssued,
     StepSettled,
     Succeeded,
-    Suspended,
     Took,
 )
 from refold.core.loops import Graph
-from refold.core.plan import Child
+from refold.core.reopening import reopened
 from refold.core.retry import fault_of
 from refold.core.state import (
     BYPASSED,
@@ -86,10 +83,12 @@ RUN_LIFE: dict[type, tuple[frozenset[str], str]] = {
     RunResumed: (frozenset({PAUSED}), RUNNING),  # or ENDING
     RunEnding: (frozenset({RUNNING, PAUSED, ENDING}), ENDING),  # PAUSED: by a cancellation
     RunEnded: (frozenset({RUNNING, ENDING}), COMPLETED),  # or FAILED, or CANCELLED
+    RunReopened: (frozenset({FAILED, CANCELLED}), RUNNING),
 }
 
 
 _UNDER_WAY = frozenset({RUNNING, ENDING})
+REOPENED = RUN_LIFE[RunReopened][0]
 
 
 def fold(graph: Graph, records: Iterable[Record], state: RunState) -> RunState:
@@ -110,7 +109,8 @@ def apply(graph: Graph, state: RunState, at: Instant, fact: Fact) -> None:
 
 
 def _refuse_out_of_life(state: RunState, fact: Fact) -> None:
-    if not (state.life == INITIAL and isinstance(fact, RunStarted)):
+    goes_on = isinstance(fact, RunReopened) and state.life in REOPENED
+    if not goes_on and not (state.life == INITIAL and isinstance(fact, RunStarted)):
         where = "before the start" if state.life == INITIAL else "after the end"
         raise Corrupt(f"{type(fact).__name__} {where} of the run")
 
@@ -153,10 +153,13 @@ def _step_issued(graph: Graph, state: RunState, fact: StepIssued) -> None:
             visits.wait_for(state, fact.signal, command)
     if fact.child:
         state.children[command] = fact.child
+    if s in graph.waits:
+        waits.begin(graph, state, command, fact)
 
 
 def _try_again(state: RunState, opened: OpenCommand, command: str, fact: StepIssued) -> None:
     visits.discharge(state.judge, command)
+    visits.dismiss(state, command)  # a child that nobody waited for to the end
     opened.attempt, opened.child = fact.attempt, fact.child
     visits.postpone(opened, fact.not_before)
 
@@ -167,75 +170,16 @@ def _step_settled(graph: Graph, state: RunState, fact: StepSettled) -> None:
         raise Corrupt(f"{command} was settled but is not open")
     visits.report_plain(graph, state, command, fact.report)
     if type(fact.report.outcome) is not Succeeded:
-        _put_aside(state, command, fact.report.outcome)
-
-
-def _put_aside(state: RunState, command: str, outcome: Outcome) -> None:
-    if isinstance(outcome, Parked):
-        waits.park(state, command, outcome)
-    elif isinstance(outcome, Suspended):
-        waits.suspend(state, command, outcome)
+        waits.put_aside(state, command, fact.report.outcome)
 
 
 def _fan_out_entered(graph: Graph, state: RunState, fact: FanOutEntered) -> None:
     s = graph.index[fact.step]
     _may(FanOutEntered, state.steps[s].life, fact.step)
     visits.issue(state, s)
-    state.steps[s].fan = fanout.open_fan(fact)
+    old = state.steps[s].fan
+    state.steps[s].fan = fanout.go_on(old, fact.visit) if fact.redo and old is not None else fanout.open_fan(fact)
     visits.after_items(graph, state, s)
-
-
-def _items_issued(graph: Graph, state: RunState, fact: ItemsIssued) -> None:
-    s = graph.index[fact.step]
-    fan = state.steps[s].fan
-    assert fan is not None
-    if fact.first != fan.next:
-        raise Corrupt(f"item {fact.first} of {fact.step} was issued after item {fan.next - 1}")
-    fanout.issue(fan, fact.first, fact.count, fact.capture)
-    for item in range(fact.first, fan.next):
-        state.open[f"{fact.step}/{fact.visit}/{item}"] = OpenCommand(s, fact.visit, item)
-    if isinstance(graph.step(s).work, Child):
-        for item in range(fact.first, fan.next):
-            waits.await_child(state, f"{fact.step}/{fact.visit}/{item}")
-    if fanout.room(graph, s, fan) <= 0:
-        state.filling.pop(s, None)
-
-
-def _items_retried(graph: Graph, state: RunState, fact: ItemsRetried) -> None:
-    for item, attempt, not_before in fact.items:
-        command = command_id(fact.step, fact.visit, item)
-        visits.discharge(state.judge, command)
-        opened = state.open[command]
-        opened.attempt = attempt
-        visits.postpone(opened, not_before)
-        if opened.child:
-            waits.await_child(state, command)
-        fan = state.steps[opened.step].fan
-        assert fan is not None
-        fan.retried[item] = attempt
-
-
-def _items_settled(graph: Graph, state: RunState, fact: ItemsSettled) -> None:
-    s = graph.index[fact.step]
-    for report in fact.reports:
-        command = f"{fact.step}/{fact.visit}/{report.item}"
-        if command not in state.open:
-            raise Corrupt(f"{command} was settled but is not open")
-        state.children.pop(command, None)  # a child reports by letter; this one never started
-        visits.report_item(graph, state, command, report)
-        if type(report.outcome) is not Succeeded:
-            _put_aside(state, command, report.outcome)
-    visits.after_items(graph, state, s)
-
-
-def _items_given_up(graph: Graph, state: RunState, fact: ItemsGivenUp) -> None:
-    s = graph.index[fact.step]
-    fan = state.steps[s].fan
-    assert fan is not None
-    for item in fact.items:
-        visits.close_command(state, command_id(fact.step, fact.visit, item))
-    fanout.give_up(fan, fact.items)
-    visits.after_items(graph, state, s, max(fan.places[item] for item in fact.items))
 
 
 def _routed(graph: Graph, state: RunState, fact: Routed) -> None:
@@ -266,8 +210,11 @@ def _took(graph: Graph, state: RunState, move: Took) -> None:
     fault = move.fault
     command = f"{move.step}/{move.visit}"
     if command in state.open:
+        polled = state.polls.get(command, 0)
         report = visits.close_command(state, command).report
         fault = fault or (fault_of(report) if report is not None else None)
+        if fault is None:
+            step.done_at = polled  # what a call was made for again and again holds
     visits.discharge(state.ended, s)
     visits.discharge(state.entered, s)
     for key, value in move.sets.items():
@@ -310,8 +257,10 @@ def _over(graph: Graph, state: RunState, move: PassBegan | LoopLeft) -> int:
 
 
 def _run_paused(graph: Graph, state: RunState, fact: RunPaused) -> None:
-    _may(RunPaused, life_of(state), "the run")
-    state.paused, state.paused_at, state.paused_by = True, state.at, fact.by
+    if not (state.paused and state.parent is not None and state.paused_by == state.parent.run):
+        _may(RunPaused, life_of(state), "the run")
+        state.paused_at = state.at
+    state.paused, state.paused_by = True, fact.by  # paused by its parent before, by somebody else from now on
 
 
 def _run_resumed(graph: Graph, state: RunState, fact: RunResumed) -> None:
@@ -323,6 +272,7 @@ def _run_resumed(graph: Graph, state: RunState, fact: RunResumed) -> None:
 
 def _cancel_asked(graph: Graph, state: RunState, fact: CancelAsked) -> None:
     state.cancel = fact.reason
+    state.cancels += 1
 
 
 def _run_timed_out(graph: Graph, state: RunState, fact: RunTimedOut) -> None:
@@ -336,7 +286,7 @@ def _run_ending(graph: Graph, state: RunState, fact: RunEnding) -> None:
     state.final = list(fact.final)
     state.paused = False
     touched = dict(state.filling)
-    state.ready, state.over, state.filling = [], [], {}
+    state.filling = {}  # what is ready stays so, for a run that is reopened; nothing is entered meanwhile
     for command in fact.withdrawn:
         opened = state.open[command]
         if opened.item is None:
@@ -359,6 +309,11 @@ def _run_ended(graph: Graph, state: RunState, fact: RunEnded) -> None:
     state.paused = False
 
 
+def _run_reopened(graph: Graph, state: RunState, fact: RunReopened) -> None:
+    _may(RunReopened, life_of(state), "the run")
+    reopened(graph, state, fact)
+
+
 _MOVES: dict[type, Callable[[Graph, RunState, Any], None]] = {
     Entered: _entered,
     Took: _took,
@@ -374,10 +329,10 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = {
     StepIssued: _step_issued,
     StepSettled: _step_settled,
     FanOutEntered: _fan_out_entered,
-    ItemsIssued: _items_issued,
-    ItemsRetried: _items_retried,
-    ItemsSettled: _items_settled,
-    ItemsGivenUp: _items_given_up,
+    ItemsIssued: items.issued,
+    ItemsRetried: items.retried,
+    ItemsSettled: items.settled,
+    ItemsGivenUp: items.given_up,
     Routed: _routed,
     SignalReceived: waits.signal_received,
     SignalTaken: waits.signal_taken,
@@ -390,4 +345,5 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = {
     RunTimedOut: _run_timed_out,
     RunEnding: _run_ending,
     RunEnded: _run_ended,
+    RunReopened: _run_reopened,
 }

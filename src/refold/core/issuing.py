@@ -1,14 +1,13 @@
 """Handing out work: rendered inputs, fan-outs, windows, further tries."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from refold.core import fanout
 from refold.core.commands import child_id, command_id
-from refold.core.decision import Decision
+from refold.core.decision import Decision, starts_at
 from refold.core.expressions import CannotEvaluate
 from refold.core.facts import (
-    SECOND,
     Entered,
     Failed,
     FanOutEntered,
@@ -19,13 +18,20 @@ from refold.core.facts import (
     Report,
     StepIssued,
 )
-from refold.core.plan import Call, Child, Gate, Step, Wait
+from refold.core.plan import Call, Child, Gate, Quality, Step, Wait
 from refold.core.retry import delay, fault_of
 from refold.core.routing_rules import end_visit, may_go_on
 from refold.core.state import FanOut, OpenCommand
 from refold.core.view import capture
+from refold.core.waiting import issue_gate, issue_quality, issue_wait, rendered
 
-END_OF_TIME = 1 << 62  # an instant must fit into 64 bits
+
+class CannotStart(Exception):
+    """The child of a step cannot be started, for the reason in the fault."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        super().__init__(fault.message)
 
 
 def issue_entered(d: Decision) -> None:
@@ -37,20 +43,24 @@ def issue_entered(d: Decision) -> None:
             issued.append(_issue(d, s))
         except CannotEvaluate as error:
             faults[s] = Fault("expression", str(error), retryable=False)
+        except CannotStart as error:
+            faults[s] = error.fault
     for s, fault in faults.items():
         end_visit(d, s, fault)
-    entered = tuple(move.step for move in d.moves if isinstance(move, Entered))
-    plain = len(entered) == len(d.moves) and entered == tuple(fact.step for fact in issued)
-    if plain and not any(_ends_at_once(fact) for fact in issued[:-1]):
+    entered = [move.step for move in d.moves if isinstance(move, Entered)]
+    plain = len(entered) == len(d.moves) and entered == [fact.step for fact in issued]
+    if plain and (len(issued) < 2 or not any(_ends_at_once(d, fact) for fact in issued[:-1])):
         d.moves.clear()  # the facts that follow say it all
     d.tell_moves()
     for fact in issued:
         d.say(fact)
 
 
-def _ends_at_once(fact: StepIssued | FanOutEntered) -> bool:
+def _ends_at_once(d: Decision, fact: StepIssued | FanOutEntered) -> bool:
     """A loop without items settles when it is entered; those behind it in the log must have been entered before."""
-    return isinstance(fact, FanOutEntered) and fact.count == 0
+    if isinstance(fact, FanOutEntered):
+        return fact.count == 0 or fact.redo
+    return isinstance(d.graph.step(d.graph.index[fact.step]).work, Quality)
 
 
 def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
@@ -60,37 +70,26 @@ def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
         return _enter_fan_out(d, step, visit)
     match step.work:
         case Call():
-            return StepIssued(step.name, visit, input=_render(d, step.input, visit))
-        case Child():
+            return StepIssued(step.name, visit, input=rendered(d, step.input, visit))
+        case Child(plan=plan):
+            fault = d.refuses(plan or d.state.plan)
+            if fault is not None:
+                raise CannotStart(fault)
             child = child_id(d.state.run, command_id(step.name, visit))
-            return StepIssued(step.name, visit, input=_render(d, step.input, visit), child=child)
-        case Gate(prompt=prompt, timeout=timeout):
-            until = None if timeout is None else d.now + round(timeout * SECOND)
-            return StepIssued(step.name, visit, input=_render(d, prompt, visit), until=until)
+            return StepIssued(step.name, visit, input=rendered(d, step.input, visit), child=child)
+        case Gate():
+            return issue_gate(d, step, step.work, visit)
         case Wait():
-            return _issue_wait(d, step.name, step.work, visit)
-
-
-def _render(d: Decision, template: Any, visit: int) -> Any:
-    return None if template is None else d.evaluate.value(template, d.view({"visit": visit}))
-
-
-def _issue_wait(d: Decision, name: str, wait: Wait, visit: int) -> StepIssued:
-    moments = []
-    seconds, until, signal = (_render(d, template, visit) for template in (wait.seconds, wait.until, wait.signal))
-    for value, offset, unit in ((seconds, d.now, SECOND), (until, 0, 1)):
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value * unit) < END_OF_TIME:
-            raise CannotEvaluate(f"{value!r} is no time to wait for")
-        moments.append(offset + round(value * unit))
-    if not moments and not signal:
-        raise CannotEvaluate("there is nothing to wait for: neither a time nor a signal")
-    return StepIssued(name, visit, until=min(moments, default=None), signal=str(signal or ""))
+            return issue_wait(d, step, step.work, visit)
+        case Quality():
+            return issue_quality(d, step, step.work, visit)
 
 
 def _enter_fan_out(d: Decision, step: Step, visit: int) -> FanOutEntered:
     assert step.loop is not None
+    state = d.state.steps[d.graph.index[step.name]]
+    if state.redo and state.fan is not None and state.fan.visit == visit - 1:
+        return FanOutEntered(step.name, visit, state.fan.count, redo=True)
     items = d.evaluate.value(step.loop.items, d.view({"visit": visit}))
     if not isinstance(items, (list, tuple)):
         raise CannotEvaluate(f"a {type(items).__name__} is no list to loop over")
@@ -115,10 +114,11 @@ def fill_windows(d: Decision) -> None:
         count = fanout.room(d.graph, s, fan)
         visit = d.state.steps[s].visits
         captured = _captured(d, step, visit) if step.loop.sequential else None
-        first = fan.next
+        some = tuple(fan.todo[:count])
+        first = some[0] if some else fan.next
         d.tell_moves()
-        d.say(ItemsIssued(step.name, visit, first, count, captured))
-        unfit = tuple(_unfit(d, step, visit, range(first, first + count)))
+        d.say(ItemsIssued(step.name, visit, first, count, captured, some))
+        unfit = tuple(_unfit(d, step, visit, some or range(first, first + count)))
         if unfit:
             d.say(ItemsSettled(step.name, visit, unfit))
 
@@ -129,9 +129,12 @@ def _load_items(d: Decision, fan: FanOut) -> None:
         d.loaded.blob(fan.blob)
 
 
-def _unfit(d: Decision, step: Step, visit: int, items: range) -> Iterator[Report]:
+def _unfit(d: Decision, step: Step, visit: int, items: Iterable[int]) -> Iterator[Report]:
     """Items whose input has no value fail like any other, and the rest go on."""
-    if step.input is None:
+    refused = d.refuses(step.work.plan or d.state.plan) if isinstance(step.work, Child) else None
+    if refused is not None:
+        yield from (Report(1, Failed(refused), item=item) for item in items)
+    if step.input is None or refused is not None:
         return
     for item in items:
         try:
@@ -154,7 +157,8 @@ def try_again(d: Decision) -> None:
         if opened.item is not None:
             items.setdefault((name, opened.visit), []).append((opened.item, attempt, not_before))
             continue
-        child = child_id(d.state.run, command, attempt) if opened.child else ""
+        at_once = opened.child and not not_before
+        child = child_id(d.state.run, command, attempt) if at_once else ""
         d.say(StepIssued(name, opened.visit, attempt, not_before=not_before, child=child))
     for (name, visit), again in items.items():
         fan = d.state.steps[d.graph.index[name]].fan
@@ -168,3 +172,24 @@ def _not_before(d: Decision, opened: OpenCommand, fault: Fault) -> int:
     chance = d.chance() if policy.jitter else 0.0
     wait = delay(policy, opened.attempt, fault, chance)
     return d.now + wait if wait else 0
+
+
+def start_waiting_children(d: Decision) -> None:
+    """The time has come for another try of these: they are issued once more, without a delay."""
+    for command in list(d.due):
+        opened = d.state.open.get(command)
+        if opened is not None and starts_at(d.graph, opened) is not None:
+            _start_waiting_child(d, command, opened)
+        del d.due[command]
+
+
+def _start_waiting_child(d: Decision, command: str, opened: OpenCommand) -> None:
+    name, fan = d.graph.name(opened.step), d.state.steps[opened.step].fan
+    if opened.item is None:
+        d.tell_moves()
+        d.say(StepIssued(name, opened.visit, opened.attempt, child=child_id(d.state.run, command, opened.attempt)))
+        return
+    assert fan is not None
+    _load_items(d, fan)
+    d.tell_moves()
+    d.say(ItemsRetried(name, opened.visit, ((opened.item, opened.attempt, 0),)))

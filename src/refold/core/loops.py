@@ -1,11 +1,12 @@
 """What is known of a plan before any run: its walk, its loops, who holds which arc."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
-from refold.core.plan import LONGEST, Arc, Gate, Loop, Plan, Step, Wait, Work, durations
+from refold.core.plan import Arc, Call, Gate, Plan, Step
+from refold.core.plan_checks import finalizers_of, problems_of
 from refold.errors import InvalidPlan
 
 
@@ -50,6 +51,9 @@ class Graph(Struct, frozen=True):
     windows: tuple[int, ...]  # per step: how many items of a fan-out may be open at once
     finalizers: frozenset[int]
     entry: int
+    gates: frozenset[int]
+    polls: frozenset[int]  # calls that are made again until something holds
+    waits: frozenset[int]  # steps that no worker looks after, or not alone
 
     def step(self, s: int) -> Step:
         return self.plan.steps[s]
@@ -215,6 +219,8 @@ def _twins(into: list[list[int]], source: list[int]) -> dict[int, tuple[int, ...
 def _plainly(step: Step, arcs: Iterable[int]) -> frozenset[int] | None:
     if step.set:
         return None
+    if any(arc.on == "timeout" for arc in step.arcs):
+        return None
     candidates = [(a, arc) for a, arc in zip(arcs, step.arcs, strict=True) if arc.on != "failure"]
     if step.mode == "exclusive":
         candidates = candidates[:1]
@@ -269,7 +275,7 @@ def _ranks(through: dict[int, int], steps: int) -> _Ranks:
 
 def analyse(plan: Plan) -> Graph:
     """Index the plan, or raise InvalidPlan with everything that makes it unfit to run."""
-    problems = list(_problems(plan))
+    problems = list(problems_of(plan))
     if problems:
         raise InvalidPlan(problems)
     names = [step.name for step in plan.steps]
@@ -323,60 +329,13 @@ def analyse(plan: Plan) -> Graph:
         place=tuple(ranks.place),
         losers={s: range(ranks.place[s] + 1, ranks.place[s] + 1 + ranks.behind[s]) for s in races},
         windows=tuple(1 if step.loop is None or step.loop.sequential else step.loop.window for step in plan.steps),
-        finalizers=frozenset(index[name] for name in _finalizers(plan)),
+        finalizers=frozenset(index[name] for name in finalizers_of(plan)),
         entry=entry,
+        gates=_those(plan, lambda step: isinstance(step.work, Gate)),
+        polls=_those(plan, lambda step: step.poll is not None and isinstance(step.work, Call)),
+        waits=_those(plan, lambda step: step.poll is not None or not isinstance(step.work, Call)),
     )
 
 
-def _finalizers(plan: Plan) -> tuple[str, ...]:
-    return (*plan.always, *plan.on_fail, *((plan.final_step,) if plan.final_step else ()))
-
-
-def _problems(plan: Plan) -> Iterator[str]:
-    if not plan.steps:
-        yield f"workflow {plan.name!r} has no steps"
-    known: set[str] = set()
-    for step in plan.steps:
-        if step.name in known:
-            yield f"two steps are called {step.name!r}"
-        known.add(step.name)
-        yield from _step_problems(step)
-    finalizers = _finalizers(plan)
-    for name in (*finalizers, plan.entry):
-        if name and name not in known:
-            yield f"there is no step {name!r}"
-    yield from (f"{name!r} is a finalizer twice" for name, times in Counter(finalizers).items() if times > 1)
-    if plan.steps and (plan.entry or plan.steps[0].name) in finalizers:
-        yield f"the entry {plan.entry or plan.steps[0].name!r} is a finalizer"
-    times = (each for each in durations(plan) if not 0 <= each[1] <= LONGEST)
-    yield from (f"{what} is {seconds:g} s; it must lie between 0 and 100 years" for what, seconds in times)
-    yield from _arc_problems(plan, known, finalizers)
-
-
-def _arc_problems(plan: Plan, known: set[str], finalizers: tuple[str, ...]) -> Iterator[str]:
-    for step in plan.steps:
-        for arc in step.arcs:
-            if arc.to not in known:
-                yield f"step {step.name!r} leads to {arc.to!r}, which does not exist"
-            if arc.to in finalizers or step.name in finalizers:
-                yield f"arc {step.name!r} -> {arc.to!r}: a finalizer has no arcs"
-
-
-def _step_problems(step: Step) -> Iterator[str]:
-    if not step.name or "/" in step.name or "#" in step.name:
-        yield f"{step.name!r} is no name for a step: it must not be empty or contain '/' or '#'"
-    if isinstance(step.join, int) and step.join < 1:
-        yield f"step {step.name!r} waits for {step.join} sources; at least 1 is needed"
-    if step.retry.attempts < 1:
-        yield f"step {step.name!r} has {step.retry.attempts} attempts; at least 1 is needed"
-    if step.visit_limit < 1:
-        yield f"step {step.name!r} has a visit limit of {step.visit_limit}; at least 1 is needed"
-    if step.loop is not None:
-        yield from _loop_problems(step.name, step.work, step.loop)
-
-
-def _loop_problems(name: str, work: Work, loop: Loop) -> Iterator[str]:
-    if loop.window < 1:
-        yield f"step {name!r} has a window of {loop.window}; at least 1 is needed"
-    if isinstance(work, Wait | Gate):
-        yield f"step {name!r} loops over a {type(work).__name__.lower()}, which has no items"
+def _those(plan: Plan, holds: Callable[[Step], bool]) -> frozenset[int]:
+    return frozenset(s for s, step in enumerate(plan.steps) if holds(step))

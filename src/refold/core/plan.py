@@ -26,7 +26,7 @@ class PlanData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
 
 class Arc(PlanData, frozen=True):
     to: str
-    on: Literal["success", "failure", "both"] = "success"
+    on: Literal["success", "failure", "both", "timeout"] = "success"  # timeout: of a gate that goes elsewhere then
     when: Template = None  # None: no condition
     set: dict[str, Template] = {}
     each_pass: bool = False
@@ -54,8 +54,8 @@ class Wait(PlanData, frozen=True, tag="wait"):
     """No worker: the visit ends at a moment, on a signal, or by whichever comes first."""
 
     seconds: Template = None
-    until: Template = None  # microseconds since 1970
-    signal: Template = None
+    until: Template = None  # ISO text with its zone, or a number since 1970: microseconds, or seconds if below 1e11
+    signal: Template = None  # a name, or a list of names
 
 
 class Gate(PlanData, frozen=True, tag="gate"):
@@ -65,16 +65,37 @@ class Gate(PlanData, frozen=True, tag="gate"):
     options: tuple[str, ...] = ("approve", "reject")
     refuse: tuple[str, ...] = ("reject",)  # options that fail the visit
     timeout: float | None = None
-    on_timeout: Literal["fail", "continue"] = "fail"
+    on_timeout: Literal["fail", "continue", "goto"] = "fail"  # goto: along the arcs that listen to the timeout
+    labels: dict[str, str] = {}  # of options, for people
+    form: dict[str, Any] | None = None  # JSON Schema of the feedback; one who refuses may say what he likes
+    assignee: Template = None
+    min_approvals: int = 1  # different people who must choose the same; one who refuses decides alone
+
+
+class Quality(PlanData, frozen=True, tag="quality"):
+    """No worker, no waiting: the visit ends at once, well if a number is high enough."""
+
+    source: Template  # what is no number counts as 0
+    threshold: Template
+    on_fail: Literal["fail", "continue"] = "fail"
 
 
 class Child(PlanData, frozen=True, tag="child"):
     """A run of another workflow, named by its hash; the step's input is the child's input."""
 
-    plan: str
+    plan: str = ""  # empty: the workflow itself, once more
 
 
-Work = Call | Wait | Gate | Child
+Work = Call | Wait | Gate | Quality | Child
+
+
+class Poll(PlanData, frozen=True):
+    """The visit ends when this holds. A call is made again every so often, and `until` reads what came of it; a wait
+    has nothing else to wait for, and `until` reads what the rest of the run has left."""
+
+    until: Template
+    every: float = 30.0
+    timeout: float | None = None  # of the whole visit
 
 
 class Loop(PlanData, frozen=True):
@@ -98,6 +119,7 @@ class Step(PlanData, frozen=True):
     retry: Retry = Retry()
     timeout: float | None = None
     loop: Loop | None = None
+    poll: Poll | None = None
     visit_limit: int = VISIT_LIMIT
     queue: str = "default"
     priority: int = 0
@@ -124,6 +146,8 @@ def durations(plan: Plan) -> Iterator[tuple[str, float]]:
         named += [(f"the timeout {where}", step.timeout), (f"the retry delay {where}", step.retry.delay)]
         named += [(f"the longest retry delay {where}", step.retry.max_delay)]
         named += [(f"the gate {where}", step.work.timeout)] if isinstance(step.work, Gate) else []
+        if step.poll is not None:
+            named += [(f"the interval {where}", step.poll.every), (f"the poll {where}", step.poll.timeout)]
     return ((what, seconds) for what, seconds in named if seconds is not None)
 
 

@@ -99,6 +99,27 @@ def _make_ready(state: RunState, s: int, enters: bool) -> None:
         heappush(state.ready, 2 * s + enters)
 
 
+def ask_again(graph: Graph, state: RunState, s: int, enters: bool) -> None:
+    """Arcs into this step are open again: count them, and see whether it is still ready if it is pending."""
+    step, marks = state.steps[s], state.arcs
+    taken = {graph.source[a] for a in graph.into[s] if marks[a] == TAKEN}
+    possible = {graph.source[a] for a in graph.into[s] if marks[a] in (UNRESOLVED, TAKEN)}
+    step.unresolved = sum(marks[a] == UNRESOLVED for a in graph.into[s])
+    step.taken = len(taken) if graph.need[s] else sum(marks[a] == TAKEN for a in graph.into[s])
+    step.possible = len(possible)
+    if step.life != PENDING:
+        return
+    unready(state, s)
+    step.due = False
+    need = graph.need[s]
+    if enters:
+        _make_ready(state, s, True)
+    elif need == 0 and step.unresolved == 0:
+        _make_ready(state, s, step.taken > 0)
+    elif need and (step.taken >= need or step.possible < need):
+        _make_ready(state, s, step.taken >= need)
+
+
 def unsettled_among(graph: Graph, state: RunState, places: range) -> list[int]:
     """The steps at these places that are not settled, in file order; what is settled costs next to nothing."""
     found = []

@@ -6,6 +6,7 @@ from typing import Any
 from refold.core import routing, visits
 from refold.core.commands import command_id
 from refold.core.decision import Decision
+from refold.core.ending import end_run
 from refold.core.expressions import CannotEvaluate
 from refold.core.facts import (
     Bypassed,
@@ -15,16 +16,15 @@ from refold.core.facts import (
     ItemsGivenUp,
     LoopLeft,
     PassBegan,
-    RunEnding,
     SignalTaken,
     Skipped,
     StepFault,
     Took,
 )
 from refold.core.fanout import failed_items
-from refold.core.plan import bare_key
+from refold.core.plan import Gate, bare_key
 from refold.core.retry import fault_of, may_retry
-from refold.core.state import BYPASSED, CANCELLED, ENDING, FAILED, RUNNING, OpenCommand
+from refold.core.state import BYPASSED, FAILED, RUNNING, OpenCommand
 from refold.core.view import RunView, with_output, with_sets
 
 
@@ -32,7 +32,7 @@ def deliver_signals(d: Decision) -> None:
     """Kept signals go to those who wait, oldest to oldest; not to a parked command that is being run again."""
     at_work = d.at_work() if d.state.deliverable else frozenset()
     for signal in list(d.state.deliverable):
-        for waiter in list(d.state.waiting[signal]):
+        for waiter in list(d.state.waiting.get(signal, ())):  # one may have waited for several
             if signal in d.state.deliverable and waiter not in at_work:
                 d.tell_moves()
                 d.say(SignalTaken(signal, waiter))
@@ -165,7 +165,8 @@ def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
             fault = Fault("expression", str(error), retryable=False)
             with suppress(CannotEvaluate):  # a second error is unhandled; the first one is told
                 arcs, sets = _choose(d, s, fault)
-    reported = command_id(d.graph.name(s), visit) in d.state.open and fault is not None
+    opened = d.state.open.get(command_id(d.graph.name(s), visit))
+    reported = opened is not None and opened.report is not None and fault_of(opened.report) is not None
     d.move(Took(d.graph.name(s), visit, arcs, sets, None if reported else fault))
 
 
@@ -175,10 +176,12 @@ def _choose(d: Decision, s: int, fault: Fault | None) -> tuple[tuple[int, ...], 
     view = with_output(d.view({"visit": d.state.steps[s].visits}), s, fault)
     sets = {} if fault is not None or bypassed else _rendered(d, step.set, view)
     view = with_sets(view, sets)
-    listens = "failure" if fault is not None else "success"
+    listens: tuple[str, ...] = ("failure", "both") if fault is not None else ("success", "both")
+    if fault is None and not bypassed and _goes_elsewhere(d, s):
+        listens = ("timeout",)
     taken: list[int] = []
     for position, arc in enumerate(step.arcs):
-        if arc.on in (listens, "both") and (arc.when is None or d.evaluate.truth(arc.when, view)):
+        if arc.on in listens and (arc.when is None or d.evaluate.truth(arc.when, view)):
             taken.append(position)
             if step.mode == "exclusive":
                 break
@@ -188,50 +191,12 @@ def _choose(d: Decision, s: int, fault: Fault | None) -> tuple[tuple[int, ...], 
     return tuple(taken), sets
 
 
+def _goes_elsewhere(d: Decision, s: int) -> bool:
+    """A gate at which nobody has decided in time, and which has arcs for that."""
+    work = d.graph.step(s).work
+    return isinstance(work, Gate) and work.on_timeout == "goto" and d.state.steps[s].result["option"] is None
+
+
 def _rendered(d: Decision, sets: dict[str, Any], view: RunView) -> dict[str, Any]:
     """All values of one `set` are rendered before the first is written, and stand under their bare keys."""
     return {bare_key(key): d.evaluate.value(template, view) for key, template in sets.items()}
-
-
-def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
-    """Nothing is entered from here on; what may not go on is taken back."""
-    state, plan = d.state, d.graph.plan
-    first = state.life == RUNNING
-    final: tuple[str, ...] = ()
-    if first:
-        last = (plan.final_step,) if plan.final_step and outcome not in (FAILED, CANCELLED) else ()
-        final = (*last, *(plan.on_fail if outcome == FAILED else ()), *plan.always)
-    entered = tuple(d.graph.name(s) for s in state.entered)
-    if entered:
-        d.move(Dropped(entered))
-    asked = state.cancel is not None or state.timed_out is not None
-    withdrawn = _withdrawn(d, outcome == FAILED and plan.on_failure == "drain" and not asked)
-    d.tell_moves()
-    d.say(RunEnding(outcome, error, withdrawn, final))
-
-
-def _withdrawn(d: Decision, drains: bool) -> tuple[str, ...]:
-    """Whoever has reported goes on; when draining, so do child runs and what a worker holds."""
-    spared = d.at_work() if drains else frozenset()
-    return tuple(
-        command
-        for command, opened in d.state.open.items()
-        if command not in d.state.judge and not (drains and opened.child) and (command not in spared or opened.held)
-    )
-
-
-def withdraw_waits(d: Decision) -> None:
-    """An ending run waits for nobody: what was parked or suspended while it drained is taken back too."""
-    state = d.state
-    if state.life != ENDING:
-        return
-    waits = tuple(
-        command
-        for command, opened in state.open.items()
-        if (opened.held or opened.not_before > d.now)
-        and visits.stops(d.graph, state, opened.step)
-        and not (command in state.judge or opened.child)
-    )
-    if waits:
-        d.tell_moves()
-        d.say(RunEnding(state.outcome, state.error, waits, tuple(state.final)))

@@ -41,6 +41,8 @@ class FanOut(Struct):
     open: int = 0
     done: int = 0
     failed: int = 0
+    visit: int = 0  # of the step
+    todo: list[int] = []  # items to be run again, if it goes on with what an earlier visit left undone
     retried: dict[int, int] = {}  # item -> attempts, for those that needed more than one
     writes: dict[int, tuple[Write, ...]] = {}  # applied in item order when the visit ends
 
@@ -62,6 +64,7 @@ class StepState(Struct):
     fault: Fault | None = None
     fan: FanOut | None = None
     shown: FanOut | None = None  # the last one that was over: what others read while the next is under way
+    redo: bool = False  # the next visit goes on with what this one left undone
 
 
 class OpenCommand(Struct):
@@ -82,6 +85,9 @@ class OpenCommand(Struct):
     report: Outcome | None = None  # the last report, until it is judged
     calls: dict[str, Awaited] = {}  # durable calls it waits for
     recorded: dict[str, Outcome] = {}
+    signals: tuple[str, ...] = ()  # others that end it too
+    deadline: Instant | None = None  # of what no worker looks after
+    assignee: str = ""
 
 
 class Latest(Struct):
@@ -128,7 +134,10 @@ class RunState(Struct):
     entered: dict[int, None] = {}  # steps entered and not issued yet (dicts are sets with an order here)
     filling: dict[int, None] = {}  # fan-outs that may have room in their window
     deliverable: dict[str, None] = {}  # signals that somebody waits for
+    polls: dict[str, int] = {}  # commands that end when something holds, with the fact after which to look
     cancel: str | None = None  # asked for, not yet acted on
+    cancels: int = 0  # how often that was
+    cut: dict[int, None] = {}  # steps whose visit was stopped because the run ended
     timed_out: float | None = None
     failures: list[StepFault] = []  # unhandled, first first
     final: list[str] = []  # finalizers still to run

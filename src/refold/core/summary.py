@@ -22,6 +22,7 @@ class Summary(Struct, frozen=True, omit_defaults=True):
     ended_at: Instant = 0
     seq: int = 0
     error: StepFault | None = None
+    gates: tuple[str, ...] = ()  # commands that wait for a person
 
 
 def summarize(graph: Graph, state: RunState) -> Summary:
@@ -37,6 +38,7 @@ def summarize(graph: Graph, state: RunState) -> Summary:
         ended_at=state.ended_at,
         seq=state.seq,
         error=state.error,
+        gates=tuple(command for command, each in state.open.items() if each.step in graph.gates) if graph.gates else (),
     )
 
 
@@ -65,12 +67,14 @@ def _reason(graph: Graph, opened: OpenCommand) -> str:
     match graph.step(opened.step).work:
         case Gate():
             return "waits for a decision"
-        case Child():
+        case Child() if opened.child:
             return f"waits for run {opened.child}"
+        case Child():
+            return f"try {opened.attempt}, not before {opened.not_before}"
         case Call():
             return _call_reason(opened)
         case _:
-            waits = [f"signal {opened.signal!r}"] if opened.signal else []
+            waits = [f"signal {signal!r}" for signal in (opened.signal, *opened.signals) if signal]
             waits += [f"time {opened.until}"] if opened.until is not None else []
             return "waits for " + " or ".join(waits)
 

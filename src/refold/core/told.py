@@ -27,6 +27,7 @@ from refold.core.facts import (
     RunEnded,
     RunEnding,
     RunPaused,
+    RunReopened,
     RunResumed,
     RunStarted,
     RunTimedOut,
@@ -66,7 +67,7 @@ def _started(fact: RunStarted) -> str:
 
 
 def _issued(fact: StepIssued) -> str:
-    waits = [f"signal {fact.signal!r}"] if fact.signal else []
+    waits = [f"signal {signal!r}" for signal in (fact.signal, *fact.signals) if signal]
     waits += ["a time"] if fact.until is not None else []
     if fact.child:
         return f"{_where(fact)} started run {fact.child}"
@@ -76,6 +77,8 @@ def _issued(fact: StepIssued) -> str:
 
 
 def _items_issued(fact: ItemsIssued) -> str:
+    if fact.items:
+        return f"{_where(fact)} items {', '.join(map(str, fact.items))} issued again"
     last = fact.first + fact.count - 1
     return f"{_where(fact)} " + (f"item {last} issued" if fact.count == 1 else f"items {fact.first}-{last} issued")
 
@@ -115,6 +118,12 @@ def _took(move: Took) -> str:
     return f"{_where(move)} took {arcs}{sets}" + (f" ({move.fault.message})" if move.fault is not None else "")
 
 
+def _reopened(fact: RunReopened) -> str:
+    again = [f"again {', '.join(fact.again)}"] if fact.again else []
+    anew = [f"anew from {fact.anew[0]}"] if fact.anew else []
+    return "run reopened" + _by(fact.by) + _because(", ".join(again + anew))
+
+
 _MOVES: dict[type, Callable[[Any], str]] = {
     Entered: lambda move: f"{_where(move)} entered",
     Took: _took,
@@ -150,4 +159,5 @@ _TOLD: dict[type, Callable[[Any], str]] = {
     RunTimedOut: lambda fact: f"run timed out after {fact.after:g} s",
     RunEnding: lambda fact: f"run is ending as {fact.outcome}" + _fault(fact.error),
     RunEnded: lambda fact: f"run {fact.status}" + _fault(fact.error),
+    RunReopened: _reopened,
 }

@@ -75,7 +75,9 @@ def close_command(state: RunState, command: str) -> OpenCommand:
     if opened.child:
         dismiss(state, command)
     if opened.signal:
-        stop_waiting(state, opened.signal, command)
+        stop_waiting_at_all(state, opened, command)
+    if state.polls:
+        discharge(state.polls, command)
     if opened.calls:
         for key, call in opened.calls.items():
             drop_call(state, f"{command}#{key}", call)
@@ -113,6 +115,13 @@ def stop_waiting(state: RunState, signal: str, waiter: str) -> None:
         state.deliverable.pop(signal, None)
 
 
+def stop_waiting_at_all(state: RunState, opened: OpenCommand, command: str) -> None:
+    """Whichever signal it waited for, none of them is its any more."""
+    for signal in (opened.signal, *opened.signals):
+        stop_waiting(state, signal, command)
+    opened.signal, opened.signals = "", ()
+
+
 def report_plain(graph: Graph, state: RunState, command: str, report: Report) -> None:
     """A try of a plain step ended; success ends the visit, anything else wants judging."""
     opened = state.open[command]
@@ -122,10 +131,13 @@ def report_plain(graph: Graph, state: RunState, command: str, report: Report) ->
     outcome = report.outcome
     if type(outcome) is Succeeded:
         step.attempts += 1
-        close_command(state, command)
         step.result, step.blob, step.fault = outcome.result, outcome.blob, None
         if report.writes:
             apply_writes(state, report.writes)
+        if opened.step in graph.polls:
+            opened.held, opened.report, state.polls[command] = True, outcome, state.seq
+            return
+        close_command(state, command)
         over(graph, state, opened.step)
     else:
         hold(state, command, outcome)
@@ -165,8 +177,7 @@ def hold(state: RunState, command: str, outcome: Outcome) -> None:
     if not isinstance(outcome, (Parked, Suspended)):  # put aside is not tried
         state.steps[opened.step].attempts += 1
     if opened.signal:  # whoever parked until it has come back by himself
-        stop_waiting(state, opened.signal, command)
-        opened.signal = ""
+        stop_waiting_at_all(state, opened, command)
     state.judge[command] = state.seq
 
 
@@ -231,6 +242,8 @@ def drop(graph: Graph, state: RunState, s: int) -> None:
     for command in commands_of(graph, state, s):
         close_command(state, command)
     step.last = CANCELLED
+    if state.life == ENDING and s not in graph.finalizers:
+        state.cut[s] = None
     for obligations in (state.entered, state.ended, state.filling):
         discharge(obligations, s)
     if step.life == PENDING:

@@ -1,24 +1,77 @@
-"""Commands that wait without a worker: signals, parked and suspended bodies, children, gates."""
+"""Commands that wait without a worker: signals, parked and suspended bodies, children, gates, polls."""
 
-from refold.core import visits
+from refold.core import gates, visits
 from refold.core.commands import child_id
 from refold.core.facts import (
+    SECOND,
     CallSettled,
     ChildEnded,
     Failed,
     Fault,
     GateDecided,
+    Instant,
     Outcome,
     Parked,
     Report,
     SignalReceived,
     SignalTaken,
+    StepIssued,
     Succeeded,
     Suspended,
 )
 from refold.core.loops import Graph
-from refold.core.plan import Call, Gate
-from refold.core.state import RunState
+from refold.core.plan import Call, Child, Gate, Quality, Step
+from refold.core.state import OpenCommand, RunState
+
+
+def begin(graph: Graph, state: RunState, command: str, fact: StepIssued) -> None:
+    """What no worker looks after, or not alone, was issued, perhaps once more."""
+    opened = state.open[command]
+    step = graph.step(opened.step)
+    opened.until, opened.assignee = fact.until, fact.assignee
+    if fact.signals:
+        opened.signals = fact.signals
+        for signal in fact.signals:
+            visits.wait_for(state, signal, command)
+    if step.poll is not None:
+        _begin_poll(state, command, opened, step)
+    elif fact.child or not isinstance(step.work, Child):
+        opened.deadline = _deadline(state, step.timeout)
+    else:
+        opened.deadline = None  # its time begins with its child
+    if isinstance(step.work, Quality):
+        settle(graph, state, command, _judged(step.work, fact))
+
+
+def _begin_poll(state: RunState, command: str, opened: OpenCommand, step: Step) -> None:
+    """Its time runs from its first issue on; a worker's try has its own limit."""
+    assert step.poll is not None
+    by_worker = isinstance(step.work, Call)
+    if opened.deadline is None:
+        limits = [step.poll.timeout, None if by_worker else step.timeout]
+        opened.deadline = _deadline(state, min((each for each in limits if each is not None), default=None))
+    if by_worker:
+        visits.discharge(state.polls, command)
+    else:
+        state.polls[command] = state.seq
+
+
+def _deadline(state: RunState, seconds: float | None) -> Instant | None:
+    return None if seconds is None else state.at + round(seconds * SECOND)
+
+
+def _judged(quality: Quality, fact: StepIssued) -> Outcome:
+    if fact.input["passed"] or quality.on_fail == "continue":
+        return Succeeded(fact.input)
+    why = f"{fact.input['score']:g} is below {fact.input['threshold']:g}"
+    return Failed(Fault("quality", f"{why}: {fact.input['why']}" if "why" in fact.input else why, data=fact.input))
+
+
+def put_aside(state: RunState, command: str, outcome: Outcome) -> None:
+    if isinstance(outcome, Parked):
+        park(state, command, outcome)
+    elif isinstance(outcome, Suspended):
+        suspend(state, command, outcome)
 
 
 def park(state: RunState, command: str, parked: Parked) -> None:
@@ -74,6 +127,7 @@ def signal_taken(graph: Graph, state: RunState, fact: SignalTaken) -> None:
         opened.recorded[fact.name] = Succeeded(value)
         visits.postpone(opened, 0)
     else:
+        visits.stop_waiting_at_all(state, opened, command)
         settle(graph, state, command, Succeeded({"by": "signal", "signal": fact.name, "value": value}))
 
 
@@ -90,10 +144,11 @@ def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:
         visits.postpone(opened, 0)
 
 
-def await_child(state: RunState, command: str) -> None:
+def await_child(graph: Graph, state: RunState, command: str) -> None:
     """This try of an item is a run of its own."""
     opened = state.open[command]
     opened.child = state.children[command] = child_id(state.run, command, opened.attempt)
+    opened.deadline = _deadline(state, graph.step(opened.step).timeout)
 
 
 def child_ended(graph: Graph, state: RunState, fact: ChildEnded) -> None:
@@ -110,11 +165,13 @@ def child_ended(graph: Graph, state: RunState, fact: ChildEnded) -> None:
 
 
 def gate_decided(graph: Graph, state: RunState, fact: GateDecided) -> None:
-    gate = graph.step(graph.index[fact.step]).work
+    """One more has answered; what was said before is kept until it is enough."""
+    command = f"{fact.step}/{fact.visit}"
+    opened, gate = state.open[command], graph.step(graph.index[fact.step]).work
     assert isinstance(gate, Gate)
-    value = {"by": fact.by, "option": fact.option, "feedback": fact.feedback}
-    refused = Failed(Fault("rejected", f"{fact.option} by {fact.by or 'somebody'}", retryable=False, data=value))
-    settle(graph, state, f"{fact.step}/{fact.visit}", refused if fact.option in gate.refuse else Succeeded(value))
+    votes = opened.progress = [*(opened.progress or ()), gates.vote(fact, state.at)]
+    if gates.is_decided(gate, votes):
+        settle(graph, state, command, gates.ruling(gate, votes))
 
 
 def settle(graph: Graph, state: RunState, command: str, outcome: Outcome) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.core.due import due
 from refold.core.facts import Instant
 from refold.core.loops import Graph
 from refold.core.plan import Call, Child, Gate
@@ -30,8 +31,9 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     """Kinds, and what else is told:
 
     running (worker, until)   slot (worker, until)   no_worker   paused (by, since)   backoff (until)   parked (until,
-    signal, note)   timer (until)   signal (signal, until)   gate (until, note)   child (run)   window (count)
-    join (sources)   loop (sources: the head)   final
+    signal, note)   timer (until)   signal (signal, until)   gate (until, assignee, note, count: approvals that are
+    missing if several are wanted)   poll (until, note)   child (run, until)   window (count)   join (sources)
+    loop (sources: the head)   final
     """
 
     step: str
@@ -43,6 +45,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     since: Instant | None = None
     worker: str = ""
     by: str = ""
+    assignee: str = ""
     signal: str = ""
     run: str = ""
     sources: tuple[str, ...] = ()
@@ -81,24 +84,40 @@ def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world
         yield Reason(kind="running", worker=holder.worker, until=holder.until, **where)
     elif state.paused:
         yield Reason(kind="paused", by=state.paused_by, since=state.paused_at, **where)
+    elif opened.calls and opened.held:
+        for key, call in sorted(opened.calls.items()):
+            kind = "child" if call.child else "signal" if call.signal else "timer"
+            child = state.children.get(f"{command}#{key}", "")
+            yield Reason(kind=kind, signal=call.signal, until=call.until, run=child, note=key, **where)
     else:
-        match graph.step(opened.step).work:
-            case Gate(prompt=prompt):
-                asked = opened.input if isinstance(opened.input, str) else prompt
-                yield Reason(kind="gate", until=opened.until, note=str(asked or ""), **where)
-            case Child():
-                yield Reason(kind="child", run=opened.child, **where)
-            case Call() if opened.held and opened.calls:
-                for key, call in sorted(opened.calls.items()):
-                    kind = "child" if call.child else "signal" if call.signal else "timer"
-                    child = state.children.get(f"{command}#{key}", "")
-                    yield Reason(kind=kind, signal=call.signal, until=call.until, run=child, note=key, **where)
-            case Call():
-                yield _of_call(opened, now, world, where)
-            case _:
-                yield Reason(
-                    kind="signal" if opened.signal else "timer", signal=opened.signal, until=opened.until, **where
-                )
+        yield _waits(graph, opened, now, world, where)
+
+
+def _waits(graph: Graph, opened: OpenCommand, now: Instant, world: World, where: dict[str, Any]) -> Reason:
+    step = graph.step(opened.step)
+    looks_at = opened.until if opened.until is not None else opened.not_before
+    match step.work:
+        case _ if step.poll is not None and looks_at > now:
+            return Reason(kind="poll", until=looks_at, note=str(step.poll.until), **where)
+        case Gate(min_approvals=wanted):
+            answered = len(opened.progress or ())
+            return Reason(
+                kind="gate",
+                until=due(opened),
+                assignee=opened.assignee,
+                count=wanted - answered if wanted > 1 else 0,
+                note="" if opened.input is None else str(opened.input),
+                **where,
+            )
+        case Child() if not opened.child:
+            return Reason(kind="backoff", until=opened.not_before, **where)
+        case Child():
+            return Reason(kind="child", run=opened.child, until=opened.deadline, **where)
+        case Call():
+            return _of_call(opened, now, world, where)
+        case _:
+            names = ", ".join(filter(None, (opened.signal, *opened.signals)))
+            return Reason(kind="signal" if names else "timer", signal=names, until=due(opened), **where)
 
 
 def _of_call(opened: OpenCommand, now: Instant, world: World, where: dict[str, Any]) -> Reason:

@@ -9,6 +9,7 @@ import os
 import secrets
 import signal
 import subprocess
+from contextlib import suppress
 from typing import IO, Any
 
 from refold.executors import group
@@ -30,6 +31,7 @@ class Programs:
         self._ending: set[asyncio.Task[Any]] = set()
         self._marks: set[str] = set()  # of programs that have ended by themselves
         self._threads = Threads(1)
+        self._closing = asyncio.Event()
 
     async def run(self, program: Program, say: Say | None = None) -> Ended:
         if self._guard is None:
@@ -45,11 +47,12 @@ class Programs:
         self._guard.forget(running.pid)
         self._marks.add(running.mark)
         if len(self._marks) == 1:
-            self._later(self._end_strays(STRAYS_AFTER))
+            self._later(self._end_strays())
         return ended
 
     async def close(self) -> None:
         """Returns when nothing is left of what was started."""
+        self._closing.set()
         while self._ending:
             await asyncio.wait(self._ending)
         self._threads.close()
@@ -66,8 +69,9 @@ class Programs:
         assert self._guard is not None
         self._guard.forget(running.pid)
 
-    async def _end_strays(self, after: float) -> None:
-        await asyncio.sleep(after)
+    async def _end_strays(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), STRAYS_AFTER)
         marks, self._marks = self._marks, set()
         await self._threads.run(lambda: group.kill_strays(marks))
 

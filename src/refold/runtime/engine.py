@@ -1,8 +1,6 @@
 """The engine object: starts runs, tells of them, steers them. It delegates and computes nothing."""
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -13,12 +11,13 @@ from refold.core.fold import Record
 from refold.core.loops import analyse
 from refold.core.plan import Plan, canonical, hash_of
 from refold.core.progress import Progress, progress
-from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
+from refold.core.state import CANCELLED, FAILED, RunState
 from refold.core.summary import Summary, shown_steps, status_of, why
-from refold.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable
+from refold.errors import Conflict, RunCancelled, RunFailed, Unavailable
 from refold.ports import Advance, Clock, Store
+from refold.runtime.ends import End, Ends
 from refold.runtime.intake import run_of_key
-from refold.runtime.mailbox import Cancel, DecideGate, Pause, Resume, Signal, Start
+from refold.runtime.mailbox import Cancel, DecideGate, Pause, Reopen, Resume, Signal, Start
 from refold.runtime.mailroom import Mailroom
 from refold.runtime.turn import Seen
 
@@ -45,10 +44,9 @@ class Engine:
         self, store: Store, mailroom: Mailroom, advance: Advance, clock: Clock, new_id: Callable[[], str]
     ) -> None:
         self.store, self.mailroom, self.advance, self.clock, self.new_id = store, mailroom, advance, clock, new_id
-        self.poll = 1.0
+        self.ends = Ends(store, advance)
         self._plans: dict[int, tuple[Plan, bytes, str]] = {}
-        self._ends: dict[str, list[asyncio.Future[Seen]]] = {}
-        mailroom.on_end = self._ended
+        mailroom.on_end = self.ends.ended
 
     async def register(self, plan: Plan) -> str:
         """Make a workflow known, so that others can start it as their child; returns its hash."""
@@ -84,48 +82,69 @@ class Engine:
     async def run(self, plan: Plan, input: dict[str, Any] | None = None, *, name: str = "", key: str = "") -> Any:
         """Start and wait: the run's result, or RunFailed, or RunCancelled."""
         run = run_of_key(key) if key else self.new_id()
-        with self._told(run) as ended:  # before it starts, for it may end in a moment
+        end = self.ends.expect(run)
+        try:
             await self.start(plan, input, name=name, key=key, run=run)
-            return _result(await self._until_ended(run, ended, look_first=bool(key)))
+            return await self._result(await self._seen(run, end, look_first=bool(key)))
+        finally:
+            self.ends.forget(run, end)
 
     async def result(self, run: str) -> Any:
-        return _result(await self.wait(run))
+        return await self._result(await self._wait(run))
 
     async def wait(self, run: str) -> Shown:
         """Until the run has ended, whoever ends it."""
-        with self._told(run) as ended:
-            return await self._until_ended(run, ended, look_first=True)
+        return await self._shown(await self._wait(run))
 
-    async def _until_ended(self, run: str, ended: asyncio.Future[Seen], look_first: bool) -> Shown:
-        look = look_first
-        while not ended.done():
-            with suppress(Unavailable):  # look again later
-                if look and await self._is_over(run):
-                    return await self.show(run)
-            await asyncio.wait([ended], timeout=self.poll)
-            look = True  # another process may have ended it
-        return await self._shown(ended.result())
+    async def _wait(self, run: str) -> Seen:
+        end = self.ends.expect(run)
+        try:
+            return await self._seen(run, end, look_first=True)
+        finally:
+            self.ends.forget(run, end)
 
-    async def _is_over(self, run: str) -> bool:
-        summary = await self.advance(lambda: self.store.summary(run))
-        if summary is None:
-            raise NotFound(f"there is no run {run}")
-        return summary.status in TERMINAL
+    async def _seen(self, run: str, end: End, look_first: bool) -> Seen:
+        """The run as it ended; one that ended in another process is read, as soon as the store answers."""
+        seen = None
+        if not (look_first and await self.ends.is_over(run)):
+            self.ends.watch(run)
+            seen = await end
+        while seen is None:
+            try:
+                seen = await self._look(run)
+            except Unavailable:
+                await self.clock.sleep(self.ends.poll)
+        return seen
+
+    async def _look(self, run: str) -> Seen:
+        seen: Seen = await self.advance(lambda: self.mailroom.turns.look(run))
+        return seen
 
     async def show(self, run: str) -> Shown:
-        return await self._shown(await self.advance(lambda: self.mailroom.turns.look(run)))
+        return await self._shown(await self._look(run))
+
+    async def _value(self, state: RunState) -> Any:
+        blob = state.blob
+        if blob is None:
+            return state.result
+        return codec.unbox(await self.advance(lambda: self._blob(state.run, blob.hash)))
+
+    async def _result(self, seen: Seen) -> Any:
+        state = seen.state
+        if state.life == FAILED:
+            raise RunFailed(state.run, state.error)
+        if state.life == CANCELLED:
+            raise RunCancelled(f"run {state.run} was cancelled")
+        return await self._value(state)
 
     async def _shown(self, seen: Seen) -> Shown:
         graph, state = seen.graph, seen.state
-        result, blob = state.result, state.blob
-        if blob is not None:
-            result = codec.unbox(await self.advance(lambda: self._blob(state.run, blob.hash)))
         return Shown(
             id=state.run,
             name=state.name,
             workflow=graph.plan.name,
             status=status_of(graph, state, seen.now),
-            result=result,
+            result=await self._value(state),
             error=state.error,
             steps=shown_steps(graph, state),
             waits=why(graph, state),
@@ -160,16 +179,22 @@ class Engine:
         codec.check_value(value, "value")
         await self.mailroom.send(run, Signal(name, value, sender))
 
-    async def decide(self, run: str, step: str, option: str, *, by: str = "", feedback: Any = None) -> None:
-        """A person's decision at a gate; the first one counts."""
+    async def decide(
+        self, run: str, step: str, option: str, *, by: str = "", feedback: Any = None, visit: int | None = None
+    ) -> None:
+        """A person's decision at a gate, for the last visit or for this one; the first counts, later ones conflict."""
         codec.check_value(feedback, "feedback")
-        await self.mailroom.send(run, DecideGate(step, option, by, feedback))
+        await self.mailroom.send(run, DecideGate(step, option, by, feedback, visit))
 
     async def pause(self, run: str, by: str = "") -> None:
         await self.mailroom.send(run, Pause(by))
 
     async def resume(self, run: str, by: str = "") -> None:
         await self.mailroom.send(run, Resume(by))
+
+    async def retry(self, run: str, step: str = "", by: str = "") -> None:
+        """A run that has failed or was cancelled goes on with what did not come to its end, or from a step on."""
+        await self.mailroom.send(run, Reopen(by, step))
 
     async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None:
         """The whole run, or one open command of it, which is then routed as a failure."""
@@ -178,28 +203,3 @@ class Engine:
     def _blob(self, run: str, hash: str) -> bytes:
         with self.store.turn([run]) as turn:
             return turn.blob(run, hash)
-
-    @contextmanager
-    def _told(self, run: str) -> Iterator[asyncio.Future[Seen]]:
-        """Done when the run ends in this process."""
-        ended: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
-        self._ends.setdefault(run, []).append(ended)
-        try:
-            yield ended
-        finally:
-            self._ends[run].remove(ended)
-            if not self._ends[run]:
-                del self._ends[run]
-
-    def _ended(self, seen: Seen) -> None:
-        for ended in self._ends.get(seen.state.run, ()):
-            if not ended.done():
-                ended.set_result(seen)
-
-
-def _result(shown: Shown) -> Any:
-    if shown.status == FAILED:
-        raise RunFailed(shown.id, shown.error)
-    if shown.status == CANCELLED:
-        raise RunCancelled(f"run {shown.id} was cancelled")
-    return shown.result

@@ -4,7 +4,7 @@ import hashlib
 from typing import Any
 
 from refold.core import codec
-from refold.core.plan import Plan, canonical, plan_hash
+from refold.core.plan import Plan, canonical, hash_of, plan_hash
 from refold.errors import Conflict
 from refold.runtime.mailbox import Look, Mail, Start
 from refold.runtime.turn import Post, Turns
@@ -20,6 +20,11 @@ class Intake:
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
+
+    def register(self, plan: Plan) -> None:
+        """Make a workflow known, so that others can start it as their child."""
+        data = canonical(plan)
+        self.turns.store.put_plan(hash_of(data), data)
 
     def start(self, plan: Plan, input: dict[str, Any], run: str, name: str = "", key: str = "") -> bool:
         """False if the key has its run already."""

@@ -7,7 +7,9 @@ from msgspec import Struct
 
 from refold.core import codec
 from refold.core.commands import Command, Letter, LetterCancel, LetterEnded, LetterPause, LetterResume, LetterStart
-from refold.core.decision import RUN_TIMER, Decision
+from refold.core.decision import RUN_TIMER, Decision, starts_at
+from refold.core.due import rung
+from refold.core.ending import GIVEN_UP
 from refold.core.facts import (
     AddTo,
     AppendTo,
@@ -33,11 +35,12 @@ from refold.core.facts import (
     TimedOut,
     Write,
 )
-from refold.core.plan import Gate
-from refold.core.state import CANCELLED, ENDING, INITIAL, RUNNING, TERMINAL
+from refold.core.state import ENDING, INITIAL, RUNNING, TERMINAL
 from refold.core.visits import can_add
 from refold.errors import Conflict, LeaseLost, NotFound, StaleWrite
 from refold.ports import Abilities, Done, Lease, StoreTurn
+from refold.runtime.deciding import decision
+from refold.runtime.reopen import reopen
 
 
 class Start(Struct, frozen=True):
@@ -75,7 +78,7 @@ class DecideGate(Struct, frozen=True):
     option: str
     by: str = ""
     feedback: Any = None
-    visit: int | None = None  # None: the visit that is open now
+    visit: int | None = None  # None: the last one
 
 
 class Pause(Struct, frozen=True):
@@ -96,7 +99,14 @@ class Look(Struct, frozen=True):
     """Nothing new from here: take letters and due timers from the store."""
 
 
-Mail = Start | Settle | Expire | Signal | DecideGate | Pause | Resume | Cancel | Look
+class Reopen(Struct, frozen=True):
+    """A run that has failed or was cancelled goes on; with a step, from there."""
+
+    by: str = ""
+    step: str = ""
+
+
+Mail = Start | Settle | Expire | Signal | DecideGate | Pause | Resume | Cancel | Look | Reopen
 
 
 class Accepting(Struct):
@@ -110,13 +120,13 @@ class Accepting(Struct):
 
     def accept(self, mail: Mail) -> None:
         """Say what follows from it, or raise why not; a refusal changes nothing."""
-        if not isinstance(mail, Settle):
-            self.flush()
+        if isinstance(mail, Settle):
+            self._settle(mail)
+            return
+        self.flush()
         match mail:
             case Start():
                 self._start(mail)
-            case Settle():
-                self._settle(mail)
             case Expire():
                 self._expire(mail)
             case Cancel(command=command) if command:
@@ -124,14 +134,18 @@ class Accepting(Struct):
                 self._report(command, Report(self._attempt(command), Cancelled(mail.reason)))
             case Look():
                 pass
+            case Reopen():
+                self._known()
+                reopen(self.d, mail.step, mail.by)
             case _:
                 self._known()
                 self._operate(mail)
 
     def flush(self) -> None:
-        for (step, visit), reports in self.items.items():
-            self.d.say(ItemsSettled(step, visit, tuple(reports)))
-        self.items = {}
+        if self.items:
+            for (step, visit), reports in self.items.items():
+                self.d.say(ItemsSettled(step, visit, tuple(reports)))
+            self.items = {}
 
     def _known(self) -> None:
         if self.d.state.life == INITIAL:
@@ -216,40 +230,32 @@ class Accepting(Struct):
 
     def _attempt(self, command: str) -> int:
         opened = self.d.state.open.get(command)
-        if opened is None or command in self.settled or opened.child:
+        if opened is None or command in self.settled:
             raise NotFound(f"run {self.d.state.run} has no open command {command!r}")
         return opened.attempt
 
     def _operate(self, mail: Signal | DecideGate | Pause | Resume | Cancel) -> None:
         state = self.d.state
+        if isinstance(mail, DecideGate):
+            asked = GateDecided(mail.step, mail.visit or 0, mail.option, mail.by, mail.feedback)
+            self.d.say(decision(self.d, self.turn, asked))
+            return
         if state.life in TERMINAL:
             raise Conflict(f"run {state.run} is {state.life}")
         match mail:
             case Signal():
                 self.d.say(SignalReceived(mail.name, mail.value, mail.sender))
-            case DecideGate():
-                self._decide_gate(mail)
-            case Pause() if not state.paused:
+            case Pause() if not state.paused or (self._by_parent(state.paused_by) and not self._by_parent(mail.by)):
                 self.d.say(RunPaused(mail.by))
             case Resume() if state.paused:
                 self.d.say(RunResumed(mail.by))
-            case Cancel() if state.cancel is None and state.outcome != CANCELLED:
+            case Cancel() if state.cancel is None and state.cancels < GIVEN_UP:
                 self.d.say(CancelAsked(mail.reason, mail.by))
             case _:
                 pass  # it is so already
 
-    def _decide_gate(self, mail: DecideGate) -> None:
-        graph, state = self.d.graph, self.d.state
-        s = graph.index.get(mail.step)
-        work = None if s is None else graph.step(s).work
-        if s is None or not isinstance(work, Gate):
-            raise NotFound(f"{mail.step!r} is no gate of run {state.run}")
-        visit = state.steps[s].visits if mail.visit is None else mail.visit
-        if f"{mail.step}/{visit}" not in state.open or state.open[f"{mail.step}/{visit}"].held:
-            raise Conflict(f"gate {mail.step!r} is not waiting for a decision (visit {visit})")
-        if mail.option not in work.options:
-            raise Conflict(f"gate {mail.step!r} knows {', '.join(work.options)}, not {mail.option!r}")
-        self.d.say(GateDecided(mail.step, visit, mail.option, mail.by, mail.feedback))
+    def _by_parent(self, by: str) -> bool:
+        return self.d.state.parent is not None and by == self.d.state.parent.run
 
     def read(self, letter: Letter) -> None:
         """Letters are removed in the same commit, so each is read once; some come too late to matter."""
@@ -270,12 +276,14 @@ class Accepting(Struct):
                             body.usage,
                         )
                     )
-            case LetterCancel():
+            case LetterCancel() if body.again or not state.cancels:  # else it is so already
                 self._operate_late(Cancel(body.reason, by=letter.sender))
             case LetterPause():
                 self._operate_late(Pause(by=letter.sender))
-            case LetterResume():
+            case LetterResume() if state.paused_by == letter.sender:  # else somebody else holds it
                 self._operate_late(Resume(by=letter.sender))
+            case _:
+                pass
 
     def _operate_late(self, mail: Pause | Resume | Cancel) -> None:
         if self.d.state.life not in TERMINAL and self.d.state.life != INITIAL:
@@ -297,20 +305,20 @@ class Accepting(Struct):
                 self.d.say(RunTimedOut(self.d.graph.plan.timeout or 0.0))
             return
         command, _, call = key.partition("#")
-        opened = state.open.get(command)
-        if opened is None:
-            return
+        if command in state.open:
+            self._ring(command, call)
+
+    def _ring(self, command: str, call: str) -> None:
+        opened = self.d.state.open[command]
         if call:
             if call in opened.calls:
                 self.d.say(CallSettled(command, call, Succeeded({"by": "timer"})))
-        elif not opened.held:
-            self._report(command, Report(opened.attempt, self._rung(opened.step)))
-
-    def _rung(self, s: int) -> Outcome:
-        work = self.d.graph.step(s).work
-        if isinstance(work, Gate) and work.on_timeout == "fail":
-            return Failed(Fault("timeout", f"nobody decided within {work.timeout:g} s", retryable=False))
-        return Succeeded({"by": "timer"})
+        elif starts_at(self.d.graph, opened) is not None:
+            self.d.due[command] = None
+        elif command not in self.settled and command not in self.d.state.judge:
+            outcome = rung(self.d.graph.step(opened.step), opened, self.d.now)
+            if outcome is not None:
+                self._report(command, Report(opened.attempt, outcome))
 
 
 def _fits(write: Write, held: Any) -> bool:

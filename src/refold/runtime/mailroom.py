@@ -28,6 +28,23 @@ class Taker(Protocol):
         """It runs one command: no other report can be on its way."""
 
 
+class Offering:
+    """What the taker offers, once somebody asks for it; `close` follows."""
+
+    def __init__(self, taker: Taker | None) -> None:
+        self.taker = taker
+        self.made: Offer | None = None
+
+    def __call__(self) -> Offer | None:
+        if self.made is None and self.taker is not None:
+            self.made = self.taker.offer()
+        return self.made
+
+    def close(self, turned: Turned | None) -> None:
+        if self.taker is not None and self.made is not None:
+            self.taker.accept(self.made, () if turned is None else turned.leases)
+
+
 class Mailroom:
     def __init__(self, turns: Turns, advance: Advance, doorbell: Doorbell) -> None:
         self.turns, self.advance, self.doorbell = turns, advance, doorbell
@@ -59,20 +76,18 @@ class Mailroom:
             return False
         if self.taker is None or not self.taker.is_alone() or not (self._work is None or self._work.done()):
             return False
-        offer, turned, done = self.taker.offer(), Turned(), False
+        offering = Offering(self.taker)
         try:
-            done, taken = self.at_once(partial(self.turns.take, [post], offer))
-            turned = taken if done else turned
+            done, turned = self.at_once(partial(self.turns.take, [post], offering))
         except Exception as error:  # a bug, but nobody may wait for ever because of it
-            post.error, done = error, True
-        finally:
-            if offer is not None:
-                self.taker.accept(offer, turned.leases)
-        self._in_a_row += done
-        self._tell(turned)
-        for run in turned.grown:
-            with suppress(Unavailable):
-                self.at_once(partial(self.turns.snapshot, run))
+            post.error, done, turned = error, True, None
+        offering.close(turned)
+        if turned is not None:
+            self._in_a_row += 1
+            self._tell(turned)
+            for run in turned.grown:
+                with suppress(Unavailable):
+                    self.at_once(partial(self.turns.snapshot, run))
         return done
 
     def nudge(self, runs: Sequence[str]) -> None:
@@ -107,24 +122,24 @@ class Mailroom:
                     await self.advance(partial(self.turns.snapshot, run))
 
     async def _turn(self, posts: list[Post]) -> Turned:
-        offer = None if self.taker is None else self.taker.offer()
-        turned = Turned()
+        offering, turned = Offering(self.taker), None
+        offering()  # a turn on another thread cannot ask the taker
         try:
-            turned = await self.advance(partial(self.turns.take, posts, offer))
+            turned = await self.advance(partial(self.turns.take, posts, offering))
         except Exception as error:  # a bug, but nobody may wait for ever because of it
             for post in posts:
                 post.error = error
         finally:
-            if self.taker is not None and offer is not None:
-                self.taker.accept(offer, turned.leases)
-        return turned
+            offering.close(turned)
+        return turned if turned is not None else Turned()
 
     def _tell(self, turned: Turned) -> None:
         if turned.issued > 0 or turned.freed:
             self.doorbell.ring()
         if turned.births:
             self.on_births(turned.births)
-        self.nudge(turned.sent_to)
+        if turned.sent_to:
+            self.nudge(turned.sent_to)
         for due, run in turned.alarms:
             self.on_alarm(due, run)
         for run, command in turned.withdrawn:

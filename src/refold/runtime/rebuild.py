@@ -16,6 +16,7 @@ from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize
 from refold.errors import Corrupt, NotFound
 from refold.ports import StoreTurn, Writes
+from refold.runtime.reopen import loaded_dead
 
 
 class Forgetting(StoreTurn, Protocol):
@@ -77,6 +78,7 @@ def projected(
         summary=summarize(graph, state),
         commands=_commands(turn, d),
         timers={key: due for key, due in d.timers().items() if due is not None},
+        dead=loaded_dead(turn, d),
     )
 
 

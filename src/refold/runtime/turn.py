@@ -1,8 +1,9 @@
 """One turn of the machine: lock runs, fold what is new, decide, write, commit; one commit for many runs."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 
 from msgspec import Struct
@@ -15,14 +16,19 @@ from refold.core.expressions import Evaluate, Languages, Missing, unknown
 from refold.core.facts import Instant, RunStarted
 from refold.core.fold import Record, fold
 from refold.core.loops import Graph, analyse
-from refold.core.plan import Child, plan_hash, read_plan
+from refold.core.plan import Child, hash_of, read_plan
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize
 from refold.errors import Ambiguous, Corrupt, NotFound, RefoldError, Unavailable
 from refold.ports import Lease, Offer, Store, StoreTurn, Writes
+from refold.runtime.lineage import Lineage
 from refold.runtime.mailbox import Accepting, Mail, Settle, Start
+from refold.runtime.reopen import dead_of
 
 TRIES = 3  # of a turn whose commit the store refused
+
+
+_OWN = (Start, Settle)  # mail that concerns its run alone
 
 
 class Post(Struct):
@@ -64,6 +70,10 @@ class Turned(Struct):
     withdrawn: list[tuple[str, str]] = []  # commands that are over without a report of their holder
 
 
+def _none() -> None:
+    return None
+
+
 class Turns:
     """Takes turns for one process; plain synchronous code on one thread."""
 
@@ -78,20 +88,22 @@ class Turns:
         self.store, self.evaluate, self.chance, self.lease_for = store, evaluate, chance, lease_for
         self._process, self._turns = new_id(), count()  # a turn is named by whoever takes it, and a number
         self.languages: Languages = unknown  # for plans that name theirs
+        self.lineage = Lineage(store, lambda plan: self._language(self.graph(plan)))
         self.keep = 1000  # states in memory
         self.snapshot_every = 4000  # facts
         self.known: OrderedDict[str, Known] = OrderedDict()
         self.graphs: dict[str, Graph] = {}
         self.broken: dict[str, Corrupt] = {}  # runs whose log cannot be folded; they trouble nobody else
 
-    def take(self, posts: Sequence[Post], offer: Offer | None = None) -> Turned:
+    def take(self, posts: Sequence[Post], offer: Callable[[], Offer | None] = _none) -> Turned:
         """Deliver mail to its runs in one commit. Each post learns its own fate; a refused one harms no other."""
         by_run: dict[str, list[Post]] = {}
         for post in posts:
             by_run.setdefault(post.run, []).append(post)
         failure: RefoldError | None = None
         for _ in range(TRIES):
-            turned, turn_id, heads = Turned(), f"{self._process}-{next(self._turns):x}", dict[str, int]()
+            turned, turn_id = Turned(), f"{self._process}-{next(self._turns):x}"
+            heads: dict[str, int] = {}
             try:
                 self._commit(by_run, turn_id, heads, turned, offer)
             except Unavailable as error:
@@ -151,20 +163,22 @@ class Turns:
         turn_id: str,
         heads: dict[str, int],
         turned: Turned,
-        offer: Offer | None,
+        offer: Callable[[], Offer | None],
     ) -> None:
-        with self.store.turn(sorted(by_run)) as turn:
-            for run in sorted(by_run):
+        runs = sorted(by_run)
+        with self.store.turn(runs) as turn:
+            for run in runs:
                 try:
                     self._advance(turn, run, by_run[run], turn_id, heads, turned)
                 except Unavailable:
                     raise
                 except Exception as error:  # this run is left out, its neighbours commit
                     self._leave_out(run, by_run[run], error)
-            for run in by_run:
-                turned.issued -= self._claim_next(turn, by_run[run])
-            if offer is not None and (turned.issued > 0 or turned.freed):
-                turned.leases.extend(turn.claim(offer.can, self.lease_for, offer.slots))
+            for posts in by_run.values():
+                turned.issued -= self._claim_next(turn, posts)
+            offered = offer() if turned.issued > 0 or turned.freed else None
+            if offered is not None:
+                turned.leases.extend(turn.claim(offered.can, self.lease_for, offered.slots))
                 turned.issued -= len(turned.leases)
 
     def _advance(
@@ -179,14 +193,16 @@ class Turns:
                 post.error = NotFound(f"there is no run {run}")
             return
         d = Decision(known.graph, known.state, turn.now, self._language(known.graph), self.chance)
-        d.claimed = lambda: turn.claimed(run)
+        d.claimed = partial(turn.claimed, run)
+        d.refuses = partial(self.lineage.refuses, known.graph, known.state)
         expected = known.state.seq
-        self._fold_mail(turn, d, posts, letters)
+        reported = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)}
+        self._fold_mail(turn, d, posts, letters, reported)
         commands = _decide(turn, d)
         if not d.facts and not letters:
             return
         heads[run] = expected
-        plan = next((post.mail.plan for post in posts if isinstance(post.mail, Start)), None) if not expected else None
+        plan = None if expected else _plan_of(posts)
         timers = d.timers()
         turn.write(
             Writes(
@@ -200,20 +216,23 @@ class Turns:
                 new=d.new,
                 timers=timers,
                 letters=d.letters,
-                read_letters=[letter.key for letter in letters],
+                read_letters=[letter.key for letter in letters] if letters else (),
                 blobs=d.blobs,
                 plan=plan,
+                dead=dead_of(turn, d),
             )
         )
-        _note_orders(turned, run, commands, timers, posts)
+        turned.freed = turned.freed or _frees(posts)
+        _note_orders(turned, run, commands, timers, reported)
         if d.letters:
             turned.sent_to.extend(letter.to for letter in d.letters)
             turned.births.extend((run, letter.to) for letter in d.letters if isinstance(letter.body, LetterStart))
         if known.state.life in TERMINAL:
             turned.ended.append(Seen(known.graph, known.state, d.now))
 
-    def _fold_mail(self, turn: StoreTurn, d: Decision, posts: list[Post], letters: Sequence[Letter]) -> None:
-        reported = [post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)]
+    def _fold_mail(
+        self, turn: StoreTurn, d: Decision, posts: list[Post], letters: Sequence[Letter], reported: set[str]
+    ) -> None:
         accepting = Accepting(d, turn, turn.generations(d.state.run, reported) if reported else {})
         for post in posts:
             post.error = post.next = None
@@ -241,8 +260,10 @@ class Turns:
         claimed = 0
         for post in posts:
             if isinstance(post.mail, Settle) and post.mail.then is not None and post.error is None:
-                post.next = next(iter(turn.claim(post.mail.then, self.lease_for, 1)), None)
-                claimed += post.next is not None
+                leases = turn.claim(post.mail.then, self.lease_for, 1)
+                if leases:
+                    post.next = leases[0]
+                    claimed += 1
         return claimed
 
     def _know(self, turn: StoreTurn, run: str, posts: Sequence[Post], letters: Sequence[Letter]) -> Known | None:
@@ -279,7 +300,7 @@ class Turns:
             if isinstance(post.mail, Start):
                 graph = self.graph(post.mail.plan_hash, post.mail.plan)
                 for step in graph.plan.steps:
-                    if isinstance(step.work, Child):
+                    if isinstance(step.work, Child) and step.work.plan:
                         self._language(self.graph(step.work.plan))  # else it could never start
                 return Known(graph, RunState(run=run))
         for letter in letters:
@@ -296,10 +317,9 @@ class Turns:
             data = data if data is not None else self.store.plan(hash)
             if data is None:
                 raise NotFound(f"there is no workflow {hash}")
-            plan = read_plan(data)
-            if plan_hash(plan) != hash:
+            if hash_of(data) != hash:
                 raise Corrupt(f"workflow {hash} is not what its name says")
-            self.graphs[hash] = analyse(plan)
+            self.graphs[hash] = analyse(read_plan(data))
         return self.graphs[hash]
 
     def _tidy(self, by_run: dict[str, list[Post]], turned: Turned) -> None:
@@ -310,7 +330,9 @@ class Turns:
                 continue
             if known.state.life in TERMINAL or known.state.seq == 0:
                 del self.known[run]
-            elif known.state.seq - known.snapshot_at >= max(self.snapshot_every, known.snapshot_at):
+                continue
+            grown = known.state.seq - known.snapshot_at
+            if grown >= self.snapshot_every and grown >= known.snapshot_at:
                 turned.grown.append(run)
         while len(self.known) > self.keep:
             self.known.popitem(last=False)
@@ -321,11 +343,10 @@ def _note_orders(
     run: str,
     commands: Mapping[str, Command | Held | None],
     timers: Mapping[str, Instant | None],
-    posts: Sequence[Post],
+    reported: Collection[str],
 ) -> None:
     """When the run wants to be looked at again, what workers may take, and what they should drop."""
-    moments = {due for due in timers.values() if due is not None}
-    reported = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)}
+    moments = {due for due in timers.values() if due is not None} if timers else set()
     for key, order in commands.items():
         if order is None:
             if key not in reported:
@@ -335,8 +356,18 @@ def _note_orders(
                 moments.add(order.not_before)
             else:
                 turned.issued += 1
-    turned.alarms.extend((due, run) for due in sorted(moments))
-    turned.freed = turned.freed or any(not isinstance(post.mail, Start | Settle) for post in posts)
+    if moments:
+        turned.alarms.extend((due, run) for due in sorted(moments))
+
+
+def _plan_of(posts: Sequence[Post]) -> bytes | None:
+    """What a run that starts brings with it."""
+    return next((post.mail.plan for post in posts if isinstance(post.mail, Start)), None)
+
+
+def _frees(posts: Sequence[Post]) -> bool:
+    """Whether the mail may let others go on, not only those that it issues."""
+    return any(not isinstance(post.mail, _OWN) for post in posts)
 
 
 def _folded(graph: Graph, records: Sequence[Record], state: RunState) -> RunState:

@@ -9,6 +9,7 @@ from msgspec import Struct, json, structs
 
 from refold.core import codec
 from refold.core.commands import Command, Held, Letter
+from refold.core.dead import DeadLetter
 from refold.core.facts import SECOND, Instant
 from refold.core.fold import Record
 from refold.core.plan import plan_hash, read_plan
@@ -81,6 +82,7 @@ class MemoryStore:
         self.blobs: dict[Key, bytes] = {}
         self.snapshots: dict[str, bytes] = {}
         self.streams: dict[str, list[bytes]] = {}
+        self.dead: dict[str, tuple[DeadLetter, ...]] = {}
         self.floor = 0  # where generations begin
 
     def _moment(self) -> Instant:
@@ -118,6 +120,10 @@ class MemoryStore:
         if called is not None:
             rows = (row for row in rows if row.name == called or row.run.startswith(called))
         return [row for row, _ in zip(rows, range(limit), strict=False)]
+
+    def dead_letters(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
+        last = sorted(self.dead.items(), key=lambda each: (-each[1][0].at, each[0]))
+        return [each for _, letters in last for each in letters if fingerprint in (None, each.fingerprint)][:limit]
 
     def snapshot(self, run: str) -> bytes | None:
         return self.snapshots.get(run)
@@ -268,6 +274,8 @@ class MemoryTurn:
         self._deliver(writes)
         for hash, data in writes.blobs.items():
             self._put(store.blobs, (run, hash), data)
+        if writes.dead is not None:
+            self._put(store.dead, run, tuple(writes.dead) or None)
 
     def _deliver(self, writes: Writes) -> None:
         letters = self.store.letters
@@ -323,7 +331,7 @@ class MemoryTurn:
         refuse_removal(run, row, store.rows.get(row.parent) if row is not None else None)
         for key in [key for key in store.commands if key[0] == run]:
             self._queue(key, None)
-        for table in ("logs", "rows", "timers", "letters", "snapshots", "streams"):
+        for table in ("logs", "rows", "timers", "letters", "snapshots", "streams", "dead"):
             self._swap(table, {key: value for key, value in getattr(store, table).items() if key != run})
         self._swap("blobs", {key: value for key, value in store.blobs.items() if key[0] != run})
         self._swap("floor", store.floor + FLOOR_STEP)

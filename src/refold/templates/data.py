@@ -20,11 +20,11 @@ Read = Callable[[Any, Any], Any]
 class ListView:
     """A list that can only be read. It has no method that a template could call."""
 
-    __slots__ = ("_data", "_made", "_read")
+    __slots__ = ("_data", "_read", "_weight")
 
-    def __init__(self, data: Sequence[Any], read: Read, made: bool = False) -> None:
+    def __init__(self, data: Sequence[Any], read: Read, weight: int = 0) -> None:
         self._data, self._read = data, read
-        self._made = made  # by the expression; it was not there before
+        self._weight = weight  # if the expression has made it; 0: it was there before
 
     def __len__(self) -> int:
         return len(self._data)
@@ -41,11 +41,11 @@ class ListView:
 class MapView:
     """A map that can only be read, key by key: what nobody names is not looked up."""
 
-    __slots__ = ("_data", "_made", "_read")
+    __slots__ = ("_data", "_read", "_weight")
     items = None  # the engine takes what has this name for a map
 
-    def __init__(self, data: Mapping[str, Any], read: Read, made: bool = False) -> None:
-        self._data, self._read, self._made = data, read, made
+    def __init__(self, data: Mapping[str, Any], read: Read, weight: int = 0) -> None:
+        self._data, self._read, self._weight = data, read, weight
 
     def __len__(self) -> int:
         return len(self._data)
@@ -81,6 +81,17 @@ def kind(value: Any) -> str:
     if isinstance(value, (bool, int, float)):
         return "a boolean" if isinstance(value, bool) else "a number"
     return "a text" if isinstance(value, str) else "a map" if isinstance(value, Mapping) else "a list"
+
+
+def weight_of(value: Any) -> int:
+    """Of what was made: all that would be written out, also what is in it more than once."""
+    if type(value) in SCALARS:
+        return ITEM + len(value) if type(value) is str else ITEM
+    if isinstance(value, VIEWS):
+        return max(value._weight, ITEM)
+    if isinstance(value, (list, tuple)):
+        return ITEM + sum(map(weight_of, value))
+    return ITEM + (sum(map(weight_of, value.values())) + weight_of(list(value)) if isinstance(value, dict) else 0)
 
 
 def named(value: Any) -> Any:
@@ -127,7 +138,7 @@ class _Copy:
         if depth > DEPTH_LIMIT:
             raise CannotEvaluate(f"a value is nested deeper than {DEPTH_LIMIT}")
         if isinstance(value, VIEWS):
-            value, counts = value._data, counts and (value._made or not self.free)
+            value, counts = value._data, counts and (value._weight > 0 or not self.free)
         if isinstance(value, (dict, list, tuple, Mapping)):
             return self._container(value, counts, depth + 1)
         raise CannotEvaluate(f"a {type(value).__name__} is no value")

@@ -6,7 +6,7 @@ from minijinja import Environment, TemplateError
 
 from refold.core.expressions import CannotEvaluate, Missing
 from refold.templates.code import NATIVE, Code, Deed, Lookup
-from refold.templates.data import ITEM, SCALARS, VIEWS
+from refold.templates.data import SCALARS, VIEWS, weight_of
 from refold.templates.paths import Absent, look_up, not_defined
 from refold.templates.workbench import TO_READ, Workbench
 
@@ -104,8 +104,9 @@ class Evaluation(Workbench):
         assert isinstance(deed, Deed)
         try:
             result = deed.act(self, *args, **named)
-            self.charge(ITEM * len(result) if isinstance(result, (list, dict)) else 0)
-            return self._handed(result, made=True)
+            weight = weight_of(result) if isinstance(result, (list, dict)) else 0
+            self.charge(weight)
+            return self._handed(result, weight)
         except (Missing, Failed) as error:
             raise self._noted(error) from None
         except (CannotEvaluate, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
@@ -116,14 +117,14 @@ class Evaluation(Workbench):
         self._error = self._error or error
         return self._error
 
-    def _handed(self, value: Any, made: bool = False) -> Any:
+    def _handed(self, value: Any, weight: int = 0) -> Any:
         """As it is given to the engine: text paid for, lists and maps as views, and nothing that JSON has not."""
         if isinstance(value, str):
             self.charge(len(value))
             return str.__str__(value)
         if isinstance(value, int) and value.bit_length() > _MOST_BITS:
             raise CannotEvaluate("the number is too large")
-        value = self.shown(value, made)
+        value = self.shown(value, weight)
         if type(value) in SCALARS or isinstance(value, VIEWS):
             return value
         raise CannotEvaluate(f"a {type(value).__name__} is no value")

@@ -277,7 +277,6 @@ def record(bench: Workbench, **fields: Any) -> dict[str, Any]:
 
 def kept(bench: Workbench, value: Any) -> Any:
     """What a filter of the engine has made, to be paid for."""
-    bench.charge(ITEM * sum(len(each) for each in value if isinstance(each, tuple)) if isinstance(value, list) else 0)
     return value
 
 

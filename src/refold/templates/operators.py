@@ -80,7 +80,10 @@ def _power(bench: Workbench, left: Any, right: Any) -> Any:
 
 
 def _equal(bench: Workbench, left: Any, right: Any) -> bool:
-    return bool(bare(left) == bare(right))
+    left, right = bare(left), bare(right)
+    if isinstance(left, (list, dict)) and isinstance(right, (list, dict)):
+        bench.charge(ITEM * min(len(left), len(right)))
+    return bool(left == right)
 
 
 def _unequal(bench: Workbench, left: Any, right: Any) -> bool:

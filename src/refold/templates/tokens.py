@@ -8,7 +8,7 @@ LONGEST_EXPRESSION = 8192
 
 _SPACE = re.compile(r"\s+")
 _TOKEN = re.compile(
-    r"""(?P<number>0[xX][0-9a-fA-F]+|\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)
+    r"""(?P<number>0[xX][0-9a-fA-F]+|\d+(?:_\d+)*(?:\.\d+)?(?:[eE][+-]?\d+)?)
       | (?P<name>[^\W\d]\w*)
       | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
       | (?P<op>\*\*|//|==|!=|<=|>=|[-+*/%~<>|.,:=()\[\]{}])""",

@@ -45,13 +45,13 @@ class Workbench:
         self.charge(TO_READ)
         return self.shown(container[key])
 
-    def shown(self, value: Any, made: bool = False) -> Any:
+    def shown(self, value: Any, weight: int = 0) -> Any:
         """Lists and maps are shown as views."""
         if type(value) in SCALARS or isinstance(value, VIEWS):
             return value
         if isinstance(value, (list, tuple)):
-            return ListView(value, self.read, made)
-        return MapView(value, self.read, made) if isinstance(value, (dict, Mapping)) else value
+            return ListView(value, self.read, weight)
+        return MapView(value, self.read, weight) if isinstance(value, (dict, Mapping)) else value
 
     def each(self, value: Any) -> Iterator[Any]:
         """The elements of a list, the keys of a map or the characters of a text, each paid for."""

@@ -56,6 +56,8 @@ class Given:
         self.state = RunState(run=run)
         self.chance: Callable[[], float] = lambda: 0.5
         self.claimed: frozenset[str] = frozenset()
+        self.refuses: Callable[[str], Fault | None] = lambda plan: None
+        self.due: tuple[str, ...] = ()
         self.log: list[Record] = []
         self.blobs: dict[str, bytes] = {}
         past = Decision(self.graph, self.state, NOON, self.evaluate, self.chance)
@@ -67,10 +69,16 @@ class Given:
         """Decide what is open, so many seconds after noon."""
         return self.when(after=after)
 
+    def when_due(self, *commands: str, after: float = 0.0) -> Then:
+        """The time has come for these children to start."""
+        self.due = commands
+        return self.when(after=after)
+
     def when(self, *facts: Fact, after: float = 0.0) -> Then:
         """One turn: these facts come in, and the rest is decided."""
         d = Decision(self.graph, self.state, NOON + round(after * SECOND), self.evaluate, self.chance)
         d.claimed = lambda: self.claimed
+        d.refuses, d.due, self.due = self.refuses, dict.fromkeys(self.due), ()
         for fact in facts:
             d.say(fact)
         while True:

@@ -19,6 +19,7 @@ from refold.core.facts import (
     RunEnded,
     RunEnding,
     RunPaused,
+    RunReopened,
     RunResumed,
     RunStarted,
     StepIssued,
@@ -51,7 +52,7 @@ class RunOracle:
         self.waits: list[float] = []  # seconds between a command's readiness and its claim
 
     def read(self, at: int, fact: Fact) -> None:
-        self.check(not self.ended, "S12", f"{type(fact).__name__} after the end")
+        self.check(not self.ended or isinstance(fact, RunReopened), "S12", f"{type(fact).__name__} after the end")
         match fact:
             case StepIssued() | ItemsIssued() | ItemsRetried():
                 self.issued(at, fact)
@@ -80,6 +81,8 @@ class RunOracle:
                 self.stopped = outcome == "cancelled"
             case RunEnded():
                 self.ended = self.stopped = True
+            case RunReopened():
+                self.cancelled = self.ending = self.stopped = self.ended = False
             case _:
                 pass
 
@@ -137,7 +140,8 @@ def _issues(fact: StepIssued | ItemsIssued | ItemsRetried) -> list[tuple[str, in
         case StepIssued():
             return [(f"{fact.step}/{fact.visit}", fact.attempt, fact.not_before)]
         case ItemsIssued():
-            return [(f"{fact.step}/{fact.visit}/{i}", 1, 0) for i in range(fact.first, fact.first + fact.count)]
+            items = fact.items or range(fact.first, fact.first + fact.count)
+            return [(f"{fact.step}/{fact.visit}/{i}", 1, 0) for i in items]
         case ItemsRetried():
             return [(f"{fact.step}/{fact.visit}/{item}", attempt, at) for item, attempt, at in fact.items]
 

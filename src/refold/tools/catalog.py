@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from refold.ports import ToolInfo, ToolKey
-from refold.tools.checks import PAGES, check_http, check_python, check_shell, check_wait
+from refold.tools.checks import PAGES, check_http, check_playbook, check_python, check_shell
+from refold.tools.waiting import GATE, POLL, QUALITY, WAIT
 
 PYTHON = ToolInfo(
     kind="python",
@@ -126,16 +127,18 @@ NOOP = ToolInfo(
     result="`result`, or the input",
 )
 
-WAIT = ToolInfo(
-    kind="wait",
-    about="Waits, without a worker, for a time or a signal, whichever comes first.",
+PLAYBOOK = ToolInfo(
+    kind="playbook",
+    about="Starts another playbook as a run of its own, a child, and waits for it without a worker. The step's `input`"
+    " is the child's, and may give what its `workload` names; in a loop without `input`, the item is. A playbook may"
+    " start itself; two that start each other are refused. What the child uses up is added to what its parent uses up.",
     keys=(
-        ToolKey(name="seconds", type="duration", about="how long"),
-        ToolKey(name="until", type="any", about="a moment: an ISO text with its zone, or microseconds since 1970"),
-        ToolKey(name="signal", type="text", about="the name of a signal"),
+        ToolKey(name="path", type="text", static=True, about="its file, seen from the folder of this one"),
+        ToolKey(name="name", type="text", static=True, about="in short: `NAME.yaml` or `NAME.yml` in the same folder"),
     ),
-    result="the value of the signal, or null",
-    check=check_wait,
+    result="the result of the child. A child that fails is a failure of kind `child_failed`",
+    check=check_playbook,
 )
 
-CATALOG: Mapping[str, ToolInfo] = {info.kind: info for info in (PYTHON, SHELL, HTTP, NOOP, WAIT)}
+KINDS = (PYTHON, SHELL, HTTP, NOOP, WAIT, GATE, QUALITY, POLL, PLAYBOOK)
+CATALOG: Mapping[str, ToolInfo] = {info.kind: info for info in KINDS}

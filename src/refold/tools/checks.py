@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.ports import ToolProblem
-from refold.tools.python_code import InvalidCode, prepare
+from refold.tools.python_code import InvalidCode, is_good, prepare
 
 TEMPLATE = re.compile(r"\{\{(?!-?\s*\.)|\{%")  # `{{.Name}}` is for others, such as docker
 NO_SPLICING = 'pass the value in `env` and write "$NAME", or as one of `args` and write "$1"'
@@ -30,7 +30,7 @@ def check_python(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
 
 def _code(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     code = keys.get("code")
-    if isinstance(code, str):
+    if isinstance(code, str) and not is_good(code):
         try:
             prepare(code, "<code>")
         except InvalidCode as error:
@@ -152,7 +152,7 @@ def _pages(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
         yield ToolProblem("pages", "`pages` needs `next`", PAGES["next"])
 
 
-def check_wait(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
-    if all(keys.get(name) is None for name in ("seconds", "until", "signal")):
-        return [ToolProblem("", "nothing ends this wait", "give `seconds`, `until` or `signal`")]
+def check_playbook(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
+    if ("path" in keys) == ("name" in keys):
+        return [ToolProblem("", "a playbook is started by exactly one of `path` and `name`", "give `path`")]
     return []

@@ -3,7 +3,6 @@
 The code is the author's, and trusted. What it raises is told with the lines of its source.
 """
 
-import asyncio
 import builtins
 import inspect
 import io
@@ -11,7 +10,7 @@ import linecache
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
@@ -23,7 +22,6 @@ from msgspec import Struct, structs
 from refold.core.facts import Fault
 from refold.core.faults import fault_of
 from refold.errors import InvalidValue, ToolFailed
-from refold.ports import Say
 from refold.tools.python_code import END, InvalidCode, Prepared, prepare
 from refold.tools.python_values import plain
 
@@ -48,16 +46,16 @@ class Order(Struct, omit_defaults=True):
     libs: Any = None
     cwd: str | None = None
     env: dict[str, str] = {}
-    say: Say | None = None  # only within this process
+    say: Callable[[str, str], None] | None = None  # only within this process
 
 
 def run(order: Order) -> Any:
     """In a thread of its own."""
     with _errors_told(order):
         if is_async(order):
-            return asyncio.run(_run(order))
+            return _loop(_run(order))
         value = _chosen(order, *_begun(order))
-        return plain(asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value)
+        return plain(_loop(_awaited(value)) if inspect.isawaitable(value) else value)
 
 
 def run_alone(order: dict[str, Any]) -> Any:
@@ -80,6 +78,11 @@ async def _run(order: Order) -> Any:
         returned = await returned
     value = _chosen(order, names, returned)
     return plain(await value if inspect.isawaitable(value) else value)
+
+
+def _loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """On an event loop of its own; asyncio is loaded by name, because that takes half of the start of a process."""
+    return _function("asyncio:run")(coroutine)
 
 
 async def _awaited(value: Any) -> Any:
@@ -278,7 +281,7 @@ def _where(traceback: TracebackType) -> dict[str, Any]:
     return {"file": file, "line": line, "source": linecache.getline(file, line).strip()}
 
 
-def _printer(say: Say) -> Callable[..., None]:
+def _printer(say: Callable[[str, str], None]) -> Callable[..., None]:
     """A `print` for code that shares its process, so that its lines find the side stream of its run."""
 
     def say_lines(*values: Any, file: Any = None, **how: Any) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Awaitable, Iterable, Iterator
 from functools import lru_cache
 from types import CodeType, FunctionType
@@ -11,6 +12,8 @@ from msgspec import Struct
 
 END = "__end_of_step__"  # what the code gives if it comes to its end without `return`
 FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+RETURN = re.compile(r"^ *return\b", re.M)
+ODD = ("\t", "\\\n", "yield")  # what means something else when a function is put around it
 
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
@@ -43,6 +46,19 @@ class Prepared(Struct, frozen=True):
 async def _to_the_end(begun: Awaitable[None]) -> str:
     await begun
     return END
+
+
+def is_good(source: str) -> bool:
+    """Whether it surely compiles, which is soon seen; if not, `prepare` tells what is wrong, if anything is."""
+    try:
+        if RETURN.search(source) and not any(odd in source for odd in ODD):
+            inside = source.replace("\n", "\n ")
+            compile(f"async def code():\n pass\n {inside}", "<code>", "exec", dont_inherit=True)
+        else:
+            compile(source, "<code>", "exec", flags=FLAGS, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)

@@ -57,6 +57,41 @@ tool:
   seconds: 2h
   signal: paid
 """,
+    "gate": """\
+tool:
+  kind: gate
+  prompt: "Ship {{ ctx.version }}?"
+  options: {approve: Ship it, reject: Not yet}
+  assignee: release-team
+  min_approvals: 2
+  form: {type: object, properties: {note: {type: string}}}
+  timeout: 48h
+  on_timeout: continue
+""",
+    "quality": """\
+tool:
+  kind: quality
+  source: "{{ ctx.confidence }}"
+  threshold: 80
+""",
+    "poll": """\
+tool:
+  kind: poll
+  check: {kind: http, url: "https://example.org/builds/7"}
+  until: "{{ output.data.data.state == 'done' }}"
+  every: 1m
+  timeout: 2h
+---
+tool:
+  kind: poll
+  until: "{{ ctx.approved | default(false) }}"
+""",
+    "playbook": """\
+input: {city: "{{ workload.city }}"}
+tool:
+  kind: playbook
+  path: weather.yaml
+""",
 }
 
 

@@ -17,6 +17,7 @@ def place(lease: Lease) -> Place:
 
 
 class Held(Struct):
+    where: Place
     lease: Lease
     body: asyncio.Task[None] | None = None  # cancelled if the lease is lost; None: has not begun, reports, or was told
 
@@ -51,19 +52,13 @@ class Keeper:
                 continue  # the next beat may come through in time
             tell(Beat(asked, {place(lease): lease for lease in leases}))
 
-    def hold(self, lease: Lease) -> None:
-        self.held[place(lease)] = Held(lease)
+    def hold(self, lease: Lease) -> Held:
+        where = place(lease)
+        held = self.held[where] = Held(where, lease)
+        return held
 
-    def begin(self, lease: Lease, task: "asyncio.Task[None]") -> None:
-        """The body runs in this task."""
-        self.held[place(lease)].body = task
-
-    def report(self, lease: Lease) -> None:
-        """From here on the desk says itself if the lease is lost."""
-        self.held[place(lease)].body = None
-
-    def release(self, lease: Lease) -> None:
-        self.held.pop(place(lease), None)
+    def release(self, held: Held) -> None:
+        self.held.pop(held.where, None)
 
     def begin_asking(self) -> int:
         """A call to the desk that may bring a lease begins; it ends after `hold`."""

@@ -9,7 +9,7 @@ from refold.core.facts import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Offer, Tool
 from refold.worker.heartbeat import Heartbeat, as_task
-from refold.worker.lease import Keeper
+from refold.worker.lease import Held, Keeper
 from refold.worker.printed import Printed
 from refold.worker.run_tool import run_tool
 
@@ -37,6 +37,8 @@ class Worker:
         self.keeper = Keeper(desk, clock, can.worker, self.lease_for)
         self._busy: set[asyncio.Task[None]] = set()
         self._promised = 0  # slots that somebody may fill
+        self._kept = asyncio.Event()  # there is no such slot
+        self._kept.set()
         self._stopping = False
         self._over = asyncio.Event()  # no command is held, and none will be
         self._over.set()
@@ -48,11 +50,13 @@ class Worker:
         try:
             async with self.heartbeat(self.keeper):
                 while not self._stopping:
+                    await self._kept.wait()  # what becomes of a promised slot is known soon
                     if self._free() and await self._take_one():
                         continue
                     await self.doorbell.wait(self.poll)
-                while self._busy or self._promised:  # leases are kept to the end
-                    await (asyncio.wait(self._busy) if self._busy else self.doorbell.wait(self.poll))
+                await self._kept.wait()
+                while self._busy:  # leases are kept to the end
+                    await asyncio.wait(self._busy)
         finally:
             for task in self._busy:
                 task.cancel()
@@ -64,6 +68,7 @@ class Worker:
         if self._over.is_set() or self._stopping or free <= 0:
             return None
         self._promised += free
+        self._kept.clear()
         return Offer(self.can, free, self.keeper.begin_asking())
 
     def accept(self, offer: Offer, leases: Sequence[Lease]) -> None:
@@ -71,8 +76,8 @@ class Worker:
         for lease in leases:
             self._begin(lease)
         self.keeper.end_asking(offer.number)
-        if self._stopping:
-            self.doorbell.ring()
+        if not self._promised:
+            self._kept.set()
 
     def is_alone(self) -> bool:
         return len(self._busy) == 1 and not self._promised
@@ -112,35 +117,33 @@ class Worker:
         return self.slots - len(self._busy) - self._promised
 
     def _begin(self, lease: Lease) -> None:
-        self.keeper.hold(lease)
-        task = asyncio.create_task(self._work(lease))
+        task = asyncio.create_task(self._work(self.keeper.hold(lease)))
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
 
-    async def _work(self, lease: Lease) -> None:
+    async def _work(self, first: Held) -> None:
         """One slot: command after command, as long as each settlement brings the next."""
-        next_lease: Lease | None = lease
+        held: Held | None = first
         task = asyncio.current_task()
         assert task is not None
         try:
-            while next_lease is not None:
-                next_lease = await self._work_on(next_lease, task)
+            while held is not None:
+                held = await self._work_on(held, task)
         finally:
             self.doorbell.ring()  # a slot is free
 
-    async def _work_on(self, lease: Lease, task: "asyncio.Task[None]") -> Lease | None:
-        asking = -1
+    async def _work_on(self, held: Held, task: "asyncio.Task[None]") -> Held | None:
+        asking, lease = -1, held.lease
         try:
             if self._stopping:
                 await self._hand_back(lease)
                 return None
-            self.keeper.begin(lease, task)
+            held.body = task
             done = await self._run(lease)
-            self.keeper.report(lease)
+            held.body = None  # from here on the desk says itself if the lease is lost
             asking = self.keeper.begin_asking()
             next_lease = await self._settle(lease, done)
-            if next_lease is not None:
-                self.keeper.hold(next_lease)
+            return None if next_lease is None else self.keeper.hold(next_lease)
         except asyncio.CancelledError:
             if self._stopping:
                 await self._hand_back(lease)
@@ -149,8 +152,7 @@ class Worker:
             return None  # another holder owns the command now; its report counts, not this one
         finally:
             self.keeper.end_asking(asking)
-            self.keeper.release(lease)
-        return next_lease
+            self.keeper.release(held)
 
     async def _run(self, lease: Lease) -> Done:
         try:

@@ -19,15 +19,16 @@ Publish = Callable[[Lease, Sequence[Any]], Awaitable[None]]
 class Printed:
     """Nothing is done, and nothing is written, for a try that prints nothing."""
 
+    any = False
+    _closed = False
+    _waiting = _passed = _left_out = 0  # characters; what is left out: lines
+    _timer: asyncio.TimerHandle | None = None
+    _sending: asyncio.Task[None] | None = None
+
     def __init__(self, lease: Lease, publish: Publish, clock: Clock) -> None:
         self.lease, self.publish, self.clock = lease, publish, clock
-        self.any = False
-        self._closed = False
         self._loop = asyncio.get_running_loop()
         self._lines: list[dict[str, Any]] = []
-        self._waiting = self._passed = self._left_out = 0  # characters; what is left out: lines
-        self._timer: asyncio.TimerHandle | None = None
-        self._sending: asyncio.Task[None] | None = None
 
     def say(self, stream: str, text: str) -> None:
         """From any thread; what another one says is there before anything it does afterwards is seen."""

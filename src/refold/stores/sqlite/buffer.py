@@ -2,13 +2,15 @@
 
 from hashlib import sha256
 
+from msgspec import Struct
+
 from refold.core.codec import encode_letter
-from refold.core.commands import Letter
+from refold.core.commands import Command, Held, Letter
 from refold.core.facts import Instant
 from refold.ports import Writes
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.rows import FAR, Values, fact_rows, run_row, seal
+from refold.stores.sqlite.rows import FAR, Queued, Values, fact_rows, fresh, run_row, seal
 
 Named = tuple[str, str]
 """A run, and the key or the hash of something that belongs to it."""
@@ -22,16 +24,21 @@ class Draft:
         self.facts = fact_rows(namespace, writes)
         self.head = writes.expected + len(self.facts)
         self.row = run_row(run, self.head, writes.summary)
-        self.timers = [((run, key), _timer_row(run, key, due)) for key, due in writes.timers.items()]
-        self.letters = [_letter_row(letter) for letter in writes.letters]
+        plan = writes.summary.plan
+        self.orders: list[tuple[str, Queued | Held | None]] = [
+            (id, fresh(run, order, plan) if isinstance(order, Command) else order)
+            for id, order in writes.commands.items()
+        ]
+        self.timers = [_timer_row(run, *timer) for timer in writes.timers.items()] if writes.timers else ()
+        self.letters = [_letter_row(letter) for letter in writes.letters] if writes.letters else ()
         self.rest = writes  # which cannot fail
 
 
-def _timer_row(run: str, key: str, due: Instant | None) -> Values | None:
+def _timer_row(run: str, key: str, due: Instant | None) -> tuple[Named, Values | None]:
     if due is None:
-        return None
+        return (run, key), None
     due = min(due, FAR)
-    return due, seal((run, key, due))
+    return (run, key), (due, seal((run, key, due)))
 
 
 def _letter_row(letter: Letter) -> tuple[Named, Values]:
@@ -39,75 +46,81 @@ def _letter_row(letter: Letter) -> tuple[Named, Values]:
     return (letter.to, letter.key), (data, seal((letter.to, letter.key, data)))
 
 
-class Buffer:
+class Buffer(Struct):
     """Everything but the commands."""
 
-    def __init__(self, namespace: str) -> None:
-        self.namespace = namespace
-        self.touched: set[str] = set()  # runs whose logs, letters or timers are not all in the file yet
-        self.troubled: set[str] = set()  # those of them whose letters or timers these are
-        self.blobs: dict[Named, bytes] = {}
-        self._facts: list[Values] = []
-        self._runs: dict[str, tuple[str | None, Values]] = {}
-        self._timers: dict[Named, Values | None] = {}
-        self._letters: dict[Named, Values] = {}
-        self._read: dict[Named, None] = {}
-        self._plans: dict[str, bytes] = {}
+    namespace: str
+    touched: set[str] = set()  # runs whose logs, letters or timers are not all in the file yet
+    troubled: set[str] = set()  # those of them whose letters or timers these are
+    blobs: dict[Named, bytes] = {}
+    facts: list[Values] = []
+    runs: dict[str, tuple[str | None, Values]] = {}
+    timers: dict[Named, Values | None] = {}
+    letters: dict[Named, Values] = {}
+    read: dict[Named, None] = {}
+    plans: dict[str, bytes] = {}
 
-    def add(self, draft: Draft, stored_status: str | None) -> None:
-        """`stored_status`: how the run is listed in the file; None if it is not."""
-        self.touched.add(draft.run)
-        self._facts += draft.facts
-        self._runs[draft.run] = (stored_status, draft.row)
-        if draft.timers:
-            self._timers.update(draft.timers)
+    def add(self, draft: Draft, stored_status: str | None, plans: set[bytes]) -> None:
+        """`stored_status`: how the run is listed; None if it is not. `plans`: those that are stored."""
+        run, rest = draft.run, draft.rest
+        self.touched.add(run)
+        self.facts += draft.facts
+        self.runs[run] = (self.runs[run][0] if run in self.runs else stored_status, draft.row)
+        if draft.timers or draft.letters or rest.read_letters:
+            self._add_mail(draft)
+        if rest.blobs:
+            self.blobs.update(((run, hash), data) for hash, data in rest.blobs.items())
+        if rest.plan is not None and rest.plan not in plans:
+            self.plans[sha256(rest.plan).hexdigest()] = rest.plan
+            plans.add(rest.plan)
+
+    def _add_mail(self, draft: Draft) -> None:
+        self.timers.update(draft.timers)
+        if draft.timers or draft.rest.read_letters:
             self.troubled.add(draft.run)
         for named, row in draft.letters:
             self.touched.add(named[0])
             self.troubled.add(named[0])
-            self._letters.setdefault(named, row)  # the one that came first counts
+            self.letters.setdefault(named, row)  # the one that came first counts
         for key in draft.rest.read_letters:
-            self._letters.pop((draft.run, key), None)
-            self._read[draft.run, key] = None
-            self.troubled.add(draft.run)
-        for hash, data in draft.rest.blobs.items():
-            self.blobs[draft.run, hash] = data
-        if draft.rest.plan is not None:
-            self._plans[sha256(draft.rest.plan).hexdigest()] = draft.rest.plan
+            self.letters.pop((draft.run, key), None)
+            self.read[draft.run, key] = None
 
     def flush(self, file: File) -> None:
         """One statement for each table and kind of change."""
-        space = self.namespace
-        if self._facts:
-            file.write(queries.ADD_FACT, self._facts)
-        if self._runs:
+        if self.facts:
+            file.write(queries.ADD_FACT, self.facts)
+        if self.runs:
             self._flush_runs(file)
-        if self._timers:
-            self._flush_timers(file)
-        if self._read:
-            file.write(queries.REMOVE_LETTER, [(space, *named) for named in self._read])
-        if self._letters:
-            file.write(queries.ADD_LETTER, [(space, *named, *row) for named, row in self._letters.items()])
+        if self.timers or self.read or self.letters:
+            self._flush_mail(file)
         if self.blobs:
-            rows = [(space, *named, data, seal((*named, data))) for named, data in self.blobs.items()]
+            rows = [(self.namespace, *named, data, seal((*named, data))) for named, data in self.blobs.items()]
             file.write(queries.PUT_BLOB, rows)
-        if self._plans:
-            file.write(queries.PUT_PLAN, [(space, *plan) for plan in self._plans.items()])
+        if self.plans:
+            file.write(queries.PUT_PLAN, [(self.namespace, *plan) for plan in self.plans.items()])
 
     def _flush_runs(self, file: File) -> None:
-        writing: dict[str, list[Values]] = {}
-        for run, (stored, row) in self._runs.items():
+        added: list[Values] = []
+        moved: list[Values] = []
+        changed: list[Values] = []
+        for run, (stored, row) in self.runs.items():
             if stored == row[1]:
-                writing.setdefault(queries.MOVE_RUN, []).append((row[0], row[3], row[4], self.namespace, run))
+                moved.append((row[0], row[3], row[4], self.namespace, run))
             else:
-                query = queries.ADD_RUN if stored is None else queries.CHANGE_RUN
-                writing.setdefault(query, []).append((*row, self.namespace, run))
-        for query, rows in writing.items():
-            file.write(query, rows)
+                (added if stored is None else changed).append((*row, self.namespace, run))
+        for query, rows in ((queries.ADD_RUN, added), (queries.MOVE_RUN, moved), (queries.CHANGE_RUN, changed)):
+            if rows:
+                file.write(query, rows)
 
-    def _flush_timers(self, file: File) -> None:
-        cleared = [(self.namespace, *named) for named, row in self._timers.items() if row is None]
-        rows = [(*row, self.namespace, *named) for named, row in self._timers.items() if row is not None]
-        for query, values in ((queries.CLEAR_TIMER, cleared), (queries.SET_TIMER, rows)):
-            if values:
-                file.write(query, values)
+    def _flush_mail(self, file: File) -> None:
+        space = self.namespace
+        writing = {
+            queries.CLEAR_TIMER: [(space, *named) for named, row in self.timers.items() if row is None],
+            queries.SET_TIMER: [(*row, space, *named) for named, row in self.timers.items() if row is not None],
+            queries.REMOVE_LETTER: [(space, *named) for named in self.read],
+            queries.ADD_LETTER: [(space, *named, *row) for named, row in self.letters.items()],
+        }
+        for query, rows in writing.items():
+            if rows:
+                file.write(query, rows)

@@ -13,6 +13,7 @@ from refold.ports import Abilities, Lease
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.lanes import ABOVE_ALL, OfAllRuns, OfSomeRuns, Picker, Waiting, in_order
+from refold.stores.sqlite.openings import Openings
 from refold.stores.sqlite.remembered import Remembered
 from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, Lane, Queued, Values, added, moved, read_queued
 
@@ -27,34 +28,31 @@ class Touched(Struct):
     returned: int = 0  # commands that came back and may stand before the one that has the turn
 
 
-class Commands:
-    """Within one transaction. `status` tells how a run stands, `number` gives numbers that only grow."""
+class Commands(Struct):
+    """Within one transaction. `number` gives numbers that only grow."""
 
-    def __init__(
-        self,
-        file: File,
-        namespace: str,
-        status: Callable[[str], str],
-        number: Callable[[], int],
-        remembered: Remembered,
-    ) -> None:
-        self.file, self.namespace, self.status, self.number = file, namespace, status, number
-        self.remembered = remembered
-        self._known: dict[Key, Queued | None] = {}
-        self._fresh: dict[Key, Queued] = {}  # to be added
-        self._moved: dict[Key, Queued] = {}  # to be changed
-        self._removed: dict[Key, None] = {}
-        self._touched: dict[Lane, Touched] = {}
-        self._line: Iterator[Queued] | None = None  # who is claimed next
-        self._claimer: Abilities | None = None
+    file: File
+    namespace: str
+    openings: Openings
+    number: Callable[[], int]
+    remembered: Remembered
+    _known: dict[Key, Queued | None] = {}
+    _fresh: dict[Key, Queued] = {}  # to be added
+    _moved: dict[Key, Queued] = {}  # to be changed
+    _removed: dict[Key, None] = {}
+    _touched: dict[Lane, Touched] = {}
+    _line: Iterator[Queued] | None = None  # who is claimed next
+    _claimer: Abilities | None = None
 
     def load(self, run: str, ids: Iterable[str]) -> None:
         """Read these commands; what follows cannot fail then."""
         unknown = [id for id in ids if (run, id) not in self._known and not self._remembers((run, id))]
+        if not unknown:
+            return
         if len(unknown) == 1:
             row = self.file.row(queries.COMMAND, (self.namespace, run, unknown[0]))
             self._known[run, unknown[0]] = None if row is None else _as_asked(row, run, unknown[0])
-        elif unknown:
+        else:
             self._known.update(((run, id), None) for id in unknown)
             wanted = json.encode(unknown).decode()
             for row in self.file.rows(queries.COMMANDS, (self.namespace, run, wanted)):
@@ -139,7 +137,7 @@ class Commands:
         self.flush()
 
     def claim(self, can: Abilities, lease_for: float, limit: int, now: Instant) -> list[Lease]:
-        if self._line is None or self._claimer != can:
+        if self._line is None or (self._claimer is not can and self._claimer != can):
             self._line, self._claimer = self._line_for(can, now), can
         until = now + round(lease_for * SECOND)
         return [self._lease(command, can.worker, now, until) for command in islice(self._line, limit)]
@@ -171,16 +169,27 @@ class Commands:
             self.file.write(queries.MOVE_COMMAND, [moved(space, each) for each in self._moved.values()])
             self._moved = {}
         if self._fresh:
-            rows = [added(space, each, self._first_turn(each)) for each in self._fresh.values()]
-            self.file.write(queries.ADD_COMMAND, rows)
-            self._fresh, self._known = {}, {}  # which of them have a turn, only the file knows
+            self._add()
         if self._touched:
             self._set_turns()
         self._line = None
 
+    def _add(self) -> None:
+        in_lane: list[Values] = []
+        apart: list[Values] = []
+        for command in self._fresh.values():
+            if self._is_free(command):
+                in_lane.append(added(self.namespace, command, command.place))
+            else:
+                apart.append(added(self.namespace, command, None))
+        for query, rows in ((queries.ADD_COMMAND, in_lane), (queries.ADD_APART, apart)):
+            if rows:
+                self.file.write(query, rows)
+        self._fresh, self._known = {}, {}  # which of them have a turn, only the file knows
+
     def _remember(self) -> None:
         """Of what changes, the leased commands; and whether somebody might find something to do."""
-        leased = self.remembered.leased
+        leased, waits = self.remembered.leased, bool(self._touched)
         for key in self._removed:
             leased.pop(key, None)
         for changes in (self._moved, self._fresh):
@@ -189,14 +198,14 @@ class Commands:
                     leased[key] = command
                 else:
                     leased.pop(key, None)
-                    self.remembered.idle.clear()
-        if self._touched:
+                    waits = True
+        if waits:
             self.remembered.idle.clear()
 
     def _line_for(self, can: Abilities, now: Instant) -> Iterator[Queued]:
         """If nothing else waits, what this turn issued is claimed before it is stored, and stored once, as leased."""
         if not self._touched and self.is_idle(can, now):
-            return iter(in_order((each for each in self._fresh.values() if self._is_free(each)), can))
+            return iter(in_order([each for each in self._fresh.values() if self._is_free(each)], can))
         self._release(now)
         self.flush()
         space, runs = self.namespace, can.runs
@@ -237,16 +246,13 @@ class Commands:
     def _touch(self, lane: Lane) -> Touched:
         return self._touched.setdefault(lane, Touched())
 
-    def _first_turn(self, command: Queued) -> int | None:
-        return command.place if self._is_free(command) else None
-
     def _is_free(self, command: Queued) -> bool:
-        return command.state == WAITING and self.status(command.run) != PAUSED
+        return command.state == WAITING and self.openings.get(command.run).status != PAUSED
 
     def _set_turns(self) -> None:
         turns: list[tuple[int | None, str, str, str]] = []
         for (run, queue, priority), touched in self._touched.items():
-            if touched.turn is None and self.status(run) == PAUSED:
+            if touched.turn is None and self.openings.get(run).status == PAUSED:
                 continue  # whoever has a turn is not paused
             where = (self.namespace, run, queue, priority, 1 + touched.returned)
             changes = self._turns(self.file.rows(queries.FRONT, where), touched)

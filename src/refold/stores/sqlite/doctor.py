@@ -68,7 +68,19 @@ def holders(store: SqliteStore) -> list[tuple[str, str, str, Instant]]:
 
 def count(store: SqliteStore) -> dict[str, int]:
     """Rows by table, and bytes of the file."""
-    tables = ("runs", "facts", "commands", "timers", "letters", "blobs", "snapshots", "streams", "plans", "workers")
+    tables = (
+        "runs",
+        "facts",
+        "commands",
+        "timers",
+        "letters",
+        "blobs",
+        "snapshots",
+        "streams",
+        "dead",
+        "plans",
+        "workers",
+    )
     with store.file.guard:
         return {each: store.file.rows(f"select count(*) from {each}", ())[0][0] for each in tables}
 

@@ -152,16 +152,16 @@ class RunInLine:
 
 def in_order(fresh: Iterable[Queued], can: Abilities) -> list[Queued]:
     """The same order for commands that were never stored, where nothing else waits: round by round in each lane."""
-    queues = {queue: at for at, queue in enumerate(can.queues)}
     fitting = [
         each
         for each in fresh
-        if each.queue in queues
+        if each.queue in can.queues
         and (can.tools is None or each.tool in can.tools)
         and (can.runs is None or each.run in can.runs)
     ]
     if len(fitting) < 2:
         return fitting
+    queues = {queue: at for at, queue in enumerate(can.queues)}
     rounds: dict[tuple[str, str, int], int] = {}
     ranked = []
     for each in fitting:

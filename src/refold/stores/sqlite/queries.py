@@ -104,6 +104,9 @@ ADD_COMMAND: Final = f"""
             where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and state = 'waiting'), null, ?20))"""
 """A new command stands behind the others of its run, so it has a turn only if none of them waits in the lane."""
 
+ADD_APART: Final = f"insert into commands (namespace, {_COMMAND}) values ({', '.join('?' * 20)})"
+"""A new command that stands in no lane: it is leased already, or has to wait for its moment."""
+
 MOVE_COMMAND: Final = """
     update commands set state = ?, generation = ?, losses = ?,
         worker = ?, until = ?, deadline = ?, beat_at = ?, claimed_at = ?, seal = ?, turn = ?
@@ -261,6 +264,7 @@ REMOVE_RUN: Final = (
     "delete from blobs where namespace = ? and run = ?",
     "delete from snapshots where namespace = ? and run = ?",
     "delete from streams where namespace = ? and run = ?",
+    "delete from dead where namespace = ? and run = ?",
     "delete from runs where namespace = ? and run = ?",
 )
 """Everything that belongs to a run."""
@@ -275,5 +279,21 @@ FORGET: Final = (
     "delete from timers where namespace = ?",
     "delete from runs where namespace = ?",
     "delete from snapshots where namespace = ?",
+    "delete from dead where namespace = ?",
 )
 """Everything that can be made again from the logs."""
+
+CLEAR_DEAD: Final = "delete from dead where namespace = ? and run = ?"
+"""The dead letters of a run."""
+
+ADD_DEAD: Final = "insert into dead (namespace, run, n, fingerprint, at, data, seal) values (?, ?, ?, ?, ?, ?, ?)"
+"""A dead letter in its place."""
+
+DEAD: Final = """
+    select run, n, fingerprint, at, data, seal from dead where namespace = ? order by at desc, run, n limit ?"""
+"""Dead letters, those of the runs that ended last first."""
+
+DEAD_ALIKE: Final = """
+    select run, n, fingerprint, at, data, seal from dead
+    where namespace = ? and fingerprint = ? order by at desc, run, n limit ?"""
+"""Those of one reason."""

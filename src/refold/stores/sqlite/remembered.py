@@ -1,11 +1,16 @@
 """What this connection knows of the file since its last commit, as long as no other has written to it."""
 
+from collections.abc import Collection, Mapping
+
 from msgspec import Struct
 
+from refold.core.facts import Instant
+from refold.core.state import TERMINAL
 from refold.ports import Abilities
 from refold.stores.sqlite.rows import Queued
 
 MANY = 10_000  # runs, or commands
+PLANS = 100
 
 
 class Opening(Struct, gc=False):
@@ -13,10 +18,9 @@ class Opening(Struct, gc=False):
 
     head: int
     status: str
-    stored: str | None  # its status in the file; None: it has no row there
+    stored: str | None  # its status in the file, or as it is going to be written; None: it has no row
     has_letters: bool
-    has_due_timers: bool
-    has_timers: bool
+    next_due: Instant | None  # of its timers
     floor: int  # where generations begin
 
 
@@ -28,6 +32,7 @@ class Remembered:
         self.runs: dict[str, Opening] = {}  # those without letters and timers
         self.leased: dict[tuple[str, str], Queued] = {}
         self.idle: set[Abilities] = set()  # for whom nothing waits, now or later
+        self.plans: set[bytes] = set()  # those that are stored
 
     def begin(self, version: int) -> None:
         if version != self.version:
@@ -35,15 +40,16 @@ class Remembered:
             self.version = version
 
     def forget(self) -> None:
-        self.runs, self.leased, self.idle = {}, {}, set()
+        self.runs, self.leased, self.idle, self.plans = {}, {}, set(), set()
 
-    def keep(self, runs: dict[str, Opening], touched: set[str]) -> None:
-        """After a commit: `touched` may have letters or timers that are not known here."""
-        if len(self.runs) + len(runs) > MANY or len(self.leased) > MANY:
+    def keep(self, runs: Mapping[str, Opening], troubled: Collection[str]) -> None:
+        """After a commit: `troubled` may have letters or timers that are not known here."""
+        if len(self.runs) + len(runs) > MANY or len(self.leased) > MANY or len(self.plans) > PLANS:
             self.forget()
-        for run in touched:
+        for run in troubled:
             self.runs.pop(run, None)
         for run, opening in runs.items():
-            if run not in touched and opening.head and not opening.has_letters and not opening.has_timers:
-                opening.stored = opening.status
+            if opening.has_letters or opening.next_due is not None or not opening.head or opening.status in TERMINAL:
+                self.runs.pop(run, None)
+            elif run not in troubled:
                 self.runs[run] = opening

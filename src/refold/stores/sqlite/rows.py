@@ -5,7 +5,7 @@ from zlib import crc32
 
 from msgspec import Struct, json, msgpack
 
-from refold.core import codec
+from refold.core.codec import decode_command, decode_fact, encode_command, encode_fact
 from refold.core.commands import Command
 from refold.core.facts import Fact, Instant
 from refold.core.fold import Record
@@ -38,11 +38,10 @@ def check(what: str, values: Values, mark: int) -> None:
 def fact_rows(namespace: str, writes: Writes) -> list[Values]:
     """The first one carries the id of the turn."""
     rows: list[Values] = []
-    run, at, number = writes.run, writes.at, writes.expected
+    run, at = writes.run, writes.at
     turn: str | None = writes.turn
-    for fact in writes.facts:
-        number += 1
-        data = codec.encode_fact(fact)
+    for number, fact in enumerate(writes.facts, writes.expected + 1):
+        data = encode_fact(fact)
         mark = crc32(_pack((run, number, at, data, turn)))
         rows.append((namespace, run, number, at, KINDS[type(fact)], data, turn, mark))
         turn = None
@@ -53,7 +52,7 @@ def read_fact(run: str, row: Values) -> Record:
     number, at, data, turn, mark = row
     check(f"fact {number} of run {run}", (run, number, at, data, turn), mark)
     try:
-        return number, at, codec.decode_fact(data)
+        return number, at, decode_fact(data)
     except Corrupt as error:
         raise type(error)(f"fact {number} of run {run}: {error}") from error
 
@@ -102,7 +101,7 @@ class Queued(Struct, gc=False):
         """What its holder has; whoever asks knows that there is one."""
         return Lease(
             self.run,
-            codec.decode_command(self.data) if order is None else order,
+            decode_command(self.data) if order is None else order,
             self.worker or "",
             self.generation,
             self.until,
@@ -145,12 +144,10 @@ Lane = tuple[str, str, int]
 
 def fresh(run: str, order: Command, plan: str) -> Queued:
     """A command as it is issued; its place is not known yet."""
-    data = codec.encode_command(order)
+    moment = min(order.not_before, FAR) if order.not_before else 0
+    data = encode_command(order)
     lane = (order.queue, order.priority, order.tool)
-    moment = min(order.not_before, FAR)
-    queued = Queued(run, order.id, *lane, 0, moment, plan, WAITING, 0, 0, None, 0, None, 0, 0, data)
-    queued.order = order
-    return queued
+    return Queued(run, order.id, *lane, 0, moment, plan, WAITING, 0, 0, None, 0, None, 0, 0, data, 0, None, order)
 
 
 def read_queued(row: Values) -> Queued:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec import Struct, json
 
 from refold.core import codec
-from refold.core.commands import Command, Letter
+from refold.core.commands import Letter
 from refold.core.facts import Instant
 from refold.core.fold import Record
 from refold.core.state import PAUSED
@@ -16,9 +16,11 @@ from refold.stores.removal import FLOOR_STEP, refuse_removal
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.buffer import Buffer, Draft
 from refold.stores.sqlite.commands import Commands
+from refold.stores.sqlite.dead import put_dead
 from refold.stores.sqlite.file import File
+from refold.stores.sqlite.openings import Openings
 from refold.stores.sqlite.remembered import MANY, Opening, Remembered
-from refold.stores.sqlite.rows import LEASED, Queued, Values, check, check_run, fresh, read_fact, read_run
+from refold.stores.sqlite.rows import LEASED, Queued, check, read_fact, read_run
 
 ALL = -1
 
@@ -41,12 +43,15 @@ class SqliteTurn:
         self._tools, self._file, self._namespace, self._at_once = tools, tools.file, tools.namespace, at_once
         self.now: Instant = 0
         self._begun = False
-        self._runs: dict[str, Opening] = {}
         self._expected = runs
-        self._found: dict[str, Values] = {}  # rows of runs that are going to be opened
         self._new_workers: set[str] = set()
         self._buffer = Buffer(tools.namespace)
-        self.commands = self._fresh_commands()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        tools = self._tools
+        self._openings = Openings(tools.file, tools.namespace, tools.remembered)
+        self.commands = Commands(tools.file, tools.namespace, self._openings, tools.number, tools.remembered)
 
     def __enter__(self) -> "SqliteTurn":
         self._file.guard.acquire()
@@ -54,7 +59,7 @@ class SqliteTurn:
             if self._at_once:
                 self.begin()
                 if len(self._expected) > 1:
-                    self._find_all()
+                    self._openings.find(self._expected)
             else:
                 self.now = self._tools.now()
         except BaseException:
@@ -93,8 +98,9 @@ class SqliteTurn:
         except BaseException:
             self._tools.remembered.forget()
             raise
-        self._tools.remembered.keep(self._runs, self._buffer.troubled)
-        self._tools.workers.update(self._new_workers)
+        self._tools.remembered.keep(self._openings.runs, self._buffer.troubled)
+        if self._new_workers:
+            self._tools.workers.update(self._new_workers)
 
     def _enrol(self) -> None:
         """Whoever claims holds a lock for life, so that others can tell when it is dead."""
@@ -103,10 +109,11 @@ class SqliteTurn:
         self._file.write(queries.PUT_WORKER, [(self._namespace, each, lock) for each in self._new_workers])
 
     def head(self, run: str) -> int:
-        return self._opening(run).head
+        self.begin()
+        return self._openings.get(run).head
 
     def facts(self, run: str, after: int = 0) -> Sequence[Record]:
-        head = self._opening(run).head
+        head = self.head(run)
         self._settle(run)
         rows = self._file.rows(queries.FACTS, (self._namespace, run, after, ALL))
         if len(rows) != max(head - after, 0):
@@ -131,7 +138,8 @@ class SqliteTurn:
         return bytes(row[0])
 
     def letters(self, run: str) -> Sequence[Letter]:
-        if not self._opening(run).has_letters and run not in self._buffer.touched:
+        self.begin()
+        if not self._openings.get(run).has_letters and run not in self._buffer.touched:
             return []
         self._settle(run)
         rows = self._file.rows(queries.LETTERS, (self._namespace, run))
@@ -140,7 +148,9 @@ class SqliteTurn:
         return [codec.decode_letter(data) for _, data, _ in rows]
 
     def due_timers(self, run: str) -> Sequence[str]:
-        if not self._opening(run).has_due_timers and run not in self._buffer.touched:
+        self.begin()
+        next_due = self._openings.get(run).next_due
+        if (next_due is None or next_due > self.now) and run not in self._buffer.touched:
             return []
         self._settle(run)
         rows = self._file.rows(queries.DUE_TIMERS, (self._namespace, run, self.now))
@@ -151,8 +161,12 @@ class SqliteTurn:
     def generations(self, run: str, commands: Collection[str]) -> Mapping[str, int]:
         self.begin()
         self.commands.load(run, commands)
-        found = [(id, self.commands.get(run, id)) for id in commands]
-        return {id: each.generation for id, each in found if each is not None and each.state == LEASED}
+        held: dict[str, int] = {}
+        for id in commands:
+            command = self.commands.get(run, id)
+            if command is not None and command.state == LEASED:
+                held[id] = command.generation
+        return held
 
     def lease(self, run: str, command: str) -> Lease | None:
         self.begin()
@@ -164,28 +178,26 @@ class SqliteTurn:
         return self.commands.claimed(run)
 
     def write(self, writes: Writes) -> None:
-        opening = self._opening(writes.run)
+        self.begin()
+        run, opening, commands = writes.run, self._openings.get(writes.run), self.commands
         if opening.head != writes.expected:
-            raise Conflict(f"run {writes.run} has moved on from fact {writes.expected} to {opening.head}")
+            raise Conflict(f"run {run} has moved on from fact {writes.expected} to {opening.head}")
         draft = Draft(self._namespace, writes)
-        run, plan, commands = writes.run, writes.summary.plan, self.commands
-        orders = [
-            (id, fresh(run, order, plan) if isinstance(order, Command) else order)
-            for id, order in writes.commands.items()
-        ]
-        commands.load(run, (id for id in writes.commands if id not in writes.new))
-        self._buffer.add(draft, opening.stored)  # nothing can fail from here on
-        was_paused, is_paused = opening.status == PAUSED, writes.summary.status == PAUSED
-        opening.head, opening.status = draft.head, writes.summary.status
-        for id, order in orders:
-            if isinstance(order, Queued):
-                commands.issue(order, opening.floor, self.now)
-            elif order is None:
+        commands.load(run, [id for id in writes.commands if id not in writes.new])
+        self._buffer.add(draft, opening.stored, self._tools.remembered.plans)  # nothing can fail from here on
+        before, now = opening.status, writes.summary.status
+        opening.head, opening.status, opening.stored = draft.head, now, now
+        for id, order in draft.orders:
+            if order is None:
                 commands.remove(run, id)
+            elif isinstance(order, Queued):
+                commands.issue(order, opening.floor, self.now)
             else:
                 commands.hold(run, id)
-        if was_paused != is_paused:
-            (commands.pause if is_paused else commands.resume)(run)
+        if before != now and PAUSED in (before, now):
+            (commands.pause if now == PAUSED else commands.resume)(run)
+        if writes.dead is not None:
+            put_dead(self._file, self._namespace, run, writes.dead)
         if len(self._buffer.touched) >= MANY:
             commands.flush()
             self._settle(run)
@@ -211,7 +223,7 @@ class SqliteTurn:
             self._file.write(query, [(self._namespace, run)])
         self._file.write(queries.LIFT_FLOOR, [(self._namespace, FLOOR_STEP)])
         self._tools.remembered.forget()
-        self._runs, self._found, self.commands = {}, {}, self._fresh_commands()
+        self._begin_anew()
 
     def _listed(self, run: str) -> Summary | None:
         row = self._file.row(queries.RUN, (self._namespace, run))
@@ -228,50 +240,16 @@ class SqliteTurn:
             self._file.write(query, [(self._namespace,)])
         floor = self._file.row(queries.FLOOR, (self._namespace,))
         for run, head in self._file.rows(queries.LOGS, (self._namespace,)):
-            self._runs[run] = Opening(head, "", None, True, True, True, floor[0] if floor else 0)
+            self._openings.runs[run] = Opening(head, "", None, True, 0, floor[0] if floor else 0)
         self._tools.remembered.forget()
-        return list(self._runs)
-
-    def _fresh_commands(self) -> Commands:
-        return Commands(self._file, self._namespace, self._status, self._tools.number, self._tools.remembered)
-
-    def _opening(self, run: str) -> Opening:
-        return self._runs.get(run) or self._open(run)  # the first is a struct, and never false
-
-    def _open(self, run: str) -> Opening:
-        self.begin()
-        known = self._tools.remembered.runs.pop(run, None)
-        if known is not None:
-            self._runs[run] = known
-            return known
-        row = self._found.pop(run, None) or self._file.row(queries.OPENING, (self._namespace, run))
-        assert row is not None
-        head, status, _, _, _, letters, next_due, floor, orphaned = row
-        if head is not None:
-            check_run(run, row[:5])
-        elif orphaned:
-            raise Corrupt(f"run {run} has a log and no row: `refold db rebuild` makes the row again")
-        is_due = next_due is not None and next_due <= self.now
-        opening = Opening(head or 0, status or "", status, bool(letters), is_due, next_due is not None, floor or 0)
-        self._runs[run] = opening
-        return opening
-
-    def _find_all(self) -> None:
-        """All runs of the turn with one question; each is judged when it is opened."""
-        wanted = json.encode(self._expected).decode()
-        for run, *row in self._file.rows(queries.OPENINGS, (self._namespace, wanted)):
-            self._found[run] = tuple(row)
-
-    def _status(self, run: str) -> str:
-        return self._opening(run).status
+        return list(self._openings.runs)
 
     def _settle(self, run: str) -> None:
         """What this turn has written for the run is in the file before it is read again."""
         if run in self._buffer.touched:
             self._buffer.flush(self._file)
-            for each in self._buffer.touched & self._runs.keys():
-                opening = self._runs[each]
-                opening.stored = opening.status or None
-                opening.has_letters = opening.has_due_timers = opening.has_timers = True
+            for each in self._buffer.touched & self._openings.runs.keys():
+                opening = self._openings.runs[each]
+                opening.has_letters, opening.next_due = True, 0
             troubled, self._buffer = self._buffer.troubled, Buffer(self._namespace)
             self._buffer.troubled = troubled

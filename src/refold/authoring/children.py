@@ -1,0 +1,126 @@
+"""Playbooks that start other playbooks: each file is read once, and none may lead back to one that led to it."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from refold.authoring.problems import InvalidPlaybook, Problem
+from refold.authoring.reading import Fields, Reading
+from refold.authoring.yaml_text import Node
+from refold.core.plan import Child, Plan, plan_hash
+from refold.errors import RefoldError
+
+Load = Callable[[str], bytes]
+"""The text of a file; raises a RefoldError that says why not."""
+
+SUFFIXES = (".yaml", ".yml")
+DEEPEST = 100  # files that lead to one another
+IDLE = {
+    "queue": "give it to the steps of the child",
+    "priority": "give it to the steps of the child",
+}
+
+
+class Readable(Protocol):
+    """A playbook that was read."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+
+P = TypeVar("P", bound=Readable)
+
+
+class Family(Generic[P]):
+    """The files that are being read, from the first one down, and those that were."""
+
+    def __init__(self, load: Load | None, read: Callable[[bytes, str, "Family[P]"], P]) -> None:
+        self.load, self._read = load, read
+        self.above: list[str] = []
+        self.known: dict[str, P] = {}
+
+    def child(self, reading: Reading, node: Node, file: str) -> tuple[str, Plan] | None:
+        """The file as it is known here, and its plan; says what is wrong with it."""
+        there = self._seen_from_here(file)
+        if there in self.above:
+            self._refuse_circle(reading, node, there)
+            return None
+        if there not in self.known and not self._get(reading, node, there):
+            return None
+        return there, self.known[there].plan
+
+    def is_itself(self, file: str) -> bool:
+        return self._seen_from_here(file) == self.above[-1]
+
+    def begin(self, file: str) -> None:
+        self.above.append(os.path.normpath(file))
+
+    def end(self) -> None:
+        self.above.pop()
+
+    def named(self, name: str) -> str:
+        """The file beside this one that has the name."""
+        files = [name + suffix for suffix in SUFFIXES]
+        return next((file for file in files if self._is_there(self._seen_from_here(file))), files[0])
+
+    def _seen_from_here(self, file: str) -> str:
+        return os.path.normpath(os.path.join(os.path.dirname(self.above[-1]), file))
+
+    def _is_there(self, file: str) -> bool:
+        try:
+            return file in self.known or (self.load is not None and self.load(file) is not None)
+        except RefoldError:
+            return False
+
+    def _get(self, reading: Reading, node: Node, file: str) -> bool:
+        if self.load is None or len(self.above) >= DEEPEST:
+            reading.at(node, "unreadable-child", f"`{file}` cannot be read from here", "put the steps into this file")
+            return False
+        try:
+            self.known[file] = self._read(self.load(file), file, self)
+        except InvalidPlaybook as error:
+            first = next(each for each in error.problems if each.severity == "error")
+            where = f"{file}:{first.place.line}:{first.place.column}"
+            reading.at(node, "invalid-child", f"{where}: {first.message}", f"`refold validate {file}` says more")
+            return False
+        except RefoldError as error:
+            reading.at(node, "unreadable-child", str(error), "a path is seen from the folder of this file")
+            return False
+        return True
+
+    def _refuse_circle(self, reading: Reading, node: Node, there: str) -> None:
+        circle = " > ".join([*self.above[self.above.index(there) :], there])
+        reading.at(node, "circle", f"these playbooks start each other: {circle}", "a playbook may start only itself")
+
+
+def read_child(reading: Reading, step: Fields, family: Family[Any], keys: Mapping[str, Node]) -> Child:
+    """The work of a step that starts a playbook."""
+    for name, hint in IDLE.items():
+        if name in step.node.nodes:
+            reading.at_key(step.node, name, "no-effect", f"`{name}` has no effect on a child", hint)
+    node = keys.get("path") or keys.get("name")
+    if node is None or not isinstance(node.value, str):
+        return Child()  # that was told
+    file = node.value if "path" in keys else family.named(node.value)
+    if family.is_itself(file):
+        return Child()
+    found = family.child(reading, node, file)
+    if found is None:
+        return Child()
+    _check_inputs(reading, step, *found)
+    return Child(plan=plan_hash(found[1]))
+
+
+def _check_inputs(reading: Reading, step: Fields, file: str, plan: Plan) -> None:
+    """What the child does not name in its workload it would never read."""
+    given = [holder.nodes["input"] for holder in (step.node, step.get("tool")) if "input" in holder.nodes]
+    names = [(name, node.place_of(name)) for node in given if isinstance(node.value, dict) for name in node.nodes]
+    loop: Fields | None = step.get("loop")
+    if not names and loop is not None:
+        names = [(loop.get("iterator", "item"), loop.node.place)]
+    for name, place in names:
+        if name not in plan.defaults:
+            known = ", ".join(f"`{each}`" for each in plan.defaults)
+            hint = f"its workload names {known}" if known else f"add `workload: {{{name}: …}}` to {file}"
+            message = f"`{file}` has no input `{name}`"
+            reading.say(Problem("unknown-input", message, place, hint, length=len(name)))

@@ -1,0 +1,148 @@
+"""The commands of `refold`: finds the one that is meant, runs it, and says in one message what went wrong."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from refold import __version__
+from refold.cli import exits, out
+from refold.errors import InvalidPlan, RefoldError, Stopped
+
+RUNS = {
+    "list": "refold.cli.looking:list_runs",
+    "show": "refold.cli.looking:show",
+    "history": "refold.cli.looking:history",
+    "watch": "refold.cli.following:watch",
+    "logs": "refold.cli.following:logs",
+    "why": "refold.cli.looking:why",
+    "pause": "refold.cli.steering:pause",
+    "resume": "refold.cli.running:resume",
+    "cancel": "refold.cli.steering:cancel",
+    "signal": "refold.cli.steering:signal",
+    "prune": "refold.cli.steering:prune",
+}
+GATES = {
+    "list": "refold.cli.gates:list_gates",
+    "show": "refold.cli.gates:show",
+    "approve": "refold.cli.gates:approve",
+    "reject": "refold.cli.gates:reject",
+}
+DB = {
+    "info": "refold.cli.files:info",
+    "check": "refold.cli.files:check",
+    "rebuild": "refold.cli.files:rebuild",
+}
+COMMANDS = {
+    "run": "refold.cli.running:run",
+    "validate": "refold.cli.checking:validate",
+    "graph": "refold.cli.checking:graph",
+    "schema": "refold.cli.checking:schema",
+    "doctor": "refold.cli.files:doctor",
+    "completion": "refold.cli.completing:completion",
+}
+
+
+class Later(click.Group):
+    """Commands by where they are; only the one that is asked for is imported."""
+
+    def __init__(self, *given: Any, places: Mapping[str, str], **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.places = places
+        self.commands = {**dict.fromkeys(places), **self.commands}  # type: ignore[dict-item]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.places:
+            return self.commands.get(cmd_name)
+        module, _, name = self.places[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+
+runs = Later("runs", places=RUNS, help="Look at runs, and steer them.", no_args_is_help=True)
+gates = Later("gates", places=GATES, help="See what waits for a person, and decide.", no_args_is_help=True)
+db = Later("db", places=DB, help="Look after the database file.", no_args_is_help=True)
+
+
+@click.group(
+    cls=Later,
+    places=COMMANDS,
+    commands={"runs": runs, "gates": gates, "db": db},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+)
+@click.version_option(__version__, message="refold %(version)s")
+@click.option("--debug", is_flag=True, envvar="REFOLD_DEBUG", help="Show where an error comes from.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours (auto).")
+def refold(debug: bool, color: str) -> None:
+    """Durable workflows: a run is a log of facts, and a crash loses nothing.
+
+    Exit codes: 0 ok, 1 the run failed, 2 usage or invalid playbook, 3 not found, 4 conflict or locked, 5 the database
+    cannot be used, 124 the run ran out of time, 130 Ctrl-C.
+    """
+    if debug:
+        os.environ["REFOLD_DEBUG"] = "1"
+    if color != "auto":
+        os.environ.pop("NO_COLOR", None)
+        os.environ["FORCE_COLOR" if color == "always" else "NO_COLOR"] = "1"
+
+
+def called(arguments: Sequence[str]) -> int:
+    """The exit code; everything that was printed has gone out."""
+    out.forgive_encodings()
+    try:
+        return _heard(arguments)
+    finally:
+        out.flush()
+
+
+def _heard(arguments: Sequence[str]) -> int:
+    try:
+        return _command(arguments)
+    except out.Closed:
+        return exits.OK  # whoever read has read enough
+    except (KeyboardInterrupt, click.Abort):
+        out.tell("interrupted")
+        return exits.INTERRUPTED
+    except RefoldError as error:
+        return _refused(error)
+    except OSError as error:
+        return _broken(error, f"error: {error.filename or 'stdout'}: {error.strerror or error}", exits.FAILED)
+    except Exception as error:
+        hint = "this is a bug; --debug shows where"
+        return _broken(error, f"{type(error).__name__}: {error} ({hint})", exits.BUG)
+
+
+def _command(arguments: Sequence[str]) -> int:
+    try:
+        code = refold.main(list(arguments), prog_name="refold", standalone_mode=False)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return code if isinstance(code, int) else exits.OK
+
+
+def _refused(error: RefoldError) -> int:
+    if isinstance(error, Stopped):
+        return error.code  # it was said how to go on
+    shown = str(error)
+    if "\n" not in shown and not isinstance(error, InvalidPlan):
+        shown = f"{out.painted('error:', 'red', out.has_colour(sys.stderr))} {shown}"
+    return _broken(error, shown, exits.code_of(error))
+
+
+def _broken(error: BaseException, shown: str, code: int) -> int:
+    if os.environ.get("REFOLD_DEBUG"):
+        from traceback import format_exception
+
+        out.tell("".join(format_exception(error)).rstrip())
+    out.tell(shown)
+    return code

@@ -1,0 +1,216 @@
+"""Commands about gates: `gates list`, `show`, `approve`, `reject`."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from msgspec import json
+
+from refold.cli import out, stored, words
+from refold.cli.options import db_option, inputs, output_option, run_argument
+from refold.cli.running import who
+from refold.core.gates import Asked, asked
+from refold.core.loops import Graph
+from refold.core.state import ENDING, PAUSED, RUNNING, WAITING, RunState
+from refold.core.summary import Summary
+from refold.errors import Conflict, NotFound
+from refold.runtime.mailbox import DecideGate
+from refold.runtime.reading import Reading
+from refold.stores.sqlite.store import SqliteStore
+
+ALIVE = (WAITING, RUNNING, PAUSED, ENDING)
+ALL = 1_000_000_000
+
+
+@click.command("list")
+@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
+@output_option
+@db_option
+def list_gates(limit: int, output: str, db: str) -> None:
+    """The gates that wait for a decision, those of the newest runs first."""
+    with stored.opened(db) as store:
+        found = [pair for pair, _ in zip(_waiting(store), range(limit), strict=False)]
+    if output != "table":
+        out.put_json([gate_object(row, gate) for row, gate in found], output)
+        return
+    now = words.now()
+    lines = [(stored.called(row), gate.step, *_in_short(gate, now)) for row, gate in found]
+    heads = ("RUN", "GATE", "VISIT", "ASSIGNEE", "APPROVALS", "UNTIL", "PROMPT")
+    out.put(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
+
+
+def _waiting(store: SqliteStore) -> Iterator[tuple[Summary, Asked]]:
+    """A row of the list knows whether its run has gates; only those are looked at."""
+    rows = [row for status in ALIVE for row in store.summaries(status, ALL) if row.gates]
+    for row in sorted(rows, key=lambda row: (-row.created_at, row.run)):
+        for gate in asked(*Reading(store, row.run).read()):
+            yield row, gate
+
+
+def _in_short(gate: Asked, now: int) -> tuple[str, ...]:
+    until = words.until(gate.deadline, now) if gate.deadline is not None else ""
+    return str(gate.visit), gate.assignee, _approvals(gate), until, _text(gate.prompt)
+
+
+def _approvals(gate: Asked) -> str:
+    return f"{len(gate.approvals)} of {gate.min_approvals}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.encode(value).decode()
+
+
+def gate_object(row: Summary, gate: Asked) -> dict[str, Any]:
+    """For machines."""
+    return {
+        "run": row.run,
+        "name": row.name or None,
+        "workflow": row.workflow,
+        "gate": gate.step,
+        "visit": gate.visit,
+        "type": gate.type,
+        "prompt": gate.prompt,
+        "options": gate.options,
+        "refuse": gate.refuse,
+        "form": gate.form,
+        "assignee": gate.assignee or None,
+        "min_approvals": gate.min_approvals,
+        "approvals": gate.approvals,
+        "deadline": words.stamp(gate.deadline or 0),
+        "on_timeout": gate.on_timeout if gate.deadline is not None else None,
+    }
+
+
+def gate_argument(command: Any) -> Any:
+    """`[GATE]`: the step, if a run waits at several gates."""
+    return click.argument("gate", metavar="[GATE]", required=False)(command)
+
+
+@click.command()
+@run_argument()
+@gate_argument
+@output_option
+@db_option
+def show(run: str, gate: str | None, output: str, db: str) -> None:
+    """What a gate asks, what can be chosen, and who has decided so far."""
+    with stored.opened(db) as store:
+        row = stored.found(store, run)
+        found = _one(row, *Reading(store, row.run).read(), gate)
+    if output != "table":
+        out.put_json(gate_object(row, found), output)
+        return
+    out.put("\n".join(_lines(row, found, words.now())))
+
+
+def _lines(row: Summary, gate: Asked, now: int) -> Iterator[str]:
+    yield f"run        {stored.called(row)}"
+    yield f"gate       {gate.step} ({gate.type}, visit {gate.visit})"
+    yield f"prompt     {out.printable(_text(gate.prompt))}"
+    if gate.assignee:
+        yield f"assignee   {out.printable(gate.assignee)}"
+    for option, label in gate.options.items():
+        said = f"  {out.printable(label)}" if label != option else ""
+        yield f"option     {out.printable(option)}{said}" + ("  (refuses)" if option in gate.refuse else "")
+    if gate.form is not None:
+        yield f"form       {json.encode(gate.form).decode()}"
+    if gate.min_approvals > 1:
+        yield f"approvals  {_approvals(gate)}"
+    for each in gate.approvals:
+        yield f"           {out.printable(each['option'])} by {out.printable(each['by'])} at {each['at']}"
+    if gate.deadline is not None:
+        yield f"until      {words.until(gate.deadline, now)}, then {gate.on_timeout}"
+
+
+def deciding(command: Any) -> Any:
+    """What every decision can say."""
+    for option in (
+        click.option("--by", metavar="NAME", default=None, help="Who decides (you)."),
+        click.option("--option", metavar="OPTION", help="Which option, if not the one that is meant by the command."),
+        click.option("--feedback", metavar="TEXT", help="What the decision says besides."),
+        click.option("-i", "--input", "pairs", multiple=True, metavar="K=V", help="The same as an object, key by key."),
+        output_option,
+        db_option,
+    ):
+        command = option(command)
+    return run_argument()(gate_argument(command))
+
+
+@click.command()
+@deciding
+def approve(run: str, gate: str | None, **told: Any) -> None:
+    """Decide for a gate, so that its run goes on.
+
+    The option is `approve`, or else the first that does not refuse.
+    """
+    _decide(run, gate, False, told)
+
+
+@click.command()
+@deciding
+def reject(run: str, gate: str | None, **told: Any) -> None:
+    """Decide against a gate; its step fails.
+
+    The option is `reject`, or else the first that refuses.
+    """
+    _decide(run, gate, True, told)
+
+
+def _decide(run: str, gate: str | None, refuses: bool, told: dict[str, Any]) -> None:
+    """The decision is for the visit that is seen here, and for no later one."""
+    from refold.wiring import open_intake
+
+    if told["feedback"] is not None and told["pairs"]:
+        raise click.UsageError("--feedback and -i exclude each other")
+    with stored.opened(told["db"]) as store:
+        row = stored.found(store, run)
+        graph, state = Reading(store, row.run).read()
+        step, visit, option = _choice(row, graph, state, gate, refuses, told["option"])
+    feedback = inputs(told["pairs"], None) if told["pairs"] else told["feedback"]
+    by = who() if told["by"] is None else told["by"]
+    with open_intake(told["db"]) as (intake, store):
+        intake.send(row.run, DecideGate(step, option, by, feedback, visit))
+        after = Reading(store, row.run).read()
+    _tell(row, step, visit, option, after, told["output"])
+
+
+def _choice(
+    row: Summary, graph: Graph, state: RunState, gate: str | None, refuses: bool, option: str | None
+) -> tuple[str, int | None, str]:
+    """Which gate, which visit of it, and which option; one that does not wait is named all the same, to be refused."""
+    if gate is None and len(graph.gates) == 1:
+        gate = graph.name(next(iter(graph.gates)))
+    if gate is not None and not any(each.step == gate for each in asked(graph, state)):
+        return gate, None, option or ("reject" if refuses else "approve")
+    found = _one(row, graph, state, gate)
+    fits = [name for name in found.options if (name in found.refuse) == refuses]
+    usual = "reject" if refuses else "approve"
+    chosen = option or (usual if usual in found.options else next(iter(fits), ""))
+    if not chosen:
+        raise Conflict(f"no option of gate {found.step!r} {'refuses' if refuses else 'approves'}; name one: --option")
+    return found.step, found.visit, chosen
+
+
+def _one(row: Summary, graph: Graph, state: RunState, gate: str | None) -> Asked:
+    """The gate of this name, or the only one."""
+    found = [each for each in asked(graph, state) if gate is None or each.step == gate]
+    name = stored.called(row)
+    if gate is not None and not found:
+        known = gate in graph.index and graph.index[gate] in graph.gates
+        raise (Conflict if known else NotFound)(f"run {name} does not wait at a gate {gate!r}")
+    if not found:
+        raise Conflict(f"run {name} is {row.status} and waits at no gate")
+    if len(found) > 1:
+        raise Conflict(f"run {name} waits at several gates; name one: {', '.join(each.step for each in found)}")
+    return found[0]
+
+
+def _tell(row: Summary, step: str, visit: int | None, option: str, after: tuple[Graph, RunState], output: str) -> None:
+    graph, state = after
+    left = next((each for each in asked(graph, state) if (each.step, each.visit) == (step, visit)), None)
+    if output != "table":
+        told = {"run": row.run, "gate": step, "visit": visit, "option": option, "decided": left is None}
+        out.put_json({**told, "approvals": left.approvals if left is not None else None}, output)
+        return
+    count = "decided" if left is None else f"{_approvals(left)} approvals"
+    out.tell(f"{stored.called(row)} {step}: {option}, {count}")

@@ -1,0 +1,101 @@
+"""Dead letters: work whose failure was final and that nothing in the workflow handled, told by a run that is over.
+
+A failure that an arc handles is none, and neither is a failed child: the run of the child tells of it. The items of a
+list loop that failed for the same reason are one dead letter.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from refold.core.facts import Fault, Instant, StepFault
+from refold.core.fanout import failed_items
+from refold.core.loops import Graph
+from refold.core.plan import Call
+from refold.core.retry import fault_of
+from refold.core.state import TERMINAL, RunState
+from refold.core.view import Loaded, item_outcomes
+
+LISTED = 100  # items that are named
+LONG = 300  # characters of a message that are kept
+_VARIES = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8,}(?:-[0-9a-f]{4,})*|\d+(?:\.\d+)*", re.IGNORECASE)
+
+
+class DeadLetter(Struct, frozen=True, omit_defaults=True):
+    """`fingerprint` is the same for whatever failed in the same tool for the same reason."""
+
+    run: str
+    step: str
+    visit: int
+    fingerprint: str
+    tool: str
+    kind: str
+    message: str
+    at: Instant  # when the run ended
+    workflow: str = ""
+    name: str = ""  # of the run
+    count: int = 1  # commands
+    items: tuple[int, ...] = ()  # the first of them
+
+
+def normalised(message: str) -> str:
+    """The first line, without what differs from one failure to the next: numbers, addresses, ids."""
+    line = next(iter(message.strip().splitlines()), "")
+    return " ".join(_VARIES.sub("#", line).split())[:LONG]
+
+
+def fingerprint(tool: str, fault: Fault) -> str:
+    said = "\n".join((tool, fault.kind, normalised(fault.message)))
+    return hashlib.sha256(said.encode()).hexdigest()[:12]
+
+
+def dead_letters(graph: Graph, state: RunState, loaded: Loaded) -> tuple[DeadLetter, ...]:
+    """Of a run that is over; may raise Missing, for what items reported stands in the log."""
+    if state.life not in TERMINAL:
+        return ()
+    return tuple(each for failure in state.failures for each in _of(graph, state, loaded, failure))
+
+
+def _of(graph: Graph, state: RunState, loaded: Loaded, failure: StepFault) -> Iterator[DeadLetter]:
+    s = graph.index.get(failure.step, -1)
+    if s < 0 or failure.fault is None or not isinstance(graph.step(s).work, Call):
+        return
+    fan = state.steps[s].fan
+    if failure.fault.kind != "items_failed" or fan is None:
+        yield _letter(graph, state, failure, failure.fault)
+        return
+    outcomes, groups = item_outcomes(fan, loaded), dict[str, tuple[Fault, list[int]]]()
+    tool = _tool(graph, s)
+    for item in failed_items(fan):
+        outcome = outcomes[item]
+        fault = (fault_of(outcome) if outcome is not None else None) or failure.fault
+        groups.setdefault(fingerprint(tool, fault), (fault, []))[1].append(item)
+    for fault, items in groups.values():
+        yield _letter(graph, state, failure, fault, items)
+
+
+def _letter(
+    graph: Graph, state: RunState, failure: StepFault, fault: Fault, items: list[int] | None = None
+) -> DeadLetter:
+    tool = _tool(graph, graph.index[failure.step])
+    return DeadLetter(
+        run=state.run,
+        step=failure.step,
+        visit=failure.visit,
+        fingerprint=fingerprint(tool, fault),
+        tool=tool,
+        kind=fault.kind,
+        message=fault.message[:LONG],
+        at=state.ended_at,
+        workflow=graph.plan.name,
+        name=state.name,
+        count=len(items) if items is not None else 1,
+        items=tuple(items[:LISTED]) if items is not None else (),
+    )
+
+
+def _tool(graph: Graph, s: int) -> str:
+    work = graph.step(s).work
+    return work.tool if isinstance(work, Call) else ""

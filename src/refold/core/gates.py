@@ -1,0 +1,92 @@
+"""What is asked at a gate, who has answered what, and when that is a decision."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.due import due
+from refold.core.facts import Fact, Failed, Fault, GateDecided, Instant, Outcome, StepSettled, Succeeded
+from refold.core.loops import Graph
+from refold.core.moments import stamp
+from refold.core.plan import Gate
+from refold.core.state import OpenCommand, RunState
+
+Vote = dict[str, Any]
+"""`by`, `option`, `at` and `feedback` of one person, as templates read them."""
+
+
+class Asked(Struct, frozen=True):
+    """A gate that waits, as people see it."""
+
+    step: str
+    visit: int
+    type: str  # a review fails with no option, an approval with some
+    prompt: Any
+    options: dict[str, str]  # with their labels
+    refuse: tuple[str, ...]
+    form: dict[str, Any] | None
+    assignee: str
+    min_approvals: int
+    approvals: Sequence[Vote]
+    deadline: Instant | None
+    on_timeout: str
+
+
+def asked(graph: Graph, state: RunState) -> list[Asked]:
+    """The gates at which a run waits now, the longest waiting first."""
+    return [_asked(graph, opened) for opened in state.open.values() if opened.step in graph.gates]
+
+
+def _asked(graph: Graph, opened: OpenCommand) -> Asked:
+    step = graph.step(opened.step)
+    gate = step.work
+    assert isinstance(gate, Gate)
+    return Asked(
+        step=step.name,
+        visit=opened.visit,
+        type="approval" if gate.refuse else "review",
+        prompt=opened.input,
+        options={option: gate.labels.get(option, option) for option in gate.options},
+        refuse=gate.refuse,
+        form=gate.form,
+        assignee=opened.assignee,
+        min_approvals=gate.min_approvals,
+        approvals=opened.progress or [],
+        deadline=due(opened),
+        on_timeout=gate.on_timeout,
+    )
+
+
+def vote(fact: GateDecided, at: Instant) -> Vote:
+    return {"by": fact.by, "option": fact.option, "at": stamp(at), "feedback": fact.feedback}
+
+
+def is_decided(gate: Gate, votes: Sequence[Vote]) -> bool:
+    """By the last of them: alone if it refuses, else together with those who chose the same."""
+    last = votes[-1]["option"]
+    return last in gate.refuse or sum(each["option"] == last for each in votes) >= gate.min_approvals
+
+
+def ruling(gate: Gate, votes: Sequence[Vote]) -> Outcome:
+    """What a decision means for the visit."""
+    last = votes[-1]
+    value = {**last, "approvals": [each for each in votes if each["option"] not in gate.refuse]}
+    if last["option"] not in gate.refuse:
+        return Succeeded(value)
+    said = f": {last['feedback']}" if isinstance(last["feedback"], str) and last["feedback"] else ""
+    why = f"{last['option']} by {last['by'] or 'somebody'}{said}"
+    return Failed(Fault("rejected", why, retryable=False, data=value))
+
+
+def told_end(gate: Gate, step: str, visit: int, log: Iterable[tuple[Instant, Fact]]) -> str:
+    """Who decided a visit of a gate and when, or how else it came to its end; nothing if the log does not say."""
+    votes: list[Vote] = []
+    for at, fact in log:
+        if isinstance(fact, GateDecided) and (fact.step, fact.visit) == (step, visit):
+            votes.append(vote(fact, at))
+            if is_decided(gate, votes):
+                return f"was decided by {fact.by or 'somebody'} at {stamp(at)}: {fact.option}"
+        if isinstance(fact, StepSettled) and (fact.step, fact.visit) == (step, visit):
+            return f"ended at {stamp(at)} without a decision"
+    return ""

@@ -1,0 +1,70 @@
+"""Items of a list loop as their facts tell of them: handed out, tried again, reported, given up."""
+
+from collections.abc import Sequence
+
+from refold.core import fanout, visits, waits
+from refold.core.commands import command_id
+from refold.core.facts import Failed, ItemsGivenUp, ItemsIssued, ItemsRetried, ItemsSettled, Succeeded
+from refold.core.loops import Graph
+from refold.core.plan import Child
+from refold.core.state import OpenCommand, RunState
+from refold.errors import Corrupt
+
+
+def issued(graph: Graph, state: RunState, fact: ItemsIssued) -> None:
+    s = graph.index[fact.step]
+    fan = state.steps[s].fan
+    assert fan is not None
+    items: Sequence[int] = fact.items or range(fact.first, fact.first + fact.count)
+    if items[0] != (fan.todo[0] if fan.todo else fan.next):
+        raise Corrupt(f"item {items[0]} of {fact.step} was issued after item {fan.next - 1}")
+    if fact.items:
+        fanout.issue_some(fan, fact.items, fact.capture)
+    else:
+        fanout.issue(fan, fact.first, fact.count, fact.capture)
+    for item in items:
+        state.open[f"{fact.step}/{fact.visit}/{item}"] = OpenCommand(s, fact.visit, item)
+    if isinstance(graph.step(s).work, Child):
+        for item in items:
+            waits.await_child(graph, state, f"{fact.step}/{fact.visit}/{item}")
+    if fanout.room(graph, s, fan) <= 0:
+        state.filling.pop(s, None)
+
+
+def retried(graph: Graph, state: RunState, fact: ItemsRetried) -> None:
+    for item, attempt, not_before in fact.items:
+        command = command_id(fact.step, fact.visit, item)
+        visits.discharge(state.judge, command)
+        opened = state.open[command]
+        opened.attempt, opened.child, opened.deadline = attempt, "", None
+        visits.postpone(opened, not_before)
+        visits.dismiss(state, command)
+        if not not_before and isinstance(graph.step(opened.step).work, Child):
+            waits.await_child(graph, state, command)
+        fan = state.steps[opened.step].fan
+        assert fan is not None
+        fan.retried[item] = attempt
+
+
+def settled(graph: Graph, state: RunState, fact: ItemsSettled) -> None:
+    s = graph.index[fact.step]
+    for report in fact.reports:
+        command = f"{fact.step}/{fact.visit}/{report.item}"
+        if command not in state.open:
+            raise Corrupt(f"{command} was settled but is not open")
+        if isinstance(report.outcome, Failed):
+            state.children.pop(command, None)  # a child reports by letter; this one never started
+        visits.report_item(graph, state, command, report)
+        if type(report.outcome) is not Succeeded:
+            waits.put_aside(state, command, report.outcome)
+    visits.after_items(graph, state, s)
+
+
+def given_up(graph: Graph, state: RunState, fact: ItemsGivenUp) -> None:
+    s = graph.index[fact.step]
+    fan = state.steps[s].fan
+    assert fan is not None
+    for item in fact.items:
+        visits.close_command(state, command_id(fact.step, fact.visit, item))
+    fanout.give_up(fan, fact.items)
+    visits.after_items(graph, state, s, max(fan.places[item] for item in fact.items))

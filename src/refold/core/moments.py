@@ -1,0 +1,33 @@
+"""Instants as people and other programs write them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from refold.core.facts import SECOND, Instant
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+END_OF_TIME = 1 << 62  # an instant must fit into 64 bits
+SECONDS_BELOW = 10**11  # so many microseconds were over on the second day of 1970, so many seconds take 3,000 years
+
+
+def stamp(at: Instant) -> str:
+    """ISO 8601 in UTC, with microseconds."""
+    return (EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def instant(value: Any) -> Instant:
+    """Of an ISO text with its zone, or of a number since 1970: seconds, or microseconds if there are many of them.
+
+    Raises ValueError.
+    """
+    if isinstance(value, str):
+        moment = datetime.fromisoformat(value.strip())
+        if moment.tzinfo is None:
+            raise ValueError("it has no zone")
+        return (moment - EPOCH) // timedelta(microseconds=1)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError("it is neither text nor a number")
+    at = value * SECOND if abs(value) < SECONDS_BELOW else value
+    if not abs(at) < END_OF_TIME:
+        raise ValueError("it is too far away")
+    return round(at)

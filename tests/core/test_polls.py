@@ -1,0 +1,167 @@
+"""Polls: a look at once, another after each interval, with one fact for each; and calls that are made again."""
+
+from typing import Any
+
+import pytest
+
+from refold.core.due import rung
+from refold.core.facts import SECOND, Blob, Failed, Fault, Routed, StepIssued, StepSettled, Succeeded, Took
+from refold.core.plan import Arc, Call, Plan, Poll, Retry, Wait
+from refold.core.summary import status_of
+from refold.core.why import Holder, World, reasons
+from refold.testing.given import NOON, failed, issued, reported, succeeded
+from tests.core.acts import Given, plan, start, step
+
+DATA = {"path": ["output", "data"]}
+
+
+def waits(*answers: bool, **more: Any) -> Plan:
+    return plan(step("p", "b", work=Wait(), poll=Poll(until={"script": list(answers)}, every=30.0, **more)), step("b"))
+
+
+def calls(until: Any = DATA, retry: Retry | None = None, **more: Any) -> Given:
+    poll = Poll(until=until, every=30.0, **more)
+    return start(plan(step("p", "b", work=Call(), poll=poll, retry=retry or Retry()), step("b")))
+
+
+def test_the_first_look_is_taken_at_once() -> None:
+    run = start(waits(True))
+    assert [fact for _, _, fact in run.log[1:]] == [
+        issued("p", until=NOON),
+        reported("p", Succeeded({"by": "poll"})),
+        issued("b"),
+    ]
+
+
+def test_each_further_look_costs_one_fact_and_moves_the_timer() -> None:
+    run = start(waits(False, False, True))
+    assert run.log[-1][2] == issued("p", until=NOON + 30 * SECOND)
+    assert run.when_decided(after=29.9).facts == ()
+    then = run.when_decided(after=31)
+    assert then.facts == (issued("p", until=NOON + 61 * SECOND),)
+    assert then.timers == {"p/1": NOON + 61 * SECOND} and then.commands == ()
+    then = run.when_decided(after=61)
+    assert then.facts[-1] == issued("b") and then.timers == {"p/1": None}
+    assert run.state.polls == {}
+
+
+def test_a_poll_that_came_true_last_gives_the_result_of_the_run() -> None:
+    poll = Poll(until={"script": [False, True]}, every=30.0)
+    run = start(plan(step("s", "p", "c", mode="inclusive"), step("p", work=Wait(), poll=poll), step("c")))
+    run.when(succeeded("s"))
+    run.when(succeeded("c", "early"), after=5)
+    assert run.when_decided(after=30).state.result == {"by": "poll"}
+
+
+def test_the_timer_of_a_poll_says_nothing_but_that_somebody_has_to_look() -> None:
+    run = start(waits(False, timeout=40.0))
+    opened = run.state.open["p/1"]
+    assert rung(run.graph.step(0), opened, NOON + 30 * SECOND) is None
+    assert opened.deadline == NOON + 40 * SECOND
+
+
+def test_a_poll_gives_up_when_its_time_is_over_however_often_it_has_looked() -> None:
+    run = start(waits(False, False, timeout=40.0))
+    then = run.when_decided(after=30)
+    assert then.timers == {"p/1": NOON + 40 * SECOND}, "the deadline comes before the next look"
+    outcome = rung(run.graph.step(0), run.state.open["p/1"], NOON + 40 * SECOND)
+    assert outcome == Failed(Fault("timeout", "no end after 40 s", retryable=False))
+
+
+def test_a_condition_that_has_no_value_fails_the_visit() -> None:
+    run = start(plan(step("p", Arc(to="b", on="failure"), work=Wait(), poll=Poll(until={"path": ["nobody"]})), step("b")))
+    fault = run.state.steps[0].fault
+    assert fault is not None and fault.kind == "expression" and "nobody" in fault.message
+    assert run.state.steps[1].life == "issued" and run.state.polls == {}
+
+
+def test_a_call_is_made_again_after_the_interval_until_its_output_is_right() -> None:
+    run = calls()
+    then = run.when(succeeded("p", 0))
+    assert then.facts == (issued("p", not_before=NOON + 30 * SECOND),)
+    assert [(each.id, each.attempt, each.not_before) for each in then.commands] == [("p/1", 1, NOON + 30 * SECOND)]
+    assert run.state.steps[0].done_at == 0, "nobody reads what is not there yet"
+    then = run.when(succeeded("p", 7), after=30)
+    assert then.facts[0] == Routed((Took("p", 1, (0,)), then.facts[0].moves[1]))  # type: ignore[union-attr]
+    assert then.facts[-1] == issued("b")
+    assert (run.state.steps[0].result, run.state.steps[0].life) == (7, "completed")
+
+
+def test_the_last_check_is_the_result_of_a_run_that_ends_with_it() -> None:
+    run = start(plan(step("p", work=Call(), poll=Poll(until=DATA))))
+    run.when(succeeded("p", 0))
+    assert run.when(succeeded("p", {"done": True}), after=30).state.result == {"done": True}
+
+
+def test_a_large_output_is_looked_at_too() -> None:
+    run = calls({"path": ["output", "data", "done"]})
+    large = {"done": True, "text": "x" * 70_000}
+    boxed = run.state
+    from refold.core import codec
+
+    found = codec.box(large)
+    assert found is not None and isinstance(found[0], Blob)
+    run.blobs[found[0].hash] = found[1]
+    then = run.when(reported("p", Succeeded(blob=found[0])))
+    assert then.facts[-1] == issued("b") and boxed.steps[0].blob == found[0]
+
+
+def test_a_failed_check_is_tried_again_by_the_policy_of_the_step_and_each_look_anew() -> None:
+    run = calls(retry=Retry(attempts=2))
+    assert run.when(failed("p")).facts == (issued("p", attempt=2),)
+    assert run.when(succeeded("p", 0, attempt=2)).facts == (issued("p", not_before=NOON + 30 * SECOND),)
+    assert run.when(failed("p"), after=30).facts == (issued("p", attempt=2),)
+    then = run.when(failed("p", attempt=2), after=31)
+    assert then.state.life == "failed"
+
+
+def test_a_call_that_is_made_again_gives_up_when_its_time_is_over() -> None:
+    run = calls(timeout=100.0)
+    then = run.when(succeeded("p", 0))
+    assert then.timers == {"p/1": NOON + 100 * SECOND}
+    outcome = rung(run.graph.step(0), run.state.open["p/1"], NOON + 100 * SECOND)
+    assert outcome is not None
+    then = run.when(reported("p", outcome), after=100)
+    fault = run.state.steps[0].fault
+    assert fault is not None and fault.kind == "timeout" and then.gone == ("p/1",)
+
+
+def test_a_condition_that_fails_over_an_output_fails_the_visit_and_is_told() -> None:
+    run = calls({"path": ["output", "data", "nothing"]})
+    then = run.when(succeeded("p", {}))
+    assert then.state.life == "failed" and then.state.error is not None and then.state.error.fault is not None
+    assert then.state.error.fault.kind == "expression"
+
+
+def test_a_run_that_ends_looks_no_more() -> None:
+    until = {"script": [False, True]}
+    both = plan(
+        step("s", "p", "f", mode="inclusive"), step("p", work=Wait(), poll=Poll(until=until, every=5.0)), step("f")
+    )
+    run = start(both)
+    run.when(succeeded("s"))
+    then = run.when(failed("f"), after=6)
+    assert then.state.life == "failed" and run.state.steps[1].life == "cancelled"
+    assert then.timers == {"p/1": None}
+
+
+def test_between_two_looks_the_run_waits_and_says_for_what() -> None:
+    run = calls()
+    run.when(succeeded("p", 0))
+    assert status_of(run.graph, run.state, NOON + SECOND) == "waiting"
+    [reason] = [each for each in reasons(run.graph, run.state, NOON + SECOND) if each.step == "p"]
+    assert (reason.kind, reason.until, reason.note) == ("poll", NOON + 30 * SECOND, str(DATA))
+    world = World({"p/1": Holder("w", NOON)})
+    assert [each.kind for each in reasons(run.graph, run.state, NOON, world) if each.step == "p"] == ["running"]
+    waiting = start(waits(False))
+    assert [each.kind for each in reasons(waiting.graph, waiting.state, NOON) if each.step == "p"] == ["poll"]
+
+
+@pytest.mark.parametrize("settled", [StepIssued, StepSettled])
+def test_a_paused_run_looks_when_it_goes_on(settled: type) -> None:
+    from refold.core.facts import RunPaused, RunResumed
+
+    run = start(waits(False, True))
+    run.when(RunPaused())
+    assert run.when_decided(after=100).facts == ()
+    assert run.when(RunResumed(), after=101).facts[-1] == issued("b")
