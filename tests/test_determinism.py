@@ -278,7 +278,10 @@ MAY_IMPORT = {
     "re",
     "typing",
 }
-EXCUSED = {("faults", "traceback")}  # turns an exception that it is given into text
+EXCUSED = {  # what is only used on what they are given: an exception, and a moment
+    ("faults", "traceback"),
+    ("moments", "datetime"),
+}
 WORLDLY = {"open", "print", "input", "eval", "exec", "compile", "__import__", "breakpoint", "globals", "vars"}
 UNSTEADY = {"id", "hash"}  # differ from process to process
 

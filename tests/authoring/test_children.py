@@ -11,7 +11,8 @@ from refold.tools.catalog import CATALOG
 
 def text(name: str, *steps: str, workload: str = "{n: 1}") -> bytes:
     lines = "\n".join(f"  - {step}" for step in steps)
-    return f"apiVersion: refold/v1\nkind: Playbook\nmetadata: {{name: {name}}}\nworkload: {workload}\nworkflow:\n{lines}\n".encode()
+    head = f"apiVersion: refold/v1\nkind: Playbook\nmetadata: {{name: {name}}}\nworkload: {workload}\n"
+    return f"{head}workflow:\n{lines}\n".encode()
 
 
 LEAF = text("leaf", "{step: a}")

@@ -6,8 +6,9 @@ import pytest
 from msgspec import structs
 
 from refold.authoring.playbook import Playbook, read
+from refold.authoring.problems import InvalidPlaybook
 from refold.core.loops import analyse
-from refold.core.plan import Arc, Call, Loop, Plan, Retry, Step, Wait
+from refold.core.plan import Arc, Call, Gate, Loop, Plan, Poll, Quality, Retry, Step, Wait
 from refold.tools.catalog import CATALOG
 
 HEAD = "apiVersion: refold/v1\nkind: Playbook\nmetadata: {name: good}\n"
@@ -113,6 +114,52 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
         "tool: {kind: wait, until: 2027-01-31T12:00:00.5+01:00}",
         {"work": Wait(until=1801393200_500000), "input": None},
     ),
+    "wait until seconds": ("tool: {kind: wait, until: 1801393200}", {"work": Wait(until=1801393200), "input": None}),
+    "wait for several signals": (
+        "tool: {kind: wait, signal: [a, b]}\ntimeout: 5m",
+        {"work": Wait(signal=["a", "b"]), "timeout": 300.0, "input": None},
+    ),
+    "gate": ("tool: {kind: gate}", {"work": Gate(), "input": None}),
+    "gate, all of it": (
+        'tool: {kind: gate, prompt: "{{ n }}?", options: {ok: Fine, no: "no"}, refuse: ["no"], form: {type: object},'
+        ' assignee: "{{ n }}", min_approvals: 2, timeout: 1h, on_timeout: continue}',
+        {
+            "work": Gate(
+                prompt="{{ n }}?",
+                options=("ok", "no"),
+                refuse=("no",),
+                labels={"ok": "Fine"},
+                form={"type": "object"},
+                assignee="{{ n }}",
+                min_approvals=2,
+                timeout=3600.0,
+                on_timeout="continue",
+            ),
+            "input": None,
+        },
+    ),
+    "gate, a review": ("tool: {kind: gate, type: review}", {"work": Gate(refuse=()), "input": None}),
+    "gate, options without reject": (
+        "tool: {kind: gate, options: [a, b]}",
+        {"work": Gate(options=("a", "b"), refuse=()), "input": None},
+    ),
+    "quality": (
+        'tool: {kind: quality, source: "{{ n }}", threshold: 80, on_fail: continue}',
+        {"work": Quality(source="{{ n }}", threshold=80, on_fail="continue"), "input": None},
+    ),
+    "poll": (
+        'tool: {kind: poll, until: "{{ n > 1 }}", every: 5s, timeout: 1m}',
+        {"work": Wait(), "poll": Poll(until="{{ n > 1 }}", every=5.0, timeout=60.0), "input": None},
+    ),
+    "poll of a tool": (
+        'tool: {kind: poll, until: "{{ output.data.ok }}", check: {kind: noop, result: ["{{ m }}"]}}'
+        '\ninput: {m: "{{ n }}"}\nretry: {attempts: 2}',
+        {
+            "input": {"$let": {"m": "{{ n }}"}, "$in": {"result": ["{{ m }}"]}},
+            "poll": Poll(until="{{ output.data.ok }}"),
+            "retry": Retry(attempts=2),
+        },
+    ),
     "wait until microseconds": ("tool: {kind: wait, until: 12}", {"work": Wait(until=12), "input": None}),
     "loop": (
         "loop: {in: [1, 2]}",
@@ -139,6 +186,14 @@ def test_a_key_of_a_step_makes_what_it_says(body: str, made: dict[str, Any]) -> 
 MORE = "  - step: b\n  - step: c\n"
 NEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "one name": ("next: b\nset: {ctx.z: 1}", {"arcs": (Arc(to="b"),), "set": {"ctx.z": 1}}),
+    "a gate that goes elsewhere": (
+        "tool: {kind: gate, timeout: 1h, on_timeout: {goto: c}}\nnext: b",
+        {
+            "work": Gate(timeout=3600.0, on_timeout="goto"),
+            "arcs": (Arc(to="b"), Arc(to="c", on="timeout")),
+            "input": None,
+        },
+    ),
     "names": ("next: [b, c]", {"arcs": (Arc(to="b"), Arc(to="c")), "mode": "inclusive"}),
     "a list of one": ("next: [b]", {"arcs": (Arc(to="b"),), "mode": "inclusive"}),
     "arcs": (
@@ -217,3 +272,37 @@ def test_places_are_known_by_their_paths() -> None:
 def test_a_playbook_knows_its_file_and_its_text() -> None:
     found = playbook(HEAD + "workflow:\n  - step: a\n")
     assert found.file == "play.yaml" and found.source.endswith("- step: a\n")
+
+
+def test_a_budget_and_what_follows() -> None:
+    def plan_with(budget: str) -> Plan:
+        return playbook(f"{HEAD}budget: {budget}\nworkflow: [{{step: a}}, {{step: sum_up}}]\nalways: [sum_up]").plan
+
+    assert (plan_with("{tokens: 1000, usd: 2.5}").budget, plan_with("{tokens: 1}").on_budget) == (
+        {"tokens": 1000, "usd": 2.5},
+        "pause",
+    )
+    assert plan_with("{tokens: 1000, on_exceeded: fail}").on_budget == "fail"
+    goto = playbook(
+        f"{HEAD}budget: {{tokens: 9, on_exceeded: {{goto: sum_up}}}}\nworkflow: [{{step: a}}, {{step: sum_up}}]"
+    )
+    assert (goto.plan.on_budget, goto.plan.budget) == ("sum_up", {"tokens": 9})
+
+
+@pytest.mark.parametrize(
+    ("budget", "code"),
+    [
+        ("[1]", "wrong-type"),
+        ("{tokens: many}", "wrong-type"),
+        ("{tokens: -1}", "out-of-range"),
+        ("{Tokens Used: 1}", "bad-name"),
+        ("{tokens: 1, on_exceeded: stop}", "bad-choice"),
+        ("{tokens: 1, on_exceeded: {go: a}}", "bad-choice"),
+        ("{tokens: 1, on_exceeded: {goto: nobody}}", "unknown-step"),
+        ("{tokens: 1, on_exceeded: {goto: b}}", "finalizer-arc"),
+    ],
+)
+def test_a_budget_that_cannot_be_is_refused(budget: str, code: str) -> None:
+    with pytest.raises(InvalidPlaybook) as caught:
+        playbook(f"{HEAD}budget: {budget}\nworkflow: [{{step: a, next: b}}, {{step: b}}]")
+    assert code in {each.code for each in caught.value.problems}

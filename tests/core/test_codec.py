@@ -16,6 +16,7 @@ from refold.core.facts import (
     AppendTo,
     Awaited,
     Blob,
+    BudgetExceeded,
     Bypassed,
     CallSettled,
     CancelAsked,
@@ -109,7 +110,8 @@ FACTS: tuple[Fact, ...] = (
     RunTimedOut(1.5),
     RunEnding("failed", ERROR, ("a/1",), ("tidy",)),
     RunEnded("failed", {"x": 1}, Blob("hash", 1), ERROR, (ERROR,)),
-    RunReopened(("a",), ("b", "c"), "ada"),
+    RunReopened(("a",), ("b", "c"), "ada", {"tokens": 5}),
+    BudgetExceeded("tokens", 12, 10),
 )
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -42,7 +42,11 @@ def test_what_is_asked_stands_in_the_log_with_who_is_asked_and_until_when() -> N
     assert then.facts == (issued("g", input="ship?", until=NOON + 60 * SECOND, assignee="ann"),)
     [gate] = asked(run.graph, run.state)
     assert (gate.prompt, gate.assignee, gate.deadline) == ("ship?", "ann", NOON + 60 * SECOND)
-    assert (gate.options, gate.refuse, gate.type) == ({"approve": "approve", "reject": "reject"}, ("reject",), "approval")
+    assert (gate.options, gate.refuse, gate.type) == (
+        {"approve": "approve", "reject": "reject"},
+        ("reject",),
+        "approval",
+    )
     [reason] = reasons(run.graph, run.state, NOON)
     assert reason == Reason("g", "gate", 1, attempt=1, until=NOON + 60 * SECOND, assignee="ann", note="ship?")
 
@@ -60,6 +64,7 @@ def test_several_must_choose_the_same_before_it_is_decided() -> None:
 def test_votes_for_different_options_do_not_add_up() -> None:
     run = start(plan(step("g", "b", work=Gate(options=("x", "y"), refuse=(), min_approvals=2)), step("b")))
     assert run.when(GateDecided("g", 1, "x", "ann"), GateDecided("g", 1, "y", "bob")).facts == ()
+    assert [reason.count for reason in reasons(run.graph, run.state, NOON) if reason.kind == "gate"] == [1]
     then = run.when(GateDecided("g", 1, "x", "eve"))
     assert then.facts == (issued("b"),) and then.state.steps[0].result["option"] == "x"
 
@@ -166,7 +171,12 @@ def test_a_number_that_is_high_enough_goes_on_at_once_and_costs_one_fact() -> No
 
 @pytest.mark.parametrize(
     "source, score, why",
-    [(79.5, 79.5, ""), ("90", 0, "a str is no number"), (True, 0, "a bool is no number"), (None, 0, "a NoneType is no number")],
+    [
+        (79.5, 79.5, ""),
+        ("90", 0, "a str is no number"),
+        (True, 0, "a bool is no number"),
+        (None, 0, "a NoneType is no number"),
+    ],
 )
 def test_a_lower_number_and_what_is_none_fail_the_step(source: Any, score: float, why: str) -> None:
     run = judged(source)
@@ -205,6 +215,17 @@ def test_judgements_beside_each_other_are_replayed_as_they_were_made() -> None:
     run = start(both)
     then = run.when(succeeded("s"))
     assert [each.life for each in then.state.steps] == ["completed", "completed", "failed", "issued"]
+
+
+def test_what_is_entered_beside_a_judgement_was_entered_before_it_is_over() -> None:
+    fork = plan(
+        step("s", "p", "q", mode="inclusive"),
+        step("p", "q", work=Quality(source=3, threshold=2)),
+        step("q", join="any"),
+    )
+    run = start(fork)
+    then = run.when(succeeded("s"))
+    assert [each.visits for each in then.state.steps] == [1, 1, 1], "what comes of the judgement is absorbed"
 
 
 UNFIT = {

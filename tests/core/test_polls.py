@@ -1,22 +1,41 @@
 """Polls: a look at once, another after each interval, with one fact for each; and calls that are made again."""
 
+from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
+from refold.core import codec
 from refold.core.due import rung
-from refold.core.facts import SECOND, Blob, Failed, Fault, Routed, StepIssued, StepSettled, Succeeded, Took
+from refold.core.expressions import View
+from refold.core.facts import SECOND, Entered, Failed, Fault, Routed, RunPaused, RunResumed, Succeeded, Took
 from refold.core.plan import Arc, Call, Plan, Poll, Retry, Wait
 from refold.core.summary import status_of
 from refold.core.why import Holder, World, reasons
-from refold.testing.given import NOON, failed, issued, reported, succeeded
+from refold.testing.given import NOON, failed, issued, reported, started, succeeded
+from refold.testing.scripted import Scripted
 from tests.core.acts import Given, plan, start, step
 
 DATA = {"path": ["output", "data"]}
 
 
-def waits(*answers: bool, **more: Any) -> Plan:
-    return plan(step("p", "b", work=Wait(), poll=Poll(until={"script": list(answers)}, every=30.0, **more)), step("b"))
+class Looks(Scripted):
+    """What is seen at each look, one after the other."""
+
+    def __init__(self, answers: Sequence[bool]) -> None:
+        self.answers = list(answers)
+
+    def truth(self, template: Any, view: View) -> bool:
+        return self.answers.pop(0) if template == "look" else super().truth(template, view)
+
+
+def looks(plan: Plan, *answers: bool) -> Given:
+    run = Given(plan, evaluate=Looks(answers))
+    run.when(started(plan))
+    return run
+
+
+def waits(*answers: bool, **more: Any) -> Given:
+    poll = Poll(until="look", every=30.0, **more)
+    return looks(plan(step("p", "b", work=Wait(), poll=poll), step("b")), *answers)
 
 
 def calls(until: Any = DATA, retry: Retry | None = None, **more: Any) -> Given:
@@ -25,7 +44,7 @@ def calls(until: Any = DATA, retry: Retry | None = None, **more: Any) -> Given:
 
 
 def test_the_first_look_is_taken_at_once() -> None:
-    run = start(waits(True))
+    run = waits(True)
     assert [fact for _, _, fact in run.log[1:]] == [
         issued("p", until=NOON),
         reported("p", Succeeded({"by": "poll"})),
@@ -34,7 +53,7 @@ def test_the_first_look_is_taken_at_once() -> None:
 
 
 def test_each_further_look_costs_one_fact_and_moves_the_timer() -> None:
-    run = start(waits(False, False, True))
+    run = waits(False, False, True)
     assert run.log[-1][2] == issued("p", until=NOON + 30 * SECOND)
     assert run.when_decided(after=29.9).facts == ()
     then = run.when_decided(after=31)
@@ -46,22 +65,23 @@ def test_each_further_look_costs_one_fact_and_moves_the_timer() -> None:
 
 
 def test_a_poll_that_came_true_last_gives_the_result_of_the_run() -> None:
-    poll = Poll(until={"script": [False, True]}, every=30.0)
-    run = start(plan(step("s", "p", "c", mode="inclusive"), step("p", work=Wait(), poll=poll), step("c")))
+    poll = Poll(until="look", every=30.0)
+    both = plan(step("s", "p", "c", mode="inclusive"), step("p", work=Wait(), poll=poll), step("c"))
+    run = looks(both, False, True)
     run.when(succeeded("s"))
     run.when(succeeded("c", "early"), after=5)
     assert run.when_decided(after=30).state.result == {"by": "poll"}
 
 
 def test_the_timer_of_a_poll_says_nothing_but_that_somebody_has_to_look() -> None:
-    run = start(waits(False, timeout=40.0))
+    run = waits(False, timeout=40.0)
     opened = run.state.open["p/1"]
     assert rung(run.graph.step(0), opened, NOON + 30 * SECOND) is None
     assert opened.deadline == NOON + 40 * SECOND
 
 
 def test_a_poll_gives_up_when_its_time_is_over_however_often_it_has_looked() -> None:
-    run = start(waits(False, False, timeout=40.0))
+    run = waits(False, False, timeout=40.0)
     then = run.when_decided(after=30)
     assert then.timers == {"p/1": NOON + 40 * SECOND}, "the deadline comes before the next look"
     outcome = rung(run.graph.step(0), run.state.open["p/1"], NOON + 40 * SECOND)
@@ -69,7 +89,9 @@ def test_a_poll_gives_up_when_its_time_is_over_however_often_it_has_looked() -> 
 
 
 def test_a_condition_that_has_no_value_fails_the_visit() -> None:
-    run = start(plan(step("p", Arc(to="b", on="failure"), work=Wait(), poll=Poll(until={"path": ["nobody"]})), step("b")))
+    run = start(
+        plan(step("p", Arc(to="b", on="failure"), work=Wait(), poll=Poll(until={"path": ["nobody"]})), step("b"))
+    )
     fault = run.state.steps[0].fault
     assert fault is not None and fault.kind == "expression" and "nobody" in fault.message
     assert run.state.steps[1].life == "issued" and run.state.polls == {}
@@ -82,8 +104,7 @@ def test_a_call_is_made_again_after_the_interval_until_its_output_is_right() -> 
     assert [(each.id, each.attempt, each.not_before) for each in then.commands] == [("p/1", 1, NOON + 30 * SECOND)]
     assert run.state.steps[0].done_at == 0, "nobody reads what is not there yet"
     then = run.when(succeeded("p", 7), after=30)
-    assert then.facts[0] == Routed((Took("p", 1, (0,)), then.facts[0].moves[1]))  # type: ignore[union-attr]
-    assert then.facts[-1] == issued("b")
+    assert then.facts == (Routed((Took("p", 1, (0,)), Entered("b", 1))), issued("b"))
     assert (run.state.steps[0].result, run.state.steps[0].life) == (7, "completed")
 
 
@@ -96,14 +117,11 @@ def test_the_last_check_is_the_result_of_a_run_that_ends_with_it() -> None:
 def test_a_large_output_is_looked_at_too() -> None:
     run = calls({"path": ["output", "data", "done"]})
     large = {"done": True, "text": "x" * 70_000}
-    boxed = run.state
-    from refold.core import codec
-
     found = codec.box(large)
-    assert found is not None and isinstance(found[0], Blob)
+    assert found is not None
     run.blobs[found[0].hash] = found[1]
     then = run.when(reported("p", Succeeded(blob=found[0])))
-    assert then.facts[-1] == issued("b") and boxed.steps[0].blob == found[0]
+    assert then.facts[-1] == issued("b") and run.state.steps[0].blob == found[0]
 
 
 def test_a_failed_check_is_tried_again_by_the_policy_of_the_step_and_each_look_anew() -> None:
@@ -134,15 +152,12 @@ def test_a_condition_that_fails_over_an_output_fails_the_visit_and_is_told() -> 
 
 
 def test_a_run_that_ends_looks_no_more() -> None:
-    until = {"script": [False, True]}
-    both = plan(
-        step("s", "p", "f", mode="inclusive"), step("p", work=Wait(), poll=Poll(until=until, every=5.0)), step("f")
-    )
-    run = start(both)
+    poll = Poll(until="look", every=5.0)
+    run = looks(plan(step("s", "p", "f", mode="inclusive"), step("p", work=Wait(), poll=poll), step("f")), False)
     run.when(succeeded("s"))
-    then = run.when(failed("f"), after=6)
+    then = run.when(failed("f"), after=4)
     assert then.state.life == "failed" and run.state.steps[1].life == "cancelled"
-    assert then.timers == {"p/1": None}
+    assert then.timers == {"p/1": None} and run.state.polls == {}
 
 
 def test_between_two_looks_the_run_waits_and_says_for_what() -> None:
@@ -153,15 +168,12 @@ def test_between_two_looks_the_run_waits_and_says_for_what() -> None:
     assert (reason.kind, reason.until, reason.note) == ("poll", NOON + 30 * SECOND, str(DATA))
     world = World({"p/1": Holder("w", NOON)})
     assert [each.kind for each in reasons(run.graph, run.state, NOON, world) if each.step == "p"] == ["running"]
-    waiting = start(waits(False))
+    waiting = waits(False)
     assert [each.kind for each in reasons(waiting.graph, waiting.state, NOON) if each.step == "p"] == ["poll"]
 
 
-@pytest.mark.parametrize("settled", [StepIssued, StepSettled])
-def test_a_paused_run_looks_when_it_goes_on(settled: type) -> None:
-    from refold.core.facts import RunPaused, RunResumed
-
-    run = start(waits(False, True))
+def test_a_paused_run_looks_when_it_goes_on() -> None:
+    run = waits(False, True)
     run.when(RunPaused())
     assert run.when_decided(after=100).facts == ()
     assert run.when(RunResumed(), after=101).facts[-1] == issued("b")

@@ -2,18 +2,22 @@
 
 import pytest
 
+from refold.core.due import rung
 from refold.core.facts import (
     SECOND,
     Cancelled,
+    ChildEnded,
     Failed,
     Fault,
     GateDecided,
+    Outcome,
     SignalReceived,
     SignalTaken,
     StepFault,
     Succeeded,
+    TimedOut,
 )
-from refold.core.plan import Arc, Gate, Plan, Wait
+from refold.core.plan import Arc, Child, Gate, Loop, Plan, Retry, Wait
 from refold.testing.given import NOON, issued, reported, started, succeeded
 from tests.core.acts import Given, Then, plan, start, step
 
@@ -164,3 +168,102 @@ def test_a_gate_that_times_out_fails_without_a_further_try() -> None:
 def test_a_gate_that_may_go_on_without_a_decision_does() -> None:
     then = gated(Gate(timeout=30.0, on_timeout="continue")).when(reported("g", Succeeded({"by": "timer"})), after=30)
     assert then.facts == (issued("b"),)
+
+
+def test_a_wait_for_several_signals_takes_the_first_that_comes_and_leaves_the_others() -> None:
+    run, then = waiting(signal=["paid", "refused", "paid"])
+    assert then.facts == (issued("w", signal="paid", signals=("refused",)),)
+    then = run.when(SignalReceived("refused", 1), SignalReceived("paid", 2))
+    assert then.facts == (SignalTaken("refused", "w/1"), issued("b"))
+    assert then.state.steps[0].result == {"by": "signal", "signal": "refused", "value": 1}
+    assert (run.state.signals, run.state.waiting, run.state.deliverable) == ({"paid": [2]}, {}, {})
+
+
+def test_any_of_several_signals_will_do() -> None:
+    run, _ = waiting(signal=["paid", "refused"], seconds=60)
+    then = run.when(SignalReceived("refused"))
+    assert then.facts == (SignalTaken("refused", "w/1"), issued("b"))
+    assert (run.state.waiting, then.timers) == ({}, {"w/1": None})
+
+
+def test_a_time_that_comes_first_leaves_all_signals_to_others() -> None:
+    run, _ = waiting(signal=["paid", "refused"], seconds=60)
+    run.when(reported("w", Succeeded({"by": "timer", "value": None})), after=70)
+    assert run.state.waiting == {}
+    assert run.when(SignalReceived("refused")).facts == ()
+
+
+@pytest.mark.parametrize(
+    "until", ["2027-01-15T09:00:10+01:00", "2027-01-15T08:00:10Z", 1_800_000_010, NOON + 10 * SECOND, 1_800_000_010.0]
+)
+def test_a_moment_is_an_iso_text_or_a_number_since_1970(until: object) -> None:
+    assert waiting(until=until)[1].facts == (issued("w", until=NOON + 10 * SECOND),)
+
+
+@pytest.mark.parametrize("wrong", ["2027-01-15T08:00:00", "soon", True, [1], 1e30, {}])
+def test_what_is_no_moment_is_refused_by_name(wrong: object) -> None:
+    _, then = waiting(until=wrong)
+    assert then.state.error is not None and then.state.error.fault is not None
+    assert then.state.error.fault.message.startswith(f"{wrong!r} is no time to wait for: ")
+
+
+def rings(run: Given, after: float, command: str = "w/1") -> Outcome | None:
+    opened = run.state.open[command]
+    return rung(run.graph.step(opened.step), opened, NOON + round(after * SECOND))
+
+
+def test_a_timer_rings_when_its_time_has_come_and_not_before() -> None:
+    run, _ = waiting(seconds=20)
+    assert rings(run, 29) is None
+    assert rings(run, 30) == rings(run, 4000) == Succeeded({"by": "timer", "value": None})
+
+
+def test_the_timeout_of_a_wait_fails_it_and_says_so() -> None:
+    run = start(plan(step("w", "b", work=Wait(signal="go"), timeout=5.0), step("b")))
+    assert run.state.open["w/1"].deadline == NOON + 5 * SECOND
+    outcome = rings(run, 5)
+    assert outcome == Failed(Fault("timeout", "no end after 5 s", retryable=False))
+    then = run.when(reported("w", outcome), after=5)
+    assert then.state.life == "failed" and then.timers == {"w/1": None} and run.state.waiting == {}
+
+
+def test_of_a_time_and_a_timeout_the_earlier_counts_however_late_it_is_looked_at() -> None:
+    early = start(plan(step("w", work=Wait(seconds=5), timeout=6.0)))
+    late = start(plan(step("w", work=Wait(seconds=6), timeout=5.0)))
+    assert isinstance(rings(early, 9), Succeeded) and isinstance(rings(late, 9), Failed)
+
+
+def test_the_timer_of_a_timeout_is_set_with_the_wait() -> None:
+    timed = plan(step("w", work=Wait(signal="go"), timeout=5.0))
+    run = Given(timed)
+    assert run.when(started(timed)).timers == {"w/1": NOON + 5 * SECOND}
+
+
+def test_a_child_that_takes_too_long_is_told_to_end_and_may_be_tried_again() -> None:
+    from_child = plan(step("c", work=Child(plan="kid"), timeout=5.0, retry=Retry(attempts=2)))
+    run = Given(from_child)
+    then = run.when(started(from_child))
+    assert then.timers == {"c/1": NOON + 5 * SECOND}
+    [first] = run.state.children.values()
+    outcome = rings(run, 5, "c/1")
+    assert outcome == TimedOut(5.0)
+    then = run.when(reported("c", outcome), after=5)
+    [second] = run.state.children.values()
+    assert second != first and list(run.state.orphans) == [first]
+    assert [type(letter.body).__name__ for letter in then.letters if letter.to == first] == ["LetterCancel"]
+    assert then.timers == {"c/1": NOON + 10 * SECOND}, "its time begins anew"
+    then = run.when(reported("c", TimedOut(5.0), attempt=2), after=10)
+    fault = run.state.steps[0].fault
+    assert fault is not None and fault.kind == "timeout" and then.state.life == "ending", "it waits for both to end"
+    assert set(run.state.orphans) == {first, second}
+
+
+def test_each_child_of_a_loop_has_its_own_timeout() -> None:
+    kids = plan(step("c", work=Child(plan="kid"), timeout=5.0, loop=Loop(items=[1, 2], window=1)))
+    run = Given(kids)
+    assert run.when(started(kids)).timers == {"c/1/0": NOON + 5 * SECOND}
+    child = run.state.children["c/1/0"]
+    then = run.when(ChildEnded(child, "c/1/0", Succeeded(1)), after=3)
+    assert then.timers == {"c/1/0": None, "c/1/1": NOON + 8 * SECOND}
+    then = run.when(reported("c", TimedOut(5.0), item=1), after=8)
+    assert "c/1/1" not in run.state.open and len(run.state.orphans) == 1

@@ -29,13 +29,17 @@ from refold.core.facts import (
     Suspended,
     TimedOut,
 )
-from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, Work
+from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Poll, Quality, Retry, Step, Wait, Work
 from refold.core.state import TERMINAL, OpenCommand
 from refold.core.summary import shown_steps, summarize, why
 from refold.testing.given import NOON, reported, started
 from tests.core.acts import Given, plan
 
-WORK: tuple[Work, ...] = (Call(), Call(), Call(), Wait(seconds=5, signal="go"), Gate(timeout=9.0), Child(plan="kid"))
+WORK: tuple[Work, ...] = (
+    *(Call(), Call(), Call(), Wait(seconds=5, signal="go"), Gate(timeout=9.0), Child(plan="kid")),
+    *(Wait(signal=["stop", "go"]), Gate(min_approvals=2), Quality(source={"path": ["visit"]}, threshold=2)),
+)
+POLLS = (None, None, Poll(until={"script": [True, "error", True]}, every=3.0, timeout=50.0))
 SIGNALS = ("go", "stop")
 
 
@@ -67,6 +71,8 @@ def _random_step(chance: random.Random, name: str, names: list[str]) -> Step:
         input=chance.choice([None, {"path": ["item" if loops else "input"]}, {"path": ["input", "nothing"]}]),
         retry=Retry(attempts=chance.randint(1, 3), delay=chance.choice([0.0, 3.0]), jitter=chance.choice([0.0, 0.5])),
         loop=_random_loop(chance) if loops else None,
+        poll=chance.choice(POLLS) if isinstance(work, Call) and not loops else None,
+        timeout=chance.choice([None, 40.0]),
         visit_limit=3,
     )
 
@@ -191,5 +197,6 @@ def test_any_run_ends_and_its_state_is_always_what_its_log_says(seed: int) -> No
     drive.finish()
     state = drive.run.state
     assert not (state.open or state.children or state.orphans or state.waiting or state.judge or state.entered)
+    assert not state.polls
     assert state.visiting == 0
     assert all(step.life not in ("entered", "issued") for step in state.steps)

@@ -193,3 +193,25 @@ async def test_what_children_use_up_is_added_once_over_tries_and_items() -> None
         run = await opened.start(above(middle, retry=Retry(attempts=2)))
         shown = await asyncio.wait_for(opened.wait(run), 20)
         assert (shown.status, shown.usage) == ("failed", {"tokens": 2 * 3 * 2})
+
+
+async def test_a_child_that_is_ending_runs_what_always_runs_when_its_parent_is_cancelled() -> None:
+    bodies = Bodies()
+    slow = Plan(
+        name="slow",
+        steps=(Step(name="w", work=Wait(signal="go")), Step(name="tidy", work=Call(tool="waits"))),
+        always=("tidy",),
+    )
+    async with engine(bodies) as opened:
+        await opened.register(slow)
+        run = await opened.start(above(slow))
+        child = child_id(run, "kid/1")
+        await until(opened, child, "waiting")
+        await opened.cancel(child)
+        await asyncio.wait_for(bodies.began.wait(), 10)
+        await opened.cancel(run)
+        await asyncio.sleep(0.2)
+        assert (await opened.show(child)).status == "ending" and not bodies.stopped.is_set()
+        await opened.cancel(run)
+        await asyncio.wait_for(bodies.stopped.wait(), 10)
+        assert (await asyncio.wait_for(opened.wait(run), 10)).status == "cancelled"

@@ -269,3 +269,20 @@ def test_a_rebuild_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytes
             rebuild(store, Scripted())
         assert projections(tmp_path) == before
         assert claim_one(store).generation == 1
+
+
+def test_dead_letters_are_made_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        story = Story(store, FakeClock(), 1)
+        plan = Plan(name="bad", steps=(Step(name="a", loop=Loop(items=[1, 2])),))
+        assert story.send("run", Start(canonical(plan), plan_hash(plan))) is None
+        for lease in [claim_one(store), claim_one(store)]:
+            bad = Done(Failed(Fault("error", f"no row {lease.command.item}")))
+            assert story.send("run", Settle(lease, bad)) is None
+        before = store.dead_letters()
+        assert [(each.count, each.items) for each in before] == [(2, (0, 1))]
+        store.file.write("update dead set fingerprint = 'spoilt'", [()])
+        with pytest.raises(Corrupt):
+            store.dead_letters()
+        assert rebuild(store, Scripted()) == {"run": None}
+        assert store.dead_letters() == before

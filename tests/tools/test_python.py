@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from refold.core.facts import Succeeded
 from refold.executors.inline import Inline
 from refold.executors.processes import Processes
+from refold.ports import Done
 from refold.tools.python import PythonTool
 from tests.alive import living, noted_in
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
@@ -96,7 +98,16 @@ async def test_code_sees_its_input_and_its_context(python: PythonTool, isolation
         "attempt": 1,
         "item": None,
         "idempotency_key": "run-1/a/1",
+        "usage": {},
     }
+
+
+@WHERE
+async def test_code_says_what_it_has_used_up(python: PythonTool, isolation: str) -> None:
+    code = "context['usage']['tokens'] = 12\nresult = 5"
+    assert await python(call({"code": code, "isolation": isolation})) == Done(Succeeded(5), usage={"tokens": 12})
+    later = "async def main():\n    context['usage'].update(usd=0.5)\n    return [1]"
+    assert await python(call({"code": later, "isolation": isolation})) == Done(Succeeded([1]), usage={"usd": 0.5})
 
 
 async def test_an_authors_own_input_data_wins(python: PythonTool) -> None:

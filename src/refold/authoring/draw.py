@@ -157,6 +157,8 @@ def _notes(graph: Graph, s: int) -> Iterator[str]:
 def _when_final(plan: Plan, name: str) -> str:
     if name == plan.final_step:
         return "at the end, if all went well"
+    if name == plan.on_budget:
+        return "at the end, if the budget is used up"
     return "at the end, if the run failed" if name in plan.on_fail else "at the end"
 
 

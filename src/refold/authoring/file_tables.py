@@ -57,6 +57,14 @@ ROOT = Table(
         Key(name="always", type="steps", example="[clean_up]", about="steps that run at the end, whatever the outcome"),
         Key(name="on_fail", type="steps", example="[alert]", about="steps that run at the end of a run that failed"),
         Key(name="timeout", type="duration", example="2h", about="how long a run may take"),
+        Key(
+            name="budget",
+            type="budget",
+            example="{tokens: 1000, usd: 2.5, on_exceeded: pause}",
+            about="how much of each unit a run may use up, with its children, as its tools report it. Before more is"
+            " issued than that allows, `on_exceeded` says what happens: `pause` (the default; `refold runs resume"
+            " --budget` goes on), `fail`, or `{goto: step}`, a step without arcs that is the last one of the run",
+        ),
     ),
     {
         "vars": "write `workload` for inputs, and `set: {ctx.name: …}` on a step for what changes",

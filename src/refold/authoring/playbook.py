@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from refold.authoring import yaml_text
+from refold.authoring.budgets import Budget
 from refold.authoring.check import check
 from refold.authoring.children import Family, Load
 from refold.authoring.language import TABLES
@@ -90,7 +91,7 @@ def _sketch(reading: Reading, root: Node, catalog: Catalog) -> Sketch:
 
 
 def _plan(fields: Fields, drafts: list[Draft]) -> Plan:
-    nothing = Fields(fields.node, {})
+    nothing, budget = Fields(fields.node, {}), fields.get("budget", Budget({}))
     spec = fields.get("executor", nothing).get("spec", nothing)
     return Plan(
         name=fields.get("metadata", nothing).get("name", ""),
@@ -102,5 +103,7 @@ def _plan(fields: Fields, drafts: list[Draft]) -> Plan:
         always=tuple(name for name, _ in fields.get("always", ())),
         on_fail=tuple(name for name, _ in fields.get("on_fail", ())),
         timeout=fields.get("timeout"),
+        budget=budget.limits,
+        on_budget=budget.exceeded,
         defaults=fields.get("workload", {}),
     )

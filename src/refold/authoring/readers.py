@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.authoring import durations
+from refold.authoring.budgets import read_budget
 from refold.authoring.names import NAME, PLAYBOOK_NAME, RESERVED, WORDS, did_you_mean, tidied
 from refold.authoring.reading import Fields, Reader, Reading, cut, either, kind_of
 from refold.authoring.tables import Key
@@ -236,6 +237,7 @@ def _node(reading: Reading, node: Node, key: Key) -> Node:
 READERS: Mapping[str, Reader] = {
     "any": _any,
     "bool": _bool,
+    "budget": read_budget,
     "condition": _condition,
     "duration": _duration,
     "integer": _integer,

@@ -9,6 +9,7 @@ from refold.authoring.tables import Key, Table
 KINDS = {
     "any": "any value",
     "bool": "`true` or `false`",
+    "budget": "map of units to numbers",
     "condition": "`true`, `false` or one `{{ expression }}`",
     "duration": "duration",
     "integer": "whole number",

@@ -18,11 +18,28 @@ DURATION: Schema = {
     ]
 }
 STEP_NAME = r"^[a-z][a-z0-9_]{0,63}$"
+EXCEEDED: Schema = {
+    "anyOf": [
+        {"enum": ["pause", "fail"]},
+        {
+            "type": "object",
+            "properties": {"goto": {"type": "string"}},
+            "required": ["goto"],
+            "additionalProperties": False,
+        },
+    ]
+}
 SCALAR = ["string", "number", "boolean", "null"]
 
 TYPES: dict[str, Schema] = {
     "any": {},
     "bool": {"type": "boolean"},
+    "budget": {
+        "type": "object",
+        "properties": {"on_exceeded": EXCEEDED},
+        "propertyNames": {"pattern": STEP_NAME},
+        "additionalProperties": {"type": "number", "minimum": 0},
+    },
     "condition": {"anyOf": [{"type": "boolean"}, EXPRESSION]},
     "duration": DURATION,
     "integer": {"type": "integer"},

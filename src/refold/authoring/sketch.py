@@ -22,8 +22,9 @@ class Sketch(Struct):
     def finalizers(self) -> list[tuple[str, Node]]:
         """Steps that the file calls for at the end, and where."""
         found = [*self.fields.get("always", ()), *self.fields.get("on_fail", ())]
-        last = self.executor("final_step")
-        return [*found, (last.value, last)] if last is not None else found
+        last, budget = self.executor("final_step"), self.fields.get("budget")
+        found += [(last.value, last)] if last is not None else []
+        return [*found, (budget.exceeded, budget.step)] if budget is not None and budget.step is not None else found
 
     def executor(self, key: str) -> Node | None:
         """The step that `executor.spec` names under this key, if it does."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 Type = Literal[
     "any",
     "bool",
+    "budget",  # a map of units to limits, and what follows
     "condition",  # true, false, or one {{ expression }}
     "duration",
     "integer",

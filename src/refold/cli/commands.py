@@ -22,6 +22,7 @@ RUNS = {
     "pause": "refold.cli.steering:pause",
     "resume": "refold.cli.running:resume",
     "cancel": "refold.cli.steering:cancel",
+    "retry": "refold.cli.running:retry",
     "signal": "refold.cli.steering:signal",
     "prune": "refold.cli.steering:prune",
 }
@@ -30,6 +31,11 @@ GATES = {
     "show": "refold.cli.gates:show",
     "approve": "refold.cli.gates:approve",
     "reject": "refold.cli.gates:reject",
+}
+DLQ = {
+    "list": "refold.cli.dlq:list_groups",
+    "show": "refold.cli.dlq:show",
+    "redrive": "refold.cli.dlq:redrive",
 }
 DB = {
     "info": "refold.cli.files:info",
@@ -67,13 +73,14 @@ class Later(click.Group):
 
 runs = Later("runs", places=RUNS, help="Look at runs, and steer them.", no_args_is_help=True)
 gates = Later("gates", places=GATES, help="See what waits for a person, and decide.", no_args_is_help=True)
+dlq = Later("dlq", places=DLQ, help="See what failed for good, and try it again.", no_args_is_help=True)
 db = Later("db", places=DB, help="Look after the database file.", no_args_is_help=True)
 
 
 @click.group(
     cls=Later,
     places=COMMANDS,
-    commands={"runs": runs, "gates": gates, "db": db},
+    commands={"runs": runs, "gates": gates, "dlq": dlq, "db": db},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
 )

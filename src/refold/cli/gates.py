@@ -10,7 +10,7 @@ from msgspec import json
 from refold.cli import out, stored, words
 from refold.cli.options import db_option, inputs, output_option, run_argument
 from refold.cli.running import who
-from refold.core.gates import Asked, asked
+from refold.core.gates import Asked, agreed, asked
 from refold.core.loops import Graph
 from refold.core.state import ENDING, PAUSED, RUNNING, WAITING, RunState
 from refold.core.summary import Summary
@@ -54,7 +54,7 @@ def _in_short(gate: Asked, now: int) -> tuple[str, ...]:
 
 
 def _approvals(gate: Asked) -> str:
-    return f"{len(gate.approvals)} of {gate.min_approvals}"
+    return f"{agreed(gate.approvals)} of {gate.min_approvals}"
 
 
 def _text(value: Any) -> str:

@@ -50,6 +50,20 @@ def run_argument(required: bool = True) -> Callable[[F], F]:
     return click.argument("run", metavar="RUN" if required else "[RUN]", required=required, shell_complete=complete)
 
 
+def budget_option(command: F) -> F:
+    """`--budget UNIT=LIMIT`."""
+    about = "A new limit of the run's budget, as in tokens=2000."
+    return click.option("--budget", multiple=True, metavar="UNIT=LIMIT", help=about)(command)
+
+
+def budgets(pairs: Sequence[str]) -> dict[str, int | float]:
+    found = inputs(pairs, None)
+    for pair, limit in zip(pairs, found.values(), strict=False):
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or limit < 0:
+            raise click.BadParameter(f"{pair!r} is no limit, as in tokens=2000", param_hint="--budget")
+    return found
+
+
 def settings() -> Settings:
     try:
         return Settings.from_environment(os.environ)

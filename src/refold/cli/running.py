@@ -14,6 +14,8 @@ from refold.cli import exits, out, stored
 from refold.cli.names import run_name
 from refold.cli.options import (
     DB,
+    budget_option,
+    budgets,
     db_option,
     inputs,
     output_option,
@@ -91,11 +93,12 @@ def run(**given: Any) -> int:
 
 @click.command()
 @run_argument(required=False)
+@budget_option
 @output_option
 @progress_option
 @quiet_option
 @db_option
-def resume(run: str | None, output: str, progress: str, quiet: bool, db: str) -> int:
+def resume(run: str | None, budget: Sequence[str], output: str, progress: str, quiet: bool, db: str) -> int:
     """Go on with a run in this process; lift its pause if there is one.
 
     Without RUN, the newest that is not over.
@@ -103,10 +106,50 @@ def resume(run: str | None, output: str, progress: str, quiet: bool, db: str) ->
     with stored.opened(db) as store:
         row = stored.found(store, run) if run is not None else stored.unfinished(store)
     if row.status in TERMINAL:
-        raise Conflict(f"run {stored.called(row)} is {row.status}: there is nothing to go on with")
+        raise Conflict(f"run {stored.called(row)} is {row.status}: `refold runs retry` reopens one that failed")
+    more = budgets(budget)
     if _talks(progress, quiet):
         out.tell(f"going on with {stored.called(row)} ({row.run[:8]})")
-    return _go_on(row, output, progress, quiet, db)
+
+    async def begin(engine: Any) -> None:
+        await engine.resume(row.run, who(), more)
+
+    return _go_on(row, begin, output, progress, quiet, db)
+
+
+@click.command()
+@run_argument()
+@click.option("--from", "step", default="", metavar="STEP", help="Visit this step and all that follows from it anew.")
+@click.option("--detach", is_flag=True, help="Reopen the run and leave it to a worker.")
+@budget_option
+@output_option
+@progress_option
+@quiet_option
+@db_option
+def retry(run: str, step: str, detach: bool, db: str, budget: Sequence[str], **shown: Any) -> int:
+    """Go on with a run that has failed or was cancelled.
+
+    What failed or was stopped gets another visit, of a list loop only the items that were not done; nothing that was
+    finished is repeated, unless --from says so.
+    """
+    from refold.runtime.mailbox import Reopen
+    from refold.wiring import open_intake
+
+    with stored.opened(db) as store:
+        row = stored.found(store, run)
+    with open_intake(db) as (intake, _):
+        intake.send(row.run, Reopen(who(), step, budgets(budget)))
+    name = stored.called(row)
+    if detach:
+        out.tell(f"{name} goes on where a worker takes it; to execute it here: {again(name, db)}")
+        return exits.OK
+    if _talks(shown["progress"], shown["quiet"]):
+        out.tell(f"going on with {name} ({row.run[:8]})")
+
+    async def begin(engine: Any) -> None:
+        return None
+
+    return _go_on(row, begin, **shown, db=db)
 
 
 def again(name: str, db: str) -> str:
@@ -132,14 +175,10 @@ def _execute(wanted: Wanted, asked: Options) -> int:
     return _tell_end(ended, wanted.name, asked.output, asked.progress, asked.quiet)
 
 
-def _go_on(row: Summary, output: str, progress: str, quiet: bool, db: str) -> int:
+def _go_on(row: Summary, begin: Any, output: str, progress: str, quiet: bool, db: str) -> int:
     from refold.cli.foreground import Order, execute
 
     order = Order(row.run, db, again(stored.called(row), db), settings(), output != "table")
-
-    async def begin(engine: Any) -> None:
-        await engine.resume(row.run, by=who())
-
     ended = execute(order, begin, _screen(progress, quiet, NOWHERE))
     return _tell_end(ended, stored.called(row), output, progress, quiet)
 

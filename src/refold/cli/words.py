@@ -92,6 +92,7 @@ def _paused(reason: Reason, now: Instant) -> str:
         "paused"
         + (f" by {reason.by}" if reason.by else "")
         + (f" at {clock(reason.since, now)}" if reason.since else "")
+        + (f": {reason.note}" if reason.note else "")
     )
 
 

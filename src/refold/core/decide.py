@@ -1,19 +1,14 @@
 """State to facts and orders: an ordered list of small rules, applied until nothing is open."""
 
-from collections.abc import Callable
-
+from refold.core.budget import watch_budget
 from refold.core.decision import Decision
 from refold.core.ending import end_if_asked, end_run, fail_completed, withdraw_waits
 from refold.core.facts import RunEnded, StepFault
 from refold.core.issuing import fill_windows, issue_entered, start_waiting_children, try_again
 from refold.core.routing_rules import deliver_signals, enter_step, give_up_items, route
-from refold.core.state import COMPLETED, ENDING, FAILED, INITIAL, PENDING, TERMINAL, RunState
+from refold.core.state import COMPLETED, ENDING, FAILED, INITIAL, PENDING, RUNNING, TERMINAL, RunState
 from refold.core.view import latest_result
 from refold.core.waiting import check_polls
-
-Rule = Callable[[Decision], None]
-Owed = Callable[[Decision], object]
-"""Whether a rule may have something to do; cheap to ask."""
 
 
 def run_finalizers(d: Decision) -> None:
@@ -54,30 +49,55 @@ def _end(d: Decision, outcome: str) -> None:
     d.say(RunEnded(outcome, result, blob, error, also))
 
 
-RULES: tuple[tuple[Owed, Rule], ...] = (
-    (lambda d: d.state.life == ENDING, withdraw_waits),
-    (lambda d: d.state.deliverable, deliver_signals),
-    (lambda d: d.state.polls, check_polls),
-    (lambda d: d.state.judge, give_up_items),
-    (lambda d: d.state.ready or d.state.ended or d.state.judge or d.state.over or d.state.failures, route),
-    (lambda d: d.state.entered or d.moves, issue_entered),
-    (lambda d: d.state.judge, try_again),
-    (lambda d: d.due, start_waiting_children),
-    (lambda d: d.state.filling, fill_windows),
-    (lambda d: d.state.life == ENDING and d.state.failures, fail_completed),
-    (lambda d: d.state.final, run_finalizers),
-    (lambda d: not d.state.visiting, finish_when_nothing_is_open),
-)
+def _follow_up(d: Decision, state: RunState) -> None:
+    """The rules about what has happened, in their order, each with what it is owed for."""
+    if state.life == ENDING:
+        withdraw_waits(d)
+    if state.deliverable:
+        deliver_signals(d)
+    if state.polls:
+        check_polls(d)
+    if state.judge:
+        give_up_items(d)
+    if state.ready or state.ended or state.judge or state.over or state.failures:
+        route(d)
+
+
+def _hand_out(d: Decision, state: RunState) -> None:
+    """The rules about what comes next, in their order, each with what it is owed for."""
+    if state.budget and state.life == RUNNING and (state.entered or state.judge or state.filling or d.due):
+        watch_budget(d)
+        if state.paused:
+            return
+    if state.entered or d.moves:
+        issue_entered(d)
+    if state.judge:
+        try_again(d)
+    if d.due:
+        start_waiting_children(d)
+    if state.filling:
+        fill_windows(d)
+
+
+def _come_to_an_end(d: Decision, state: RunState) -> None:
+    """The rules about the end, in their order, each with what it is owed for."""
+    if state.failures and state.life == ENDING:
+        fail_completed(d)
+    if state.final:
+        run_finalizers(d)
+    if not state.visiting:
+        finish_when_nothing_is_open(d)
 
 
 def decide(d: Decision) -> None:
     """Until nothing is open. May raise Missing: load what it names and call again, nothing is lost."""
+    state = d.state
     end_if_asked(d)
-    while not _rests(d.state):
+    while not _rests(state):
         before = len(d.facts), len(d.moves)
-        for owed, rule in RULES:  # only the last one can end the run
-            if owed(d):
-                rule(d)
+        _follow_up(d, state)
+        _hand_out(d, state)
+        _come_to_an_end(d, state)
         if (len(d.facts), len(d.moves)) == before:
             break
     d.tell_moves()

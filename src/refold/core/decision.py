@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct, field
+
 from refold.core import codec, fold, visits
 from refold.core.commands import (
     HELD,
@@ -60,39 +62,51 @@ from refold.core.view import Loaded, RunView, item_view
 RUN_TIMER = "run"
 
 
-class Decision:
+def _never(plan: str) -> None:
+    return None
+
+
+class Decision(Struct):
     """Says facts, and nothing else changes the state: each is folded the moment it is said."""
 
-    def __init__(self, graph: Graph, state: RunState, now: Instant, evaluate: Evaluate, chance: Callable[[], float]):
-        self.graph, self.state, self.evaluate, self.chance = graph, state, evaluate, chance
-        self.now = max(now, state.at)  # a run's times never go back
-        self.claimed: Callable[[], frozenset[str]] = frozenset
-        self.refuses: Callable[[str], Fault | None] = _never  # why a child of this plan cannot start
-        self.due: dict[str, None] = {}  # commands whose child may start now
-        self.loaded = Loaded()
-        self.facts: list[Fact] = []
-        self.moves: list[Move] = []
-        self.letters: list[Letter] = []
-        self.new: set[str] = set()  # commands that were never issued before
-        self.blobs: dict[str, bytes] = {}
-        self._touched: dict[str, None] = {}
-        self._timers: dict[str, None] = {}
-        self._orphans = set(state.orphans)
+    graph: Graph
+    state: RunState
+    now: Instant
+    evaluate: Evaluate
+    chance: Callable[[], float]
+    claimed: Callable[[], frozenset[str]] = frozenset
+    refuses: Callable[[str], Fault | None] = _never  # why a child of this plan cannot start
+    due: dict[str, None] = {}  # commands whose child may start now
+    loaded: Loaded = field(default_factory=Loaded)
+    facts: list[Fact] = []
+    moves: list[Move] = []
+    letters: list[Letter] = []
+    new: set[str] = set()  # commands that were never issued before
+    blobs: dict[str, bytes] = {}
+    _touched: dict[str, None] = {}
+    _timers: dict[str, None] = {}
+    _orphans: set[str] = set()
+
+    def __post_init__(self) -> None:
+        self.now = max(self.now, self.state.at)  # a run's times never go back
+        if self.state.orphans:
+            self._orphans.update(self.state.orphans)
 
     def say(self, fact: Fact) -> None:
-        kind = type(fact)
+        kind, state = type(fact), self.state
         concerned = _CONCERNED[kind](fact) if kind in _CONCERNED else ()
         spared = self.at_work() if kind in _ANSWERS else _NOBODY
         for command in concerned:
-            self._touch(command, command not in spared)
-        if kind in _OPENING:
-            self.new.update([command for command in concerned if command not in self.state.open])
+            if kind in _OPENING and command not in state.open:
+                self.new.add(command)
+            else:
+                self._touch(command, command not in spared)
         suspends = kind in _REPORTING and _suspends(fact)
-        before = {command: set(self.state.open[command].calls) for command in concerned} if suspends else {}
-        fold.apply(self.graph, self.state, self.now, fact)
+        before = {command: set(state.open[command].calls) for command in concerned} if suspends else {}
+        fold.apply(self.graph, state, self.now, fact)
         self.facts.append(fact)
         if kind is ItemsSettled or kind is ChildEnded:
-            self.loaded.facts[self.state.seq] = fact  # not in the store yet
+            self.loaded.facts[state.seq] = fact  # not in the store yet
         if kind not in _REPORTING or suspends:
             for command in concerned:
                 self._touch(command, command not in spared)
@@ -267,10 +281,6 @@ class Decision:
                 else:
                     child = self.state.children[f"{command}#{key}"]
                     self.say(ChildEnded(child, command, Failed(fault), key))
-
-
-def _never(plan: str) -> None:
-    return None
 
 
 def _gathered(moves: list[Move]) -> Iterator[Move]:

@@ -21,6 +21,16 @@ def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
         d.move(Dropped(entered))
 
 
+def divert(d: Decision, step: str) -> None:
+    """The run does nothing more but this step, and what always runs; what is at work finishes first."""
+    entered = tuple(d.graph.name(s) for s in d.state.entered)
+    final = (step, *d.graph.plan.always)
+    withdrawn = _withdrawn(d, d.graph.plan.on_failure == "drain", final)
+    d.say(RunEnding(COMPLETED, None, withdrawn, final))
+    if entered:
+        d.move(Dropped(entered))
+
+
 def _first_finalizers(d: Decision, outcome: str) -> tuple[str, ...]:
     plan = d.graph.plan
     last = (plan.final_step,) if plan.final_step and outcome == COMPLETED else ()
@@ -80,7 +90,7 @@ def end_if_asked(d: Decision) -> None:
 def fail_completed(d: Decision) -> None:
     """A final step that fails fails a completed run, and what follows is what follows a failure."""
     state, plan = d.state, d.graph.plan
-    broken = next((each for each in state.failures if each.step == plan.final_step), None)
+    broken = next((each for each in state.failures if each.step in (plan.final_step, plan.on_budget)), None)
     if state.outcome == COMPLETED and broken is not None:
         d.tell_moves()
         d.say(RunEnding(FAILED, broken, (), (*plan.on_fail, *state.final)))

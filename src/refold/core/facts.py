@@ -297,6 +297,15 @@ class RunPaused(Struct, frozen=True, tag="run_paused", omit_defaults=True):
 
 class RunResumed(Struct, frozen=True, tag="run_resumed", omit_defaults=True):
     by: str = ""
+    budget: dict[str, int | float] = {}  # new limits
+
+
+class BudgetExceeded(Struct, frozen=True, tag="budget_exceeded"):
+    """More of the unit was used up than the budget allows; what follows from it is told next."""
+
+    unit: str
+    used: int | float
+    limit: int | float
 
 
 class CancelAsked(Struct, frozen=True, tag="cancel_asked", omit_defaults=True):
@@ -340,6 +349,7 @@ class RunReopened(Struct, frozen=True, tag="run_reopened", omit_defaults=True):
     again: tuple[str, ...] = ()  # had failed or were stopped: another visit, of a list loop for what was not done
     anew: tuple[str, ...] = ()  # visited anew: a step, and all that follows from it
     by: str = ""
+    budget: dict[str, int | float] = {}  # new limits
 
 
 Fact = (
@@ -364,4 +374,5 @@ Fact = (
     | RunEnding
     | RunEnded
     | RunReopened
+    | BudgetExceeded
 )

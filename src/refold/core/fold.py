@@ -6,6 +6,7 @@ from typing import Any
 from refold.core import fanout, items, routing, visits, waits
 from refold.core.facts import (
     SECOND,
+    BudgetExceeded,
     Bypassed,
     CallSettled,
     CancelAsked,
@@ -131,6 +132,7 @@ def _run_started(graph: Graph, state: RunState, fact: RunStarted) -> None:
     state.plan, state.name, state.key = fact.plan, fact.name, fact.key
     state.input = {**graph.plan.defaults, **fact.input}
     state.parent, state.depth = fact.parent, fact.depth
+    state.budget = dict(graph.plan.budget)
     if graph.plan.timeout is not None:
         state.deadline = state.at + round(graph.plan.timeout * SECOND)
     routing.begin(graph, state)
@@ -266,6 +268,7 @@ def _run_paused(graph: Graph, state: RunState, fact: RunPaused) -> None:
 def _run_resumed(graph: Graph, state: RunState, fact: RunResumed) -> None:
     _may(RunResumed, life_of(state), "the run")
     state.paused = False
+    state.budget.update(fact.budget)
     if state.deadline is not None:
         state.deadline += state.at - state.paused_at
 
@@ -346,4 +349,5 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = {
     RunEnding: _run_ending,
     RunEnded: _run_ended,
     RunReopened: _run_reopened,
+    BudgetExceeded: lambda graph, state, fact: None,  # what follows from it says the rest
 }

@@ -1,5 +1,6 @@
 """What is asked at a gate, who has answered what, and when that is a decision."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -60,6 +61,11 @@ def _asked(graph: Graph, opened: OpenCommand) -> Asked:
 
 def vote(fact: GateDecided, at: Instant) -> Vote:
     return {"by": fact.by, "option": fact.option, "at": stamp(at), "feedback": fact.feedback}
+
+
+def agreed(votes: Sequence[Vote]) -> int:
+    """How many have chosen the same, of the option that most have chosen."""
+    return max(Counter(each["option"] for each in votes).values(), default=0)
 
 
 def is_decided(gate: Gate, votes: Sequence[Vote]) -> bool:

@@ -1,7 +1,7 @@
 """What is known of a plan before any run: its walk, its loops, who holds which arc."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -52,7 +52,7 @@ class Graph(Struct, frozen=True):
     finalizers: frozenset[int]
     entry: int
     gates: frozenset[int]
-    polls: frozenset[int]  # calls that are made again until something holds
+    repeats: frozenset[int]  # calls that are made again until something holds
     waits: frozenset[int]  # steps that no worker looks after, or not alone
 
     def step(self, s: int) -> Step:
@@ -207,6 +207,8 @@ def _arc_loops(nest: _Nest, into: list[list[int]], wiring: _Wiring, holder: list
 def _twins(into: list[list[int]], source: list[int]) -> dict[int, tuple[int, ...]]:
     twins = {}
     for arcs in into:
+        if len(arcs) < 2:
+            continue
         by_source: dict[int, list[int]] = {}
         for a in arcs:
             by_source.setdefault(source[a], []).append(a)
@@ -217,16 +219,16 @@ def _twins(into: list[list[int]], source: list[int]) -> dict[int, tuple[int, ...
 
 
 def _plainly(step: Step, arcs: Iterable[int]) -> frozenset[int] | None:
-    if step.set:
-        return None
-    if any(arc.on == "timeout" for arc in step.arcs):
-        return None
-    candidates = [(a, arc) for a, arc in zip(arcs, step.arcs, strict=True) if arc.on != "failure"]
-    if step.mode == "exclusive":
-        candidates = candidates[:1]
-    if any(arc.when is not None or arc.set for _, arc in candidates):
-        return None
-    return frozenset(a for a, _ in candidates)
+    taken: list[int] = []
+    for a, arc in zip(arcs, step.arcs, strict=True):
+        if arc.on == "timeout":
+            return None
+        if arc.on == "failure" or (taken and step.mode == "exclusive"):
+            continue
+        if arc.when is not None or arc.set:
+            return None
+        taken.append(a)
+    return None if step.set else frozenset(taken)
 
 
 def _through(walk: _Walk, wiring: _Wiring, forward: list[int]) -> dict[int, int]:
@@ -273,6 +275,17 @@ def _ranks(through: dict[int, int], steps: int) -> _Ranks:
     return _Ranks(place, [each - 1 for each in size])
 
 
+def _ends(
+    nest: _Nest, wiring: _Wiring, forward: list[int], holder: list[int], into: list[list[int]]
+) -> tuple[list[int], list[list[int]]]:
+    """Per arc the loop that holds it, and per step the arcs into it."""
+    for a in forward:
+        left = nest.leaves(wiring.source[a], wiring.target[a])
+        holder[a] = left[-1] if left else -1
+        into[wiring.target[a]].append(a)
+    return holder, into
+
+
 def analyse(plan: Plan) -> Graph:
     """Index the plan, or raise InvalidPlan with everything that makes it unfit to run."""
     problems = list(problems_of(plan))
@@ -291,12 +304,7 @@ def analyse(plan: Plan) -> Graph:
     reached = bytes(met >= 0 for met in walk.met)
     forward = [a for a in range(real) if reached[wiring.source[a]] and not walk.back[a]]
     loop_of_head = {head: loop for loop, head in enumerate(nest.heads)}
-    holder = [-1] * real
-    into: list[list[int]] = [[] for _ in names]
-    for a in forward:
-        left = nest.leaves(wiring.source[a], wiring.target[a])
-        holder[a] = left[-1] if left else -1
-        into[wiring.target[a]].append(a)
+    holder, into = _ends(nest, wiring, forward, [-1] * real, [[] for _ in names])
     sources = [len({wiring.source[a] for a in arcs}) for arcs in into]
     for s, step in enumerate(plan.steps):
         if isinstance(step.join, int) and reached[s] and s != entry and step.join > sources[s]:
@@ -305,6 +313,7 @@ def analyse(plan: Plan) -> Graph:
         raise InvalidPlan(problems)
     wiring.out = [[a for a in arcs if a < real] for arcs in wiring.out]
     races = [s for s, step in enumerate(plan.steps) if step.join == "race"]
+    polled = [s for s, step in enumerate(plan.steps) if step.poll is not None]
     ranks = _ranks(_through(walk, wiring, forward), len(names)) if races else _Ranks([], [])
     return Graph(
         plan=plan,
@@ -331,11 +340,7 @@ def analyse(plan: Plan) -> Graph:
         windows=tuple(1 if step.loop is None or step.loop.sequential else step.loop.window for step in plan.steps),
         finalizers=frozenset(index[name] for name in finalizers_of(plan)),
         entry=entry,
-        gates=_those(plan, lambda step: isinstance(step.work, Gate)),
-        polls=_those(plan, lambda step: step.poll is not None and isinstance(step.work, Call)),
-        waits=_those(plan, lambda step: step.poll is not None or not isinstance(step.work, Call)),
+        gates=frozenset(s for s, step in enumerate(plan.steps) if isinstance(step.work, Gate)),
+        repeats=frozenset(s for s in polled if isinstance(plan.steps[s].work, Call)),
+        waits=frozenset(s for s, step in enumerate(plan.steps) if not isinstance(step.work, Call)).union(polled),
     )
-
-
-def _those(plan: Plan, holds: Callable[[Step], bool]) -> frozenset[int]:
-    return frozenset(s for s, step in enumerate(plan.steps) if holds(step))

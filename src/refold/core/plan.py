@@ -107,6 +107,9 @@ class Loop(PlanData, frozen=True):
     sequential: bool = False
 
 
+ONCE = Retry()
+
+
 class Step(PlanData, frozen=True):
     name: str
     work: Work = Call()
@@ -116,7 +119,7 @@ class Step(PlanData, frozen=True):
     join: Literal["all", "any", "race"] | int = "all"  # a number: at least so many sources
     arcs: tuple[Arc, ...] = ()
     set: dict[str, Template] = {}
-    retry: Retry = Retry()
+    retry: Retry = ONCE
     timeout: float | None = None
     loop: Loop | None = None
     poll: Poll | None = None
@@ -134,21 +137,27 @@ class Plan(PlanData, frozen=True):
     on_fail: tuple[str, ...] = ()
     final_step: str = ""
     timeout: float | None = None
+    budget: dict[str, int | float] = {}  # unit -> how much a run may use up
+    on_budget: str = "pause"  # or "fail", or the name of a step that is there for it
     defaults: dict[str, Any] = {}  # inputs of a run that does not give them
     language: str = ""  # of its expressions; empty: there are none, or the engine was given a language
 
 
 def durations(plan: Plan) -> Iterator[tuple[str, float]]:
-    """Every span of time that a plan names, in seconds."""
-    named = [(f"the timeout of workflow {plan.name!r}", plan.timeout)]
+    """Every span of time that a plan names, in seconds; those that are 0 or without end are left out."""
+    if plan.timeout:
+        yield f"the timeout of workflow {plan.name!r}", plan.timeout
     for step in plan.steps:
-        where = f"of step {step.name!r}"
-        named += [(f"the timeout {where}", step.timeout), (f"the retry delay {where}", step.retry.delay)]
-        named += [(f"the longest retry delay {where}", step.retry.max_delay)]
-        named += [(f"the gate {where}", step.work.timeout)] if isinstance(step.work, Gate) else []
+        named = {"the timeout": step.timeout}
+        if step.retry is not ONCE:
+            named |= {"the retry delay": step.retry.delay, "the longest retry delay": step.retry.max_delay}
+        if isinstance(step.work, Gate):
+            named["the gate"] = step.work.timeout
         if step.poll is not None:
-            named += [(f"the interval {where}", step.poll.every), (f"the poll {where}", step.poll.timeout)]
-    return ((what, seconds) for what, seconds in named if seconds is not None)
+            named |= {"the interval": step.poll.every, "the poll": step.poll.timeout}
+        for what, seconds in named.items():
+            if seconds:
+                yield f"{what} of step {step.name!r}", seconds
 
 
 def canonical(plan: Plan) -> bytes:
@@ -162,20 +171,21 @@ def _without_defaults(value: Any) -> Any:
         return [_without_defaults(each) for each in value]
     if not isinstance(value, PlanData):
         return value
-    tag = value.__struct_config__.tag
-    told = {} if tag is None else {"type": tag}
-    for name, default in _defaults(type(value)).items():
-        given = getattr(value, name)
-        if given != default:
+    told, fields = _defaults(type(value))
+    told = dict(told)
+    for (name, default), given in zip(fields, structs.astuple(value), strict=True):
+        if given is not default and given != default:
             told[name] = _without_defaults(given)
     return told
 
 
 @cache
-def _defaults(kind: type[PlanData]) -> dict[str, Any]:
-    """What each field is if nothing is said of it; to look that up anew for each step of a large plan is slow."""
-    fields = structs.fields(kind)
-    return {each.name: each.default if each.default_factory is NODEFAULT else each.default_factory() for each in fields}
+def _defaults(kind: type[PlanData]) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
+    """The tag of a kind, and what each field is if nothing is said of it; to look that up for each step is slow."""
+    tag, fields = kind.__struct_config__.tag, structs.fields(kind)
+    return {} if tag is None else {"type": tag}, [
+        (each.name, each.default if each.default_factory is NODEFAULT else each.default_factory()) for each in fields
+    ]
 
 
 def hash_of(data: bytes) -> str:

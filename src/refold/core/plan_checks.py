@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from math import inf
 
 from refold.core.plan import LONGEST, Call, Gate, Loop, Plan, Poll, Quality, Step, Wait, Work, durations
 
 
 def finalizers_of(plan: Plan) -> tuple[str, ...]:
-    return (*plan.always, *plan.on_fail, *((plan.final_step,) if plan.final_step else ()))
+    diverted = (plan.on_budget,) if plan.on_budget not in ("pause", "fail") else ()
+    return (*plan.always, *plan.on_fail, *((plan.final_step,) if plan.final_step else ()), *diverted)
 
 
 def problems_of(plan: Plan) -> Iterator[str]:
@@ -26,6 +28,7 @@ def problems_of(plan: Plan) -> Iterator[str]:
     yield from (f"{name!r} is a finalizer twice" for name, times in Counter(finalizers).items() if times > 1)
     if plan.steps and (plan.entry or plan.steps[0].name) in finalizers:
         yield f"the entry {plan.entry or plan.steps[0].name!r} is a finalizer"
+    yield from (f"the budget of {unit} is {limit:g}" for unit, limit in plan.budget.items() if not 0 <= limit < inf)
     times = (each for each in durations(plan) if not 0 <= each[1] <= LONGEST)
     yield from (f"{what} is {seconds:g} s; it must lie between 0 and 100 years" for what, seconds in times)
     yield from _arc_problems(plan, known, finalizers)

@@ -77,7 +77,7 @@ def reopened(graph: Graph, state: RunState, fact: RunReopened) -> None:
         routing.ask_again(graph, state, s, s in entered)
     if state.latest is not None and state.latest.step in anew:
         state.latest = _latest(graph, state)
-    _go_on(graph, state)
+    _go_on(graph, state, fact.budget)
 
 
 def _undo_arcs(graph: Graph, state: RunState, touched: list[int], anew: list[int]) -> list[int]:
@@ -125,10 +125,11 @@ def _latest(graph: Graph, state: RunState) -> Latest | None:
     return Latest(at, s, step.result, step.blob, step.shown)
 
 
-def _go_on(graph: Graph, state: RunState) -> None:
+def _go_on(graph: Graph, state: RunState, budget: dict[str, int | float]) -> None:
     state.life, state.outcome, state.ended_at = RUNNING, "", 0
     state.result = state.blob = state.error = state.cancel = state.timed_out = None
     state.also_failed, state.failures, state.final = (), [], []
     state.cut, state.cancels = {}, 0
+    state.budget.update(budget)
     if graph.plan.timeout is not None:
         state.deadline = state.at + round(graph.plan.timeout * SECOND)

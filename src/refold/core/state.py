@@ -151,6 +151,7 @@ class RunState(Struct):
     ctx: dict[str, Any] = {}
     versions: dict[str, int] = {}
     usage: dict[str, int | float] = {}
+    budget: dict[str, int | float] = {}  # limits of it
     latest: Latest | None = None
     result: Any = None
     blob: Blob | None = None

@@ -46,10 +46,12 @@ def status_of(graph: Graph, state: RunState, now: Instant) -> str:
     """Waiting: something is open, and no worker could do anything about it now."""
     if state.paused:
         return PAUSED
-    newest_first = reversed(state.open.values())  # the oldest leave first, and to walk over their gaps is not free
-    if state.life == RUNNING and state.open and all(_waits(graph, each, now) for each in newest_first):
-        return WAITING
-    return state.life
+    if state.life != RUNNING or not state.open:
+        return state.life
+    for each in reversed(state.open.values()):  # the oldest leave first, and to walk over their gaps is not free
+        if not _waits(graph, each, now):
+            return RUNNING
+    return WAITING
 
 
 def _waits(graph: Graph, opened: OpenCommand, now: Instant) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from refold.core.facts import (
+    BudgetExceeded,
     Bypassed,
     CallSettled,
     CancelAsked,
@@ -160,4 +161,5 @@ _TOLD: dict[type, Callable[[Any], str]] = {
     RunEnding: lambda fact: f"run is ending as {fact.outcome}" + _fault(fact.error),
     RunEnded: lambda fact: f"run {fact.status}" + _fault(fact.error),
     RunReopened: _reopened,
+    BudgetExceeded: lambda fact: f"budget exceeded: {fact.used:g} of {fact.limit:g} {fact.unit} are used up",
 }

@@ -134,7 +134,7 @@ def report_plain(graph: Graph, state: RunState, command: str, report: Report) ->
         step.result, step.blob, step.fault = outcome.result, outcome.blob, None
         if report.writes:
             apply_writes(state, report.writes)
-        if opened.step in graph.polls:
+        if opened.step in graph.repeats:
             opened.held, opened.report, state.polls[command] = True, outcome, state.seq
             return
         close_command(state, command)
@@ -221,7 +221,8 @@ def _fan_of(graph: Graph, state: RunState, s: int) -> FanOut | None:
 def complete(graph: Graph, state: RunState, s: int, life: str, taken: Collection[int]) -> None:
     step, latest = state.steps[s], state.latest
     step.last = life
-    if life == COMPLETED and s not in graph.finalizers and (latest is None or step.done_at >= latest.at):
+    counts = s not in graph.finalizers or graph.name(s) == graph.plan.on_budget
+    if life == COMPLETED and counts and (latest is None or step.done_at >= latest.at):
         fan = _fan_of(graph, state, s) if step.fan is not None else None
         state.latest = Latest(step.done_at, s, step.result, step.blob, fan)
     _close_visit(graph, state, s, life, taken)

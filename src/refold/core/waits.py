@@ -28,7 +28,9 @@ def begin(graph: Graph, state: RunState, command: str, fact: StepIssued) -> None
     """What no worker looks after, or not alone, was issued, perhaps once more."""
     opened = state.open[command]
     step = graph.step(opened.step)
-    opened.until, opened.assignee = fact.until, fact.assignee
+    opened.assignee = fact.assignee
+    if fact.until is not None:
+        opened.until = fact.until
     if fact.signals:
         opened.signals = fact.signals
         for signal in fact.signals:
@@ -64,7 +66,8 @@ def _judged(quality: Quality, fact: StepIssued) -> Outcome:
     if fact.input["passed"] or quality.on_fail == "continue":
         return Succeeded(fact.input)
     why = f"{fact.input['score']:g} is below {fact.input['threshold']:g}"
-    return Failed(Fault("quality", f"{why}: {fact.input['why']}" if "why" in fact.input else why, data=fact.input))
+    why += f": {fact.input['why']}" if "why" in fact.input else ""
+    return Failed(Fault("quality", why, retryable=False, data=fact.input))
 
 
 def put_aside(state: RunState, command: str, outcome: Outcome) -> None:
@@ -122,8 +125,8 @@ def signal_taken(graph: Graph, state: RunState, fact: SignalTaken) -> None:
         record(state, command, key, Succeeded(value))
         return
     opened = state.open[command]
-    opened.signal = ""
     if isinstance(graph.step(opened.step).work, Call):
+        opened.signal = ""
         opened.recorded[fact.name] = Succeeded(value)
         visits.postpone(opened, 0)
     else:

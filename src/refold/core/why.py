@@ -5,11 +5,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.core.budget import PAUSES, exceeded, told
 from refold.core.due import due
 from refold.core.facts import Instant
+from refold.core.gates import agreed
 from refold.core.loops import Graph
 from refold.core.plan import Call, Child, Gate
-from refold.core.state import PENDING, TERMINAL, UNRESOLVED, OpenCommand, RunState
+from refold.core.state import ENTERED, PENDING, TERMINAL, UNRESOLVED, OpenCommand, RunState
 
 
 class Holder(Struct, frozen=True):
@@ -30,10 +32,10 @@ class World(Struct, frozen=True):
 class Reason(Struct, frozen=True, omit_defaults=True):
     """Kinds, and what else is told:
 
-    running (worker, until)   slot (worker, until)   no_worker   paused (by, since)   backoff (until)   parked (until,
-    signal, note)   timer (until)   signal (signal, until)   gate (until, assignee, note, count: approvals that are
-    missing if several are wanted)   poll (until, note)   child (run, until)   window (count)   join (sources)
-    loop (sources: the head)   final
+    running (worker, until)   slot (worker, until)   no_worker   paused (by, since, note)   backoff (until)
+    parked (until, signal, note)   timer (until)   signal (signal, until)   gate (until, assignee, note, count:
+    approvals that are missing if several are wanted)   poll (until, note)   child (run, until)   window (count)
+    join (sources)   loop (sources: the head)   final
     """
 
     step: str
@@ -83,7 +85,7 @@ def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world
     if holder is not None:
         yield Reason(kind="running", worker=holder.worker, until=holder.until, **where)
     elif state.paused:
-        yield Reason(kind="paused", by=state.paused_by, since=state.paused_at, **where)
+        yield Reason(kind="paused", by=state.paused_by, since=state.paused_at, note=_spent(state), **where)
     elif opened.calls and opened.held:
         for key, call in sorted(opened.calls.items()):
             kind = "child" if call.child else "signal" if call.signal else "timer"
@@ -100,12 +102,12 @@ def _waits(graph: Graph, opened: OpenCommand, now: Instant, world: World, where:
         case _ if step.poll is not None and looks_at > now:
             return Reason(kind="poll", until=looks_at, note=str(step.poll.until), **where)
         case Gate(min_approvals=wanted):
-            answered = len(opened.progress or ())
+            missing = wanted - agreed(opened.progress or ())
             return Reason(
                 kind="gate",
                 until=due(opened),
                 assignee=opened.assignee,
-                count=wanted - answered if wanted > 1 else 0,
+                count=missing if wanted > 1 else 0,
                 note="" if opened.input is None else str(opened.input),
                 **where,
             )
@@ -141,6 +143,11 @@ def _unclaimed(world: World, where: dict[str, Any]) -> Reason:
     return Reason(kind="slot", worker=first.worker, until=first.until, **where)
 
 
+def _spent(state: RunState) -> str:
+    over = exceeded(state) if state.paused_by == PAUSES else None
+    return told(*over) if over is not None else ""
+
+
 def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
     step, name = state.steps[s], graph.name(s)
     if step.fan is not None and step.fan.next < step.fan.count and not state.outcome:
@@ -149,6 +156,8 @@ def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
         if step.life == PENDING:
             yield Reason(name, "final")
         return
+    if step.life == ENTERED and state.paused:
+        yield Reason(name, "paused", visit=step.visits, by=state.paused_by, since=state.paused_at, note=_spent(state))
     if step.life != PENDING or state.outcome:
         return
     waits = [a for a in graph.into[s] if state.arcs[a] == UNRESOLVED]

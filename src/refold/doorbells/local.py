@@ -13,7 +13,8 @@ class LocalDoorbell:
     async def wait(self, timeout: float) -> None:
         """Until somebody rings, or it is time to look anyway."""
         try:
-            await asyncio.wait_for(self._rung.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._rung.wait()
         except TimeoutError:
             return
         self._rung.clear()

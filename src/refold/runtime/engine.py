@@ -1,6 +1,7 @@
 """The engine object: starts runs, tells of them, steers them. It delegates and computes nothing."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from refold.core.plan import Plan, canonical, hash_of
 from refold.core.progress import Progress, progress
 from refold.core.state import CANCELLED, FAILED, RunState
 from refold.core.summary import Summary, shown_steps, status_of, why
-from refold.errors import Conflict, RunCancelled, RunFailed, Unavailable
+from refold.errors import Conflict, InvalidValue, RunCancelled, RunFailed, Unavailable
 from refold.ports import Advance, Clock, Store
 from refold.runtime.ends import End, Ends
 from refold.runtime.intake import run_of_key
@@ -189,12 +190,15 @@ class Engine:
     async def pause(self, run: str, by: str = "") -> None:
         await self.mailroom.send(run, Pause(by))
 
-    async def resume(self, run: str, by: str = "") -> None:
-        await self.mailroom.send(run, Resume(by))
+    async def resume(self, run: str, by: str = "", budget: dict[str, int | float] | None = None) -> None:
+        """Lift a pause, perhaps with new limits of its budget."""
+        await self.mailroom.send(run, Resume(by, _checked(budget)))
 
-    async def retry(self, run: str, step: str = "", by: str = "") -> None:
+    async def retry(
+        self, run: str, step: str = "", by: str = "", budget: dict[str, int | float] | None = None
+    ) -> None:
         """A run that has failed or was cancelled goes on with what did not come to its end, or from a step on."""
-        await self.mailroom.send(run, Reopen(by, step))
+        await self.mailroom.send(run, Reopen(by, step, _checked(budget)))
 
     async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None:
         """The whole run, or one open command of it, which is then routed as a failure."""
@@ -203,3 +207,10 @@ class Engine:
     def _blob(self, run: str, hash: str) -> bytes:
         with self.store.turn([run]) as turn:
             return turn.blob(run, hash)
+
+
+def _checked(budget: dict[str, int | float] | None) -> dict[str, int | float]:
+    for unit, limit in (budget or {}).items():
+        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 <= limit < inf:
+            raise InvalidValue(f"budget.{unit}", f"{limit!r} is no limit")
+    return budget or {}

@@ -40,7 +40,7 @@ from refold.core.visits import can_add
 from refold.errors import Conflict, LeaseLost, NotFound, StaleWrite
 from refold.ports import Abilities, Done, Lease, StoreTurn
 from refold.runtime.deciding import decision
-from refold.runtime.reopen import reopen
+from refold.runtime.reopen import refuse_spent, reopen
 
 
 class Start(Struct, frozen=True):
@@ -87,6 +87,7 @@ class Pause(Struct, frozen=True):
 
 class Resume(Struct, frozen=True):
     by: str = ""
+    budget: dict[str, int | float] = {}  # new limits
 
 
 class Cancel(Struct, frozen=True):
@@ -104,6 +105,7 @@ class Reopen(Struct, frozen=True):
 
     by: str = ""
     step: str = ""
+    budget: dict[str, int | float] = {}  # new limits
 
 
 Mail = Start | Settle | Expire | Signal | DecideGate | Pause | Resume | Cancel | Look | Reopen
@@ -136,7 +138,7 @@ class Accepting(Struct):
                 pass
             case Reopen():
                 self._known()
-                reopen(self.d, mail.step, mail.by)
+                reopen(self.d, mail.step, mail.by, mail.budget)
             case _:
                 self._known()
                 self._operate(mail)
@@ -248,7 +250,8 @@ class Accepting(Struct):
             case Pause() if not state.paused or (self._by_parent(state.paused_by) and not self._by_parent(mail.by)):
                 self.d.say(RunPaused(mail.by))
             case Resume() if state.paused:
-                self.d.say(RunResumed(mail.by))
+                refuse_spent(state, mail.budget)
+                self.d.say(RunResumed(mail.by, mail.budget))
             case Cancel() if state.cancel is None and state.cancels < GIVEN_UP:
                 self.d.say(CancelAsked(mail.reason, mail.by))
             case _:

@@ -1,20 +1,30 @@
 """Runs that are over and go on: who may be reopened, and the dead letters that a run leaves or takes back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from msgspec import structs
 
 from refold.core import codec
+from refold.core.budget import PAUSES, exceeded, told
 from refold.core.dead import DeadLetter, dead_letters
 from refold.core.decision import Decision
 from refold.core.expressions import Missing
 from refold.core.facts import RunReopened
 from refold.core.fold import REOPENED
 from refold.core.reopening import reopening
-from refold.core.state import TERMINAL
+from refold.core.state import TERMINAL, RunState
 from refold.errors import Conflict, NotFound
 from refold.ports import StoreTurn
 
 
-def reopen(d: Decision, step: str, by: str) -> None:
+def refuse_spent(state: RunState, budget: Mapping[str, int | float]) -> None:
+    """A run that its budget paused would be paused again at once, unless it gets more."""
+    over = exceeded(state, budget) if state.paused_by == PAUSES else None
+    if over is not None:
+        raise Conflict(f"{told(*over)}: raise it, as in `refold runs resume RUN --budget {over[0]}={2 * over[1]:g}`")
+
+
+def reopen(d: Decision, step: str, by: str, budget: dict[str, int | float]) -> None:
     """Say that the run goes on, or raise why it does not."""
     state = d.state
     if state.life not in REOPENED:
@@ -23,7 +33,7 @@ def reopen(d: Decision, step: str, by: str) -> None:
         raise Conflict(f"run {state.run} was started by run {state.parent.run}: retry that one")
     if step:
         _check_step(d, step)
-    d.say(reopening(d.graph, state, step, by))
+    d.say(structs.replace(reopening(d.graph, state, step, by), budget=budget))
 
 
 def _check_step(d: Decision, step: str) -> None:

@@ -167,7 +167,7 @@ class Turns:
     ) -> None:
         runs = sorted(by_run)
         with self.store.turn(runs) as turn:
-            for run in runs:
+            for run in by_run:  # in the order of their mail, so that what was due first goes on first
                 try:
                     self._advance(turn, run, by_run[run], turn_id, heads, turned)
                 except Unavailable:
@@ -222,7 +222,8 @@ class Turns:
                 dead=dead_of(turn, d),
             )
         )
-        turned.freed = turned.freed or _frees(posts)
+        if len(reported) < len(posts):
+            turned.freed = turned.freed or _frees(posts)
         _note_orders(turned, run, commands, timers, reported)
         if d.letters:
             turned.sent_to.extend(letter.to for letter in d.letters)

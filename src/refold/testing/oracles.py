@@ -9,6 +9,7 @@ from refold.core.facts import (
     SECOND,
     CancelAsked,
     Cancelled,
+    ChildEnded,
     Fact,
     FanOutEntered,
     ItemsIssued,
@@ -48,6 +49,7 @@ class RunOracle:
         self.counts: dict[str, int] = {}  # visit -> items
         self.done: Counter[str] = Counter()  # visit -> items that succeeded
         self.not_before: dict[str, int] = {}
+        self.tries: dict[str, int] = {}  # the last one that was issued
         self.paused = self.cancelled = self.ending = self.stopped = self.ended = False
         self.waits: list[float] = []  # seconds between a command's readiness and its claim
 
@@ -62,6 +64,8 @@ class RunOracle:
                 for each in reports:
                     self.report(at, f"{step}/{visit}/{each.item}", self.steps[step], each)
                     self.item(f"{step}/{visit}", each)
+            case ChildEnded(command=command) if not fact.call:
+                self.failed_at[command] = (self.tries.get(command, 1), at)
             case FanOutEntered(step=step, visit=visit, count=count):
                 self.check(f"{step}/{visit}" not in self.counts, "S9", f"{step}/{visit} was entered twice")
                 self.counts[f"{step}/{visit}"] = count
@@ -94,6 +98,7 @@ class RunOracle:
         for command, attempt, not_before in _issues(fact):
             self.check(command not in self.over, "S11", f"{command} was issued after it had succeeded")
             self.not_before[command] = max(not_before, at)
+            self.tries[command] = attempt
             if attempt > 1:
                 self.again(command, attempt, not_before or at, self.steps[fact.step])
 

@@ -16,8 +16,8 @@ PYTHON = ToolInfo(
             static=True,
             about="the code. Its result is what it gives to a top-level `return`, or what it sets `result` to, or what"
             " its function `main` returns. `await` may stand anywhere. Values of `input` can be read by their names and"
-            " as `input`; `context` has run, step, visit, attempt, item and idempotency_key. Parameters of `main` are"
-            " bound by name",
+            " as `input`; `context` has run, step, visit, attempt, item and idempotency_key, and a map `usage` for what"
+            " it uses up, as in `context['usage']['tokens'] = 12`. Parameters of `main` are bound by name",
         ),
         ToolKey(name="script", type="text", static=True, about="a file with such code, also looked for in `scripts`"),
         ToolKey(

@@ -6,11 +6,12 @@ from typing import Any
 
 from msgspec import structs
 
-from refold.ports import Call, Executor
+from refold.core.facts import Succeeded
+from refold.ports import Call, Done, Executor
 from refold.tools.catalog import PYTHON
 from refold.tools.function import may_call
 from refold.tools.keys import Given, Keys, refused, text_of
-from refold.tools.python_body import Order, is_async
+from refold.tools.python_body import RESULT, USAGE, Order, is_async
 
 BODY = "refold.tools.python_body"
 FOLDERS = (".", "scripts")
@@ -34,12 +35,12 @@ class PythonTool:
         order = self._order(call, given)
         if given.keys.get("isolation", "process") == "process":
             told = {name: value for name, value in structs.asdict(order).items() if value is not None}
-            return await self.executors["process"].run(f"{BODY}:run_alone", told, call.say)
+            return _done(await self.executors["process"].run(f"{BODY}:run_alone", told, call.say))
         if order.cwd is not None or order.env:
             raise refused("`cwd` and `env` need a process of their own, and `isolation: inline` has none")
         order.input, order.say = _copied(order.input), call.say
         body = "run_async" if is_async(order) else "run"
-        return await self.executors["inline"].run(f"{BODY}:{body}", order, call.say)
+        return _done(await self.executors["inline"].run(f"{BODY}:{body}", order, call.say))
 
     def _order(self, call: Call, given: Given) -> Order:
         keys = given.keys
@@ -74,6 +75,13 @@ class PythonTool:
         return name
 
 
+def _done(value: Any) -> Any:
+    """What the code says it has used up stands beside its result."""
+    if isinstance(value, dict) and value.keys() == {USAGE, RESULT}:
+        return Done(Succeeded(value[RESULT]), usage=value[USAGE])
+    return value
+
+
 def _context(call: Call) -> dict[str, Any]:
     command = call.command
     return {
@@ -83,6 +91,7 @@ def _context(call: Call) -> dict[str, Any]:
         "attempt": command.attempt,
         "item": command.item,
         "idempotency_key": call.idempotency_key,
+        "usage": {},
     }
 
 

@@ -28,6 +28,7 @@ from refold.tools.python_values import plain
 MODULE = "__step__"  # where classes of a step say they come from
 KEPT = 256  # signatures
 WHOLE_INPUT = ("input", "input_data", "args")
+USAGE, RESULT = "$usage", "$result"  # of a body that says what it has used up
 
 _known_parameters: dict[Any, Sequence[inspect.Parameter]] = {}
 
@@ -55,7 +56,7 @@ def run(order: Order) -> Any:
         if is_async(order):
             return _loop(_run(order))
         value = _chosen(order, *_begun(order))
-        return plain(_loop(_awaited(value)) if inspect.isawaitable(value) else value)
+        return _with_usage(order, plain(_loop(_awaited(value)) if inspect.isawaitable(value) else value))
 
 
 def run_alone(order: dict[str, Any]) -> Any:
@@ -77,7 +78,12 @@ async def _run(order: Order) -> Any:
     if inspect.iscoroutine(returned):
         returned = await returned
     value = _chosen(order, names, returned)
-    return plain(await value if inspect.isawaitable(value) else value)
+    return _with_usage(order, plain(await value if inspect.isawaitable(value) else value))
+
+
+def _with_usage(order: Order, value: Any) -> Any:
+    usage = order.context.get("usage")
+    return {USAGE: plain(usage), RESULT: value} if usage else value
 
 
 def _loop(coroutine: Coroutine[Any, Any, Any]) -> Any:

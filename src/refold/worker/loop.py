@@ -39,6 +39,7 @@ class Worker:
         self._promised = 0  # slots that somebody may fill
         self._kept = asyncio.Event()  # there is no such slot
         self._kept.set()
+        self._unseen = False  # there may be something for the next slot that falls free
         self._stopping = False
         self._over = asyncio.Event()  # no command is held, and none will be
         self._over.set()
@@ -51,7 +52,7 @@ class Worker:
             async with self.heartbeat(self.keeper):
                 while not self._stopping:
                     await self._kept.wait()  # what becomes of a promised slot is known soon
-                    if self._free() and await self._take_one():
+                    if await self._take_one():
                         continue
                     await self.doorbell.wait(self.poll)
                 await self._kept.wait()
@@ -65,6 +66,7 @@ class Worker:
     def offer(self) -> Offer | None:
         """The free slots, to whoever is about to issue commands; `accept` follows."""
         free = self._free()
+        self._unseen = self._unseen or free <= 0
         if self._over.is_set() or self._stopping or free <= 0:
             return None
         self._promised += free
@@ -101,6 +103,9 @@ class Worker:
         return self._over.is_set()
 
     async def _take_one(self) -> bool:
+        self._unseen = self._free() <= 0
+        if self._unseen:
+            return False
         asking = self.keeper.begin_asking()
         try:
             lease = await self.desk.claim(self.can, self.lease_for)
@@ -108,6 +113,7 @@ class Worker:
                 return False
             self._begin(lease)
         except Unavailable:
+            self._unseen = True
             return False  # the bell or the clock will bring us back
         finally:
             self.keeper.end_asking(asking)
@@ -130,7 +136,9 @@ class Worker:
             while held is not None:
                 held = await self._work_on(held, task)
         finally:
-            self.doorbell.ring()  # a slot is free
+            self._busy.discard(task)
+            if self._unseen or held is not None:
+                self.doorbell.ring()  # a slot is free, and its last report did not tell that there is nothing for it
 
     async def _work_on(self, held: Held, task: "asyncio.Task[None]") -> Held | None:
         asking, lease = -1, held.lease
@@ -149,6 +157,7 @@ class Worker:
                 await self._hand_back(lease)
             raise
         except LeaseLost:
+            self._unseen = True
             return None  # another holder owns the command now; its report counts, not this one
         finally:
             self.keeper.end_asking(asking)

@@ -101,17 +101,14 @@ class Buffer(Struct):
             file.write(queries.PUT_PLAN, [(self.namespace, *plan) for plan in self.plans.items()])
 
     def _flush_runs(self, file: File) -> None:
-        added: list[Values] = []
-        moved: list[Values] = []
-        changed: list[Values] = []
+        writing: dict[str, list[Values]] = {}
         for run, (stored, row) in self.runs.items():
+            query, values = queries.CHANGE_RUN if stored else queries.ADD_RUN, (*row, self.namespace, run)
             if stored == row[1]:
-                moved.append((row[0], row[3], row[4], self.namespace, run))
-            else:
-                (added if stored is None else changed).append((*row, self.namespace, run))
-        for query, rows in ((queries.ADD_RUN, added), (queries.MOVE_RUN, moved), (queries.CHANGE_RUN, changed)):
-            if rows:
-                file.write(query, rows)
+                query, values = queries.MOVE_RUN, (row[0], row[3], row[4], self.namespace, run)
+            writing.setdefault(query, []).append(values)
+        for query, rows in writing.items():
+            file.write(query, rows)
 
     def _flush_mail(self, file: File) -> None:
         space = self.namespace

@@ -46,23 +46,26 @@ class Commands(Struct):
 
     def load(self, run: str, ids: Iterable[str]) -> None:
         """Read these commands; what follows cannot fail then."""
-        unknown = [id for id in ids if (run, id) not in self._known and not self._remembers((run, id))]
-        if not unknown:
-            return
-        if len(unknown) == 1:
-            row = self.file.row(queries.COMMAND, (self.namespace, run, unknown[0]))
-            self._known[run, unknown[0]] = None if row is None else _as_asked(row, run, unknown[0])
+        known, leased = self._known, self.remembered.leased
+        unknown: list[str] = []
+        for id in ids:
+            key = (run, id)
+            if key in leased:
+                known.setdefault(key, leased[key])
+            elif key not in known:
+                unknown.append(id)
+        if unknown:
+            self._read(run, unknown)
+
+    def _read(self, run: str, ids: Sequence[str]) -> None:
+        if len(ids) == 1:
+            row = self.file.row(queries.COMMAND, (self.namespace, run, ids[0]))
+            self._known[run, ids[0]] = None if row is None else _as_asked(row, run, ids[0])
         else:
-            self._known.update(((run, id), None) for id in unknown)
-            wanted = json.encode(unknown).decode()
+            self._known.update(((run, id), None) for id in ids)
+            wanted = json.encode(ids).decode()
             for row in self.file.rows(queries.COMMANDS, (self.namespace, run, wanted)):
                 self._known[run, row[1]] = _as_asked(row, run, row[1])
-
-    def _remembers(self, key: Key) -> bool:
-        command = self.remembered.leased.get(key)
-        if command is not None:
-            self._known[key] = command
-        return command is not None
 
     def get(self, run: str, id: str) -> Queued | None:
         if (run, id) not in self._known:
@@ -139,8 +142,11 @@ class Commands(Struct):
     def claim(self, can: Abilities, lease_for: float, limit: int, now: Instant) -> list[Lease]:
         if self._line is None or (self._claimer is not can and self._claimer != can):
             self._line, self._claimer = self._line_for(can, now), can
+        leases: list[Lease] = []
         until = now + round(lease_for * SECOND)
-        return [self._lease(command, can.worker, now, until) for command in islice(self._line, limit)]
+        for command in islice(self._line, limit):
+            leases.append(self._lease(command, can.worker, now, until))
+        return leases
 
     def is_idle(self, can: Abilities, now: Instant) -> bool:
         """Nothing waits in the file for this worker; asked under the lock, the answer can be remembered."""
@@ -182,9 +188,10 @@ class Commands(Struct):
                 in_lane.append(added(self.namespace, command, command.place))
             else:
                 apart.append(added(self.namespace, command, None))
-        for query, rows in ((queries.ADD_COMMAND, in_lane), (queries.ADD_APART, apart)):
-            if rows:
-                self.file.write(query, rows)
+        if in_lane:
+            self.file.write(queries.ADD_COMMAND, in_lane)
+        if apart:
+            self.file.write(queries.ADD_APART, apart)
         self._fresh, self._known = {}, {}  # which of them have a turn, only the file knows
 
     def _remember(self) -> None:
@@ -192,13 +199,12 @@ class Commands(Struct):
         leased, waits = self.remembered.leased, bool(self._touched)
         for key in self._removed:
             leased.pop(key, None)
-        for changes in (self._moved, self._fresh):
-            for key, command in changes.items():
-                if command.state == LEASED:
-                    leased[key] = command
-                else:
-                    leased.pop(key, None)
-                    waits = True
+        for key, command in (self._moved | self._fresh).items():
+            if command.state == LEASED:
+                leased[key] = command
+            else:
+                leased.pop(key, None)
+                waits = True
         if waits:
             self.remembered.idle.clear()
 

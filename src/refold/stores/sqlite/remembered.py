@@ -23,6 +23,10 @@ class Opening(Struct, gc=False):
     next_due: Instant | None  # of its timers
     floor: int  # where generations begin
 
+    def is_plain(self) -> bool:
+        """It goes on, and nothing waits for it."""
+        return self.next_due is None and not self.has_letters and self.head > 0 and self.status not in TERMINAL
+
 
 class Remembered:
     """SQLite tells whether another connection has written; if so, or if a turn was taken back, all is forgotten."""
@@ -49,7 +53,7 @@ class Remembered:
         for run in troubled:
             self.runs.pop(run, None)
         for run, opening in runs.items():
-            if opening.has_letters or opening.next_due is not None or not opening.head or opening.status in TERMINAL:
-                self.runs.pop(run, None)
-            elif run not in troubled:
+            if opening.is_plain() and run not in troubled:
                 self.runs[run] = opening
+            else:
+                self.runs.pop(run, None)

@@ -109,7 +109,8 @@ class SqliteTurn:
         self._file.write(queries.PUT_WORKER, [(self._namespace, each, lock) for each in self._new_workers])
 
     def head(self, run: str) -> int:
-        self.begin()
+        if not self._begun:
+            self.begin()
         return self._openings.get(run).head
 
     def facts(self, run: str, after: int = 0) -> Sequence[Record]:
@@ -138,7 +139,8 @@ class SqliteTurn:
         return bytes(row[0])
 
     def letters(self, run: str) -> Sequence[Letter]:
-        self.begin()
+        if not self._begun:
+            self.begin()
         if not self._openings.get(run).has_letters and run not in self._buffer.touched:
             return []
         self._settle(run)
@@ -148,7 +150,8 @@ class SqliteTurn:
         return [codec.decode_letter(data) for _, data, _ in rows]
 
     def due_timers(self, run: str) -> Sequence[str]:
-        self.begin()
+        if not self._begun:
+            self.begin()
         next_due = self._openings.get(run).next_due
         if (next_due is None or next_due > self.now) and run not in self._buffer.touched:
             return []
@@ -159,7 +162,8 @@ class SqliteTurn:
         return [key for key, _, _ in rows]
 
     def generations(self, run: str, commands: Collection[str]) -> Mapping[str, int]:
-        self.begin()
+        if not self._begun:
+            self.begin()
         self.commands.load(run, commands)
         held: dict[str, int] = {}
         for id in commands:
@@ -196,11 +200,15 @@ class SqliteTurn:
                 commands.hold(run, id)
         if before != now and PAUSED in (before, now):
             (commands.pause if now == PAUSED else commands.resume)(run)
+        if writes.dead is not None or len(self._buffer.touched) >= MANY:
+            self._write_more(writes)
+
+    def _write_more(self, writes: Writes) -> None:
         if writes.dead is not None:
-            put_dead(self._file, self._namespace, run, writes.dead)
+            put_dead(self._file, self._namespace, writes.run, writes.dead)
         if len(self._buffer.touched) >= MANY:
-            commands.flush()
-            self._settle(run)
+            self.commands.flush()
+            self._settle(writes.run)
 
     def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]:
         if not self._begun:

@@ -1,0 +1,74 @@
+"""Budgets in a running engine."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from refold import Arc, Call, Child, Loop, Plan, Step
+from refold.core.facts import Succeeded
+from refold.core.plan import plan_hash
+from refold.errors import Conflict, InvalidValue
+from refold.ports import Done
+from refold.runtime.engine import Engine
+from refold.wiring import open_engine
+
+STEPS = (
+    Step(name="a", work=Call(tool="uses"), arcs=(Arc(to="b"),)),
+    Step(name="b", work=Call(tool="uses"), arcs=(Arc(to="c"),)),
+    Step(name="c", work=Call(tool="uses")),
+)
+
+
+async def uses(call: Any) -> Done:
+    return Done(Succeeded(call.command.step), usage={"tokens": 5})
+
+
+async def until(opened: Engine, run: str, status: str) -> None:
+    async def look() -> None:
+        while (await opened.show(run)).status != status:
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(look(), 10)
+
+
+async def test_a_run_that_its_budget_paused_is_not_resumed_without_more() -> None:
+    async with open_engine({"uses": uses}) as opened:
+        run = await opened.start(Plan(name="dear", steps=STEPS, budget={"tokens": 7}))
+        await until(opened, run, "paused")
+        assert (await opened.show(run)).usage == {"tokens": 10}
+        with pytest.raises(Conflict, match="10 tokens are used up, and the budget is 7"):
+            await opened.resume(run)
+        with pytest.raises(Conflict, match="the budget is 9"):
+            await opened.resume(run, budget={"tokens": 9})
+        with pytest.raises(InvalidValue, match="no limit"):
+            await opened.resume(run, budget={"tokens": -1})
+        await opened.resume(run, budget={"tokens": 10})
+        assert await asyncio.wait_for(opened.result(run), 10) == "c"
+
+
+async def test_what_a_tree_uses_up_counts_towards_the_budget_of_its_root() -> None:
+    kid = Plan(name="kid", steps=STEPS)
+    root = Plan(
+        name="root",
+        steps=(
+            Step(name="kids", work=Child(plan=plan_hash(kid)), loop=Loop(items=[1, 2, 3], sequential=True)),
+            Step(name="sum_up", work=Call(tool="uses")),
+        ),
+        budget={"tokens": 29},
+        on_budget="sum_up",
+    )
+    async with open_engine({"uses": uses}) as opened:
+        await opened.register(kid)
+        run = await opened.start(root)
+        shown = await asyncio.wait_for(opened.wait(run), 10)
+        assert (shown.status, shown.result, shown.usage) == ("completed", "sum_up", {"tokens": 35})
+        assert len(await opened.runs()) == 3, "two children, and the third was never started"
+
+
+async def test_a_failed_run_gets_more_with_its_retry() -> None:
+    async with open_engine({"uses": uses}) as opened:
+        run = await opened.start(Plan(name="dear", steps=STEPS, budget={"tokens": 7}, on_budget="fail"))
+        assert (await asyncio.wait_for(opened.wait(run), 10)).status == "failed"
+        await opened.retry(run, budget={"tokens": 70})
+        assert await asyncio.wait_for(opened.result(run), 10) == "c"

@@ -1,0 +1,46 @@
+"""The pages that show how: files are typed from their blocks, and the commands print what stands below them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from refold.authoring.playbook import read
+from refold.tools.catalog import CATALOG
+
+PAGES = sorted((Path(__file__).parents[1] / "docs" / "howto").glob("*.md"))
+FILE = re.compile(r"```yaml\n# (\S+)\n(.*?)```", re.S)
+COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.M)
+
+
+def run(folder: Path, command: str) -> list[str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("REFOLD_")}
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**kept, "PATH": path, "REFOLD_SWEEP_EVERY": "0.1"},
+    )
+    assert done.returncode == 0, (command, done.stderr)
+    return [" ".join(line.split()) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_files_are_good_and_the_commands_print_what_stands_below_them(page: Path, tmp_path: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    files = FILE.findall(text)
+    assert len(files) == text.count("```yaml")
+    for name, body in files:
+        assert read(body, name, CATALOG, lambda other: dict(files)[other].encode()).warnings == ()
+        (tmp_path / name).write_text(body, encoding="utf-8")
+    for command, expected in COMMAND.findall("".join(re.findall(r"```console\n(.*?)```", text, re.S))):
+        told = run(tmp_path, command)
+        for line in expected.splitlines():
+            assert any(" ".join(line.split()) in each for each in told), (command, line, told)
