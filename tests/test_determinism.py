@@ -21,6 +21,8 @@ from refold.core.facts import (
     SECOND,
     AddTo,
     AppendTo,
+    CancelAsked,
+    Cancelled,
     ChildEnded,
     DeleteKey,
     Fact,
@@ -31,6 +33,7 @@ from refold.core.facts import (
     Parked,
     Report,
     RunPaused,
+    RunReopened,
     RunResumed,
     RunStarted,
     SetKey,
@@ -149,6 +152,7 @@ ERRAND = Plan(
     name="errand",
     defaults={"z": 1, "a": [1, 2, 3]},
     timeout=3600.0,
+    budget={"usd": 9, "tokens": 4},
     steps=(
         Step(
             name="try",
@@ -181,13 +185,18 @@ HAPPENINGS: tuple[tuple[Fact, ...], ...] = (
     (RunResumed(),),
     (StepSettled("try", 1, Report(2, Parked(until=5 * SECOND, progress={"page": 2}))),),
     (StepSettled("try", 1, Report(2, Succeeded({"n": 7}), writes=WRITES, usage={"calls": 1, "tokens": 1})),),
+    (RunResumed(by="ann", budget={"tokens": 50}),),
     (ItemsSettled("many", 1, (Report(1, Succeeded("two"), item=1, writes=(AppendTo("seen", 1),)),)),),
     (ItemsSettled("many", 1, (Report(1, BROKEN, item=0), Report(1, Succeeded("three"), item=2))),),
     (ItemsSettled("many", 1, (Report(2, Succeeded("one"), item=0, writes=(AppendTo("seen", 0),)),)),),
     (SignalReceived("go", {"x": 1, "e": 2}),),
     (GateDecided("ask", 1, "approve", by="ann", feedback="fine"),),
-    (ChildEnded(child_id("r", "sub/1"), "sub/1", Succeeded("done"), usage={"tokens": 2.25}),),
+    (CancelAsked("enough", "ann"),),
+    (ChildEnded(child_id("r", "sub/1"), "sub/1", Cancelled(), usage={"tokens": 1.25}),),
     (StepSettled("last", 1, Report(1, Succeeded())),),
+    (RunReopened(("sub",), (), "ann"),),
+    (ChildEnded(child_id("r", "sub/2"), "sub/2", Succeeded("done"), usage={"tokens": 2.25}),),
+    (StepSettled("last", 2, Report(1, Succeeded())),),
 )
 
 

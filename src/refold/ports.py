@@ -13,7 +13,7 @@ from refold.core.fold import Record
 from refold.core.summary import Summary
 
 
-class Lease(Struct, frozen=True):
+class Lease(Struct, frozen=True, gc=False):
     """The right to run a command until a moment; the generation makes a late report recognisable."""
 
     run: str
@@ -41,7 +41,7 @@ class Abilities(Struct, frozen=True):
     runs: frozenset[str] | None = None
 
 
-class Offer(Struct, frozen=True):
+class Offer(Struct, frozen=True, gc=False):
     """Free slots of a worker beside the store: what a turn issues can be leased to it in the same commit."""
 
     can: Abilities
@@ -49,7 +49,7 @@ class Offer(Struct, frozen=True):
     number: int  # which offer this is
 
 
-class Writes(Struct):
+class Writes(Struct, gc=False):
     """All that one turn changes for one run; written together or not at all.
 
     A command is issued anew and free to claim, behind the others of its run; one of that id keeps its generation and
@@ -134,7 +134,12 @@ class StoreTurn(Protocol):
         """
 
 
-class Store(Protocol):
+class DeadLetters(Protocol):
+    def dead_letters(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
+        """Those of the runs that ended last first; within a run in the order in which they were written."""
+
+
+class Store(DeadLetters, Protocol):
     """Keeps logs and their projections. Synchronous, called only on the advancing thread.
 
     Any text without a NUL is a name, the empty one too. What is read is a copy: changing it changes nothing here.
@@ -156,9 +161,6 @@ class Store(Protocol):
 
     def summaries(self, status: str | None = None, limit: int = 100, *, called: str | None = None) -> Sequence[Summary]:
         """The newest runs first, by the time of their start; `called`: of that name, or with an id that begins so."""
-
-    def dead_letters(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
-        """Those of the runs that ended last first; within a run in the order in which they were written."""
 
     def snapshot(self, run: str) -> bytes | None: ...
 
@@ -199,7 +201,7 @@ class Desk(Protocol):
     async def publish(self, lease: Lease, lines: Sequence[Any]) -> None: ...
 
 
-class Done(Struct, frozen=True):
+class Done(Struct, frozen=True, gc=False):
     """What came of one try."""
 
     outcome: Outcome
@@ -226,7 +228,7 @@ Say = Callable[[str, str], None]
 """Takes what a body prints, `stdout` or `stderr` and a line, from any thread; what fails there is nobody's concern."""
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, gc=False):
     """One try of a command, as a tool sees it."""
 
     run: str

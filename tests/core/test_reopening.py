@@ -288,3 +288,10 @@ def test_nothing_is_chosen_where_nothing_failed() -> None:
     run = start(chain("a"))
     run.when(reported("a", Succeeded()))
     assert reopening(run.graph, run.state) == RunReopened()
+
+
+def test_what_was_ready_when_the_run_began_to_end_is_entered_when_it_goes_on() -> None:
+    run = start(plan(step("s", "a", "b", mode="inclusive"), step("a"), step("b", "c"), step("c")))
+    run.when(succeeded("s"))
+    assert run.when(succeeded("b"), failed("a")).state.life == "failed"
+    assert retried(run).facts == (issued("a", 2), issued("c"))

@@ -307,7 +307,12 @@ def test_a_signal_to_a_run_that_is_over_or_unknown_is_reported_jj57(stage: Stage
 def test_the_next_visit_of_a_wait_takes_the_next_signal_jj57(stage: Stage) -> None:
     shape = plan(
         step("wait", "use", work=Wait(signal="item")),
-        step("use", Arc(to="wait", when={"script": [True, True, False]}), input={"path": ["wait", "value"]}),
+        step(
+            "use",
+            Arc(to="wait", when={"script": [True, True, False]}),
+            input={"path": ["wait", "value"]},
+            work=work(takes=1),
+        ),
     )
     run = stage.start(shape)
     for value in ("a", "b", "c", "d"):

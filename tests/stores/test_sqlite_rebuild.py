@@ -282,6 +282,8 @@ def test_dead_letters_are_made_again(tmp_path: Path) -> None:
         before = store.dead_letters()
         assert [(each.count, each.items) for each in before] == [(2, (0, 1))]
         store.file.write("update dead set fingerprint = 'spoilt'", [()])
+        stray = "insert into dead (run, n, fingerprint, at, data, seal) values ('gone', 0, 'f', 1, x'', 1)"
+        store.file.write(stray, [()])
         with pytest.raises(Corrupt):
             store.dead_letters()
         assert rebuild(store, Scripted()) == {"run": None}

@@ -13,6 +13,7 @@ from refold.cli.running import again, who
 from refold.core.dead import DeadLetter, normalised
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
+from refold.runtime.mailbox import Reopen
 from refold.stores.sqlite.store import SqliteStore
 
 ALL = 1_000_000_000
@@ -165,7 +166,6 @@ def _top(store: SqliteStore, run: str) -> Summary | None:
 
 
 def _retried(db: str, row: Summary) -> str:
-    from refold.runtime.mailbox import Reopen
     from refold.wiring import open_intake
 
     try:

@@ -31,6 +31,7 @@ from refold.core.state import TERMINAL
 from refold.core.summary import Summary
 from refold.errors import Conflict, InvalidValue
 from refold.runtime.intake import run_of_key
+from refold.runtime.mailbox import Reopen
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -132,7 +133,6 @@ def retry(run: str, step: str, detach: bool, db: str, budget: Sequence[str], **s
     What failed or was stopped gets another visit, of a list loop only the items that were not done; nothing that was
     finished is repeated, unless --from says so.
     """
-    from refold.runtime.mailbox import Reopen
     from refold.wiring import open_intake
 
     with stored.opened(db) as store:

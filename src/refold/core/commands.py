@@ -17,7 +17,7 @@ def child_id(run: str, owner: str, attempt: int = 1) -> str:
     return hashlib.sha256(f"{run}/{owner}/{attempt}".encode()).hexdigest()[:32]
 
 
-class Command(Struct, frozen=True, omit_defaults=True):
+class Command(Struct, frozen=True, omit_defaults=True, gc=False):
     """Run this step (this visit, this item): what a worker gets, and what the store queues it by."""
 
     id: str

@@ -105,7 +105,7 @@ class PutIf(Struct, frozen=True, tag="put_if", omit_defaults=True):
 Write = SetKey | DeleteKey | AddTo | AppendTo | PutIf
 
 
-class Report(Struct, frozen=True, omit_defaults=True):
+class Report(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a worker handed in for one try."""
 
     attempt: int
@@ -199,7 +199,7 @@ class ItemsGivenUp(Struct, frozen=True, tag="items_given_up"):
     items: tuple[int, ...]
 
 
-class Entered(Struct, frozen=True, tag="entered", array_like=True):
+class Entered(Struct, frozen=True, tag="entered", array_like=True, gc=False):
     step: str
     visit: int
 

@@ -3,6 +3,8 @@
 import hashlib
 from collections.abc import Iterator
 from functools import cache
+from itertools import compress
+from operator import is_not
 from typing import Any, Literal
 
 from msgspec import NODEFAULT, Struct, json, structs
@@ -20,7 +22,7 @@ def bare_key(key: str) -> str:
     return next((key.removeprefix(scope) for scope in SCOPES if key.startswith(scope)), key)
 
 
-class PlanData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+class PlanData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True, gc=False):
     """What all plan data has in common: frozen, strict, and short when encoded."""
 
 
@@ -171,21 +173,21 @@ def _without_defaults(value: Any) -> Any:
         return [_without_defaults(each) for each in value]
     if not isinstance(value, PlanData):
         return value
-    told, fields = _defaults(type(value))
-    told = dict(told)
-    for (name, default), given in zip(fields, structs.astuple(value), strict=True):
-        if given is not default and given != default:
-            told[name] = _without_defaults(given)
+    tag, names, defaults = _shape(type(value))
+    told = {} if tag is None else {"type": tag}
+    given = structs.astuple(value)
+    for name, each, default in compress(zip(names, given, defaults, strict=True), map(is_not, given, defaults)):
+        if each != default:
+            told[name] = _without_defaults(each)
     return told
 
 
 @cache
-def _defaults(kind: type[PlanData]) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
-    """The tag of a kind, and what each field is if nothing is said of it; to look that up for each step is slow."""
-    tag, fields = kind.__struct_config__.tag, structs.fields(kind)
-    return {} if tag is None else {"type": tag}, [
-        (each.name, each.default if each.default_factory is NODEFAULT else each.default_factory()) for each in fields
-    ]
+def _shape(kind: type[PlanData]) -> tuple[Any, list[str], list[Any]]:
+    """Tag, fields, and what each is if nothing is said of it; to look that up anew for each step is slow."""
+    fields = structs.fields(kind)
+    defaults = [each.default if each.default_factory is NODEFAULT else each.default_factory() for each in fields]
+    return kind.__struct_config__.tag, [each.name for each in fields], defaults
 
 
 def hash_of(data: bytes) -> str:

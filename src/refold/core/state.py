@@ -28,7 +28,7 @@ UNRESOLVED, TAKEN, DEAD = 0, 1, 2
 WAITS, OPEN, DONE, LOST, STOPPED = 0, 1, 2, 3, 4
 
 
-class FanOut(Struct):
+class FanOut(Struct, gc=False):
     """One visit of a list loop: status, tries and the place of each result, never the value."""
 
     count: int
@@ -47,7 +47,7 @@ class FanOut(Struct):
     writes: dict[int, tuple[Write, ...]] = {}  # applied in item order when the visit ends
 
 
-class StepState(Struct):
+class StepState(Struct, gc=False):
     """A step in the current pass of the loops around it, and what its last visit left behind."""
 
     life: str = PENDING
@@ -67,7 +67,7 @@ class StepState(Struct):
     redo: bool = False  # the next visit goes on with what this one left undone
 
 
-class OpenCommand(Struct):
+class OpenCommand(Struct, gc=False):
     """A command that was issued and is not over."""
 
     step: int
@@ -90,7 +90,7 @@ class OpenCommand(Struct):
     assignee: str = ""
 
 
-class Latest(Struct):
+class Latest(Struct, gc=False):
     """What the visit that completed last left behind, by the number of the fact that completed it."""
 
     at: int

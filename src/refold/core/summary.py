@@ -10,7 +10,7 @@ from refold.core.plan import Call, Child, Gate
 from refold.core.state import PAUSED, PENDING, RUNNING, SKIPPED, WAITING, OpenCommand, RunState, StepState
 
 
-class Summary(Struct, frozen=True, omit_defaults=True):
+class Summary(Struct, frozen=True, omit_defaults=True, gc=False):
     run: str
     workflow: str
     plan: str

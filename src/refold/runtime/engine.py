@@ -1,7 +1,6 @@
 """The engine object: starts runs, tells of them, steers them. It delegates and computes nothing."""
 
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -14,12 +13,13 @@ from refold.core.plan import Plan, canonical, hash_of
 from refold.core.progress import Progress, progress
 from refold.core.state import CANCELLED, FAILED, RunState
 from refold.core.summary import Summary, shown_steps, status_of, why
-from refold.errors import Conflict, InvalidValue, RunCancelled, RunFailed, Unavailable
+from refold.errors import Conflict, RunCancelled, RunFailed, Unavailable
 from refold.ports import Advance, Clock, Store
 from refold.runtime.ends import End, Ends
 from refold.runtime.intake import run_of_key
-from refold.runtime.mailbox import Cancel, DecideGate, Pause, Reopen, Resume, Signal, Start
+from refold.runtime.mailbox import Start
 from refold.runtime.mailroom import Mailroom
+from refold.runtime.steering import Steering
 from refold.runtime.turn import Seen
 
 PLANS = 100  # prepared ones that are kept
@@ -40,7 +40,7 @@ class Shown(Struct, frozen=True):
     state: RunState
 
 
-class Engine:
+class Engine(Steering):
     def __init__(
         self, store: Store, mailroom: Mailroom, advance: Advance, clock: Clock, new_id: Callable[[], str]
     ) -> None:
@@ -176,41 +176,6 @@ class Engine:
         lines: Sequence[tuple[int, Any]] = await self.advance(lambda: self.store.stream(run, after))
         return lines
 
-    async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None:
-        codec.check_value(value, "value")
-        await self.mailroom.send(run, Signal(name, value, sender))
-
-    async def decide(
-        self, run: str, step: str, option: str, *, by: str = "", feedback: Any = None, visit: int | None = None
-    ) -> None:
-        """A person's decision at a gate, for the last visit or for this one; the first counts, later ones conflict."""
-        codec.check_value(feedback, "feedback")
-        await self.mailroom.send(run, DecideGate(step, option, by, feedback, visit))
-
-    async def pause(self, run: str, by: str = "") -> None:
-        await self.mailroom.send(run, Pause(by))
-
-    async def resume(self, run: str, by: str = "", budget: dict[str, int | float] | None = None) -> None:
-        """Lift a pause, perhaps with new limits of its budget."""
-        await self.mailroom.send(run, Resume(by, _checked(budget)))
-
-    async def retry(
-        self, run: str, step: str = "", by: str = "", budget: dict[str, int | float] | None = None
-    ) -> None:
-        """A run that has failed or was cancelled goes on with what did not come to its end, or from a step on."""
-        await self.mailroom.send(run, Reopen(by, step, _checked(budget)))
-
-    async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None:
-        """The whole run, or one open command of it, which is then routed as a failure."""
-        await self.mailroom.send(run, Cancel(reason, by, command))
-
     def _blob(self, run: str, hash: str) -> bytes:
         with self.store.turn([run]) as turn:
             return turn.blob(run, hash)
-
-
-def _checked(budget: dict[str, int | float] | None) -> dict[str, int | float]:
-    for unit, limit in (budget or {}).items():
-        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 <= limit < inf:
-            raise InvalidValue(f"budget.{unit}", f"{limit!r} is no limit")
-    return budget or {}

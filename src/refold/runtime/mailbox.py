@@ -43,7 +43,7 @@ from refold.runtime.deciding import decision
 from refold.runtime.reopen import refuse_spent, reopen
 
 
-class Start(Struct, frozen=True):
+class Start(Struct, frozen=True, gc=False):
     plan: bytes | None  # None: the store has it
     plan_hash: str
     input: dict[str, Any] = {}
@@ -53,7 +53,7 @@ class Start(Struct, frozen=True):
     depth: int = 0
 
 
-class Settle(Struct, frozen=True):
+class Settle(Struct, frozen=True, gc=False):
     lease: Lease
     done: Done
     then: Abilities | None = None

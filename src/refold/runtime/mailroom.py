@@ -112,23 +112,26 @@ class Mailroom:
     async def _deliver(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-            turned = await self._turn([post for post, _ in batch])
-            for post, reply in batch:
-                if reply is not None and not reply.done():
-                    reply.set_result(post)
+            turned = await self._turn(batch)
             self._tell(turned)
             for run in turned.grown:
                 with suppress(Unavailable):
                     await self.advance(partial(self.turns.snapshot, run))
 
-    async def _turn(self, posts: list[Post]) -> Turned:
+    async def _turn(self, batch: list[tuple[Post, asyncio.Future[Post] | None]]) -> Turned:
+        """Answers first, then the offer: work begins in the order in which it was claimed."""
+        posts = [post for post, _ in batch]
         offering, turned = Offering(self.taker), None
         offering()  # a turn on another thread cannot ask the taker
         try:
-            turned = await self.advance(partial(self.turns.take, posts, offering))
-        except Exception as error:  # a bug, but nobody may wait for ever because of it
-            for post in posts:
-                post.error = error
+            try:
+                turned = await self.advance(partial(self.turns.take, posts, offering))
+            except Exception as error:  # a bug, but nobody may wait for ever because of it
+                for post in posts:
+                    post.error = error
+            for post, reply in batch:
+                if reply is not None and not reply.done():
+                    reply.set_result(post)
         finally:
             offering.close(turned)
         return turned if turned is not None else Turned()

@@ -9,7 +9,6 @@ from msgspec import Struct, json, structs
 
 from refold.core import codec
 from refold.core.commands import Command, Held, Letter
-from refold.core.dead import DeadLetter
 from refold.core.facts import SECOND, Instant
 from refold.core.fold import Record
 from refold.core.plan import plan_hash, read_plan
@@ -17,6 +16,7 @@ from refold.core.state import PAUSED
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
 from refold.ports import Abilities, Expired, Lease, Writes
+from refold.stores.dead import MemoryDead
 from refold.stores.lanes import Lane, Lanes
 from refold.stores.removal import FLOOR_STEP, refuse_removal
 
@@ -63,10 +63,11 @@ class Queued(Struct, frozen=True):
 Key = tuple[str, str]
 
 
-class MemoryStore:
+class MemoryStore(MemoryDead):
     """One dict per table of the other stores; whoever calls holds the lock."""
 
     def __init__(self, now: Callable[[], Instant]) -> None:
+        super().__init__()
         self._now = now
         self._clock: Instant = 0
         self.logs: dict[str, list[Entry]] = {}
@@ -82,7 +83,6 @@ class MemoryStore:
         self.blobs: dict[Key, bytes] = {}
         self.snapshots: dict[str, bytes] = {}
         self.streams: dict[str, list[bytes]] = {}
-        self.dead: dict[str, tuple[DeadLetter, ...]] = {}
         self.floor = 0  # where generations begin
 
     def _moment(self) -> Instant:
@@ -120,10 +120,6 @@ class MemoryStore:
         if called is not None:
             rows = (row for row in rows if row.name == called or row.run.startswith(called))
         return [row for row, _ in zip(rows, range(limit), strict=False)]
-
-    def dead_letters(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
-        last = sorted(self.dead.items(), key=lambda each: (-each[1][0].at, each[0]))
-        return [each for _, letters in last for each in letters if fingerprint in (None, each.fingerprint)][:limit]
 
     def snapshot(self, run: str) -> bytes | None:
         return self.snapshots.get(run)

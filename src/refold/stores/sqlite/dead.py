@@ -28,3 +28,15 @@ def read_dead(row: Values) -> DeadLetter:
         return _letter.decode(row[4])
     except DecodeError as error:
         raise Corrupt(f"dead letter {row[1]} of run {row[0]} is not readable: {error}") from None
+
+
+class SqliteDead:
+    """Finds them."""
+
+    file: File
+    namespace: str
+
+    def dead_letters(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
+        query, found_by = (queries.DEAD, ()) if fingerprint is None else (queries.DEAD_ALIKE, (fingerprint,))
+        with self.file.guard:
+            return [read_dead(row) for row in self.file.rows(query, (self.namespace, *found_by, limit))]

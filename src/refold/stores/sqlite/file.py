@@ -96,10 +96,7 @@ class File:
             self._fail(error)
 
     def begin(self) -> int:
-        """Waits for whoever writes now, as long as the patience lasts; returns the version of the data.
-
-        That is another one if another connection has written since the last time.
-        """
+        """Waits for whoever writes now, as long as the patience lasts; returns the version of the data."""
         if self._damage:
             raise Corrupt(self._damage)
         if self._elsewhere:
@@ -108,13 +105,16 @@ class File:
         self.lock.take(self.patience)
         try:
             self._cursor.execute(queries.BEGIN)
-            version: int = self._cursor.execute(queries.DATA_VERSION).fetchall()[0][0]
-            return version
+            return self.version()
         except BaseException as error:
             self.lock.release()
             if isinstance(error, apsw.Error):
                 self._fail(error)
             raise
+
+    def version(self) -> int:
+        """Grows with every commit of this connection, and when it first sees that another one has written."""
+        return self.db.data_version()
 
     def commit(self) -> None:
         """Returns when it is on the disk; raises Ambiguous if nobody can tell whether it is."""

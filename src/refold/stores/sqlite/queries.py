@@ -6,9 +6,6 @@ BEGIN: Final = "begin immediate"
 COMMIT: Final = "commit"
 ROLLBACK: Final = "rollback"
 
-DATA_VERSION: Final = "pragma data_version"
-"""Another number if another connection has written since it was asked for last."""
-
 OPENING: Final = """
     select runs.head, runs.status, runs.created_at, runs.summary, runs.seal,
         exists (select 1 from letters where namespace = ?1 and run = ?2),

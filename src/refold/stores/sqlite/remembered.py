@@ -29,10 +29,10 @@ class Opening(Struct, gc=False):
 
 
 class Remembered:
-    """SQLite tells whether another connection has written; if so, or if a turn was taken back, all is forgotten."""
+    """If another connection has written since the last commit here, or if a turn was taken back, all is forgotten."""
 
     def __init__(self) -> None:
-        self.version = -1
+        self.version = -1  # of the data, after the last commit
         self.runs: dict[str, Opening] = {}  # those without letters and timers
         self.leased: dict[tuple[str, str], Queued] = {}
         self.idle: set[Abilities] = set()  # for whom nothing waits, now or later
@@ -41,13 +41,13 @@ class Remembered:
     def begin(self, version: int) -> None:
         if version != self.version:
             self.forget()
-            self.version = version
 
     def forget(self) -> None:
         self.runs, self.leased, self.idle, self.plans = {}, {}, set(), set()
 
-    def keep(self, runs: Mapping[str, Opening], troubled: Collection[str]) -> None:
+    def keep(self, runs: Mapping[str, Opening], troubled: Collection[str], version: int) -> None:
         """After a commit: `troubled` may have letters or timers that are not known here."""
+        self.version = version
         if len(self.runs) + len(runs) > MANY or len(self.leased) > MANY or len(self.plans) > PLANS:
             self.forget()
         for run in troubled:

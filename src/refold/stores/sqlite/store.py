@@ -7,14 +7,13 @@ from typing import Any
 
 from msgspec import json
 
-from refold.core.dead import DeadLetter
 from refold.core.facts import SECOND, Instant
 from refold.core.fold import Record
 from refold.core.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import Expired, Lease
 from refold.stores.sqlite import queries
-from refold.stores.sqlite.dead import read_dead
+from refold.stores.sqlite.dead import SqliteDead
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.remembered import Remembered
 from refold.stores.sqlite.rows import LEASED, Queued, Values, check, read_fact, read_queued, read_run, seal
@@ -23,7 +22,7 @@ from refold.stores.sqlite.turn import ALL, SqliteTurn, Tools
 PATIENCE = 10.0  # seconds to wait for whoever writes
 
 
-class SqliteStore:
+class SqliteStore(SqliteDead):
     """Called by one thread at a time; others wait. `close` ends it."""
 
     def __init__(
@@ -86,11 +85,6 @@ class SqliteStore:
         else:
             rows = self._rows(queries.RUNS, limit)
         return [read_run(row[0], row[1:]) for row in rows]
-
-    def dead_letters(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
-        alike = fingerprint is not None
-        rows = self._rows(queries.DEAD_ALIKE, fingerprint, limit) if alike else self._rows(queries.DEAD, limit)
-        return [read_dead(row) for row in rows]
 
     def snapshot(self, run: str) -> bytes | None:
         """One that does not read as it was written is none."""

@@ -98,7 +98,7 @@ class SqliteTurn:
         except BaseException:
             self._tools.remembered.forget()
             raise
-        self._tools.remembered.keep(self._openings.runs, self._buffer.troubled)
+        self._tools.remembered.keep(self._openings.runs, self._buffer.troubled, self._file.version())
         if self._new_workers:
             self._tools.workers.update(self._new_workers)
 
