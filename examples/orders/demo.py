@@ -79,9 +79,7 @@ def main() -> None:
     print((WORK / "report.txt").read_text(), end="")
     times = Counter(loaded())
     again = sorted(month for month in done if times[month] > 1)
-    say(
-        f"{len(times)} files were read; of the {len(done)} that were done before the kill, {len(again)} were read again."
-    )
+    say(f"{len(times)} files were read; of {len(done)} that were done before the kill, {len(again)} were read again.")
     if again or len(times) != 12:
         sys.exit(f"that must not be: {again}")
     print("Look around: .venv/bin/refold runs list --db build/demo/refold.db")

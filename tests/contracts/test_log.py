@@ -10,6 +10,7 @@ from refold.core.facts import (
     AppendTo,
     Awaited,
     Blob,
+    BudgetExceeded,
     Bypassed,
     CallSettled,
     CancelAsked,
@@ -37,6 +38,7 @@ from refold.core.facts import (
     RunEnded,
     RunEnding,
     RunPaused,
+    RunReopened,
     RunResumed,
     RunStarted,
     RunTimedOut,
@@ -107,6 +109,8 @@ SAMPLES: tuple[Fact, ...] = (
     RunTimedOut(1.5),
     RunEnding("failed", STEP_FAULT, ("a/1",), ("z",)),
     RunEnded("completed", {"r": 1}, BLOB, STEP_FAULT, (STEP_FAULT,)),
+    RunReopened(("a",), ("b",), "ann", {"tokens": 9}),
+    BudgetExceeded("tokens", 12, 10.5),
 )
 VALUES: tuple[Any, ...] = (
     None,

@@ -179,8 +179,8 @@ class Witness:
         turns = process.desk.mailroom.turns
         take = turns.take
 
-        def watched(posts: list[Post]) -> Turned:
-            turned = take(posts)
+        def watched(posts: list[Post], *offer: Any) -> Turned:
+            turned = take(posts, *offer)
             for run in sorted({post.run for post in posts if post.error is None}):
                 self._look(run)
             for why in {str(post.error) for post in posts if isinstance(post.error, Unavailable)}:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -114,9 +115,9 @@ def _time_appends(process: Process, diary: Diary) -> None:
     turns = process.desk.mailroom.turns
     take = turns.take
 
-    def timed(posts: list[Post]) -> Turned:
+    def timed(posts: list[Post], *offer: Any) -> Turned:
         began = time.perf_counter_ns()
-        turned = take(posts)
+        turned = take(posts, *offer)
         if any(isinstance(post.mail, Settle) and post.error is None for post in posts):
             diary.note((time.perf_counter_ns() - began) // 1000)
         return turned

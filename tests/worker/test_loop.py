@@ -328,3 +328,60 @@ async def test_a_body_that_raises_cancelled_by_itself_has_failed() -> None:
         await until(lambda: desk.settled)
     [(_, done)] = desk.settled
     assert isinstance(done.outcome, Failed)
+
+
+async def test_a_slot_whose_report_brought_nothing_does_not_ask_again() -> None:
+    desk, bodies, asked = HandDesk(), Bodies(), 0
+
+    def ask() -> None:
+        nonlocal asked
+        asked += 1
+
+    bodies.go.set()
+    desk.before["claim"] = ask
+    async with working(desk, bodies, slots=2, poll=60.0) as worker:
+        await until(lambda: asked == 1)
+        desk.waiting = [lease("a/1")]
+        worker.doorbell.ring()
+        await until(lambda: len(desk.settled) == 1)
+        await until(lambda: asked == 3)
+        await asyncio.sleep(0.05)
+    assert asked == 3, "one at the start, one that found it, one that found nothing more; its report was the fourth"
+
+
+def lend(desk: HandDesk, worker: Worker, command: str) -> None:
+    """A turn issues the command and leases it to this worker, as it was offered."""
+    found, offer = lease(command), worker.offer()
+    assert offer is not None
+    desk.held[place(found)] = found
+    worker.accept(offer, [found])
+
+
+async def test_what_came_while_no_slot_was_free_is_taken_when_one_falls_free() -> None:
+    desk, bodies, asked = HandDesk(), Bodies(), asyncio.Event()
+    desk.before["claim"] = asked.set
+    async with working(desk, bodies, slots=1, poll=60.0) as worker:
+        await until(asked.is_set)
+        lend(desk, worker, "a/1")
+
+        def settled() -> None:  # behind the claim of the report, before its slot is free
+            del desk.before["settle"]
+            desk.waiting.append(lease("a/2"))
+            assert worker.offer() is None
+
+        desk.before["settle"] = settled
+        bodies.go.set()
+        await until(lambda: bodies.began == ["a/1", "a/2"])
+
+
+async def test_a_slot_that_lost_its_lease_looks_for_another_command() -> None:
+    desk, bodies, asked = HandDesk(), Bodies(), asyncio.Event()
+    desk.before["claim"] = asked.set
+    async with working(desk, bodies, slots=1, poll=60.0, lease_for=60.0) as worker:
+        await until(asked.is_set)
+        lend(desk, worker, "a/1")
+        await until(lambda: bodies.began == ["a/1"])
+        desk.held.clear()
+        desk.waiting = [lease("a/2")]
+        bodies.go.set()
+        await until(lambda: bodies.began == ["a/1", "a/2"])

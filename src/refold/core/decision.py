@@ -237,9 +237,9 @@ class Decision(Struct):
             )
 
     def _touch_moved(self, move: Move) -> None:
-        if isinstance(move, Took):
+        if type(move) is Took:
             self._touch(command_id(move.step, move.visit))
-        elif isinstance(move, Dropped):
+        elif type(move) is Dropped:
             for name in move.steps:
                 for command in visits.commands_of(self.graph, self.state, self.graph.index[name]):
                     self._touch(command)
@@ -300,8 +300,8 @@ def _gathered(moves: list[Move]) -> Iterator[Move]:
 
 def _suspends(fact: Fact) -> bool:
     if isinstance(fact, StepSettled):
-        return isinstance(fact.report.outcome, Suspended)
-    return isinstance(fact, ItemsSettled) and any(isinstance(report.outcome, Suspended) for report in fact.reports)
+        return type(fact.report.outcome) is Suspended
+    return isinstance(fact, ItemsSettled) and any(type(report.outcome) is Suspended for report in fact.reports)
 
 
 def _timer(graph: Graph, state: RunState, key: str) -> Instant | None:

@@ -171,9 +171,10 @@ def canonical(plan: Plan) -> bytes:
 def _without_defaults(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_without_defaults(each) for each in value]
-    if not isinstance(value, PlanData):
+    shape = _shape(value.__class__)
+    if shape is None:
         return value
-    tag, names, defaults = _shape(type(value))
+    tag, names, defaults = shape
     told = {} if tag is None else {"type": tag}
     given = structs.astuple(value)
     for name, each, default in compress(zip(names, given, defaults, strict=True), map(is_not, given, defaults)):
@@ -183,8 +184,10 @@ def _without_defaults(value: Any) -> Any:
 
 
 @cache
-def _shape(kind: type[PlanData]) -> tuple[Any, list[str], list[Any]]:
-    """Tag, fields, and what each is if nothing is said of it; to look that up anew for each step is slow."""
+def _shape(kind: Any) -> tuple[Any, list[str], list[Any]] | None:
+    """Tag and fields of plan data, and what each is if nothing is said of it; to look for each step is slow."""
+    if not issubclass(kind, PlanData):
+        return None
     fields = structs.fields(kind)
     defaults = [each.default if each.default_factory is NODEFAULT else each.default_factory() for each in fields]
     return kind.__struct_config__.tag, [each.name for each in fields], defaults

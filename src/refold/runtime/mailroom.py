@@ -6,6 +6,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
+from msgspec import Struct
+
 from refold.core.facts import Instant
 from refold.errors import Unavailable
 from refold.ports import Advance, AtOnce, Doorbell, Lease, Offer
@@ -28,12 +30,11 @@ class Taker(Protocol):
         """It runs one command: no other report can be on its way."""
 
 
-class Offering:
+class Offering(Struct):
     """What the taker offers, once somebody asks for it; `close` follows."""
 
-    def __init__(self, taker: Taker | None) -> None:
-        self.taker = taker
-        self.made: Offer | None = None
+    taker: Taker | None
+    made: Offer | None = None
 
     def __call__(self) -> Offer | None:
         if self.made is None and self.taker is not None:

@@ -8,7 +8,7 @@ from refold.core.facts import Cancelled, Failed, Fault, Parked, Succeeded, Suspe
 from refold.core.faults import fault_of
 from refold.ports import Call, Clock, Done, Lease, Say, Tool
 
-OUTCOMES = (Succeeded, Failed, TimedOut, Cancelled, Parked, Suspended)
+OUTCOMES = frozenset({Succeeded, Failed, TimedOut, Cancelled, Parked, Suspended})
 
 
 async def run_tool(
@@ -39,8 +39,9 @@ async def run_tool(
 
 
 def _done(value: Any, started_at: int) -> Done:
-    if isinstance(value, Done):
+    kind = type(value)
+    if kind is Done:
         return Done(value.outcome, value.started_at or started_at, value.writes, value.usage)
-    if isinstance(value, OUTCOMES):
+    if kind in OUTCOMES:
         return Done(value, started_at)
     return Done(Succeeded(value), started_at)

@@ -26,7 +26,7 @@ class Draft:
         self.row = run_row(run, self.head, writes.summary)
         plan = writes.summary.plan
         self.orders: list[tuple[str, Queued | Held | None]] = [
-            (id, fresh(run, order, plan) if isinstance(order, Command) else order)
+            (id, None if order is None else fresh(run, order, plan) if isinstance(order, Command) else order)
             for id, order in writes.commands.items()
         ]
         self.timers = [_timer_row(run, *timer) for timer in writes.timers.items()] if writes.timers else ()

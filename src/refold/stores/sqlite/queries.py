@@ -24,8 +24,7 @@ OPENINGS: Final = """
     from json_each(?2) wanted left join runs on runs.namespace = ?1 and runs.run = wanted.value"""
 """The same of several runs at once."""
 
-ADD_FACT: Final = """
-    insert into facts (namespace, run, number, at, kind, data, turn, seal) values (?, ?, ?, ?, ?, ?, ?, ?)"""
+ADD_FACT: Final = "insert into facts values (?,?,?,?,?,?,?,?)"
 """A number that is taken fails the turn."""
 
 FACTS: Final = """
@@ -101,8 +100,9 @@ ADD_COMMAND: Final = f"""
             where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and state = 'waiting'), null, ?20))"""
 """A new command stands behind the others of its run, so it has a turn only if none of them waits in the lane."""
 
-ADD_APART: Final = f"insert into commands (namespace, {_COMMAND}) values ({', '.join('?' * 20)})"
-"""A new command that stands in no lane: it is leased already, or has to wait for its moment."""
+ADD_APART: Final = f"insert into commands values ({','.join('?' * 20)})"
+"""A new command that stands in no lane: it is leased already, or has to wait for its moment. A short text, for to find
+what was prepared costs time with every character."""
 
 MOVE_COMMAND: Final = """
     update commands set state = ?, generation = ?, losses = ?,

@@ -1,0 +1,108 @@
+"""Where turns are taken: on the caller's thread while they are short, one at a time, else on a thread of their own."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from refold.runtime import advance
+from refold.runtime.advance import WARY, Advancing
+
+
+@pytest.fixture
+async def advancing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Advancing]:
+    """Past its first turn; a machine that stands still for a moment makes no turn long."""
+    monkeypatch.setattr(advance, "SHORT", 2.0)
+    advancing = Advancing()
+    await advancing(lambda: None)
+    yield advancing
+    advancing.close()
+
+
+def where() -> str:
+    return threading.current_thread().name
+
+
+def is_here(name: str) -> bool:
+    return name == threading.current_thread().name
+
+
+async def test_the_first_turn_may_create_a_file_and_is_on_the_thread() -> None:
+    advancing = Advancing()
+    assert not is_here(await advancing(where))
+    advancing.close()
+
+
+async def test_short_turns_are_on_the_thread_of_the_caller(advancing: Advancing) -> None:
+    assert [is_here(await advancing(where)) for _ in range(3)] == [True] * 3
+    assert advancing.here(where) == (True, where())
+
+
+async def test_after_a_long_turn_the_next_ten_are_on_the_other_thread(
+    advancing: Advancing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advance, "SHORT", 0.0)
+    assert is_here(await advancing(where))
+    monkeypatch.setattr(advance, "SHORT", 2.0)
+    assert advancing.here(where) == (False, None)
+    assert [is_here(await advancing(where)) for _ in range(WARY + 1)] == [False] * WARY + [True]
+
+
+async def test_a_turn_that_is_long_on_the_other_thread_keeps_the_next_ones_there(
+    advancing: Advancing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advance, "SHORT", 0.0)
+    await advancing(where)
+    await advancing(where)
+    monkeypatch.setattr(advance, "SHORT", 2.0)
+    assert [is_here(await advancing(where)) for _ in range(WARY)] == [False] * WARY
+
+
+async def test_a_turn_that_fails_fails_its_caller_and_no_other(advancing: Advancing) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await advancing(lambda: 1 // 0)
+    assert is_here(await advancing(where))
+
+
+async def test_of_two_threads_that_ask_at_once_each_has_its_turn_alone(advancing: Advancing) -> None:
+    inside, most, done = 0, 0, 0
+
+    def turn() -> None:
+        nonlocal inside, most, done
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.001)
+        inside -= 1
+        done += 1
+
+    async def ask() -> None:
+        for _ in range(50):
+            await advancing(turn)
+
+    other = threading.Thread(target=lambda: asyncio.run(ask()))
+    other.start()
+    await ask()
+    await asyncio.to_thread(other.join)
+    assert (most, done) == (1, 100)
+
+
+async def test_whoever_comes_while_a_turn_is_under_way_does_not_wait_on_his_own_thread(advancing: Advancing) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def long() -> str:
+        began.set()
+        go_on.wait(3)
+        return where()
+
+    other = threading.Thread(target=lambda: advancing.here(long))
+    other.start()
+    assert await asyncio.to_thread(began.wait, 10)
+    assert advancing.here(where) == (False, None)
+    asking = asyncio.create_task(advancing(where))
+    await asyncio.sleep(0.01)
+    assert not asking.done()
+    go_on.set()
+    assert not is_here(await asking)
+    other.join()
