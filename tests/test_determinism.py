@@ -282,8 +282,10 @@ MAY_IMPORT = {
     "functools",
     "hashlib",
     "heapq",
+    "itertools",
     "math",
     "msgspec",
+    "operator",
     "re",
     "typing",
 }

@@ -106,11 +106,11 @@ class Terminal:
         self.raw = b""
         self.pid, self.master = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.chdir(folder)
             with suppress(OSError):
                 os.execve(PROGRAM[0], [*PROGRAM, *arguments], environment(**env))
             os._exit(99)
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     @property
     def lines(self) -> list[str]:
