@@ -46,4 +46,5 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv
 	@$(PIP) hatchling
 	@$(PIP) --no-build-isolation --editable '.[dev]'
+	@$(BIN)/python -m compileall -q src
 	@touch $@

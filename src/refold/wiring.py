@@ -4,11 +4,9 @@ import asyncio
 import os
 import random
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -196,7 +194,7 @@ async def open_engine(
     tools: Mapping[str, Tool] | None = None,
     *,
     evaluate: Evaluate | None = None,
-    db: str | Path | None = None,
+    db: str | os.PathLike[str] | None = None,
     store: Store | None = None,
     settings: Settings | None = None,
 ) -> AsyncIterator[Engine]:
@@ -213,7 +211,7 @@ async def open_process(
     tools: Mapping[str, Tool] | None = None,
     *,
     evaluate: Evaluate | None = None,
-    db: str | Path | None = None,
+    db: str | os.PathLike[str] | None = None,
     store: Store | None = None,
     settings: Settings | None = None,
     only: str = "",
@@ -243,7 +241,7 @@ async def open_process(
             evaluate if evaluate is not None else Values(),
             tools or {},
             settings,
-            f"run-{only[:8]}-{uuid.uuid4().hex[:4]}" if only else f"worker-{uuid.uuid4().hex[:8]}",
+            f"run-{only[:8]}-{os.urandom(2).hex()}" if only else f"worker-{os.urandom(4).hex()}",
         )
         if only:
             serve_only(process, only)
@@ -290,7 +288,7 @@ async def _as_long_as(serving: "asyncio.Task[None]") -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _kept(
-    store: Store | None, db: str | Path | None, clock: Clock
+    store: Store | None, db: str | os.PathLike[str] | None, clock: Clock
 ) -> AsyncIterator[tuple[Store, Here | Advancing]]:
     """The store, and where its turns are taken: a file may make its thread wait, and that is not the event loop's."""
     if db is None:
@@ -310,7 +308,7 @@ async def _kept(
 
 
 @contextmanager
-def open_intake(db: str | Path) -> "Iterator[tuple[Intake, SqliteStore]]":
+def open_intake(db: str | os.PathLike[str]) -> "Iterator[tuple[Intake, SqliteStore]]":
     """Mail for the runs of a file, where nothing is executed: whoever serves them finds what has changed."""
     from refold.stores.sqlite.store import SqliteStore
 
@@ -323,7 +321,7 @@ def open_intake(db: str | Path) -> "Iterator[tuple[Intake, SqliteStore]]":
         store.close()
 
 
-def rebuild_file(db: str | Path) -> dict[str, Exception | None]:
+def rebuild_file(db: str | os.PathLike[str]) -> dict[str, Exception | None]:
     """All that follows from the logs of a file, made again; each run with what stood in its way."""
     from refold.runtime.rebuild import rebuild
     from refold.stores.sqlite.store import SqliteStore
@@ -341,7 +339,7 @@ def run_sync(
     *,
     tools: Mapping[str, Tool] | None = None,
     evaluate: Evaluate | None = None,
-    db: str | Path | None = None,
+    db: str | os.PathLike[str] | None = None,
     store: Store | None = None,
 ) -> Any:
     """Run a workflow to its end and return its result; works inside a running event loop too (notebooks)."""

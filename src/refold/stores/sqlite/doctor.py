@@ -55,7 +55,7 @@ def living(store: SqliteStore) -> tuple[str, ...]:
     life = store.file.life
     with store.file.guard:
         rows = store.file.rows(queries.WORKERS, (store.namespace, ""))
-    return tuple(worker for worker, lock in rows if (life.folder / lock).exists() and not life.is_free(lock))
+    return tuple(worker for worker, lock in rows if life.is_there(lock) and not life.is_free(lock))
 
 
 def holders(store: SqliteStore) -> list[tuple[str, str, str, Instant]]:
@@ -92,6 +92,6 @@ def forget_workers(store: SqliteStore) -> int:
         turn.begin()
         busy = {row[11] for row in store.file.rows(queries.LEASES, (store.namespace,))}
         rows = store.file.rows(queries.WORKERS, (store.namespace, ""))
-        gone = [(store.namespace, *row) for row in rows if row[0] not in busy and not (life.folder / row[1]).exists()]
+        gone = [(store.namespace, *row) for row in rows if row[0] not in busy and not life.is_there(row[1])]
         store.file.write(queries.REMOVE_WORKER, gone)
     return len(gone)

@@ -3,7 +3,6 @@
 import os
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from threading import RLock
 from typing import Any, NoReturn
 
@@ -67,7 +66,7 @@ class File:
         self._cursor: Any
         _refuse_library(apsw.sqlite_lib_version())
         refuse_network(self.path, mount_table())
-        self.life = LifeLock(Path(f"{self.path}-workers"))
+        self.life = LifeLock(f"{self.path}-workers")
         self.lock = _create(self.path)
         self._open(vfs)
         _forget_in_children(weakref.ref(self))
@@ -142,10 +141,14 @@ class File:
 
     def close(self) -> None:
         with self.guard:
-            if not self._elsewhere:
-                self.db.close()
-            self.lock.close()
-            self.life.close()
+            try:
+                if not self._elsewhere:
+                    self.db.close()
+            except _UNAVAILABLE:
+                return  # everything is in the log, and whoever opens the file next goes on with it
+            finally:
+                self.lock.close()
+                self.life.close()
 
     def forget(self) -> None:
         """In a forked child: neither use the connection nor close it, for both would harm the parent."""

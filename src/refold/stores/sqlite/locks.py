@@ -1,9 +1,8 @@
 """File locks between processes: one that lets writers in one after the other, and one that shows who lives."""
 
 import os
-import secrets
 import threading
-from pathlib import Path
+from contextlib import suppress
 
 from refold.errors import Unavailable
 
@@ -99,17 +98,18 @@ class WriterLock:
 class LifeLock:
     """Held for the life of the process; whoever finds it free knows that the process is dead."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = os.fspath(folder)
         self.name = ""  # under which others find it
         self._descriptor = -1
 
     def take(self) -> None:
         if self._descriptor >= 0 or fcntl is None:
             return
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        self.name = f"{os.getpid()}-{secrets.token_hex(4)}.lock"
-        self._descriptor = _open_private(str(self.folder / self.name))
+        with suppress(FileExistsError):
+            os.mkdir(self.folder, 0o700)
+        self.name = f"{os.getpid()}-{os.urandom(4).hex()}.lock"
+        self._descriptor = _open_private(self._file(self.name))
         _lock(self._descriptor, wait=True)
 
     def is_free(self, name: str) -> bool:
@@ -117,7 +117,7 @@ class LifeLock:
         if fcntl is None or not name:
             return False
         try:
-            descriptor = os.open(self.folder / name, os.O_RDWR)
+            descriptor = os.open(self._file(name), os.O_RDWR)
         except OSError:
             return False
         try:
@@ -125,10 +125,17 @@ class LifeLock:
         finally:
             os.close(descriptor)
 
+    def is_there(self, name: str) -> bool:
+        return os.path.exists(self._file(name))
+
     def remove(self, name: str) -> None:
         """Of a process that has ended."""
         if name:
-            (self.folder / name).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(self._file(name))
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.folder, name)
 
     def close(self) -> None:
         self.remove(self.name)

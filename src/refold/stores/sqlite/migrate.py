@@ -1,21 +1,26 @@
 """Numbered SQL files bring a database file up to date; one from a newer Refold is refused by name."""
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import apsw
 
 from refold.errors import Unusable
 from refold.stores.sqlite import queries
 
-SCHEMA = Path(__file__).with_name("schema")
+SCHEMA = os.path.join(os.path.dirname(__file__), "schema")
 APPLICATION = 0x5246_4C44  # "RFLD", so that the file command and this one know whose file it is
 
 
 def migrations() -> dict[int, str]:
     """Number -> SQL."""
-    found = {int(each.stem): each for each in SCHEMA.iterdir() if each.suffix == ".sql"}
-    return {number: found[number].read_text(encoding="utf-8") for number in sorted(found)}
+    names = sorted(each for each in os.listdir(SCHEMA) if each.endswith(".sql"))
+    return {int(name.removesuffix(".sql")): _text(os.path.join(SCHEMA, name)) for name in names}
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def version_of(db: apsw.Connection, path: str) -> int:

@@ -1,7 +1,6 @@
 """Which file system a path is on: SQLite's locks and shared memory do not work over a network."""
 
 import os
-from pathlib import Path
 
 from refold.errors import Unusable
 
@@ -33,13 +32,14 @@ NETWORKED = frozenset(
 )
 NETWORKED_FUSE = frozenset({"ceph", "cephfs", "davfs", "glusterfs", "rclone", "s3fs", "smbnetfs", "sshfs"})
 
-MOUNTS = Path("/proc/mounts")
+MOUNTS = "/proc/mounts"
 
 
 def mount_table() -> str:
     """The table of this machine; empty where there is none to read."""
     try:
-        return MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as table:
+            return table.read()
     except OSError:
         return ""
 
