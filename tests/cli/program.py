@@ -34,8 +34,11 @@ class Done(NamedTuple):
         return json.decode(self.out)
 
 
+ELSEWHERE = ("REFOLD_", "NO_COLOR", "FORCE_", "COLUMNS", "LINES")  # what is set where the tests run is not for these
+
+
 def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("REFOLD_", "NO_COLOR", "FORCE_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ELSEWHERE)}
     quick = {"REFOLD_STOP_GRACE": "0.3", "REFOLD_POLL": "0.1", "REFOLD_SWEEP_EVERY": "0.1", "REFOLD_LEASE_FOR": "2"}
     return {**kept, "TERM": "xterm-256color", "USER": "ann", **quick, **more}
 

@@ -1,7 +1,7 @@
 """Which command is claimed next: the best lane, there the run whose turn it is, of it what was issued first."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from refold.ports import Abilities
@@ -11,6 +11,9 @@ from refold.stores.sqlite.rows import Queued, read_queued
 
 ABOVE_ALL = 2**63 - 1
 FIRST_PAGE = 4  # commands read at once; each page is twice as long as the one before
+
+Tools = frozenset[str] | None
+"""What a worker has; None: any."""
 
 
 class Waiting(Protocol):
@@ -89,25 +92,22 @@ class Picker:
 
     def _line(self, queue: str, below: int) -> "Line | None":
         priority = self.waiting.best(queue, below)
-        return None if priority is None else Line(self.waiting, queue, priority, self._fits)
-
-    def _fits(self, command: Queued) -> bool:
-        return self.can.tools is None or command.tool in self.can.tools
+        return None if priority is None else Line(self.waiting, queue, priority, self.can.tools)
 
 
 class Line:
     """One lane, read as far as is needed; its runs take turns."""
 
-    def __init__(self, waiting: Waiting, queue: str, priority: int, fits: Callable[[Queued], bool]) -> None:
-        self.waiting, self.queue, self.priority, self.fits = waiting, queue, priority, fits
+    def __init__(self, waiting: Waiting, queue: str, priority: int, tools: Tools) -> None:
+        self.waiting, self.queue, self.priority, self.tools = waiting, queue, priority, tools
         self._page, self._last = FIRST_PAGE, -1
         self._more = True
-        self._unserved: deque[RunInLine] = deque()
+        self._unserved: deque[Queued] = deque()  # the first of each run
         self._served: deque[RunInLine] = deque()
 
     def take(self) -> Queued | None:
         while (run := self._next()) is not None:
-            command = run.take(self.fits)
+            command = run.take(self.tools)
             if command is not None:
                 self._served.append(run)  # behind the others
                 return command
@@ -116,13 +116,12 @@ class Line:
     def _next(self) -> "RunInLine | None":
         if not self._unserved and self._more:
             first = self.waiting.first(self.queue, self.priority, self._last, self._page)
-            self._unserved.extend(RunInLine(self.waiting, each) for each in first)
+            self._unserved.extend(first)
             self._more, self._page = len(first) == self._page, self._page * 2
             self._last = first[-1].turn or 0 if first else self._last
-        for runs in (self._unserved, self._served):
-            if runs:
-                return runs.popleft()
-        return None
+        if self._unserved:
+            return RunInLine(self.waiting, self._unserved.popleft())
+        return self._served.popleft() if self._served else None
 
 
 class RunInLine:
@@ -135,11 +134,11 @@ class RunInLine:
         self._page = FIRST_PAGE
         self._more = True
 
-    def take(self, fits: Callable[[Queued], bool]) -> Queued | None:
+    def take(self, tools: Tools) -> Queued | None:
         looked = 0
         while True:
             for at in range(looked, len(self._read)):
-                if fits(self._read[at]):
+                if tools is None or self._read[at].tool in tools:
                     return self._read.pop(at)
             looked = len(self._read)
             if not self._more:
