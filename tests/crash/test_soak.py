@@ -1,13 +1,10 @@
 """Eight processes, one file, a kill -9 every few milliseconds: each command counts once, and nobody waits for ever."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.crash.soak import soak
-
-QUIET = 1.5  # processes that want to run; beside more of them the slowest append says how long a processor was taken
 
 
 def test_each_command_counts_once_however_many_workers_are_killed(tmp_path: Path) -> None:
@@ -20,10 +17,9 @@ def test_each_command_counts_once_however_many_workers_are_killed(tmp_path: Path
 
 @pytest.mark.proof
 def test_twenty_thousand_commands_count_once_in_a_minute_of_kills(tmp_path: Path) -> None:
-    load = os.getloadavg()[0]
     soaked = soak(tmp_path, seconds=60.0, every=0.05, least=20_000, seed=2)
-    print(f"load before {load:.1f}; {soaked}")
+    print(soaked)
     assert soaked.kills >= 600
     assert soaked.commands >= 20_000
     assert soaked.bodies > soaked.commands
-    assert soaked.p999 <= (10 if load < QUIET else 40) * soaked.median
+    assert soaked.p999 <= 10 * soaked.median
