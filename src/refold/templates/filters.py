@@ -17,6 +17,7 @@ Filter = Callable[..., Any]
 
 _WIDEST = 1000  # a width in a format, an indentation
 _MOST_PARTS = 100_000
+_MOST_SLICES = 10_000
 _PRINTF = re.compile(r"%(?:\(\w+\))?[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?[a-zA-Z%]")
 _UNSET: Any = object()
 
@@ -184,8 +185,8 @@ def _batch(bench: Workbench, value: Any, linecount: int, fill_with: Any = _UNSET
 
 def _slice(bench: Workbench, value: Any, slices: int, fill_with: Any = _UNSET) -> list[list[Any]]:
     elements = list(bench.each(value))
-    if not 0 < slices <= _MOST_PARTS:
-        raise CannotEvaluate(f"there can be between 1 and {_MOST_PARTS} slices")
+    if not 0 < slices <= _MOST_SLICES:
+        raise CannotEvaluate(f"there can be between 1 and {_MOST_SLICES} slices")
     bench.charge(ITEM * slices)
     short, longer = divmod(len(elements), slices)
     parts, first = list[list[Any]](), 0
