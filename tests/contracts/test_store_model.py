@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings
@@ -269,7 +269,11 @@ class StoreMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("kind", STORES)
 def test_a_store_behaves_like_its_model(kind: str) -> None:
     class Machine(StoreMachine):
+        machines: ClassVar[int] = 0
+
         def __init__(self) -> None:
             super().__init__(kind)
+            Machine.machines += 1
 
     run_state_machine_as_test(Machine, settings=settings(max_examples=200, stateful_step_count=40))
+    assert Machine.machines >= 200

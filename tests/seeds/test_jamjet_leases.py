@@ -183,12 +183,13 @@ def test_a_stale_generation_is_refused_everywhere_jj25(stage: Stage) -> None:
 
 @pytest.mark.parametrize("generation", [0, 1, 99])
 def test_a_forged_generation_is_refused_everywhere_jj25(stage: Stage, generation: int) -> None:
-    by_hand(stage)
+    run = by_hand(stage)
     own = taken(stage)
     stage.do(stage.first.desk.hand_back(own))
     refused_everywhere(stage, structs.replace(own, generation=generation))  # on a command that nobody has
     taken(stage, "another")
     refused_everywhere(stage, structs.replace(own, generation=generation))  # on a command that another has
+    assert stage.facts(run, StepSettled) == []
 
 
 def test_a_hand_back_counts_as_nothing_and_the_command_can_be_taken_at_once_jj25(stage: Stage) -> None:

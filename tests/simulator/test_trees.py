@@ -168,3 +168,4 @@ def test_trees_of_1000_seeds_keep_every_promise() -> None:
     first = int(os.environ.get("REFOLD_FIRST_SEED", "1000"))
     reopened = sum(simulate(seed)[1] for seed in range(first, first + 1000))
     print(f"\n{reopened} runs were reopened")
+    assert reopened > 150

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -60,9 +61,17 @@ def test_every_file_is_its_owners_alone(tmp_path: Path) -> None:
         os.umask(before)
 
 
+def refuses(look: Callable[[], None]) -> bool:
+    try:
+        look()
+    except Unusable:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("version", ["3.51.3", "3.51.10", "3.53.0", "3.54.1", "4.0"])
 def test_a_sqlite_without_the_known_fault_is_taken(version: str) -> None:
-    file._refuse_library(version)
+    assert not refuses(lambda: file._refuse_library(version))
 
 
 @pytest.mark.parametrize("version", ["3.7.0", "3.40.1", "3.51.2", "3.52.0"])
@@ -103,7 +112,7 @@ def test_a_network_file_system_is_refused_and_postgres_is_named(path: str) -> No
 
 @pytest.mark.parametrize("path", ["/var/x", "/mnt/nas/local/x", "/home/me/near/x", "/mnt/covered/x"])
 def test_a_local_file_system_is_taken(path: str) -> None:
-    refuse_network(path, MOUNTS)
+    assert not refuses(lambda: refuse_network(path, MOUNTS))
 
 
 def test_a_machine_without_a_mount_table_has_no_network_file_systems() -> None:

@@ -206,9 +206,11 @@ async def test_the_command_of_a_body_that_will_not_end_is_handed_back_all_the_sa
 
 
 async def test_stopping_a_worker_that_never_ran_is_no_trouble() -> None:
-    async with working(HandDesk(), Bodies()) as worker:
+    desk = HandDesk()
+    async with working(desk, Bodies()) as worker:
         pass
     await worker.stop()
+    assert not worker.keeper.held and not desk.handed_back
 
 
 @pytest.mark.parametrize("heartbeat", [as_task, on_thread])
@@ -384,4 +386,5 @@ async def test_a_slot_that_lost_its_lease_looks_for_another_command() -> None:
         desk.held.clear()
         desk.waiting = [lease("a/2")]
         bodies.go.set()
-        await until(lambda: bodies.began == ["a/1", "a/2"])
+        await until(lambda: len(bodies.began) > 1)
+        assert bodies.began == ["a/1", "a/2"] and desk.waiting == []
