@@ -45,8 +45,9 @@ from refold.core.fold import Record, fold
 from refold.core.loops import analyse
 from refold.core.plan import Arc, Child, Gate, Loop, Plan, Retry, Step, Wait, canonical
 from refold.core.state import RunState
-from refold.core.summary import shown_steps, status_of, summarize, why
+from refold.core.summary import shown_steps, status_of, summarize
 from refold.core.view import Loaded, RunView
+from refold.core.why import briefly
 from refold.testing.scripted import Scripted
 from tests.programs import random_program
 from tests.ticks import Ticks, plan_of
@@ -69,7 +70,8 @@ from refold.core.fold import fold
 from refold.core.loops import analyse
 from refold.core.plan import plan_hash, read_plan
 from refold.core.state import RunState
-from refold.core.summary import shown_steps, summarize, why
+from refold.core.summary import shown_steps, summarize
+from refold.core.why import briefly
 from tests.ticks import Ticks
 
 WORLD = {
@@ -92,7 +94,7 @@ def fold_all(logs):
         plan = read_plan(plan)
         graph = analyse(plan)
         state = fold(graph, [(seq, at, codec.decode_fact(row)) for seq, at, row in rows], RunState(run="r"))
-        shown = [summarize(graph, state), why(graph, state), shown_steps(graph, state)]
+        shown = [summarize(graph, state), briefly(graph, state), shown_steps(graph, state)]
         told.update(plan_hash(plan).encode() + codec.encode_snapshot(state) + msgspec.json.encode(shown))
     return told.hexdigest()
 
@@ -241,7 +243,7 @@ class Onlooker(Ticks):
         self.looks += 1
         summarize(self.graph, self.state)
         status_of(self.graph, self.state, self.state.at)
-        why(self.graph, self.state)
+        briefly(self.graph, self.state)
         shown_steps(self.graph, self.state)
         codec.encode_snapshot(self.state)
         loaded = Loaded(facts={seq: fact for seq, _, fact in self.log})

@@ -66,6 +66,14 @@ def test_on_twenty_columns_nothing_is_wrapped(tmp_path: Path) -> None:
     assert [line for line in seen.lines if line.startswith("✓")] == ["✓ first", "✓ slow", "✓ last"]
 
 
+def test_a_size_that_the_environment_remembers_does_not_count(tmp_path: Path) -> None:
+    with terminal(tmp_path, "run", slow(tmp_path), "--name", "a-very-long-name", columns=16, COLUMNS="80") as seen:
+        seen.until("· last")
+        assert [line[2:] for line in seen.lines[1:]] == ["first", "slow", "last"]
+        (tmp_path / "go").touch()
+        assert seen.end() == 0
+
+
 def test_without_colour_the_tree_is_drawn_all_the_same(tmp_path: Path) -> None:
     with terminal(tmp_path, "run", slow(tmp_path), NO_COLOR="1") as seen:
         seen.until("· last")

@@ -25,8 +25,7 @@ from refold.core.facts import (
     TimedOut,
 )
 from refold.core.plan import Arc, Child, Loop, Plan, Retry
-from refold.core.summary import why
-from refold.core.why import reasons
+from refold.core.why import briefly, reasons
 from refold.testing.given import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
@@ -214,7 +213,7 @@ def test_a_child_that_waits_for_its_next_try_says_so_and_is_withdrawn_when_the_r
     run = start(family(retry=Retry(attempts=2, delay=5.0)))
     run.when(kid_ended(Failed(Fault("child_failed"))))
     assert [(each.kind, each.until) for each in reasons(run.graph, run.state, NOON)] == [("backoff", NOON + 5 * SECOND)]
-    assert why(run.graph, run.state) == {"a/1": f"try 2, not before {NOON + 5 * SECOND}"}
+    assert briefly(run.graph, run.state) == {"a/1": f"try 2, not before {NOON + 5 * SECOND}"}
     then = run.when(CancelAsked())
     assert (then.facts[-1], then.letters, then.timers) == (RunEnded("cancelled"), (), {"a/1": None})
 

@@ -13,7 +13,7 @@ from refold.core.facts import (
     Succeeded,
 )
 from refold.core.plan import Loop, Retry
-from refold.core.summary import why
+from refold.core.why import briefly
 from refold.testing.given import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, Then, chain, plan, start, step
 
@@ -93,18 +93,18 @@ def test_parking_is_no_try_so_all_tries_are_left_and_the_progress_with_them() ->
 
 def test_why_a_command_is_parked_is_shown() -> None:
     run, _ = parked(signal="done", reason="the batch runs")
-    assert why(run.graph, run.state) == {"a/1": "parked until signal 'done': the batch runs"}
+    assert briefly(run.graph, run.state) == {"a/1": "parked until signal 'done': the batch runs"}
     run, _ = parked(until=LATER, reason="polling")
-    assert why(run.graph, run.state) == {"a/1": f"try 1, not before {LATER}: polling"}
+    assert briefly(run.graph, run.state) == {"a/1": f"try 1, not before {LATER}: polling"}
 
 
 def test_the_reason_goes_when_the_command_comes_back() -> None:
     run, _ = parked(signal="done", reason="the batch runs")
     run.when(SignalReceived("done"))
-    assert why(run.graph, run.state) == {"a/1": "try 1 is with the workers"}
+    assert briefly(run.graph, run.state) == {"a/1": "try 1 is with the workers"}
     run, _ = parked(until=LATER, reason="polling")
     run.when(failed("a", retry_after=1.0))
-    assert why(run.graph, run.state) == {"a/1": f"try 2, not before {NOON + SECOND}"}
+    assert briefly(run.graph, run.state) == {"a/1": f"try 2, not before {NOON + SECOND}"}
 
 
 def test_items_park_like_any_other_command_and_keep_their_place_in_the_window() -> None:

@@ -16,7 +16,8 @@ from refold.core.facts import (
     Suspended,
 )
 from refold.core.plan import Arc, Call, Child, Gate, Plan, Retry, Wait, Work
-from refold.core.summary import Summary, shown_steps, status_of, summarize, why
+from refold.core.summary import Summary, shown_steps, status_of, summarize
+from refold.core.why import briefly
 from refold.testing.given import NOON, failed, reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
@@ -87,7 +88,7 @@ def test_a_run_that_a_worker_could_do_something_about_is_running() -> None:
 )
 def test_a_run_that_no_worker_can_help_waits_and_says_why(run: Given, reason: str) -> None:
     assert status(run) == "waiting"
-    assert why(run.graph, run.state) == {"a/1": reason}
+    assert briefly(run.graph, run.state) == {"a/1": reason}
 
 
 def test_a_try_whose_time_has_come_is_no_longer_waited_for() -> None:
@@ -97,7 +98,7 @@ def test_a_try_whose_time_has_come_is_no_longer_waited_for() -> None:
 
 def test_a_command_that_is_out_says_which_try_it_is() -> None:
     run = one(Call(), failed("a"), retry=Retry(attempts=2))
-    assert why(run.graph, run.state) == {"a/1": "try 2 is with the workers"}
+    assert briefly(run.graph, run.state) == {"a/1": "try 2 is with the workers"}
 
 
 def test_a_paused_run_is_paused_whatever_it_waits_for() -> None:

@@ -31,7 +31,8 @@ from refold.core.facts import (
 )
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Poll, Quality, Retry, Step, Wait, Work
 from refold.core.state import TERMINAL, OpenCommand
-from refold.core.summary import shown_steps, summarize, why
+from refold.core.summary import shown_steps, summarize
+from refold.core.why import briefly
 from refold.testing.given import NOON, reported, started
 from tests.core.acts import Given, plan
 
@@ -107,7 +108,7 @@ class Drive:
         self.run.claimed = frozenset(command for command in open_now if self.chance.random() < 0.5)
         self.run.when(*facts, after=self.after)
         summarize(self.run.graph, self.run.state)
-        why(self.run.graph, self.run.state)
+        briefly(self.run.graph, self.run.state)
         shown_steps(self.run.graph, self.run.state)
 
     def disturb(self) -> None:
@@ -179,7 +180,7 @@ class Drive:
                 return
             self.turn(*([RunResumed()] if self.run.state.paused else [SignalReceived(name) for name in SIGNALS]))
             self.answer(lambda opened: Succeeded())
-        raise AssertionError(f"does not end: {why(self.run.graph, self.run.state)}")
+        raise AssertionError(f"does not end: {briefly(self.run.graph, self.run.state)}")
 
 
 def _ends(outcome: Outcome) -> bool:

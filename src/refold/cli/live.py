@@ -49,7 +49,7 @@ class Live:
         self.live.stop()
 
     def _update(self, progress: Progress, height: int) -> None:
-        canvas = Canvas(self.console.width, height, self.glyphs, self.source)
+        canvas = Canvas(out.columns(sys.stderr), height, self.glyphs, self.source)  # COLUMNS may be long out of date
         rows = [_text(line) for line in drawn(progress, self.meter, canvas)]
         self.live.update(Text("\n", no_wrap=True, overflow="crop").join(rows), refresh=True)
 

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
+from refold.core import moments
 from refold.core.facts import SECOND, Instant
 from refold.core.why import Reason
 
@@ -15,12 +16,8 @@ def now() -> Instant:
 
 
 def stamp(at: Instant) -> str | None:
-    """For machines: RFC 3339 in UTC with microseconds; nothing for what has not happened."""
-    return (
-        datetime.fromtimestamp(at / SECOND, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        if at
-        else None
-    )
+    """For machines; nothing for what has not happened."""
+    return moments.stamp(at) if at else None
 
 
 def moment(at: Instant) -> str:

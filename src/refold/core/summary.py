@@ -1,4 +1,4 @@
-"""State to the row that lists show: one line per run, and why it waits."""
+"""State to the row that lists show, and to how each step stands."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from refold.core.facts import Instant, StepFault
 from refold.core.loops import Graph
-from refold.core.plan import Call, Child, Gate
+from refold.core.plan import Call
 from refold.core.state import PAUSED, PENDING, RUNNING, SKIPPED, WAITING, OpenCommand, RunState, StepState
 
 
@@ -58,38 +58,6 @@ def _waits(graph: Graph, opened: OpenCommand, now: Instant) -> bool:
     if not isinstance(graph.step(opened.step).work, Call):
         return True
     return opened.held or opened.not_before > now
-
-
-def why(graph: Graph, state: RunState) -> dict[str, str]:
-    """Each open command with the reason why it is not over."""
-    return {command: _reason(graph, opened) for command, opened in state.open.items()}
-
-
-def _reason(graph: Graph, opened: OpenCommand) -> str:
-    match graph.step(opened.step).work:
-        case Gate():
-            return "waits for a decision"
-        case Child() if opened.child:
-            return f"waits for run {opened.child}"
-        case Child():
-            return f"try {opened.attempt}, not before {opened.not_before}"
-        case Call():
-            return _call_reason(opened)
-        case _:
-            waits = [f"signal {signal!r}" for signal in (opened.signal, *opened.signals) if signal]
-            waits += [f"time {opened.until}"] if opened.until is not None else []
-            return "waits for " + " or ".join(waits)
-
-
-def _call_reason(opened: OpenCommand) -> str:
-    because = f": {opened.reason}" if opened.reason else ""
-    if opened.held and opened.calls:
-        return "suspended until " + ", ".join(sorted(opened.calls))
-    if opened.signal:
-        return f"parked until signal {opened.signal!r}" + because
-    if opened.not_before:
-        return f"try {opened.attempt}, not before {opened.not_before}" + because
-    return f"try {opened.attempt} is with the workers"
 
 
 def shown_life(step: StepState) -> str:

@@ -1,4 +1,4 @@
-"""State to reasons: why each step that does not go on does not, as data for machines."""
+"""State to reasons: why each step that does not go on does not, as data for machines and in a few words."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -166,3 +166,35 @@ def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
         yield Reason(name, "loop", sources=tuple(dict.fromkeys(graph.name(graph.loops[loop].head) for loop in held)))
     elif waits:
         yield Reason(name, "join", sources=tuple(dict.fromkeys(graph.name(graph.source[a]) for a in waits)))
+
+
+def briefly(graph: Graph, state: RunState) -> dict[str, str]:
+    """Each open command with the reason why it is not over, in a few words and without asking who holds it."""
+    return {command: _reason(graph, opened) for command, opened in state.open.items()}
+
+
+def _reason(graph: Graph, opened: OpenCommand) -> str:
+    match graph.step(opened.step).work:
+        case Gate():
+            return "waits for a decision"
+        case Child() if opened.child:
+            return f"waits for run {opened.child}"
+        case Child():
+            return f"try {opened.attempt}, not before {opened.not_before}"
+        case Call():
+            return _call_reason(opened)
+        case _:
+            waits = [f"signal {signal!r}" for signal in (opened.signal, *opened.signals) if signal]
+            waits += [f"time {opened.until}"] if opened.until is not None else []
+            return "waits for " + " or ".join(waits)
+
+
+def _call_reason(opened: OpenCommand) -> str:
+    because = f": {opened.reason}" if opened.reason else ""
+    if opened.held and opened.calls:
+        return "suspended until " + ", ".join(sorted(opened.calls))
+    if opened.signal:
+        return f"parked until signal {opened.signal!r}" + because
+    if opened.not_before:
+        return f"try {opened.attempt}, not before {opened.not_before}" + because
+    return f"try {opened.attempt} is with the workers"

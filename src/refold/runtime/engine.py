@@ -12,7 +12,8 @@ from refold.core.loops import analyse
 from refold.core.plan import Plan, canonical, hash_of
 from refold.core.progress import Progress, progress
 from refold.core.state import CANCELLED, FAILED, RunState
-from refold.core.summary import Summary, shown_steps, status_of, why
+from refold.core.summary import Summary, shown_steps, status_of
+from refold.core.why import briefly
 from refold.errors import Conflict, RunCancelled, RunFailed, Unavailable
 from refold.ports import Advance, Clock, Store
 from refold.runtime.ends import End, Ends
@@ -148,7 +149,7 @@ class Engine(Steering):
             result=await self._value(state),
             error=state.error,
             steps=shown_steps(graph, state),
-            waits=why(graph, state),
+            waits=briefly(graph, state),
             usage=dict(state.usage),
             state=state,
         )

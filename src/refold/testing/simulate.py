@@ -14,7 +14,8 @@ from refold.core.fold import fold
 from refold.core.loops import analyse
 from refold.core.plan import read_plan
 from refold.core.state import PAUSED, TERMINAL, RunState
-from refold.core.summary import summarize, why
+from refold.core.summary import summarize
+from refold.core.why import briefly
 from refold.errors import Conflict, NotFound, Unavailable
 from refold.ports import Store, Tool
 from refold.runtime.engine import Engine
@@ -142,7 +143,7 @@ class Simulation:
         for run, row in self.store.rows.items():
             if row.status not in TERMINAL and run not in self.oracles.poisoned:
                 graph, state = self._fold(run)
-                stuck[run] = (row.status, why(graph, state), sorted(self.store.timers.get(run, {})))
+                stuck[run] = (row.status, briefly(graph, state), sorted(self.store.timers.get(run, {})))
         return stuck
 
     def _fold(self, run: str, state: RunState | None = None) -> Any:
