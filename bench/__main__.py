@@ -1,9 +1,11 @@
 """Runs the benchmarks and prints their tables: `python -m bench [--only PART] [--json FILE] [--quick]`.
 
-Parts: core (fold and decide), durable (SQLite), and one workload of it by its name, such as chain.
+Parts: core (fold and decide), tools (where steps run), durable (SQLite), and one workload of that by its name, such as
+chain.
 """
 
 import argparse
+import asyncio
 import sys
 from pathlib import Path
 
@@ -22,12 +24,20 @@ from bench.core_cost import (
     measure_cold_fold,
 )
 from bench.durable import Figure, measure_durable
+from bench.http_cost import WANTED as HTTP_WANTED
+from bench.http_cost import HttpCost
+from bench.http_cost import measure as measure_http
+from bench.http_cost import show as show_http
+from bench.process_cost import ProcessCost, show
+from bench.process_cost import measure as measure_tools
 
 
 class Results(msgspec.Struct):
     costs: list[Cost] = []
     exponents: dict[str, float] = {}
     folds: list[FoldCost] = []
+    tools: ProcessCost | None = None
+    http: HttpCost | None = None
     durable: list[Figure] = []
     synchronous: list[int] = []
     missed: list[str] = []
@@ -35,14 +45,16 @@ class Results(msgspec.Struct):
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", metavar="PART", help="core, durable, or a workload such as chain")
+    parser.add_argument("--only", default="", metavar="PART", help="core, tools, durable, or a workload such as chain")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     parser.add_argument("--quick", action="store_true", help="a tenth of every size, once; too little to judge by")
     options = parser.parse_args()
     results = Results()
     if options.only in ("", "core"):
         show_core(results, options.quick)
-    if options.only != "core":
+    if options.only in ("", "tools"):
+        show_tools(results, options.quick)
+    if options.only not in ("core", "tools"):
         bench = measure_durable("" if options.only == "durable" else options.only, options.quick)
         results.durable, results.synchronous = bench.figures, sorted(bench.synchronous)
         results.missed += [f"{each.name}: {each.value}, {each.wanted}" for each in bench.figures if not each.held]
@@ -57,6 +69,17 @@ def show_core(results: Results, quick: bool) -> None:
     shrink, repeats = (10, 1) if quick else (1, REPEATS)
     show_costs(results, [size // shrink for size in SIZES], repeats)
     show_folds(results, 1_000_000 // shrink, repeats)
+
+
+def show_tools(results: Results, quick: bool) -> None:
+    results.tools = asyncio.run(measure_tools(50, 5) if quick else measure_tools())
+    show(results.tools)
+    ratios = results.tools.ratios()
+    results.missed += [f"{name}: {ratios[name]:.2f}" for name in results.tools.missed()]
+    results.http = asyncio.run(measure_http(200) if quick else measure_http())
+    show_http(results.http)
+    if results.http.ratio < HTTP_WANTED:
+        results.missed.append(f"http: {results.http.ratio:.2f} of the bare client, at least {HTTP_WANTED}")
 
 
 def show_costs(results: Results, sizes: list[int], repeats: int) -> None:

@@ -7,9 +7,10 @@ import time
 from typing import Any
 
 from refold.core.expressions import View
-from refold.core.facts import RunStarted, SetKey, Succeeded
+from refold.core.facts import RunStarted, Succeeded
 from refold.core.plan import Arc, Plan, Step
 from refold.core.view import Loaded, RunView
+from refold.core.writes import SetKey
 from refold.templates import Templates
 from refold.testing.given import Given, reported, started
 

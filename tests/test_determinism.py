@@ -19,12 +19,9 @@ from refold.core.decision import Decision
 from refold.core.expressions import CannotEvaluate, Missing
 from refold.core.facts import (
     SECOND,
-    AddTo,
-    AppendTo,
     CancelAsked,
     Cancelled,
     ChildEnded,
-    DeleteKey,
     Fact,
     Failed,
     Fault,
@@ -36,7 +33,6 @@ from refold.core.facts import (
     RunReopened,
     RunResumed,
     RunStarted,
-    SetKey,
     SignalReceived,
     StepSettled,
     Succeeded,
@@ -48,6 +44,7 @@ from refold.core.state import RunState
 from refold.core.summary import shown_steps, status_of, summarize
 from refold.core.view import Loaded, RunView
 from refold.core.why import briefly
+from refold.core.writes import AddTo, AppendTo, DeleteKey, SetKey
 from refold.testing.scripted import Scripted
 from tests.programs import random_program
 from tests.ticks import Ticks, plan_of

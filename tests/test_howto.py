@@ -11,7 +11,8 @@ import pytest
 from refold.authoring.playbook import read
 from refold.tools.catalog import CATALOG
 
-PAGES = sorted((Path(__file__).parents[1] / "docs" / "howto").glob("*.md"))
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = sorted([*(DOCS / "howto").glob("*.md"), *(DOCS / "explanation").glob("*.md")])
 FILE = re.compile(r"```yaml\n# (\S+)\n(.*?)```", re.S)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.M)
 
@@ -26,7 +27,7 @@ def run(folder: Path, command: str) -> list[str]:
         text=True,
         timeout=60,
         check=False,
-        env={**kept, "PATH": path, "REFOLD_SWEEP_EVERY": "0.1"},
+        env={**kept, "PATH": path, "REFOLD_SWEEP_EVERY": "0.1", "REFOLD_KEY_FILE": str(folder / "keys")},
     )
     assert done.returncode == 0, (command, done.stderr)
     return [" ".join(line.split()) for line in done.stdout.splitlines()]

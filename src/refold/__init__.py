@@ -4,36 +4,74 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from refold.authoring.events import (
+        ErrorEvent,
+        Event,
+        InputRequestEvent,
+        InputResponseEvent,
+        StartEvent,
+        StopEvent,
+    )
+    from refold.authoring.python import Collect, Workflow, flow, resource, step
     from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait
-    from refold.errors import RefoldError, RunCancelled, RunFailed
+    from refold.errors import ChildFailed, LiveObjectLost, RefoldError, RunCancelled, RunFailed, StepFailed
     from refold.runtime.engine import Engine
+    from refold.runtime.handle import Handle
     from refold.wiring import open_engine, run_sync
+    from refold.worker.context import Context
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "refold.authoring.events": (
+        "ErrorEvent",
+        "Event",
+        "InputRequestEvent",
+        "InputResponseEvent",
+        "StartEvent",
+        "StopEvent",
+    ),
+    "refold.authoring.python": ("Collect", "Workflow", "flow", "resource", "step"),
     "refold.core.plan": ("Arc", "Call", "Child", "Gate", "Loop", "Plan", "Retry", "Step", "Wait"),
-    "refold.errors": ("RefoldError", "RunCancelled", "RunFailed"),
+    "refold.errors": ("ChildFailed", "LiveObjectLost", "RefoldError", "RunCancelled", "RunFailed", "StepFailed"),
     "refold.runtime.engine": ("Engine",),
+    "refold.runtime.handle": ("Handle",),
     "refold.wiring": ("open_engine", "run_sync"),
+    "refold.worker.context": ("Context",),
 }
 
 __all__ = [
     "Arc",
     "Call",
     "Child",
+    "ChildFailed",
+    "Collect",
+    "Context",
     "Engine",
+    "ErrorEvent",
+    "Event",
     "Gate",
+    "Handle",
+    "InputRequestEvent",
+    "InputResponseEvent",
+    "LiveObjectLost",
     "Loop",
     "Plan",
     "RefoldError",
     "Retry",
     "RunCancelled",
     "RunFailed",
+    "StartEvent",
     "Step",
+    "StepFailed",
+    "StopEvent",
     "Wait",
+    "Workflow",
+    "flow",
     "open_engine",
+    "resource",
     "run_sync",
+    "step",
 ]
 
 

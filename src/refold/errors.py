@@ -6,9 +6,12 @@ RefoldError
 ├── NotFound             there is no such run, workflow, step or gate
 ├── Conflict             somebody else was first, or the run is not in a state for this; look again
 ├── RunFailed            the run ended as failed; `error` says why
+│   └── StepFailed       as above, of a Python workflow; `__cause__` is the original, if it happened in this process
 ├── RunCancelled         the run ended as cancelled
 ├── Stopped              leave with its `code`: a signal ended the work, and the run goes on another time
 ├── LeaseLost            drop the result: another holder owns the command now
+├── ChildFailed          the run that a step has started ended badly; `fault` says how
+├── LiveObjectLost       make the object again, or declare how: it lived in a process that is gone
 ├── ToolFailed           record `fault`, which says what came of the try, here or in another process
 ├── StaleWrite           apply the update again to `current`, the newest value of the key
 ├── Unavailable          the store could not answer; try again
@@ -50,6 +53,27 @@ class RunFailed(RefoldError):
     def __init__(self, run: str, error: Any) -> None:
         self.run, self.error = run, error
         super().__init__(f"run {run} failed: {error}")
+
+
+class StepFailed(RunFailed):
+    pass
+
+
+class ChildFailed(RefoldError):
+    def __init__(self, fault: Any) -> None:
+        self.fault = fault
+        super().__init__(fault.message)
+
+
+class LiveObjectLost(RefoldError, KeyError):
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(
+            f"there is no live object {key!r} in this process; put it there, or declare how with @resource"
+        )
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class RunCancelled(RefoldError):

@@ -1,4 +1,4 @@
-"""The outside world on one page: what the engine asks of stores, desks, doorbells, clocks and tools."""
+"""The outside world on one page: what the engine asks of stores, desks, doorbells, clocks, tools and secrets."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -8,9 +8,20 @@ from msgspec import Struct
 
 from refold.core.commands import Command, Held, Letter
 from refold.core.dead import DeadLetter
-from refold.core.facts import Fact, Instant, Outcome, Write
+from refold.core.facts import Fact, Fault, Instant, Outcome, Sent
 from refold.core.fold import Record
 from refold.core.summary import Summary
+from refold.core.writes import Write
+from refold.errors import StaleWrite
+
+
+class Memory(Struct, frozen=True):
+    """What a run knew when one of its commands was claimed: its context, and the durable calls that were made."""
+
+    ctx: Mapping[str, Any] = {}
+    versions: Mapping[str, int] = {}
+    recorded: Mapping[str, Outcome] = {}
+    awaited: frozenset[str] = frozenset()  # calls that it waits for
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -26,6 +37,7 @@ class Lease(Struct, frozen=True, gc=False):
     losses: int = 0
     deadline: Instant | None = None  # the command's timeout, by the store's clock
     beat_at: Instant = 0  # the last sign of life, a claim or a heartbeat; one after the deadline: the command hangs
+    memory: Memory | None = None  # of a workflow of events, if it was at hand
 
     def hangs(self) -> bool:
         """Its holder lives and has let the deadline pass; a dead holder's lease runs out, and that is a loss."""
@@ -72,6 +84,7 @@ class Writes(Struct, gc=False):
     blobs: Mapping[str, bytes] = {}
     plan: bytes | None = None  # of a run that starts
     dead: Sequence[DeadLetter] | None = None  # all that the run has; None: they are what they were
+    lines: Sequence[Any] = ()  # for the run's side stream
 
 
 class Expired(Struct, frozen=True):
@@ -183,7 +196,7 @@ class Store(DeadLetters, Protocol):
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         """Append to the run's side stream, numbered from 1; False if the lease is stale."""
 
-    def stream(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]: ...
+    def stream(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[tuple[int, Any]]: ...
 
 
 class Desk(Protocol):
@@ -200,6 +213,21 @@ class Desk(Protocol):
 
     async def publish(self, lease: Lease, lines: Sequence[Any]) -> None: ...
 
+    async def recall(self, lease: Lease) -> Memory: ...
+
+    async def record(self, lease: Lease, key: str, outcome: Outcome) -> None:
+        """A durable call of this command has its outcome; whoever runs the command again finds it."""
+
+
+class Meanwhile(Protocol):
+    """What a body can do before its try is over; refused once the command is somebody else's."""
+
+    async def recall(self) -> Memory: ...
+
+    async def record(self, key: str, outcome: Outcome) -> None: ...
+
+    async def publish(self, lines: Sequence[Any]) -> None: ...
+
 
 class Done(Struct, frozen=True, gc=False):
     """What came of one try."""
@@ -208,6 +236,9 @@ class Done(Struct, frozen=True, gc=False):
     started_at: Instant = 0
     writes: tuple[Write, ...] = ()
     usage: dict[str, int | float] = {}
+    events: tuple[Sent, ...] = ()
+    renew: Callable[[StaleWrite], "Done"] | None = None  # what to hand in instead, if somebody else wrote first
+    lines: tuple[Any, ...] = ()  # what was printed last, for the run's side stream
 
 
 class Doorbell(Protocol):
@@ -235,6 +266,7 @@ class Call(Struct, frozen=True, gc=False):
     command: Command
     settings: Mapping[str, Any]
     say: Say | None = None  # to the run's side stream
+    meanwhile: Meanwhile | None = None
 
     @property
     def input(self) -> Any:
@@ -262,7 +294,7 @@ class Executor(Protocol):
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """A program to start, with all it gets; `env` is laid over the environment of this process."""
+    """A program to start, with all it gets; `env` is laid over what programs see of the environment."""
 
     argv: Sequence[str]
     cwd: str | None = None
@@ -289,6 +321,35 @@ class Programs(Protocol):
 
     async def close(self) -> None:
         """Returns when nothing is left of what was started."""
+
+
+class Secrets(Protocol):
+    """Where secrets come from. Read in the worker, at the time of the call, and stored nowhere."""
+
+    async def read(self, name: str) -> Any:
+        """Text, or a map of fields. Raises NotFound, which names those who were asked."""
+
+    def names(self) -> Collection[str] | None:
+        """For checks before anything runs; None: this cannot be told."""
+
+
+class Entries(Protocol):
+    """The keychain of a playbook."""
+
+    async def entry(self, alias: str) -> Mapping[str, Any]:
+        """The fields of an entry, fetched when it is first used. Raises ToolFailed, which tells none of them."""
+
+
+class Discretion(Protocol):
+    """Keeps the secrets that were handed out in this process from being told to anybody else."""
+
+    def text(self, text: str) -> str:
+        """With *** in the place of every secret."""
+
+    def fault(self, fault: Fault) -> Fault: ...
+
+    def check_result(self, value: Any) -> None:
+        """Raises ToolFailed, with the path, if the value holds a secret."""
 
 
 class Advance(Protocol):
@@ -323,6 +384,7 @@ class ToolProblem(Struct, frozen=True):
     hint: str = ""
     line: int = 0
     column: int = 0
+    code: str = "bad-tool"  # stable, for tools and searches
 
 
 class ToolInfo(Struct, frozen=True, kw_only=True):
@@ -332,5 +394,7 @@ class ToolInfo(Struct, frozen=True, kw_only=True):
     about: str
     keys: tuple[ToolKey, ...] = ()
     result: str = ""
+    result_keys: tuple[str, ...] = ()  # all that a result can have, if it is a map and they are fixed
     by_engine: bool = False  # no worker takes part
     check: Callable[[Mapping[str, Any]], Sequence[ToolProblem]] | None = None  # beyond names and types
+    check_bound: Callable[[Mapping[str, Any], Collection[str]], Sequence[ToolProblem]] | None = None  # names of input

@@ -1,8 +1,11 @@
 """Every setting, one frozen object, read once at the edge."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct, convert
+
+from refold.executors.limits import Limits, most_memory
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -14,15 +17,40 @@ class Settings(Struct, frozen=True, kw_only=True):
     depth_limit: int = 100  # runs that may stand above one another
     processes: int = 0  # that run steps in isolation; 0: one for each processor
     process_grace: float = 2.0  # seconds from the polite to the hard end of such a step
+    tool_memory: int | None = None  # bytes for a process of a tool; None: three quarters of the machine's; 0: any
+    tool_address_space: int = 0  # bytes, with what is only reserved; 0: any
+    tool_cpu: int = 86_400  # seconds of a processor for a try; 0: any
+    tool_file_size: int = 64 * 1024**3  # bytes of each file that it writes; 0: any
+    tool_open_files: int = 8192  # 0: as many as the engine
+    tool_processes: int = 4096  # of the user, threads included; 0: any
+    pass_env: tuple[str, ...] = ()  # what else of the environment tools see: names, or beginnings with a star
     private_addresses: bool = False  # whether http may reach addresses that are not public
+    secrets: str = ""  # the encrypted file of secrets; empty: the one beside the database
+    secrets_folder: str = "/run/secrets"  # with a file for each secret
+    key_file: str = ""  # of what is encrypted; empty: in the user's own configuration. REFOLD_KEY wins over it
+    keyring: bool = False  # whether the system's keyring is asked for secrets
+    artifacts: str = ""  # the folder of the tool `artifact`; empty: beside the database, or .refold/artifacts
     stop_grace: float = 10.0  # seconds for steps to finish when the program is asked to stop
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
         """REFOLD_LEASE_FOR and so on; what is not given has its default."""
-        given = {
+        given: dict[str, Any] = {
             name: environment[f"REFOLD_{name.upper()}"]
             for name in cls.__struct_fields__
             if f"REFOLD_{name.upper()}" in environment
         }
+        if "pass_env" in given:
+            given["pass_env"] = given["pass_env"].replace(",", " ").split()
         return convert(given, cls, strict=False)
+
+    @property
+    def tool_limits(self) -> Limits:
+        return Limits(
+            memory=most_memory() if self.tool_memory is None else self.tool_memory,
+            address_space=self.tool_address_space,
+            cpu=self.tool_cpu,
+            file_size=self.tool_file_size,
+            open_files=self.tool_open_files,
+            processes=self.tool_processes,
+        )

@@ -86,7 +86,7 @@ def test_a_lone_surrogate_in_a_text_is_a_bad_character() -> None:
 
 
 def test_a_playbook_of_another_language_is_not_read_as_if_it_were_this_one() -> None:
-    said = refused("apiVersion: noetl.io/v2\nkind: Playbook\nx: 1\ny: 2\n").problems
+    said = refused("apiVersion: airflow.dev/v2\nkind: Playbook\nx: 1\ny: 2\n").problems
     assert [(each.code, each.place) for each in said] == [("unknown-language", (1, 13))]
 
 

@@ -42,7 +42,8 @@ WARNED = {
         [("warning side-entry", 4, 32)],
     ),
     "an arc behind one that is always taken": (
-        "workflow: [{step: a, next: {arcs: [{step: b}, {step: c}, {step: c, on: failure}]}}, {step: b}, {step: c}]",
+        "workflow: [{step: a, next: {arcs: [{step: b}, {step: c}, {step: c, on: failure}]}, tool: {kind: wait,"
+        " seconds: 1}}, {step: b}, {step: c}]",
         [("warning dead-arc", 4, 54)],
     ),
     "max_in_flight one by one": (
@@ -95,9 +96,12 @@ GOOD = {
     "a loop that ends because its way on has a condition": (
         'workflow: [{step: a, next: {arcs: [{step: b, when: "{{ visit < 3 }}"}]}}, {step: b, next: a}]'
     ),
-    "a loop that goes back on failure": "workflow: [{step: a, next: {arcs: [{step: a, on: failure}]}}]",
+    "a loop that goes back on failure": (
+        "workflow: [{step: a, tool: {kind: wait, seconds: 1}, next: {arcs: [{step: a, on: failure}]}}]"
+    ),
     "a loop that a failure leaves": (
-        "workflow: [{step: a, next: {arcs: [{step: a}, {step: b, on: failure}]}}, {step: b}]"
+        "workflow: [{step: a, tool: {kind: wait, seconds: 1}, next: {arcs: [{step: a}, {step: b, on: failure}]}},"
+        " {step: b}]"
     ),
     "a join of two that both come": f"workflow: [{FORK}, {{step: d, join: {{at_least: 2}}}}]",
     "a join in a loop, of alternatives that come in different passes": (
@@ -130,7 +134,9 @@ def test_what_is_right_is_left_alone(text: str) -> None:
 
 STARVED = {
     "a choice right before": "next: {arcs: [{step: b, when: '{{ visit }}'}, {step: c}]}",
-    "one on success, one on failure": "next: {arcs: [{step: b}, {step: c, on: failure}]}",
+    "one on success, one on failure": (
+        "tool: {kind: wait, seconds: 1}, next: {arcs: [{step: b}, {step: c, on: failure}]}"
+    ),
 }
 
 

@@ -25,9 +25,9 @@ def test_validate_tells_of_every_file_and_every_problem(tmp_path: Path) -> None:
     good = playbook(tmp_path, noop("one"), name="good.yaml")
     bad = playbook(tmp_path, "step: one\ntol: {kind: noop}", noop("one"), name="bad.yaml")
     done = refold(tmp_path, "validate", good)
-    assert done == (0, "good.yaml: ok, 1 steps\n", "")
+    assert done == (0, "good.yaml: ok, 1 step\n", "")
     done = refold(tmp_path, "validate", good, bad)
-    assert (done.code, done.out.splitlines()[0]) == (2, "good.yaml: ok, 1 steps")
+    assert (done.code, done.out.splitlines()[0]) == (2, "good.yaml: ok, 1 step")
     assert re.fullmatch(r"bad.yaml: [2-9] errors(, .*)?", done.out.splitlines()[1])
     found = refold(tmp_path, "validate", bad, "-o", "json").data
     assert {"file": "bad.yaml", "line": 6, "column": 5, "severity": "error", "code": "unknown-key"}.items() <= found[

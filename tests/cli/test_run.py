@@ -35,6 +35,23 @@ def test_a_failed_run_says_what_and_where_and_ends_with_1(tmp_path: Path) -> Non
     assert done.err.endswith("more: refold runs show mine\n")
 
 
+def test_a_failure_in_python_names_the_class_and_the_line(tmp_path: Path) -> None:
+    file = playbook(tmp_path, "step: one\ntool:\n  kind: python\n  code: |\n    data = {}\n    result = data['id']")
+    done = refold(tmp_path, "run", file, "--name", "mine", "--progress", "tree")
+    assert done.code == 1
+    assert "    KeyError: 'id'\n    line 2: result = data['id']\n" in done.err
+    assert "error     step one: KeyError: 'id'" in refold(tmp_path, "runs", "show", "mine").out
+    assert "one/1 failed on try 1: KeyError: 'id'" in refold(tmp_path, "runs", "history", "mine").out
+
+
+def test_an_input_that_nothing_reads_is_told(tmp_path: Path) -> None:
+    file = playbook(tmp_path, noop("one", result="'{{ who }}'"), more="workload: {who: Ada}\n")
+    done = refold(tmp_path, "run", file, "-i", "whom=Bo")
+    assert (done.code, done.out) == (0, "Ada\n")
+    assert done.err.startswith("warning: `play` has no input `whom`: did you mean `who`?\n")
+    assert "warning" not in refold(tmp_path, "run", file, "-i", "who=Bo").err
+
+
 def test_quiet_says_only_what_is_wrong(tmp_path: Path) -> None:
     file = playbook(tmp_path, shell("one", "exit 3"))
     done = refold(tmp_path, "run", file, "-q")

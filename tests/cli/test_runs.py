@@ -124,6 +124,19 @@ def test_logs_are_what_the_steps_printed(folder: Path) -> None:
     assert refold(folder, "runs", "logs", "bad", "--step", "two").out == ""
 
 
+TWICE = "print('x')\\nif context['attempt'] == 1 and context['item'] == 1: raise OSError"
+LOOP = (
+    "{step: one, loop: {in: [1, 2], iterator: each}, retry: {attempts: 2, delay: 10ms},"
+    f' tool: {{kind: python, code: "{TWICE}"}}}}'
+)
+
+
+def test_logs_tell_the_item_and_the_try_if_it_is_not_the_first(tmp_path: Path) -> None:
+    assert refold(tmp_path, "run", playbook(tmp_path, LOOP), "--name", "mine", "-q").code == 0
+    lines = refold(tmp_path, "runs", "logs", "mine").out.splitlines()
+    assert sorted(line.split(" ", 1)[1] for line in lines) == ["one[0]   x", "one[1]   x", "one[1] try 2   x"]
+
+
 def test_what_is_over_can_neither_be_paused_nor_cancelled_nor_resumed(folder: Path) -> None:
     for command in ("pause", "cancel", "resume"):
         done = refold(folder, "runs", command, "good")

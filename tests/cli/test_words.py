@@ -99,6 +99,12 @@ def test_inputs_come_from_a_file_and_single_ones_go_over_it(tmp_path: Path) -> N
         inputs([], str(file))
 
 
+def test_private_addresses_are_within_reach_on_ones_own_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (settings(own_machine=True).private_addresses, settings().private_addresses) == (True, False)
+    monkeypatch.setenv("REFOLD_PRIVATE_ADDRESSES", "false")
+    assert settings(own_machine=True).private_addresses is False
+
+
 def test_a_setting_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REFOLD_SLOTS", "many")
     with pytest.raises(InvalidValue, match="slots"):

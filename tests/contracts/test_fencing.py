@@ -12,9 +12,12 @@ from tests.contracts.stores import (
     claim,
     claim_one,
     claimed_ids,
+    commit,
     holder,
     issue,
+    note,
     order,
+    put,
 )
 
 Move = Callable[[Store, FakeClock, Lease], object]
@@ -197,3 +200,18 @@ def test_a_publisher_who_changes_its_line_later_changes_nothing(store: Store) ->
     line["list"].append(2)
     store.stream("r")[0][1]["list"].append(3)
     assert list(store.stream("r")) == [(1, {"list": [1]})]
+
+
+def test_lines_that_come_with_a_turn_stand_behind_those_that_were_published(store: Store) -> None:
+    issue(store, "r", order("a1"))
+    store.publish(claim_one(store), ["one"])
+    commit(store, "r", note("settled"), lines=["two", {"three": 3}])
+    assert list(store.stream("r")) == [(1, "one"), (2, "two"), (3, {"three": 3})]
+
+
+def test_lines_of_a_turn_that_is_taken_back_were_never_there(store: Store) -> None:
+    issue(store, "r", order("a1"), lines=["one"])
+    with pytest.raises(KeyError), store.turn(["r"]) as turn:
+        put(turn, "r", note("more"), lines=["two"])
+        raise KeyError
+    assert list(store.stream("r")) == [(1, "one")]

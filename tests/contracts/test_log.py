@@ -6,8 +6,6 @@ import pytest
 
 from refold.core import codec
 from refold.core.facts import (
-    AddTo,
-    AppendTo,
     Awaited,
     Blob,
     BudgetExceeded,
@@ -16,9 +14,9 @@ from refold.core.facts import (
     CancelAsked,
     Cancelled,
     ChildEnded,
-    DeleteKey,
     Dropped,
     Entered,
+    EventsTaken,
     Fact,
     Failed,
     FanOutEntered,
@@ -32,7 +30,6 @@ from refold.core.facts import (
     Parent,
     Parked,
     PassBegan,
-    PutIf,
     Report,
     Routed,
     RunEnded,
@@ -42,7 +39,6 @@ from refold.core.facts import (
     RunResumed,
     RunStarted,
     RunTimedOut,
-    SetKey,
     SignalReceived,
     SignalTaken,
     Skipped,
@@ -53,10 +49,12 @@ from refold.core.facts import (
     Suspended,
     TimedOut,
     Took,
+    VisitFailed,
 )
 from refold.core.plan import Plan, Step, canonical, plan_hash
 from refold.core.state import COMPLETED, FAILED, PAUSED, RUNNING
 from refold.core.summary import Summary
+from refold.core.writes import AddTo, AppendTo, DeleteKey, PutIf, SetKey
 from refold.errors import Conflict
 from refold.ports import Store
 from tests.contracts.stores import NOON, PLAN_BYTES, PLAN_HASH, FakeClock, commit, note, put
@@ -87,6 +85,8 @@ SAMPLES: tuple[Fact, ...] = (
     ItemsRetried("a", 1, ((0, 2, NOON), (3, 2, 0))),
     ItemsSettled("a", 1, (Report(1, Failed(FAULT), 0), Report(2, TimedOut(1.5), 1))),
     ItemsGivenUp("a", 1, (0, 2)),
+    EventsTaken("a", 1, (((2, 0), (2, 1)), ((3, 0),))),
+    VisitFailed("a", 2, FAULT, "Failed"),
     Routed(
         (
             Entered("a", 1),

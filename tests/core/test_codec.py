@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from refold.core import codec
 from refold.core.commands import Command, Letter, LetterCancel, LetterEnded, LetterPause, LetterResume, LetterStart
 from refold.core.facts import (
-    AddTo,
-    AppendTo,
     Awaited,
     Blob,
     BudgetExceeded,
@@ -22,9 +20,9 @@ from refold.core.facts import (
     CancelAsked,
     Cancelled,
     ChildEnded,
-    DeleteKey,
     Dropped,
     Entered,
+    EventsTaken,
     Fact,
     Failed,
     FanOutEntered,
@@ -40,7 +38,6 @@ from refold.core.facts import (
     Parent,
     Parked,
     PassBegan,
-    PutIf,
     Report,
     Routed,
     RunEnded,
@@ -50,7 +47,7 @@ from refold.core.facts import (
     RunResumed,
     RunStarted,
     RunTimedOut,
-    SetKey,
+    Sent,
     SignalReceived,
     SignalTaken,
     Skipped,
@@ -61,9 +58,10 @@ from refold.core.facts import (
     Suspended,
     TimedOut,
     Took,
-    Write,
+    VisitFailed,
 )
 from refold.core.state import RunState
+from refold.core.writes import AddTo, AppendTo, DeleteKey, PutIf, SetKey, Write
 from refold.errors import Corrupt, InvalidValue, UnknownFact
 
 FAULT = Fault("odd", "why", "ValueError", "trace", 7, False, 1.5, {"x": [1]})
@@ -74,30 +72,33 @@ OUTCOMES: tuple[Outcome, ...] = (
     TimedOut(2.5),
     Cancelled("enough"),
     Parked(5, "go", [1], "because"),
-    Suspended((Awaited("k", 5, "go", "plan", {"x": 1}),)),
+    Suspended((Awaited("k", 5, "go", "plan", {"x": 1}, "step", True),), {"at": 1}),
 )
 WRITES: tuple[Write, ...] = (SetKey("a", 1), DeleteKey("b"), AddTo("c", 1.5), AppendTo("d", [1]), PutIf("e", 3, None))
 MOVES: tuple[Move, ...] = (
     Entered("a", 1),
-    Took("a", 1, (0, 2), {"x": 1}, FAULT),
+    Took("a", 1, (0, 2), {"x": 1}, FAULT, {0: {"page": 2}}),
     Bypassed("a", 2),
     Skipped(("a", "b")),
     Dropped(("c",)),
     PassBegan("a"),
     LoopLeft("a"),
 )
-REPORT = Report(2, Succeeded(1), 3, "worker", 4, 5, 6, 7, WRITES, {"tokens": 1.5})
+SENT = (Sent("Page", {"url": "x"}), Sent("Page", None, Blob("hash", 70_000), {"by": 1}))
+REPORT = Report(2, Succeeded(1), 3, "worker", 4, 5, 6, 7, WRITES, {"tokens": 1.5}, SENT)
 ERROR = StepFault("a", 1, "unhandled failure", FAULT)
 FACTS: tuple[Fact, ...] = (
     RunStarted("plan", {"x": 1}, "name", "key", Parent("run", "a/1", "call"), 2),
     StepIssued("a", 1, 2, {"x": 1}, 3, 4, "go", "child"),
     *(StepSettled("a", 1, Report(1, outcome)) for outcome in OUTCOMES),
     StepSettled("a", 1, REPORT),
-    FanOutEntered("a", 1, 2, [1, 2], Blob("hash", 1), {"x": 1}),
+    FanOutEntered("a", 1, 2, [1, 2], Blob("hash", 1), {"x": 1}, window=3),
     ItemsIssued("a", 1, 0, 2, {"x": 1}),
     ItemsRetried("a", 1, ((0, 2, 5),)),
     ItemsSettled("a", 1, (REPORT, REPORT)),
     ItemsGivenUp("a", 1, (0, 1)),
+    EventsTaken("a", 3, (((2, 0),), ((2, 1), (4, 0)))),
+    VisitFailed("a", 3, FAULT, "Failed"),
     Routed(MOVES),
     SignalReceived("go", [1], "ada"),
     SignalTaken("go", "a/1#k"),

@@ -5,22 +5,9 @@ from itertools import pairwise
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from refold.core.facts import (
-    AddTo,
-    AppendTo,
-    DeleteKey,
-    Failed,
-    Fault,
-    ItemsSettled,
-    Parked,
-    PutIf,
-    Report,
-    SetKey,
-    Succeeded,
-    TimedOut,
-    Write,
-)
+from refold.core.facts import Failed, Fault, ItemsSettled, Parked, Report, Succeeded, TimedOut
 from refold.core.plan import Loop, Retry
+from refold.core.writes import AddTo, AppendTo, DeleteKey, PutIf, SetKey, Write
 from refold.testing.given import reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 

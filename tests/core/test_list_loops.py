@@ -13,11 +13,11 @@ from refold.core.facts import (
     ItemsRetried,
     ItemsSettled,
     Report,
-    SetKey,
     Succeeded,
     Took,
 )
 from refold.core.plan import Arc, Child, Loop, Plan, Retry
+from refold.core.writes import SetKey
 from refold.testing.given import failed, issued, reported, started, succeeded
 from tests.core.acts import Given, Then, plan, start, step
 
@@ -73,6 +73,7 @@ def test_those_after_it_read_results_and_status_of_every_item() -> None:
             {"status": "completed", "result": "x", "error": None},
             {"status": "failed", "result": None, "error": {"kind": "odd"}},
         ],
+        "stats": {"total": 2, "success": 1, "failed": 1},
     }
 
 
@@ -84,10 +85,10 @@ def test_an_empty_list_is_done_at_once_and_its_result_is_an_empty_list() -> None
 
 
 def test_what_is_no_list_is_refused_and_fails_the_visit() -> None:
-    for wrong, kind in (("text", "str"), ({"a": 1}, "dict"), (5, "int"), (None, "NoneType")):
+    for wrong, kind in (("text", "a text"), ({"a": 1}, "a map"), (5, "a number"), (None, "null")):
         _, then = entered(looped(wrong))
         assert then.state.error is not None and then.state.error.fault is not None
-        assert then.state.error.fault.message == f"a {kind} is no list to loop over"
+        assert then.state.error.fault.message == f"{kind} is no list for step {then.state.error.step!r} to loop over"
 
 
 def test_a_parallel_loop_captures_what_its_templates_name_once_and_nothing_else() -> None:

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from refold.core.expressions import CannotEvaluate, Missing
-from refold.core.facts import Blob, Fact, RunStarted, SetKey, Succeeded
+from refold.core.facts import Blob, Fact, RunStarted, Succeeded
 from refold.core.plan import Loop
 from refold.core.state import RunState
 from refold.core.view import Loaded, RunView, capture, with_sets
+from refold.core.writes import SetKey
 from refold.testing.given import failed, reported, succeeded
 from tests.core.acts import Given, plan, step
 
@@ -51,7 +52,9 @@ def test_reserved_names_hold_what_they_say() -> None:
     view = view_of(S_DONE, n=1)
     assert view["input"] == view["workload"] == {"d": "default", "n": 1}
     assert view["ctx"] == {"x": "ctx"}
-    assert view["run"] == {"id": "the run", "name": "named"}
+    assert (view["run"]["id"], view["run"]["name"]) == ("the run", "named")
+    assert dict(view["run"])["counts"] == {"total": 3, "completed": 1, "issued": 2}
+    assert view["run"]["failures"] == []
     assert dict(view["steps"]) == {"s": "of s"}
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from refold.core.facts import (
     SECOND,
-    AppendTo,
     Awaited,
     CallSettled,
     CancelAsked,
@@ -33,6 +32,7 @@ from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Poll, Quality, 
 from refold.core.state import TERMINAL, OpenCommand
 from refold.core.summary import shown_steps, summarize
 from refold.core.why import briefly
+from refold.core.writes import AppendTo
 from refold.testing.given import NOON, reported, started
 from tests.core.acts import Given, plan
 

@@ -7,20 +7,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from refold.core.facts import (
-    AddTo,
-    AppendTo,
-    Awaited,
-    DeleteKey,
-    GateDecided,
-    Parked,
-    SetKey,
-    SignalReceived,
-    StepIssued,
-    Succeeded,
-    Suspended,
-)
+from refold.core.facts import Awaited, GateDecided, Parked, SignalReceived, StepIssued, Succeeded, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, plan_hash
+from refold.core.writes import AddTo, AppendTo, DeleteKey, SetKey
 from refold.errors import Conflict, NotFound, Unavailable
 from refold.ports import Call as ToolCall
 from refold.ports import Done

@@ -110,6 +110,16 @@ async def test_sys_exit_ends_the_step_and_not_the_worker(body: str) -> None:
     await executor.close()
 
 
+async def test_what_a_body_logs_is_heard_until_it_ends() -> None:
+    executor = Inline()
+    said: list[tuple[str, str]] = []
+    await executor.run(f"{BODIES}:log", "one", lambda *line: said.append(line))
+    await executor.run(f"{BODIES}:log", "two")
+    bodies.log("three")
+    assert said == [("stderr", "WARNING body: one")]
+    await executor.close()
+
+
 async def test_context_variables_reach_the_thread() -> None:
     executor = Inline()
     bodies.colour.set("green")

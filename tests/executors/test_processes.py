@@ -15,6 +15,7 @@ import pytest
 
 from refold.core.facts import Fault
 from refold.errors import ToolFailed
+from refold.executors.ends import WHY
 from refold.executors.processes import Processes
 from tests.alive import children, living, noted_in, own_children, within
 
@@ -26,13 +27,19 @@ ROOT = Path(__file__).parents[2]
 async def pool(size: int = 1, **more: Any) -> AsyncIterator[Processes]:
     """A pool that must leave nothing behind."""
     before = children(os.getpid())
-    more.setdefault("grace", 0.2)
-    processes = Processes(size, **more)
+    processes = Processes(size, grace=0.2)
+    for name, value in more.items():
+        setattr(processes, name, value)
     try:
         yield processes
     finally:
         await processes.close()
     assert children(os.getpid()) - before == set()
+
+
+def of_wardens(processes: Processes) -> set[int]:
+    """The processes that wardens have started."""
+    return {pid for warden in own_children(processes.wardens.pid) for pid in own_children(warden)}
 
 
 async def fault_of(processes: Processes, body: str, input: Any = None) -> Fault:
@@ -141,7 +148,7 @@ async def test_a_name_that_is_no_function_is_refused_by_name(call: str, why: str
         ("exit_hard", 3, 3, "the process ended with exit code 3 before the step did"),
         ("exit_hard", 0, 0, "the process ended with exit code 0 before the step did"),
         ("crash", None, "SIGSEGV", "the process was killed by SIGSEGV"),
-        ("kill_self", None, "SIGKILL", "the process was killed by SIGKILL"),
+        ("kill_self", None, "SIGKILL", f"the process was killed {WHY['SIGKILL']}"),
     ],
 )
 async def test_a_process_that_dies_fails_its_step_by_name_and_the_pool_goes_on(
@@ -159,6 +166,15 @@ async def test_the_last_words_of_a_dead_process_are_kept() -> None:
     async with pool() as processes:
         assert "last words" in (await fault_of(processes, "exit_hard", 1)).traceback
         assert "in crash" in (await fault_of(processes, "crash")).traceback
+
+
+async def test_a_body_that_spoils_the_line_to_its_process_fails_alone() -> None:
+    async with pool() as processes:
+        before = await processes.run(f"{BODIES}:pid", None)
+        fault = await fault_of(processes, "babble")
+        assert fault.message == "the process lost its line to the engine before the step ended"
+        assert living([before]) == set()
+        assert await processes.run(f"{BODIES}:echo", 1) == 1
 
 
 async def test_a_step_out_of_memory_fails_alone() -> None:
@@ -216,7 +232,7 @@ async def test_a_call_that_is_cancelled_twice_is_killed_all_the_same(tmp_path: P
 async def test_a_dead_process_takes_along_what_it_started(tmp_path: Path) -> None:
     async with pool() as processes:
         running, pids = await begun(processes, "hang", tmp_path, 4)
-        [leader] = pids & own_children(os.getpid())
+        [leader] = pids & of_wardens(processes)
         os.kill(leader, signal.SIGKILL)
         with pytest.raises(ToolFailed):
             await running
@@ -225,7 +241,8 @@ async def test_a_dead_process_takes_along_what_it_started(tmp_path: Path) -> Non
 
 async def test_a_body_that_forks_and_returns_twice_answers_once() -> None:
     async with pool() as processes:
-        forked = await processes.run(f"{BODIES}:forget_a_child", None)
+        who, forked = await processes.run(f"{BODIES}:forget_a_child", None)
+        assert who == "body"
         assert await asyncio.to_thread(within, 5.0, lambda: living([forked]) == set())
         assert await processes.run(f"{BODIES}:echo", "next") == "next"
 
@@ -260,11 +277,19 @@ async def test_large_values_pass_in_both_directions() -> None:
 
 
 async def test_a_process_that_cannot_start_is_a_failure_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pool(orders_each=1) as processes:
+        await processes.run(f"{BODIES}:echo", 1)
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+        fault = await fault_of(processes, "echo", 1)
+        assert (fault.kind, fault.code) == ("process_died", 1)
+        assert fault.message == "no process could be started: the process ended with exit code 1 before the step did"
+
+
+async def test_without_a_supervisor_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     async with pool() as processes:
         fault = await fault_of(processes, "echo", 1)
-        assert (fault.kind, fault.code) == ("process_died", 1)
-        assert fault.message.startswith("no process could be started: ")
+        assert fault.message == "no process could be started: the process was killed with its warden"
 
 
 PARENT = """
@@ -292,29 +317,37 @@ def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path, body: str, cou
     assert within(5.0, lambda: living(pids) == set())
 
 
-def test_without_its_guard_a_process_still_dies_with_its_parent(tmp_path: Path) -> None:
+def test_without_their_supervisor_wardens_end_what_they_watch_over_all_the_same(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT.replace("{body}", "hang"), str(tmp_path)], cwd=ROOT)
     try:
-        strays = set(noted_in(tmp_path, 4))
-        started = children(parent.pid)
-        leaders = {pid for pid in started if "refold.executors.child" in _command(pid)}
-        for pid in started:
-            if "group.py" in _command(pid):
-                os.kill(pid, signal.SIGKILL)
+        pids = set(noted_in(tmp_path, 4)) | children(parent.pid)
+        [supervisor] = own_children(parent.pid)
+        os.kill(supervisor, signal.SIGKILL)
     finally:
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    assert len(leaders) == 2
-    assert within(5.0, lambda: living(leaders) == set())
-    for pid in living(strays):
-        os.kill(pid, signal.SIGKILL)
+    assert within(5.0, lambda: living(pids) == set())
 
 
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
+async def test_what_loses_its_warden_is_ended_by_the_supervisor(tmp_path: Path) -> None:
+    async with pool() as processes:
+        running, pids = await begun(processes, "hang", tmp_path, 4)
+        [warden] = own_children(processes.wardens.pid)
+        os.kill(warden, signal.SIGKILL)
+        with pytest.raises(ToolFailed, match="killed with its warden"):
+            await running
+        assert await asyncio.to_thread(within, 5.0, lambda: living(pids) == set())
+        assert await processes.run(f"{BODIES}:echo", "next") == "next"
+
+
+async def test_a_supervisor_that_was_killed_is_replaced() -> None:
+    async with pool(orders_each=1) as processes:
+        await processes.run(f"{BODIES}:echo", 1)
+        first = processes.wardens.pid
+        os.kill(first, signal.SIGKILL)
+        assert await asyncio.to_thread(within, 5.0, lambda: living([first]) == set())
+        for _ in range(3):
+            assert await processes.run(f"{BODIES}:echo", "next") == "next"
 
 
 async def test_closing_ends_what_runs_and_what_waits(tmp_path: Path) -> None:

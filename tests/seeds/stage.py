@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from refold import Arc, Call, Plan, Step
-from refold.core.facts import SECOND, AddTo, AppendTo, Fact, Fault, Instant, Routed, SetKey, Succeeded, Write
+from refold.core.facts import SECOND, Fact, Fault, Instant, Routed, Succeeded
 from refold.core.plan import canonical, plan_hash
 from refold.core.state import TERMINAL
+from refold.core.writes import AddTo, AppendTo, SetKey, Write
 from refold.doorbells.local import LocalDoorbell
 from refold.ports import Abilities, Clock, Done, Lease, Tool
 from refold.ports import Call as Try

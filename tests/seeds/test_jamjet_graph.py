@@ -398,6 +398,7 @@ def test_an_item_that_fails_lets_the_others_finish_and_then_fails_the_step_by_nu
 
 def test_an_empty_list_completes_at_once_jj22(stage: Stage) -> None:
     shown = stage.run(plan(step("each", "after", loop=Loop(items=[])), step("after", input={"path": ["each"]})))
-    assert (shown.status, shown.result) == ("completed", {"results": [], "items": []})
+    nothing = {"total": 0, "success": 0, "failed": 0}
+    assert (shown.status, shown.result) == ("completed", {"results": [], "items": [], "stats": nothing})
     kinds: list[type[Fact]] = [type(fact) for fact in stage.history(shown.id)]
     assert kinds == [RunStarted, FanOutEntered, StepIssued, StepSettled, RunEnded]

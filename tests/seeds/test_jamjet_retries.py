@@ -10,20 +10,18 @@ import pytest
 from refold import Call, Loop, Retry
 from refold.core.facts import (
     SECOND,
-    AddTo,
-    AppendTo,
     Awaited,
     Failed,
     Fault,
     ItemsRetried,
     ItemsSettled,
     Parked,
-    SetKey,
     StepIssued,
     StepSettled,
     Succeeded,
     Suspended,
 )
+from refold.core.writes import AddTo, AppendTo, SetKey
 from refold.ports import Call as Try
 from refold.ports import Done
 from tests.seeds.stage import NOON, Refusal, Stage, chain, plan, step, work

@@ -16,13 +16,13 @@ from refold.core.facts import (
     Parked,
     RunEnded,
     RunStarted,
-    SetKey,
     Skipped,
     StepIssued,
     StepSettled,
     Succeeded,
     Suspended,
 )
+from refold.core.writes import SetKey
 from refold.errors import Corrupt, NotFound
 from refold.ports import Call as Try
 from refold.ports import Done

@@ -10,22 +10,18 @@ from refold import Arc, Call, Child, Gate, Loop, Plan, Retry, Wait
 from refold.core import codec
 from refold.core.facts import (
     SECOND,
-    AddTo,
-    AppendTo,
-    DeleteKey,
     Failed,
     Fault,
     ItemsSettled,
     Parked,
-    PutIf,
     RunStarted,
-    SetKey,
     StepIssued,
     StepSettled,
     Succeeded,
 )
 from refold.core.fold import fold
 from refold.core.state import RunState
+from refold.core.writes import AddTo, AppendTo, DeleteKey, PutIf, SetKey
 from refold.errors import Conflict, StaleWrite
 from refold.ports import Call as Try
 from refold.ports import Done, Lease

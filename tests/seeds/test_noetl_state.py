@@ -17,8 +17,6 @@ from refold.authoring.dialects.noetl_visits import CONTEXT, ENDS, STEP_EVENTS
 from refold.core import codec
 from refold.core.facts import (
     SECOND,
-    AddTo,
-    AppendTo,
     Bypassed,
     Fact,
     Failed,
@@ -55,6 +53,7 @@ from refold.core.state import (
     StepState,
 )
 from refold.core.summary import shown_steps, summarize
+from refold.core.writes import AddTo, AppendTo
 from refold.errors import Corrupt, LeaseLost
 from refold.ports import Done, Lease, Writes
 from tests.seeds.stage import Stage, plan, step, work

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from refold.core.facts import SECOND, AddTo, AppendTo, Awaited, Parked, Succeeded, Suspended
+from refold.core.facts import SECOND, Awaited, Parked, Succeeded, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, plan_hash
+from refold.core.writes import AddTo, AppendTo
 from refold.ports import Call as ToolCall
 from refold.ports import Done
 from refold.runtime.engine import Engine

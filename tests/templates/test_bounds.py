@@ -73,6 +73,8 @@ ESCAPES = [
     "{% raw %}{{ n }}{% endraw %}",
 ]
 
+HARMLESS = (None, [None], "", "hello", "{{ n }}")  # what the chainable dialect may make of some of these
+
 CHANGES = [
     "{{ list.append(1) }}",
     "{{ list.clear() }}",
@@ -187,7 +189,7 @@ def test_a_template_sees_plain_data_only(template: str) -> None:
         except CannotEvaluate as error:
             assert "object at" not in str(error) and "<" not in str(error).replace("`<`", "")
         else:
-            assert undefined == "chainable" and result in (None, [None], "")
+            assert undefined == "chainable" and result in HARMLESS
 
 
 def test_a_host_object_is_no_value() -> None:

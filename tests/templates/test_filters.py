@@ -196,6 +196,8 @@ TRUE = {
 
 METHODS_USED = {
     "capitalize": ("text.capitalize()", "Hello"),
+    "casefold": ("'A'.casefold()", "a"),
+    "center": ("'a'.center(3)", " a "),
     "count": ("text.count('l') + list.count(1)", 3),
     "endswith": ("text.endswith('lo')", True),
     "find": ("text.find('l')", 2),
@@ -211,20 +213,27 @@ METHODS_USED = {
     "items": ("{'a': 1}.items()", [["a", 1]]),
     "join": ("', '.join(['a', 1])", "a, 1"),
     "keys": ("map.b.keys()", ["c"]),
+    "ljust": ("'a'.ljust(3, '.')", "a.."),
     "lower": ("'A'.lower()", "a"),
     "lstrip": ("' a '.lstrip()", "a "),
+    "partition": ("'a=b=c'.partition('=')", ["a", "=", "b=c"]),
     "removeprefix": ("text.removeprefix('he')", "llo"),
     "removesuffix": ("text.removesuffix('lo')", "hel"),
     "replace": ("text.replace('l', 'L')", "heLLo"),
     "rfind": ("text.rfind('l')", 3),
+    "rjust": ("'a'.rjust(3)", "  a"),
+    "rpartition": ("'a=b=c'.rpartition('=')", ["a=b", "=", "c"]),
+    "rsplit": ("'a,b,c'.rsplit(',', 1)", ["a,b", "c"]),
     "rstrip": ("' a '.rstrip()", " a"),
     "split": ("'a,b'.split(',')", ["a", "b"]),
     "splitlines": ("'a\nb\n'.splitlines()", ["a", "b"]),
     "startswith": ("text.startswith('he')", True),
     "strip": ("' a '.strip()", "a"),
+    "swapcase": ("text.swapcase()", "HELLO"),
     "title": ("text.title()", "Hello"),
     "upper": ("text.upper()", "HELLO"),
     "values": ("map.b.values()", [[10, 20]]),
+    "zfill": ("digits.zfill(5)", "00042"),
 }
 
 WRONG = [

@@ -13,8 +13,9 @@ from msgspec import json
 from refold.core.codec import check_value
 from refold.core.expressions import CannotEvaluate
 from refold.templates import Templates, paths_of, problem_of
+from refold.templates.blocks import Expression
 from refold.templates.engine import _ENGINES
-from refold.templates.text import Expression, is_plain, read
+from refold.templates.text import is_plain, read
 from tests.templates.measuring import MOST_BYTES, MOST_SECONDS, measured
 from tests.templates.views import CHAINABLE, STRICT, digest, world
 from tests.templates.writer import Writer
@@ -52,11 +53,31 @@ def is_data(value: Any) -> bool:
 
 def is_read_by_the_engine(text: str, lenient: bool) -> bool:
     """What Refold takes for an expression, the engine takes for one too."""
-    pieces = () if is_plain(text) else read(text, lenient).pieces
+    pieces: tuple[Any, ...] = () if is_plain(text) else read(text, lenient).pieces
     for piece in pieces:
         if isinstance(piece, Expression):
             _ENGINES[lenient].undeclared_variables_in_str(f"{{{{ {piece.code.code} }}}}")
     return True
+
+
+def walk_many(first: int, count: int) -> Counter[str]:
+    """Texts with statements, in the dialect that has them."""
+    view = world() | {"large": "z" * 50_000}
+    before = digest(view)
+    seen: Counter[str] = Counter()
+    slowest, largest = (0.0, ""), (0, "")
+    for seed in range(first, first + count):
+        text = Writer(f"statements {seed}").text_with_statements()
+        paths_of(text)
+        taken = measured(lambda text=text: evaluate(CHAINABLE, text, view, seen))  # type: ignore[misc]
+        assert taken.is_little(), (seed, text, taken)
+        slowest, largest = max(slowest, (taken.seconds, text)), max(largest, (taken.bytes, text))
+        assert seed % ONE_BY_ONE or digest(view) == before, (seed, text)
+    assert digest(view) == before
+    print(f"{count} texts with statements from seed {first}: {dict(seen)}")
+    print(f"slowest {slowest[0]:.3f} of {MOST_SECONDS} s: {slowest[1][:100]}")
+    print(f"largest {largest[0] >> 20} of {MOST_BYTES >> 20} MiB: {largest[1][:100]}")
+    return seen
 
 
 def evaluate_many(first: int, count: int) -> Counter[str]:
@@ -83,6 +104,19 @@ def evaluate_many(first: int, count: int) -> Counter[str]:
 def test_a_few_thousand_templates() -> None:
     seen = evaluate_many(FIRST_SEED, 3000)
     assert min(seen["value"], seen["no value"], seen["broken"]) > 300  # the grammar tries all of them
+
+
+def test_some_hundred_texts_with_statements() -> None:
+    seen = walk_many(FIRST_SEED, 600)
+    assert min(seen["value"], seen["no value"], seen["broken"]) > 20
+
+
+@pytest.mark.proof
+def test_twenty_thousand_texts_with_statements_in_a_process_that_may_die() -> None:
+    code = f"from tests.templates.test_generated import walk_many; walk_many({FIRST_SEED}, 20_000)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    print(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.proof

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from refold.core.expressions import CannotEvaluate
-from tests.templates.views import STRICT, world
+from tests.templates.views import CHAINABLE, STRICT, world
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,43 @@ def test_any_other_text_is_true(word: str) -> None:
 def test_a_condition_that_cannot_be_evaluated_is_neither() -> None:
     with pytest.raises(CannotEvaluate, match="'nobody' is not defined"):
         STRICT.truth("{{ nobody }}", world())
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ([], True),
+        ([["{{ n > 2 }}", False]], False),
+        ([["{{ n > 5 }}", False]], True),
+        ([["{{ n > 5 }}", False], ["{{ yes }}", True], [True, False]], True),
+        ([["{{ n > 5 }}", True], [True, False]], False),
+        ([["no", True], ["{{ text }}", False]], False),
+    ],
+)
+def test_of_rules_the_first_that_holds_decides_and_if_none_does_it_is_yes(rules: Any, expected: bool) -> None:
+    for templates in (STRICT, CHAINABLE):
+        assert templates.truth({"$first": rules}, world()) is expected
+
+
+def test_rules_behind_the_one_that_decides_are_not_asked() -> None:
+    assert STRICT.truth({"$first": [["{{ yes }}", False], ["{{ nobody }}", True]]}, world()) is False
+    with pytest.raises(CannotEvaluate, match="'nobody' is not defined"):
+        STRICT.truth({"$first": [["{{ nobody }}", True], ["{{ yes }}", False]]}, world())
+
+
+def test_the_paths_of_rules_are_those_of_their_conditions() -> None:
+    assert STRICT.paths({"$first": [["{{ a.b }}", True], ["{{ c and d }}", False]]}) == (("a", "b"), ("c",), ("d",))
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("{% if n > 2 %}true{% else %}false{% endif %}", True),
+        ("{% if n > 5 %}true{% else %}false{% endif %}", False),
+        ("{% if n > 5 %}true{% endif %}", False),
+        ("{{ yes }} ", True),
+        ("{{ not yes }}{{ nobody }}", False),
+    ],
+)
+def test_a_text_with_statements_says_yes_or_no(template: str, expected: bool) -> None:
+    assert CHAINABLE.truth(template, world()) is expected

@@ -112,10 +112,48 @@ def test_two_names_that_lead_nowhere_have_no_value() -> None:
         ("{{ rows | map(attribute='nope') }}", [None, None, None]),
         ("{{ 'x' | int }}", 0),
         ("{{ empty | first }}", None),
+        ("{{ nobody | first }}", None),
+        ("{{ nobody.x | last | default(4) }}", 4),
+        ("{{ nobody.x < 1 }}", False),
+        ("{{ nobody.x >= 1 }}", False),
+        ("{{ 1 <= nobody }}", False),
+        ("{{ nobody != 1 }}", True),
+        ("{{ nobody == none }}", True),
+        ("{{ nobody in [1] }}", False),
+        ("{{ nobody not in [1] }}", True),
+        ("{{ nobody in text }}", False),
+        ("{{ 1 in nobody.x }}", False),
+        ("{{ 1 not in nobody.x }}", True),
+        ("{{ nobody and 1 }}", None),
+        ("{{ nobody | tojson }}", "null"),
+        ("{{ nobody | join(',') }}", ""),
+        ("{{ nobody | sort }}", []),
+        ("{{ nobody is mapping or nobody is string or nobody is number or nobody is sequence }}", False),
+        ("{{ nobody is undefined and nobody.x is not defined }}", True),
+        ("{{ '%s!' % nobody }}", "!"),
     ],
 )
 def test_in_a_chainable_dialect_it_is_nothing(template: str, expected: Any) -> None:
     assert value(template, "chainable") == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ nobody + 1 }}", "`+`: 'nobody' is not defined"),
+        ("{{ 1 - map.b.d.e }}", "`-`: 'map.b.d.e' is not defined: 'map.b' has no 'd'"),
+        ("{{ n * nobody.x }}", "`*`: 'nobody.x' is not defined"),
+        ("{{ n + n + mapp.a }}", "did you mean 'map'?"),
+        ("{{ -nobody.x }}", "`-`: 'nobody.x' is not defined"),
+        ("{{ 'a' + nobody }}", "`+`: 'nobody' is not defined"),
+        ("{{ nothing + 1 }}", "`+`: null and a number do not go together"),
+        ("{{ n + text }}", "`+`: a number and a text do not go together"),
+    ],
+)
+def test_in_a_chainable_dialect_one_cannot_reckon_with_nothing(template: str, message: str) -> None:
+    with pytest.raises(CannotEvaluate) as error:
+        value(template, "chainable")
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(

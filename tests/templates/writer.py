@@ -80,6 +80,35 @@ class Writer:
             text = text[:place] + self.chance.choice(UNSOUND) + text[place + self.chance.randrange(3) :]
         return text
 
+    def text_with_statements(self) -> str:
+        """A body of statements, mostly sound."""
+        text = self._body(3)
+        if self.chance.random() < 0.1:
+            place = self.chance.randrange(len(text) + 1)
+            text = text[:place] + self.chance.choice(UNSOUND) + text[place + self.chance.randrange(3) :]
+        return text
+
+    def _body(self, depth: int) -> str:
+        return "".join(self._part(depth) for _ in range(self.chance.randrange(1, 4)))
+
+    def _part(self, depth: int) -> str:
+        chosen = self.chance.random()
+        if depth <= 0 or chosen < 0.3:
+            return f"{{{{ {self.expression(self.chance.randrange(3))} }}}}"
+        value = self.expression(self.chance.randrange(3))
+        name = self.chance.choice(NAMES)
+        if chosen < 0.5:
+            return f"{{% if {value} %}}{self._body(depth - 1)}{{% else %}}{self._body(depth - 1)}{{% endif %}}"
+        if chosen < 0.75:
+            some = self.chance.choice((f"range({self.chance.choice(NUMBERS)})", value, "rows", "list", "map.items()"))
+            names = "k, v" if some.endswith(".items()") else name
+            return f"{{% for {names} in {some} %}}{self._body(depth - 1)}{{{{ loop.index }}}}{{% endfor %}}"
+        if chosen < 0.85:
+            return f"{{% set {name} %}}{self._body(depth - 1)}{{% endset %}}"
+        if chosen < 0.9:
+            return f"{{% set s = namespace(a={value}) %}}{{% for i in list %}}{{% set s.a = [s.a, s] %}}{{% endfor %}}"
+        return f"{{%- set {name} = {value} -%}}"
+
     def _expression_in_braces(self) -> str:
         if self.chance.random() < 0.01:
             return "{% for x in list %}{{ x }}{% endfor %}"

@@ -52,7 +52,7 @@ def get(url: str, **config: Any) -> Any:
 async def test_an_answer_in_json_is_data(http: HttpTool, site: Site, at: str) -> None:
     site["/x"] = says({"a": [1, 2.5, None]}, 200, **{"x-colour": "red"})
     answer = await http(get(f"{at}/x"))
-    assert (answer["status"], answer["data"], answer["text"]) == (200, {"a": [1, 2.5, None]}, None)
+    assert (answer["status_code"], answer["data"], answer["text"]) == (200, {"a": [1, 2.5, None]}, None)
     assert (answer["url"], answer["headers"]["x-colour"]) == (f"{at}/x", "red")
     assert 0 < answer["elapsed"] < 5
 
@@ -168,7 +168,8 @@ async def test_a_status_that_is_an_error_fails_the_step_by_its_kind(
     fault = await fault_of(http, get(f"{at}/x?token=secret"))
     assert (fault.kind, fault.retryable, fault.code) == (kind, retryable, f"HTTP_{status}")
     assert fault.message.startswith(f"GET {at}/x answered {status}"), "without the query"
-    assert (fault.data["status"], fault.data["data"]) == (status, {"why": "because"})
+    assert (fault.data["status_code"], fault.data["data"]) == (status, {"why": "because"})
+    assert set(fault.data) == {"status_code", "headers", "data", "text"}
 
 
 async def test_what_is_expected_is_no_failure_and_what_is_not_is_one(http: HttpTool, site: Site, at: str) -> None:
@@ -317,11 +318,25 @@ async def test_nothing_can_be_smuggled_into_a_request(http: HttpTool, site: Site
     assert site.asked == []
 
 
+@pytest.mark.parametrize("method", ["GÉT", "get it", "", "\uff27\uff25\uff34", "GET\n"])
+async def test_a_method_is_one_plain_word(http: HttpTool, site: Site, at: str, method: str) -> None:
+    fault = await fault_of(http, get(f"{at}/x", method=method))
+    assert (fault.kind, fault.retryable, site.asked) == ("invalid_request", False, [])
+    assert fault.message == f"`method` is a word such as GET or PATCH, not {method!r}"
+
+
+async def test_the_address_in_the_result_has_no_query(http: HttpTool, site: Site, at: str) -> None:
+    site["/a%20b"] = says(1)
+    answer = await http(get(f"{at}/a b?page=2#top", params={"token": "secret"}))
+    assert answer["url"] == f"{at}/a%20b"
+    assert site.asked[0].query == {"page": ["2"], "token": ["secret"]}
+
+
 async def test_redirects_are_followed_or_not_as_is_said(http: HttpTool, site: Site, at: str) -> None:
     site["/old"], site["/new"] = sends_to("/new?a=1"), says("here")
     answer = await http(get(f"{at}/old"))
-    assert (answer["data"], answer["url"]) == ("here", f"{at}/new?a=1")
-    assert (await http(get(f"{at}/old", follow_redirects=False)))["status"] == 302
+    assert (answer["data"], answer["url"]) == ("here", f"{at}/new")
+    assert (await http(get(f"{at}/old", follow_redirects=False)))["status_code"] == 302
 
 
 @pytest.mark.parametrize(
@@ -390,7 +405,7 @@ async def test_pages_are_read_one_after_the_other(http: HttpTool, site: Site, at
     site["/list"] = numbered
     answer = await http(get(f"{at}/list", params={"size": 2}, pages=pages))
     assert answer["data"] == [10, 11, 20, 21, 30, 31, 40, 41]
-    assert (answer["pages"], answer["status"], len(site.asked)) == (4, 200, 4)
+    assert (answer["pages"], answer["status_code"], len(site.asked)) == (4, 200, 4)
     keys = [asked.headers["idempotency-key"] for asked in site.asked]
     assert keys == ["run-1/a/1", "run-1/a/1/2", "run-1/a/1/3", "run-1/a/1/4"]
 

@@ -3,6 +3,7 @@
 import ipaddress
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpcore2
@@ -12,6 +13,7 @@ from refold.settings import Settings
 from refold.tools.addresses import is_public
 from refold.tools.http import HttpTool
 from refold.tools.http_wire import Checked, Wire
+from tests.cli.program import playbook, refold
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 from tests.tools.web import Site, says, sends_to, served
 
@@ -225,6 +227,16 @@ async def test_an_engine_reaches_private_addresses_only_if_it_is_told_that_it_ma
             assert (fault.kind, fault.retryable, site.connections) == ("blocked_address", False, 0)
         async with engine(Settings(private_addresses=True)) as opened:
             assert (await opened.run(plan))["data"] == "private"
+
+
+def test_a_run_on_ones_own_machine_reaches_it_unless_that_is_forbidden(site: Site, tmp_path: Path) -> None:
+    site["/x"] = says("private")
+    with served(site) as address:
+        file = playbook(tmp_path, f"step: a\ntool: {{kind: http, url: '{address}/x'}}")
+        done = refold(tmp_path, "run", file, "-q", "-o", "json")
+        assert (done.code, done.data["result"]["data"]) == (0, "private"), done.err
+        refused = refold(tmp_path, "run", file, "-q", REFOLD_PRIVATE_ADDRESSES="false")
+        assert (refused.code, len(site.asked)) == (1, 1)
 
 
 def test_the_setting_is_read_from_the_environment() -> None:

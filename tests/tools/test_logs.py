@@ -1,6 +1,8 @@
 """What steps print goes to the side stream of their run: live, in order, per try, bounded, and never in the way."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ from refold.wiring import WallClock
 from refold.worker.printed import MOST, Printed
 from tests.tools.calls import SETTINGS, engine, fault_of_run, one_step
 
+ROOT = Path(__file__).parents[2]
 ITEM = Command(id="a/2/7", step="a", visit=2, attempt=3, item=7)
 LEASE = Lease(run="r", command=ITEM, worker="w", generation=1, until=0, claimed_at=0, plan="p")
 
@@ -53,6 +56,43 @@ async def test_what_a_step_logs_is_kept_too() -> None:
         run = await opened.start(one_step("python", {"code": code}))
         await opened.result(run)
         assert await texts_of(opened, run) == [("stderr", "INFO shop: sold 3"), ("stderr", "WARNING root: low")]
+
+
+async def test_what_inline_code_logs_is_kept_too_and_only_with_its_own_run() -> None:
+    code = "import logging, time\nfor _ in range(3):\n    logging.getLogger('shop').warning('sold by %s', who)"
+    later = "import asyncio\nawait asyncio.sleep(0.01)\n" + code
+    async with engine() as opened:
+        plans = [
+            one_step("python", {"code": each, "isolation": "inline"}, None, {"who": who})
+            for who, each in (("ann", code), ("bob", later), ("cid", code))
+        ]
+        runs = [await opened.start(plan) for plan in plans]
+        for run, who in zip(runs, ("ann", "bob", "cid"), strict=True):
+            await opened.result(run)
+            assert await texts_of(opened, run) == [("stderr", f"WARNING shop: sold by {who}")] * 3
+
+
+LOGGING = """
+import asyncio, logging, sys
+from tests.tools.calls import engine, one_step
+
+async def main() -> None:
+    async with engine() as opened:
+        code = "import logging\\nlogging.info('told')\\nlogging.debug('too much')"
+        run = await opened.start(one_step("python", {"code": code, "isolation": "inline"}))
+        await opened.result(run)
+        print([line["text"] for _, line in await opened.logs(run)])
+        logging.info("nobody")
+        logging.warning("to the terminal")
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_sets_up_no_logging_sees_what_it_would_have_seen() -> None:
+    done = subprocess.run([sys.executable, "-c", LOGGING], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "['INFO root: told']\n"
+    assert done.stderr == "to the terminal\n"
 
 
 async def test_lines_of_a_program_are_kept() -> None:

@@ -182,7 +182,7 @@ async def test_a_library_that_is_missing_is_named(python: PythonTool, libs: Any,
 async def test_a_script_is_code_in_a_file(python: PythonTool, isolation: str, tmp_path: Path) -> None:
     path = tmp_path / "double.py"
     path.write_text("return [2 * x, __file__]")
-    which = call({"script": str(path), "isolation": isolation}, None, {"x": 4})
+    which = call({"script": str(path), "folder": str(tmp_path), "isolation": isolation}, None, {"x": 4})
     assert await python(which) == [8, str(path)]
     path.write_text("result = [3 * x, 'changed']")
     assert await python(which) == [12, "changed"]
@@ -191,13 +191,15 @@ async def test_a_script_is_code_in_a_file(python: PythonTool, isolation: str, tm
     assert fault.data == {"file": str(path), "line": 3, "source": "result = 1 / 0"}
 
 
-async def test_a_script_is_looked_for_in_the_folders_for_scripts(tmp_path: Path) -> None:
+async def test_a_script_is_looked_for_beside_its_playbook_too(tmp_path: Path) -> None:
     inline = Inline(1)
-    python = PythonTool({"inline": inline}, folders=(str(tmp_path), str(tmp_path / "scripts")))
+    python = PythonTool({"inline": inline})
+    settings = {"folder": str(tmp_path), "isolation": "inline"}
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "seven.py").write_text("result = 7")
-    assert await python(call({"script": "seven.py", "isolation": "inline"})) == 7
-    fault = await fault_of(python, call({"script": "eight.py", "isolation": "inline"}))
+    assert await python(call({"script": "seven.py", **settings})) == 7
+    assert await python(call({"script": "scripts/seven.py", **settings})) == 7
+    fault = await fault_of(python, call({"script": "eight.py", **settings}))
     assert (fault.kind, fault.retryable) == ("no_script", False)
     assert str(tmp_path / "scripts") in fault.message
     await inline.close()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from refold.core.commands import Command
-from refold.core.facts import Failed, Succeeded
+from refold.core.facts import Failed, Outcome, Succeeded
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import Ambiguous, Corrupt, LeaseLost, Unavailable
-from refold.ports import Abilities, Call, Done, Lease
+from refold.ports import Abilities, Call, Done, Lease, Memory
 from refold.wiring import WallClock
 from refold.worker.heartbeat import as_task, on_thread
 from refold.worker.lease import Beat, Keeper, place
@@ -59,6 +59,11 @@ class HandDesk:
             self.handed_back.append(lease.command.id)
 
     async def publish(self, lease: Lease, lines: Sequence[Any]) -> None: ...
+
+    async def recall(self, lease: Lease) -> Memory:
+        return Memory()
+
+    async def record(self, lease: Lease, key: str, outcome: Outcome) -> None: ...
 
     def _lease(self) -> Lease | None:
         if not self.waiting:

@@ -4,9 +4,11 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+from refold.authoring.declared import check_given
 from refold.authoring.problems import InvalidPlaybook, Problem
-from refold.authoring.reading import Fields, Reading
+from refold.authoring.reading import Fields, Reading, Secrets
 from refold.authoring.yaml_text import Node
+from refold.core.pipelines import Started
 from refold.core.plan import Child, Plan, plan_hash
 from refold.errors import RefoldError
 
@@ -34,8 +36,13 @@ P = TypeVar("P", bound=Readable)
 class Family(Generic[P]):
     """The files that are being read, from the first one down, and those that were."""
 
-    def __init__(self, load: Load | None, read: Callable[[bytes, str, "Family[P]"], P]) -> None:
-        self.load, self._read = load, read
+    def __init__(
+        self,
+        load: Load | None,
+        read: Callable[[bytes, str, "Family[P]"], P],
+        secrets: Secrets | None = None,
+    ) -> None:
+        self.load, self._read, self.secrets = load, read, secrets
         self.above: list[str] = []
         self.known: dict[str, P] = {}
 
@@ -52,6 +59,10 @@ class Family(Generic[P]):
     def is_itself(self, file: str) -> bool:
         return self._seen_from_here(file) == self.above[-1]
 
+    def folder(self) -> str:
+        """Of the file that is being read."""
+        return os.path.abspath(os.path.dirname(self.above[-1]))
+
     def begin(self, file: str) -> None:
         self.above.append(os.path.normpath(file))
 
@@ -62,6 +73,9 @@ class Family(Generic[P]):
         """The file beside this one that has the name."""
         files = [name + suffix for suffix in SUFFIXES]
         return next((file for file in files if self._is_there(self._seen_from_here(file))), files[0])
+
+    def is_readable(self, file: str) -> bool:
+        return self._is_there(self._seen_from_here(file))
 
     def _seen_from_here(self, file: str) -> str:
         return os.path.normpath(os.path.join(os.path.dirname(self.above[-1]), file))
@@ -93,6 +107,16 @@ class Family(Generic[P]):
         reading.at(node, "circle", f"these playbooks start each other: {circle}", "a playbook may start only itself")
 
 
+def started_of(reading: Reading, family: Family[Any], keys: Mapping[str, Node]) -> Started:
+    """A child that is one of several tasks of a step."""
+    node = keys.get("path") or keys.get("name")
+    if node is None or not isinstance(node.value, str):
+        return Started(plan="")  # that was told
+    file = node.value if "path" in keys else family.named(node.value)
+    found = None if family.is_itself(file) else family.child(reading, node, file)
+    return Started(plan="" if found is None else plan_hash(found[1]), path=node.value)
+
+
 def read_child(reading: Reading, step: Fields, family: Family[Any], keys: Mapping[str, Node]) -> Child:
     """The work of a step that starts a playbook."""
     for name, hint in IDLE.items():
@@ -115,12 +139,14 @@ def _check_inputs(reading: Reading, step: Fields, file: str, plan: Plan) -> None
     """What the child does not name in its workload it would never read."""
     given = [holder.nodes["input"] for holder in (step.node, step.get("tool")) if "input" in holder.nodes]
     names = [(name, node.place_of(name)) for node in given if isinstance(node.value, dict) for name in node.nodes]
+    named = list(dict.fromkeys([*plan.defaults, *(each.name for each in plan.inputs)]))
+    check_given(reading, step, file, plan)
     loop: Fields | None = step.get("loop")
     if not names and loop is not None:
         names = [(loop.get("iterator", "item"), loop.node.place)]
     for name, place in names:
-        if name not in plan.defaults:
-            known = ", ".join(f"`{each}`" for each in plan.defaults)
+        if name not in named:
+            known = ", ".join(f"`{each}`" for each in named)
             hint = f"its workload names {known}" if known else f"add `workload: {{{name}: …}}` to {file}"
             message = f"`{file}` has no input `{name}`"
             reading.say(Problem("unknown-input", message, place, hint, length=len(name)))

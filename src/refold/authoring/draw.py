@@ -134,7 +134,14 @@ def _line(graph: Graph, s: int, width: int) -> str:
     return f"{step.name:<{width}}  {_kind(step):<6}  {'; '.join(_notes(graph, s))}"
 
 
+def _only_leads(step: Step) -> bool:
+    """Made for a block: nothing is ever done there."""
+    return step.when is False and "." in step.name
+
+
 def _kind(step: Step) -> str:
+    if _only_leads(step):
+        return "·"
     return step.work.tool if isinstance(step.work, Call) else type(step.work).__name__.lower()
 
 
@@ -147,7 +154,7 @@ def _notes(graph: Graph, s: int) -> Iterator[str]:
     if step.loop is not None:
         at_once = "one by one" if step.loop.sequential else f"{step.loop.window} at once"
         yield f"⟳ each {step.loop.name} of {_short(step.loop.items)}, {at_once}"
-    if step.when is not None:
+    if step.when is not None and not _only_leads(step):
         yield f"only if {_short(step.when)}"
     if len(graph.into[s]) > 1 and step.join != "all":
         yield f"joins at least {step.join}" if isinstance(step.join, int) else f"joins {step.join}"
@@ -209,6 +216,8 @@ def _shape(step: Step) -> str:
     label = _quoted(f"{step.name}\n{_kind(step)}")
     if step.loop is not None:
         return f"[[{label}]]"
+    if _only_leads(step):
+        return f"{{{{{_quoted(step.name)}}}}}"
     return f"[{label}]" if isinstance(step.work, Call | Child) else f"([{label}])"
 
 

@@ -32,12 +32,19 @@ ROOT = Table(
             " Templates read them as `workload.city` or just `city`",
         ),
         Key(
+            name="inputs",
+            type="inputs",
+            example="{city: {type: string, required: true}, days: integer}",
+            about="what the inputs of a run must be like: per name a JSON Schema, or in short a type. With `required:"
+            " true` a run cannot be started without it; else `workload` may have a default. What does not fit is"
+            " refused when the run is started",
+        ),
+        Key(
             name="workflow",
-            type="tables",
-            of="step",
+            type="body",
             required=True,
             example="[{step: hello}]",
-            about="the steps; the first one is entered first",
+            about="the steps and blocks; the first one is entered first",
         ),
         Key(
             name="executor",

@@ -2,19 +2,20 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 
 from msgspec import Struct
 
+from refold.authoring.arc_checks import is_sure, live_arcs
 from refold.authoring.name_checks import target_node
 from refold.authoring.reading import Fields, Reading
 from refold.authoring.sketch import Sketch
 from refold.core.loops import ArcLoop, Graph, analyse
-from refold.core.plan import Step
 from refold.errors import InvalidPlan
 
 # What the plan's own analysis says of a step: the key it is about, the code, the hint.
 UNFIT = (("sources but has", "join", "join-too-large", "lower `at_least`, or lead more steps here"),)
+
+UNREACHED = "lead an arc here, or take the step away"
 
 
 class _Known(Struct):
@@ -36,7 +37,7 @@ def check_graph(reading: Reading, sketch: Sketch) -> None:
             _place_it(reading, sketch, said)
         return
     known = _Known(sketch, graph, [arc for draft in sketch.drafts for arc in draft.arcs])
-    for rule in (_unreachable, _endless, _dead_arcs, _late_exits, _side_entries, _starved_joins, _idle_keys):
+    for rule in (_unreachable, _endless, _late_exits, _side_entries, _starved_joins, _idle_keys):
         rule(reading, known)
 
 
@@ -57,29 +58,22 @@ def _place_it(reading: Reading, sketch: Sketch, said: str) -> None:
 
 def _unreachable(reading: Reading, known: _Known) -> None:
     graph = known.graph
+    quiet: set[int] = set()  # what stands in a block that was told of, or behind it
     for s, draft in enumerate(known.sketch.drafts):
-        if not graph.reached[s] and s not in graph.finalizers:
-            message = f"`{draft.name}` cannot be reached from `{graph.name(graph.entry)}`"
-            hint = "lead an arc here, or take the step away"
-            reading.at(draft.node.nodes["step"], "unreachable-step", message, hint)
+        if graph.reached[s] or s in graph.finalizers:
+            continue
+        if s in quiet or draft.block:
+            quiet.update(graph.target[a] for a in graph.out[s])
+        if s not in quiet:
+            name = draft.block or draft.name
+            message = f"`{name}` cannot be reached from `{_entry_name(known)}`"
+            hint = f"lead an arc here, such as `next: {name}`, or take the block away" if draft.block else UNREACHED
+            reading.useless(draft.node.nodes["step"], "unreachable-step", message, hint)
 
 
-def _live_arcs(step: Step) -> Iterator[bool]:
-    """Per arc: whether it can be taken. An exclusive step never comes past an arc without a condition."""
-    closed: set[str] = set()
-    for arc in step.arcs:
-        listens = {"success", "failure"} if arc.on == "both" else {arc.on}
-        yield arc.when is not False and not listens <= closed
-        if step.mode == "exclusive" and arc.when in (None, True):
-            closed |= listens
-
-
-def _dead_arcs(reading: Reading, known: _Known) -> None:
-    for draft in known.sketch.drafts:
-        for arc, spec, live in zip(draft.arcs, draft.step.arcs, _live_arcs(draft.step), strict=True):
-            if not live and spec.when is not False:
-                hint = "put it before the arc without `when`, or write `spec: {mode: inclusive}`"
-                reading.warn(target_node(arc), "dead-arc", "this arc is never taken: one before it always is", hint)
+def _entry_name(known: _Known) -> str:
+    first = known.sketch.drafts[known.graph.entry]
+    return first.block or first.name
 
 
 def _endless(reading: Reading, known: _Known) -> None:
@@ -92,13 +86,13 @@ def _endless(reading: Reading, known: _Known) -> None:
             back = next(a for a in range(len(known.arcs)) if graph.back[a] >= 0 and graph.target[a] == loop.head)
             message = f"this goes back to `{head}` for ever: nothing leads out of the loop"
             hint = "give the arc a `when`, or add one that leads out"
-            reading.at(target_node(known.arcs[back]), "endless-loop", message, hint)
+            reading.useless(target_node(known.arcs[back]), "endless-loop", message, hint)
 
 
 def _goes_on(graph: Graph, s: int, body: set[int]) -> bool:
     step = graph.step(s)
-    live = [a for a, lives in zip(graph.out[s], _live_arcs(step), strict=True) if lives]
-    sure = any(graph.specs[a].when in (None, True) and graph.specs[a].on in ("success", "both") for a in live)
+    live = [a for a, lives in zip(graph.out[s], live_arcs(step), strict=True) if lives]
+    sure = any(is_sure(graph.specs[a]) and graph.specs[a].on in ("success", "both") for a in live)
     return sure and all(graph.target[a] in body for a in live)
 
 
@@ -141,10 +135,10 @@ def _starved_joins(reading: Reading, known: _Known) -> None:
     joins = [s for s, need in enumerate(graph.need) if need > 1 and graph.reached[s]]
     if not joins:
         return
-    choices = _choices(graph)
+    choices, live = _choices(graph), _live(graph)
     for s in joins:
-        at_most = _at_most(graph, s, choices)
-        if at_most < graph.need[s]:
+        at_most = _at_most(graph, s, choices, live)
+        if at_most < graph.need[s] and not known.sketch.drafts[s].block:
             message = f"`{graph.name(s)}` waits for {graph.need[s]} steps, of which at most {at_most} are ever taken"
             node = known.sketch.drafts[s].node.nodes["join"]
             reading.at(node, "join-never", message, "lower `at_least`, or let the step before them be inclusive")
@@ -177,11 +171,26 @@ def _after(graph: Graph, a: int, choices: frozenset[Choice]) -> frozenset[Choice
     return choices | {(source, a)} if chooses else choices
 
 
-def _at_most(graph: Graph, s: int, choices: dict[int, frozenset[Choice]]) -> int:
+def _live(graph: Graph) -> set[int]:
+    """The arcs that can be taken, of steps that can be entered."""
+    live: set[int] = set()
+    met, todo = {graph.entry}, [graph.entry]
+    while todo:
+        s = todo.pop()
+        for a, lives in zip(graph.out[s], live_arcs(graph.step(s)), strict=True):
+            if lives:
+                live.add(a)
+                if graph.target[a] not in met:
+                    met.add(graph.target[a])
+                    todo.append(graph.target[a])
+    return live
+
+
+def _at_most(graph: Graph, s: int, choices: dict[int, frozenset[Choice]], live: set[int]) -> int:
     """How many sources can be taken together, at most: for each choice, only those behind one of its arcs."""
     behind: dict[int, Counter[int]] = defaultdict(Counter)
     sources: dict[int, frozenset[Choice]] = {}
-    for a in graph.into[s]:
+    for a in live.intersection(graph.into[s]):
         made = _after(graph, a, choices[graph.source[a]])
         sources[graph.source[a]] = sources.get(graph.source[a], made) & made
     for made in sources.values():

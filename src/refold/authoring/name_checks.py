@@ -44,8 +44,8 @@ def _own_names(reading: Reading, sketch: Sketch) -> None:
 
 
 def _targets(reading: Reading, sketch: Sketch) -> None:
-    names = sketch.names()
-    known = set(names)
+    names = sketch.written()
+    known = set(sketch.names())
     for draft in sketch.drafts:
         for arc in draft.arcs:
             if arc.get("step") not in known:
@@ -58,16 +58,23 @@ def _unknown(reading: Reading, node: Node, names: list[str]) -> None:
 
 def _entry(reading: Reading, sketch: Sketch) -> None:
     entry = sketch.executor("entry_step")
-    if entry is not None and entry.value not in sketch.names():
-        _unknown(reading, entry, sketch.names())
+    if entry is not None and entry.value not in sketch.written():
+        _unknown(reading, entry, sketch.written())
 
 
 def _finalizers(reading: Reading, sketch: Sketch) -> None:
     named = sketch.finalizers()
     names = sketch.names()
+    within = {draft.name: draft.within for draft in sketch.drafts if draft.within}
     for name, node in named:
-        if name not in names:
-            _unknown(reading, node, names)
+        if name in sketch.blocks:
+            hint = "let a step run at the end, one that starts a playbook if there is much to do"
+            reading.at(node, "finalizer-block", f"`{name}` is a block, and no block can run at the end", hint)
+        elif name in within:
+            message = f"`{name}` stands inside the block `{within[name]}`, and cannot run at the end"
+            reading.at(node, "finalizer-block", message, "put it outside of the block")
+        elif name not in names:
+            _unknown(reading, node, sketch.written())
     for name, times in Counter(name for name, _ in named).items():
         if times > 1:
             again = [node for each, node in named if each == name][1]
@@ -77,7 +84,7 @@ def _finalizers(reading: Reading, sketch: Sketch) -> None:
     if first in final:
         message = f"`{first}` is the entry and cannot also run at the end"
         reading.at(final[first], "finalizer-entry", message, "put another step first, or name one with `entry_step`")
-    _arcs_of_finalizers(reading, sketch, set(final))
+    _arcs_of_finalizers(reading, sketch, set(final) - within.keys() - sketch.blocks.keys())
 
 
 def _arcs_of_finalizers(reading: Reading, sketch: Sketch, final: set[str]) -> None:

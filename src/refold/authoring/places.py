@@ -32,7 +32,7 @@ class Places(Mapping[str, Place]):
             found[path] = draft.node.nodes["step"].place
             found |= {f"{path}.{key}": node.place for key, node in draft.node.nodes.items()}
             tool = draft.node.nodes.get("tool")
-            if tool is not None:
+            if tool is not None and isinstance(tool.value, dict):
                 found |= {f"{path}.tool.{key}": self._text_place(node) for key, node in tool.nodes.items()}
         return found
 

@@ -6,15 +6,21 @@ from typing import Any
 from msgspec import Struct, structs
 
 from refold.authoring import yaml_text
+from refold.authoring.blocks import compile_blocks
+from refold.authoring.bodies import block_word
 from refold.authoring.budgets import Budget
 from refold.authoring.check import check
 from refold.authoring.children import Family, Load
+from refold.authoring.declared import check_defaults
 from refold.authoring.language import TABLES
 from refold.authoring.names import did_you_mean
+from refold.authoring.noetl.playbook import LANGUAGES, noetl_reading, noetl_sketch
 from refold.authoring.places import Places
 from refold.authoring.problems import InvalidPlaybook, Place, Problem, in_order
+from refold.authoring.promises import with_result
 from refold.authoring.readers import READERS
-from refold.authoring.reading import Fields, Reading, TooMany, cut, kind_of
+from refold.authoring.reading import Fields, Reading, Secrets, TooMany, cut, kind_of
+from refold.authoring.sealed_checks import sealed_steps
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft, read_step
 from refold.authoring.work import Catalog
@@ -36,8 +42,17 @@ class Playbook(Struct, frozen=True):
     children: tuple["Playbook", ...] = ()  # all that it starts, and all that they start
 
 
-def read(text: str | bytes, file: str, catalog: Catalog, load: Load | None = None) -> Playbook:
-    """Raises InvalidPlaybook with every error and warning that was found; `load` gets the files of its children."""
+def read(
+    text: str | bytes,
+    file: str,
+    catalog: Catalog,
+    load: Load | None = None,
+    secrets: Secrets | None = None,
+) -> Playbook:
+    """Raises InvalidPlaybook with every error and warning that was found; `load` gets the files of its children.
+
+    `secrets` is asked for the names of all that there are, when one is named: others are errors then.
+    """
 
     def read_one(text: str | bytes, file: str, family: Family[Playbook]) -> Playbook:
         family.begin(file)
@@ -46,7 +61,7 @@ def read(text: str | bytes, file: str, catalog: Catalog, load: Load | None = Non
         finally:
             family.end()
 
-    family: Family[Playbook] = Family(load, read_one)
+    family: Family[Playbook] = Family(load, read_one, secrets)
     found = read_one(text, file, family)
     return structs.replace(found, children=tuple(family.known.values())) if family.known else found
 
@@ -54,12 +69,15 @@ def read(text: str | bytes, file: str, catalog: Catalog, load: Load | None = Non
 def _read(text: str | bytes, file: str, catalog: Catalog, family: Family[Playbook]) -> Playbook:
     source = yaml_text.decode(text, file) if isinstance(text, bytes) else text
     root = yaml_text.read(source, file)
-    reading = Reading(source, TABLES, READERS)
-    reading.family = family
+    language = root.value.get("apiVersion") if isinstance(root.value, dict) else None
+    older = language in LANGUAGES
+    reading = noetl_reading(source, str(language)) if older else Reading(source, TABLES, READERS)
+    reading.sealed = sealed_steps(root)
+    reading.family, reading.catalog, reading.secrets = family, catalog, family.secrets
     sketch = None
     try:
-        if _is_ours(reading, root):
-            sketch = _sketch(reading, root, catalog)
+        if older or _is_ours(reading, root):
+            sketch = (noetl_sketch if older else _sketch)(reading, root, catalog)
             check(reading, sketch)
     except TooMany:
         pass  # a hundred of them are enough to begin with
@@ -79,15 +97,25 @@ def _is_ours(reading: Reading, root: Node) -> bool:
     language = root.nodes.get("apiVersion")
     if language is None or not isinstance(language.value, str) or language.value == LANGUAGE:
         return True
-    hint = did_you_mean(language.value, [LANGUAGE])
+    hint = did_you_mean(language.value, [LANGUAGE, *LANGUAGES])
     reading.at(language, "unknown-language", f"`{cut(language.value)}` is no language that can be read", hint)
     return False
 
 
 def _sketch(reading: Reading, root: Node, catalog: Catalog) -> Sketch:
     fields = reading.table(root, "playbook")
-    drafts = [read_step(reading, step, catalog) for step in fields.get("workflow", [])]
-    return Sketch(fields, drafts, _plan(fields, drafts))
+    check_defaults(reading, fields)
+    drafts, blocks = _steps(reading, fields, catalog)
+    plan = _plan(fields, drafts)
+    return Sketch(fields, drafts, structs.replace(plan, entry=blocks.get(plan.entry, plan.entry)), blocks)
+
+
+def _steps(reading: Reading, fields: Fields, catalog: Catalog) -> tuple[list[Draft], dict[str, str]]:
+    items: list[Fields] = fields.get("workflow", [])
+    if not any(block_word(item.node) for item in items):
+        return [with_result(reading, read_step(reading, step, catalog)) for step in items], {}
+    final = [name for name, _ in Sketch(fields, [], Plan(name="", steps=())).finalizers()]
+    return compile_blocks(reading, items, lambda step: with_result(reading, read_step(reading, step, catalog)), final)
 
 
 def _plan(fields: Fields, drafts: list[Draft]) -> Plan:
@@ -106,4 +134,5 @@ def _plan(fields: Fields, drafts: list[Draft]) -> Plan:
         budget=budget.limits,
         on_budget=budget.exceeded,
         defaults=fields.get("workload", {}),
+        inputs=fields.get("inputs", ()),
     )

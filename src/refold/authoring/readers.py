@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.authoring import durations
+from refold.authoring.bodies import read_body, read_branches, read_expression
 from refold.authoring.budgets import read_budget
+from refold.authoring.declared import read_inputs, read_schema
 from refold.authoring.names import NAME, PLAYBOOK_NAME, RESERVED, WORDS, did_you_mean, tidied
 from refold.authoring.reading import Fields, Reader, Reading, cut, either, kind_of
+from refold.authoring.rules import read_else
 from refold.authoring.tables import Key
 from refold.authoring.template_text import is_expression, is_template, templates
 from refold.authoring.yaml_text import Node
@@ -234,21 +237,41 @@ def _node(reading: Reading, node: Node, key: Key) -> Node:
     return node
 
 
+def _limit(reading: Reading, node: Node, key: Key) -> Any:
+    """A duration, or one expression that gives it."""
+    is_computed = isinstance(node.value, str) and is_expression(node.value)
+    return node.value if is_computed else _duration(reading, node, key)
+
+
+def _count(reading: Reading, node: Node, key: Key) -> Any:
+    """A number, or one expression that gives it."""
+    is_computed = isinstance(node.value, str) and is_expression(node.value)
+    return node.value if is_computed else _number(reading, node, key)
+
+
 READERS: Mapping[str, Reader] = {
     "any": _any,
+    "body": read_body,
     "bool": _bool,
+    "branches": read_branches,
     "budget": read_budget,
     "condition": _condition,
+    "count": _count,
     "duration": _duration,
+    "else": read_else,
+    "expression": read_expression,
+    "inputs": read_inputs,
     "integer": _integer,
     "items": _items,
     "join": _join,
+    "limit": _limit,
     "labels": _labels,
     "map": _map,
     "name": _name,
     "next": _next,
     "number": _number,
     "playbook name": _playbook_name,
+    "schema": read_schema,
     "sets": _sets,
     "step": _text,
     "steps": _steps,

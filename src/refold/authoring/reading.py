@@ -1,15 +1,19 @@
 """Reading a map by its table: unknown keys, missing keys and wrong types are told, the rest is converted."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from refold.authoring.names import did_you_mean, meant
-from refold.authoring.problems import Place, Problem
+from refold.authoring.problems import Place, Problem, Severity
 from refold.authoring.tables import Key, Table
 from refold.authoring.template_text import is_template
 from refold.authoring.yaml_text import MAX_PROBLEMS, Node
+from refold.ports import ToolInfo
+
+Secrets = Callable[[], Collection[str] | None]
+"""The names of all secrets that there are; None if that cannot be told."""
 
 
 class TooMany(Exception):
@@ -32,7 +36,12 @@ class Reading:
     def __init__(self, source: str, tables: Mapping[str, Table], readers: Mapping[str, "Reader"]) -> None:
         self.source, self.tables, self.readers = source, tables, readers
         self.problems: list[Problem] = []
+        self.language = "refold/v1"
+        self.sealed: frozenset[str] = frozenset()  # steps whose result is secret
         self.family: Any = None  # the playbooks that start one another
+        self.catalog: Mapping[str, ToolInfo] = {}
+        self.secrets: Secrets | None = None  # None: they are not checked
+        self.strict = True  # whether what the engine would just skip is an error; else it is a warning
         self._keys = {name: {key.name: key for key in table.keys} for name, table in tables.items()}
         self._needed = {name: [key for key in table.keys if key.required] for name, table in tables.items()}
 
@@ -53,6 +62,14 @@ class Reading:
     def warn(self, node: Node, code: str, message: str, hint: str = "") -> None:
         self.say(Problem(code, message, node.place, hint, "warning", node.length))
 
+    def useless(self, node: Node, code: str, message: str, hint: str = "") -> None:
+        """What a run would get over, but what nobody can have meant."""
+        severity: Severity = "error" if self.strict else "warning"
+        self.say(Problem(code, message, node.place, hint, severity, node.length))
+
+    def warn_key(self, node: Node, key: str, code: str, message: str, hint: str = "") -> None:
+        self.say(Problem(code, message, node.place_of(key), hint, "warning", len(key)))
+
     def failed(self) -> bool:
         return any(each.severity == "error" for each in self.problems)
 
@@ -69,6 +86,8 @@ class Reading:
             if key is None:
                 misspelt.add(self.unknown(node, word, table))
                 continue
+            if key.old:
+                self.warn_key(node, word, "old-form", f"`{word}` is an old form", f"write {key.old}")
             value = self.readers[key.type](self, child, key)
             if value is not None:
                 told[word] = value
@@ -80,9 +99,13 @@ class Reading:
     def unknown(self, node: Node, word: str, table: Table) -> str:
         """Gives the key that was probably meant."""
         if word in table.old:
-            self.at_key(node, word, "old-key", f"{table.noun} has no key `{word}` in refold/v1", table.old[word])
+            self.at_key(node, word, "old-key", f"{table.noun} has no key `{word}` in {self.language}", table.old[word])
             return ""
-        names = [key.name for key in table.keys]
+        names = [key.name for key in table.keys if not key.old]
+        if table.is_open:
+            message = f"{table.noun} has no key `{cut(word)}`; it has no effect"
+            self.warn_key(node, word, "unknown-key", message, did_you_mean(word, names))
+            return meant(word, names)
         self.at_key(node, word, "unknown-key", f"{table.noun} has no key `{cut(word)}`", did_you_mean(word, names))
         return meant(word, names)
 

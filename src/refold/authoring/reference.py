@@ -2,16 +2,23 @@
 
 from collections.abc import Iterator
 
+from refold.authoring.block_tables import PARALLEL
 from refold.authoring.language import TABLES
 from refold.authoring.reading import either
 from refold.authoring.tables import Key, Table
 
 KINDS = {
     "any": "any value",
+    "body": "list of [steps](#step) and [blocks](#blocks)",
     "bool": "`true` or `false`",
+    "branches": "map of names to lists of [steps](#step) and [blocks](#blocks), or a list of such lists",
     "budget": "map of units to numbers",
     "condition": "`true`, `false` or one `{{ expression }}`",
+    "count": "number, or one `{{ expression }}`",
     "duration": "duration",
+    "limit": "duration, or one `{{ expression }}`",
+    "expression": "one `{{ expression }}`",
+    "inputs": "map of names to JSON Schemas or types",
     "integer": "whole number",
     "items": "list, or one `{{ expression }}`",
     "labels": "map of plain values",
@@ -19,13 +26,14 @@ KINDS = {
     "name": "name",
     "number": "number",
     "playbook name": "name",
+    "schema": "[JSON Schema](https://json-schema.org)",
     "sets": "map of `ctx.name` to values",
     "step": "name of a step",
     "steps": "list of names of steps",
     "templates": "map of names to values",
     "text": "text",
     "texts": "list of texts",
-    "tool": "[tool](tools.md)",
+    "tool": "[tool](tools.md), or a list of them",
     "values": "map of plain values",
 }
 
@@ -86,6 +94,45 @@ workflow:
 
 """
 
+BLOCKS = """\
+## Blocks
+
+In a list of steps a block may stand wherever a step may. It is short for steps and arcs, and is read as those: a run
+shows them as `refine.check` or `review.fork`, and those that only lead on take no time and no worker.
+
+Inside a block each item is followed by the one behind it, unless it takes an arc of its own; arcs stay in their list.
+In `workflow` itself, a step is followed by what its `next` says, and a block that has no `next` by the item behind it.
+
+```yaml
+apiVersion: refold/v1
+kind: Playbook
+metadata: {name: write}
+workload: {topic: tides}
+workflow:
+  - until: "{{ ctx.score >= 0.8 }}"
+    name: refine
+    max_iterations: 5
+    on_max: continue
+    do:
+      - step: draft
+        tool: {kind: noop, result: "{{ topic }}, version {{ visit }}"}
+      - parallel: review
+        min_success: 1
+        branches:
+          facts: [{step: check_facts, tool: {kind: noop, result: 0.5}}]
+          style: [{step: check_style, tool: {kind: noop, result: "{{ visit * 0.3 }}"}}]
+      - step: judge
+        tool: {kind: noop, result: "{{ check_style }}"}
+        set: {ctx.score: "{{ output.data }}"}
+  - if: "{{ ctx.score < 0.8 }}"
+    then:
+      - {step: ask, tool: {kind: noop, result: "not good enough"}}
+    else:
+      - {step: publish, tool: {kind: noop, result: "{{ draft }}"}}
+```
+
+"""
+
 TEMPLATES = """\
 ## Templates
 
@@ -113,7 +160,8 @@ item, `input` of the step.
 
 
 def page() -> str:
-    return "".join([HEAD, *(_table(table) for table in TABLES.values()), TEMPLATES]).rstrip() + "\n"
+    tables = [BLOCKS * (table is PARALLEL) + _table(table) for table in TABLES.values()]
+    return "".join([HEAD, *tables, TEMPLATES]).rstrip() + "\n"
 
 
 def _table(table: Table) -> str:
@@ -139,6 +187,8 @@ def _kind(key: Key) -> str:
             return _link(key.of)
         case "tables":
             return f"list of {_link(key.of)}"
+        case "else":
+            return f"{_link(key.of)}, or `then` with one"
         case "next":
             return f"name of a step, list of names, or {_link('next')}"
         case _:

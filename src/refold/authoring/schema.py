@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from refold.authoring.block_tables import WORDS
 from refold.authoring.language import TABLES
 from refold.authoring.tables import Key, Table
 from refold.authoring.work import Catalog
 from refold.ports import ToolInfo, ToolKey
+from refold.schemas import TYPES as VALUE_TYPES
 
 Schema = dict[str, Any]
 
@@ -41,7 +43,11 @@ TYPES: dict[str, Schema] = {
         "additionalProperties": {"type": "number", "minimum": 0},
     },
     "condition": {"anyOf": [{"type": "boolean"}, EXPRESSION]},
+    "count": {"anyOf": [{"type": "number", "minimum": 0}, EXPRESSION]},
     "duration": DURATION,
+    "expression": EXPRESSION,
+    "limit": {"anyOf": [DURATION, EXPRESSION]},
+    "inputs": {"type": "object", "additionalProperties": {"anyOf": [{"enum": list(VALUE_TYPES)}, {"type": "object"}]}},
     "integer": {"type": "integer"},
     "items": {"anyOf": [{"type": "array"}, EXPRESSION]},
     "labels": {"type": "object", "additionalProperties": {"type": SCALAR}},
@@ -49,13 +55,19 @@ TYPES: dict[str, Schema] = {
     "name": {"type": "string", "pattern": STEP_NAME},
     "number": {"type": "number"},
     "playbook name": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$"},
+    "schema": {"type": "object"},
     "sets": {"type": "object", "propertyNames": {"pattern": r"^ctx\.[A-Za-z][A-Za-z0-9_]{0,63}$"}},
     "step": {"type": "string"},
     "steps": {"type": "array", "items": {"type": "string"}},
     "templates": {"type": "object"},
     "text": {"type": "string"},
     "texts": {"type": "array", "items": {"type": "string"}},
-    "tool": {"$ref": "#/$defs/tool"},
+    "tool": {
+        "anyOf": [
+            {"$ref": "#/$defs/tool"},
+            {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/tool"}},
+        ]
+    },
     "values": {"type": "object"},
 }
 TOOL_TYPES: dict[str, Schema] = {
@@ -78,7 +90,12 @@ def schema(catalog: Catalog) -> Schema:
         "$schema": DIALECT,
         "title": "Refold playbook",
         **_table(TABLES["playbook"]),
-        "$defs": {**places, "tool": _tool(catalog), **{f"tool.{kind}": _kind(info) for kind, info in catalog.items()}},
+        "$defs": {
+            **places,
+            "item": _item(),
+            "tool": _tool(catalog),
+            **{f"tool.{kind}": _kind(info) for kind, info in catalog.items()},
+        },
     }
 
 
@@ -99,13 +116,37 @@ def _value(key: Key) -> Schema:
             return there
         case "tables":
             return {"type": "array", "minItems": 1, "items": there}
+        case "body" | "branches":
+            body: Schema = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/item"}}
+            return body if key.type == "body" else {"anyOf": [_named(body), body | {"items": body}]}
         case "join":
             return {"anyOf": [{"enum": list(key.choices)}, there]}
+        case "else":
+            then = {
+                "type": "object",
+                "properties": {"then": there},
+                "required": ["then"],
+                "additionalProperties": False,
+            }
+            return {"anyOf": [there, then]}
         case "next":
             names = {"type": "array", "minItems": 1, "items": {"type": "string"}}
             return {"anyOf": [{"type": "string"}, names, {"$ref": "#/$defs/next"}]}
         case _:
             return TYPES[key.type] | _limits(key)
+
+
+def _named(body: Schema) -> Schema:
+    return {"type": "object", "minProperties": 1, "propertyNames": {"pattern": STEP_NAME}, "additionalProperties": body}
+
+
+def _item() -> Schema:
+    """A step, or a block by the word that makes it one."""
+    found: Schema = {"$ref": "#/$defs/step"}
+    for word in reversed(WORDS):
+        is_one = {"required": [word], "not": {"required": ["step"]}}
+        found = {"if": is_one, "then": {"$ref": f"#/$defs/{word}"}, "else": found}
+    return found
 
 
 def _limits(key: Key) -> Schema:
@@ -129,7 +170,13 @@ def _tool(catalog: Catalog) -> Schema:
 
 def _kind(info: ToolInfo) -> Schema:
     own: Schema = {"kind": {"const": info.kind}}
-    own |= {} if info.by_engine else {"input": {"type": "object", "description": "laid over the step's input"}}
+    if not info.by_engine:
+        own |= {
+            "input": {"type": "object", "description": "laid over the step's input"},
+            "name": {"type": "string", "pattern": STEP_NAME, "description": "of the task"},
+            "set": {"type": "object", "description": "what to remember of the result"},
+            "spec": {"$ref": "#/$defs/task.spec"},
+        }
     return {
         "type": "object",
         "description": info.about,

@@ -44,14 +44,15 @@ class Names:
     """What the whole playbook makes readable."""
 
     def __init__(self, sketch: Sketch) -> None:
-        self.steps = set(sketch.names())
-        self.inputs: set[str] = set(sketch.plan.defaults)
-        self.declared = "workload" in sketch.fields.told
+        self.steps = {name for name in sketch.names() if "." not in name}  # a dot: made for a block
+        self.inputs: set[str] = set(sketch.plan.defaults).union(each.name for each in sketch.plan.inputs)
+        self.declared = not {"workload", "inputs"}.isdisjoint(sketch.fields.told)
         self.ctx: set[str] = set()
         for draft in sketch.drafts:
             self.ctx.update(map(bare_key, draft.step.set))
+            self.ctx |= draft.sets
             for arc in draft.step.arcs:
-                self.ctx.update(map(bare_key, arc.set))
+                self.ctx.update(key for key in map(bare_key, arc.set) if "." not in key)
 
     def unknown(self, path: Path, draft: Draft, scope: Scope) -> Unknown | None:
         """What is wrong with a path in a template of this step, if anything is."""

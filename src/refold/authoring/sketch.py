@@ -12,12 +12,17 @@ class Sketch(Struct):
     fields: Fields
     drafts: list[Draft]
     plan: Plan
+    blocks: dict[str, str] = {}  # the name of each, and the step where it is entered
 
     def draft(self, name: str) -> Draft:
         return next(draft for draft in self.drafts if draft.name == name)
 
     def names(self) -> list[str]:
         return [draft.name for draft in self.drafts if draft.name]
+
+    def written(self) -> list[str]:
+        """Names that the file has given: those of steps and blocks, not of what was made for blocks."""
+        return [*(draft.name for draft in self.drafts if draft.name and not draft.block), *self.blocks]
 
     def finalizers(self) -> list[tuple[str, Node]]:
         """Steps that the file calls for at the end, and where."""

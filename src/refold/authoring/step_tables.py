@@ -35,6 +35,13 @@ STEP = Table(
             example='{ctx.page: "{{ output.data }}"}',
             about="what the run remembers when the step went well. All values are computed before the first is set",
         ),
+        Key(
+            name="output",
+            type="table",
+            of="output",
+            example="{schema: {type: object, required: [id]}}",
+            about="what the step promises of its result",
+        ),
         Key(name="next", type="next", example="report", about="the arcs: which steps follow"),
         Key(
             name="join",
@@ -80,7 +87,6 @@ STEP = Table(
         "sink": "write a step of its own that stores the result",
         "vars": "write `set: {ctx.name: …}`",
         "set_vars": "write `set: {ctx.name: …}`",
-        "output": "write `set: {ctx.name: …}` for what is needed later",
         "description": "write `desc`",
         "if": "write `when`",
         "foreach": "write `loop: {in: …}`",
@@ -226,6 +232,31 @@ LOOP_SPEC = Table(
         ),
     ),
     {"async": "write `mode: parallel`", "policy": "write `retry` and `timeout` on the step"},
+)
+
+OUTPUT = Table(
+    "output",
+    "output",
+    "What a step promises of its result. One that breaks the promise is a failure of kind `schema`, which names the"
+    " place; templates that read what is not promised are told of before the run.",
+    (
+        Key(
+            name="schema",
+            type="schema",
+            example="{type: object, properties: {id: {type: integer}}, required: [id]}",
+            about="a JSON Schema of the result; in a loop, of the result of each item",
+        ),
+        Key(
+            name="secret",
+            type="bool",
+            example="true",
+            about="the result is stored encrypted; only the keys and the `input` of tools can read what is in it",
+        ),
+    ),
+    {
+        "select": "write `set: {ctx.name: …}` for what is needed later",
+        "store": "write a step of its own that stores the result",
+    },
 )
 
 RETRY = Table(

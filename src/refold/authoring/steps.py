@@ -2,11 +2,14 @@
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from refold.authoring.pipelines import call_of, input_of
 from refold.authoring.reading import Fields, Reading
+from refold.authoring.tasks import inside, is_pipeline, read_pipeline, reads_secrets, resolved, set_in
 from refold.authoring.work import Catalog, Tooled, read_tool
 from refold.authoring.yaml_text import Node
+from refold.core.pipelines import Pipeline
 from refold.core.plan import VISIT_LIMIT, Arc, Call, Child, Loop, Retry, Step
 
 GROWING_DELAY = 1.0  # seconds; a delay of 0 cannot grow
@@ -32,6 +35,9 @@ class Draft(Struct):
     bound: frozenset[str]  # names in its input
     iterator: str  # "" if it does not loop
     arcs: list[Fields]  # as they were written, in the order of the plan's
+    block: str = ""  # that it was made for, if nobody wrote it
+    within: str = ""  # the block that it stands in
+    sets: frozenset[str] = frozenset()  # keys of the context that its tasks set
 
     @property
     def node(self) -> Node:
@@ -39,15 +45,18 @@ class Draft(Struct):
 
 
 def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> Draft:
-    tooled = read_tool(reading, fields, catalog)
+    pipeline, tooled = _tooled(reading, fields, catalog)
     arcs = [*_arcs(fields), *tooled.arcs]
     loops = isinstance(tooled.work, Call | Child) and tooled.poll is None
     loop = _loop(reading, fields.get("loop")) if loops else None
     bound = _bound(fields, tooled, loop)
+    given = _input(bound, tooled)
+    if pipeline is not None:
+        tooled.work, given = call_of(pipeline), input_of(pipeline, bound)
     step = Step(
         name=fields.get("step", ""),
         work=tooled.work,
-        input=_input(bound, tooled),
+        input=given,
         when=fields.get("when"),
         mode=_mode(fields.get("next")),
         join=fields.get("join", "all"),
@@ -62,7 +71,23 @@ def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> Draft:
         priority=fields.get("priority", 0),
     )
     iterator = loop.name if loop is not None else ""
-    return Draft(step.name, fields, step, _values(fields, tooled, arcs), frozenset(bound), iterator, arcs)
+    names = frozenset(bound) | (inside(pipeline) if pipeline is not None else frozenset())
+    draft = Draft(step.name, fields, step, _values(fields, tooled, arcs), names, iterator, arcs)
+    draft.sets = set_in(pipeline) if pipeline is not None else frozenset()
+    return draft
+
+
+def _tooled(reading: Reading, fields: Fields, catalog: Catalog) -> tuple[Pipeline | None, Tooled]:
+    """A tool whose keys are rendered when it is issued, or a pipeline, which a worker renders."""
+    tool, given = fields.get("tool"), fields.get("input", {})
+    if tool is None or not is_pipeline(reading, fields):
+        return None, read_tool(reading, fields, catalog)
+    pipeline, tooled = read_pipeline(reading, fields, catalog)
+    if reads_secrets(reading, given):
+        own = resolved(fields.told.pop("input"))
+        tasks = tuple(structs.replace(task, input={**own, **task.input}) for task in pipeline.tasks)
+        pipeline = structs.replace(pipeline, tasks=tasks)
+    return pipeline, tooled
 
 
 def _bound(fields: Fields, tooled: Tooled, loop: Loop | None) -> dict[str, Any]:

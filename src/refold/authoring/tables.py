@@ -10,28 +10,43 @@ from msgspec import Struct
 
 Type = Literal[
     "any",
+    "body",  # a list of steps and blocks
     "bool",
+    "branches",  # a map of names to such lists, or a list of them
     "budget",  # a map of units to limits, and what follows
+    "arcs",
     "condition",  # true, false, or one {{ expression }}
+    "count",  # a number, or an expression that gives one
     "duration",
+    "else",  # an action, with or without `then` around it
+    "entries",  # of a keychain
+    "expression",  # one {{ expression }}
+    "inputs",  # a map of names to JSON Schemas, or to types
     "integer",
     "items",  # a list, or one {{ expression }} that gives one
     "join",
+    "limit",  # a duration, or an expression that gives one
+    "loop mode",
     "labels",  # a map of scalars
     "map",
     "name",
     "next",
     "number",
+    "output",
     "playbook name",
+    "schema",  # a JSON Schema
     "sets",  # a map of `ctx.name` to templates
     "step",  # the name of a step
+    "step name",
     "steps",  # a list of names of steps
     "table",  # a map with the keys of another table
     "tables",  # a list of such maps
     "templates",  # a map of names to templates
     "text",
     "texts",  # a list of texts
+    "title",  # any text that is not empty
     "tool",
+    "words",  # a list of texts, or one
     "values",  # a map of plain values, without templates
 ]
 
@@ -46,6 +61,7 @@ class Key(Struct, frozen=True, kw_only=True):
     of: str = ""  # the table of a map, or of each map in a list
     least: int | None = None
     most: int | None = None
+    old: str = ""  # of a form that is accepted with a warning: what to write in its stead
 
 
 class Table(Struct, frozen=True):
@@ -54,3 +70,4 @@ class Table(Struct, frozen=True):
     about: str
     keys: tuple[Key, ...]
     old: Mapping[str, str] = {}  # keys of older dialects: what to write in their stead
+    is_open: bool = False  # a key that it does not know is only warned of

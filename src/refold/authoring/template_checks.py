@@ -6,50 +6,63 @@ from refold.authoring.inside import place_inside
 from refold.authoring.names import WORDS
 from refold.authoring.problems import Problem, Severity
 from refold.authoring.reading import Reading
-from refold.authoring.scopes import Names, Unknown
+from refold.authoring.reads import Finding, Reads
+from refold.authoring.scopes import Path
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft, Scope
 from refold.authoring.template_text import templates
 from refold.authoring.yaml_text import Node
 from refold.templates import Use, problem_of, uses_of
 
+EXPECTED = ("not-before", "maybe-missing")  # what a default or a test takes care of
 MEND = "mend the template; this is where it stops making sense"
 SIMPLE = re.compile(r"\{\{ *([a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)*) *\}\}", re.ASCII)
 
 
 def check_templates(reading: Reading, sketch: Sketch) -> None:
-    names = Names(sketch)
+    if sketch.plan.language == "noetl":
+        _check_syntax(reading, sketch)
+        return
+    reads = Reads(sketch, reading.catalog)
     for draft in sketch.drafts:
         for value in draft.values:
             for node in templates(value.node):
-                if not _is_plainly_good(node.value, names, draft, value.scope):
-                    _check(reading, node, names, draft, value.scope)
+                if not _is_plainly_good(node.value, reads, draft, value.scope):
+                    _check(reading, node, reads, draft, value.scope)
         _let_forms(reading, draft)
 
 
-def _is_plainly_good(text: str, names: Names, draft: Draft, scope: Scope) -> bool:
+def _check_syntax(reading: Reading, sketch: Sketch) -> None:
+    """What is not defined is no error in NoETL files; what cannot be read is one."""
+    for key, node in sketch.fields.node.nodes.items():
+        if key not in ("metadata", "executor"):
+            for each in templates(node):
+                _is_broken(reading, each, "chainable")
+
+
+def _is_plainly_good(text: str, reads: Reads, draft: Draft, scope: Scope) -> bool:
     """Most templates are texts with a few paths in them, and most of these are right: that is soon seen."""
     paths = SIMPLE.findall(text)
     if text.count("{") != 2 * len(paths):
         return False
     for path in paths:
         names_in_it = tuple(path.split("."))
-        if names_in_it[0] in WORDS or names.unknown(names_in_it, draft, scope) is not None:
+        if names_in_it[0] in WORDS or reads.finding(names_in_it, draft, scope) is not None:
             return False
     return True
 
 
-def _check(reading: Reading, node: Node, names: Names, draft: Draft, scope: Scope) -> None:
+def _check(reading: Reading, node: Node, reads: Reads, draft: Draft, scope: Scope) -> None:
     if _is_broken(reading, node):
         return
     for use in uses_of(node.value):
-        unknown = names.unknown(use.path, draft, scope)
-        if unknown is not None:
-            _say(reading, node, use, unknown)
+        found = reads.finding(use.path, draft, scope)
+        if found is not None and not (use.soft and found.code in EXPECTED):
+            _say(reading, node, use, found)
 
 
-def _is_broken(reading: Reading, node: Node) -> bool:
-    problem = problem_of(node.value)
+def _is_broken(reading: Reading, node: Node, undefined: str = "strict") -> bool:
+    problem = problem_of(node.value, undefined)
     if problem is None:
         return False
     place = place_inside(reading.source, node, problem.line, problem.column)
@@ -57,21 +70,24 @@ def _is_broken(reading: Reading, node: Node) -> bool:
     return True
 
 
-def _say(reading: Reading, node: Node, use: Use, unknown: Unknown) -> None:
+def _say(reading: Reading, node: Node, use: Use, found: Finding) -> None:
     """What may lead nowhere, because a default or a test takes care of it, is only a warning."""
-    place = place_inside(reading.source, node, use.line, use.column + _before_last(node, use, unknown))
-    severity: Severity = "warning" if use.soft else "error"
-    length = len(unknown.path[-1])
-    reading.say(Problem("unknown-name", unknown.message, place, unknown.hint, severity, length))
+    place = place_inside(reading.source, node, use.line, use.column + _before_last(node, use, found.path))
+    severity: Severity = "warning" if use.soft else found.severity
+    length = len(found.path[-1])
+    reading.say(Problem(found.code, found.message, place, found.hint, severity, length))
 
 
-def _before_last(node: Node, use: Use, unknown: Unknown) -> int:
+def _before_last(node: Node, use: Use, path: Path) -> int:
     """How far behind the beginning of the path its last part stands."""
-    if len(unknown.path) == 1:
-        return 0
     line = node.value.split("\n")[use.line - 1][use.column - 1 :]
-    found = re.compile(rf"\W{re.escape(unknown.path[-1])}(?!\w)").search(line, len(unknown.path[0]))
-    return found.start() + 1 if found else 0
+    at = len(path[0]) if len(path) > 1 else 0
+    for name in path[1:]:
+        found = re.compile(rf"\W{re.escape(name)}(?!\w)").search(line, at)
+        if found is None:
+            return 0
+        at = found.end()
+    return at - len(path[-1]) if len(path) > 1 else 0
 
 
 def _let_forms(reading: Reading, draft: Draft) -> None:

@@ -13,6 +13,11 @@ def is_template(value: Any) -> bool:
     return isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value)
 
 
+def is_secret(value: Any) -> bool:
+    """A secret by reference, which stands for its value."""
+    return isinstance(value, dict) and value.keys() == {"secret"} and isinstance(value["secret"], str)
+
+
 def is_expression(text: str) -> bool:
     """Exactly one `{{ }}` and nothing around it: its value keeps its type."""
     text = text.strip()

@@ -10,7 +10,7 @@ from refold.authoring.children import read_child
 from refold.authoring.inside import place_inside
 from refold.authoring.names import did_you_mean
 from refold.authoring.reading import Fields, Reading, cut, either, kind_of
-from refold.authoring.template_text import is_expression, is_template
+from refold.authoring.template_text import is_expression, is_secret, is_template
 from refold.authoring.waiting import read_gate, read_quality, read_wait, refuse_idle, ways_out
 from refold.authoring.yaml_text import Node
 from refold.core.plan import Call, Poll, Wait, Work
@@ -51,12 +51,12 @@ def read_tool(reading: Reading, step: Fields, catalog: Catalog) -> Tooled:
     node: Node | None = step.get("tool")
     if node is None:
         return Tooled(Call())
-    found = _checked(reading, node, catalog)
+    found = checked(reading, node, catalog)
     if found is None:
         return Tooled(Call())
     info, keys, told = found
     if info.kind == "playbook":
-        return Tooled(read_child(reading, step, reading.family, keys), input=_input(reading, node))
+        return Tooled(read_child(reading, step, reading.family, keys), input=input_node(reading, node))
     if info.kind == "poll" and "check" in told:
         return _poll(reading, step, catalog, keys, told)
     if info.by_engine:
@@ -65,7 +65,7 @@ def read_tool(reading: Reading, step: Fields, catalog: Catalog) -> Tooled:
     return _call(reading, node, info, keys, told)
 
 
-def _checked(reading: Reading, node: Node, catalog: Catalog) -> tuple[ToolInfo, dict[str, Node], dict[str, Any]] | None:
+def checked(reading: Reading, node: Node, catalog: Catalog) -> tuple[ToolInfo, dict[str, Node], dict[str, Any]] | None:
     """The kind of a tool, its keys, and the values of those that are as they should be."""
     info = _kind(reading, node, catalog)
     if info is None:
@@ -80,11 +80,19 @@ def _checked(reading: Reading, node: Node, catalog: Catalog) -> tuple[ToolInfo, 
 def _call(reading: Reading, node: Node, info: ToolInfo, keys: dict[str, Node], told: dict[str, Any]) -> Tooled:
     static = {key.name for key in info.keys if key.static}
     return Tooled(
-        Call(tool=info.kind, settings={name: value for name, value in told.items() if name in static}),
+        Call(tool=info.kind, settings=settings_of(reading, info, told)),
         {name: value for name, value in told.items() if name not in static},
-        _input(reading, node),
+        input_node(reading, node),
         [child for name, child in keys.items() if name in told and name not in static],
     )
+
+
+def settings_of(reading: Reading, info: ToolInfo, told: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that are taken as they are written, and where a script is looked for."""
+    static = {key.name for key in info.keys if key.static}
+    settings = {name: value for name, value in told.items() if name in static}
+    beside = {"folder": reading.family.folder()} if info.kind == "python" and "script" in settings else {}
+    return {**settings, **beside}
 
 
 def _by_engine(reading: Reading, kind: str, keys: dict[str, Node], told: dict[str, Any]) -> Tooled:
@@ -111,7 +119,7 @@ def _poll_of(reading: Reading, keys: dict[str, Node], told: dict[str, Any]) -> P
 def _poll(reading: Reading, step: Fields, catalog: Catalog, keys: dict[str, Node], told: dict[str, Any]) -> Tooled:
     """A tool that a worker runs again and again; `until` reads what comes of it."""
     refuse_idle(reading, step, "poll", ("loop",))
-    found = _checked(reading, keys["check"], catalog)
+    found = checked(reading, keys["check"], catalog)
     if found is None:
         return Tooled(Call())
     info, inner, values = found
@@ -120,7 +128,7 @@ def _poll(reading: Reading, step: Fields, catalog: Catalog, keys: dict[str, Node
         reading.at(keys["check"].nodes["kind"], "bad-tool", message, "take one that a worker runs, such as `http`")
         return Tooled(Call())
     tooled = _call(reading, keys["check"], info, inner, values)
-    over = _input(reading, step.get("tool"))
+    over = input_node(reading, step.get("tool"))
     tooled.input = tooled.input or over
     tooled.poll, tooled.judged = _poll_of(reading, keys, told), [keys["until"]] if "until" in keys else []
     return tooled
@@ -147,8 +155,6 @@ def _no_tool(reading: Reading, node: Node) -> None:
     hint = "write `tool: {kind: python, code: …}`"
     if isinstance(node.value, str):
         hint = f"write `tool: {{kind: {cut(node.value)}}}`"
-    elif isinstance(node.value, list):
-        hint = "write one step for each tool, one after the other"
     reading.at(node, "wrong-type", f"a tool must be a map, not {kind_of(node.value)}", hint)
 
 
@@ -171,6 +177,8 @@ def _keys(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node]
 
 def _fits(reading: Reading, node: Node, key: ToolKey) -> bool:
     value = node.value
+    if not key.static and is_secret(value):
+        return True
     if not key.static and is_template(value) and (is_expression(value) or key.type in ("text", "any")):
         return True
     if not _is_of(value, key.type):
@@ -210,7 +218,9 @@ def _is_duration(value: Any) -> bool:
 
 
 def _taken(value: Any, key: ToolKey) -> Any:
-    return durations.seconds(value) if key.type == "duration" and not is_template(value) else value
+    return (
+        durations.seconds(value) if key.type == "duration" and not (is_template(value) or is_secret(value)) else value
+    )
 
 
 def _check(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node]) -> None:
@@ -232,7 +242,7 @@ def _about(info: ToolInfo, name: str) -> str:
     return next((f"`{name}`: {key.about}" for key in info.keys if key.name == name), "")
 
 
-def _input(reading: Reading, node: Node) -> Node | None:
+def input_node(reading: Reading, node: Node) -> Node | None:
     given: Node | None = node.nodes.get("input")
     if given is not None and not isinstance(given.value, dict):
         message = f"`input` must be a map, not {kind_of(given.value)}"

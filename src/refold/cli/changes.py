@@ -8,6 +8,7 @@ from msgspec import to_builtins
 from refold.cli import out, words
 from refold.cli.source import Source
 from refold.core.facts import SECOND
+from refold.core.faults import said
 from refold.core.progress import Progress, Row
 
 MANY = 20  # lines at once; more are counted
@@ -92,7 +93,7 @@ def _words(row: Row, progress: Progress) -> str:
             return (f"try {row.attempts + 1}" if again else "started") if not counts else counts.strip()
         case "failed":
             fault = row.fault
-            said = f": {out.printable((fault.message or fault.kind).strip())}" if fault is not None else ""
-            return f"failed{counts}{said}"
+            why = f": {out.printable(said(fault).strip())}" if fault is not None else ""
+            return f"failed{counts}{why}"
         case _:
             return row.status + counts

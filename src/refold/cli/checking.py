@@ -7,7 +7,7 @@ import click
 
 from refold.authoring.problems import InvalidPlaybook, Problem, show_all
 from refold.cli import exits, out
-from refold.cli.options import output_option
+from refold.cli.options import DB, output_option
 from refold.cli.playbooks import read_file
 
 
@@ -20,14 +20,14 @@ def validate(files: Sequence[str], output: str) -> int:
     invalid = False
     for name in files:
         try:
-            playbook = read_file(name)
+            playbook = read_file(name, DB)
         except InvalidPlaybook as error:
             invalid = True
             file, problems, source = error.file, error.problems, error.source
             said = f"{file}: {_count(problems)}"
         else:
             file, problems, source = playbook.file, playbook.warnings, playbook.source
-            said = f"{file}: ok, {len(playbook.plan.steps)} steps" + (f", {_count(problems)}" if problems else "")
+            said = f"{file}: ok, {_steps(len(playbook.plan.steps))}" + (f", {_count(problems)}" if problems else "")
         found += [_object(file, each) for each in problems]
         if output == "table":
             if problems:
@@ -36,6 +36,10 @@ def validate(files: Sequence[str], output: str) -> int:
     if output != "table":
         out.put_json(found, output)
     return exits.USAGE if invalid else exits.OK
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
 
 
 def _count(problems: Sequence[Problem]) -> str:
@@ -48,6 +52,7 @@ def _object(file: str, problem: Problem) -> dict[str, Any]:
         "file": file,
         "line": problem.place.line,
         "column": problem.place.column,
+        "end_column": problem.place.column + problem.length,
         "severity": problem.severity,
         "code": problem.code,
         "message": problem.message,

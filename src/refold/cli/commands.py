@@ -42,11 +42,19 @@ DB = {
     "check": "refold.cli.files:check",
     "rebuild": "refold.cli.files:rebuild",
 }
+SECRET = {
+    "set": "refold.cli.secret:set_secret",
+    "list": "refold.cli.secret:list_secrets",
+    "rm": "refold.cli.secret:remove",
+    "rotate": "refold.cli.secret:rotate",
+}
 COMMANDS = {
     "run": "refold.cli.running:run",
     "validate": "refold.cli.checking:validate",
     "graph": "refold.cli.checking:graph",
     "schema": "refold.cli.checking:schema",
+    "examples": "refold.cli.examples:examples",
+    "init": "refold.cli.examples:init",
     "doctor": "refold.cli.files:doctor",
     "completion": "refold.cli.completing:completion",
 }
@@ -74,13 +82,14 @@ class Later(click.Group):
 runs = Later("runs", places=RUNS, help="Look at runs, and steer them.", no_args_is_help=True)
 gates = Later("gates", places=GATES, help="See what waits for a person, and decide.", no_args_is_help=True)
 dlq = Later("dlq", places=DLQ, help="See what failed for good, and try it again.", no_args_is_help=True)
+secret = Later("secret", places=SECRET, help="Keep secrets, encrypted.", no_args_is_help=True)
 db = Later("db", places=DB, help="Look after the database file.", no_args_is_help=True)
 
 
 @click.group(
     cls=Later,
     places=COMMANDS,
-    commands={"runs": runs, "gates": gates, "dlq": dlq, "db": db},
+    commands={"runs": runs, "gates": gates, "dlq": dlq, "secret": secret, "db": db},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
 )

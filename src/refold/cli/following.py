@@ -89,4 +89,11 @@ def _put_line(line: dict[str, Any], output: str) -> None:
     text = str(line.get("text", ""))
     text = out.printable(text) if out.is_terminal(sys.stdout) else text
     mark = " !" if line.get("stream") == "stderr" else "  "
-    out.put(f"{words.moment(line.get('at', 0))[11:]} {out.printable(str(line.get('step', '')))}{mark} {text}")
+    out.put(f"{words.moment(line.get('at', 0))[11:]} {_who(line)}{mark} {text}")
+
+
+def _who(line: dict[str, Any]) -> str:
+    """The step, with the item, and the try if it is not the first."""
+    item, attempt = line.get("item"), line.get("attempt", 1)
+    which = "" if item is None else f"[{item}]"
+    return out.printable(str(line.get("step", ""))) + which + (f" try {attempt}" if attempt != 1 else "")

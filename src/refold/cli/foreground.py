@@ -14,7 +14,7 @@ from refold.cli.shown import error_text, run_object, timed_out
 from refold.core.progress import progress
 from refold.runtime.engine import Engine, Shown
 from refold.settings import Settings
-from refold.wiring import open_process
+from refold.wiring import Process, open_process
 from refold.worker.stop import in_foreground
 
 LOOK = 0.1  # seconds between two looks, at least
@@ -71,7 +71,9 @@ async def _execute(order: Order, begin: Begin, screen: Screen, say: Callable[[st
 
         async def work() -> Shown:
             await begin(engine)
-            return await engine.wait(order.run)
+            shown = await engine.wait(order.run)
+            await _see_out(process, order.run)
+            return shown
 
         looking = asyncio.create_task(look(engine, order.run, screen))
         try:
@@ -80,6 +82,15 @@ async def _execute(order: Order, begin: Begin, screen: Screen, say: Callable[[st
         finally:
             looking.cancel()
         return await _ended(engine, shown, order, screen)
+
+
+async def _see_out(process: Process, run: str) -> None:
+    """Children that nobody waits for are executed to their ends all the same: nobody else may do it."""
+    kin = process.kin
+    while kin is not None and (others := kin.runs - {run}):
+        child = min(others)
+        await process.engine.wait(child)
+        kin.ended(child)
 
 
 async def _ended(engine: Engine, shown: Shown, order: Order, screen: Screen) -> Ended:

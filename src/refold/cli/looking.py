@@ -4,11 +4,13 @@ import sys
 from typing import Any
 
 import click
-from msgspec import json, to_builtins
+from msgspec import convert, json, to_builtins
 
 from refold.cli import out, stored, words
 from refold.cli.options import db_option, output_option, run_argument
 from refold.cli.shown import error_text, row_object, run_object
+from refold.core.facts import Fault
+from refold.core.faults import said
 from refold.core.loops import Graph
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import Summary
@@ -98,7 +100,7 @@ def _put_run(seen: dict[str, Any], state: RunState) -> None:
 
 def _came_of(step: dict[str, Any]) -> str:
     if step["error"] is not None:
-        return str(step["error"]["message"] or step["error"]["kind"])
+        return said(convert(step["error"], Fault))
     return "" if step["result"] is None else _short(step["result"])
 
 

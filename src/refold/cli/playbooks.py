@@ -1,22 +1,32 @@
-"""Reads playbooks for commands, with the catalog of the tools that come with Refold."""
+"""Reads playbooks for commands, with the catalog of the tools that come with Refold and those that packages add."""
 
 import os
 import sys
+from collections.abc import Collection
 
 from refold.authoring.names import meant
 from refold.authoring.playbook import Playbook, read
+from refold.cli.options import settings
 from refold.cli.source import Source
 from refold.errors import InvalidValue, NotFound
+from refold.tools.added import Installed
 from refold.tools.catalog import CATALOG
 
 STDIN = "-"
 
 
-def read_file(file: str) -> Playbook:
-    """Raises InvalidPlaybook with all that is wrong with it."""
+def read_file(file: str, db: str | None = None) -> Playbook:
+    """Raises InvalidPlaybook with all that is wrong with it; with a database, also secrets that there are not."""
+
+    def secrets() -> Collection[str] | None:
+        from refold.wiring import open_secrets
+
+        return open_secrets(settings(), db).names()
+
+    known, catalog = secrets if db is not None else None, Installed(CATALOG)
     if file == STDIN:
-        return read(sys.stdin.buffer.read(), "<stdin>", CATALOG, load)
-    return read(load(file), file, CATALOG, load)
+        return read(sys.stdin.buffer.read(), "<stdin>", catalog, load, known)
+    return read(load(file), file, catalog, load, known)
 
 
 def load(file: str) -> bytes:

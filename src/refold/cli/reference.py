@@ -73,13 +73,19 @@ def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[str]:
     if isinstance(command, click.Group):
         if len(path) == 1:
             yield f"## `{path[0]}`\n{_options(command)}"
+        if command.invoke_without_command:
+            yield _one(command, ctx, path)
         for name in command.list_commands(ctx):
             found = command.get_command(ctx, name)
             assert found is not None
             yield from _commands(found, (*path, name))
     else:
-        usage = " ".join([*path, *command.collect_usage_pieces(ctx)])
-        yield f"## `{' '.join(path)}`\n\n```\n{usage}\n```\n\n{_about(command)}\n{_options(command)}"
+        yield _one(command, ctx, path)
+
+
+def _one(command: click.Command, ctx: click.Context, path: tuple[str, ...]) -> str:
+    usage = " ".join([*path, *command.collect_usage_pieces(ctx)])
+    return f"## `{' '.join(path)}`\n\n```\n{usage}\n```\n\n{_about(command)}\n{_options(command)}"
 
 
 def _about(command: click.Command) -> str:

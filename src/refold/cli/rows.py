@@ -9,6 +9,7 @@ from msgspec import Struct
 from refold.cli import out, words
 from refold.cli.source import NOWHERE, Source
 from refold.core.facts import SECOND, Instant
+from refold.core.faults import said
 from refold.core.progress import Progress, Row
 
 Line = list[tuple[str, str]]
@@ -164,9 +165,10 @@ def _loop(row: Row, meter: Meter, glyphs: Glyphs, room: int) -> Line:
 def _failure(row: Row, canvas: Canvas) -> Iterable[Line]:
     fault = row.fault
     if fault is not None:
-        said = fault.message or fault.kind
-        for text in said.strip().splitlines()[:5]:
+        for text in said(fault).strip().splitlines()[:5]:
             yield [("    " + out.printable(text), "red")]
+        if isinstance(fault.data, dict) and "source" in fault.data and "line" in fault.data:
+            yield [(f"    line {fault.data['line']}: {out.printable(str(fault.data['source']))}", "dim")]
     for text in canvas.source.of_step(row.step):
         yield [("    " + text, "dim")]
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from msgspec import Struct, json
 
+from refold.authoring.names import did_you_mean
 from refold.authoring.playbook import Playbook
 from refold.authoring.problems import show_all
 from refold.cli import exits, out, stored
@@ -30,6 +31,7 @@ from refold.core.plan import plan_hash
 from refold.core.state import TERMINAL
 from refold.core.summary import Summary
 from refold.errors import Conflict, InvalidValue
+from refold.runtime.inputs import check_inputs
 from refold.runtime.intake import run_of_key
 from refold.runtime.mailbox import Reopen
 
@@ -79,7 +81,7 @@ def run(**given: Any) -> int:
     command that goes on with the run; Ctrl-C once more kills it. Neither loses what was finished.
     """
     asked = Options(**given)
-    playbook = read_file(asked.file)
+    playbook = read_file(asked.file, None if asked.detach else asked.db)
     if playbook.warnings and _talks(asked.progress, asked.quiet):
         out.tell(show_all(playbook.warnings, playbook.file, playbook.source))
     if asked.name == "":
@@ -87,6 +89,8 @@ def run(**given: Any) -> int:
     run = run_of_key(asked.key) if asked.key else os.urandom(16).hex()
     input = inputs(asked.input, asked.input_file)
     wanted = Wanted(run, asked.name or run_name(playbook.plan.name, run), asked.key or "", playbook, input)
+    if _talks(asked.progress, asked.quiet):
+        _tell_unread(wanted)
     if asked.dry_run:
         return _tell_plan(wanted, asked.output)
     return _leave(wanted, asked) if asked.detach else _execute(wanted, asked)
@@ -163,7 +167,7 @@ def _execute(wanted: Wanted, asked: Options) -> int:
 
     source = source_of(wanted.playbook)
     typed = wanted.run if wanted.key else wanted.name
-    order = Order(wanted.run, asked.db, again(typed, asked.db), settings(), asked.output != "table")
+    order = Order(wanted.run, asked.db, again(typed, asked.db), settings(own_machine=True), asked.output != "table")
 
     async def begin(engine: Any) -> None:
         plan, input = wanted.playbook.plan, wanted.input
@@ -178,7 +182,7 @@ def _execute(wanted: Wanted, asked: Options) -> int:
 def _go_on(row: Summary, begin: Any, output: str, progress: str, quiet: bool, db: str) -> int:
     from refold.cli.foreground import Order, execute
 
-    order = Order(row.run, db, again(stored.called(row), db), settings(), output != "table")
+    order = Order(row.run, db, again(stored.called(row), db), settings(own_machine=True), output != "table")
     ended = execute(order, begin, _screen(progress, quiet, NOWHERE))
     return _tell_end(ended, stored.called(row), output, progress, quiet)
 
@@ -186,6 +190,14 @@ def _go_on(row: Summary, begin: Any, output: str, progress: str, quiet: bool, db
 def who() -> str:
     """Whoever types, as far as the environment knows."""
     return os.environ.get("USER") or os.environ.get("USERNAME") or ""
+
+
+def _tell_unread(wanted: Wanted) -> None:
+    """Inputs that nothing in the playbook can read are probably typing errors."""
+    plan = wanted.playbook.plan
+    known = dict.fromkeys([*plan.defaults, *(declared.name for declared in plan.inputs)])
+    for name in wanted.input.keys() - known.keys() if plan.language != "noetl" else ():
+        out.tell(f"warning: `{plan.name}` has no input `{out.printable(name)}`: {did_you_mean(name, known)}")
 
 
 def _screen(kind: str, quiet: bool, source: Source) -> Any:
@@ -221,6 +233,7 @@ def _as_text(value: Any) -> str:
 
 def _tell_plan(wanted: Wanted, output: str) -> int:
     plan = wanted.playbook.plan
+    check_inputs(plan, wanted.input)
     input = {**plan.defaults, **wanted.input}
     steps = [step.name for step in plan.steps]
     if output != "table":

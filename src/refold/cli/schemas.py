@@ -1,10 +1,11 @@
-"""The schema of playbooks, for the tools that come with Refold."""
+"""The schema of playbooks, for the tools that come with Refold and those that packages add."""
 
 from typing import Any
 
 from refold.authoring.schema import schema
+from refold.tools.added import Installed
 from refold.tools.catalog import CATALOG
 
 
 def playbook_schema() -> dict[str, Any]:
-    return dict(schema(CATALOG))
+    return dict(schema(Installed(CATALOG)))

@@ -6,6 +6,7 @@ from msgspec import to_builtins
 
 from refold.cli.words import stamp
 from refold.core.facts import Fault, Instant, RunTimedOut, StepFault
+from refold.core.faults import said
 from refold.core.loops import Graph
 from refold.core.state import ISSUED, RunState
 from refold.core.summary import Summary, shown_steps, status_of
@@ -72,8 +73,8 @@ def fault_object(fault: Fault | None) -> dict[str, Any] | None:
 
 def error_text(error: StepFault) -> str:
     """On one line: what and where."""
-    said = error.fault.message or error.fault.kind if error.fault is not None else error.why
-    return f"step {error.step}: {said}" if error.step else said
+    why = said(error.fault) if error.fault is not None else error.why
+    return f"step {error.step}: {why}" if error.step else why
 
 
 def timed_out(store: Store, state: RunState) -> bool:

@@ -93,6 +93,11 @@ def _paused(reason: Reason, now: Instant) -> str:
     )
 
 
+def _window(reason: Reason, now: Instant) -> str:
+    waiting = "1 item waits" if reason.count == 1 else f"{reason.count} items wait"
+    return f"{waiting} for a place in the window"
+
+
 KINDS: dict[str, Callable[[Reason, Instant], str]] = {
     "running": lambda reason, now: f"with {reason.worker}, leased until {until(reason.until or 0, now)}",
     "slot": _slot,
@@ -105,7 +110,7 @@ KINDS: dict[str, Callable[[Reason, Instant], str]] = {
     "gate": _gate,
     "poll": lambda reason, now: f"looks again at {until(reason.until or 0, now)}, until",
     "child": lambda reason, now: f"waits for run {reason.run}",
-    "window": lambda reason, now: f"{reason.count} items wait for a place in the window",
+    "window": _window,
     "join": lambda reason, now: "waits for " + ", ".join(reason.sources),
     "loop": lambda reason, now: "waits until the loop of " + ", ".join(reason.sources) + " is over",
     "final": lambda reason, now: "comes at the end of the run",

@@ -1,13 +1,18 @@
 """State to facts and orders: an ordered list of small rules, applied until nothing is open."""
 
+from collections.abc import Callable
+from typing import Any
+
 from refold.core.budget import watch_budget
 from refold.core.decision import Decision
+from refold.core.emitted import event_at
+from refold.core.emitting import catch_failures, end_by_event, end_without_event, take_events
 from refold.core.ending import end_if_asked, end_run, fail_completed, withdraw_waits
 from refold.core.facts import RunEnded, StepFault
 from refold.core.issuing import fill_windows, issue_entered, start_waiting_children, try_again
 from refold.core.routing_rules import deliver_signals, enter_step, give_up_items, route
 from refold.core.state import COMPLETED, ENDING, FAILED, INITIAL, PENDING, RUNNING, TERMINAL, RunState
-from refold.core.view import latest_result
+from refold.core.view import run_result
 from refold.core.waiting import check_polls
 
 
@@ -43,61 +48,69 @@ def finish_when_nothing_is_open(d: Decision) -> None:
 def _end(d: Decision, outcome: str) -> None:
     state, error = d.state, d.state.error
     also = tuple(each for each in state.failures if each != error)
-    value = latest_result(state, d.loaded) if outcome == COMPLETED else None
+    value = _result(d) if outcome == COMPLETED else None
     result, blob = d.box(value)
     d.tell_moves()
     d.say(RunEnded(outcome, result, blob, error, also))
 
 
-def _follow_up(d: Decision, state: RunState) -> None:
-    """The rules about what has happened, in their order, each with what it is owed for."""
-    if state.life == ENDING:
-        withdraw_waits(d)
-    if state.deliverable:
-        deliver_signals(d)
-    if state.polls:
-        check_polls(d)
-    if state.judge:
-        give_up_items(d)
-    if state.ready or state.ended or state.judge or state.over or state.failures:
-        route(d)
+def _result(d: Decision) -> Any:
+    """Of the event that ended the run, or of the steps."""
+    if d.state.stopped is None:
+        return run_result(d.graph, d.state, d.loaded)
+    data = event_at(d.loaded, d.state.stopped)["data"]
+    return data.get("result") if isinstance(data, dict) else data
 
 
-def _hand_out(d: Decision, state: RunState) -> None:
-    """The rules about what comes next, in their order, each with what it is owed for."""
-    if state.budget and state.life == RUNNING and (state.entered or state.judge or state.filling or d.due):
-        watch_budget(d)
-        if state.paused:
-            return
-    if state.entered or d.moves:
-        issue_entered(d)
-    if state.judge:
-        try_again(d)
-    if d.due:
-        start_waiting_children(d)
-    if state.filling:
-        fill_windows(d)
+def _issues_more(d: Decision, state: RunState) -> bool:
+    return bool(state.entered or state.judge or state.filling or state.taking or d.due)
 
 
-def _come_to_an_end(d: Decision, state: RunState) -> None:
-    """The rules about the end, in their order, each with what it is owed for."""
-    if state.failures and state.life == ENDING:
-        fail_completed(d)
-    if state.final:
-        run_finalizers(d)
-    if not state.visiting:
-        finish_when_nothing_is_open(d)
+Owed = Callable[[Decision, RunState], Any]
+"""Whether a rule has anything to look at; most turns owe little, and to ask is cheaper than to look."""
+
+Rules = tuple[tuple[Owed, Callable[[Decision], None]], ...]
+
+RULES: Rules = (
+    (lambda d, state: state.life == ENDING, withdraw_waits),
+    (lambda d, state: state.deliverable, deliver_signals),
+    (lambda d, state: state.polls, check_polls),
+    (lambda d, state: state.judge, give_up_items),
+    (lambda d, state: state.ready or state.ended or state.judge or state.over or state.failures, route),
+    (lambda d, state: state.budget and state.life == RUNNING and _issues_more(d, state), watch_budget),
+    (lambda d, state: state.entered or d.moves, issue_entered),
+    (lambda d, state: state.judge, try_again),
+    (lambda d, state: d.due, start_waiting_children),
+    (lambda d, state: state.filling, fill_windows),
+    (lambda d, state: state.failures and state.life == ENDING, fail_completed),
+    (lambda d, state: state.final, run_finalizers),
+    (lambda d, state: not state.visiting, finish_when_nothing_is_open),
+)
+
+EVENT_RULES: Rules = (
+    (lambda d, state: state.life == ENDING, withdraw_waits),
+    (lambda d, state: state.deliverable, deliver_signals),
+    (lambda d, state: state.judge, catch_failures),
+    (lambda d, state: state.stopped is not None or state.untaken or state.failures, end_by_event),
+    (lambda d, state: state.budget and state.life == RUNNING and _issues_more(d, state), watch_budget),
+    (lambda d, state: state.judge, try_again),
+    (lambda d, state: state.taking and state.life == RUNNING, take_events),
+    (lambda d, state: not state.visiting, end_without_event),
+    (lambda d, state: state.life == ENDING and not state.visiting, finish_when_nothing_is_open),
+)
 
 
 def decide(d: Decision) -> None:
     """Until nothing is open. May raise Missing: load what it names and call again, nothing is lost."""
-    state = d.state
+    state, rules = d.state, EVENT_RULES if d.graph.by_events else RULES
     end_if_asked(d)
     while not _rests(state):
         before = len(d.facts), len(d.moves)
-        _follow_up(d, state)
-        _hand_out(d, state)
-        _come_to_an_end(d, state)
+        for owed, rule in rules:
+            if owed(d, state):
+                rule(d)
+                if state.paused:
+                    break
         if (len(d.facts), len(d.moves)) == before:
             break
     d.tell_moves()

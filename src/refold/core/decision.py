@@ -22,13 +22,17 @@ from refold.core.commands import (
     command_id,
 )
 from refold.core.due import due
+from refold.core.emitted import events_of
 from refold.core.expressions import CannotEvaluate, Evaluate
 from refold.core.facts import (
+    ITSELF,
+    Awaited,
     Blob,
     CallSettled,
     Cancelled,
     ChildEnded,
     Dropped,
+    EventsTaken,
     Fact,
     Failed,
     Fault,
@@ -46,6 +50,7 @@ from refold.core.facts import (
     RunEnding,
     RunPaused,
     RunResumed,
+    RunStarted,
     SignalTaken,
     Skipped,
     StepIssued,
@@ -53,9 +58,11 @@ from refold.core.facts import (
     Succeeded,
     Suspended,
     Took,
+    VisitFailed,
 )
+from refold.core.given import GIVEN, overlaid
 from refold.core.loops import Graph
-from refold.core.plan import Call, Child
+from refold.core.plan import BODY, Call, Child
 from refold.core.state import COMPLETED, FAILED, RUNNING, OpenCommand, RunState
 from refold.core.view import Loaded, RunView, item_view
 
@@ -83,6 +90,7 @@ class Decision(Struct):
     letters: list[Letter] = []
     new: set[str] = set()  # commands that were never issued before
     blobs: dict[str, bytes] = {}
+    lines: list[Any] = []  # for the side stream
     _touched: dict[str, None] = {}
     _timers: dict[str, None] = {}
     _orphans: set[str] = set()
@@ -105,7 +113,7 @@ class Decision(Struct):
         before = {command: set(state.open[command].calls) for command in concerned} if suspends else {}
         fold.apply(self.graph, state, self.now, fact)
         self.facts.append(fact)
-        if kind is ItemsSettled or kind is ChildEnded:
+        if kind in _READ_AGAIN or (self.graph.by_events and kind in _SENDS):
             self.loaded.facts[state.seq] = fact  # not in the store yet
         if kind not in _REPORTING or suspends:
             for command in concerned:
@@ -174,12 +182,13 @@ class Decision(Struct):
         for child in self.state.orphans:
             self.post(f"{child}/{self.state.seq}/cancel", child, LetterCancel("its parent gives up", again=True))
 
-    def start_child(self, owner: str, plan: str, value: Any, attempt: int = 1) -> None:
-        command, _, call = owner.partition("#")
+    def start_child(self, owner: str, plan: str, value: Any, attempt: int = 1, call: Awaited | None = None) -> None:
+        command, _, key = owner.partition("#")
         child = child_id(self.state.run, owner, attempt)
+        want, detached = (call.want, call.detached) if call is not None else ("", False)
         body = LetterStart(
             plan=plan,
-            parent=Parent(self.state.run, command, call),
+            parent=Parent(self.state.run, command, key, want, detached),
             input=value if isinstance(value, dict) else {} if value is None else {"value": value},
             depth=self.state.depth + 1,
         )
@@ -189,12 +198,16 @@ class Decision(Struct):
         """A plain command's input was fixed in its fact; an item's is a function of capture and item."""
         opened = self.state.open[command]
         step = self.graph.step(opened.step)
+        if opened.events:
+            return {"events": events_of(self.loaded, opened.events)}
         if opened.item is None or step.loop is None:
             return opened.input
         fan = self.state.steps[opened.step].fan
         assert fan is not None
         view = item_view(fan, self.loaded, step.loop.name, opened.item, opened.visit)
-        return view[step.loop.name] if step.input is None else self.evaluate.value(step.input, view)
+        if step.input is None:
+            return view[step.loop.name]
+        return overlaid(self.evaluate.value(step.input, view), fan.capture.get(GIVEN, {}))
 
     def _row(self, command: str) -> Command | Held | None:
         opened = self.state.open.get(command)
@@ -210,9 +223,9 @@ class Decision(Struct):
             step=step.name,
             visit=opened.visit,
             attempt=opened.attempt,
-            tool=step.work.tool,
+            tool=step.work.tool if step.work.tool != BODY else f"{BODY}:{self.state.plan}",
             item=opened.item,
-            input=opened.input if opened.item is None else self.input_of(command),
+            input=opened.input if opened.item is None and not opened.events else self.input_of(command),
             queue=step.queue,
             priority=step.priority,
             not_before=opened.not_before,
@@ -254,7 +267,7 @@ class Decision(Struct):
                 body = LetterPause() if isinstance(fact, RunPaused) else LetterResume()
                 for child in self.state.children.values():
                     self.post(f"{child}/{self.state.seq}/{body.__class__.__name__}", child, body)
-            case RunEnded(status=status) if self.state.parent is not None:
+            case RunEnded(status=status) if self.state.parent is not None and not self.state.parent.detached:
                 body_ended = LetterEnded(self.state.parent, _as_outcome(fact, status), self.state.usage)
                 self.post(f"{self.state.run}/ended", self.state.parent.run, body_ended)
             case _:
@@ -275,11 +288,15 @@ class Decision(Struct):
             for key, call in list(self.state.open[command].calls.items()):
                 if not call.child or key in known:
                     continue
-                fault = self.refuses(call.child)
+                plan = self.state.plan if call.child == ITSELF else call.child
+                fault, owner = self.refuses(plan), f"{command}#{key}"
+                child = child_id(self.state.run, owner)
                 if fault is None:
-                    self.start_child(f"{command}#{key}", call.child, call.input)
-                else:
-                    child = self.state.children[f"{command}#{key}"]
+                    self.start_child(owner, plan, call.input, call=call)
+                if call.detached:
+                    told = Succeeded({"run": child}) if fault is None else Failed(fault)
+                    self.say(CallSettled(command, key, told))
+                elif fault is not None:
                     self.say(ChildEnded(child, command, Failed(fault), key))
 
 
@@ -357,9 +374,13 @@ _CONCERNED: dict[type, Callable[[Any], Sequence[str]]] = {  # the commands that 
     ChildEnded: _owner,
     SignalTaken: _owner,
     RunEnding: lambda fact: fact.withdrawn,
+    EventsTaken: lambda fact: [f"{fact.step}/{fact.first + n}" for n in range(len(fact.batches))],
+    VisitFailed: _one,
 }
 _NOBODY: frozenset[str] = frozenset()
-_OPENING = frozenset({StepIssued, ItemsIssued})
+_READ_AGAIN = frozenset({ItemsSettled, ChildEnded})
+_SENDS = frozenset({RunStarted, StepSettled, VisitFailed})
+_OPENING = frozenset({StepIssued, ItemsIssued, EventsTaken})
 _REPORTING = frozenset({StepSettled, ItemsSettled})
 _ANSWERS = frozenset({SignalTaken, CallSettled, ChildEnded})
 _SENDING = frozenset({StepIssued, ItemsIssued, ItemsRetried, RunPaused, RunResumed, RunEnded})

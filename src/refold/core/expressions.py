@@ -1,7 +1,9 @@
 """What the core asks of an expression language: the Protocol `Evaluate`, given from outside."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from refold.core.plan import Template
 from refold.errors import InvalidPlan
@@ -27,7 +29,39 @@ class View(Protocol):
     def __getitem__(self, name: str) -> Any: ...
 
 
+class Aliased(Struct, frozen=True):
+    """A value with further names to read it by; to all but those who read a name it is `data`, and so it is stored."""
+
+    data: Any
+    aliases: Mapping[str, Any]
+
+
+_NAMED = (dict, Mapping)
+_PLACED = (dict, list, tuple, str, Mapping)
+
+
+def step_into(value: Any, key: Any) -> Any:
+    """What a value has under a key, its own before its aliases; raises LookupError or TypeError."""
+    if isinstance(value, _NAMED if isinstance(key, str) else _PLACED):
+        return value[key]
+    if not isinstance(value, Aliased):
+        raise KeyError(key)
+    try:
+        return step_into(value.data, key)
+    except (LookupError, TypeError):
+        return value.aliases[key]
+
+
+def unaliased(value: Any) -> Any:
+    while isinstance(value, Aliased):
+        value = value.data
+    return value
+
+
 class Evaluate(Protocol):
+    def names(self, view: View) -> View:
+        """The view as this language names what is in it."""
+
     def value(self, template: Template, view: View) -> Any:
         """The template with every expression in it replaced; raises CannotEvaluate or Missing."""
 
@@ -47,6 +81,9 @@ def unknown(language: str) -> Evaluate:
 
 class Values:
     """The language without expressions: every template is the value it stands for."""
+
+    def names(self, view: View) -> View:
+        return view
 
     def value(self, template: Template, view: View) -> Any:
         return template

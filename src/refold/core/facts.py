@@ -4,6 +4,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.core.writes import Write
+
 Instant = int
 """Microseconds since 1970, UTC, by the store's clock."""
 
@@ -56,53 +58,39 @@ class Parked(Struct, frozen=True, tag="parked", omit_defaults=True):
     reason: str = ""
 
 
+ITSELF = "itself"
+"""As the child of a call: the workflow of the run, once more."""
+
+
 class Awaited(Struct, frozen=True, omit_defaults=True):
     """A durable call that a suspended body waits for; at least one of the three ends it."""
 
     key: str
     until: Instant | None = None
     signal: str = ""
-    child: str = ""  # plan hash
+    child: str = ""  # plan hash, or ITSELF
     input: Any = None
+    want: str = ""  # the step of the child whose result is asked for; empty: the child's own
+    detached: bool = False  # the call ends when the child was started
 
 
 class Suspended(Struct, frozen=True, tag="suspended", omit_defaults=True):
     """The body waits inside; it holds no slot and starts over with its recorded calls."""
 
     calls: tuple[Awaited, ...] = ()
+    progress: Any = None
 
 
 Outcome = Succeeded | Failed | TimedOut | Cancelled | Parked | Suspended
 
 
-class SetKey(Struct, frozen=True, tag="set", omit_defaults=True):
-    key: str
-    value: Any = None
+class Sent(Struct, frozen=True, omit_defaults=True):
+    """An event that a step has sent."""
 
-
-class DeleteKey(Struct, frozen=True, tag="delete"):
-    key: str
-
-
-class AddTo(Struct, frozen=True, tag="add"):
-    key: str
-    amount: int | float
-
-
-class AppendTo(Struct, frozen=True, tag="append", omit_defaults=True):
-    key: str
-    value: Any = None
-
-
-class PutIf(Struct, frozen=True, tag="put_if", omit_defaults=True):
-    """Set the key if its version is still this one; judged before it becomes a fact."""
-
-    key: str
-    version: int
-    value: Any = None
-
-
-Write = SetKey | DeleteKey | AddTo | AppendTo | PutIf
+    type: str
+    data: Any = None
+    blob: Blob | None = None  # the data stands there instead
+    by: dict[str, Any] = {}  # fields by which it is gathered, if it does
 
 
 class Report(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -118,12 +106,15 @@ class Report(Struct, frozen=True, omit_defaults=True, gc=False):
     losses: int = 0
     writes: tuple[Write, ...] = ()
     usage: dict[str, int | float] = {}
+    events: tuple[Sent, ...] = ()
 
 
 class Parent(Struct, frozen=True, omit_defaults=True):
     run: str
     command: str
     call: str = ""  # the durable call inside the command, if the child was started there
+    want: str = ""  # the step whose result it asks for; empty: that of the run
+    detached: bool = False  # it does not wait
 
 
 class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
@@ -164,6 +155,7 @@ class FanOutEntered(Struct, frozen=True, tag="fan_out_entered", omit_defaults=Tr
     blob: Blob | None = None
     capture: dict[str, Any] = {}
     redo: bool = False  # the items of the visit before; those that were done stay so
+    window: int = 0  # 0: as the plan says
 
 
 class ItemsIssued(Struct, frozen=True, tag="items_issued", omit_defaults=True):
@@ -199,6 +191,23 @@ class ItemsGivenUp(Struct, frozen=True, tag="items_given_up"):
     items: tuple[int, ...]
 
 
+class EventsTaken(Struct, frozen=True, tag="events_taken"):
+    """A step is run for these batches of events, one visit for each; an event is named by its fact and place there."""
+
+    step: str
+    first: int  # visit
+    batches: tuple[tuple[tuple[int, int], ...], ...]
+
+
+class VisitFailed(Struct, frozen=True, tag="visit_failed", omit_defaults=True):
+    """For good; it becomes an event if the step says so."""
+
+    step: str
+    visit: int
+    fault: Fault
+    event: str = ""
+
+
 class Entered(Struct, frozen=True, tag="entered", array_like=True, gc=False):
     step: str
     visit: int
@@ -212,6 +221,8 @@ class Took(Struct, frozen=True, tag="took", array_like=True):
     arcs: tuple[int, ...] = ()
     sets: dict[str, Any] = {}
     fault: Fault | None = None
+    inputs: dict[int, dict[str, Any]] = {}  # what arcs, by position, give to the visit they lead to
+    quiet: bool = False  # that none was taken is not worth a word
 
 
 class Bypassed(Struct, frozen=True, tag="bypassed", array_like=True):
@@ -361,6 +372,8 @@ Fact = (
     | ItemsRetried
     | ItemsSettled
     | ItemsGivenUp
+    | EventsTaken
+    | VisitFailed
     | Routed
     | SignalReceived
     | SignalTaken

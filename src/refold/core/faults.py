@@ -6,21 +6,44 @@ from typing import Any
 
 from refold.core.facts import Fault
 
+MOST = 64 * 1024  # characters of a message or a traceback: the rest is left out
+
 
 def fault_of(error: BaseException) -> Fault:
     """What the error says of itself (`fault`, or `kind`, `retryable`, `retry_after`) is believed if it can be."""
-    fault = getattr(error, "fault", None)
+    fault = _said(error, "fault")
     if isinstance(fault, Fault):
         return fault
-    kind, retryable = getattr(error, "kind", None), getattr(error, "retryable", None)
+    kind, retryable = _said(error, "kind"), _said(error, "retryable")
     return Fault(
         kind=kind if isinstance(kind, str) else "error",
         message=_text(error),
         type=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
-        traceback=_storable("".join(traceback.format_exception(error))),
+        traceback=_storable(_traceback(error)),
         retryable=retryable if isinstance(retryable, bool) else None,
-        retry_after=_seconds(getattr(error, "retry_after", None)),
+        retry_after=_seconds(_said(error, "retry_after")),
     )
+
+
+def said(fault: Fault) -> str:
+    """In one text: `KeyError: 'id'`, for a message alone may be `'id'`."""
+    name = fault.type.rpartition(".")[2]
+    text = fault.message or fault.kind
+    return text if not name or text.startswith(name) else f"{name}: {fault.message}" if fault.message else name
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException:
+        return "".join(traceback.format_tb(error.__traceback__))  # it does not let itself be looked at
+
+
+def _said(error: BaseException, name: str) -> Any:
+    try:
+        return getattr(error, name, None)
+    except BaseException:
+        return None  # it fails even to say that
 
 
 def _seconds(value: Any) -> float | None:
@@ -31,10 +54,12 @@ def _seconds(value: Any) -> float | None:
 def _text(error: BaseException) -> str:
     try:
         return _storable(str(error))
-    except Exception:
+    except BaseException:
         return f"a {type(error).__name__} that cannot be put into words"
 
 
 def _storable(text: str) -> str:
-    """A lone surrogate is no text; it is spelt out."""
+    """A lone surrogate is no text; it is spelt out. Of what is too long, both ends are kept."""
+    if len(text) > MOST:
+        text = f"{text[: MOST // 2]}\n[... {len(text) - MOST} characters are left out ...]\n{text[-MOST // 2 :]}"
     return text.encode("utf-8", "backslashreplace").decode()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from refold.core import fanout, items, routing, visits, waits
+from refold.core import emitted, fanout, items, routing, visits, waits
 from refold.core.facts import (
     SECOND,
     BudgetExceeded,
@@ -13,6 +13,7 @@ from refold.core.facts import (
     ChildEnded,
     Dropped,
     Entered,
+    EventsTaken,
     Fact,
     FanOutEntered,
     GateDecided,
@@ -39,6 +40,7 @@ from refold.core.facts import (
     StepSettled,
     Succeeded,
     Took,
+    VisitFailed,
 )
 from refold.core.loops import Graph
 from refold.core.reopening import reopened
@@ -64,27 +66,30 @@ from refold.errors import Corrupt
 Record = tuple[int, Instant, Fact]
 """A fact in its place: number, time, fact."""
 
-STEP_LIFE: dict[type, tuple[frozenset[str], str]] = {  # what happened: (may follow, leaves)
-    Entered: (frozenset({PENDING}), ENTERED),
-    StepIssued: (frozenset({PENDING, ENTERED, ISSUED}), ISSUED),  # PENDING: entered by this; ISSUED: the next try
-    FanOutEntered: (frozenset({PENDING, ENTERED}), ISSUED),
-    StepSettled: (frozenset({ISSUED}), COMPLETED),  # or FAILED, or ISSUED still: parked, suspended, tried again
-    Took: (frozenset({ENTERED, ISSUED, BYPASSED}), COMPLETED),  # or FAILED
-    Bypassed: (frozenset({PENDING}), BYPASSED),
-    Skipped: (frozenset({PENDING}), SKIPPED),
-    Dropped: (frozenset({PENDING, ENTERED, ISSUED, BYPASSED}), CANCELLED),
-    PassBegan: (frozenset({COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED}), PENDING),
+Life = dict[type, tuple[frozenset[str], tuple[str, ...]]]
+"""What happened: the lives that it may follow, and those that it may leave, the usual one first."""
+
+STEP_LIFE: Life = {
+    Entered: (frozenset({PENDING}), (ENTERED,)),
+    StepIssued: (frozenset({PENDING, ENTERED, ISSUED}), (ISSUED,)),  # PENDING: entered by this; ISSUED: the next try
+    FanOutEntered: (frozenset({PENDING, ENTERED}), (ISSUED, COMPLETED)),  # COMPLETED: without any items
+    StepSettled: (frozenset({ISSUED}), (COMPLETED, ISSUED)),  # ISSUED still: parked, suspended, failed and to be judged
+    Took: (frozenset({ENTERED, ISSUED, BYPASSED}), (COMPLETED, FAILED, BYPASSED)),
+    Bypassed: (frozenset({PENDING}), (BYPASSED,)),
+    Skipped: (frozenset({PENDING}), (SKIPPED,)),
+    Dropped: (frozenset({PENDING, ENTERED, ISSUED, BYPASSED}), (CANCELLED,)),
+    PassBegan: (frozenset({COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED}), (PENDING,)),
 }
 
 _ISSUABLE = STEP_LIFE[StepIssued][0]
 
-RUN_LIFE: dict[type, tuple[frozenset[str], str]] = {
-    RunStarted: (frozenset({INITIAL}), RUNNING),
-    RunPaused: (frozenset({RUNNING, ENDING}), PAUSED),
-    RunResumed: (frozenset({PAUSED}), RUNNING),  # or ENDING
-    RunEnding: (frozenset({RUNNING, PAUSED, ENDING}), ENDING),  # PAUSED: by a cancellation
-    RunEnded: (frozenset({RUNNING, ENDING}), COMPLETED),  # or FAILED, or CANCELLED
-    RunReopened: (frozenset({FAILED, CANCELLED}), RUNNING),
+RUN_LIFE: Life = {
+    RunStarted: (frozenset({INITIAL}), (RUNNING,)),
+    RunPaused: (frozenset({RUNNING, ENDING}), (PAUSED,)),
+    RunResumed: (frozenset({PAUSED}), (RUNNING, ENDING)),
+    RunEnding: (frozenset({RUNNING, PAUSED, ENDING}), (ENDING,)),  # PAUSED: by a cancellation
+    RunEnded: (frozenset({RUNNING, ENDING}), (COMPLETED, FAILED, CANCELLED)),
+    RunReopened: (frozenset({FAILED, CANCELLED}), (RUNNING,)),
 }
 
 
@@ -130,12 +135,12 @@ def _run_started(graph: Graph, state: RunState, fact: RunStarted) -> None:
     _may(RunStarted, life_of(state), "the run")
     state.life, state.started_at = RUNNING, state.at
     state.plan, state.name, state.key = fact.plan, fact.name, fact.key
-    state.input = {**graph.plan.defaults, **fact.input}
+    state.input = fact.input if graph.plan.computed else {**graph.plan.defaults, **fact.input}
     state.parent, state.depth = fact.parent, fact.depth
     state.budget = dict(graph.plan.budget)
     if graph.plan.timeout is not None:
         state.deadline = state.at + round(graph.plan.timeout * SECOND)
-    routing.begin(graph, state)
+    (emitted if graph.by_events else routing).begin(graph, state)
 
 
 def _step_issued(graph: Graph, state: RunState, fact: StepIssued) -> None:
@@ -148,6 +153,8 @@ def _step_issued(graph: Graph, state: RunState, fact: StepIssued) -> None:
         _try_again(state, state.open[command], command, fact)
     else:
         visits.issue(state, s)
+        if graph.plan.steps[s].keeps_input:
+            state.steps[s].given = fact.input
         state.open[command] = OpenCommand(
             s, fact.visit, None, fact.attempt, fact.input, fact.not_before, fact.until, fact.signal, fact.child
         )
@@ -170,6 +177,9 @@ def _step_settled(graph: Graph, state: RunState, fact: StepSettled) -> None:
     command = f"{fact.step}/{fact.visit}"
     if command not in state.open:
         raise Corrupt(f"{command} was settled but is not open")
+    if graph.by_events:
+        emitted.settled(graph, state, command, fact)
+        return
     visits.report_plain(graph, state, command, fact.report)
     if type(fact.report.outcome) is not Succeeded:
         waits.put_aside(state, command, fact.report.outcome)
@@ -226,6 +236,8 @@ def _took(graph: Graph, state: RunState, move: Took) -> None:
         visits.fail(graph, state, s, taken, fault)
     else:
         visits.complete(graph, state, s, BYPASSED if step.life == BYPASSED else COMPLETED, taken)
+    for position, given in move.inputs.items():  # after the end of the visit: an arc may lead back to its own step
+        state.given[graph.out[s][position]] = given
 
 
 def _skipped(graph: Graph, state: RunState, move: Skipped) -> None:
@@ -292,6 +304,9 @@ def _run_ending(graph: Graph, state: RunState, fact: RunEnding) -> None:
     state.filling = {}  # what is ready stays so, for a run that is reopened; nothing is entered meanwhile
     for command in fact.withdrawn:
         opened = state.open[command]
+        if graph.by_events:
+            emitted.withdraw(graph, state, command)
+            continue
         if opened.item is None:
             visits.drop(graph, state, opened.step)
             continue
@@ -336,6 +351,8 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = {
     ItemsRetried: items.retried,
     ItemsSettled: items.settled,
     ItemsGivenUp: items.given_up,
+    EventsTaken: emitted.taken,
+    VisitFailed: emitted.failed,
     Routed: _routed,
     SignalReceived: waits.signal_received,
     SignalTaken: waits.signal_taken,

@@ -18,6 +18,7 @@ from refold.core.facts import (
     Report,
     StepIssued,
 )
+from refold.core.given import GIVEN, given_to, overlaid
 from refold.core.plan import Call, Child, Gate, Quality, Step, Wait
 from refold.core.retry import delay, fault_of
 from refold.core.routing_rules import end_visit, may_go_on
@@ -70,13 +71,13 @@ def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
         return _enter_fan_out(d, step, visit)
     match step.work:
         case Call():
-            return StepIssued(step.name, visit, input=rendered(d, step.input, visit))
+            return StepIssued(step.name, visit, input=_input(d, step, visit))
         case Child(plan=plan):
             fault = d.refuses(plan or d.state.plan)
             if fault is not None:
                 raise CannotStart(fault)
             child = child_id(d.state.run, command_id(step.name, visit))
-            return StepIssued(step.name, visit, input=rendered(d, step.input, visit), child=child)
+            return StepIssued(step.name, visit, input=_input(d, step, visit), child=child)
         case Gate():
             return issue_gate(d, step, step.work, visit)
         case Wait():
@@ -85,24 +86,35 @@ def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
             return issue_quality(d, step, step.work, visit)
 
 
+def _input(d: Decision, step: Step, visit: int) -> Any:
+    given = _given(d, step)
+    return overlaid(rendered(d, step.input, visit, given), given)
+
+
+def _given(d: Decision, step: Step) -> dict[str, Any]:
+    return given_to(d.graph, d.state, d.graph.index[step.name]) if d.state.given else {}
+
+
 def _enter_fan_out(d: Decision, step: Step, visit: int) -> FanOutEntered:
     assert step.loop is not None
     state = d.state.steps[d.graph.index[step.name]]
     if state.redo and state.fan is not None and state.fan.visit == visit - 1:
         return FanOutEntered(step.name, visit, state.fan.count, redo=True)
-    items = d.evaluate.value(step.loop.items, d.view({"visit": visit}))
-    if not isinstance(items, (list, tuple)):
-        raise CannotEvaluate(f"a {type(items).__name__} is no list to loop over")
+    given = _given(d, step)
+    items = fanout.listed(rendered(d, step.loop.items, visit, given), step)
+    window = 0 if step.loop.at_once is None else fanout.window(rendered(d, step.loop.at_once, visit, given))
     captured = {} if step.loop.sequential else _captured(d, step, visit)
-    inline, blob = d.box(list(items))
-    return FanOutEntered(step.name, visit, len(items), inline, blob, captured)
+    inline, blob = d.box(items)
+    return FanOutEntered(step.name, visit, len(items), inline, blob, captured, window=window)
 
 
 def _captured(d: Decision, step: Step, visit: int) -> dict[str, Any]:
     if step.loop is None or step.input is None:
         return {}
-    own = frozenset({step.loop.name, "iter", "loop", "visit"})
-    return capture(d.view({"visit": visit}), d.evaluate.paths(step.input), own)
+    own = frozenset({step.loop.name, "iter", "loop", "loop_index", "visit"})
+    given = _given(d, step)
+    view = d.evaluate.names(d.view({"visit": visit, GIVEN: given} if given else {"visit": visit}))
+    return capture(view, d.evaluate.paths(step.input), own) | ({GIVEN: given} if given else {})
 
 
 def fill_windows(d: Decision) -> None:

@@ -54,6 +54,8 @@ class Graph(Struct, frozen=True):
     gates: frozenset[int]
     repeats: frozenset[int]  # calls that are made again until something holds
     waits: frozenset[int]  # steps that no worker looks after, or not alone
+    takers: dict[str, tuple[int, ...]]  # per type of event: the steps that take it
+    by_events: bool = False
 
     def step(self, s: int) -> Step:
         return self.plan.steps[s]
@@ -225,7 +227,7 @@ def _plainly(step: Step, arcs: Iterable[int]) -> frozenset[int] | None:
             return None
         if arc.on == "failure" or (taken and step.mode == "exclusive"):
             continue
-        if arc.when is not None or arc.set:
+        if arc.when is not None or arc.set or arc.input:
             return None
         taken.append(a)
     return None if step.set else frozenset(taken)
@@ -343,4 +345,13 @@ def analyse(plan: Plan) -> Graph:
         gates=frozenset(s for s, step in enumerate(plan.steps) if isinstance(step.work, Gate)),
         repeats=frozenset(s for s in polled if isinstance(plan.steps[s].work, Call)),
         waits=frozenset(s for s, step in enumerate(plan.steps) if not isinstance(step.work, Call)).union(polled),
+        takers=_takers(plan),
+        by_events=bool(plan.events),
     )
+
+
+def _takers(plan: Plan) -> dict[str, tuple[int, ...]]:
+    return {
+        event.name: tuple(s for s, step in enumerate(plan.steps) if {event.name, *event.bases} & {*step.accepts})
+        for event in plan.events
+    }

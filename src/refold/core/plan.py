@@ -13,6 +13,8 @@ Template = Any
 """A JSON value in which `Evaluate` may find expressions; the core itself never looks inside."""
 
 VISIT_LIMIT = 10_000
+START, STOP = "StartEvent", "StopEvent"  # the events that a run begins and ends with
+BODY = "workflow"  # the tool of steps that are code; only who has the code of this very plan can run it
 LONGEST = 100 * 365 * 86_400.0  # seconds; an instant must fit into 64 bits
 SCOPES = ("ctx.", "iter.", "step.")
 
@@ -32,6 +34,7 @@ class Arc(PlanData, frozen=True):
     when: Template = None  # None: no condition
     set: dict[str, Template] = {}
     each_pass: bool = False
+    input: dict[str, Template] = {}  # for the visit it leads to, over the input that the target itself has
 
 
 class Retry(PlanData, frozen=True):
@@ -107,6 +110,24 @@ class Loop(PlanData, frozen=True):
     name: str = "item"
     window: int = 16
     sequential: bool = False
+    at_once: Template = None  # a window that is computed when the loop is entered
+    failures: Literal["all", "stop", "ignore"] = "all"  # all items run, then it fails; none is begun after one; well
+    loose: bool = False  # maps, numbers and texts with commas are lists too
+
+
+class Collect(PlanData, frozen=True):
+    """Events are gathered before the step is run, once for all of a batch."""
+
+    n: int | str = 1  # how many make a batch, or the context key that says so
+    by: str = ""  # a field of the events: those with the same value make a batch
+    timeout: float | None = None  # from the first of a batch on
+
+
+class EventType(PlanData, frozen=True):
+    """A type of events; whoever takes one of its bases takes it too."""
+
+    name: str
+    bases: tuple[str, ...] = ()
 
 
 ONCE = Retry()
@@ -120,14 +141,29 @@ class Step(PlanData, frozen=True):
     mode: Literal["exclusive", "inclusive"] = "exclusive"
     join: Literal["all", "any", "race"] | int = "all"  # a number: at least so many sources
     arcs: tuple[Arc, ...] = ()
+    no_match: Literal["end", "quiet", "fail"] = "end"  # of its branch when no arc is taken; quiet: it is not told
     set: dict[str, Template] = {}
     retry: Retry = ONCE
     timeout: float | None = None
     loop: Loop | None = None
     poll: Poll | None = None
     visit_limit: int = VISIT_LIMIT
+    result: dict[str, Any] | None = None  # JSON Schema of what a worker brings; each item of a loop is held against it
+    keeps_input: bool = False  # its `set` and its arcs can read what it was issued with
     queue: str = "default"
     priority: int = 0
+    accepts: tuple[str, ...] = ()  # types of events that it is run for
+    collect: Collect | None = None
+    workers: int = 0  # how many events it may be run for at once; 0: many
+    on_error: str = ""  # the type of the event that its failure becomes
+
+
+class Input(PlanData, frozen=True):
+    """What an input of a run must be like, as a JSON Schema; the core itself never looks inside."""
+
+    name: str
+    schema: dict[str, Any] = {}
+    required: bool = False
 
 
 class Plan(PlanData, frozen=True):
@@ -142,6 +178,10 @@ class Plan(PlanData, frozen=True):
     budget: dict[str, int | float] = {}  # unit -> how much a run may use up
     on_budget: str = "pause"  # or "fail", or the name of a step that is there for it
     defaults: dict[str, Any] = {}  # inputs of a run that does not give them
+    inputs: tuple[Input, ...] = ()  # those that are declared
+    computed: bool = False  # defaults may hold expressions, and maps in them are merged with those that are given
+    constants: dict[str, Any] = {}  # what expressions can read besides
+    events: tuple[EventType, ...] = ()  # of a workflow whose steps follow events and not arcs
     language: str = ""  # of its expressions; empty: there are none, or the engine was given a language
 
 

@@ -3,6 +3,8 @@
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
+
 from refold.core import routing, visits
 from refold.core.commands import command_id
 from refold.core.decision import Decision
@@ -21,7 +23,7 @@ from refold.core.facts import (
     StepFault,
     Took,
 )
-from refold.core.fanout import failed_items
+from refold.core.fanout import failed_items, stopped
 from refold.core.plan import Gate, bare_key
 from refold.core.retry import fault_of, may_retry
 from refold.core.state import BYPASSED, FAILED, RUNNING, OpenCommand
@@ -43,7 +45,7 @@ def give_up_items(d: Decision) -> None:
     items: dict[tuple[str, int], list[int]] = {}
     for command in d.state.judge:
         opened = d.state.open[command]
-        if opened.item is not None and _final_fault(d, command) is not None:
+        if opened.item is not None and final_fault(d, command) is not None:
             items.setdefault((d.graph.name(opened.step), opened.visit), []).append(opened.item)
     for (name, visit), given_up in items.items():
         d.tell_moves()
@@ -55,7 +57,7 @@ def end_visits(d: Decision) -> None:
     over: list[tuple[int, int, Fault | None]] = [(seq, s, None) for s, seq in d.state.ended.items()]
     for command, seq in d.state.judge.items():
         opened = d.state.open[command]
-        fault = _final_fault(d, command)
+        fault = final_fault(d, command)
         if opened.item is None and fault is not None:
             over.append((seq, opened.step, fault))
     for _, s, fault in sorted(over, key=lambda each: each[0]):
@@ -65,7 +67,7 @@ def end_visits(d: Decision) -> None:
             _end_worked(d, s)
 
 
-def _final_fault(d: Decision, command: str) -> Fault | None:
+def final_fault(d: Decision, command: str) -> Fault | None:
     """Why the command failed, if it is not to be tried again."""
     opened = d.state.open[command]
     fault = fault_of(opened.report) if opened.report is not None else None
@@ -106,7 +108,8 @@ def _end_worked(d: Decision, s: int) -> None:
     """The work of a visit is done; a fan-out may have failed or may have been stopped."""
     step = d.state.steps[s]
     fan = step.fan if d.graph.step(s).loop is not None and step.life != BYPASSED else None
-    if fan is None or fan.done == fan.count:
+    loop = d.graph.step(s).loop
+    if fan is None or fan.done == fan.count or (loop is not None and loop.failures == "ignore" and not stopped(fan)):
         end_visit(d, s, None)
     elif fan.failed:
         failed = failed_items(fan)
@@ -154,23 +157,44 @@ def _drop_losers(d: Decision, s: int) -> None:
             d.move(Dropped(tuple(map(d.graph.name, losers))))
 
 
+class Chosen(Struct, frozen=True):
+    """The arcs that a visit takes, what is set then, and what they give to the visits they lead to."""
+
+    arcs: tuple[int, ...] = ()
+    sets: dict[str, Any] = {}
+    inputs: dict[int, dict[str, Any]] = {}
+
+
+NOTHING = Chosen()
+
+
 def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
     """Evaluate the arcs that listen to this outcome, once; an expression that fails turns success into failure."""
-    visit = d.state.steps[s].visits
+    visit, chosen = d.state.steps[s].visits, NOTHING
     try:
-        arcs, sets = _choose(d, s, fault)
+        chosen = _choose(d, s, fault)
+        wrong = None if fault is not None or chosen.arcs else _no_match(d, s)
     except CannotEvaluate as error:
-        arcs, sets = (), {}
-        if fault is None:
-            fault = Fault("expression", str(error), retryable=False)
-            with suppress(CannotEvaluate):  # a second error is unhandled; the first one is told
-                arcs, sets = _choose(d, s, fault)
+        wrong = Fault("expression", str(error), retryable=False)
+    if wrong is not None and fault is None:
+        fault, chosen = wrong, NOTHING
+        with suppress(CannotEvaluate):  # a second error is unhandled; the first one is told
+            chosen = _choose(d, s, fault)
     opened = d.state.open.get(command_id(d.graph.name(s), visit))
     reported = opened is not None and opened.report is not None and fault_of(opened.report) is not None
-    d.move(Took(d.graph.name(s), visit, arcs, sets, None if reported else fault))
+    quiet = fault is None and not chosen.arcs and d.graph.step(s).no_match == "quiet"
+    d.move(Took(d.graph.name(s), visit, chosen.arcs, chosen.sets, None if reported else fault, chosen.inputs, quiet))
 
 
-def _choose(d: Decision, s: int, fault: Fault | None) -> tuple[tuple[int, ...], dict[str, Any]]:
+def _no_match(d: Decision, s: int) -> Fault | None:
+    """Why a visit that went well and takes no arc has failed all the same."""
+    step = d.graph.step(s)
+    if step.no_match != "fail" or not any(arc.on in ("success", "both") for arc in step.arcs):
+        return None
+    return Fault("no_match", f"none of the arcs of {step.name!r} matches", retryable=False)
+
+
+def _choose(d: Decision, s: int, fault: Fault | None) -> Chosen:
     step = d.graph.step(s)
     bypassed = d.state.steps[s].life == BYPASSED
     view = with_output(d.view({"visit": d.state.steps[s].visits}), s, fault)
@@ -185,10 +209,14 @@ def _choose(d: Decision, s: int, fault: Fault | None) -> tuple[tuple[int, ...], 
             taken.append(position)
             if step.mode == "exclusive":
                 break
+    inputs = {}
     for position in taken:
-        sets.update(_rendered(d, step.arcs[position].set, view))
+        arc = step.arcs[position]
+        if arc.input:
+            inputs[position] = d.evaluate.value(arc.input, view)
+        sets.update(_rendered(d, arc.set, view))
         view = with_sets(view, sets)
-    return tuple(taken), sets
+    return Chosen(tuple(taken), sets, inputs)
 
 
 def _goes_elsewhere(d: Decision, s: int) -> bool:
@@ -198,5 +226,5 @@ def _goes_elsewhere(d: Decision, s: int) -> bool:
 
 
 def _rendered(d: Decision, sets: dict[str, Any], view: RunView) -> dict[str, Any]:
-    """All values of one `set` are rendered before the first is written, and stand under their bare keys."""
+    """All values of one `set` are rendered before the first is written."""
     return {bare_key(key): d.evaluate.value(template, view) for key, template in sets.items()}

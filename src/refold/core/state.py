@@ -4,7 +4,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from refold.core.facts import Awaited, Blob, Fault, Instant, Outcome, Parent, StepFault, Write
+from refold.core.facts import Awaited, Blob, Fault, Instant, Outcome, Parent, StepFault
+from refold.core.writes import Write
 
 # Step life
 PENDING, ENTERED, ISSUED, COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED = (
@@ -42,9 +43,25 @@ class FanOut(Struct, gc=False):
     done: int = 0
     failed: int = 0
     visit: int = 0  # of the step
+    window: int = 0  # 0: as the plan says
     todo: list[int] = []  # items to be run again, if it goes on with what an earlier visit left undone
     retried: dict[int, int] = {}  # item -> attempts, for those that needed more than one
     writes: dict[int, tuple[Write, ...]] = {}  # applied in item order when the visit ends
+
+
+Ref = tuple[int, int]
+"""An event: the number of the fact that tells of it, and its place there."""
+
+
+class Inbox(Struct, gc=False):
+    """Events on their way to a step."""
+
+    waiting: list[Ref] = []
+    head: int = 0  # the first of them that is not taken
+    open: int = 0  # commands
+    groups: dict[str, list[Ref]] = {}  # of a step that gathers them
+    since: dict[str, Instant] = {}  # when the first of a group has come
+    again: list[tuple[Ref, ...]] = []  # batches that are to be taken once more
 
 
 class StepState(Struct, gc=False):
@@ -65,6 +82,7 @@ class StepState(Struct, gc=False):
     fan: FanOut | None = None
     shown: FanOut | None = None  # the last one that was over: what others read while the next is under way
     redo: bool = False  # the next visit goes on with what this one left undone
+    given: Any = None  # what the last visit was issued with, if its arcs read it
 
 
 class OpenCommand(Struct, gc=False):
@@ -86,6 +104,7 @@ class OpenCommand(Struct, gc=False):
     calls: dict[str, Awaited] = {}  # durable calls it waits for
     recorded: dict[str, Outcome] = {}
     signals: tuple[str, ...] = ()  # others that end it too
+    events: tuple[Ref, ...] = ()  # that it was issued for
     deadline: Instant | None = None  # of what no worker looks after
     assignee: str = ""
 
@@ -141,6 +160,12 @@ class RunState(Struct):
     timed_out: float | None = None
     failures: list[StepFault] = []  # unhandled, first first
     final: list[str] = []  # finalizers still to run
+    # of a workflow of events
+    inboxes: dict[int, Inbox] = {}
+    taking: dict[int, None] = {}  # steps that may take an event
+    stopped: Ref | None = None  # the event that ends the run
+    untaken: list[tuple[str, str]] = []  # types that nobody takes, and who has sent them
+    lost: list[tuple[int, tuple[Ref, ...]]] = []  # what was not done because the run ended
     # what is going on
     visiting: int = 0  # visits open now, finalizers included
     open: dict[str, OpenCommand] = {}
@@ -148,6 +173,7 @@ class RunState(Struct):
     orphans: dict[str, None] = {}  # child runs of dropped commands that have not ended yet
     signals: dict[str, list[Any]] = {}  # kept until somebody waits for them
     waiting: dict[str, list[str]] = {}  # signal -> commands, or command#call
+    given: dict[int, dict[str, Any]] = {}  # arc -> what its latest taking gives to the visit it leads to
     ctx: dict[str, Any] = {}
     versions: dict[str, int] = {}
     usage: dict[str, int | float] = {}

@@ -12,6 +12,7 @@ from refold.core.facts import (
     ChildEnded,
     Dropped,
     Entered,
+    EventsTaken,
     Fact,
     FanOutEntered,
     GateDecided,
@@ -42,7 +43,9 @@ from refold.core.facts import (
     Suspended,
     TimedOut,
     Took,
+    VisitFailed,
 )
+from refold.core.faults import said
 from refold.core.retry import fault_of
 
 
@@ -99,7 +102,14 @@ def _ended(outcome: Outcome, attempt: int = 0) -> str:
         case _:
             fault = fault_of(outcome)
             assert fault is not None
-            return "failed" + (f" on try {attempt}" if attempt else "") + f": {fault.message or fault.kind}"
+            return "failed" + (f" on try {attempt}" if attempt else "") + f": {said(fault)}"
+
+
+def _events(fact: EventsTaken) -> str:
+    count = sum(map(len, fact.batches))
+    last = fact.first + len(fact.batches) - 1
+    where = f"visit {last}" if last == fact.first else f"visits {fact.first}-{last}"
+    return f"{count} event{'s' * (count != 1)} in {where}"
 
 
 def _reported(report: Report) -> str:
@@ -109,14 +119,15 @@ def _reported(report: Report) -> str:
 def _fault(error: StepFault | None) -> str:
     if error is None:
         return ""
-    why = error.fault.message or error.fault.kind if error.fault is not None else ""
+    why = said(error.fault) if error.fault is not None else ""
     return f": {error.step} " * bool(error.step) + f"{error.why}" + _because(why)
 
 
 def _took(move: Took) -> str:
     sets = " and set " + ", ".join(f"{key} = {value!r}" for key, value in move.sets.items()) if move.sets else ""
-    arcs = "no arc" if not move.arcs else "arc " + " and ".join(str(arc + 1) for arc in move.arcs)
-    return f"{_where(move)} took {arcs}{sets}" + (f" ({move.fault.message})" if move.fault is not None else "")
+    arcs = "took no arc" if not move.arcs else "took arc " + " and ".join(str(arc + 1) for arc in move.arcs)
+    arcs = "is over" if move.quiet else arcs
+    return f"{_where(move)} {arcs}{sets}" + (f" ({said(move.fault)})" if move.fault is not None else "")
 
 
 def _reopened(fact: RunReopened) -> str:
@@ -148,6 +159,10 @@ _TOLD: dict[type, Callable[[Any], str]] = {
         f"{_where(fact)} " + "; ".join(f"item {report.item} {_reported(report)}" for report in fact.reports)
     ),
     ItemsGivenUp: lambda fact: f"{_where(fact)} given up on items {', '.join(map(str, fact.items))}",
+    EventsTaken: lambda fact: f"{fact.step} takes {_events(fact)}",
+    VisitFailed: lambda fact: (
+        f"{_where(fact)} failed for good" + (f", which is sent as {fact.event}" if fact.event else "")
+    ),
     Routed: lambda fact: "; ".join(_MOVES[type(move)](move) for move in fact.moves),
     SignalReceived: lambda fact: f"signal {fact.name!r} came" + (f" with {fact.value!r}" if fact.value else ""),
     SignalTaken: lambda fact: f"{fact.command} took signal {fact.name!r}",

@@ -1,6 +1,6 @@
 """The names that expressions of a run can read, looked up lazily: cost does not grow with the state."""
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -8,11 +8,12 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from refold.core import fanout
-from refold.core.expressions import CannotEvaluate, Missing, Path
+from refold.core.expressions import Aliased, CannotEvaluate, Missing, Path, View, step_into, unaliased
 from refold.core.facts import Blob, ChildEnded, Fact, Fault, ItemsSettled, Outcome, Succeeded
 from refold.core.loops import Graph
 from refold.core.retry import fault_of
-from refold.core.state import STOPPED, WAITS, FanOut, RunState
+from refold.core.state import FAILED, STOPPED, WAITS, FanOut, RunState
+from refold.core.summary import shown_life
 
 
 class Loaded(Struct):
@@ -69,12 +70,44 @@ class _Steps(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
+class Told(Mapping[str, Any]):
+    """`run`: its id and name, how many of its steps have come to which end, and which have failed."""
+
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+
+    def __getitem__(self, name: str) -> Any:
+        return _TOLD[name](self._view)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_TOLD)
+
+    def __len__(self) -> int:
+        return len(_TOLD)
+
+
+def _counts(view: RunView) -> dict[str, int]:
+    return {"total": len(view.state.steps), **Counter(map(shown_life, view.state.steps))}
+
+
+def _failures(view: RunView) -> list[dict[str, Any]]:
+    steps = ((name, view.state.steps[s]) for name, s in view.graph.index.items())
+    return [{"step": name, "error": error_value(s.fault)} for name, s in steps if shown_life(s) == FAILED]
+
+
+_TOLD: dict[str, Callable[[RunView], Any]] = {
+    "id": lambda view: view.state.run,
+    "name": lambda view: view.state.name,
+    "counts": _counts,
+    "failures": _failures,
+}
+
 _RESERVED: dict[str, Callable[[RunView], Any]] = {
     "input": lambda view: view.state.input,
     "workload": lambda view: view.state.input,
     "ctx": lambda view: view.ctx,
     "steps": _Steps,
-    "run": lambda view: {"id": view.state.run, "name": view.state.name},
+    "run": lambda view: Told(view),
 }
 
 
@@ -82,21 +115,34 @@ def step_value(state: RunState, loaded: Loaded, s: int) -> Any:
     """What a finished step is to those after it: its result, or for a fan-out results and status per item."""
     step = state.steps[s]
     if step.shown is not None:
-        outcomes = item_outcomes(step.shown, loaded)
-        return {
-            "results": [_result(outcome, loaded) for outcome in outcomes],
-            "items": [_item(outcome, loaded) for outcome in outcomes],
-        }
+        return _fan_value(step.shown, loaded)
     return loaded.blob(step.blob) if step.blob is not None else step.result
 
 
-def latest_result(state: RunState, loaded: Loaded) -> Any:
-    """The run's result: that of the visit that completed last; a fan-out gives the plain list, in item order."""
+def _fan_value(fan: FanOut, loaded: Loaded) -> dict[str, Any]:
+    outcomes = item_outcomes(fan, loaded)
+    return {
+        "results": [_result(outcome, loaded) for outcome in outcomes],
+        "items": [_item(outcome, loaded) for outcome in outcomes],
+        "stats": {"total": fan.count, "success": fan.done, "failed": fan.failed},
+    }
+
+
+def run_result(graph: Graph, state: RunState, loaded: Loaded) -> Any:
+    """That of the visit that completed last; a fan-out gives the plain list, in item order. Who started the run may
+    want the result of one of its steps instead."""
+    if state.stopped is not None:
+        return None  # that is told by the event
+    if state.parent is not None and state.parent.want:
+        s = graph.index.get(state.parent.want)
+        return None if s is None or not state.steps[s].done_at else step_value(state, loaded, s)
     latest = state.latest
     if latest is None:
         return None
     if latest.fan is not None:
-        return [_result(outcome, loaded) for outcome in item_outcomes(latest.fan, loaded)]
+        loop = graph.step(latest.step).loop
+        value = _fan_value(latest.fan, loaded)
+        return value if loop is not None and loop.loose else value["results"]
     return loaded.blob(latest.blob) if latest.blob is not None else latest.result
 
 
@@ -144,16 +190,16 @@ class _Output(Mapping[str, Any]):
     """`output` on an arc: status, data and error of the visit that just ended."""
 
     def __init__(self, view: RunView, s: int, fault: Fault | None) -> None:
-        self._view, self._s, self._fault = view, s, fault
+        self._view, self.s, self.fault = view, s, fault
 
     def __getitem__(self, name: str) -> Any:
         if name == "status":
-            return "ok" if self._fault is None else "error"
+            return "ok" if self.fault is None else "error"
         if name == "error":
-            return error_value(self._fault)
+            return error_value(self.fault)
         if name == "data":
             view = self._view
-            return None if self._fault else step_value(view.state, view.loaded, self._s)
+            return None if self.fault else step_value(view.state, view.loaded, self.s)
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -177,7 +223,7 @@ def with_output(view: RunView, s: int, fault: Fault | None) -> RunView:
     return RunView(view.graph, view.state, view.loaded, extra)
 
 
-def capture(view: RunView, paths: Sequence[Path], own: frozenset[str]) -> dict[str, Any]:
+def capture(view: View, paths: Sequence[Path], own: frozenset[str]) -> dict[str, Any]:
     """The values of all paths that are not the item's own, as nested plain data."""
     found: dict[str, Any] = {}
     whole: set[Path] = set()  # what is kept as it is, with all that is in it
@@ -188,15 +234,21 @@ def capture(view: RunView, paths: Sequence[Path], own: frozenset[str]) -> dict[s
     return found
 
 
-def _keep(found: dict[str, Any], view: RunView, path: Path) -> Path:
+def is_sealed(value: Any) -> bool:
+    """A result that is stored encrypted: what is in it is read where it is opened."""
+    return type(value) is dict and value.keys() == {"$sealed"}
+
+
+def _keep(found: dict[str, Any], view: View, path: Path) -> Path:
     """The value at the end of a path, or where the path leads into what has no names."""
     value, here = view[path[0]], found
     for length, name in enumerate(path, 1):
-        if length == len(path) or not isinstance(value, Mapping):
+        if length == len(path) or not isinstance(value, (Mapping, Aliased)) or is_sealed(unaliased(value)):
+            value = unaliased(value)
             here[name] = dict(value) if isinstance(value, Mapping) else value
             return path[:length]
         here = here.setdefault(name, {})
-        value = value[path[length]]
+        value = step_into(value, path[length])
     return path
 
 
@@ -204,5 +256,36 @@ def item_view(fan: FanOut, loaded: Loaded, name: str, item: int, visit: int) -> 
     """An item's names: what the fan-out captured, the item, and where it stands."""
     items = loaded.blob(fan.blob) if fan.blob is not None else fan.items
     assert items is not None
-    place = {"index": item, "count": fan.count}
-    return {**fan.capture, name: items[item], "iter": {name: items[item], **place}, "visit": visit, "loop": place}
+    value, place = items[item], {"index": item, "count": fan.count}
+    own = Aliased({name: value, **place}, _Place(item, fan.count, value))
+    loop = Aliased(place, own.aliases)
+    return {**fan.capture, name: value, "iter": own, "visit": visit, "loop": loop, "loop_index": item}
+
+
+class _Place(Mapping[str, Any]):
+    """Other names for where an item stands, as NoETL spells them."""
+
+    def __init__(self, item: int, count: int, value: Any) -> None:
+        self.item, self.count, self.value = item, count, value
+
+    def __getitem__(self, name: str) -> Any:
+        return _SPELT[name](self)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_SPELT)
+
+    def __len__(self) -> int:
+        return len(_SPELT)
+
+
+_SPELT: dict[str, Callable[[_Place], Any]] = {
+    "item": lambda place: place.value,
+    "_index": lambda place: place.item,
+    "_total": lambda place: place.count,
+    "_first": lambda place: place.item == 0,
+    "_last": lambda place: place.item == place.count - 1,
+    "length": lambda place: place.count,
+    "first": lambda place: place.item == 0,
+    "last": lambda place: place.item == place.count - 1,
+    "done": lambda place: False,
+}

@@ -5,23 +5,8 @@ from typing import Any, TypeGuard
 
 from refold.core import fanout, routing
 from refold.core.commands import command_id
-from refold.core.facts import (
-    AddTo,
-    AppendTo,
-    Awaited,
-    DeleteKey,
-    Fault,
-    Instant,
-    Outcome,
-    Parked,
-    PutIf,
-    Report,
-    SetKey,
-    StepFault,
-    Succeeded,
-    Suspended,
-    Write,
-)
+from refold.core.facts import Awaited, Fault, Instant, Outcome, Parked, Report, StepFault, Succeeded, Suspended
+from refold.core.given import forget
 from refold.core.loops import Graph
 from refold.core.state import (
     BYPASSED,
@@ -38,6 +23,7 @@ from refold.core.state import (
     OpenCommand,
     RunState,
 )
+from refold.core.writes import AddTo, AppendTo, DeleteKey, PutIf, SetKey, Write
 
 
 def enter(state: RunState, s: int) -> None:
@@ -186,7 +172,7 @@ def after_items(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
     fan = state.steps[s].fan
     assert fan is not None
     ending = stops(graph, state, s)
-    if fanout.is_over(fan, ending):
+    if fanout.is_over(graph, s, fan, ending):
         state.filling.pop(s, None)
         for item in sorted(fan.writes):
             apply_writes(state, fan.writes[item])
@@ -225,6 +211,7 @@ def complete(graph: Graph, state: RunState, s: int, life: str, taken: Collection
     if life == COMPLETED and counts and (latest is None or step.done_at >= latest.at):
         fan = _fan_of(graph, state, s) if step.fan is not None else None
         state.latest = Latest(step.done_at, s, step.result, step.blob, fan)
+    forget(graph, state, s)
     _close_visit(graph, state, s, life, taken)
 
 
@@ -234,6 +221,8 @@ def fail(graph: Graph, state: RunState, s: int, taken: Collection[int], fault: F
     if not taken:
         why = "finalizer failed" if s in graph.finalizers else "unhandled failure"
         state.failures.append(StepFault(graph.name(s), step.visits, why, fault))
+    else:
+        forget(graph, state, s)
     _close_visit(graph, state, s, FAILED, taken)
 
 

@@ -5,11 +5,14 @@ from typing import Any
 from refold.core.decision import Decision
 from refold.core.expressions import CannotEvaluate
 from refold.core.facts import SECOND, Fault, Report, StepIssued, StepSettled, Succeeded
+from refold.core.given import GIVEN
 from refold.core.moments import END_OF_TIME, instant
 from refold.core.plan import Call, Gate, Quality, Step, Wait
 from refold.core.routing_rules import end_visit
 from refold.core.view import with_output
 from refold.core.visits import stops
+
+NOTHING: dict[str, Any] = {}
 
 
 def issue_wait(d: Decision, step: Step, wait: Wait, visit: int) -> StepIssued:
@@ -25,8 +28,10 @@ def issue_wait(d: Decision, step: Step, wait: Wait, visit: int) -> StepIssued:
     return StepIssued(step.name, visit, until=min(moments, default=None), signal="".join(first), signals=others)
 
 
-def rendered(d: Decision, template: Any, visit: int) -> Any:
-    return None if template is None else d.evaluate.value(template, d.view({"visit": visit}))
+def rendered(d: Decision, template: Any, visit: int, given: dict[str, Any] = NOTHING) -> Any:
+    if template is None:
+        return None
+    return d.evaluate.value(template, d.view({"visit": visit, GIVEN: given} if given else {"visit": visit}))
 
 
 def _is_number(value: Any) -> bool:

@@ -95,13 +95,14 @@ def suspend(state: RunState, command: str, suspended: Suspended) -> None:
     """The body waits inside; calls already recorded need no waiting."""
     opened = state.open[command]
     opened.report = None
+    opened.progress = opened.progress if suspended.progress is None else suspended.progress
     state.judge.pop(command, None)
     for call in suspended.calls:
         if call.key not in opened.recorded and call.key not in opened.calls:
             opened.calls[call.key] = call
             if call.signal:
                 visits.wait_for(state, call.signal, f"{command}#{call.key}")
-            if call.child:
+            if call.child and not call.detached:
                 owner = f"{command}#{call.key}"
                 state.children[owner] = child_id(state.run, owner)
     opened.held = bool(opened.calls)
@@ -141,7 +142,9 @@ def call_settled(graph: Graph, state: RunState, fact: CallSettled) -> None:
 def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:
     """A durable call has its result: a body that waits may start over, any other will find it in its next try."""
     opened = state.open[command]
-    visits.drop_call(state, f"{command}#{key}", opened.calls.pop(key))
+    call = opened.calls.pop(key, None)
+    if call is not None:  # else the body has made it by itself
+        visits.drop_call(state, f"{command}#{key}", call)
     opened.recorded[key] = outcome
     if opened.held and opened.report is None:
         visits.postpone(opened, 0)

@@ -1,17 +1,20 @@
 """What runs in a warm interpreter process: one order after the other, from a socket, until there are no more.
 
-Started as `python -m refold.executors.child SOCKET PARENT`. The functions it calls are trusted code.
+Started by a warden as `python -m refold.executors.child SOCKET`. The functions it calls are trusted code.
 """
 
 import contextlib
 import ctypes
 import faulthandler
 import os
+import resource
 import signal
 import socket
 import sys
 from importlib import import_module
 from typing import Any, NoReturn
+
+from msgspec import structs
 
 from refold.core.codec import check_value
 from refold.core.facts import Fault
@@ -20,23 +23,27 @@ from refold.errors import InvalidValue
 from refold.executors.resolve import resolve
 from refold.executors.wire import Answer, Bye, Frames, Hello, Order, Raised, Ready, Returned, frame, to_child
 
-PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 CHUNK = 1 << 16
+MOST = 256 << 20  # bytes of an answer
 
 
-def main(descriptor: int, parent: int) -> None:
-    _die_with(parent)
+def main(descriptor: int) -> None:
+    _adopt_orphans()
     faulthandler.enable()
     signal.signal(signal.SIGTERM, _stop)
-    me = os.getpid()
+    me, cpu = os.getpid(), 0
     with socket.socket(fileno=descriptor) as line:
         line.set_inheritable(False)
         for message in _messages(line):
             match message:
                 case Hello():
+                    cpu = message.cpu
                     _prepare(message)
                     line.sendall(frame(Ready()))
                 case Order():
+                    if cpu:
+                        _limit_cpu(cpu)
                     answer = _carry_out(message)
                     if os.getpid() != me:
                         os._exit(0)  # the body has forked, and this is what came back here of its copy
@@ -53,12 +60,19 @@ def _messages(line: socket.socket) -> Any:
             yield to_child.decode(each)
 
 
-def _die_with(parent: int) -> None:
-    """The kernel kills this process when the thread that started it ends, be it by SIGKILL."""
+def _adopt_orphans() -> None:
+    """What a body starts stays below this process, and so it is known whether anything of it is left."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)  # it died before it could be watched
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _any_left() -> bool:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
 class _Stopped(SystemExit):
@@ -78,21 +92,41 @@ def _prepare(hello: Hello) -> None:
             import_module(module)
 
 
+def _limit_cpu(seconds: int) -> None:
+    """From now on; what earlier orders have used does not count."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, hard))
+
+
 def _carry_out(order: Order) -> bytes:
     try:
         result = _call(order)
         check_value(result, "result")
-        answer: Answer = Returned(order.number, result)
+        answer: Answer = Returned(order.number, result, _any_left())
     except _Stopped:
         raise
     except InvalidValue as error:
-        answer = Raised(order.number, Fault("invalid_value", str(error), retryable=False))
+        answer = Raised(order.number, Fault("invalid_value", str(error), retryable=False), _any_left())
     except BaseException as error:  # `sys.exit` too ends the step and not the process
-        answer = Raised(order.number, fault_of(error))
+        answer = Raised(order.number, _explained(fault_of(error)), _any_left())
     try:
-        return frame(answer)
+        data = frame(answer)
+        if len(data) > MOST:
+            why = f"{len(data) >> 20} MiB are more than the {MOST >> 20} MiB that a step can give"
+            raise ValueError(f"{why}: write them to a file, and give its path")
+        return data
     except Exception as error:
-        return frame(Raised(order.number, Fault("invalid_value", f"result: {error}", retryable=False)))
+        return frame(Raised(order.number, Fault("invalid_value", f"result: {error}", retryable=False), answer.left))
+
+
+def _explained(fault: Fault) -> Fault:
+    """An error that says nothing of itself: who runs into a limit should know which."""
+    most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    if fault.type != "MemoryError" or fault.message or most == resource.RLIM_INFINITY:
+        return fault
+    why = f"the step may use {most >> 20} MiB of memory (the setting `tool_memory`), and needed more"
+    return structs.replace(fault, message=why)
 
 
 def _call(order: Order) -> Any:
@@ -109,4 +143,4 @@ def _flush() -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]))

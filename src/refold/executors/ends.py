@@ -1,46 +1,27 @@
-"""How a process ends, and how to learn of it without a thread that waits."""
+"""How a process ended, in words."""
 
-import asyncio
-import os
 import signal
-import subprocess
-from collections.abc import Callable
 
-from refold.executors import group
+from refold.core.facts import Fault
+from refold.executors.limits import Limits
 
-
-def watch_end(process: "subprocess.Popen[bytes]", ended: Callable[[], object]) -> "asyncio.Task[None] | None":
-    """Call when it has ended, without reaping it where the system can tell so much."""
-    loop = asyncio.get_running_loop()
-    if not hasattr(os, "pidfd_open"):
-        return asyncio.create_task(_poll(process, ended))
-    descriptor = os.pidfd_open(process.pid)
-
-    def over() -> None:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-        ended()
-
-    loop.add_reader(descriptor, over)
-    return None
-
-
-async def _poll(process: "subprocess.Popen[bytes]", ended: Callable[[], object]) -> None:
-    while process.poll() is None:
-        await asyncio.sleep(0.02)
-    ended()
-
-
-async def gone_within(grace: float, over: asyncio.Event, pid: int, mark: str) -> None:
-    """Until the process and all of its group have ended, but not longer than the grace."""
-    loop = asyncio.get_running_loop()
-    until, pause = loop.time() + grace, 0.005
-    while not over.is_set() or any(group.living(pid, mark)):
-        if loop.time() >= until:
-            return
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, 0.1)
+WHY = {
+    "SIGKILL": "by SIGKILL, perhaps because the machine ran out of memory",
+    "SIGXCPU": "by SIGXCPU: it has used up its {cpu} seconds of a processor, the setting `tool_cpu`",
+}
 
 
 def signal_name(number: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def death(code: int | None, last_words: str, limits: Limits) -> Fault:
+    """Of a process that was still needed; None: nobody knows how it ended."""
+    if code is None:
+        return Fault("process_died", "the process was killed with its warden", code="SIGKILL", traceback=last_words)
+    if code < 0:
+        name = signal_name(-code)
+        how = WHY.get(name, f"by {name}").format(cpu=limits.cpu)
+        return Fault("process_died", f"the process was killed {how}", code=name, traceback=last_words)
+    why = f"the process ended with exit code {code} before the step did"
+    return Fault("process_died", why, code=code, traceback=last_words)

@@ -1,31 +1,49 @@
 """Steps in a pool of warm interpreter processes: one command at a time each, killed for real when it must end.
 
 What runs there is trusted code: a process of its own contains crashes and ends on demand, but it is no sandbox. What a
-body leaves running in the background lives until its process is replaced or the pool is closed. For systems with
-process groups: Linux, macOS and the like; only Linux knows what has left the group.
+body leaves running is ended with its process, and another takes that one's place.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import os
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
+
+from msgspec import structs
 
 from refold.core.facts import Fault
 from refold.errors import ToolFailed
-from refold.executors.group import Guard
+from refold.executors.limits import environment
+from refold.executors.wards import Wardens
 from refold.executors.warm import Died, WarmProcess
 from refold.ports import Say
 
+TRIES = 3  # of a start whose warden was killed before it
 Coming = asyncio.Future[WarmProcess]
 """A process that is ready, or will be."""
 
 
 class Processes:
-    def __init__(self, size: int, *, preload: Sequence[str] = (), orders_each: int = 1000, grace: float = 2.0) -> None:
-        self.size, self.preload, self.orders_each, self.grace = size, preload, orders_each, grace
+    """`env` is what bodies see of the environment."""
+
+    preload: Sequence[str] = ()
+    orders_each = 1000  # then a process is replaced, with all that has gathered in it
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        grace: float = 2.0,
+        wardens: Wardens | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.size, self.grace = size, grace
+        self.wardens = wardens if wardens is not None else Wardens()
+        self.env = env if env is not None else environment(os.environ)
+        self._ours = wardens is None
         self._room = asyncio.Semaphore(size)
         self._idle: list[Coming] = []  # the last one back is the first to go: the rest may sleep
         self._ending: set[asyncio.Task[Any]] = set()
-        self._guard: Guard | None = None
         self._closed = False
 
     async def run(self, call: str, input: Any, say: Say | None = None) -> Any:
@@ -39,14 +57,14 @@ class Processes:
             try:
                 result = await process.run(call, input, say)
             except ToolFailed:
-                self._give_back(process)
+                await self._done_with(process)
                 raise
             except Died:
-                raise ToolFailed(await self._replace(process, process.kill())) from None
+                raise ToolFailed(await self._replace(process.bury())) from None
             except BaseException:
-                await self._replace(process, process.stop(self.grace))
+                await self._replace(process.stop(self.grace))
                 raise
-            self._give_back(process)
+            await self._done_with(process)
             return result
 
     async def warm(self) -> None:
@@ -63,14 +81,13 @@ class Processes:
         idle, self._idle = self._idle, []
         for coming in await asyncio.gather(*idle, return_exceptions=True):
             if isinstance(coming, WarmProcess):
-                self._end(coming, coming.close(self.grace))
+                self._end(coming.close(self.grace))
         while self._ending:
             await asyncio.wait(self._ending)
         for _ in range(self.size):
             self._room.release()
-        if self._guard is not None:
-            await asyncio.to_thread(self._guard.close)
-            self._guard = None
+        if self._ours:
+            await self.wardens.close()
 
     async def _take(self) -> WarmProcess:
         while True:
@@ -82,20 +99,22 @@ class Processes:
                 raise
             if not process.dead:
                 return process
-            self._end(process, process.kill())  # it was killed while it had nothing to do
+            self._end(process.kill())  # it was killed while it had nothing to do
 
-    def _give_back(self, process: WarmProcess) -> None:
-        if self._closed or process.orders >= self.orders_each or process.dead:
-            self._end(process, process.close(self.grace))
+    async def _done_with(self, process: WarmProcess) -> None:
+        if process.left:
+            await self._replace(process.kill())  # what the body has left behind goes before its end is told
+        elif self._closed or process.orders >= self.orders_each or process.dead:
+            self._end(process.close(self.grace))
             self._start_another()
         else:
             ready: Coming = asyncio.get_running_loop().create_future()
             ready.set_result(process)
             self._idle.append(ready)
 
-    async def _replace(self, process: WarmProcess, ending: Coroutine[Any, Any, Any]) -> Any:
+    async def _replace(self, ending: Coroutine[Any, Any, Any]) -> Any:
         """Returns when it is gone; even if whoever waits here is cancelled, it goes."""
-        task = self._end(process, ending)
+        task = self._end(ending)
         self._start_another()
         return await asyncio.shield(task)
 
@@ -107,26 +126,22 @@ class Processes:
         return asyncio.create_task(self._started())
 
     async def _started(self) -> WarmProcess:
-        if self._guard is None:
-            self._guard = Guard()
-        process, line = WarmProcess.start()
-        self._guard.watch(process.pid, process.mark)
-        try:
-            await process.greet(line, self.preload)
-        except Died:
-            fault = await self._end(process, process.kill())
-            why = f"no process could be started: {fault.message}"
-            raise ToolFailed(Fault("process_died", why, code=fault.code, traceback=fault.traceback)) from None
-        return process
+        fault: Fault | None = None
+        for _ in range(TRIES):
+            process = WarmProcess(self.wardens, self.env)
+            try:
+                await process.greet(self.preload)
+                return process
+            except Died:
+                fault = await self._end(process.bury())
+            if not process.lost:
+                break
+        assert fault is not None
+        why = f"no process could be started: {fault.message}"
+        raise ToolFailed(structs.replace(fault, message=why))
 
-    def _end(self, process: WarmProcess, ending: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        async def end() -> Any:
-            how = await ending
-            if self._guard is not None:
-                self._guard.forget(process.pid)
-            return how
-
-        task = asyncio.create_task(end())
+    def _end(self, ending: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(ending)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
         return task

@@ -2,26 +2,26 @@
 
 import asyncio
 import os
-import secrets
 import socket
-import subprocess
 import sys
-from collections.abc import Sequence
-from typing import IO, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from refold.core.facts import Fault
 from refold.errors import ToolFailed
-from refold.executors import group
-from refold.executors.ends import gone_within, signal_name, watch_end
+from refold.executors.ends import death
 from refold.executors.lines import Lines
+from refold.executors.wards import Start, Wardens
 from refold.executors.wire import Answer, Bye, Frames, Hello, Order, Raised, Ready, frame, from_child
 from refold.ports import Say
 
 START_LIMIT = 60.0  # seconds for its imports
+LAST_MOMENT = 1.0  # seconds until the end of a process that is dead must have been told
 CHUNK = 1 << 16
 CHUNKS = 32  # more than a pipe can hold
+LINE = 3  # the number of the socket in the process
 
 
 class Died(Exception):
@@ -73,130 +73,140 @@ class _Line(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
+            self._transport = None
 
 
 class WarmProcess:
-    """Its number is kept from being given away (it is not reaped) until its whole group has been killed."""
+    """An interpreter under a warden, which ends it with all it has started."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", mark: str) -> None:
-        assert process.stdout is not None and process.stderr is not None
-        self.pid, self.mark = process.pid, mark
+    def __init__(self, wardens: Wardens, env: Mapping[str, str]) -> None:
         self.orders = 0
-        self._process = process
+        self.left = False  # whether a body has left processes behind
         self._line = _Line()
-        self._over = asyncio.Event()
-        self._printed = ((process.stdout, Lines("stdout")), (process.stderr, Lines("stderr")))
-        self._watching = watch_end(process, self._ended)
-        loop = asyncio.get_running_loop()
-        for pipe, lines in self._printed:
-            os.set_blocking(pipe.fileno(), False)
-            loop.add_reader(pipe.fileno(), self._read, pipe, lines)
-
-    @classmethod
-    def start(cls) -> "tuple[WarmProcess, socket.socket]":
-        """In a session of its own, so that a Ctrl-C at the terminal is for the parent alone."""
-        mark = secrets.token_hex(8)
-        marks = "/".join(filter(None, [os.environ.get(group.MARK), mark]))  # a pool within a pool is found by both
-        ours, theirs = socket.socketpair()
-        module = ["-m", "refold.executors.child", str(theirs.fileno()), str(os.getpid())]
+        self._limits = wardens.limits
+        self._printed = Printed("stdout"), Printed("stderr")
+        self._ours, theirs = socket.socketpair()
+        files = {1: self._printed[0].theirs, 2: self._printed[1].theirs, LINE: theirs.fileno()}
+        argv = [sys.executable, "-P", "-m", "refold.executors.child", str(LINE)]
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-P", *module],
-                bufsize=0,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, group.MARK: marks},
-                start_new_session=True,
-            )
+            self._ward = wardens.start(Start(argv=argv, env=env, files=files))
         except BaseException:
-            ours.close()
+            self._ours.close()
+            self._close()
             raise
         finally:
             theirs.close()
-        return cls(process, mark), ours
+            for each in self._printed:
+                os.close(each.theirs)
+        self._ward.over.add_done_callback(self._ended)
 
     @property
     def dead(self) -> bool:
-        return self._line.broken or self._over.is_set()
+        return self._line.broken or self._ward.over.done()
 
-    async def greet(self, line: socket.socket, preload: Sequence[str]) -> None:
-        """Returns when its imports are done. Raises Died."""
+    @property
+    def lost(self) -> bool:
+        """Whether its warden is dead, so that nobody knows how it ended."""
+        over = self._ward.over
+        return over.done() and over.exception() is None and over.result() is None
+
+    async def greet(self, preload: Sequence[str]) -> None:
+        """Returns when its imports are done. Raises Died, or OSError if it cannot be started."""
         loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: self._line, sock=line)
+        await loop.create_connection(lambda: self._line, sock=self._ours)
         try:
             async with asyncio.timeout(START_LIMIT):
-                await self._line.ask(Hello(sys.path, tuple(preload)))
+                await self._line.ask(Hello(sys.path, tuple(preload), self._limits.cpu))
         except TimeoutError:
             raise Died from None
 
     async def run(self, call: str, input: Any, say: Say | None) -> Any:
         """The result. Raises ToolFailed with what the body raised, or Died."""
         self.orders += 1
-        for _, lines in self._printed:
-            lines.begin(say)
+        for each in self._printed:
+            each.lines.begin(say)
         try:
             answer = await self._line.ask(Order(self.orders, call, input))
         finally:
-            for pipe, lines in self._printed:
-                for _ in range(CHUNKS):  # what was printed before the answer is in the pipe already
-                    if not self._read(pipe, lines):
-                        break
-                lines.end()
-        if isinstance(answer, Raised):
-            raise ToolFailed(answer.fault)
+            for each in self._printed:
+                each.read_the_rest()  # what was printed before the answer is in the pipe already
         if isinstance(answer, Ready) or answer.number != self.orders:
             raise Died
+        self.left = answer.left
+        if isinstance(answer, Raised):
+            raise ToolFailed(answer.fault)
         return answer.result
 
     async def close(self, grace: float) -> None:
         """There is nothing more to do; what does not end by itself is killed."""
         self._line.tell(Bye())
-        await self._over_within(grace)
+        if not self.left:
+            await asyncio.wait([self._ward.over], timeout=grace)
         await self.kill()
 
-    async def stop(self, grace: float) -> None:
-        """Ask its whole group to end, and kill what is left after the grace."""
-        group.ask(self.pid, self.mark)
-        await self._over_within(grace)
-        await self.kill()
+    async def stop(self, grace: float) -> Fault:
+        """Ask it and all it started to end, and kill what is left after the grace; says how it ended itself."""
+        await self._ward.stopped(grace)
+        self._close()
+        over = self._ward.over
+        if over.done() and (error := over.exception()) is not None:
+            raise error
+        return death(over.result() if over.done() else None, self._last_words(), self._limits)
+
+    async def bury(self) -> Fault:
+        """Of one that gave no answer: it is most likely dead."""
+        await asyncio.wait([self._ward.over], timeout=LAST_MOMENT)
+        lives = not self._ward.over.done()
+        fault = await self.kill()
+        why = "the process lost its line to the engine before the step ended"
+        return Fault("process_died", why, traceback=fault.traceback) if lives else fault
 
     async def kill(self) -> Fault:
-        """Everything it started goes too; says how the process itself ended."""
-        group.kill(self.pid, self.mark)
-        await self._over.wait()
-        code = self._process.wait()
+        return await self.stop(0.0)
+
+    def _last_words(self) -> str:
+        return self._printed[1].lines.tail.decode(errors="replace")
+
+    def _close(self) -> None:
         self._line.close()
-        loop = asyncio.get_running_loop()
-        for pipe, _ in self._printed:
-            loop.remove_reader(pipe.fileno())
-            pipe.close()
-        return self._fault(code)
+        for each in self._printed:
+            each.close()
 
-    async def _over_within(self, grace: float) -> None:
-        await gone_within(grace, self._over, self.pid, self.mark)
+    def _ended(self, _: object) -> None:
+        # Its last words may still be on the way; and if nobody has greeted it yet, no end of the line comes.
+        asyncio.get_running_loop().call_soon(self._line.give_up)
 
-    def _fault(self, code: int) -> Fault:
-        last_words = self._printed[1][1].tail.decode(errors="replace")
-        if code < 0:
-            name = signal_name(-code)
-            return Fault("process_died", f"the process was killed by {name}", code=name, traceback=last_words)
-        why = f"the process ended with exit code {code} before the step did"
-        return Fault("process_died", why, code=code, traceback=last_words)
 
-    def _read(self, pipe: IO[bytes], lines: Lines) -> bool:
+class Printed:
+    """What a process prints, one order after the other."""
+
+    def __init__(self, stream: str) -> None:
+        self.lines = Lines(stream)
+        self._ours, self.theirs = os.pipe()
+        os.set_blocking(self._ours, False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._ours, self._read)
+
+    def read_the_rest(self) -> None:
+        for _ in range(CHUNKS):
+            if not self._read():
+                break
+        self.lines.end()
+
+    def close(self) -> None:
+        if self._ours >= 0:
+            self._loop.remove_reader(self._ours)
+            os.close(self._ours)
+            self._ours = -1
+
+    def _read(self) -> bool:
+        """Whether something was there."""
         try:
-            data = os.read(pipe.fileno(), CHUNK)
+            data = os.read(self._ours, CHUNK) if self._ours >= 0 else b""
         except BlockingIOError:
             return False
         if not data:
-            asyncio.get_running_loop().remove_reader(pipe.fileno())
+            self._loop.remove_reader(self._ours)
             return False
-        lines.feed(data)
+        self.lines.feed(data)
         return True
-
-    def _ended(self) -> None:
-        self._over.set()
-        # Its last words may still be on the way; and if a process that it forked holds the line, no end of it comes.
-        asyncio.get_running_loop().call_later(0.05, self._line.give_up)

@@ -11,10 +11,11 @@ HEAD = 4  # bytes of a length
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """The first word: where modules are found, and which to import before the first order."""
+    """The first word: where modules are found, which to import before the first order, and what an order may use."""
 
     path: list[str]
     preload: tuple[str, ...] = ()
+    cpu: int = 0  # seconds of a processor; 0: any
 
 
 class Order(Struct, frozen=True, tag="order"):
@@ -31,14 +32,16 @@ class Ready(Struct, frozen=True, tag="ready"):
     """All imports are done."""
 
 
-class Returned(Struct, frozen=True, tag="returned"):
+class Returned(Struct, frozen=True, tag="returned", omit_defaults=True):
     number: int
     result: Any = None
+    left: bool = False  # whether something that the body has started still runs
 
 
-class Raised(Struct, frozen=True, tag="raised"):
+class Raised(Struct, frozen=True, tag="raised", omit_defaults=True):
     number: int
     fault: Fault
+    left: bool = False
 
 
 Answer = Returned | Raised

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from refold.core.codec import check_value, checked_outcome
-from refold.core.facts import AddTo, Failed, Fault, Outcome, Parked, Succeeded, Suspended
+from refold.core.facts import Failed, Fault, Outcome, Parked, Succeeded, Suspended
+from refold.core.writes import AddTo
 from refold.errors import InvalidValue, LeaseLost
-from refold.ports import Abilities, Advance, Done, Lease, Store
-from refold.runtime.mailbox import Settle
+from refold.ports import Abilities, Advance, Done, Lease, Memory, Store
+from refold.runtime.mailbox import Note, Settle
 from refold.runtime.mailroom import Mailroom
 
 
@@ -39,6 +42,15 @@ class LocalDesk:
         if not await self.advance(lambda: self.store.publish(lease, lines)):
             raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held")
 
+    async def recall(self, lease: Lease) -> Memory:
+        memory: Memory = await self.advance(lambda: self.mailroom.turns.recall(lease.run, lease.command.id))
+        return memory
+
+    async def record(self, lease: Lease, key: str, outcome: Outcome) -> None:
+        if isinstance(outcome, Succeeded):
+            check_value(outcome.result, key)
+        await self.mailroom.send(lease.run, Note(lease, key, outcome))
+
 
 def _honest(done: Done) -> Done:
     """What would not come back as it went in fails the try, by its path, instead of sticking in the log."""
@@ -52,11 +64,13 @@ def _honest(done: Done) -> Done:
         for write in done.writes:
             value = write.amount if isinstance(write, AddTo) else getattr(write, "value", None)
             check_value(value, f"context.{write.key}")
+        for sent in done.events:
+            check_value(sent.data, f"event {sent.type}")
         for unit, amount in done.usage.items():
             _check_amount(amount, f"usage.{unit}")
     except InvalidValue as error:
-        return Done(Failed(Fault("invalid_value", str(error), retryable=False)), done.started_at)
-    return done if outcome is done.outcome else Done(outcome, done.started_at, done.writes, done.usage)
+        return Done(Failed(Fault("invalid_value", str(error), retryable=False)), done.started_at, lines=done.lines)
+    return done if outcome is done.outcome else structs.replace(done, outcome=outcome)
 
 
 def _check_wait(outcome: Outcome) -> None:

@@ -1,7 +1,8 @@
 """The engine object: starts runs, tells of them, steers them. It delegates and computes nothing."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, overload
 
 from msgspec import Struct
 
@@ -17,13 +18,19 @@ from refold.core.why import briefly
 from refold.errors import Conflict, RunCancelled, RunFailed, Unavailable
 from refold.ports import Advance, Clock, Store
 from refold.runtime.ends import End, Ends
+from refold.runtime.handle import Code, Handle
 from refold.runtime.intake import run_of_key
 from refold.runtime.mailbox import Start
 from refold.runtime.mailroom import Mailroom
 from refold.runtime.steering import Steering
 from refold.runtime.turn import Seen
 
+if TYPE_CHECKING:
+    from refold.authoring.python import Written
+
 PLANS = 100  # prepared ones that are kept
+AT_ONCE = 1000  # lines of a side stream that are read in one go
+FOLLOW = 0.05  # seconds between two looks at a side stream
 
 
 class Shown(Struct, frozen=True):
@@ -42,6 +49,8 @@ class Shown(Struct, frozen=True):
 
 
 class Engine(Steering):
+    code: Code  # for Python workflows
+
     def __init__(
         self, store: Store, mailroom: Mailroom, advance: Advance, clock: Clock, new_id: Callable[[], str]
     ) -> None:
@@ -67,10 +76,37 @@ class Engine(Steering):
             known = self._plans[id(plan)] = (plan, data, hash_of(data))
         return known[1], known[2]
 
+    @overload
     async def start(
         self, plan: Plan, input: dict[str, Any] | None = None, *, name: str = "", key: str = "", run: str = ""
-    ) -> str:
-        """Start a run and return its id. The same key again gives the run that has it, whatever else is passed."""
+    ) -> str: ...
+
+    @overload
+    async def start(
+        self,
+        plan: "Written",
+        input: Any = None,
+        *,
+        name: str = "",
+        key: str = "",
+        run: str = "",
+        **inputs: Any,
+    ) -> Handle: ...
+
+    async def start(
+        self, plan: Any, input: Any = None, *, name: str = "", key: str = "", run: str = "", **inputs: Any
+    ) -> str | Handle:
+        """Start a run and return its id, or a handle if it is one of a Python workflow.
+
+        The same key again gives the run that has it, whatever else is passed.
+        """
+        if isinstance(plan, Plan) and not inputs:
+            return await self._start(plan, input, name, key, run)
+        definition = await self.code.known(plan)
+        begun = definition.begun({**_as_map(input), **inputs})
+        return Handle(self, await self._start(definition.plan, begun, name, key, run), definition)
+
+    async def _start(self, plan: Plan, input: dict[str, Any] | None, name: str, key: str, run: str) -> str:
         codec.check_value(input or {}, "input")
         run = run_of_key(key) if key else run or self.new_id()
         data, hash = self._prepared(plan)
@@ -81,12 +117,17 @@ class Engine(Steering):
                 raise
         return run
 
-    async def run(self, plan: Plan, input: dict[str, Any] | None = None, *, name: str = "", key: str = "") -> Any:
+    async def run(
+        self, plan: "Plan | Written", input: Any = None, *, name: str = "", key: str = "", **inputs: Any
+    ) -> Any:
         """Start and wait: the run's result, or RunFailed, or RunCancelled."""
+        if not isinstance(plan, Plan):
+            handle = await self.start(plan, input, name=name, key=key, **inputs)
+            return await handle.result()
         run = run_of_key(key) if key else self.new_id()
         end = self.ends.expect(run)
         try:
-            await self.start(plan, input, name=name, key=key, run=run)
+            await self._start(plan, input, name, key, run)
             return await self._result(await self._seen(run, end, look_first=bool(key)))
         finally:
             self.ends.forget(run, end)
@@ -177,6 +218,26 @@ class Engine(Steering):
         lines: Sequence[tuple[int, Any]] = await self.advance(lambda: self.store.stream(run, after))
         return lines
 
+    async def follow(self, run: str, after: int = 0) -> AsyncIterator[tuple[int, Any]]:
+        """All lines of its side stream, each with its number, until the run is over; few are in memory at a time."""
+        over = False
+        while True:
+            lines = await self.advance(partial(self.store.stream, run, after, AT_ONCE))
+            for number, line in lines:
+                after = number
+                yield number, line
+            if not lines:
+                if over:
+                    return
+                over = await self.ends.is_over(run)
+                if not over:
+                    await self.clock.sleep(FOLLOW)
+
     def _blob(self, run: str, hash: str) -> bytes:
         with self.store.turn([run]) as turn:
             return turn.blob(run, hash)
+
+
+def _as_map(input: Any) -> dict[str, Any]:
+    """Inputs as a map, or as the event that a run begins with."""
+    return dict(input) if isinstance(input, dict) else {} if input is None else dict(vars(input))

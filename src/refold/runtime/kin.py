@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from refold.core.state import TERMINAL
 from refold.errors import RefoldError
 from refold.ports import Advance, Clock
 from refold.runtime.turn import Turns
@@ -35,13 +36,21 @@ class Kin:
         self._be(await self.advance(self._found))
 
     def _found(self) -> frozenset[str]:
-        found, todo = {self.run}, [self.run]
+        """One that nobody waits for is known only by its birth, and stays until it has ended."""
+        found = set(self.runs)
+        todo = list(found)
         while todo:
             for child in self._children(todo.pop()):
                 if child not in found:
                     found.add(child)
                     todo.append(child)
-        return frozenset(found)
+        return frozenset(run for run in found if run == self.run or not self._is_over(run))
+
+    def _is_over(self, run: str) -> bool:
+        try:
+            return self.turns.look(run).state.life in TERMINAL
+        except RefoldError:
+            return False
 
     def _children(self, run: str) -> tuple[str, ...]:
         try:

@@ -9,10 +9,9 @@ from refold.core import codec
 from refold.core.commands import Command, Letter, LetterCancel, LetterEnded, LetterPause, LetterResume, LetterStart
 from refold.core.decision import RUN_TIMER, Decision, starts_at
 from refold.core.due import rung
-from refold.core.ending import GIVEN_UP
+from refold.core.ending import GIVEN_UP, end_run
+from refold.core.expressions import CannotEvaluate
 from refold.core.facts import (
-    AddTo,
-    AppendTo,
     CallSettled,
     CancelAsked,
     Cancelled,
@@ -23,23 +22,26 @@ from refold.core.facts import (
     ItemsSettled,
     Outcome,
     Parent,
-    PutIf,
     Report,
     RunPaused,
     RunResumed,
     RunStarted,
     RunTimedOut,
+    Sent,
     SignalReceived,
+    StepFault,
     StepSettled,
     Succeeded,
     TimedOut,
-    Write,
 )
-from refold.core.state import ENDING, INITIAL, RUNNING, TERMINAL
+from refold.core.inputs import started_with
+from refold.core.state import ENDING, FAILED, INITIAL, RUNNING, TERMINAL
 from refold.core.visits import can_add
-from refold.errors import Conflict, LeaseLost, NotFound, StaleWrite
+from refold.core.writes import AddTo, AppendTo, PutIf, Write
+from refold.errors import Conflict, InvalidValue, LeaseLost, NotFound, StaleWrite
 from refold.ports import Abilities, Done, Lease, StoreTurn
 from refold.runtime.deciding import decision
+from refold.runtime.inputs import check_inputs
 from refold.runtime.reopen import refuse_spent, reopen
 
 
@@ -57,6 +59,14 @@ class Settle(Struct, frozen=True, gc=False):
     lease: Lease
     done: Done
     then: Abilities | None = None
+
+
+class Note(Struct, frozen=True, gc=False):
+    """A durable call of a command that is being run."""
+
+    lease: Lease
+    key: str
+    outcome: Outcome
 
 
 class Expire(Struct, frozen=True):
@@ -108,7 +118,7 @@ class Reopen(Struct, frozen=True):
     budget: dict[str, int | float] = {}  # new limits
 
 
-Mail = Start | Settle | Expire | Signal | DecideGate | Pause | Resume | Cancel | Look | Reopen
+Mail = Start | Settle | Note | Expire | Signal | DecideGate | Pause | Resume | Cancel | Look | Reopen
 
 
 class Accepting(Struct):
@@ -129,6 +139,8 @@ class Accepting(Struct):
         match mail:
             case Start():
                 self._start(mail)
+            case Note():
+                self._note(mail)
             case Expire():
                 self._expire(mail)
             case Cancel(command=command) if command:
@@ -156,14 +168,19 @@ class Accepting(Struct):
     def _start(self, mail: Start) -> None:
         if self.d.state.life != INITIAL:
             raise Conflict(f"run {self.d.state.run} exists")
-        self.d.say(RunStarted(mail.plan_hash, mail.input, mail.name, mail.key, mail.parent, mail.depth))
+        try:
+            input = started_with(self.d.graph.plan, self.d.state.run, mail.input, self.d.evaluate)
+        except CannotEvaluate as error:
+            raise InvalidValue("input", str(error)) from None
+        check_inputs(self.d.graph.plan, input)
+        self.d.say(RunStarted(mail.plan_hash, input, mail.name, mail.key, mail.parent, mail.depth))
 
     def _settle(self, mail: Settle) -> None:
         lease, done = mail.lease, mail.done
-        if self.held.get(lease.command.id) != lease.generation or lease.command.id in self.settled:
-            raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held under {lease.generation}")
+        self._refuse_stale(lease)
         if done.writes and isinstance(done.outcome, Succeeded):
             self._judge_writes(lease.command, done.writes)
+        self.d.lines.extend(done.lines)
         report = Report(
             attempt=lease.command.attempt,
             outcome=self._boxed(done.outcome),
@@ -175,8 +192,19 @@ class Accepting(Struct):
             losses=lease.losses,
             writes=done.writes,
             usage=done.usage,
+            events=tuple(map(self._sent, done.events)),
         )
         self._report(lease.command.id, report)
+
+    def _note(self, mail: Note) -> None:
+        self._refuse_stale(mail.lease)
+        command = mail.lease.command.id
+        if mail.key not in self.d.state.open[command].recorded:
+            self.d.say(CallSettled(command, mail.key, self._boxed(mail.outcome)))
+
+    def _refuse_stale(self, lease: Lease) -> None:
+        if self.held.get(lease.command.id) != lease.generation or lease.command.id in self.settled:
+            raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held under {lease.generation}")
 
     def _judge_writes(self, command: Command, writes: tuple[Write, ...]) -> None:
         """A write that is stale or does not fit refuses the whole report: nothing is lost silently."""
@@ -197,6 +225,14 @@ class Accepting(Struct):
     def _writes_later(self, command: Command) -> bool:
         loop = self.d.graph.step(self.d.state.open[command.id].step).loop
         return loop is not None and not loop.sequential
+
+    def _sent(self, sent: Sent) -> Sent:
+        """A large event stands in a blob, with the fields by which it is gathered beside it."""
+        data, blob = self.d.box(sent.data)
+        if blob is None or not isinstance(sent.data, dict):
+            return Sent(sent.type, data, blob)
+        fields = {step.collect.by for step in self.d.graph.plan.steps if step.collect is not None and step.collect.by}
+        return Sent(sent.type, None, blob, {field: sent.data.get(field) for field in fields})
 
     def _boxed(self, outcome: Outcome) -> Outcome:
         if not isinstance(outcome, Succeeded):
@@ -266,8 +302,7 @@ class Accepting(Struct):
         match body:
             case LetterStart():
                 if state.life == INITIAL:
-                    start = RunStarted(body.plan, body.input, parent=body.parent, depth=body.depth)
-                    self.d.say(start)
+                    self._start_child(body)
             case LetterEnded():
                 if state.life in (RUNNING, ENDING):
                     self.d.say(
@@ -287,6 +322,20 @@ class Accepting(Struct):
                 self._operate_late(Resume(by=letter.sender))
             case _:
                 pass
+
+    def _start_child(self, body: LetterStart) -> None:
+        """A child cannot be refused any more; one whose inputs cannot be computed, or do not fit, has failed."""
+        plan, fault, input = self.d.graph.plan, None, body.input
+        try:
+            input = started_with(plan, self.d.state.run, body.input, self.d.evaluate)
+            check_inputs(plan, input)
+        except CannotEvaluate as error:
+            fault = Fault("expression", str(error), retryable=False)
+        except InvalidValue as error:
+            fault = Fault("schema", str(error), retryable=False)
+        self.d.say(RunStarted(body.plan, input, parent=body.parent, depth=body.depth))
+        if fault is not None:
+            end_run(self.d, FAILED, StepFault(plan.entry or plan.steps[0].name, 0, "input", fault))
 
     def _operate_late(self, mail: Pause | Resume | Cancel) -> None:
         if self.d.state.life not in TERMINAL and self.d.state.life != INITIAL:

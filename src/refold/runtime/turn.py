@@ -10,19 +10,20 @@ from msgspec import Struct
 
 from refold.core import codec
 from refold.core.commands import Command, Held, Letter, LetterStart
-from refold.core.decide import decide
 from refold.core.decision import Decision
-from refold.core.expressions import Evaluate, Languages, Missing, unknown
+from refold.core.expressions import Evaluate, Languages, unknown
 from refold.core.facts import Instant, RunStarted
 from refold.core.fold import Record, fold
 from refold.core.loops import Graph, analyse
 from refold.core.plan import Child, hash_of, read_plan
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize
-from refold.errors import Ambiguous, Corrupt, NotFound, RefoldError, Unavailable
-from refold.ports import Lease, Offer, Store, StoreTurn, Writes
+from refold.errors import Ambiguous, Corrupt, LeaseLost, NotFound, RefoldError, Unavailable
+from refold.ports import Lease, Memory, Offer, Store, StoreTurn, Writes
 from refold.runtime.lineage import Lineage
-from refold.runtime.mailbox import Accepting, Mail, Settle, Start
+from refold.runtime.loading import decided
+from refold.runtime.mailbox import Accepting, Mail, Note, Settle, Start
+from refold.runtime.memory import memory_of, with_memory
 from refold.runtime.reopen import dead_of
 
 TRIES = 3  # of a turn whose commit the store refused
@@ -174,11 +175,12 @@ class Turns:
                     raise
                 except Exception as error:  # this run is left out, its neighbours commit
                     self._leave_out(run, by_run[run], error)
+            states = partial(self._of_events, by_run)
             for posts in by_run.values():
-                turned.issued -= self._claim_next(turn, posts)
+                turned.issued -= self._claim_next(turn, posts, states)
             offered = offer() if turned.issued > 0 or turned.freed else None
             if offered is not None:
-                turned.leases.extend(turn.claim(offered.can, self.lease_for, offered.slots))
+                turned.leases.extend(with_memory(turn.claim(offered.can, self.lease_for, offered.slots), states))
                 turned.issued -= len(turned.leases)
 
     def _advance(
@@ -197,8 +199,9 @@ class Turns:
         d.refuses = partial(self.lineage.refuses, known.graph, known.state)
         expected = known.state.seq
         reported = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)}
-        self._fold_mail(turn, d, posts, letters, reported)
-        commands = _decide(turn, d)
+        telling = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Note)}
+        self._fold_mail(turn, d, posts, letters, reported | telling)
+        commands = decided(turn, d)
         if not d.facts and not letters:
             return
         heads[run] = expected
@@ -220,6 +223,7 @@ class Turns:
                 blobs=d.blobs,
                 plan=plan,
                 dead=dead_of(turn, d),
+                lines=d.lines,
             )
         )
         if len(reported) < len(posts):
@@ -256,12 +260,24 @@ class Turns:
         for post in posts:
             post.error = error
 
-    def _claim_next(self, turn: StoreTurn, posts: list[Post]) -> int:
+    def _of_events(self, by_run: Collection[str], run: str) -> RunState | None:
+        """The state of a run of events that was folded in this very turn."""
+        known = self.known.get(run) if run in by_run else None
+        return known.state if known is not None and known.graph.by_events else None
+
+    def recall(self, run: str, command: str) -> Memory:
+        with self.store.turn([run]) as turn:
+            known = self._know(turn, run, (), ())
+        if known is None or command not in known.state.open:
+            raise LeaseLost(f"{command} of run {run} is over")
+        return memory_of(known.state, command)
+
+    def _claim_next(self, turn: StoreTurn, posts: list[Post], states: Callable[[str], RunState | None]) -> int:
         """One for each that reported and wants more; returns how many there were."""
         claimed = 0
         for post in posts:
             if isinstance(post.mail, Settle) and post.mail.then is not None and post.error is None:
-                leases = turn.claim(post.mail.then, self.lease_for, 1)
+                leases = with_memory(turn.claim(post.mail.then, self.lease_for, 1), states)
                 if leases:
                     post.next = leases[0]
                     claimed += 1
@@ -379,17 +395,3 @@ def _folded(graph: Graph, records: Sequence[Record], state: RunState) -> RunStat
         raise
     except Exception as error:
         raise Corrupt(f"the log of run {state.run} cannot be folded past fact {state.seq}: {error!r}") from error
-
-
-def _decide(turn: StoreTurn, d: Decision) -> dict[str, Command | Held | None]:
-    """Expressions may ask for values that are not in memory; they are loaded under the same lock."""
-    while True:
-        try:
-            decide(d)
-            return d.commands()
-        except Missing as missing:
-            run = d.state.run
-            for number, _, fact in turn.some_facts(run, missing.facts - d.loaded.facts.keys()):
-                d.loaded.facts[number] = fact
-            for hash in missing.blobs:
-                d.loaded.blobs[hash] = codec.unbox(turn.blob(run, hash))

@@ -178,8 +178,9 @@ class MemoryStore(MemoryDead):
         self.streams.setdefault(lease.run, []).extend([json.encode(line) for line in lines])
         return True
 
-    def stream(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
-        return [(n, json.decode(line)) for n, line in enumerate(self.streams.get(run, [])[after:], after + 1)]
+    def stream(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[tuple[int, Any]]:
+        some = self.streams.get(run, [])[after : None if limit is None else after + limit]
+        return [(n, json.decode(line)) for n, line in enumerate(some, after + 1)]
 
     def _held_by(self, lease: Lease) -> Queued | None:
         queued = self.commands.get((lease.run, lease.command.id))
@@ -270,6 +271,8 @@ class MemoryTurn:
         self._deliver(writes)
         for hash, data in writes.blobs.items():
             self._put(store.blobs, (run, hash), data)
+        if writes.lines:
+            self._put(store.streams, run, [*store.streams.get(run, ()), *map(json.encode, writes.lines)])
         if writes.dead is not None:
             self._put(store.dead, run, tuple(writes.dead) or None)
 

@@ -1,14 +1,14 @@
-"""Templates: single expressions in texts, evaluated by minijinja within bounds; to look at them needs no engine."""
+"""Templates: expressions in texts, evaluated by minijinja within bounds; to look at them needs no engine."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from refold.templates.text import TemplateProblem, Use, paths_of, problem_of, uses_of
+from refold.templates.text import Piece, TemplateProblem, Use, paths_of, problem_of, uses_of
 
 if TYPE_CHECKING:
     from refold.templates.language import Templates
 
-__all__ = ["TemplateProblem", "Templates", "Use", "paths_of", "problem_of", "uses_of"]
+__all__ = ["Piece", "TemplateProblem", "Templates", "Use", "paths_of", "problem_of", "uses_of"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,8 +8,9 @@ from msgspec import Struct, json
 
 from refold.templates.filters import FILTERS, FUNCTIONS, kept, mapped, pluck
 from refold.templates.grammar import DEEPEST, TOO_DEEP
+from refold.templates.jinja import MORE_FILTERS, MORE_TESTS, compared, grouped, is_iterable, is_sequence, same
 from refold.templates.methods import METHODS, METHODS_OF_MAPS
-from refold.templates.operators import cut, negate, operate, subscript, subscript_if_there
+from refold.templates.operators import cut, naming, negate, operate, subscript, subscript_if_there
 from refold.templates.paths import Key, did_you_mean, show
 from refold.templates.syntax import (
     Argument,
@@ -65,6 +66,7 @@ _OF_KINDS = (
 )
 _OF_VALUES = ("defined", "divisibleby", "endingwith", "even", "lower", "odd", "startingwith", "undefined", "upper")
 TESTS = dict.fromkeys(sorted((*_COMPARING, *_OF_KINDS, *_OF_VALUES)))
+_OF_DATA: dict[str, Callable[..., Any]] = {"iterable": is_iterable, "sameas": same, "sequence": is_sequence}
 _NAMES_A_TEST = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}  # by the argument at this place
 _PATHS = (Name, Dot, Subscript)
 _OF_EACH = frozenset({"bool", "first", "last", "max", "min", "round"})
@@ -106,6 +108,7 @@ def code_of(node: Node, lenient: bool) -> Code:
 class _Writer:
     def __init__(self, lenient: bool) -> None:
         self.lenient = lenient
+        self.filters = MORE_FILTERS if lenient else FILTERS
         self.parts: list[Lookup | Deed] = []
         self._depth = 0
 
@@ -172,11 +175,20 @@ class _Writer:
         match node:
             case Chain(symbols=symbols, operands=operands):
                 codes = [self.write(each) for each in operands]
-                return self._deed(node.at, f"`{symbols[0]}`", partial(operate, symbols), codes)
+                return self._deed(node.at, f"`{symbols[0]}`", self._named(partial(operate, symbols), codes), codes)
             case Minus(of=of):
-                return self._deed(node.at, "`-`", negate, [self.write(of)])
+                codes = [self.write(of)]
+                return self._deed(node.at, "`-`", self._named(negate, codes), codes)
             case Slice(of=of, bounds=bounds):
                 return self._deed(node.at, "the slice", cut, [self.write(of), *map(self.write, bounds)])
+
+    def _named(self, act: Callable[..., Any], codes: Sequence[str]) -> Callable[..., Any]:
+        """An act that knows which of its operands are nothing but a path, if such a path may lead nowhere."""
+        if not self.lenient:
+            return act
+        numbers = [int(code[2:-1]) if code.startswith("_[") and code[2:-1].isdigit() else -1 for code in codes]
+        parts = [self.parts[number] if number >= 0 else None for number in numbers]
+        return partial(naming, tuple(part.keys if isinstance(part, Lookup) else () for part in parts), act)
 
     def _called(self, node: Call) -> str:
         arguments = self._arguments(node.arguments)
@@ -201,31 +213,48 @@ class _Writer:
         operand = self.write(node.of)
         if name == "map":
             return self._mapped(node, operand, arguments)
-        if name in FILTERS:
-            return self._deed(node.at, what, FILTERS[name], [operand, *arguments])
-        _known("filter", name, node.at, {**FILTERS, **dict.fromkeys(sorted(NATIVE))})
-        self._check_test(node)
+        if name in self.filters:
+            return self._deed(node.at, what, self.filters[name], [operand, *arguments])
+        _known("filter", name, node.at, {**self.filters, **dict.fromkeys(sorted(NATIVE))})
+        test = self._name_test(node, arguments)
+        if test in _COMPARING and self.lenient:
+            act = partial(compared, _COMPARING[test], name.endswith("attr"), name.startswith("select"))
+            return self._deed(node.at, what, act, [operand, *arguments[:-2], arguments[-1]])
+        if name in ("first", "last") and self.lenient:
+            operand = f"({operand})|default([], true)"
         code = f"({operand})|{name}({', '.join(arguments)})"
-        return self._deed(node.at, what, kept, [code]) if name in _MAKERS else code
+        if name not in _MAKERS:
+            return code
+        return self._deed(node.at, what, grouped if name == "groupby" and self.lenient else kept, [code])
 
     def _mapped(self, node: Filter, operand: str, arguments: list[str]) -> str:
         if any(each.name == "attribute" for each in node.arguments):
             return self._deed(node.at, "the filter 'map'", pluck, [operand, *arguments])
         name = _text(node.arguments, 0)
-        if name in FILTERS:
-            return self._deed(node.at, f"the filter {name!r}", partial(mapped, name), [operand, *arguments[1:]])
+        if name in self.filters:
+            act = partial(mapped, self.filters[name])
+            return self._deed(node.at, f"the filter {name!r}", act, [operand, *arguments[1:]])
         if name not in _OF_EACH:
             raise Wrong("`map` takes the name of a filter for single values, or `attribute=`", node.at)
         return self._deed(node.at, f"the filter {name!r}", kept, [f"({operand})|map({', '.join(arguments)})"])
 
-    def _check_test(self, node: Filter) -> None:
+    def _name_test(self, node: Filter, arguments: list[str]) -> str:
         """What takes the name of a test takes it as a text, and there is such a test."""
         place = _NAMES_A_TEST.get(node.name)
-        if place is not None and len(node.arguments) > place:
-            _known("test", _text(node.arguments, place), node.at, TESTS)
+        if place is None or len(node.arguments) <= place:
+            return ""
+        name = self._test(_text(node.arguments, place))
+        _known("test", name, node.at, TESTS)
+        arguments[place] = f"'{name}'"
+        return name if len(arguments) == place + 2 else ""
+
+    def _test(self, name: str) -> str:
+        return MORE_TESTS.get(name, name) if self.lenient else name
 
     def _tested(self, node: Test) -> str:
-        name, arguments = node.name, self._arguments(node.arguments)
+        name, arguments = self._test(node.name), self._arguments(node.arguments)
+        if name in _OF_DATA and self.lenient:
+            return self._deed(node.at, f"`{name}`", _OF_DATA[name], [self.write(node.of), *arguments])
         _known("test", name, node.at, TESTS)
         operand = self.write(node.of, soft=name in ("defined", "undefined"))
         if name in _COMPARING and len(arguments) == 1:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import json
 
 from refold.core.codec import DEPTH_LIMIT
-from refold.core.expressions import CannotEvaluate
+from refold.core.expressions import Aliased, CannotEvaluate, unaliased
 
 LARGEST = 1 << 20  # of what an expression makes: a character of text counts 1, a value ITEM
 ITEM = 8
@@ -20,11 +20,12 @@ Read = Callable[[Any, Any], Any]
 class ListView:
     """A list that can only be read. It has no method that a template could call."""
 
-    __slots__ = ("_data", "_read", "_weight")
+    __slots__ = ("_data", "_read", "_weight", "_whole")
 
-    def __init__(self, data: Sequence[Any], read: Read, weight: int = 0) -> None:
+    def __init__(self, data: Sequence[Any], read: Read, weight: int = 0, whole: Aliased | None = None) -> None:
         self._data, self._read = data, read
         self._weight = weight  # if the expression has made it; 0: it was there before
+        self._whole = whole or data  # with its aliases, for those who read a name
 
     def __len__(self) -> int:
         return len(self._data)
@@ -41,11 +42,11 @@ class ListView:
 class MapView:
     """A map that can only be read, key by key: what nobody names is not looked up."""
 
-    __slots__ = ("_data", "_read", "_weight")
+    __slots__ = ("_data", "_read", "_weight", "_whole")
     items = None  # the engine takes what has this name for a map
 
-    def __init__(self, data: Mapping[str, Any], read: Read, weight: int = 0) -> None:
-        self._data, self._read, self._weight = data, read, weight
+    def __init__(self, data: Mapping[str, Any], read: Read, weight: int = 0, whole: Aliased | None = None) -> None:
+        self._data, self._read, self._weight, self._whole = data, read, weight, whole or data
 
     def __len__(self) -> int:
         return len(self._data)
@@ -74,6 +75,11 @@ def bare(value: Any) -> Any:
     return value._data if isinstance(value, VIEWS) else value
 
 
+def whole(value: Any) -> Any:
+    """What a view shows, with its aliases."""
+    return value._whole if isinstance(value, VIEWS) else value
+
+
 def kind(value: Any) -> str:
     """What to call a value in a message."""
     if value is None:
@@ -96,16 +102,16 @@ def weight_of(value: Any) -> int:
 
 def named(value: Any) -> Any:
     """A plain copy of a value that a template only names; it may be of any size."""
-    return _Copy(limit=None).of(value)
+    return Copies(limit=None).of(value)
 
 
 def made(value: Any) -> Any:
     """A plain copy of a value that an expression has made; what was there before counts only if it comes twice."""
-    return _Copy(limit=LARGEST).of(value)
+    return Copies().of(value)
 
 
-def text_of(value: Any) -> str:
-    """What a value is in the midst of a text: null is nothing, maps and lists are JSON."""
+def text_of(value: Any, python: bool = False) -> str:
+    """What a value is in the midst of a text: null is nothing, maps and lists are JSON; true may be True."""
     if isinstance(value, str):
         return str.__str__(value)
     if value is None:
@@ -113,18 +119,18 @@ def text_of(value: Any) -> str:
     if isinstance(value, float):
         return repr(_finite(value))
     if isinstance(value, int):
-        return str(value).lower()  # true, false
+        return str(value) if python else str(value).lower()  # true, false
     return json_of(value)
 
 
 def json_of(value: Any) -> str:
-    return json.encode(_Copy(limit=LARGEST, free=False).of(value)).decode()
+    return json.encode(Copies(free=False).of(value)).decode()
 
 
-class _Copy:
-    """Copies to plain JSON data, or says what has no place there."""
+class Copies:
+    """Copies to plain JSON data, or says what has no place there; the limit is for all of them together."""
 
-    def __init__(self, limit: int | None, free: bool = True) -> None:
+    def __init__(self, limit: int | None = LARGEST, free: bool = True) -> None:
         self.limit, self.free, self.spent = limit, free, 0
         self.seen: dict[int, Any] = {}  # the values too, so that no other gets the id of one
 
@@ -141,6 +147,8 @@ class _Copy:
             value, counts = value._data, counts and (value._weight > 0 or not self.free)
         if isinstance(value, (dict, list, tuple, Mapping)):
             return self._container(value, counts, depth + 1)
+        if isinstance(value, Aliased):
+            return self.of(unaliased(value), counts, depth)
         raise CannotEvaluate(f"a {type(value).__name__} is no value")
 
     def _container(self, value: Any, counts: bool, depth: int) -> Any:

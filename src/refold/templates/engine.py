@@ -4,7 +4,7 @@ from typing import Any
 
 from minijinja import Environment, TemplateError
 
-from refold.core.expressions import CannotEvaluate, Missing
+from refold.core.expressions import Aliased, CannotEvaluate, Missing
 from refold.templates.code import NATIVE, Code, Deed, Lookup
 from refold.templates.data import SCALARS, VIEWS, weight_of
 from refold.templates.paths import Absent, look_up, not_defined
@@ -51,7 +51,7 @@ class Evaluation(Workbench):
     _parts: tuple[Lookup | Deed, ...] = ()
     _error: Exception | None = None
 
-    def value(self, code: Code) -> Any:
+    def value(self, code: Code, nothing: Any = None) -> Any:
         """As the engine has it, with lists and maps of its own, and views; raises CannotEvaluate or Missing."""
         self._parts = code.parts
         try:
@@ -63,11 +63,11 @@ class Evaluation(Workbench):
         if value is not _NOTHING:
             return value
         if self.lenient:
-            return None
+            return nothing
         raise CannotEvaluate(_NO_VALUE)
 
     def look_up(self, path: Lookup) -> Any:
-        """The value as it stands; raises Failed or Missing, and Absent if the path is soft."""
+        """The value as it stands, with its aliases; raises Failed or Missing, and Absent if the path is soft."""
         try:
             return look_up(self.view, path.keys)
         except Absent as absent:
@@ -124,9 +124,13 @@ class Evaluation(Workbench):
             return str.__str__(value)
         if isinstance(value, int) and value.bit_length() > _MOST_BITS:
             raise CannotEvaluate("the number is too large")
-        value = self.shown(value, weight)
-        if type(value) in SCALARS or isinstance(value, VIEWS):
+        if type(value) in SCALARS:
             return value
+        view = self.shown(value, weight)
+        if isinstance(view, VIEWS):
+            return view
+        if isinstance(value, Aliased):
+            return self._handed(view)
         raise CannotEvaluate(f"a {type(value).__name__} is no value")
 
 

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from msgspec import DecodeError, json
 
-from refold.core.expressions import CannotEvaluate
-from refold.templates.data import ITEM, LISTS, bare, json_of, kind, text_of
-from refold.templates.paths import Absent, descend, not_defined
+from refold.core.expressions import CannotEvaluate, step_into
+from refold.templates.data import ITEM, LISTS, bare, json_of, kind, whole
+from refold.templates.paths import Absent, not_defined, reach
 from refold.templates.workbench import Workbench
 
 Filter = Callable[..., Any]
@@ -31,22 +31,22 @@ def _trim(bench: Workbench, value: Any, chars: str | None = None) -> str:
 
 
 def _string(bench: Workbench, value: Any) -> str:
-    return text_of(value)
+    return bench.written(value)
 
 
 def replace(bench: Workbench, value: Any, old: str, new: Any, count: int = -1) -> str:
-    text, new = bench.text(value), text_of(new)
+    text, new = bench.text(value), bench.written(new)
     found = text.count(old)
     bench.room(len(text) + (found if count < 0 else min(found, count)) * max(len(new) - len(old), 0))
     return text.replace(old, new, count)
 
 
 def join(bench: Workbench, value: Any, separator: Any = "", attribute: str | None = None) -> str:
-    between = text_of(separator)
+    between = bench.written(separator)
     parts: list[str] = []
     size = 0
     for element in bench.each(value):
-        parts.append(text_of(element if attribute is None else _attribute(bench, element, attribute)))
+        parts.append(bench.written(element if attribute is None else attribute_of(bench, element, attribute)))
         size += len(parts[-1]) + len(between)
         bench.room(size)
     return between.join(parts)
@@ -64,7 +64,7 @@ def _lines(bench: Workbench, value: Any) -> list[str]:
     return text.splitlines()
 
 
-def _format(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
+def printf(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
     """In the manner of printf; widths are short and written out."""
     pattern = bench.text(value)
     places = 0
@@ -73,7 +73,7 @@ def _format(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
         for width in match.groups():
             if width and (width == "*" or len(width) > 4 or int(width) > _WIDEST):
                 raise CannotEvaluate(f"{match.group()!r} is too wide")
-    given = [each if isinstance(each, (int, float)) else text_of(each) for each in (*args, *named.values())]
+    given = [each if isinstance(each, (int, float)) else bench.written(each) for each in (*args, *named.values())]
     longest = max((len(each) for each in given if isinstance(each, str)), default=0)
     bench.room(len(pattern) + places * (longest + _WIDEST))
     return pattern % (dict(zip(named, given, strict=True)) if named else tuple(given))
@@ -117,8 +117,8 @@ def _fromjson(bench: Workbench, value: Any) -> Any:
 
 def _urlencode(bench: Workbench, value: Any) -> str:
     if isinstance(value, Mapping):
-        data = bare(value)
-        return "&".join(f"{quote(str(key), safe='')}={quote(text_of(each), safe='')}" for key, each in data.items())
+        pairs = [(str(key), bench.written(each)) for key, each in bare(value).items()]
+        return "&".join(f"{quote(key, safe='')}={quote(each, safe='')}" for key, each in pairs)
     return quote(bench.text(value))
 
 
@@ -157,10 +157,10 @@ def items(bench: Workbench, value: Any) -> list[list[Any]]:
 
 
 def get(bench: Workbench, value: Any, key: Any, otherwise: Any = None) -> Any:
-    data = _map(bench, value)
+    _map(bench, value)
     try:
-        return bench.shown(data[key])
-    except (KeyError, TypeError):
+        return bench.shown(step_into(whole(value), key))
+    except (LookupError, TypeError):
         return otherwise
 
 
@@ -206,7 +206,7 @@ def _abs(bench: Workbench, value: Any) -> Any:
 def _sum(bench: Workbench, value: Any, attribute: str | None = None, start: Any = 0) -> Any:
     total = _number(start)
     for element in bench.each(value):
-        total += _number(element if attribute is None else _attribute(bench, element, attribute))
+        total += _number(element if attribute is None else attribute_of(bench, element, attribute))
     return total
 
 
@@ -234,31 +234,31 @@ def _converted(bench: Workbench, to: type[int] | type[float], value: Any, defaul
         return to(_number(value))
     except (CannotEvaluate, ValueError, OverflowError):
         if default is _UNSET:
-            raise CannotEvaluate(f"{text_of(value)!r} is no number") from None
+            raise CannotEvaluate(f"{bench.written(value)!r} is no number") from None
         return default
 
 
 def pluck(bench: Workbench, value: Any, attribute: str, default: Any = _UNSET) -> list[Any]:
     """`map(attribute=…)`: one field of each element."""
-    return [_attribute(bench, element, attribute, default) for element in bench.each(value)]
+    return [attribute_of(bench, element, attribute, default) for element in bench.each(value)]
 
 
-def _attribute(bench: Workbench, element: Any, attribute: Any, default: Any = _UNSET) -> Any:
+def attribute_of(bench: Workbench, element: Any, attribute: Any, default: Any = _UNSET) -> Any:
     bench.charge(ITEM)
-    keys = [int(key) if key.isdigit() else key for key in text_of(attribute).split(".")]
+    keys = [int(key) if key.isdigit() else key for key in bench.written(attribute).split(".")]
     try:
-        return bench.shown(descend(element, keys))
+        return bench.shown(reach(element, keys))
     except Absent as absent:
         if default is not _UNSET or bench.lenient:
             return None if default is _UNSET else default
         raise CannotEvaluate(not_defined(["element", *keys], absent, bench.view)) from None
 
 
-def mapped(name: str, bench: Workbench, value: Any, *args: Any, **options: Any) -> list[Any]:
+def mapped(act: Filter, bench: Workbench, value: Any, *args: Any, **options: Any) -> list[Any]:
     """`map('…')`: a filter applied to each element."""
     made = []
     for element in bench.each(value):
-        made.append(FILTERS[name](bench, element, *args, **options))
+        made.append(act(bench, element, *args, **options))
         bench.charge(len(made[-1]) if isinstance(made[-1], (str, list)) else ITEM)
     return made
 
@@ -289,7 +289,7 @@ FILTERS: dict[str, Filter] = {
     "capitalize": _plain(str.capitalize),
     "count": _length,
     "float": _float,
-    "format": _format,
+    "format": printf,
     "fromjson": _fromjson,
     "indent": _indent,
     "int": _int,

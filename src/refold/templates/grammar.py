@@ -1,4 +1,4 @@
-"""Tokens to the parts of an expression: the grammar of Jinja, for single expressions."""
+"""Tokens to the parts of an expression: the grammar of Jinja."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,27 +35,51 @@ _RANKS = (("+", "-"), ("~",), ("*", "/", "//", "%"), ("**",))
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
-def parse(tokens: Sequence[Token]) -> Node:
+def parse(tokens: Sequence[Token], lenient: bool = False) -> Node:
     """Raises Wrong."""
-    parser = _Parser(tokens)
+    parser = Parser(tokens, lenient)
     node = parser.expression()
-    parser.expect("end", "an operator or the end")
+    parser.end()
     return node
 
 
-class _Parser:
-    def __init__(self, tokens: Sequence[Token]) -> None:
+class Parser:
+    """Of an expression, or of the words of a statement with expressions between them."""
+
+    def __init__(self, tokens: Sequence[Token], lenient: bool = False) -> None:
         self.tokens = tokens
+        self.lenient = lenient  # a place in a list may be written `a.0`
         self._next = 0
         self._depth = 0
 
     def expression(self) -> Node:
-        node = self._nested(self._either)
-        while self._skip("if"):
-            condition = self._either()
-            other = self._nested(self.expression) if self._skip("else") else NULL
+        node = self._nested(self.either)
+        while self.skip("if"):
+            condition = self.either()
+            other = self._nested(self.expression) if self.skip("else") else NULL
             node = Choice(node.at, node, condition, other)
         return node
+
+    def several(self, part: Callable[[], Node]) -> Node:
+        """What stands between commas is a list."""
+        first = part()
+        if not self._is(","):
+            return first
+        values = [first]
+        while self.skip(",") and self._token.kind != "end":
+            values.append(part())
+        return Elements(first.at, tuple(values))
+
+    def name(self, wanted: str = "a name") -> str:
+        """A name that may be bound to a value."""
+        token = self._token
+        if token.kind != "name" or token.text in _KEYWORDS or token.text in _CONSTANTS:
+            raise self._unexpected(wanted)
+        self._next += 1
+        return token.text
+
+    def end(self) -> None:
+        self.expect("end", "an operator or the end")
 
     def expect(self, kind: str, wanted: str) -> Token:
         """A token of this kind, or this operator or word."""
@@ -65,18 +89,18 @@ class _Parser:
         self._next += 1
         return token
 
-    def _either(self) -> Node:
+    def either(self) -> Node:
         return self._logical("or", lambda: self._logical("and", self._not))
 
     def _logical(self, word: str, operand: Callable[[], Node]) -> Node:
         operands = [operand()]
-        while self._skip(word):
+        while self.skip(word):
             operands.append(operand())
         return operands[0] if len(operands) == 1 else Logical(operands[0].at, word, tuple(operands))
 
     def _not(self) -> Node:
         at = self._token.at
-        return Not(at, self._nested(self._not)) if self._skip("not") else self._compared()
+        return Not(at, self._nested(self._not)) if self.skip("not") else self._compared()
 
     def _compared(self) -> Node:
         left = self._chain(0)
@@ -112,19 +136,19 @@ class _Parser:
     def _filtered(self) -> Node:
         node = self._signed()
         while True:
-            if self._skip("|"):
+            if self.skip("|"):
                 name = self.expect("name", "the name of a filter")
-                node = Filter(name.at, node, name.text, self._arguments() if self._skip("(") else ())
-            elif self._skip("is"):
+                node = Filter(name.at, node, name.text, self._arguments() if self.skip("(") else ())
+            elif self.skip("is"):
                 node = self._tested(node)
             else:
                 return node
 
     def _tested(self, node: Node) -> Node:
-        negated = self._skip("not")
+        negated = self.skip("not")
         name = self.expect("name", "the name of a test")
         arguments: tuple[Argument, ...] = ()
-        if self._skip("("):
+        if self.skip("("):
             arguments = self._arguments()
         elif self._begins_argument():
             arguments = (Argument("", self._postfix(self._primary())),)
@@ -140,7 +164,7 @@ class _Parser:
 
     def _signed(self) -> Node:
         at = self._token.at
-        if not self._skip("-"):
+        if not self.skip("-"):
             return self._postfix(self._primary())
         inner = self._nested(self._signed)
         if isinstance(inner, Literal) and type(inner.value) in (int, float):
@@ -150,20 +174,29 @@ class _Parser:
     def _postfix(self, node: Node) -> Node:
         while True:
             token = self._token
-            if self._skip("."):
-                node = Dot(node.at, node, self.expect("name", "a name").text)
-            elif self._skip("["):
+            if self.skip("."):
+                node = self._dotted(node)
+            elif self.skip("["):
                 node = self._subscripted(node)
-            elif self._skip("("):
+            elif self.skip("("):
                 node = Call(token.at, node, self._arguments())
             else:
                 return node
 
+    def _dotted(self, node: Node) -> Node:
+        token = self._token
+        if token.kind != "number" or not self.lenient or not token.text.replace(".", "").isdigit():
+            return Dot(node.at, node, self.expect("name", "a name").text)
+        self._next += 1
+        for key in token.text.split("."):
+            node = Subscript(node.at, node, Literal(token.at, int(key)))
+        return node
+
     def _subscripted(self, node: Node) -> Node:
         bounds: list[Node] = []
         key: Node | None = None
-        while not self._skip("]"):
-            if self._skip(":"):
+        while not self.skip("]"):
+            if self.skip(":"):
                 bounds.append(key or NULL)
                 key = None
             elif key is None:
@@ -179,10 +212,10 @@ class _Parser:
     def _arguments(self) -> tuple[Argument, ...]:
         """All up to the bracket that closes them."""
         found: list[Argument] = []
-        while not self._skip(")"):
+        while not self.skip(")"):
             if found:
                 self.expect(",", "`,` or `)`")
-                if self._skip(")"):
+                if self.skip(")"):
                     break
             name = self._argument_name()
             if not name and found and found[-1].name:
@@ -229,11 +262,11 @@ class _Parser:
         close = _CLOSING[opening.text]
         values: list[Node] = []
         comma = True
-        while not self._skip(close):
+        while not self.skip(close):
             if not comma:
                 raise self._unexpected(f"`,` or `{close}`")
             values.append(self.expression())
-            comma = self._skip(",")
+            comma = self.skip(",")
         if opening.text == "(" and len(values) == 1 and not comma:
             return values[0]
         return Elements(opening.at, tuple(values))
@@ -241,13 +274,13 @@ class _Parser:
     def _pairs(self, at: int) -> Node:
         pairs: list[tuple[Node, Node]] = []
         comma = True
-        while not self._skip("}"):
+        while not self.skip("}"):
             if not comma:
                 raise self._unexpected("`,` or `}`")
             key = self.expression()
             self.expect(":", "`:`")
             pairs.append((key, self.expression()))
-            comma = self._skip(",")
+            comma = self.skip(",")
         return Pairs(at, tuple(pairs))
 
     @property
@@ -257,7 +290,7 @@ class _Parser:
     def _is(self, text: str) -> bool:
         return self._token.text == text and self._token.kind in ("op", "name")
 
-    def _skip(self, text: str) -> bool:
+    def skip(self, text: str) -> bool:
         if not self._is(text):
             return False
         self._next += 1

@@ -1,21 +1,21 @@
 """The expression language of playbooks: templates in texts, evaluated within bounds against a lazy view."""
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from refold.core.expressions import CannotEvaluate, Path, View
+from refold.core.expressions import CannotEvaluate, Path, View, unaliased
+from refold.core.view import capture
 from refold.templates.data import LARGEST, TOO_LARGE, made, named, text_of
-from refold.templates.engine import Evaluation, Failed
-from refold.templates.paths import Absent
-from refold.templates.text import IN, LET, Expression, is_let, is_plain, paths_of, place, read
+from refold.templates.engine import Evaluation
+from refold.templates.noetl_names import named as named_as_noetl
+from refold.templates.rendering import Finish, evaluated, where
+from refold.templates.statements import Walk
+from refold.templates.text import IN, LET, SCOPE, Piece, Text, is_let, is_plain, is_scoped, paths_of, read
 from refold.templates.tokens import Wrong
 
 _FALSE = frozenset({"", "false", "0", "no", "none", "null", "off", "{}", "[]"})
-_SHOWN = 80  # characters of a text in a message
-
-Finish = Callable[[Any, bool], Any]
-"""A value, and whether it was only named, to what comes of it."""
+_FIRST = "$first"
 
 
 class Templates:
@@ -24,20 +24,48 @@ class Templates:
     def __init__(self, undefined: Literal["strict", "chainable"] = "strict") -> None:
         self._lenient = undefined == "chainable"
 
+    def names(self, view: View) -> View:
+        return named_as_noetl(view) if self._lenient else view
+
     def value(self, template: Any, view: View) -> Any:
         """Plain data of its own; what was rendered is never rendered again."""
+        return self._given(template, self.names(view))
+
+    def _given(self, template: Any, view: View) -> Any:
+        if is_scoped(template):
+            bound = self._value(template[LET], view, "input")
+            return {"input": bound, "scope": capture(view, [tuple(path) for path in template[SCOPE]], frozenset())}
         if not is_let(template):
             return self._value(template, view, "")
         bound = self._value(template[LET], view, "input")
         return {"input": bound, "config": self._value(template[IN], _Bound(bound, view), "")}
 
     def truth(self, template: Any, view: View) -> bool:
-        """As Python has it, but for texts that say no."""
-        value = self._text(template, view, _as_it_is) if isinstance(template, str) else self.value(template, view)
-        return value.strip().lower() not in _FALSE if isinstance(value, str) else bool(value)
+        """As Python has it, but for texts that say no; `$first` lists rules, each a condition and what it decides."""
+        return self._truth(template, self.names(view))
+
+    def pieces(self, text: str, view: View) -> list[str | Piece]:
+        """The text with its values left as they are, plain copies, for those who quote them in their own way."""
+        view = self.names(view)
+        if is_plain(text):
+            return [text] if text else []
+        template = self._read(text)
+        evaluation = Evaluation(view, self._lenient)
+        if template.statements:
+            return Walk(text, evaluation).pieces_of(template.statements)
+        return [
+            piece if isinstance(piece, str) else Piece(evaluated(evaluation, text, piece, _copied))
+            for piece in template.pieces
+        ]
 
     def paths(self, template: Any) -> Sequence[Path]:
         return paths_of(template)
+
+    def _truth(self, template: Any, view: View) -> bool:
+        if _is_first(template):
+            return next((decides for condition, decides in template[_FIRST] if self._truth(condition, view)), True)
+        value = self._text(template, view, _as_it_is) if isinstance(template, str) else self._given(template, view)
+        return value.strip().lower() not in _FALSE if isinstance(value, str) else bool(value)
 
     def _value(self, template: Any, view: View, key: str) -> Any:
         if isinstance(template, dict):
@@ -55,33 +83,29 @@ class Templates:
         """`finish` makes the result of what a text that is one expression evaluates to."""
         if is_plain(text):
             return text
-        try:
-            template = read(text, self._lenient)
-        except Wrong as wrong:
-            raise CannotEvaluate(f"{wrong.message} ({_where(text, wrong.at)})") from None
+        template = self._read(text)
         evaluation = Evaluation(view, self._lenient)
         if template.whole is not None:
-            return self._evaluated(template.whole, text, evaluation, finish)
+            return evaluated(evaluation, text, template.whole, finish)
+        if template.statements:
+            return Walk(text, evaluation).text_of(template.statements)
         parts: list[str] = []
         size = 0
         for piece in template.pieces:
-            parts.append(piece if isinstance(piece, str) else self._evaluated(piece, text, evaluation, _shown))
+            parts.append(piece if isinstance(piece, str) else evaluated(evaluation, text, piece, self._shown))
             size += len(parts[-1])
             if size > LARGEST:
                 raise CannotEvaluate(TOO_LARGE)
         return "".join(parts)
 
-    def _evaluated(self, expression: Expression, text: str, evaluation: Evaluation, finish: Finish) -> Any:
-        path = expression.code.path
+    def _read(self, text: str) -> Text:
         try:
-            if path is None:
-                return finish(evaluation.value(expression.code), False)
-            return finish(evaluation.look_up(path), True)
-        except Absent:
-            return finish(None, True)
-        except CannotEvaluate as error:
-            at = error.at if isinstance(error, Failed) else expression.at
-            raise CannotEvaluate(f"{error} ({_where(text, at)})") from None
+            return read(text, self._lenient)
+        except Wrong as wrong:
+            raise CannotEvaluate(f"{wrong.message} ({where(text, wrong.at)})") from None
+
+    def _shown(self, value: Any, is_path: bool) -> str:
+        return text_of(value, self._lenient)
 
 
 class _Bound:
@@ -98,26 +122,20 @@ class _Bound:
     def _input(self) -> Any:
         """The run's input, as far as somebody has kept it."""
         try:
-            found = self._view["input"]
+            found = unaliased(self._view["input"])
         except (CannotEvaluate, KeyError):
             return {}
         return found if isinstance(found, Mapping) else {}
+
+
+def _is_first(template: Any) -> bool:
+    """Rules of which the first that holds decides; if none does, the answer is yes."""
+    return isinstance(template, dict) and template.keys() == {_FIRST} and isinstance(template[_FIRST], (list, tuple))
 
 
 def _copied(value: Any, is_path: bool) -> Any:
     return named(value) if is_path else made(value)
 
 
-def _shown(value: Any, is_path: bool) -> str:
-    return text_of(value)
-
-
 def _as_it_is(value: Any, is_path: bool) -> Any:
     return value
-
-
-def _where(text: str, at: int) -> str:
-    line, column = place(text, at)
-    shown = text.split("\n")[line - 1].strip()
-    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-    return f"column {column} of `{shown}`" if "\n" not in text.strip() else f"line {line}, column {column}: `{shown}`"

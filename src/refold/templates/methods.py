@@ -5,13 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 from refold.core.expressions import CannotEvaluate
-from refold.templates.data import LISTS, bare, text_of
+from refold.templates.data import ITEM, LISTS, bare
 from refold.templates.filters import get, items, join, keys, replace, split, values
+from refold.templates.jinja import width
 from refold.templates.workbench import Workbench
 
 _PLAIN = (
-    "capitalize endswith find isalnum isalpha isdigit islower isnumeric isspace isupper lower lstrip removeprefix"
-    " removesuffix rfind rstrip startswith strip title upper"
+    "capitalize casefold endswith find isalnum isalpha isdigit islower isnumeric isspace isupper lower lstrip"
+    " partition removeprefix removesuffix rfind rpartition rstrip startswith strip swapcase title upper"
 )
 _FIELD = re.compile(r"\{\{|\}\}|\{(\w*)(?::([^{}]*))?\}|[{}]")
 _WIDTH = re.compile(r"\d+")
@@ -19,7 +20,15 @@ _WIDTH = re.compile(r"\d+")
 
 def _of_text(name: str) -> Callable[..., Any]:
     def call(bench: Workbench, value: Any, *args: Any) -> Any:
-        return getattr(str, name)(bench.text(value), *args)
+        result = getattr(str, name)(bench.text(value), *args)
+        return list(result) if isinstance(result, tuple) else result
+
+    return call
+
+
+def _padded(name: str) -> Callable[..., Any]:
+    def call(bench: Workbench, value: Any, columns: Any, *fill: Any) -> Any:
+        return getattr(str, name)(bench.text(value), width(columns), *fill)
 
     return call
 
@@ -30,6 +39,12 @@ def _joined(bench: Workbench, value: Any, parts: Any) -> str:
 
 def _lines(bench: Workbench, value: Any) -> list[str]:
     return split(bench, bench.text(value).removesuffix("\n"), "\n")
+
+
+def _split_from_behind(bench: Workbench, value: Any, separator: str | None = None, maxsplit: int = -1) -> list[str]:
+    text = bench.text(value)
+    bench.charge(ITEM * (text.count(separator) if separator else len(text) // 2))
+    return text.rsplit(separator, maxsplit)
 
 
 def _count(bench: Workbench, value: Any, part: Any) -> int:
@@ -51,7 +66,7 @@ def _formatted(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
         if any(len(width) > 3 for width in _WIDTH.findall(spec or "")):
             raise CannotEvaluate(f"{match.group()!r} is too wide")
         given = args[int(name or next(numbers))] if not name or name.isdigit() else named[name]
-        shown = given if isinstance(given, (int, float)) else text_of(given)
+        shown = given if isinstance(given, (int, float)) else bench.written(given)
         bench.charge(len(shown) if isinstance(shown, str) else 0)
         return format(shown, spec or "")
 
@@ -65,10 +80,12 @@ METHODS_OF_MAPS: dict[str, Callable[..., Any]] = {"get": get, "items": items, "k
 METHODS: dict[str, Callable[..., Any]] = {
     **METHODS_OF_MAPS,
     **{name: _of_text(name) for name in _PLAIN.split()},
+    **{name: _padded(name) for name in ("center", "ljust", "rjust", "zfill")},
     "count": _count,
     "format": _formatted,
     "join": _joined,
     "replace": replace,
+    "rsplit": _split_from_behind,
     "split": split,
     "splitlines": _lines,
 }

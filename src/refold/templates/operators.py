@@ -1,12 +1,13 @@
 """Operators, as Python has them, and none makes more than it may."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from refold.core.expressions import CannotEvaluate
-from refold.templates.data import ITEM, LISTS, bare, kind, text_of
-from refold.templates.paths import Absent, descend, not_defined
+from refold.core.expressions import CannotEvaluate, unaliased
+from refold.templates.data import ITEM, LISTS, SCALARS, bare, kind
+from refold.templates.filters import printf
+from refold.templates.paths import Absent, Key, look_up, not_defined, reach
 from refold.templates.workbench import Workbench
 
 _NUMBER = (int, float)
@@ -29,6 +30,24 @@ def operate(symbols: tuple[str, ...], bench: Workbench, first: Any, *rest: Any) 
     return first
 
 
+def naming(paths: Sequence[Sequence[Key]], act: Callable[..., Any], bench: Workbench, *operands: Any) -> Any:
+    """Where an operand that leads nowhere is null, an act that cannot do with null says which it was."""
+    try:
+        return act(bench, *operands)
+    except CannotEvaluate:
+        for path, operand in zip(paths, operands, strict=True):
+            if path and operand is None:
+                _be_defined(path, bench)
+        raise
+
+
+def _be_defined(path: Sequence[Key], bench: Workbench) -> None:
+    try:
+        look_up(bench.view, path)
+    except Absent as absent:
+        raise CannotEvaluate(not_defined(path, absent, bench.view)) from None
+
+
 def _apply(bench: Workbench, symbol: str, left: Any, right: Any) -> Any:
     if symbol in _ACTS:
         return _ACTS[symbol](bench, left, right)
@@ -36,11 +55,13 @@ def _apply(bench: Workbench, symbol: str, left: Any, right: Any) -> Any:
         return _in_order(bench, symbol, left, right)
     if isinstance(left, _NUMBER) and isinstance(right, _NUMBER):
         return _ARITHMETIC[symbol](left, right)
+    if symbol == "%" and bench.lenient and isinstance(left, str):
+        return printf(bench, left, *(bench.each(right) if isinstance(right, LISTS) else [right]))
     raise _unfit(left, right)
 
 
 def concatenate(bench: Workbench, *operands: Any) -> str:
-    texts = [text_of(operand) for operand in operands]
+    texts = [bench.written(operand) for operand in operands]
     bench.room(sum(map(len, texts)))
     return "".join(texts)
 
@@ -80,10 +101,24 @@ def _power(bench: Workbench, left: Any, right: Any) -> Any:
 
 
 def _equal(bench: Workbench, left: Any, right: Any) -> bool:
-    left, right = bare(left), bare(right)
-    if isinstance(left, (list, dict)) and isinstance(right, (list, dict)):
-        bench.charge(ITEM * min(len(left), len(right)))
-    return bool(left == right)
+    """Lists and maps are gone through, each element for its price, up to where they differ."""
+    bench.charge(ITEM)
+    if type(left) in SCALARS or type(right) in SCALARS:
+        return bool(left == right)
+    left, right = bare(unaliased(left)), bare(unaliased(right))
+    if left is right:
+        return True
+    pairs: Iterable[tuple[Any, Any]] | None
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        pairs = [(left[key], right[key]) for key in left] if left.keys() == right.keys() else None
+    elif isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        pairs = zip(left, right, strict=True) if len(left) == len(right) else None
+    else:
+        return bool(left == right)
+    for pair in pairs if pairs is not None else ():
+        if not _equal(bench, *pair):
+            return False
+    return pairs is not None
 
 
 def _unequal(bench: Workbench, left: Any, right: Any) -> bool:
@@ -91,18 +126,27 @@ def _unequal(bench: Workbench, left: Any, right: Any) -> bool:
 
 
 def _in_order(bench: Workbench, symbol: str, left: Any, right: Any) -> bool:
-    for kinds in (_NUMBER, str, LISTS):
+    for kinds in (_NUMBER, str):
         if isinstance(left, kinds) and isinstance(right, kinds):
-            return bool(_ORDER[symbol](bare(left), bare(right)))
+            return bool(_ORDER[symbol](left, right))
+    if isinstance(left, LISTS) and isinstance(right, LISTS):
+        return _lists_in_order(bench, symbol, bare(left), bare(right))
     if bench.lenient and (left is None or right is None):
         return False
     raise CannotEvaluate(f"{kind(left)} cannot be compared with {kind(right)}")
 
 
+def _lists_in_order(bench: Workbench, symbol: str, left: Sequence[Any], right: Sequence[Any]) -> bool:
+    for pair in zip(left, right, strict=False):
+        if not _equal(bench, *pair):
+            return _in_order(bench, symbol, *pair)
+    return bool(_ORDER[symbol](len(left), len(right)))
+
+
 def _contained(bench: Workbench, value: Any, container: Any) -> bool:
     if isinstance(container, str):
         return isinstance(value, str) and value in container
-    return any(bare(value) == bare(each) for each in bench.each(container))
+    return any(_equal(bench, value, each) for each in bench.each(container))
 
 
 def _not_contained(bench: Workbench, value: Any, container: Any) -> bool:
@@ -127,7 +171,7 @@ _ACTS: dict[str, Callable[[Workbench, Any, Any], Any]] = {
 def subscript(path: str, bench: Workbench, value: Any, *keys: Any) -> Any:
     """Keys that only the evaluation knows."""
     try:
-        return bench.shown(descend(value, keys))
+        return bench.shown(reach(value, keys))
     except Absent as absent:
         raise CannotEvaluate(not_defined([path, *keys], absent, bench.view)) from None
 
@@ -135,7 +179,7 @@ def subscript(path: str, bench: Workbench, value: Any, *keys: Any) -> Any:
 def subscript_if_there(bench: Workbench, value: Any, *keys: Any) -> list[Any]:
     """A list of one, or of none: the engine takes its first element for undefined then."""
     try:
-        return [bench.shown(descend(value, keys))]
+        return [bench.shown(reach(value, keys))]
     except Absent:
         return []
 

@@ -5,8 +5,8 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
-from refold.core.expressions import CannotEvaluate, Missing, View
-from refold.templates.data import bare, kind
+from refold.core.expressions import CannotEvaluate, Missing, View, step_into, unaliased
+from refold.templates.data import kind, whole
 
 Key = str | int
 
@@ -23,23 +23,25 @@ class Absent(Exception):
 
 
 def look_up(view: View, keys: Sequence[Key]) -> Any:
-    """The value at the end of a path; raises Absent or Missing."""
+    """The value at the end of a path, with its aliases if it has any; raises Absent or Missing."""
     try:
         value = view[str(keys[0])]
     except (CannotEvaluate, KeyError):
         raise Absent(view, keys[0], 0) from None
-    return descend(value, keys[1:])
+    return reach(value, keys[1:])
 
 
 def descend(value: Any, keys: Sequence[Any]) -> Any:
+    """The plain value at the end; aliases count only on the way there."""
+    return unaliased(reach(value, keys))
+
+
+def reach(value: Any, keys: Sequence[Any]) -> Any:
     for found, key in enumerate(keys, 1):
-        value = bare(value)
         try:
-            if not isinstance(value, (dict, Mapping) if isinstance(key, str) else (dict, list, tuple, str, Mapping)):
-                raise KeyError(key)
-            value = value[key]
+            value = value[key] if type(value) is dict else step_into(whole(value), key)
         except (LookupError, TypeError):
-            raise Absent(value, key, found) from None
+            raise Absent(unaliased(whole(value)), key, found) from None
     return value
 
 

@@ -1,30 +1,26 @@
 """Texts with expressions in them: where these are, what is wrong with them, and which paths they name."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 
 from refold.core.expressions import Path
-from refold.templates.code import Code, Lookup, code_of
-from refold.templates.grammar import parse
+from refold.templates.blocks import RAW, Body, Expression, Tag, lookups, tree_of
+from refold.templates.code import Lookup, code_of
+from refold.templates.grammar import Parser, parse
 from refold.templates.tokens import Wrong, tokens
 
-LET, IN = "$let", "$in"
+LET, IN, SCOPE = "$let", "$in", "$scope"
 
 _OPENING = re.compile(r"\{[{%#]")
+_END_OF_RAW = re.compile(r"\{%[-+]?\s*endraw\s*[-+]?%\}")
 _MOST_EXPRESSIONS = 1000
 _READ, _LONGEST_KEPT = 2048, 8192  # texts that are kept as they were read, and how long one may be
 _STATEMENT = "`{% … %}` has no place here: there are only expressions, with `a if b else c` for a choice"
 _LITERAL = "to write `{{` itself, write `{{ '{{' }}`"
-
-
-class Expression(Struct, frozen=True):
-    at: int
-    text: str
-    code: Code
 
 
 class Text(Struct, frozen=True):
@@ -32,6 +28,13 @@ class Text(Struct, frozen=True):
 
     pieces: tuple[str | Expression, ...]
     whole: Expression | None
+    statements: Body = ()  # the text as a tree, if there are any
+
+
+class Piece(Struct, frozen=True):
+    """A value in the midst of a text, for those who write it down in their own way."""
+
+    value: Any
 
 
 class TemplateProblem(Struct, frozen=True):
@@ -62,49 +65,89 @@ def read(text: str, lenient: bool) -> Text:
 
 
 def _read(text: str, lenient: bool) -> Text:
-    pieces: list[str | Expression] = []
-    expressions: list[Expression] = []
+    pieces: list[str | Expression | Tag] = []
+    marks: list[Expression | Tag] = []
     at = 0
-    for begin, end, expression in _marked(text, lenient):
+    for begin, end, mark in _marked(text, lenient):
         pieces.append(text[at:begin])
-        if expression is not None:
-            pieces.append(expression)
-            expressions.append(expression)
-        if len(expressions) > _MOST_EXPRESSIONS:
+        if mark is not None:
+            pieces.append(mark)
+            marks.append(mark)
+        if len(marks) > _MOST_EXPRESSIONS:
             raise Wrong(f"a text has at most {_MOST_EXPRESSIONS} expressions", begin)
         at = end
     pieces.append(text[at:])
-    alone = len(expressions) == 1 and all(isinstance(piece, Expression) or not piece.strip() for piece in pieces)
-    return Text(tuple(piece for piece in pieces if piece), expressions[0] if alone else None)
+    written = tuple(piece for piece in pieces if piece and not isinstance(piece, Tag))
+    if any(isinstance(mark, Tag) for mark in marks):
+        return Text(written, None, tree_of([piece for piece in pieces if piece], lenient))
+    alone = len(marks) == 1 and all(isinstance(piece, Expression) or not piece.strip() for piece in written)
+    return Text(written, next(piece for piece in written if isinstance(piece, Expression)) if alone else None)
 
 
 _kept = lru_cache(maxsize=_READ)(_read)
 
 
-def _marked(text: str, lenient: bool) -> Iterator[tuple[int, int, Expression | None]]:
-    """Expressions and comments, each with where it begins and ends; what is not closed is no comment."""
+def _marked(text: str, lenient: bool) -> Iterator[tuple[int, int, Expression | Tag | None]]:
+    """Expressions, statements and comments, each with where it begins and ends; what is not closed is none."""
     at = 0
-    last = {"{%": text.rfind("%}"), "{#": text.rfind("#}")}
+    last = {"{{": len(text), "{%": text.rfind("%}"), "{#": text.rfind("#}")}
     while (found := _OPENING.search(text, at)) is not None:
         begin, mark = found.start(), found.group()
-        if mark == "{{":
-            written, end = tokens(text, begin)
-            source = text[begin:end]
-            before = _without_space(text, at, begin) if source.startswith("{{-") else begin
-            at = end + (len(text) - end - len(text[end:].lstrip()) if source.endswith("-}}") else 0)
-            yield before, at, Expression(begin, source, code_of(parse(written), lenient))
-        elif last[mark] < begin + 2:
+        if last[mark] < begin + 2:
             at = begin + 2
-        elif mark == "{%":
+            continue
+        if mark == "{%" and not lenient:
             raise Wrong(_STATEMENT, begin)
-        else:
-            at = text.index("#}", begin + 2) + 2
-            yield begin, at, None
+        end, what = _MARKS[mark](text, begin, lenient)
+        begin, at = _without_space(text, at, begin), _behind_space(text, end)
+        yield begin, at, what
+
+
+def _expression(text: str, begin: int, lenient: bool) -> tuple[int, Expression]:
+    written, end = tokens(text, begin)
+    return end, Expression(begin, code_of(parse(written, lenient), lenient))
+
+
+def _statement(text: str, begin: int, lenient: bool) -> tuple[int, Tag]:
+    written, end = tokens(text, begin, "%}")
+    rest = Parser(written, lenient)
+    word = rest.expect("name", "the name of a statement").text
+    if word != RAW:
+        return end, Tag(begin, word, rest)
+    rest.end()
+    closing = _END_OF_RAW.search(text, end)
+    if closing is None:
+        raise Wrong("`{% raw %}` is not closed by `{% endraw %}`", begin)
+    first, last = _behind_space(text, end), closing.start()
+    return closing.end(), Tag(begin, word, rest, text[first : max(_without_space(text, first, last), first)])
+
+
+def _comment(text: str, begin: int, lenient: bool) -> tuple[int, None]:
+    return text.index("#}", begin + 2) + 2, None
+
+
+_MARKS: dict[str, Callable[[str, int, bool], tuple[int, Expression | Tag | None]]] = {
+    "{{": _expression,
+    "{%": _statement,
+    "{#": _comment,
+}
 
 
 def _without_space(text: str, first: int, end: int) -> int:
+    """Where the text before a mark ends: one that begins with `-` takes the space before it away."""
+    if not text.startswith("-", end + 2):
+        return end
     while end > first and text[end - 1].isspace():
         end -= 1
+    return end
+
+
+def _behind_space(text: str, end: int) -> int:
+    """Where the text behind a mark begins: one that ends with `-` takes the space behind it away."""
+    if text[end - 3] != "-":
+        return end
+    while end < len(text) and text[end].isspace():
+        end += 1
     return end
 
 
@@ -137,7 +180,14 @@ def paths_of(value: Any) -> tuple[Path, ...]:
     if is_let(value):
         bound = value[LET]
         return tuple(dict.fromkeys((*paths_of(bound), *_free(paths_of(value[IN]), bound))))
+    if is_scoped(value):
+        return tuple(dict.fromkeys((*paths_of(value[LET]), *map(tuple, value[SCOPE]))))
     return tuple(dict.fromkeys(path for text in _texts(value) for path in _paths(text)))
+
+
+def is_scoped(value: Any) -> bool:
+    """Bound names, and paths whose values go with them because they are rendered elsewhere."""
+    return isinstance(value, dict) and value.keys() == {LET, SCOPE}
 
 
 def is_let(value: Any) -> bool:
@@ -167,9 +217,11 @@ def _paths(text: str) -> Iterator[Path]:
 
 
 def _lookups(text: str, lenient: bool) -> list[Lookup]:
-    pieces = () if is_plain(text) else read(text, lenient).pieces
-    codes = (piece.code for piece in pieces if isinstance(piece, Expression))
-    return [part for code in codes for part in code.parts if isinstance(part, Lookup)]
+    return [] if is_plain(text) else list(lookups(_tree(read(text, lenient)), set()))
+
+
+def _tree(text: Text) -> Body:
+    return text.statements or text.pieces
 
 
 def _names(lookup: Lookup) -> Path:

@@ -33,22 +33,23 @@ class Token(Struct, frozen=True):
     at: int
 
 
-def tokens(text: str, begin: int) -> tuple[list[Token], int]:
-    """The expression that `{{` at this place begins, and the place behind its `}}`."""
+def tokens(text: str, begin: int, close: str = "}}") -> tuple[list[Token], int]:
+    """The expression that `{{` at this place begins, and the place behind its `}}`; or the statement."""
     found: list[Token] = []
     open: list[Token] = []
     at = begin + 2
-    if text.startswith("-", at):
+    if text.startswith(("-", "+") if close == "%}" else "-", at):
         at += 1
     while True:
         space = _SPACE.match(text, at)
         at = space.end() if space else at
-        end = 0 if open else _end(text, at)
+        end = 0 if open else _end(text, at, close)
         if end:
-            found.append(Token("end", "}}", at))
+            found.append(Token("end", close, at))
             return found, end
         if at >= len(text) or at - begin > LONGEST_EXPRESSION:
-            raise Wrong("`{{` is not closed by `}}`" if at >= len(text) else "the expression is too long", begin)
+            closed = f"`{text[begin : begin + 2]}` is not closed by `{close}`"
+            raise Wrong(closed if at >= len(text) else "the expression is too long", begin)
         token = _token(text, at)
         if token.kind == "op":
             _balance(token, open)
@@ -56,9 +57,9 @@ def tokens(text: str, begin: int) -> tuple[list[Token], int]:
         at += len(token.text)
 
 
-def _end(text: str, at: int) -> int:
+def _end(text: str, at: int, close: str) -> int:
     """The place behind the end of the expression, if it ends here."""
-    for end in ("}}", "-}}"):
+    for end in (close, f"-{close}", f"+{close}") if close == "%}" else (close, f"-{close}"):
         if text.startswith(end, at):
             return at + len(end)
     return 0

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refold.core.expressions import CannotEvaluate, View
+from refold.core.codec import DEPTH_LIMIT
+from refold.core.expressions import Aliased, CannotEvaluate, View, unaliased
 from refold.templates.data import (
     ITEM,
     LARGEST,
@@ -27,7 +28,7 @@ class Workbench:
 
     def __init__(self, view: View, lenient: bool) -> None:
         self.view = view
-        self.lenient = lenient  # null is taken for an empty text or list
+        self.lenient = lenient  # null is taken for an empty text or list, and true is written True
         self._spent = 0
 
     def charge(self, weight: int) -> None:
@@ -51,7 +52,15 @@ class Workbench:
             return value
         if isinstance(value, (list, tuple)):
             return ListView(value, self.read, weight)
-        return MapView(value, self.read, weight) if isinstance(value, (dict, Mapping)) else value
+        if isinstance(value, (dict, Mapping)):
+            return MapView(value, self.read, weight)
+        return self._shown_whole(value, weight) if isinstance(value, Aliased) else value
+
+    def _shown_whole(self, value: Aliased, weight: int) -> Any:
+        data = unaliased(value)
+        if isinstance(data, (list, tuple)):
+            return ListView(data, self.read, weight, value)
+        return MapView(data, self.read, weight, value) if isinstance(data, (dict, Mapping)) else data
 
     def each(self, value: Any) -> Iterator[Any]:
         """The elements of a list, the keys of a map or the characters of a text, each paid for."""
@@ -63,7 +72,22 @@ class Workbench:
             self.charge(ITEM)
             yield self.shown(element)
 
+    def hold(self, value: Any, depth: int = 0) -> None:
+        """Go through all of a value that gets a name: each of its elements is paid for, as often as it is in it."""
+        self.charge(TO_READ)
+        if type(value) in SCALARS:
+            return
+        if depth > DEPTH_LIMIT:
+            raise CannotEvaluate(f"a value is nested deeper than {DEPTH_LIMIT}")
+        data = bare(unaliased(value))
+        for each in data.values() if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else ():
+            self.hold(each, depth + 1)
+
+    def written(self, value: Any) -> str:
+        """A value as it stands in a text."""
+        return text_of(value, self.lenient)
+
     def text(self, value: Any) -> str:
         if type(value) not in SCALARS or (value is None and not self.lenient):
             raise CannotEvaluate(f"{kind(value)} is no text")
-        return text_of(value)
+        return self.written(value)

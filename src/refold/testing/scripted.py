@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refold.core.expressions import CannotEvaluate, Path, View
+from refold.core.expressions import CannotEvaluate, Path, View, step_into, unaliased
 
 
 class Scripted:
     """`{"script": [...]}` is the value for this visit, `{"path": [...]}` what a path holds; all else is itself."""
+
+    def names(self, view: View) -> View:
+        return view
 
     def value(self, template: Any, view: View) -> Any:
         match template:
@@ -49,7 +52,8 @@ class Scripted:
         try:
             value = view[first]
             for name in rest:
-                value = value[name]
+                value = step_into(value, name)
         except (KeyError, TypeError, IndexError):
             raise CannotEvaluate(f"{'.'.join([first, *rest])!r} is not defined") from None
+        value = unaliased(value)
         return dict(value) if isinstance(value, Mapping) else value  # as it is now: the run's own tables go on

@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 
 from refold.ports import ToolInfo, ToolKey
-from refold.tools.checks import PAGES, check_http, check_playbook, check_python, check_shell
+from refold.tools.asserting import ASSERT
+from refold.tools.checks import PAGES, check_http, check_main, check_playbook, check_python, check_shell
+from refold.tools.outward_catalog import KINDS as OUTWARD
+from refold.tools.sql_catalog import KINDS as SQL
 from refold.tools.waiting import GATE, POLL, QUALITY, WAIT
 
 PYTHON = ToolInfo(
@@ -19,7 +22,12 @@ PYTHON = ToolInfo(
             " as `input`; `context` has run, step, visit, attempt, item and idempotency_key, and a map `usage` for what"
             " it uses up, as in `context['usage']['tokens'] = 12`. Parameters of `main` are bound by name",
         ),
-        ToolKey(name="script", type="text", static=True, about="a file with such code, also looked for in `scripts`"),
+        ToolKey(
+            name="script",
+            type="text",
+            static=True,
+            about="a file with such code: in the present folder or that of the playbook, or in `scripts` there",
+        ),
         ToolKey(
             name="entry",
             type="text",
@@ -38,7 +46,8 @@ PYTHON = ToolInfo(
             static=True,
             choices=("process", "inline"),
             about="`process` (the default) is a warm interpreter that is killed for real when time is up; `inline` is"
-            " faster, for trusted code that ends by itself: async code on the event loop, other code in a thread",
+            " faster, for trusted code that ends by itself: async code and code that only computes on the event loop,"
+            " other code in a thread",
         ),
         ToolKey(name="cwd", type="text", about="the folder it runs in"),
         ToolKey(name="env", type="map", about="variables laid over the environment"),
@@ -46,6 +55,7 @@ PYTHON = ToolInfo(
     result="what the code gives, as JSON data: tuples become lists, sets sorted lists, times ISO texts; what has no"
     " obvious form is refused with its path",
     check=check_python,
+    check_bound=check_main,
 )
 
 SHELL = ToolInfo(
@@ -75,13 +85,15 @@ SHELL = ToolInfo(
         ToolKey(name="ok_codes", type="list", about="exit codes that are no failure ([0])"),
     ),
     result="`{exit_code, stdout, stderr, truncated}`: the first MiB of each stream, and how many bytes were left out",
+    result_keys=("exit_code", "stdout", "stderr", "truncated"),
     check=check_shell,
 )
 
 HTTP = ToolInfo(
     kind="http",
     about="Sends a request, with the header `Idempotency-Key` that is the same in every try. Addresses that are"
-    " private, local or of a cloud's metadata are refused unless the setting `private_addresses` is on.",
+    " private, local or of a cloud's metadata are refused unless the setting `private_addresses` is on: `refold run`"
+    " turns it on, since it runs on your own machine, and `REFOLD_PRIVATE_ADDRESSES=false` turns it off again.",
     keys=(
         ToolKey(name="url", type="text", required=True, about="http or https"),
         ToolKey(name="method", type="text", about="GET, or POST if there is a body"),
@@ -115,16 +127,21 @@ HTTP = ToolInfo(
             about="goes from page to page: " + "; ".join(f"`{name}`: {about}" for name, about in PAGES.items()),
         ),
     ),
-    result="`{status, headers, data, text, url, elapsed}`: `data` is the decoded JSON, `text` any other body. With"
-    " `pages`, `data` is the list of all items, and `pages` their number",
+    result="`{status_code, headers, data, text, url, elapsed}`: `data` is the decoded JSON, `text` any other body;"
+    " `url` is where the answer came from, without its query. With `pages`, `data` is the list of all items, and"
+    " `pages` their number. A failure has `{status_code, headers, data, text}` under `error.data`",
+    result_keys=("status_code", "headers", "data", "text", "url", "elapsed", "pages"),
     check=check_http,
 )
 
 NOOP = ToolInfo(
     kind="noop",
     about="Does nothing.",
-    keys=(ToolKey(name="result", type="any", about="what comes of the step; without it, its input"),),
-    result="`result`, or the input",
+    keys=(
+        ToolKey(name="result", type="any", about="what comes of the step"),
+        ToolKey(name="message", type="text", about="a line for the run's log"),
+    ),
+    result="`result`; or else `{status, message}`, if there is a message; or else the input",
 )
 
 PLAYBOOK = ToolInfo(
@@ -140,5 +157,5 @@ PLAYBOOK = ToolInfo(
     check=check_playbook,
 )
 
-KINDS = (PYTHON, SHELL, HTTP, NOOP, WAIT, GATE, QUALITY, POLL, PLAYBOOK)
+KINDS = (PYTHON, SHELL, HTTP, NOOP, ASSERT, *SQL, *OUTWARD, WAIT, GATE, QUALITY, POLL, PLAYBOOK)
 CATALOG: Mapping[str, ToolInfo] = {info.kind: info for info in KINDS}

@@ -1,13 +1,27 @@
 """What can be wrong with the keys of a tool, beyond their names and types, and be seen before a run."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.ports import ToolProblem
-from refold.tools.python_code import InvalidCode, is_good, prepare
+from refold.tools.python_code import InvalidCode, is_good, prepare, required_of_main
 
 TEMPLATE = re.compile(r"\{\{(?!-?\s*\.)|\{%")  # `{{.Name}}` is for others, such as docker
+# What code is offered beside its input.
+OFFERED = (
+    "context",
+    "input",
+    "input_data",
+    "args",
+    "run",
+    "step",
+    "visit",
+    "attempt",
+    "item",
+    "idempotency_key",
+    "usage",
+)
 NO_SPLICING = 'pass the value in `env` and write "$NAME", or as one of `args` and write "$1"'
 
 
@@ -35,6 +49,20 @@ def _code(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
             prepare(code, "<code>")
         except InvalidCode as error:
             yield ToolProblem("code", f"the code does not compile: {error.message}", "", error.line, error.column)
+
+
+def check_main(keys: Mapping[str, Any], bound: Collection[str]) -> Sequence[ToolProblem]:
+    """Parameters of `main` that nothing binds, each where it stands."""
+    code = keys.get("code")
+    if not isinstance(code, str) or "main" not in code or not is_good(code):
+        return []
+    known, hint = {*bound, *OFFERED}, "add it to `input`, or give it a default"
+    message = "main() needs {!r}, and the input of the step does not have it"
+    return [
+        ToolProblem("code", message.format(name), hint, line, column, "missing-input")
+        for name, line, column in required_of_main(code)
+        if name not in known
+    ]
 
 
 def _entry(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:

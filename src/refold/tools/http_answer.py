@@ -38,15 +38,12 @@ async def read(response: httpx2.Response, most: int) -> bytes:
 
 
 def result(response: httpx2.Response, body: bytes, form: str, elapsed: float) -> dict[str, Any]:
+    return {**_told(response, body, form), "url": address_of(response.request), "elapsed": elapsed}
+
+
+def _told(response: httpx2.Response, body: bytes, form: str) -> dict[str, Any]:
     data, text = _decoded(response, body, form)
-    return {
-        "status": response.status_code,
-        "headers": dict(response.headers),
-        "data": data,
-        "text": text,
-        "url": str(response.request.url),
-        "elapsed": elapsed,
-    }
+    return {"status_code": response.status_code, "headers": dict(response.headers), "data": data, "text": text}
 
 
 def _decoded(response: httpx2.Response, body: bytes, form: str) -> tuple[Any, str | None]:
@@ -78,14 +75,13 @@ def _charset(response: httpx2.Response) -> str:
 def fault_of_status(response: httpx2.Response, body: bytes) -> Fault:
     status = response.status_code
     kind = KINDS.get(status) or ("server_error" if status >= 500 else "client_error")
-    data = result(response, body[:SHOWN], "auto" if len(body) <= SHOWN else "text", 0.0)
     return Fault(
         kind=kind if status >= 400 else "unexpected_status",
         message=f"{shown(response.request)} answered {status} {_phrase(status)}".strip(),
         code=f"HTTP_{status}",
         retryable=status in WORTH_ANOTHER_TRY or status >= 500,
         retry_after=_retry_after(response.headers),
-        data=data,
+        data=_told(response, body[:SHOWN], "auto" if len(body) <= SHOWN else "text"),
     )
 
 
@@ -137,6 +133,10 @@ def _causes(error: BaseException | None) -> Any:
 
 
 def shown(request: httpx2.Request) -> str:
+    return f"{request.method} {address_of(request)}"
+
+
+def address_of(request: httpx2.Request) -> str:
     """Without the query, which may hold what nobody else should read."""
     url = request.url
-    return f"{request.method} {url.scheme}://{url.netloc.decode()}{url.path}"
+    return f"{url.scheme}://{url.netloc.decode()}{url.raw_path.partition(b'?')[0].decode()}"

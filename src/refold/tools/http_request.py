@@ -1,6 +1,7 @@
 """The keys of a step as a request."""
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from refold.tools.checks import AUTH
 from refold.tools.http_wire import address
 from refold.tools.keys import refused, text_of
 
+TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 DEFAULTS = {"accept": "*/*", "accept-encoding": "gzip, deflate", "user-agent": "refold"}
 
 
@@ -20,10 +22,8 @@ def request_of(call: Call, keys: Mapping[str, Any]) -> httpx2.Request:
     body = {name: keys[name] for name in ("json", "data", "body") if name in keys}
     if len(body) > 1:
         raise refused(f"a request has one body, and not {' and '.join(f'`{name}`' for name in body)}")
-    if "url" not in keys:
-        raise refused("http needs `url`")
     url = address(None, keys["url"])
-    method = keys.get("method", "POST" if body else "GET").upper()
+    method = _method(keys.get("method", "POST" if body else "GET"))
     try:
         return httpx2.Request(
             method,
@@ -35,6 +35,12 @@ def request_of(call: Call, keys: Mapping[str, Any]) -> httpx2.Request:
         )
     except (UnicodeError, ValueError, TypeError) as error:
         raise refused(f"this request cannot be made: {error}") from None
+
+
+def _method(given: str) -> str:
+    if not TOKEN.fullmatch(given):
+        raise refused(f"`method` is a word such as GET or PATCH, not {given!r}", "invalid_request")
+    return given.upper()
 
 
 def _params(given: Mapping[str, Any]) -> dict[str, Any]:

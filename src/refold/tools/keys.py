@@ -13,6 +13,8 @@ from refold.ports import Call, ToolInfo, ToolKey
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
+BESIDE = frozenset({"dialect", "folder"})  # what a reader adds to the keys of a tool: its language, and where it stands
+
 
 class Given(Struct, frozen=True):
     """The values bound to a step, and the keys of its tool; a key that is null is not there."""
@@ -25,11 +27,12 @@ class Keys:
     def __init__(self, info: ToolInfo) -> None:
         self.kind = info.kind
         self._known = {key.name: key for key in info.keys}
+        self._required = [key.name for key in info.keys if key.required]
 
     def read(self, call: Call) -> Given:
         """Raises ToolFailed, which is not to be tried again, if the tool cannot take what it is given."""
         bound, config = _parts(call.input)
-        given = {name: value for name, value in call.settings.items() if value is not None}
+        given = {name: value for name, value in call.settings.items() if value is not None and name not in BESIDE}
         for name, value in config.items():
             if value is None:
                 continue
@@ -40,6 +43,9 @@ class Keys:
             if name not in self._known:
                 raise refused(f"{self.kind} has no key `{name}`; it has {', '.join(self._known)}")
             given[name] = _checked(self._known[name], value)
+        for name in self._required:
+            if name not in given:
+                raise refused(f"{self.kind} needs `{name}`")
         return Given(bound, given)
 
 
@@ -68,7 +74,7 @@ def name_of(value: Any) -> str:
 def _parts(input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     if input is None:
         return {}, {}
-    if not isinstance(input, dict) or not input.keys() <= {"input", "config"}:
+    if not isinstance(input, dict) or not input.keys() <= {"input", "config", "context"}:
         raise refused("the input of a tool is a map of `input`, its values, and `config`, its keys")
     bound, config = input.get("input", {}), input.get("config", {})
     if not isinstance(bound, dict) or not isinstance(config, dict):
@@ -79,7 +85,7 @@ def _parts(input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 def _checked(key: ToolKey, value: Any) -> Any:
     what = f"`{key.name}`"
     if key.type == "duration":
-        return _seconds(value, what)
+        return seconds_of(value, what)
     fits, name = TYPES[key.type]
     if not fits(value):
         raise refused(f"{what} must be {name}, not {name_of(value)}")
@@ -103,7 +109,7 @@ TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def _seconds(value: Any, what: str) -> float:
+def seconds_of(value: Any, what: str) -> float:
     if _is_number(value) and value >= 0:
         return float(value)
     found = DURATION.findall(value) if isinstance(value, str) else []

@@ -1,7 +1,7 @@
 """The tool `python`: code of a playbook, a script or a function, in a warm process or in this one."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import structs
@@ -11,23 +11,19 @@ from refold.ports import Call, Done, Executor
 from refold.tools.catalog import PYTHON
 from refold.tools.function import may_call
 from refold.tools.keys import Given, Keys, refused, text_of
-from refold.tools.python_body import RESULT, USAGE, Order, is_async
+from refold.tools.python_body import RESULT, USAGE, Order, may_share_a_loop
+from refold.tools.python_noetl import Overheard
+from refold.tools.safe_path import safe_join
 
 BODY = "refold.tools.python_body"
-FOLDERS = (".", "scripts")
+SCRIPTS = ("", "scripts")  # where a script may be, in the present folder and in that of its playbook
 
 
 class PythonTool:
-    """`folders` are where scripts are looked for. `allowed` are modules and functions that `entry` may name, as for the
-    tool `function`; None: any."""
+    """`allowed` are modules and functions that `entry` may name, as for the tool `function`; None: any."""
 
-    def __init__(
-        self,
-        executors: Mapping[str, Executor],
-        allowed: Collection[str] | None = None,
-        folders: Sequence[str] = FOLDERS,
-    ) -> None:
-        self.executors, self.allowed, self.folders = executors, allowed, folders
+    def __init__(self, executors: Mapping[str, Executor], allowed: Collection[str] | None = None) -> None:
+        self.executors, self.allowed = executors, allowed
         self._keys = Keys(PYTHON)
 
     async def __call__(self, call: Call) -> Any:
@@ -38,8 +34,10 @@ class PythonTool:
             return _done(await self.executors["process"].run(f"{BODY}:run_alone", told, call.say))
         if order.cwd is not None or order.env:
             raise refused("`cwd` and `env` need a process of their own, and `isolation: inline` has none")
-        order.input, order.say = _copied(order.input), call.say
-        body = "run_async" if is_async(order) else "run"
+        order.input, order.scope, order.say = _copied(order.input), _copied(order.scope), call.say
+        if order.scope is not None:
+            order.overheard, order.say = Overheard(), call.say or _nobody
+        body = "run_async" if may_share_a_loop(order) else "run"
         return _done(await self.executors["inline"].run(f"{BODY}:{body}", order, call.say))
 
     def _order(self, call: Call, given: Given) -> Order:
@@ -51,20 +49,13 @@ class PythonTool:
             input=given.input,
             context=_context(call),
             code=keys.get("code"),
-            script=self._script(keys["script"]) if "script" in keys else None,
+            script=_script(keys["script"], call.settings.get("folder")) if "script" in keys else None,
             entry=self._entry(keys["entry"]) if "entry" in keys else None,
             libs=keys.get("libs"),
             cwd=keys.get("cwd"),
             env={name: text_of(value, f"`env.{name}`") for name, value in keys.get("env", {}).items()},
+            scope=_scope(call) if call.settings.get("dialect") == "noetl" else None,
         )
-
-    def _script(self, name: str) -> str:
-        for folder in self.folders:
-            path = os.path.abspath(os.path.join(folder, name))
-            if os.path.isfile(path):
-                return path
-        where = ", ".join(map(os.path.abspath, self.folders))
-        raise refused(f"there is no script {name!r} in {where}", "no_script")
 
     def _entry(self, name: str) -> str:
         module, _, function = name.partition(":")
@@ -73,6 +64,27 @@ class PythonTool:
         if not may_call(name, self.allowed):
             raise refused(f"{name!r} is not among the functions that may be called", "not_allowed")
         return name
+
+
+def _nobody(stream: str, line: str) -> None:
+    pass
+
+
+def _script(name: str, playbook: str | None) -> str:
+    """As it is given, then beside the playbook; none that is outside of these folders."""
+    folders = [os.path.join(root, each) for root in (".", playbook) if root is not None for each in SCRIPTS]
+    for folder in folders:
+        path = safe_join(folder, name)
+        if path is not None and os.path.isfile(path):
+            return path
+    where = ", ".join(dict.fromkeys(map(os.path.abspath, folders)))
+    raise refused(f"there is no script {name!r} in {where}", "no_script")
+
+
+def _scope(call: Call) -> dict[str, Any]:
+    """What templates can read at this step, in a NoETL file."""
+    given = call.input.get("context") if isinstance(call.input, dict) else None
+    return given if isinstance(given, dict) else {}
 
 
 def _done(value: Any) -> Any:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
@@ -23,7 +24,8 @@ from refold.core.facts import Fault
 from refold.core.faults import fault_of
 from refold.errors import InvalidValue, ToolFailed
 from refold.tools.python_code import END, InvalidCode, Prepared, prepare
-from refold.tools.python_values import plain
+from refold.tools.python_noetl import Overheard, modules, scope_of
+from refold.tools.python_values import as_json, plain
 
 MODULE = "__step__"  # where classes of a step say they come from
 KEPT = 256  # signatures
@@ -47,7 +49,9 @@ class Order(Struct, omit_defaults=True):
     libs: Any = None
     cwd: str | None = None
     env: dict[str, str] = {}
-    say: Callable[[str, str], None] | None = None  # only within this process
+    scope: dict[str, Any] | None = None  # what the code of a NoETL file sees as `context`; None: of another file
+    overheard: Overheard | None = None  # only within this process, as is
+    say: Callable[[str, str], None] | None = None
 
 
 def run(order: Order) -> Any:
@@ -56,7 +60,7 @@ def run(order: Order) -> Any:
         if is_async(order):
             return _loop(_run(order))
         value = _chosen(order, *_begun(order))
-        return _with_usage(order, plain(_loop(_awaited(value)) if inspect.isawaitable(value) else value))
+        return _finished(order, _loop(_awaited(value)) if inspect.isawaitable(value) else value)
 
 
 def run_alone(order: dict[str, Any]) -> Any:
@@ -64,7 +68,11 @@ def run_alone(order: dict[str, Any]) -> Any:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")  # unless a body has done so
     known = Order(**order)
     with _place(known):
-        return run(known)
+        if known.scope is None:
+            return run(known)
+        known.overheard = Overheard()
+        with known.overheard.listening():
+            return run(known)
 
 
 async def run_async(order: Order) -> Any:
@@ -78,10 +86,14 @@ async def _run(order: Order) -> Any:
     if inspect.iscoroutine(returned):
         returned = await returned
     value = _chosen(order, names, returned)
-    return _with_usage(order, plain(await value if inspect.isawaitable(value) else value))
+    return _finished(order, await value if inspect.isawaitable(value) else value)
 
 
-def _with_usage(order: Order, value: Any) -> Any:
+def _finished(order: Order, value: Any) -> Any:
+    if order.overheard is None:
+        value = plain(None if value is END else value)
+    else:
+        value = as_json(order.overheard.told() if value is END else value)
     usage = order.context.get("usage")
     return {USAGE: plain(usage), RESULT: value} if usage else value
 
@@ -93,6 +105,11 @@ def _loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 async def _awaited(value: Any) -> Any:
     return await value
+
+
+def may_share_a_loop(order: Order) -> bool:
+    """Whether it can run on the event loop of others: it is async, or cannot block. Raises ToolFailed."""
+    return is_async(order) or (order.entry is None and not order.libs and _prepared(order).computes)
 
 
 def is_async(order: Order) -> bool:
@@ -114,10 +131,13 @@ def _begun(order: Order) -> tuple[dict[str, Any], Any]:
 
 def _names(order: Order) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": MODULE, "__builtins__": builtins, END: END, "context": order.context}
+    if order.scope is not None:
+        order.scope = scope_of(order.scope)
+        names.update(modules(), context=order.scope, execution_id=order.context["run"])
     if order.script is not None:
         names["__file__"] = order.script
     if order.say is not None:
-        names["print"] = _printer(order.say)
+        names["print"] = _printer(order.say, order.overheard)
     names.update(_imported(order.libs))
     names.update(dict.fromkeys(WHOLE_INPUT, order.input))
     names.update(order.input)
@@ -125,7 +145,7 @@ def _names(order: Order) -> dict[str, Any]:
 
 
 def _chosen(order: Order, names: dict[str, Any], returned: Any) -> Any:
-    """`return` before `result`, and both before `main`."""
+    """`return` before `result`, and both before `main`; END if there is none of them."""
     if returned is not END:
         return returned
     if order.entry is None and _prepared(order).sets_result and "result" in names:
@@ -133,12 +153,13 @@ def _chosen(order: Order, names: dict[str, Any], returned: Any) -> Any:
     main = names.get("main")
     if callable(main):
         return main(**_arguments(main, order))
-    return None
+    return END
 
 
 def _arguments(main: Callable[..., Any], order: Order) -> dict[str, Any]:
     """Parameters by their names: from the input, then from the context."""
-    offered = {**order.context, "context": order.context, **dict.fromkeys(WHOLE_INPUT, order.input), **order.input}
+    context = order.context if order.scope is None else order.scope
+    offered = {**context, "context": context, **dict.fromkeys(WHOLE_INPUT, order.input), **order.input}
     arguments: dict[str, Any] = {}
     name = getattr(main, "__name__", "main")
     for each in _parameters(main):
@@ -187,14 +208,25 @@ def _prepared_file(path: str, _changed: int, _size: int) -> Prepared:
 
 
 def _imported(libs: Any) -> Iterator[tuple[str, Any]]:
-    """`{alias: module}`, `{alias: {from: module, import: name}}`, or a list of modules that must be there."""
+    """`{alias: module}`, `{alias: {from: module, import: name}}`, or a list of what must be there."""
     if isinstance(libs, list):
-        libs = {name: name for name in libs if _module(name) and "." not in name}
+        libs = {name: name for name in libs if not _is_package(name) and _module(name) and "." not in name}
     for alias, what in (libs or {}).items():
         if isinstance(what, Mapping):
             yield alias, _attribute(_module(what.get("from")), what.get("import"))
         else:
             yield alias, _module(what)
+
+
+def _is_package(name: Any) -> bool:
+    """Something that is installed under a name that its modules do not have."""
+    if find_spec(str(name).partition(".")[0]) is not None:
+        return False
+    installed = import_module("importlib.metadata")  # it takes its time, and few ask for it
+    try:
+        return bool(installed.distribution(str(name)))
+    except ModuleNotFoundError:
+        return False
 
 
 def _function(entry: str) -> Callable[..., Any]:
@@ -230,8 +262,8 @@ def _refused(why: str, kind: str) -> ToolFailed:
 
 @contextmanager
 def _place(order: Order) -> Iterator[None]:
-    """The folder and the environment of one call; the next one finds them as they were."""
-    folder, environment = os.getcwd(), {name: os.environ.get(name) for name in order.env}
+    """The folder and the environment of one call; the next one finds all as it was."""
+    folder, environment, path, streams = os.getcwd(), os.environ.copy(), sys.path[:], (sys.stdout, sys.stderr)
     if order.cwd is not None:
         try:
             os.chdir(order.cwd)
@@ -242,10 +274,11 @@ def _place(order: Order) -> Iterator[None]:
         yield
     finally:
         os.chdir(folder)
-        for name, value in environment.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        sys.path[:] = path
+        sys.stdout, sys.stderr = streams
+        if os.environ.copy() != environment:
+            os.environ.clear()
+            os.environ.update(environment)
 
 
 @contextmanager
@@ -287,16 +320,18 @@ def _where(traceback: TracebackType) -> dict[str, Any]:
     return {"file": file, "line": line, "source": linecache.getline(file, line).strip()}
 
 
-def _printer(say: Callable[[str, str], None]) -> Callable[..., None]:
+def _printer(say: Callable[[str, str], None], overheard: Overheard | None) -> Callable[..., None]:
     """A `print` for code that shares its process, so that its lines find the side stream of its run."""
 
     def say_lines(*values: Any, file: Any = None, **how: Any) -> None:
         if file not in (None, sys.stdout, sys.stderr):
             print(*values, file=file, **how)
             return
-        text = io.StringIO()
+        text, stream = io.StringIO(), "stdout" if file is None or file is sys.stdout else "stderr"
         print(*values, file=text, **how)
+        if overheard is not None:
+            overheard.hear(stream, text.getvalue())
         for line in text.getvalue().removesuffix("\n").split("\n"):
-            say("stdout" if file is None or file is sys.stdout else "stderr", line)
+            say(stream, line)
 
     return say_lines

@@ -10,6 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.tools.python_computes import only_computes
+
 END = "__end_of_step__"  # what the code gives if it comes to its end without `return`
 FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 RETURN = re.compile(r"^ *return\b", re.M)
@@ -34,6 +36,7 @@ class Prepared(Struct, frozen=True):
     awaits: bool  # to run it gives a coroutine
     is_async: bool  # it awaits, or its `main` does
     sets_result: bool
+    computes: bool = False  # it cannot block
 
     def run(self, names: dict[str, Any]) -> Any:
         """What `return` gives, or END, or a coroutine of these; names that the code binds are left in `names`."""
@@ -66,6 +69,7 @@ def prepare(source: str, file: str) -> Prepared:
     """Raises InvalidCode."""
     try:
         tree = ast.parse(source, file)
+        computes = only_computes(tree)
         own = list(_own(tree.body))
         returns = any(isinstance(node, ast.Return) for node in own)
         plain = _compile(_without_returns(tree) if returns else tree, file)
@@ -83,7 +87,27 @@ def prepare(source: str, file: str) -> Prepared:
         awaits=awaits,
         is_async=awaits or any(isinstance(node, ast.AsyncFunctionDef) and node.name == "main" for node in own),
         sets_result=any(_binds_result(node) for node in own) or _says_global_result(tree),
+        computes=computes,
     )
+
+
+def required_of_main(source: str) -> list[tuple[str, int, int]]:
+    """Parameters without a default, with line and column, if the result of the code is that of its `main`."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    own = list(_own(tree.body))
+    if any(isinstance(node, ast.Return) or _binds_result(node) for node in own) or _says_global_result(tree):
+        return []
+    mains = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    main = next((node for node in reversed(mains) if node.name == "main" and not node.decorator_list), None)
+    if main is None:
+        return []
+    named = main.args
+    plain = named.args[: len(named.args) - len(named.defaults)]
+    keyword = [arg for arg, default in zip(named.kwonlyargs, named.kw_defaults, strict=True) if default is None]
+    return [(arg.arg, arg.lineno, arg.col_offset + 1) for arg in (*plain, *keyword)]
 
 
 def _compile(tree: ast.Module, file: str) -> CodeType:

@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import math
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,36 @@ def plain(value: Any, path: str = "result") -> Any:
         value = _plain(value, path, 0)
         check_value(value, path)
     return value
+
+
+def as_json(value: Any) -> Any:
+    """As `plain`, but what has no obvious form is text. Raises InvalidValue for what is nested without end."""
+    try:
+        check_value(value, "result")
+    except InvalidValue:
+        return _forced(value, 0)
+    return value
+
+
+def _forced(value: Any, depth: int) -> Any:
+    if depth > DEPTH_LIMIT:
+        raise InvalidValue("result", f"nested deeper than {DEPTH_LIMIT}, or in a circle")
+    try:
+        value = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else _simpler(value, "")
+    except Exception:
+        return _text(value)  # its own way to be simple has failed
+    if isinstance(value, Mapping):
+        return {_text(_key(key)): _forced(each, depth + 1) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_forced(each, depth + 1) for each in value]
+    if value is None or isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    text = bytes(value).decode(errors="backslashreplace") if isinstance(value, BYTES) else str(value)
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:

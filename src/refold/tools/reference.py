@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from refold.ports import ToolInfo, ToolKey
+from refold.tools.added import Installed
 from refold.tools.catalog import CATALOG
 
 HEAD = """# Tools
@@ -50,6 +51,97 @@ tool:
 tool:
   kind: noop
   result: "{{ ctx.total }}"
+""",
+    "assert": """\
+tool:
+  kind: assert
+  that: "{{ ctx.total > 0 }}"
+  message: "there is nothing to report: {{ ctx.total }}"
+""",
+    "sqlite": """\
+tool:
+  kind: sqlite
+  database: orders.db
+  query: |
+    create table if not exists orders (id text primary key, amount real);
+    insert into orders values ($id, $amount) on conflict do nothing
+  params: {id: "{{ ctx.order.id }}", amount: "{{ ctx.order.amount }}"}
+""",
+    "duckdb": """\
+tool:
+  kind: duckdb
+  query: select region, sum(amount) as total from read_csv($1) group by region
+  params: ["{{ workload.file }}"]
+""",
+    "postgres": """\
+tool:
+  kind: postgres
+  host: db.example.com
+  database: shop
+  user: reports
+  password: "{{ ctx.password }}"
+  query: select id, paid_at from orders where status = $1 and id = any($2)
+  params: [open, "{{ ctx.ids }}"]
+  read_only: true
+  timeout: 30s
+""",
+    "transfer": """\
+tool:
+  kind: transfer
+  source: {type: csv, path: "{{ workload.file }}"}
+  target: {type: postgres, url: "{{ ctx.url }}", table: public.orders, mapping: {order_id: id, total: amount}}
+  mode: upsert
+  key: order_id
+""",
+    "artifact": """\
+tool:
+  kind: artifact
+  action: put
+  uri: "reports/{{ ctx.day }}.json"
+  data: "{{ ctx.report }}"
+---
+tool:
+  kind: artifact
+  ref: "{{ ctx.report_ref }}"
+""",
+    "emit": """\
+tool:
+  kind: emit
+  event: order.paid
+  data: {id: "{{ ctx.order.id }}"}
+""",
+    "container": """\
+tool:
+  kind: container
+  image: python:3.12-slim
+  command: [python, -c]
+  args: ["print(open('/in/orders.csv').read())"]
+  env: {TOKEN: "{{ ctx.token }}"}
+  volumes: ["{{ ctx.folder }}:/in:ro"]
+  resources: {cpus: 1, memory: 512m}
+  network: none
+  timeout: 10m
+""",
+    "mcp": """\
+tool:
+  kind: mcp
+  endpoint: https://tools.example.com/mcp
+  tool: search
+  arguments: {query: "{{ ctx.question }}"}
+---
+tool:
+  kind: mcp
+  command: [python, -m, my_server]
+  method: tools/list
+""",
+    "llm": """\
+tool:
+  kind: llm
+  base_url: http://localhost:11434/v1
+  model: small
+  system: Answer in one sentence.
+  prompt: "{{ ctx.question }}"
+  json: {type: object, properties: {answer: {type: string}}, required: [answer]}
 """,
     "wait": """\
 tool:
@@ -116,4 +208,4 @@ def _row(key: ToolKey) -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    print(page(Installed(CATALOG)), end="")

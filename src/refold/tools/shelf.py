@@ -30,6 +30,10 @@ class Shelf(Mapping[str, Tool]):
     def __len__(self) -> int:
         return len({**self._ready, **self._makers})
 
+    def add(self, name: str, tool: Tool) -> None:
+        """One that became known later."""
+        self._ready[name] = tool
+
     async def close(self) -> None:
         """What was made here ends here; tools that were given are their owner's."""
         for tool in self._made:

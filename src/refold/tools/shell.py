@@ -12,7 +12,7 @@ from refold.ports import Call, Ended, Program, Programs
 from refold.tools.catalog import SHELL
 from refold.tools.keys import Keys, name_of, refused, text_of
 
-SH = "/bin/sh"
+SH, BASH = "/bin/sh", "bash"  # the latter is what NoETL files are written for
 LAST_WORDS = 8000  # characters of each stream that a failure tells
 
 
@@ -26,10 +26,10 @@ class ShellTool:
         encoding = _encoding(keys.get("encoding", "utf-8"))
         ok_codes = keys.get("ok_codes", [0])
         program = Program(
-            argv=_argv(keys, call.command.step),
+            argv=_argv(keys, call.command.step, BASH if call.settings.get("dialect") == "noetl" else SH),
             cwd=keys.get("cwd"),
-            env={**_about(call), **_env(keys.get("env", {}))},
-            stdin=_stdin(keys.get("stdin"), encoding),
+            env={**about(call), **_env(keys.get("env", {}))},
+            stdin=stdin_of(keys.get("stdin"), encoding),
         )
         try:
             ended = await self.programs.run(program, call.say)
@@ -42,24 +42,24 @@ class ShellTool:
             "truncated": ended.left_out,
         }
         if ended.code not in ok_codes:
-            raise ToolFailed(_fault("the script" if "script" in keys else program.argv[0], ended, result))
+            raise ToolFailed(fault_of_end("the script" if "script" in keys else program.argv[0], ended, result))
         return result
 
     async def close(self) -> None:
         await self.programs.close()
 
 
-def _argv(keys: Mapping[str, Any], step: str) -> list[str]:
+def _argv(keys: Mapping[str, Any], step: str, shell: str) -> list[str]:
     command, script = keys.get("command"), keys.get("script")
     if (command is None) == (script is None):
         raise refused("shell needs exactly one of `command` and `script`")
     args = _texts(keys.get("args", []), "args")
     if script is not None:
-        return [SH, "-e", "-c", script, step, *args]
+        return [shell, "-e", "-c", script, step, *args]
     if isinstance(command, str):
         if not keys.get("shell"):
             raise refused("`command` must be a list; text is a `script`, or a command with `shell: true`")
-        return [SH, "-c", command, step, *args]
+        return [shell, "-c", command, step, *args]
     if not isinstance(command, list) or not command:
         raise refused(f"`command` must be a list of the program and its arguments, not {name_of(command)}")
     if keys.get("shell") or args:
@@ -75,7 +75,7 @@ def _env(given: Mapping[str, Any]) -> dict[str, str]:
     return {name: text_of(value, f"`env.{name}`") for name, value in given.items() if value is not None}
 
 
-def _about(call: Call) -> dict[str, str]:
+def about(call: Call) -> dict[str, str]:
     return {
         "REFOLD_RUN": call.run,
         "REFOLD_STEP": call.command.step,
@@ -84,7 +84,7 @@ def _about(call: Call) -> dict[str, str]:
     }
 
 
-def _stdin(value: Any, encoding: str) -> bytes:
+def stdin_of(value: Any, encoding: str) -> bytes:
     if value is None:
         return b""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -101,7 +101,7 @@ def _encoding(name: str) -> str:
         raise refused(f"there is no encoding {name!r}") from None
 
 
-def _fault(program: str, ended: Ended, result: Mapping[str, Any]) -> Fault:
+def fault_of_end(program: str, ended: Ended, result: Mapping[str, Any]) -> Fault:
     """Trying again may help, unless the step says otherwise: a program does not tell."""
     how = f"ended with exit code {ended.code}" if ended.code >= 0 else f"was killed by {_signal(-ended.code)}"
     told = {name: value[-LAST_WORDS:] if isinstance(value, str) else value for name, value in result.items()}

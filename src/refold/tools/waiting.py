@@ -36,6 +36,7 @@ WAIT = ToolInfo(
         ToolKey(name="signal", type="any", about="the name of a signal, or a list of names"),
     ),
     result='`{by: "signal", signal, value}` or `{by: "timer", value: null}`',
+    result_keys=("by", "signal", "value"),
     by_engine=True,
     check=check_wait,
 )
@@ -144,6 +145,7 @@ GATE = ToolInfo(
     ),
     result="`{option, by, at, feedback, approvals}`; after a timeout that is no failure, `option` is null and `by` is"
     ' "timeout". A refusal has the same under `error.data`',
+    result_keys=("option", "by", "at", "feedback", "approvals"),
     by_engine=True,
     check=check_gate,
 )
@@ -169,6 +171,7 @@ QUALITY = ToolInfo(
         ),
     ),
     result="`{score, threshold, passed}`, and `why` if the score had to be taken for 0",
+    result_keys=("score", "threshold", "passed", "why"),
     by_engine=True,
 )
 

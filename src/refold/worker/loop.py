@@ -5,13 +5,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from msgspec import structs
+
 from refold.core.facts import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
-from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Offer, Tool
+from refold.ports import Abilities, Clock, Desk, Discretion, Done, Doorbell, Lease, Offer, Tool
+from refold.worker.discretion import OPEN
 from refold.worker.heartbeat import Heartbeat, as_task
 from refold.worker.lease import Held, Keeper
+from refold.worker.meanwhile import AtWork
 from refold.worker.printed import Printed
-from refold.worker.run_tool import run_tool
+from refold.worker.run_tool import Beside, run_tool
 
 Settings = Callable[[Lease], Awaitable[Mapping[str, Any]]]
 """What the plan says about the tool of a leased command."""
@@ -34,6 +38,7 @@ class Worker:
         self.poll = 1.0
         self.patience = 5.0  # seconds for bodies to end when they are cancelled
         self.heartbeat: Heartbeat = as_task
+        self.discretion: Discretion = OPEN
         self.keeper = Keeper(desk, clock, can.worker, self.lease_for)
         self._busy: set[asyncio.Task[None]] = set()
         self._promised = 0  # slots that somebody may fill
@@ -168,15 +173,19 @@ class Worker:
             settings = await self.settings(lease)
         except RefoldError as error:
             raise LeaseLost(f"the store cannot say what {lease.command.id} needs: {error}") from None
-        printed = Printed(lease, self.desk.publish, self.clock)
+        printed = Printed(lease, self.desk.publish, self.clock, self.discretion)
         try:
-            return await run_tool(lease, settings, self.tools, self.clock, printed.say)
-        finally:
+            beside = Beside(printed.say, AtWork(self.desk, lease))
+            done = await run_tool(lease, settings, self.tools, self.clock, beside, self.discretion)
+        except BaseException:
             if printed.any:
                 await printed.close()
+            raise
+        return structs.replace(done, lines=await printed.rest()) if printed.any else done
 
     async def _settle(self, lease: Lease, done: Done) -> Lease | None:
-        """A store that does not answer is asked again while the lease may live; a stale write fails the try."""
+        """A store that does not answer is asked again while the lease may live; a stale write fails the try, unless
+        it can be made anew."""
         then = None if self._stopping else self.can
         refused = False
         while True:
@@ -185,17 +194,24 @@ class Worker:
             except Unavailable:
                 await self.clock.sleep(self.lease_for / 30)
             except StaleWrite as stale:
-                done = Done(Failed(Fault("stale_write", str(stale), retryable=True)), done.started_at, (), done.usage)
+                renewed = done.renew(stale) if done.renew is not None else _stale(stale, done)
+                done = structs.replace(renewed, lines=done.lines)
             except LeaseLost:
                 raise
             except Exception as error:  # whatever the run has against it, its step fails by name instead of hanging
                 if refused:
                     raise LeaseLost(f"run {lease.run} takes no report at all: {error}") from None
                 refused = True
-                done = Done(Failed(Fault("refused", str(error), retryable=False)), done.started_at, (), done.usage)
+                why = self.discretion.text(str(error))
+                fault = Fault("refused", why, retryable=False)
+                done = Done(Failed(fault), done.started_at, usage=done.usage, lines=done.lines)
 
     async def _hand_back(self, lease: Lease) -> None:
         try:
             await self.desk.hand_back(lease)
         except RefoldError:
             return  # the lease will run out by itself
+
+
+def _stale(stale: StaleWrite, done: Done) -> Done:
+    return Done(Failed(Fault("stale_write", str(stale), retryable=True)), done.started_at, (), done.usage)

@@ -6,7 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 from refold.errors import Unavailable
-from refold.ports import Clock, Lease
+from refold.ports import Clock, Discretion, Lease
+from refold.worker.discretion import OPEN
 
 EVERY = 0.2  # seconds that a line waits for others
 AT_ONCE = 64 * 1024  # characters that wait for nobody
@@ -25,8 +26,8 @@ class Printed:
     _timer: asyncio.TimerHandle | None = None
     _sending: asyncio.Task[None] | None = None
 
-    def __init__(self, lease: Lease, publish: Publish, clock: Clock) -> None:
-        self.lease, self.publish, self.clock = lease, publish, clock
+    def __init__(self, lease: Lease, publish: Publish, clock: Clock, discretion: Discretion = OPEN) -> None:
+        self.lease, self.publish, self.clock, self.discretion = lease, publish, clock, discretion
         self._loop = asyncio.get_running_loop()
         self._lines: list[dict[str, Any]] = []
 
@@ -43,7 +44,17 @@ class Printed:
                 self._loop.call_soon_threadsafe(self._add, stream, text)
 
     async def close(self) -> None:
-        """The try is over. Returns when its lines are where they belong, or cannot be."""
+        """The try was stopped. Returns when its lines are where they belong, or cannot be."""
+        await self._end()
+        await self._send()
+
+    async def rest(self) -> tuple[Any, ...]:
+        """The try is over: the lines that go to the stream with its report, so that they cost nothing more."""
+        await self._end()
+        lines, self._lines = self._lines, []
+        return tuple(lines)
+
+    async def _end(self) -> None:
         if self._left_out:
             self._put("stderr", f"({self._left_out} lines more are left out)")
         self._closed = True
@@ -51,7 +62,6 @@ class Printed:
             await asyncio.wait([self._sending])
         if self._timer is not None:
             self._timer.cancel()
-        await self._send()
 
     def _add(self, stream: str, text: str) -> None:
         if self._closed:
@@ -74,7 +84,7 @@ class Printed:
         if command.item is not None:
             line["item"] = command.item
         self.any = True
-        self._lines.append({**line, "stream": stream, "text": _storable(text)})
+        self._lines.append({**line, "stream": stream, "text": _storable(self.discretion.text(text))})
 
     def _flush(self) -> None:
         if self._timer is not None:

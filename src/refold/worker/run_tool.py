@@ -4,22 +4,48 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from refold.core.facts import Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
 from refold.core.faults import fault_of
-from refold.ports import Call, Clock, Done, Lease, Say, Tool
+from refold.ports import Call, Clock, Discretion, Done, Lease, Meanwhile, Say, Tool
+from refold.schemas import SHOWN, misfits, said
+from refold.worker.discretion import OPEN, discreet
 
+RESULT = "$result"  # the key of the settings that is not for the tool: the schema of its result
 OUTCOMES = frozenset({Succeeded, Failed, TimedOut, Cancelled, Parked, Suspended})
 
 
+class Beside(Struct, frozen=True):
+    """Whom a try can talk to while it goes on."""
+
+    say: Say | None = None
+    meanwhile: Meanwhile | None = None
+
+
 async def run_tool(
-    lease: Lease, settings: Mapping[str, Any], tools: Mapping[str, Tool], clock: Clock, say: Say | None = None
+    lease: Lease,
+    settings: Mapping[str, Any],
+    tools: Mapping[str, Tool],
+    clock: Clock,
+    beside: Beside | None = None,
+    discretion: Discretion = OPEN,
 ) -> Done:
-    """Everything a tool can do becomes an outcome; only being stopped from outside is passed on."""
+    """Everything a tool can do becomes an outcome without secrets; only being stopped from outside is passed on."""
+    return discreet(await _run(lease, settings, tools, clock, beside or Beside()), discretion)
+
+
+async def _run(
+    lease: Lease, settings: Mapping[str, Any], tools: Mapping[str, Tool], clock: Clock, beside: Beside
+) -> Done:
     started_at = clock.now()
     command = lease.command
     if command.tool not in tools:
         return Done(Failed(Fault("unknown_tool", f"this worker has no tool {command.tool!r}")), started_at)
-    call, limit = Call(lease.run, command, settings, say), None
+    schema = settings.get(RESULT)
+    if schema is not None:
+        settings = {name: value for name, value in settings.items() if name != RESULT}
+    call, limit = Call(lease.run, command, settings, beside.say, beside.meanwhile), None
     try:
         if command.timeout is None:
             value = await tools[command.tool](call)
@@ -35,13 +61,24 @@ async def run_tool(
         if isinstance(error, TimeoutError) and limit is not None and limit.expired():
             return Done(TimedOut(command.timeout or 0.0), started_at)
         return Done(Failed(fault_of(error)), started_at)
-    return _done(value, started_at)
+    done = _done(value, started_at)
+    return done if schema is None else _fitting(done, schema)
+
+
+def _fitting(done: Done, schema: Mapping[str, Any]) -> Done:
+    """A result that is not as the step declares it is a failure."""
+    found = misfits(schema, done.outcome.result) if isinstance(done.outcome, Succeeded) else []
+    if not found:
+        return done
+    why = f"the result does not fit its schema: {said(found, 'result')}"
+    paths = [{"path": each.path, "message": each.message} for each in found[:SHOWN]]
+    return Done(Failed(Fault("schema", why, data=paths)), done.started_at, usage=done.usage)
 
 
 def _done(value: Any, started_at: int) -> Done:
     kind = type(value)
     if kind is Done:
-        return Done(value.outcome, value.started_at or started_at, value.writes, value.usage)
+        return Done(value.outcome, value.started_at or started_at, value.writes, value.usage, value.events, value.renew)
     if kind in OUTCOMES:
         return Done(value, started_at)
     return Done(Succeeded(value), started_at)

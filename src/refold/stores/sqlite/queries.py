@@ -241,8 +241,8 @@ LAST_LINE: Final = "select max(n) from streams where namespace = ? and run = ?"
 ADD_LINE: Final = "insert into streams (namespace, run, n, data, seal) values (?, ?, ?, ?, ?)"
 """Published."""
 
-STREAM: Final = "select n, data, seal from streams where namespace = ? and run = ? and n > ? order by n"
-"""A side stream from a number on."""
+STREAM: Final = "select n, data, seal from streams where namespace = ? and run = ? and n > ? order by n limit ?"
+"""A side stream from a number on; -1: all of it."""
 
 PUT_WORKER: Final = "insert or replace into workers (namespace, worker, lock) values (?, ?, ?)"
 """Who claims, and the lock that it holds for life."""

@@ -12,6 +12,7 @@ from refold.core.fold import Record
 from refold.core.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import Expired, Lease
+from refold.stores.sqlite import lines as lines_of
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.dead import SqliteDead
 from refold.stores.sqlite.file import File
@@ -148,21 +149,15 @@ class SqliteStore(SqliteDead):
         return list(runs)[:limit], None if next_due is None else next_due[0]
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
-        encoded = [json.encode(line) for line in lines]
+        encoded = lines_of.encoded(lines)
         with SqliteTurn(self._tools, True) as turn:
             if _held_by(turn, lease) is None:
                 return False
-            last = self._row(queries.LAST_LINE, lease.run)
-            first = 1 + ((last[0] or 0) if last is not None else 0)
-            rows = [
-                (self.namespace, lease.run, n, data, seal((lease.run, n, data)))
-                for n, data in enumerate(encoded, first)
-            ]
-            self.file.write(queries.ADD_LINE, rows)
+            lines_of.append(self.file, self.namespace, lease.run, encoded)
             return True
 
-    def stream(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
-        rows = self._rows(queries.STREAM, run, after)
+    def stream(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[tuple[int, Any]]:
+        rows = self._rows(queries.STREAM, run, after, -1 if limit is None else limit)
         for expected, (n, data, mark) in enumerate(rows, after + 1):
             check(f"line {expected} of run {run}", (run, expected, data), mark if n == expected else -1)
         return [(n, json.decode(data)) for n, data, _ in rows]

@@ -18,6 +18,7 @@ from refold.stores.sqlite.buffer import Buffer, Draft
 from refold.stores.sqlite.commands import Commands
 from refold.stores.sqlite.dead import put_dead
 from refold.stores.sqlite.file import File
+from refold.stores.sqlite.lines import append, encoded
 from refold.stores.sqlite.openings import Openings
 from refold.stores.sqlite.remembered import MANY, Opening, Remembered
 from refold.stores.sqlite.rows import LEASED, Queued, check, read_fact, read_run
@@ -186,7 +187,7 @@ class SqliteTurn:
         run, opening, commands = writes.run, self._openings.get(writes.run), self.commands
         if opening.head != writes.expected:
             raise Conflict(f"run {run} has moved on from fact {writes.expected} to {opening.head}")
-        draft = Draft(self._namespace, writes)
+        draft, lines = Draft(self._namespace, writes), encoded(writes.lines) if writes.lines else ()
         commands.load(run, [id for id in writes.commands if id not in writes.new])
         self._buffer.add(draft, opening.stored, self._tools.remembered.plans)  # nothing can fail from here on
         before, now = opening.status, writes.summary.status
@@ -200,10 +201,12 @@ class SqliteTurn:
                 commands.hold(run, id)
         if before != now and PAUSED in (before, now):
             (commands.pause if now == PAUSED else commands.resume)(run)
-        if writes.dead is not None or len(self._buffer.touched) >= MANY:
-            self._write_more(writes)
+        if writes.dead is not None or lines or len(self._buffer.touched) >= MANY:
+            self._write_more(writes, lines)
 
-    def _write_more(self, writes: Writes) -> None:
+    def _write_more(self, writes: Writes, lines: Sequence[bytes]) -> None:
+        if lines:
+            append(self._file, self._namespace, writes.run, lines)
         if writes.dead is not None:
             put_dead(self._file, self._namespace, writes.run, writes.dead)
         if len(self._buffer.touched) >= MANY:

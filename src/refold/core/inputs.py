@@ -1,0 +1,79 @@
+"""Inputs of a run whose workflow computes its defaults: rendered once, at its start, and merged with what is given."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from refold.core.expressions import CannotEvaluate, Evaluate
+from refold.core.plan import Plan
+
+
+def started_with(plan: Plan, run: str, given: dict[str, Any], evaluate: Evaluate) -> dict[str, Any]:
+    """What is given is data and never rendered. Raises CannotEvaluate, with the key."""
+    if not plan.computed:
+        return given
+    inputs = _Inputs(plan.defaults, run, given, evaluate)
+    found = dict(inputs)
+    if inputs.circle:
+        raise CannotEvaluate(inputs.circle)  # also where a name that has no value is no error
+    return found
+
+
+def merged(under: Any, over: Any) -> Any:
+    """Maps are merged key by key; of anything else, the upper one counts."""
+    if not isinstance(under, dict) or not isinstance(over, dict):
+        return over
+    both = {key: merged(under[key], value) if key in under else value for key, value in over.items()}
+    return {**under, **both}
+
+
+class _Inputs(Mapping[str, Any]):
+    """The inputs by name, each computed when it is first read; as a view it knows its siblings and the run."""
+
+    def __init__(self, defaults: dict[str, Any], run: str, given: dict[str, Any], evaluate: Evaluate) -> None:
+        self._defaults, self._given, self._evaluate = defaults, given, evaluate
+        self._names = {"input": given, "execution_id": run, "job": {"uuid": run}, "workload": self}
+        self._done: dict[str, Any] = {}
+        self._under_way: list[str] = []
+        self.circle = ""
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._done:
+            return self._done[name]
+        if name not in self._defaults and name not in self._given:
+            raise KeyError(name)
+        if name in self._under_way:
+            self.circle = f"workload.{name} needs itself: {' -> '.join([*self._under_way, name])}"
+            raise CannotEvaluate(self.circle)
+        self._under_way.append(name)
+        try:
+            self._done[name] = self._computed(name)
+        finally:
+            self._under_way.pop()
+        return self._done[name]
+
+    def _computed(self, name: str) -> Any:
+        given = name in self._given
+        if name not in self._defaults or (given and not isinstance(self._given[name], dict)):
+            return self._given[name]
+        try:
+            default = self._evaluate.value(self._defaults[name], _Names(self, self._names))
+        except CannotEvaluate as error:
+            said = str(error)
+            raise CannotEvaluate(said if said.startswith("workload.") else f"workload.{name}: {said}") from None
+        return merged(default, self._given[name]) if given else default
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._defaults, *self._given]))
+
+    def __len__(self) -> int:
+        return len({*self._defaults, *self._given})
+
+
+class _Names:
+    """What templates of inputs read: each other, and the run."""
+
+    def __init__(self, inputs: _Inputs, names: dict[str, Any]) -> None:
+        self._inputs, self._names = inputs, names
+
+    def __getitem__(self, name: str) -> Any:
+        return self._names[name] if name in self._names else self._inputs[name]

@@ -1,0 +1,84 @@
+"""A pipeline as data: tasks that one worker runs in order as a unit, with rules about what follows each try."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from refold.core.plan import Template
+
+MOST_RUNS = 1_000_000  # of tasks, in one pipeline
+TOOL = "pipeline"
+
+
+class PipelineData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """What all of it has in common: it is part of a plan."""
+
+
+class Rule(PipelineData, frozen=True):
+    """What to do after a try of a task, if `when` holds; the first that does is followed."""
+
+    when: Template = None  # None: always
+    do: Literal["continue", "retry", "jump", "break", "fail"] = "continue"
+    set: dict[str, Template] = {}
+    to: str = ""  # the task that `jump` names
+    attempts: Template = 3  # tries in all
+    backoff: Literal["none", "fixed", "linear", "exponential"] = "none"
+    delay: Template = 1.0  # seconds
+
+
+class Started(PipelineData, frozen=True):
+    """A playbook that a task starts as a child."""
+
+    plan: str  # its hash; empty: the workflow itself
+    path: str = ""
+    want: str = ""  # the step of the child whose result it is; empty: the child's own
+    detached: bool = False  # go on at once
+
+
+class Task(PipelineData, frozen=True):
+    name: str
+    kind: str
+    settings: dict[str, Any] = {}  # keys of the tool that are taken as they are written
+    rendered: dict[str, Template] = {}  # such keys that a dialect renders all the same
+    keys: dict[str, Template] = {}
+    quoted: dict[str, Literal["shell", "sql"]] = {}  # keys whose values are quoted for the place they stand in
+    credentials: tuple[str, ...] = ()  # keys whose text names an entry of the keychain
+    input: dict[str, Template] = {}
+    set: dict[str, Template] = {}
+    rules: tuple[Rule, ...] = ()
+    unmatched: Literal["", "continue", "fail"] = ""  # when there are rules and none holds; empty: by the outcome
+    timeout: Template = None  # seconds
+    child: Started | None = None
+    returns: tuple[str, ...] = ()  # fields that its result must have
+    select: dict[str, str] = {}  # names by which paths into its result can be read besides
+
+
+class Claim(PipelineData, frozen=True):
+    """Rows that a pipeline is run for, claimed a few at a time until there are none."""
+
+    task: Task
+    row: str  # what templates call one
+    rows: Template = 1  # of one claim
+    at_once: Template = 1
+    attempts: Template = 3  # tries of the rows of a claim
+    pullers: Template = 1  # claims at once
+    whole: bool = False  # one run for all rows of a claim, as `frame.rows`
+
+
+class Pipeline(PipelineData, frozen=True):
+    """`language` is that of the templates; `results` are names in the scope that are results of steps."""
+
+    tasks: tuple[Task, ...]
+    language: str = "refold"
+    single: bool = False  # the result is that of the only task, and no map of all
+    results: tuple[str, ...] = ()
+    keychain: tuple[dict[str, Any], ...] = ()
+    own: tuple[str, ...] = ()  # keys that are set with the scope `step.`
+    most_runs: int = MOST_RUNS
+    timeout: float | None = None  # of the whole, waits between tries included
+    playbook: str = ""  # its path or name; what is kept for all of its runs is kept by this
+    about: dict[str, Any] = {}  # of the playbook: its path, its version
+    select: dict[str, str] = {}  # names by which paths into the result can be read besides
+    claim: Claim | None = None
+    secret: bool = False  # its result is stored encrypted
+    opens: bool = False  # what it is given may hold such results

@@ -1,0 +1,168 @@
+"""A run of a Python workflow in the hands of whoever has started it: its result, what it shows, and how to steer it."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from refold.core.faults import said
+from refold.core.plan import Plan
+from refold.core.state import RunState
+from refold.errors import NotFound, RunFailed, StepFailed
+
+ANSWER = "answer:"  # signals that answer a request
+
+
+class Exact(Protocol):
+    def put(self, value: Any, path: str = "$") -> Any: ...
+
+    def get(self, raw: Any, path: str = "$") -> Any: ...
+
+
+class Definition(Protocol):
+    """A workflow whose code is at hand."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def hash(self) -> str: ...
+
+    @property
+    def exact(self) -> Exact: ...
+
+    def received(self, type: str, raw: Any) -> Any: ...
+
+    def begun(self, inputs: Mapping[str, Any]) -> dict[str, Any]: ...
+
+
+class Code(Protocol):
+    """The Python workflows of a process."""
+
+    async def known(self, workflow: Any) -> Definition:
+        """From here on this process runs its bodies. Raises InvalidPlan."""
+
+    def original(self, run: str, step: str, visit: int) -> BaseException | None:
+        """The exception itself, if it was raised here."""
+
+
+class Shown(Struct, frozen=True):
+    """Something that a step has published."""
+
+    number: int
+    step: str
+    value: Any
+
+
+class Request(Struct, frozen=True):
+    """A question that waits for a person."""
+
+    id: str
+    prompt: str
+    metadata: Any = None
+
+
+class Seen(Protocol):
+    @property
+    def state(self) -> RunState: ...
+
+
+class Runs(Protocol):
+    """What a handle wants of an engine."""
+
+    @property
+    def code(self) -> Code: ...
+
+    async def result(self, run: str) -> Any: ...
+
+    async def show(self, run: str) -> Seen: ...
+
+    def follow(self, run: str, after: int = 0) -> AsyncIterator[tuple[int, Any]]: ...
+
+    async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None: ...
+
+    async def pause(self, run: str, by: str = "") -> None: ...
+
+    async def resume(self, run: str, by: str = "", budget: dict[str, int | float] | None = None) -> None: ...
+
+    async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None: ...
+
+
+class Handle:
+    """Any number of handles may belong to a run; when all are gone, the run goes on."""
+
+    def __init__(self, engine: Runs, run: str, definition: Definition) -> None:
+        self.engine, self.id, self.definition = engine, run, definition
+
+    async def result(self) -> Any:
+        """When the run is over; as often, and by as many, as wanted. Raises StepFailed or RunCancelled."""
+        try:
+            value = await self.engine.result(self.id)
+        except RunFailed as failed:
+            raise self._failed(failed) from self._original(failed)
+        return self.definition.exact.get(value, "result")
+
+    async def stream(self, after: int = 0) -> AsyncIterator[Shown]:
+        """All that the run shows, from the first on or after a number, until the run is over; nothing is lost."""
+        async for number, line in self.engine.follow(self.id, after):
+            if line.get("stream") == "event":
+                yield Shown(number, line["step"], self._value(line))
+
+    async def pause(self) -> Sequence[str]:
+        """Nothing new begins; returns what is still under way, and ends as if nothing had happened."""
+        await self.engine.pause(self.id)
+        return sorted(command for command, opened in (await self._state()).open.items() if not opened.held)
+
+    async def resume(self) -> None:
+        await self.engine.resume(self.id)
+
+    async def cancel(self, reason: str = "") -> None:
+        await self.engine.cancel(self.id, reason)
+
+    async def signal(self, name: str, value: Any = None) -> None:
+        await self.engine.signal(self.id, name, self.definition.exact.put(value, "value"))
+
+    async def requests(self) -> list[Request]:
+        """What people are asked now."""
+        state = await self._state()
+        calls = [call for opened in state.open.values() for call in opened.calls.values()]
+        asked = [call.input for call in calls if call.signal.startswith(ANSWER)]
+        return [Request(each["id"], each["prompt"], self.definition.exact.get(each["metadata"])) for each in asked]
+
+    async def answer(self, request_id: str, value: Any = None, *, early: bool | None = None) -> None:
+        """To an open request. While none is open an answer is kept for the request to come; so it is with `early`.
+
+        Raises NotFound, with the requests that are open, or Conflict if the run is over.
+        """
+        open = [request.id for request in await self.requests()]
+        if request_id not in open and not (early if early is not None else not open):
+            raise NotFound(f"run {self.id} has no request {request_id!r}; open: {', '.join(open) or 'none'}")
+        await self.signal(f"{ANSWER}{request_id}", value)
+
+    async def usage(self) -> dict[str, int | float]:
+        """What was used up until now, with all that child runs have told."""
+        return dict((await self._state()).usage)
+
+    async def _state(self) -> RunState:
+        return (await self.engine.show(self.id)).state
+
+    def _value(self, line: Mapping[str, Any]) -> Any:
+        if line["type"]:
+            return self.definition.received(line["type"], line["data"])
+        return self.definition.exact.get(line["data"])
+
+    def _original(self, failed: RunFailed) -> BaseException | None:
+        error = failed.error
+        return None if error is None else self.engine.code.original(self.id, error.step, error.visit)
+
+    def _failed(self, failed: RunFailed) -> StepFailed:
+        error = failed.error
+        fault = error.fault if error is not None else None
+        told = StepFailed(self.id, error)
+        if error is not None:
+            what = said(fault) if fault is not None else error.why
+            where = f"step {error.step!r} (visit {error.visit}) of " if error.step else ""
+            told.args = (f"{where}run {self.id} failed: {what}",)
+        if fault is not None and fault.traceback:
+            told.add_note(fault.traceback)
+        return told

@@ -1,0 +1,26 @@
+"""Inputs of a run that starts, held against what its workflow declares."""
+
+from typing import Any
+
+from refold.core.plan import Input, Plan
+from refold.errors import InvalidValue
+from refold.schemas import misfits, said
+
+
+def check_inputs(plan: Plan, given: dict[str, Any]) -> None:
+    """Raises InvalidValue, with the name of the first input that is missing or does not fit."""
+    for declared in plan.inputs:
+        if declared.name in given:
+            _check(plan, declared, given[declared.name])
+        elif declared.name in plan.defaults:
+            continue  # it was checked when the workflow was read
+        elif declared.required:
+            raise InvalidValue(f"input `{declared.name}`", f"`{plan.name}` needs it, and it is not given")
+
+
+def _check(plan: Plan, declared: Input, value: Any) -> None:
+    found = misfits(declared.schema, value) if declared.schema else []
+    if found:
+        raise InvalidValue(
+            f"input `{declared.name}`", f"it is not as `{plan.name}` wants it: {said(found, declared.name)}"
+        )

@@ -1,0 +1,22 @@
+"""Deciding may need values that are not in memory: they are loaded under the same lock."""
+
+from refold.core import codec
+from refold.core.commands import Command, Held
+from refold.core.decide import decide
+from refold.core.decision import Decision
+from refold.core.expressions import Missing
+from refold.ports import StoreTurn
+
+
+def decided(turn: StoreTurn, d: Decision) -> dict[str, Command | Held | None]:
+    """What the store must hold of the commands that were touched."""
+    while True:
+        try:
+            decide(d)
+            return d.commands()
+        except Missing as missing:
+            run = d.state.run
+            for number, _, fact in turn.some_facts(run, missing.facts - d.loaded.facts.keys()):
+                d.loaded.facts[number] = fact
+            for hash in missing.blobs:
+                d.loaded.blobs[hash] = codec.unbox(turn.blob(run, hash))

@@ -1,0 +1,56 @@
+"""Values held against JSON Schemas. What checks them is loaded with the first schema, and fetches nothing."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from msgspec import Struct, json
+
+SHOWN = 5  # faults that are told
+
+TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
+
+
+class Misfit(Struct, frozen=True):
+    """Where a value does not fit, as a path such as `$.items[0].price`, and why not."""
+
+    path: str
+    message: str
+
+
+def misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
+    """In the order of their paths; none if the value fits."""
+    unresolvable = import_module("referencing").exceptions.Unresolvable
+    try:
+        found = sorted(_validator(json.encode(schema)).iter_errors(value), key=lambda each: each.json_path)
+    except unresolvable as error:
+        return [Misfit("$", f"the schema has a reference that leads nowhere: {error}")]
+    return [Misfit(each.json_path, each.message) for each in found]
+
+
+def flaw(schema: Mapping[str, Any]) -> tuple[list[Any], str] | None:
+    """What makes a map no JSON Schema: the keys that lead there, and why; None if it is one."""
+    jsonschema = import_module("jsonschema")
+    try:
+        _kind(schema).check_schema(schema)
+    except jsonschema.SchemaError as error:
+        return list(error.absolute_path), str(error.message)
+    return None
+
+
+def said(found: list[Misfit], root: str) -> str:
+    """A few of them in one line; the path begins with the name of the value."""
+    told = "; ".join(f"{each.path.replace('$', root, 1)}: {each.message}" for each in found[:SHOWN])
+    return told + (f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+
+
+def _kind(schema: Mapping[str, Any]) -> Any:
+    jsonschema = import_module("jsonschema")
+    return jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: bytes) -> Any:
+    read = json.decode(schema)
+    return _kind(read)(read, registry=import_module("referencing").Registry())

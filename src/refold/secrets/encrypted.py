@@ -1,0 +1,113 @@
+"""Secrets in an encrypted file; its keys are elsewhere, and each secret names the one that seals it."""
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from refold.errors import Corrupt, NotFound, Unusable
+from refold.secrets import cipher, files
+from refold.secrets.keys import Keys
+from refold.secrets.names import LARGEST, checked
+
+FORMAT = 1
+
+
+class Sealed(Struct, frozen=True):
+    """One secret; `at` is when it was set, in microseconds since 1970."""
+
+    key: str
+    at: int
+    data: str
+
+
+class Content(Struct, frozen=True):
+    format: int = FORMAT
+    secrets: dict[str, Sealed] = {}
+
+
+class EncryptedFile:
+    def __init__(self, path: str | os.PathLike[str], keys: Keys) -> None:
+        self.path, self.keys = Path(path), keys
+
+    def about(self, name: str) -> str:
+        return f"the encrypted file {self.path}"
+
+    async def find(self, name: str) -> str | None:
+        return self.text(name)
+
+    def text(self, name: str) -> str | None:
+        sealed = self._read().get(name)
+        return None if sealed is None else self._open(name, sealed)
+
+    def names(self) -> Collection[str]:
+        return list(self._read())
+
+    def listed(self) -> Mapping[str, Sealed]:
+        """What can be told of the secrets: not what they are."""
+        return dict(sorted(self._read().items()))
+
+    def set(self, name: str, text: str, at: int) -> bool:
+        """False if it takes the place of another."""
+        checked(name)
+        if len(text) > LARGEST:
+            raise Unusable(f"a secret has at most {LARGEST} characters")
+        with files.locked(self.path):
+            content = self._read()
+            for each in {sealed.key for sealed in content.values()}:
+                self.keys.key(each)  # a new key beside a lost one would hide that it is lost
+            is_new = name not in content
+            self._write({**content, name: self._seal(name, text, at)})
+        return is_new
+
+    def remove(self, name: str) -> None:
+        with files.locked(self.path):
+            content = self._read()
+            if name not in content:
+                raise NotFound(f"there is no secret {name!r} in {self.path}; `refold secret list` shows them")
+            del content[name]
+            self._write(content)
+
+    def rotate(self) -> int:
+        """Seal every secret anew, with the present key. All or none; returns how many."""
+        with files.locked(self.path):
+            content = self._read()
+            opened = {name: (self._open(name, sealed), sealed.at) for name, sealed in content.items()}
+            if opened:
+                self._write({name: self._seal(name, text, at) for name, (text, at) in opened.items()})
+        return len(content)
+
+    def _seal(self, name: str, text: str, at: int) -> Sealed:
+        id, key = self.keys.current()
+        return Sealed(id, at, cipher.seal(key, text.encode(), _about(name, at)))
+
+    def _open(self, name: str, sealed: Sealed) -> str:
+        try:
+            key = self.keys.key(sealed.key)
+            return cipher.unseal(key, sealed.data, _about(name, sealed.at)).decode()
+        except NotFound as error:
+            raise Unusable(f"the secret {name!r} in {self.path} cannot be opened: {error}") from None
+        except Corrupt as error:
+            raise Corrupt(f"the secret {name!r} in {self.path} cannot be opened: {error}") from None
+
+    def _read(self) -> dict[str, Sealed]:
+        data = files.read(self.path)
+        if data is None:
+            return {}
+        try:
+            content = msgspec.json.decode(data, type=Content)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"{self.path} is no file of secrets, or was damaged: {error}") from None
+        if content.format != FORMAT:
+            raise Unusable(f"{self.path} was written by a newer Refold (format {content.format})")
+        return content.secrets
+
+    def _write(self, secrets: dict[str, Sealed]) -> None:
+        files.write(self.path, msgspec.json.format(msgspec.json.encode(Content(FORMAT, secrets)), indent=1))
+
+
+def _about(name: str, at: int) -> bytes:
+    """So that no secret can be put in the place of another, nor be made to look newer."""
+    return f"refold secret {FORMAT}\0{name}\0{at}".encode()

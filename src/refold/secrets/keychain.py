@@ -1,0 +1,148 @@
+"""The keychain of a playbook: named entries, each fetched when it is first used and kept as its scope says."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from refold.core.facts import Fault
+from refold.errors import InvalidValue, NotFound, RefoldError, ToolFailed
+from refold.ports import Secrets
+from refold.secrets.hidden import Hidden, leaves
+from refold.secrets.kept import Fetched, Kept
+from refold.secrets.kinds import KINDS, Sources, as_written, cloud, seconds
+
+TTL = 300.0  # seconds that an entry is kept if nothing is said
+EARLY = 60.0  # seconds before its end that an entry is renewed
+SCOPES = ("local", "global", "shared")
+
+Render = Callable[[Any, Mapping[str, Any]], Any]
+"""Evaluates the templates in a value, with these names."""
+
+
+class Place(Struct, frozen=True):
+    """Whose keychain it is: the plan, the run, and the run at the top of its tree."""
+
+    plan: str
+    run: str
+    root: str = ""
+
+    def key(self, name: str, scope: str) -> str:
+        where = {"local": self.run, "global": "global", "shared": self.root or self.run}[scope]
+        return f"{name}:{self.plan}:{where}"
+
+
+class Entry(Struct, frozen=True):
+    name: str
+    kind: str
+    scope: Literal["local", "global", "shared"]
+    keys: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return f"Entry({self.name!r}, {self.kind!r})"  # a static one holds its values
+
+
+class Keychain:
+    """`names` are what templates can read beside `keychain`: the workload and the like."""
+
+    def __init__(
+        self,
+        entries: Sequence[Mapping[str, Any]],
+        place: Place,
+        sources: Sources,
+        kept: Kept,
+        render: Render = lambda value, names: value,
+        names: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._entries = {entry.name: entry for entry in map(_entry, entries)}
+        self._place, self._sources, self._kept, self._render = place, sources, kept, render
+        self._names = names or {}
+
+    def aliases(self) -> Collection[str]:
+        return list(self._entries)
+
+    async def field(self, alias: str, field: str) -> Any:
+        fields = await self.entry(alias)
+        if field not in fields:
+            known = ", ".join(map(str, fields)) or "none"
+            raise _failed(f"the entry {alias!r} of the keychain has no field {field!r}; it has {known}", "not_found")
+        return fields[field]
+
+    async def entry(self, alias: str) -> Mapping[str, Any]:
+        """All its fields, by their names. Raises ToolFailed, which tells none of them."""
+        entry = self._entries.get(alias)
+        if entry is None:
+            known = ", ".join(self._entries) or "none"
+            raise _failed(f"the keychain has no entry {alias!r}; it has {known}", "not_found")
+        return await self._kept.get(self._place.key(alias, entry.scope), partial(self._fetch, entry))
+
+    async def _fetch(self, entry: Entry) -> Fetched:
+        if entry.kind not in KINDS:
+            raise _failed(f"{cloud(entry.kind)}: the entry {entry.name!r} of the keychain cannot be used", "auth")
+        keys = await self._rendered(entry)
+        try:
+            found = await KINDS[entry.kind](keys, self._sources)
+            good_for = min(found.good_for, seconds(keys.get("ttl"), TTL if found.good_for == float("inf") else None))
+        except (NotFound, InvalidValue) as error:
+            raise _failed(f"the entry {entry.name!r} of the keychain: {error}", "auth") from None
+        self._sources.remember(_not_written(found.fields, entry) if entry.kind == "static" else found.fields)
+        early = min(EARLY, good_for / 10) if keys.get("auto_renew") else 0.0
+        return Fetched(Hidden(found.fields), good_for, good_for - early)
+
+    async def _rendered(self, entry: Entry) -> dict[str, Any]:
+        """Its keys as they are meant; those that name variables and files are taken as they are written."""
+        fixed = as_written(entry.kind, entry.keys)
+        templates = {name: each for name, each in entry.keys.items() if name not in fixed}
+        before = [name for name in self._before(entry) if _mentions(templates, name)]
+        chain = {name: dict(await self.entry(name)) for name in before}
+        try:
+            rendered = self._render(templates, {**self._names, "keychain": chain})
+            whole = await _resolved(rendered, self._sources.secrets)
+        except RefoldError as error:
+            raise _failed(f"the entry {entry.name!r} of the keychain: {error}", "auth") from None
+        return {**whole, **{name: entry.keys[name] for name in fixed}}
+
+    def _before(self, entry: Entry) -> list[str]:
+        names = list(self._entries)
+        return names[: names.index(entry.name)]
+
+
+def _entry(keys: Mapping[str, Any]) -> Entry:
+    name, kind, scope = keys.get("name"), keys.get("kind"), keys.get("scope", "local")
+    if not isinstance(name, str) or not name or not isinstance(kind, str):
+        raise InvalidValue("keychain", "every entry needs a `name` and a `kind`")
+    if scope not in SCOPES:
+        raise InvalidValue(f"keychain.{name}.scope", f"must be one of {', '.join(SCOPES)}")
+    kept = {key: value for key, value in keys.items() if key not in ("name", "kind", "scope")}
+    return Entry(name, kind, scope, kept)
+
+
+def _not_written(fields: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+    """What the playbook itself tells is no secret any more; what its templates bring is."""
+    written = frozenset(leaves(entry.keys))
+    return {name: [leaf for leaf in leaves(each) if leaf not in written] for name, each in fields.items()}
+
+
+def _mentions(value: Any, name: str) -> bool:
+    if isinstance(value, str):
+        return "{" in value and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", value) is not None
+    if isinstance(value, Mapping):
+        return any(_mentions(each, name) for each in value.values())
+    return isinstance(value, list | tuple) and any(_mentions(each, name) for each in value)
+
+
+async def _resolved(value: Any, secrets: Secrets) -> Any:
+    """With what each `{secret: NAME}` in it names."""
+    if isinstance(value, Mapping):
+        if value.keys() == {"secret"} and isinstance(value["secret"], str):
+            return await secrets.read(value["secret"])
+        return {name: await _resolved(each, secrets) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [await _resolved(each, secrets) for each in value]
+    return value
+
+
+def _failed(why: str, kind: str) -> ToolFailed:
+    return ToolFailed(Fault(kind, why, retryable=False))

@@ -1,0 +1,56 @@
+"""Values that stand in the log encrypted: sealed where they arise, opened only for the call that uses them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from refold.errors import Corrupt, NotFound, Unusable
+from refold.secrets import cipher
+from refold.secrets.keys import Keys
+
+MARK = "$sealed"
+
+
+class Sealer:
+    """`remember` is told every value before it is handed out, so that it stays out of logs, errors and results."""
+
+    def __init__(self, keys: Keys, remember: Callable[[Any], object]) -> None:
+        self._keys, self._remember = keys, remember
+
+    def seal(self, value: Any, run: str) -> dict[str, str]:
+        """`{"$sealed": "<key id>.<base64>"}`, which can be opened for this run alone."""
+        id, key = self._keys.current()
+        return {MARK: f"{id}.{cipher.seal(key, msgspec.json.encode(value), _about(run))}"}
+
+    def open(self, sealed: dict[str, str], run: str) -> Any:
+        id, _, data = sealed[MARK].partition(".")
+        try:
+            text = cipher.unseal(self._keys.key(id), data, _about(run))
+        except NotFound as error:
+            raise Unusable(f"a sealed value of run {run} cannot be opened: {error}") from None
+        except Corrupt as error:
+            raise Corrupt(f"a sealed value of run {run} cannot be opened: {error}") from None
+        value = msgspec.json.decode(text)
+        self._remember(value)
+        return value
+
+    def open_all(self, value: Any, run: str) -> Any:
+        """The same value with all that is sealed in it opened; itself, if nothing is."""
+        if is_sealed(value):
+            return self.open(value, run)
+        if isinstance(value, dict):
+            opened = {name: self.open_all(each, run) for name, each in value.items()}
+            return opened if any(opened[name] is not each for name, each in value.items()) else value
+        if isinstance(value, list):
+            items = [self.open_all(each, run) for each in value]
+            return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
+        return value
+
+
+def is_sealed(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {MARK} and isinstance(value[MARK], str)
+
+
+def _about(run: str) -> bytes:
+    return f"refold output\0{run}".encode()

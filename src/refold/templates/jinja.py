@@ -1,0 +1,163 @@
+"""Filters and tests that Jinja has besides: playbooks written for it may use them, in the chainable dialect."""
+
+import re
+import textwrap
+from collections.abc import Mapping
+from html import escape, unescape
+from typing import Any
+
+from refold.core.expressions import Aliased, CannotEvaluate
+from refold.templates.data import LISTS, bare, kind
+from refold.templates.filters import FILTERS, Filter, attribute_of, get
+from refold.templates.operators import operate
+from refold.templates.workbench import Workbench
+
+_WIDEST = 1000
+_WORD = re.compile(r"\w+")
+_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
+_LEEWAY = 5
+
+
+def width(value: Any) -> int:
+    if not isinstance(value, int) or not 0 <= value <= _WIDEST:
+        raise CannotEvaluate(f"a width is between 0 and {_WIDEST}")
+    return value
+
+
+def _center(bench: Workbench, value: Any, columns: Any = 80) -> str:
+    return bench.text(value).center(width(columns))
+
+
+def _wordcount(bench: Workbench, value: Any) -> int:
+    return sum(1 for _ in _WORD.finditer(bench.text(value)))
+
+
+def _wordwrap(
+    bench: Workbench, value: Any, columns: Any = 79, break_long_words: bool = True, wrapstring: str | None = None
+) -> str:
+    text, between = bench.text(value), "\n" if wrapstring is None else wrapstring
+    bench.room(len(text) * (1 + len(between)))
+    bench.charge(8 * len(text))
+    columns = max(width(columns), 1)
+    lines = [
+        textwrap.wrap(line, columns, expand_tabs=False, replace_whitespace=False, break_long_words=break_long_words)
+        for line in text.splitlines()
+    ]
+    return between.join(between.join(each) for each in lines)
+
+
+def _escape(bench: Workbench, value: Any) -> str:
+    text = bench.written(value)
+    bench.room(len(text) + 5 * sum(map(text.count, "&<>\"'")))
+    return escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
+
+
+def _striptags(bench: Workbench, value: Any) -> str:
+    text = _without(_without(bench.text(value), "<!--", "-->"), "<", ">")
+    return unescape(" ".join(text.split()))
+
+
+def _without(text: str, begin: str, end: str) -> str:
+    """Without all that stands between these; what is not closed stays."""
+    kept: list[str] = []
+    at = 0
+    while (first := text.find(begin, at)) >= 0 and (last := text.find(end, first)) >= 0:
+        kept.append(text[at:first])
+        at = last + len(end)
+    return "".join([*kept, text[at:]])
+
+
+def _filesizeformat(bench: Workbench, value: Any, binary: bool = False) -> str:
+    try:
+        size = float(value if isinstance(value, (int, float)) else bench.text(value))
+    except ValueError:
+        raise CannotEvaluate(f"{kind(value)} is no size") from None
+    base = 1024 if binary else 1000
+    if abs(size) < base:
+        return "1 Byte" if size == 1 else f"{int(size)} Bytes"
+    unit = 0
+    while abs(size) >= base * base and unit < len(_UNITS) - 1:
+        size, unit = size / base, unit + 1
+    name = _UNITS[unit]
+    return f"{size / base:.1f} {f'{name[0].upper()}i{name[1:]}' if binary else name}"
+
+
+def _truncate(
+    bench: Workbench, value: Any, length: int = 255, killwords: bool = False, end: str = "...", leeway: int = _LEEWAY
+) -> str:
+    """A text that is only a little too long stays."""
+    text = bench.text(value)
+    if len(text) <= length + leeway:
+        return text
+    kept = text[: max(length - len(end), 0)]
+    return (kept if killwords else kept.rsplit(" ", 1)[0]) + end
+
+
+def _int(bench: Workbench, value: Any, default: Any = 0, base: int = 10) -> Any:
+    if base == 10 or not isinstance(value, str):
+        return FILTERS["int"](bench, value, default)
+    try:
+        return int(value[:_WIDEST], base)
+    except ValueError:
+        return default
+
+
+def _safe(bench: Workbench, value: Any) -> Any:
+    """There is nothing that it would be safe from: texts are texts."""
+    return value
+
+
+def same(bench: Workbench, left: Any, right: Any) -> bool:
+    """`is sameas`: equal, and of one kind."""
+    return kind(left) == kind(right) and operate(("==",), bench, left, right) is True
+
+
+def is_iterable(bench: Workbench, value: Any) -> bool:
+    return isinstance(value, (str, *LISTS, Mapping))
+
+
+def is_sequence(bench: Workbench, value: Any) -> bool:
+    return isinstance(value, LISTS)
+
+
+def compared(symbol: str, by_attribute: bool, wanted: bool, bench: Workbench, value: Any, *given: Any) -> list[Any]:
+    """`select('gt', …)` and its like: an element that leads nowhere is neither more nor less than anything."""
+    chosen: list[Any] = []
+    for element in bench.each(value):
+        left = attribute_of(bench, element, given[0]) if by_attribute else element
+        if operate((symbol,), bench, left, given[-1]) is wanted:
+            chosen.append(element)
+    return chosen
+
+
+def grouped(bench: Workbench, value: Any) -> list[Any]:
+    """What `groupby` has made: pairs, which also answer to `grouper` and `list`."""
+    groups = (bare(each) for each in bench.each(value))
+    return [Aliased([name, rows], {"grouper": name, "list": rows}) for name, rows in groups]
+
+
+MORE_FILTERS: dict[str, Filter] = {
+    **FILTERS,
+    "center": _center,
+    "e": _escape,
+    "escape": _escape,
+    "filesizeformat": _filesizeformat,
+    "get": get,
+    "int": _int,
+    "safe": _safe,
+    "striptags": _striptags,
+    "truncate": _truncate,
+    "wordcount": _wordcount,
+    "wordwrap": _wordwrap,
+}
+MORE_TESTS = {
+    "==": "eq",
+    "!=": "ne",
+    "<": "lt",
+    "<=": "le",
+    ">": "gt",
+    ">=": "ge",
+    "greaterthan": "gt",
+    "lessthan": "lt",
+}
+"""Tests that are another one by its name."""

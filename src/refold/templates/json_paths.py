@@ -1,0 +1,55 @@
+"""A small part of JSONPath: names, numbers and stars, so that a field of a result can be given a name of its own."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Key = str | int | None
+"""A name, a place in a list, or everything."""
+
+_STEP = re.compile(
+    r"\.(?P<name>[A-Za-z_][\w-]*)|\.\*|\[\*\]|\[(?P<place>-?\d+)\]|\[(?P<quote>['\"])(?P<key>.*?)(?P=quote)\]"
+)
+
+
+def parsed(path: str) -> tuple[Key, ...]:
+    """Its keys. Raises ValueError."""
+    rest = path.strip()
+    rest = rest[1:] if rest.startswith("$") else f".{rest}" if rest[:1] not in (".", "[") else rest
+    found: list[Key] = []
+    while rest:
+        match = _STEP.match(rest)
+        if match is None:
+            raise ValueError(f"{rest!r} of {path!r} cannot be read: only names, [0], ['name'] and [*] can")
+        name, place, key = match["name"], match["place"], match["key"]
+        found.append(int(place) if place is not None else name if name is not None else key)
+        rest = rest[match.end() :]
+    return tuple(found)
+
+
+def selected(value: Any, keys: tuple[Key, ...]) -> Any:
+    """What stands at the end of the path; a list of all for a star. Raises LookupError."""
+    for at, key in enumerate(keys):
+        if key is None:
+            each = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+            return [selected(one, keys[at + 1 :]) for one in each]
+        if not isinstance(value, Mapping if isinstance(key, str) else list):
+            raise LookupError(key)
+        value = value[key]
+    return value
+
+
+class Selected(Mapping[str, Any]):
+    """Names for fields of a value, each looked for when it is read."""
+
+    def __init__(self, value: Any, paths: Mapping[str, str]) -> None:
+        self._value, self._paths = value, paths
+
+    def __getitem__(self, name: str) -> Any:
+        return selected(self._value, parsed(self._paths[name]))
+
+    def __iter__(self) -> Any:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)

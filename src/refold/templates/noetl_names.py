@@ -1,0 +1,218 @@
+"""The names that templates of NoETL playbooks read, and what a value is called there besides."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from refold.core.expressions import Aliased, CannotEvaluate, View, unaliased
+from refold.core.facts import Fault
+from refold.core.given import GIVEN
+from refold.core.plan import Call, bare_key
+from refold.core.state import FAILED
+from refold.core.summary import shown_life
+from refold.core.view import RunView, Told, step_value
+from refold.templates.json_paths import Selected
+
+RETRYABLE = frozenset(
+    [
+        "connection",
+        "timeout",
+        "rate_limit",
+        "server_error",
+        "db_connection",
+        "db_deadlock",
+        "db_timeout",
+        "missing_reference",
+        "lost",
+    ]
+)
+"""Kinds of errors after which another try may help."""
+
+
+SQL = ("postgres", "duckdb", "sqlite")
+MOST_STATEMENTS = 10  # whose results published files read as `command_0` and so on; only the last one has any
+
+
+class NoetlNames:
+    """Precedence: names of the engine, what arcs have given, the context, results of steps, the workload."""
+
+    def __init__(self, view: RunView) -> None:
+        self.view = view
+
+    def __getitem__(self, name: str) -> Any:
+        if name in RESERVED:
+            return RESERVED[name](self.view)
+        view = self.view
+        given = view.extra.get(GIVEN, {})
+        if name in given:
+            return given[name]
+        if name in view.ctx:
+            return view.ctx[name]
+        s = view.graph.index.get(name)
+        if s is not None and (view.has_result(s) or view.state.steps[s].fault is not None):
+            return result_of(view, s)
+        for where in (view.state.input, view.graph.plan.constants, view.extra, {"job": {"uuid": view.state.run}}):
+            if name in where:
+                return where[name]
+        if name == "args":
+            return _input(view)  # as older files call it
+        raise CannotEvaluate(f"{name!r} is not defined")
+
+
+def named(view: View) -> View:
+    """A run's names as NoETL has them; a view of anything else has them already."""
+    return NoetlNames(view) if isinstance(view, RunView) else view
+
+
+def result_of(view: RunView, s: int) -> Any:
+    """The result of a step, which also answers to `data`; a large one to where it is kept."""
+    state = view.state.steps[s]
+    if state.fault is not None and state.last == FAILED:
+        value = step_value(view.state, view.loaded, s) if state.shown is not None else None
+        return Aliased(value, {"status": "error", "error": error_of(state.fault), "data": value})
+    value = step_value(view.state, view.loaded, s)
+    names = {"status": "ok", "error": {}, "data": value, "results": value, **_reference(view, s)}
+    return Aliased(_selected(view, s, value), names)
+
+
+def _selected(view: RunView, s: int, value: Any) -> Any:
+    """A result with the names that its step gives to what stands in it."""
+    work = view.graph.step(s).work
+    settings = work.settings if isinstance(work, Call) else {}
+    select = settings.get("select")
+    if settings.get("single") and settings["tasks"][0]["kind"] in SQL:
+        value = Aliased(value, {f"command_{number}": value for number in range(MOST_STATEMENTS)})
+    return Aliased(value, Selected(unaliased(value), select)) if select else value
+
+
+def _reference(view: RunView, s: int) -> dict[str, Any]:
+    blob = view.state.steps[s].blob
+    if blob is None:
+        return {}
+    ref = f"noetl://execution/{view.state.run}/result/{view.graph.name(s)}/{blob.hash}"
+    stored = {"kind": "result_ref", "ref": ref, "store": "engine", "scope": "execution", "meta": {"bytes": blob.size}}
+    return {"_ref": stored, "_store": "engine", "_uri": ref, "_preview": None}
+
+
+def error_of(fault: Fault | None) -> dict[str, Any]:
+    """An error as rules and arcs read it; nothing but an empty map if there is none."""
+    if fault is None:
+        return {}
+    data = fault.data if isinstance(fault.data, Mapping) else {}
+    status = data.get("status_code")
+    return {
+        "kind": fault.kind,
+        "retryable": fault.retryable if fault.retryable is not None else fault.kind in RETRYABLE,
+        "code": fault.code,
+        "message": fault.message,
+        "source": data.get("source"),
+        "status_code": status,
+        "status": status,
+        "http_status": status,
+        "retry_after": fault.retry_after,
+        "pg_code": data.get("sqlstate"),
+        "exception_type": fault.type or None,
+        "traceback": fault.traceback or None,
+        "details": fault.data,
+    }
+
+
+class _Steps(Mapping[str, Any]):
+    """Each step that has ended, in its envelope."""
+
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+
+    def __getitem__(self, name: str) -> Any:
+        s = self._view.graph.index[name]
+        state = self._view.state.steps[s]
+        if not self._has_ended(s):
+            raise KeyError(name)
+        value = step_value(self._view.state, self._view.loaded, s)
+        return {"status": shown_life(state), "data": value, "error": error_of(state.fault)}
+
+    def _has_ended(self, s: int) -> bool:
+        return self._view.has_result(s) or self._view.state.steps[s].fault is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, s in self._view.graph.index.items() if self._has_ended(s))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _context(view: RunView) -> dict[str, Any]:
+    """What Python code reads as `context`: everything, so it is made only for code that names it."""
+    steps = {name: step_value(view.state, view.loaded, s) for name, s in view.graph.index.items() if view.has_result(s)}
+    ids = {name: _engine(name)(view) for name in ("execution_id", "catalog_id", "path", "version")}
+    own = {"workload": view.state.input, "ctx": dict(view.ctx), "steps": sorted(steps), **ids}
+    return {**view.graph.plan.constants, **view.state.input, **steps, **view.ctx, **own}
+
+
+def _output(view: RunView) -> Any:
+    """The data of the visit that has ended, which also answers to `data`, `status` and `error`."""
+    if "output" not in view.extra:
+        raise CannotEvaluate("'output' is not defined here: no step has just ended")
+    told = view.extra["output"]
+    data = told["data"]
+    names = {"data": data, "status": told["status"], "error": error_of(told.fault)}
+    return Aliased(_selected(view, told.s, data), names)
+
+
+def _event(view: RunView) -> dict[str, Any]:
+    if "output" not in view.extra:
+        raise CannotEvaluate("'event' is not defined here: no step has just ended")
+    told = view.extra["output"]
+    step = view.graph.step(told.s)
+    well = "loop.done" if step.loop is not None else "step.done"
+    return {"name": well if told.fault is None else "step.failed", "step": step.name}
+
+
+def _input(view: RunView) -> dict[str, Any]:
+    """What the visit was given, where there is one, over the input of the run."""
+    told = view.extra.get("output")
+    kept = view.state.steps[told.s].given if told is not None else None
+    bound = kept["input"] if kept is not None else {}
+    return {**view.state.input, **bound, **view.extra.get(GIVEN, {})}
+
+
+def _own(view: RunView) -> dict[str, Any]:
+    """What the step that has just ended sets for itself; it stands in the context like all that is set."""
+    told = view.extra.get("output")
+    if told is None:
+        return {}
+    step = view.graph.step(told.s)
+    inside = step.work.settings.get("own", ()) if isinstance(step.work, Call) else ()
+    keys = [*step.set, *inside, *(key for arc in step.arcs for key in arc.set)]
+    own = [bare_key(key) for key in keys if key.startswith("step.")]
+    return {key: view.ctx[key] for key in own if key in view.ctx}
+
+
+def _engine(name: str) -> Callable[[RunView], Any]:
+    def find(view: RunView) -> Any:
+        about = view.graph.plan.constants.get("$playbook", {})
+        return {"execution_id": view.state.run, "catalog_id": view.state.plan, **about}.get(name)
+
+    return find
+
+
+def _summary(view: RunView) -> dict[str, Any]:
+    told = Told(view)
+    return {"execution_id": told["id"], "counts": told["counts"], "failures": told["failures"]}
+
+
+RESERVED: dict[str, Callable[[RunView], Any]] = {
+    "workload": lambda view: view.state.input,
+    "ctx": lambda view: view.ctx,
+    "input": _input,
+    "steps": _Steps,
+    "step": _own,
+    "output": _output,
+    "event": _event,
+    "summary__": _summary,
+    "context": _context,
+    "execution_id": _engine("execution_id"),
+    "catalog_id": _engine("catalog_id"),
+    "path": _engine("path"),
+    "version": _engine("version"),
+    "server_url": lambda view: None,
+}

@@ -1,0 +1,164 @@
+"""The tool `container`: runs one with the program docker, and leaves none behind."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from refold.core.facts import Fault
+from refold.errors import ToolFailed
+from refold.ports import Call, Ended, Program, Programs
+from refold.tools.keys import Keys, name_of, refused, text_of
+from refold.tools.outward_catalog import CONTAINER
+from refold.tools.shell import about, fault_of_end, stdin_of
+
+DOCKER = "docker"
+REMOVED_WITHIN = 10.0  # seconds, or docker does not answer
+OF_DOCKER = 125  # the exit code of docker itself
+NOT_STARTED = {126: "cannot be executed in", 127: "is not in"}
+TAKEN = "is already in use"
+UNREACHABLE = re.compile(r"cannot connect to the docker daemon|error during connect|connection refused", re.I)
+VARIABLE = re.compile(r"[^=\0]+")
+
+
+class ContainerTool:
+    """`env` is what docker itself sees, such as DOCKER_HOST; containers do not."""
+
+    def __init__(self, programs: Programs, env: Mapping[str, str]) -> None:
+        self.programs, self.env = programs, env
+        self._keys = Keys(CONTAINER)
+
+    async def __call__(self, call: Call) -> Any:
+        keys = self._keys.read(call).keys
+        name, env = name_of_call(call), {**about(call), **_env(keys.get("env", {}))}
+        argv = [DOCKER, "run", "--rm", "--name", name, *_options(call, keys), *_variables(env), *_image(keys)]
+        program = Program(argv=argv, env={**self.env, **env}, stdin=stdin_of(keys.get("stdin"), "utf-8"))
+        try:
+            async with asyncio.timeout(keys.get("timeout")):
+                ended = await self._run(program, call, name)
+        except TimeoutError:
+            await self._remove(name)
+            raise ToolFailed(Fault("timeout", f"container {name} took too long", retryable=True)) from None
+        except asyncio.CancelledError:
+            await self._remove(name)
+            raise
+        return _judged(ended, keys, name)
+
+    async def _run(self, program: Program, call: Call, name: str) -> Ended:
+        ended = await self._start(program, call)
+        if ended.code == OF_DOCKER and TAKEN in ended.stderr.decode("utf-8", "replace"):
+            await self._remove(name)  # an earlier try of this command left it, and its holder is gone
+            ended = await self._start(program, call)
+        return ended
+
+    async def _start(self, program: Program, call: Call) -> Ended:
+        try:
+            return await self.programs.run(program, call.say)
+        except FileNotFoundError:
+            why = "there is no program `docker` on the PATH; install it, or start this worker where it is"
+            raise refused(why, "no_program") from None
+        except (OSError, ValueError) as error:
+            raise refused(f"docker cannot be started: {error}", "no_program") from None
+
+    async def _remove(self, name: str) -> None:
+        """A container goes on without the program that has started it."""
+        with suppress(OSError, ToolFailed, TimeoutError):
+            async with asyncio.timeout(REMOVED_WITHIN):
+                await self.programs.run(Program(argv=[DOCKER, "rm", "--force", name], env=self.env))
+
+
+def name_of_call(call: Call) -> str:
+    """The same in every try."""
+    return f"refold-{hashlib.sha256(call.idempotency_key.encode()).hexdigest()[:32]}"
+
+
+def _options(call: Call, keys: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("--label", f"refold.run={call.run}", "--label", f"refold.step={call.command.step}")
+    if "stdin" in keys:
+        yield "--interactive"
+    for key, option in (("network", "--network"), ("user", "--user"), ("cwd", "--workdir"), ("pull", "--pull")):
+        if key in keys:
+            yield f"{option}={keys[key]}"
+    for name, value in keys.get("resources", {}).items():
+        if name not in ("cpus", "memory"):
+            raise refused(f"`resources` has `cpus` and `memory`, and no {name!r}")
+        if value is not None:
+            yield f"--{name}={text_of(value, f'`resources.{name}`')}"
+    for volume in keys.get("volumes", []):
+        yield from _volume(volume)
+
+
+def _volume(volume: Any) -> Iterator[str]:
+    match volume:
+        case str():
+            yield f"--volume={volume}"
+        case {"source": str(source), "target": str(target), **more} if set(more) <= {"read_only"}:
+            if "," in source + target:
+                raise refused("a volume has no comma in its paths; write it as text, `SOURCE:TARGET`")
+            kind = "bind" if source.startswith("/") else "volume"
+            alone = ",readonly" if more.get("read_only") else ""
+            yield f"--mount=type={kind},source={source},target={target}{alone}"
+        case _:
+            raise refused("a volume is text, `SOURCE:TARGET`, or a map of `source`, `target` and `read_only`")
+
+
+def _env(given: Any) -> dict[str, str]:
+    pairs = given.items() if isinstance(given, Mapping) else _pairs(given)
+    found = {str(name): text_of(value, f"`env.{name}`") for name, value in pairs if value is not None}
+    for name in found:
+        if not VARIABLE.fullmatch(name):
+            raise refused(f"{name!r} is no name of a variable")
+    return found
+
+
+def _pairs(given: Any) -> Iterator[tuple[str, Any]]:
+    for each in given if isinstance(given, list) else [given]:
+        if not isinstance(each, Mapping) or not {"name"} <= set(each) <= {"name", "value"}:
+            raise refused(f"`env` is a map, or a list of `{{name, value}}`, and no {name_of(each)}")
+        yield text_of(each["name"], "`env.name`"), each.get("value")
+
+
+def _variables(env: Mapping[str, str]) -> Iterator[str]:
+    """By their names: docker takes the values from its own environment, where others do not see them."""
+    return (f"--env={name}" for name in env)
+
+
+def _image(keys: Mapping[str, Any]) -> Iterator[str]:
+    image, command = keys["image"], [text_of(each, "`command`") for each in keys.get("command", [])]
+    if not image or image.startswith("-"):
+        raise refused(f"{image!r} is no name of an image")
+    if command:
+        yield f"--entrypoint={command[0]}"
+    yield image
+    yield from command[1:]
+    yield from (text_of(each, "`args`") for each in keys.get("args", []))
+
+
+def _reason(stderr: str) -> str:
+    """What docker says of itself, between the progress of a pull and words on its help; or else the last line."""
+    lines = stderr.strip().splitlines() or [""]
+    return next((line.removeprefix("docker: ") for line in lines if line.startswith("docker: ")), lines[-1])
+
+
+def _judged(ended: Ended, keys: Mapping[str, Any], name: str) -> dict[str, Any]:
+    result = {
+        "exit_code": ended.code,
+        "stdout": ended.stdout.decode("utf-8", "replace"),
+        "stderr": ended.stderr.decode("utf-8", "replace"),
+        "truncated": ended.left_out,
+        "name": name,
+        "image": keys["image"],
+    }
+    if ended.code in keys.get("ok_codes", [0]):
+        return result
+    last = _reason(result["stderr"])
+    if ended.code == OF_DOCKER:
+        lost = UNREACHABLE.search(result["stderr"]) is not None
+        kind, why = "connection" if lost else "container", f"docker could not run {keys['image']}: {last}"
+        raise ToolFailed(Fault(kind, why, code=ended.code, retryable=lost, data=result))
+    if ended.code in NOT_STARTED:
+        why = f"the program {NOT_STARTED[ended.code]} {keys['image']}: {last}"
+        raise ToolFailed(Fault("no_program", why, code=ended.code, retryable=False, data=result))
+    raise ToolFailed(fault_of_end(f"container {keys['image']}", ended, result))

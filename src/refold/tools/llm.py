@@ -1,0 +1,127 @@
+"""The tool `llm`: asks a language model, by the one client and with all that it refuses."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from refold.core.facts import Failed, Fault, Succeeded
+from refold.errors import ToolFailed
+from refold.ports import Call, Done, Tool
+from refold.schemas import flaw, misfits, said
+from refold.tools.keys import Keys, name_of, refused
+from refold.tools.outward_catalog import LLM
+
+TIMEOUT = 120.0
+PATH = "/chat/completions"
+UNITS = {"total_tokens": "tokens", "prompt_tokens": "prompt_tokens", "completion_tokens": "completion_tokens"}
+
+
+class LlmTool:
+    """`http` is the tool of that name."""
+
+    def __init__(self, http: Tool) -> None:
+        self._http = http
+        self._keys = Keys(LLM)
+
+    async def __call__(self, call: Call) -> Done:
+        keys = self._keys.read(call).keys
+        answer = await self._http(_request(call, keys))
+        told = _told(answer)
+        choice, used = told["choices"][0], told.get("usage")
+        text, json = choice["message"].get("content") or "", None
+        if keys.get("json"):
+            try:
+                json = _json(text, keys["json"])
+            except ToolFailed as error:
+                return Done(Failed(error.fault), usage=_usage(used))  # what was used up is used up
+        result = {
+            "text": text,
+            "json": json,
+            "model": told.get("model", keys["model"]),
+            "finish_reason": choice.get("finish_reason"),
+            "usage": used or {},
+        }
+        return Done(Succeeded(result), usage=_usage(used))
+
+
+def _request(call: Call, keys: Mapping[str, Any]) -> Call:
+    if not keys["model"]:
+        raise refused("`model` names one that the server has")
+    config = {
+        "url": keys["base_url"].rstrip("/") + PATH,
+        "json": _body(keys),
+        "timeout": keys.get("timeout", TIMEOUT),
+        "headers": keys.get("headers"),
+        "auth": {"bearer": keys["api_key"]} if keys.get("api_key") else None,
+    }
+    command = structs.replace(call.command, input={"config": config})
+    return structs.replace(call, command=command, settings={"response": "json"})
+
+
+def _body(keys: Mapping[str, Any]) -> dict[str, Any]:
+    body = {**keys.get("options", {}), "model": keys["model"], "messages": _messages(keys)}
+    body |= {name: keys[name] for name in ("temperature", "max_tokens") if name in keys}
+    match keys.get("json"):
+        case None | False:
+            pass
+        case True:
+            body["response_format"] = {"type": "json_object"}
+        case Mapping() as schema:
+            if (wrong := flaw(schema)) is not None:
+                raise refused(f"`json` is no JSON Schema: {wrong[1]}")
+            form = {"name": "answer", "strict": True, "schema": schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        case other:
+            raise refused(f"`json` is true or a JSON Schema, not {name_of(other)}")
+    return body
+
+
+def _messages(keys: Mapping[str, Any]) -> list[Any]:
+    messages, prompt, system = keys.get("messages"), keys.get("prompt"), keys.get("system")
+    if (messages is None) == (prompt is None):
+        raise refused("llm needs exactly one of `messages` and `prompt`")
+    if messages is None:
+        before = [{"role": "system", "content": system}] if system is not None else []
+        return [*before, {"role": "user", "content": prompt}]
+    if system is not None:
+        raise refused("`system` belongs to `prompt`; among `messages` it is the first of them")
+    if not messages or not all(isinstance(each, Mapping) and "role" in each for each in messages):
+        raise refused("`messages` is a list of `{role, content}`")
+    return list(messages)
+
+
+def _told(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    data = answer["data"]
+    match data:
+        case {"choices": [{"message": {}}, *_]}:
+            found: Mapping[str, Any] = data
+            return found
+        case _:
+            why = f"{answer['url']} did not answer as a language model does: there is no `choices[0].message`"
+            raise ToolFailed(Fault("parse", why, retryable=False))
+
+
+def _usage(told: Any) -> dict[str, int | float]:
+    """As budgets count it."""
+    found = told if isinstance(told, Mapping) else {}
+    counts = {unit: found.get(name) for name, unit in UNITS.items()}
+    return {unit: count for unit, count in counts.items() if isinstance(count, int) and not isinstance(count, bool)}
+
+
+def _json(text: str, schema: Any) -> Any:
+    """What the model wrote, perhaps with a fence around it as they like to."""
+    bare = text.strip()
+    if bare.startswith("```") and bare.endswith("```"):
+        bare = bare.removeprefix("```json").removeprefix("```").removesuffix("```")
+    try:
+        value = msgspec.json.decode(bare)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        why = f"the answer is no JSON: {error}"
+        raise ToolFailed(Fault("parse", why, retryable=True, data={"text": text})) from None
+    found = misfits(schema, value) if isinstance(schema, Mapping) else []
+    if found:
+        why = f"the answer does not fit its schema: {said(found, 'json')}"
+        raise ToolFailed(Fault("schema", why, retryable=True, data={"text": text}))
+    return value

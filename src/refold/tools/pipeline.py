@@ -1,0 +1,293 @@
+"""The tool that runs a pipeline: task after task in one worker, with rules about what follows each try."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct, convert, structs, to_builtins
+
+from refold.core.expressions import CannotEvaluate
+from refold.core.facts import SECOND, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
+from refold.core.faults import fault_of
+from refold.core.pipelines import Pipeline, Rule, Task
+from refold.core.retry import fault_of as fault_in
+from refold.core.writes import SetKey
+from refold.ports import Call, Clock, Done, Tool
+from refold.templates import Templates
+from refold.tools.pipeline_calls import Awaits, call_of, child_of
+from refold.tools.pipeline_cursor import Claiming, numbers_of
+from refold.tools.pipeline_envelope import envelope, raw
+from refold.tools.pipeline_render import Renderer
+from refold.tools.pipeline_scope import Progress, Scope
+from refold.tools.pipeline_secrets import Vault, Wallet
+
+LONGEST_WAIT = 365 * 86_400.0  # seconds between two tries
+
+
+class Tried(Struct):
+    """One try of a task; `aside` is what it waits for, and then there is nothing to judge yet."""
+
+    data: Any = None
+    fault: Fault | None = None
+    aside: Parked | Suspended | None = None
+
+
+class PipelineTool:
+    def __init__(self, tools: Mapping[str, Tool], templates: Callable[[str], Templates], clock: Clock) -> None:
+        self.tools, self.templates, self.clock = tools, templates, clock
+        self.vault: Vault | None = None
+        self.worker = ""  # the name of the one that runs it
+
+    async def __call__(self, call: Call) -> Done:
+        pipeline = convert(call.settings, Pipeline)
+        return await (self._run if pipeline.claim is None else self._run_claims)(call, pipeline)
+
+    async def _run(self, call: Call, pipeline: Pipeline) -> Done:
+        progress = convert(call.command.progress or {}, Progress)
+        progress.since = progress.since or self.clock.now()
+        return await _Running(self, call, pipeline, progress).run()
+
+    async def _run_claims(self, call: Call, pipeline: Pipeline) -> Done:
+        assert pipeline.claim is not None
+        try:
+            numbers = numbers_of(pipeline.claim, _Running(self, call, pipeline, Progress()).renderer.number)
+        except CannotEvaluate as error:
+            return Done(Failed(Fault("expression", str(error), retryable=False)))
+        return await Claiming(call, pipeline, numbers, self._run, self.clock.now()).run()
+
+
+class _Running:
+    """One stretch of a pipeline, from its beginning or from where it was put aside."""
+
+    def __init__(self, tool: PipelineTool, call: Call, pipeline: Pipeline, progress: Progress) -> None:
+        self.tool, self.call, self.pipeline, self.progress = tool, call, pipeline, progress
+        ids = {
+            "execution_id": call.run,
+            "worker_id": tool.worker,
+            "command_id": call.idempotency_key,
+            **pipeline.about,
+        }
+        owner = (pipeline.playbook, call.run)
+        self.wallet = Wallet(tool.vault, pipeline.keychain, owner, self._render_for_keychain)
+        given = call.input or {}
+        self.scope = Scope(
+            pipeline,
+            progress,
+            ids if pipeline.language == "noetl" else {},
+            self.wallet.opened(given) if pipeline.opens else given,
+        )
+        self.renderer = Renderer(tool.templates(pipeline.language), self.scope, self.wallet)
+        self.usage: dict[str, int | float] = {}
+
+    def _render_for_keychain(self, value: Any, names: Mapping[str, Any]) -> Any:
+        self.scope.at_this_moment(**names)
+        try:
+            return self.renderer.templates.value(value, self.scope)
+        finally:
+            self.scope.at_this_moment()
+
+    async def run(self) -> Done:
+        made, tasks = self.progress, self.pipeline.tasks
+        while made.at < len(tasks):
+            if made.runs >= self.pipeline.most_runs:
+                return self._failed(Fault("runaway", f"the pipeline has run {made.runs:,} tasks", retryable=False))
+            ended = await self._run_task(tasks[made.at])
+            if ended is not None:
+                return ended
+        return self._succeeded()
+
+    async def _run_task(self, task: Task) -> Done | None:
+        """One try, and what the rules say about it; something comes back if the pipeline is over or has to wait."""
+        made = self.progress
+        tried, meta = await self._try(task)
+        if tried.aside is not None:
+            return Done(tried.aside, usage=self.usage)
+        made.runs, made.inner = made.runs + 1, None
+        made.labels.pop(task.name, None)
+        if tried.fault is None or tried.data is not None:
+            made.labels[task.name] = tried.data
+        try:
+            self._set(task, tried)
+            told = envelope(task.kind, tried.data, tried.fault, meta)
+            self.scope.at_this_moment(output=told, outcome=told)
+            rule = self._rule(task)
+            if rule is not None and rule.set:
+                self.scope.set(self.renderer.values(rule.set, "set"))
+            return self._follow(task, rule, tried)
+        except CannotEvaluate as error:
+            return self._failed(Fault("expression", f"task {task.name!r}: {error}", retryable=False))
+        finally:
+            self.scope.at_this_moment()
+
+    def _set(self, task: Task, tried: Tried) -> None:
+        """After each try; what cannot be computed because the try has failed is left as it was."""
+        if not task.set:
+            return
+        self.scope.at_this_moment(output=raw(tried.data, tried.fault))
+        with suppress(*([] if tried.fault is None else [CannotEvaluate])):
+            self.scope.set(self.renderer.values(task.set, "set"))
+
+    async def _try(self, task: Task) -> tuple[Tried, dict[str, Any]]:
+        began = self.tool.clock.now()
+        tried = await self._tried(task)
+        took = (self.tool.clock.now() - began) / 1000
+        return tried, {"attempt": self.progress.attempt, "duration_ms": took, "ts": began / SECOND}
+
+    async def _tried(self, task: Task) -> Tried:
+        """Whatever goes wrong in a task is an outcome of it; only being stopped from outside is passed on."""
+        made = self.progress
+        if made.attempt == 1 and not made.waiting:
+            made.times[task.name] = made.times.get(task.name, 0) + 1
+        made.waiting = False
+        try:
+            return await self._begun(task)
+        except CannotEvaluate as error:
+            return Tried(fault=Fault("expression", f"task {task.name!r}: {error}", retryable=False))
+        except asyncio.CancelledError as error:
+            current = asyncio.current_task()
+            if current is None or current.cancelling():
+                raise
+            return Tried(fault=fault_of(error))
+        except Exception as error:
+            fault = fault_of(error)
+            answered = task.kind == "http" and isinstance(fault.data, dict)
+            return self._shaped(task, Tried(fault.data if answered else None, fault))
+
+    async def _begun(self, task: Task) -> Tried:
+        seconds = self.renderer.seconds(task.timeout)
+        if task.child is not None or task.kind == "wait":
+            return self._awaited(task, seconds)
+        ready = await self.renderer.prepared(task)
+        if task.kind not in self.tool.tools:
+            return Tried(fault=Fault("unknown_tool", f"this worker has no tool {task.kind!r}", retryable=False))
+        given = call_of(self.call, task, ready, self.progress, self.pipeline.single)
+        limit = asyncio.timeout(self._left(seconds))
+        try:
+            async with limit:
+                return self._shaped(task, self._taken(await self.tool.tools[task.kind](given)))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Tried(fault=Fault("timeout", f"task {task.name!r}: no result in time", retryable=True))
+
+    def _shaped(self, task: Task, tried: Tried) -> Tried:
+        """As those expect it who come after: NoETL calls the body of an answer by two names."""
+        data = tried.data
+        if self.pipeline.language == "noetl" and task.kind == "http" and isinstance(data, dict):
+            body = data["text"] if data.get("data") is None and data.get("text") is not None else data.get("data")
+            tried.data = {**data, "data": body, "body": body}
+        missing = [name for name in task.returns if not isinstance(data, Mapping) or name not in data]
+        if missing and tried.fault is None and tried.aside is None:
+            why = f"the result of task {task.name!r} has no {', '.join(map(repr, missing))}"
+            return Tried(data, Fault("schema", why, retryable=False))
+        return tried
+
+    def _awaited(self, task: Task, seconds: float | None) -> Tried:
+        """A child, or a wait: asked for, or already recorded."""
+        waits = child_of(task, self.renderer, self.progress, self.tool.clock.now(), seconds)
+        outcome = self.call.command.recorded.get(waits.awaited.key)
+        if outcome is not None:
+            return _settled(waits, outcome)
+        return Tried(aside=Suspended((waits.awaited,), self._put_aside()))
+
+    def _put_aside(self, inner: Any = None) -> Any:
+        self.progress.waiting, self.progress.inner = True, inner
+        return to_builtins(self.progress)
+
+    def _taken(self, value: Any) -> Tried:
+        if isinstance(value, Done):
+            for unit, amount in value.usage.items():
+                self.usage[unit] = self.usage.get(unit, 0) + amount
+            value = value.outcome
+        match value:
+            case Succeeded(result=result):
+                return Tried(result)
+            case Parked():
+                return Tried(aside=structs.replace(value, progress=self._put_aside(value.progress)))
+            case Suspended():
+                raise TypeError("a tool inside a pipeline cannot be suspended")
+            case _:
+                fault = fault_in(value) if isinstance(value, Failed | TimedOut) else None
+                return Tried(value) if fault is None else Tried(fault=fault)
+
+    def _rule(self, task: Task) -> Rule | None:
+        return next((rule for rule in task.rules if rule.when is None or self.renderer.holds(rule.when)), None)
+
+    def _follow(self, task: Task, rule: Rule | None, tried: Tried) -> Done | None:
+        made = self.progress
+        do = rule.do if rule is not None else _by_outcome(task, tried)
+        fault = tried.fault or Fault("policy", f"a rule of task {task.name!r} says so", retryable=False)
+        if do == "retry" and rule is not None:
+            return self._again(rule, fault)
+        if do == "fail":
+            return self._failed(fault)
+        made.attempt, made.prev = 1, tried.data
+        if do == "break":
+            made.at = len(self.pipeline.tasks)
+        elif do == "jump" and rule is not None:
+            made.at = next(at for at, each in enumerate(self.pipeline.tasks) if each.name == rule.to)
+        else:
+            made.at += 1
+        return None
+
+    def _again(self, rule: Rule, fault: Fault) -> Done | None:
+        made = self.progress
+        attempts = self.renderer.number(rule.attempts, "attempts")
+        if made.attempt >= attempts:
+            return self._failed(fault)
+        wait = self._wait(rule, fault)
+        made.attempt += 1
+        if not wait:
+            return None
+        until = self.tool.clock.now() + round(wait * SECOND)
+        if self.pipeline.timeout is not None and until > made.since + self.pipeline.timeout * SECOND:
+            return Done(TimedOut(self.pipeline.timeout), usage=self.usage)
+        reason = f"try {made.attempt} of task {self.pipeline.tasks[made.at].name!r}: {fault.message}"
+        return Done(Parked(until=until, progress=to_builtins(made), reason=reason[:500]), usage=self.usage)
+
+    def _wait(self, rule: Rule, fault: Fault) -> float:
+        """Seconds before the next try; never less than the error itself asks for."""
+        attempt, delay = self.progress.attempt, self.renderer.number(rule.delay, "delay")
+        factor = {"none": 0, "fixed": 1, "linear": attempt, "exponential": 2.0 ** min(attempt - 1, 60)}[rule.backoff]
+        return min(max(delay * factor, fault.retry_after or 0.0), LONGEST_WAIT)
+
+    def _left(self, seconds: float | None) -> float | None:
+        """How long a try may take, by its own limit and that of the whole."""
+        if self.pipeline.timeout is None:
+            return seconds
+        left = self.pipeline.timeout - (self.tool.clock.now() - self.progress.since) / SECOND
+        return max(left if seconds is None else min(left, seconds), 0.001)
+
+    def _failed(self, fault: Fault) -> Done:
+        return Done(Failed(fault), usage=self.usage)
+
+    def _succeeded(self) -> Done:
+        made = self.progress
+        writes = tuple(SetKey(key, value) for key, value in made.ctx.items())
+        last = made.labels.get(self.pipeline.tasks[0].name) if self.pipeline.single else _gathered(made.labels)
+        return Done(
+            Succeeded(self.wallet.seal(last) if self.pipeline.secret else last), writes=writes, usage=self.usage
+        )
+
+
+def _by_outcome(task: Task, tried: Tried) -> str:
+    if task.rules and task.unmatched:
+        return task.unmatched
+    return "continue" if tried.fault is None else "fail"
+
+
+def _settled(waits: Awaits, outcome: Any) -> Tried:
+    if isinstance(outcome, Succeeded):
+        if waits.by_time(outcome.result):
+            return Tried(fault=Fault("timeout", "the child has not ended in time", retryable=True))
+        return Tried(waits.data(outcome.result))
+    return Tried(fault=fault_in(outcome) or Fault("child_failed"))
+
+
+def _gathered(labels: dict[str, Any]) -> dict[str, Any]:
+    """What came of each task; if all are maps, their fields too, the later over the earlier, a label over any."""
+    if not all(isinstance(each, dict) for each in labels.values()):
+        return labels
+    fields = {key: value for each in labels.values() for key, value in each.items()}
+    return {**fields, **labels}

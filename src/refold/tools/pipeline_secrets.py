@@ -1,0 +1,95 @@
+"""Secrets of a pipeline: fetched in the worker for the task that names them, and never part of what is stored."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.facts import Fault
+from refold.errors import NotFound, ToolFailed
+from refold.ports import Entries
+from refold.templates import paths_of
+
+SCOPES = ("keychain", "secrets")
+
+Owner = tuple[str, str]
+"""A playbook and a run of it."""
+
+Render = Callable[[Any, Mapping[str, Any]], Any]
+"""Evaluates the templates in a value, with these names besides."""
+
+
+def named_in(value: Any) -> list[tuple[str, ...]]:
+    """The paths of secrets in templates, each to its entry."""
+    found = (path[:2] for path in paths_of(value) if path[0] in SCOPES)
+    return list(dict.fromkeys(found))
+
+
+class Vault(Struct, frozen=True):
+    """What a worker can do with secrets; nothing is read before it is wanted."""
+
+    read: Callable[[str], Awaitable[Any]]
+    keychain: Callable[[Sequence[Mapping[str, Any]], Owner, Render], Entries]
+    seal: Callable[[Any, str], Any]  # a value, for a run
+    open_all: Callable[[Any, str], Any]  # all that is sealed in a value, of a run
+
+
+class Wallet:
+    """The secrets of one pipeline."""
+
+    def __init__(self, vault: Vault | None, entries: Sequence[Mapping[str, Any]], owner: Owner, render: Render) -> None:
+        self._vault, self._of, self._owner, self._render = vault, entries, owner, render
+        self._entries: Entries | None = None
+
+    async def names(self, wanted: Sequence[tuple[str, ...]]) -> dict[str, Any]:
+        """What templates read as `keychain` and `secrets`: only what they name is there."""
+        found: dict[str, dict[str, Any]] = {scope: {} for scope in SCOPES}
+        for path in wanted:
+            if len(path) < 2:
+                raise _unusable(f"`{path[0]}` as a whole cannot be read: name what is wanted, as in `{path[0]}.name`")
+            scope, name = path
+            found[scope][name] = dict(await self.entry(name)) if scope == "keychain" else await self._read(name)
+        return found
+
+    async def entry(self, alias: str) -> Mapping[str, Any]:
+        if self._vault is None:
+            raise _unusable("this worker has no keychain")
+        if self._entries is None:
+            self._entries = self._vault.keychain(self._of, self._owner, self._render)
+        return await self._entries.entry(alias)
+
+    def seal(self, value: Any) -> Any:
+        if self._vault is None:
+            raise _unusable("this worker has no key to seal a secret result with")
+        return self._vault.seal(value, self._owner[1])
+
+    def opened(self, value: Any) -> Any:
+        return value if self._vault is None else self._vault.open_all(value, self._owner[1])
+
+    async def _read(self, name: str) -> Any:
+        if self._vault is None:
+            raise _unusable("this worker has no secrets")
+        try:
+            return await self._vault.read(name)
+        except NotFound as error:
+            raise ToolFailed(Fault("auth", str(error), retryable=False)) from None
+
+
+def _unusable(why: str) -> ToolFailed:
+    return ToolFailed(Fault("auth", why, retryable=False))
+
+
+def as_auth(kind: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of the keychain, in the form that a tool takes it."""
+    if kind != "http":
+        return dict(entry)
+    token = entry.get("access_token") or entry.get("token")
+    if token is not None:
+        return {"bearer": token}
+    if "username" in entry:
+        return {"basic": {"username": entry["username"], "password": entry.get("password", "")}}
+    key = entry.get("api_key") or entry.get("key") or entry.get("value")
+    if key is None:
+        known = ", ".join(map(str, entry)) or "nothing"
+        raise _unusable(f"a request needs `token`, `username` and `password`, or `api_key`; the entry has {known}")
+    return {"api_key": {"header": entry.get("header", "X-API-Key"), "value": key}}

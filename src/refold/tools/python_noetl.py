@@ -1,0 +1,82 @@
+"""What the code of a NoETL file finds: its `context`, modules that are there without an import, and what it printed."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, NoReturn
+
+MODULES = ("os", "json", "datetime", "uuid")
+KEPT = 64 * 1024  # characters of each stream that a result can hold
+
+
+class Entry(dict[str, Any]):
+    """The result of a step; where it has no `data`, that is the whole."""
+
+    def __missing__(self, key: str) -> Any:
+        if key == "data":
+            return self
+        raise KeyError(key)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self[key] if key in self or key == "data" else default
+
+
+def _read_only(*_: Any, **__: Any) -> NoReturn:
+    raise TypeError("`context` can be read and not changed: what a step gives is its result")
+
+
+class Scope(dict[str, Any]):
+    __setitem__ = __delitem__ = __ior__ = _read_only
+    clear = pop = popitem = setdefault = update = _read_only
+
+
+def scope_of(given: Mapping[str, Any]) -> Scope:
+    return Scope({name: Entry(value) if isinstance(value, dict) else value for name, value in given.items()})
+
+
+def modules() -> dict[str, Any]:
+    return {name: import_module(name) for name in MODULES}
+
+
+class Overheard:
+    """What a call prints, up to a limit, for a result that is made of nothing else."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {"stdout": [], "stderr": []}
+        self._room = dict.fromkeys(self._texts, KEPT)
+
+    def hear(self, stream: str, text: str) -> None:
+        if self._room[stream] > 0:
+            self._texts[stream].append(text[: self._room[stream]])
+            self._room[stream] -= len(text)
+
+    def told(self) -> dict[str, str]:
+        return {stream: "".join(texts) for stream, texts in self._texts.items()}
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """To the streams of this process, which has one call at a time."""
+        before = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = _Ear(before[0], self, "stdout"), _Ear(before[1], self, "stderr")
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before
+
+
+class _Ear:
+    def __init__(self, stream: Any, overheard: Overheard, name: str) -> None:
+        self._stream, self._overheard, self._name = stream, overheard, name
+
+    def write(self, text: str) -> int:
+        self._overheard.hear(self._name, text)
+        written: int = self._stream.write(text)
+        return written
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

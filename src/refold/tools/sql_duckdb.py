@@ -1,0 +1,214 @@
+"""The tool `duckdb`: statements on a file, or on a database in memory that ends with the step."""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import duckdb
+
+from refold.errors import ToolFailed
+from refold.ports import Call
+from refold.tools.keys import Keys, refused
+from refold.tools.sql_blocking import Blocking, Work
+from refold.tools.sql_catalog import DUCKDB
+from refold.tools.sql_duckdb_files import CONFIG, FILES
+from refold.tools.sql_faults import failure, timed_out
+from refold.tools.sql_request import Request, request_of
+from refold.tools.sql_text import Statement
+from refold.tools.sql_values import parsed
+
+MEMORY = ":memory:"
+TIMEOUT_CODE = "DUCKDB_INTERRUPT"
+READING = {"SELECT", "EXPLAIN"}
+CHANGING = {"INSERT", "UPDATE", "DELETE", "MERGE_INTO"}
+GIVING_ROWS = {*READING, "PRAGMA", "CALL", "EXECUTE", "RELATION", "LOGICAL_PLAN"}
+
+# Types that Python has no equal of: months, nanoseconds, infinite days, places on the globe.
+AS_TEXT = re.compile(r"TIMESTAMP|DATE|INTERVAL|TIME|BIT|UHUGEINT|VARIANT|BIGNUM|GEOMETRY")
+
+KINDS: Sequence[tuple[type[Exception], str]] = (
+    (duckdb.ConstraintException, "db_constraint"),
+    (duckdb.TransactionException, "db_deadlock"),
+    (duckdb.InterruptException, "db_timeout"),
+    (duckdb.ParserException, "parse"),
+    (duckdb.SyntaxException, "parse"),
+    (duckdb.CatalogException, "schema"),
+    (duckdb.BinderException, "schema"),
+    (duckdb.ConnectionException, "db_connection"),
+    (duckdb.HTTPException, "connection"),
+    (duckdb.OutOfMemoryException, "storage_quota"),
+    (duckdb.PermissionException, "storage_access"),
+    (duckdb.IOException, "storage_access"),
+    (duckdb.DataError, "client_error"),
+    (duckdb.InvalidInputException, "client_error"),
+    (duckdb.ProgrammingError, "client_error"),
+)
+
+Result = TypeVar("Result")
+
+
+class DuckdbTool:
+    def __init__(self) -> None:
+        self._keys = Keys(DUCKDB)
+        self._blocking = Blocking("duckdb")
+
+    async def __call__(self, call: Call) -> Any:
+        keys = self._keys.read(call).keys
+        request = request_of(call, keys, "duckdb")
+        work = Work()
+        try:
+            return await self._blocking.run(work, lambda: _answer(keys, request, work), request.timeout)
+        except TimeoutError:
+            raise timed_out(request.timeout, TIMEOUT_CODE) from None
+
+    async def close(self) -> None:
+        await self._blocking.close()
+
+
+def _answer(keys: Mapping[str, Any], request: Request, work: Work) -> dict[str, Any]:
+    with opened(keys.get("database", MEMORY), request.read_only) as db:
+        work.stop = db.interrupt
+        for name, path in keys.get("attach", {}).items():
+            attach(db, name, path, request.read_only)
+        return in_transaction(db, request.as_one, lambda: _run(db, request))
+
+
+def attach(db: duckdb.DuckDBPyConnection, name: str, path: Any, read_only: bool) -> None:
+    if not isinstance(path, str):
+        raise refused(f"`attach.{name}` must be the path of a database")
+    try:
+        db.execute(f"attach $1 as {quoted(name)}{' (read_only)' if read_only else ''}", [path])
+    except duckdb.Error as error:
+        raise fault_of(error, None) from None
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+class opened:
+    """A connection of its own, closed in any case."""
+
+    def __init__(self, path: str, read_only: bool = False) -> None:
+        self.path = "" if path in ("", MEMORY) else os.path.realpath(path)
+        try:
+            self.db = FILES.open(self.path, read_only) if self.path else duckdb.connect(MEMORY, config=CONFIG)
+        except duckdb.Error as error:
+            raise fault_of(error, None) from None
+
+    def __enter__(self) -> duckdb.DuckDBPyConnection:
+        return self.db
+
+    def __exit__(self, *_: object) -> None:
+        self.db.close()
+        if self.path:
+            FILES.close(self.path)
+
+
+def in_transaction(db: duckdb.DuckDBPyConnection, as_one: bool, do: Callable[[], Result]) -> Result:
+    if not as_one:
+        return do()
+    try:
+        db.execute("begin")
+        result = do()
+        db.execute("commit")
+        return result
+    except duckdb.Error as error:
+        raise fault_of(error, None) from None
+
+
+def _run(db: duckdb.DuckDBPyConnection, request: Request) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for statement in request.statements:
+        try:
+            result = _one(db, request, statement)
+        except duckdb.Error as error:
+            raise fault_of(error, statement) from None
+    return result
+
+
+def _one(db: duckdb.DuckDBPyConnection, request: Request, statement: Statement) -> dict[str, Any]:
+    kind = kind_of(db, statement.text)
+    if request.read_only and kind not in READING:
+        raise refused(f"`read_only` allows no {kind}: only queries", "client_error")
+    values, rows = request.bound(statement), request.rows()
+    columns = described(db, statement.text, values) if kind == "SELECT" else None
+    db.execute(statement.text if columns is None else telling(statement.text, columns), values)
+    if not (kind in GIVING_ROWS or (kind in CHANGING and db.rowcount == -1)):
+        return {"affected_rows": max(db.rowcount, 0)}
+    if columns is None:
+        columns = [(each[0], str(each[1])) for each in db.description or ()]
+        if any(AS_TEXT.search(each) for _, each in columns):
+            raise refused("DuckDB has no exact form for a type of this result; cast it to VARCHAR", "client_error")
+    rows.begin(name for name, _ in columns)
+    is_json = [is_told_as_json(each) for _, each in columns]
+    while some := db.fetchmany(rows.room):
+        rows.add([_read(row, is_json) for row in some] if any(is_json) else some)
+    return rows.result()
+
+
+def _read(row: Sequence[Any], is_json: Sequence[bool]) -> list[Any]:
+    return [parsed(each) if json and isinstance(each, str) else each for each, json in zip(row, is_json, strict=True)]
+
+
+def kind_of(db: duckdb.DuckDBPyConnection, text: str) -> str:
+    found = db.extract_statements(text)
+    return str(found[0].type).rpartition(".")[2] if found else "NOTHING"
+
+
+def described(db: duckdb.DuckDBPyConnection, text: str, values: Sequence[Any]) -> list[tuple[str, str]] | None:
+    """Names and types of its columns, without running it; None if that is no question for this statement."""
+    try:
+        return [(row[0], row[1]) for row in db.execute(f"describe {text}", values).fetchall()]
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error:
+        return None
+
+
+def telling(text: str, columns: Sequence[tuple[str, str]]) -> str:
+    """The same rows, with what Python has no equal of as text or JSON."""
+    if not any(AS_TEXT.search(each) for _, each in columns):
+        return text
+    shown = ", ".join(_shown(f"c{i}", each) for i, (_, each) in enumerate(columns))
+    names = ", ".join(f"c{i}" for i in range(len(columns)))
+    return f"select {shown} from ({text}\n) as told({names})"
+
+
+def is_told_as_json(kind: str) -> bool:
+    return kind == "JSON" or (AS_TEXT.search(kind) is not None and re.search(r"[(\[]", kind) is not None)
+
+
+def _shown(name: str, kind: str) -> str:
+    if not AS_TEXT.search(kind):
+        return name
+    return f"to_json({name})" if is_told_as_json(kind) else _iso(name, kind)
+
+
+def _iso(name: str, kind: str) -> str:
+    text = f"cast({name} as varchar)"
+    if not kind.startswith("TIMESTAMP"):
+        return text
+    dated = f"replace({text}, ' ', 'T')"
+    return f"regexp_replace({dated}, '([+-]\\d\\d)$', '\\1:00')" if "ZONE" in kind else dated
+
+
+def fault_of(error: duckdb.Error, statement: Statement | None) -> ToolFailed:
+    text = str(error)
+    kind = next((name for known, name in KINDS if isinstance(error, known)), "unknown")
+    if "lock on file" in text or "file handle conflict" in text:
+        kind = "db_connection"  # somebody else has it open, for now
+    code = "DUCKDB_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Exception")).upper()
+    message, _, shown = text.partition("\n\nLINE ")
+    found = re.match(r"(\d+): (.*)\n( *)\^", shown)
+    return failure(kind, message.replace("\n", " "), code, statement, _offset(found, statement))
+
+
+def _offset(found: re.Match[str] | None, statement: Statement | None) -> int | None:
+    """DuckDB shows a line, cut short with dots if it is long, and an arrow under the place."""
+    if found is None or statement is None:
+        return None
+    lines = statement.text.split("\n")[: int(found[1])]
+    column = 0 if found[2].startswith("...") else len(found[3]) - len(f"LINE {found[1]}: ")
+    return sum(len(line) + 1 for line in lines[:-1]) + max(column, 0)

@@ -1,0 +1,21 @@
+"""Settings to a running engine: the only place where parts are put together."""
+
+from refold.wiring.opening import open_engine, open_process, run_sync
+from refold.wiring.process import Process, assemble, open_secrets, serve_only
+from refold.wiring.store import open_intake, rebuild_file
+from refold.wiring.world import WallClock, World, language
+
+__all__ = [
+    "Process",
+    "WallClock",
+    "World",
+    "assemble",
+    "language",
+    "open_engine",
+    "open_intake",
+    "open_process",
+    "open_secrets",
+    "rebuild_file",
+    "run_sync",
+    "serve_only",
+]

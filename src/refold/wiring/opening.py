@@ -1,0 +1,175 @@
+"""Opens a process that works, and closes it again."""
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from refold.core.expressions import Evaluate, Values
+from refold.core.plan import Plan
+from refold.doorbells.local import LocalDoorbell
+from refold.executors.inline import Inline
+from refold.executors.isolated import Isolated
+from refold.executors.limits import environment
+from refold.ports import Store, Tool
+from refold.runtime.engine import Engine
+from refold.settings import Settings
+from refold.wiring.process import Process, assemble, open_secrets, serve_only
+from refold.wiring.store import kept_in
+from refold.wiring.world import ARTIFACTS, WallClock, World
+from refold.worker.heartbeat import on_thread
+
+if TYPE_CHECKING:
+    from refold.authoring.python import Written
+
+
+@asynccontextmanager
+async def open_engine(
+    tools: Mapping[str, Tool] | None = None,
+    *,
+    evaluate: Evaluate | None = None,
+    db: str | os.PathLike[str] | None = None,
+    store: Store | None = None,
+    settings: Settings | None = None,
+) -> AsyncIterator[Engine]:
+    """An engine that works: it executes its runs, and those of others it finds in the store, until it is closed.
+
+    `db` is a SQLite file, made if it is not there; without one, everything is in memory and goes with the process.
+    """
+    async with open_process(tools, evaluate=evaluate, db=db, store=store, settings=settings) as process:
+        yield process.engine
+
+
+@asynccontextmanager
+async def open_process(
+    tools: Mapping[str, Tool] | None = None,
+    *,
+    evaluate: Evaluate | None = None,
+    db: str | os.PathLike[str] | None = None,
+    store: Store | None = None,
+    settings: Settings | None = None,
+    only: str = "",
+) -> AsyncIterator[Process]:
+    """The engine and all that works for it; when it is closed, what is under way is handed back at once.
+
+    `only` is a run: this process serves it and what it starts, and leaves the rest of the store to others.
+    """
+    clock = WallClock()
+    async with kept_in(store, db, clock) as (kept, advance):
+        settings = settings if settings is not None else Settings()
+        inline = Inline(settings.slots)
+        isolated = Isolated(
+            settings.processes or os.cpu_count() or 1,
+            settings.process_grace,
+            settings.tool_limits,
+            environment(os.environ, settings.pass_env),
+        )
+        world = World(
+            clock,
+            LocalDoorbell(),
+            advance,
+            random.random,
+            lambda: os.urandom(16).hex(),
+            on_thread,
+            {"inline": inline, "process": isolated},
+            advance.here,
+            open_secrets(settings, db),
+            isolated,
+            settings.artifacts or (f"{os.fspath(db)}-artifacts" if db is not None else ARTIFACTS),
+            {name: value for name, value in os.environ.items() if name.startswith("DOCKER_")},
+        )
+        process = assemble(
+            kept,
+            world,
+            evaluate if evaluate is not None else Values(),
+            tools or {},
+            settings,
+            f"run-{only[:8]}-{os.urandom(2).hex()}" if only else f"worker-{os.urandom(4).hex()}",
+        )
+        if only:
+            serve_only(process, only)
+        serving = asyncio.create_task(process.serve())
+        try:
+            async with _as_long_as(serving):
+                yield process
+        finally:
+            try:
+                await process.stop()
+            finally:
+                serving.cancel()
+                await asyncio.wait([serving])
+                await process.tools.close()
+                if process.code is not None:
+                    await process.code.close()
+                await inline.close()
+                await isolated.close()
+
+
+@asynccontextmanager
+async def _as_long_as(serving: "asyncio.Task[None]") -> AsyncIterator[None]:
+    """Nobody may wait for what nobody will do: an error that ends the service ends what goes on inside."""
+    waiting, errors = asyncio.current_task(), list[BaseException]()
+    assert waiting is not None
+
+    def end(task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            errors.append(error)
+            waiting.cancel()
+
+    serving.add_done_callback(end)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not errors or waiting.uncancel():
+            raise  # somebody else wants it to end
+        error = errors[0]
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+    finally:
+        serving.remove_done_callback(end)
+
+
+def run_sync(
+    plan: "Plan | Written",
+    input: dict[str, Any] | None = None,
+    *,
+    tools: Mapping[str, Tool] | None = None,
+    evaluate: Evaluate | None = None,
+    db: str | os.PathLike[str] | None = None,
+    store: Store | None = None,
+    **inputs: Any,
+) -> Any:
+    """Run a workflow to its end and return its result; works inside a running event loop too (notebooks)."""
+
+    async def run() -> Any:
+        async with open_engine(tools, evaluate=evaluate, db=db, store=store) as engine:
+            return await engine.run(plan, input, **inputs)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(run())
+    return _in_a_thread(run)
+
+
+def _in_a_thread(run: Callable[[], Any]) -> Any:
+    ended: list[Any] = []
+
+    def target() -> None:
+        try:
+            ended.extend((asyncio.run(run()), None))
+        except BaseException as error:
+            ended.extend((None, error))
+
+    thread = Thread(target=target, name="refold-run-sync")
+    thread.start()
+    thread.join()
+    result, error = ended
+    if error is not None:
+        raise error
+    return result

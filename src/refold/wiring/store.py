@@ -1,0 +1,65 @@
+"""The store of a process, and what is done to a file where nothing is executed."""
+
+import os
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from refold.core.expressions import Values
+from refold.ports import Clock, Store
+from refold.runtime.advance import Advancing, Here
+from refold.runtime.intake import Intake
+from refold.runtime.turn import Turns
+from refold.stores.memory import MemoryStore
+from refold.wiring.world import WallClock, language
+
+if TYPE_CHECKING:
+    from refold.stores.sqlite.store import SqliteStore
+
+
+@asynccontextmanager
+async def kept_in(
+    store: Store | None, db: str | os.PathLike[str] | None, clock: Clock
+) -> AsyncIterator[tuple[Store, Here | Advancing]]:
+    """The store, and where its turns are taken: a file may make its thread wait, and that is not the event loop's."""
+    if db is None:
+        yield store if store is not None else MemoryStore(clock.now), Here()
+        return
+    from refold.stores.sqlite.store import SqliteStore
+
+    advance = Advancing()
+    try:
+        file = await advance(lambda: SqliteStore(db, clock.now))
+        try:
+            yield file, advance
+        finally:
+            await advance(file.close)
+    finally:
+        advance.close()
+
+
+@contextmanager
+def open_intake(db: str | os.PathLike[str]) -> "Iterator[tuple[Intake, SqliteStore]]":
+    """Mail for the runs of a file, where nothing is executed: whoever serves them finds what has changed."""
+    from refold.stores.sqlite.store import SqliteStore
+
+    store = SqliteStore(db, WallClock().now)
+    turns = Turns(store, Values(), random.random, lambda: os.urandom(16).hex())
+    turns.languages = language
+    try:
+        yield Intake(turns), store
+    finally:
+        store.close()
+
+
+def rebuild_file(db: str | os.PathLike[str]) -> dict[str, Exception | None]:
+    """All that follows from the logs of a file, made again; each run with what stood in its way."""
+    from refold.runtime.rebuild import rebuild
+    from refold.stores.sqlite.store import SqliteStore
+
+    store = SqliteStore(db, WallClock().now)
+    try:
+        return rebuild(store, Values(), language)
+    finally:
+        store.close()

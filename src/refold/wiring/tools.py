@@ -1,0 +1,99 @@
+"""The shelf of tools of a process: none is loaded before it is used."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from refold.core.pipelines import TOOL
+from refold.ports import Programs, Tool
+from refold.settings import Settings
+from refold.tools.added import Added
+from refold.tools.function import FunctionTool
+from refold.tools.noop import noop
+from refold.tools.shelf import Shelf
+from refold.tools.sql_shelf import sql_tools
+from refold.wiring.vault import vault_of
+from refold.wiring.world import World, language
+
+BY_ENGINE = ("wait", "gate", "quality", "poll", "playbook", "workbook")  # kinds that are no tools, nor may be
+
+ReadBlob = Callable[[str, str], Awaitable[bytes]]
+"""A stored value, by its run and its hash. Raises NotFound."""
+
+
+def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read_blob: ReadBlob, worker: str) -> Shelf:
+    """Those given, Refold's own where there is a world to run them in, and those of other packages."""
+
+    def programs() -> Programs:
+        assert world.isolated is not None
+        found = world.isolated.programs
+        return found if world.secrets is None else world.secrets.guarded(found)
+
+    def insisting() -> Tool:
+        from refold.tools.asserting import assert_that
+
+        return assert_that
+
+    def python() -> Tool:
+        from refold.tools.python import PythonTool
+
+        return PythonTool(world.executors)
+
+    def shell() -> Tool:
+        from refold.tools.shell import ShellTool
+
+        return ShellTool(programs())
+
+    def http() -> Tool:
+        from refold.tools.http import HttpTool
+
+        return HttpTool(settings.private_addresses)
+
+    def pipeline() -> Tool:
+        from refold.tools.pipeline import PipelineTool
+
+        tool = PipelineTool(shelf, language, world.clock)
+        tool.worker = worker
+        tool.vault = vault_of(world.secrets, shelf) if world.secrets is not None else None
+        return tool
+
+    makers: dict[str, Callable[[], Tool]] = {"assert": insisting, TOOL: pipeline}
+    ready: dict[str, Tool] = {"noop": noop, **given}
+    if world.executors:
+        ready = {"function": FunctionTool(world.executors), **ready}
+        makers |= {"python": python, "shell": shell, "http": http, **sql_tools(http)}
+        makers |= _outward(world, lambda: shelf["http"], programs, read_blob)
+        makers |= Added({*makers, *ready, *BY_ENGINE}).makers()
+    shelf = Shelf(ready, makers)
+    return shelf
+
+
+def _outward(
+    world: World, http: Callable[[], Tool], programs: Callable[[], Programs], read_blob: ReadBlob
+) -> dict[str, Callable[[], Tool]]:
+    """Those that reach beyond the run."""
+
+    def artifact() -> Tool:
+        from refold.tools.artifact import ArtifactTool
+
+        return ArtifactTool(world.artifacts, read_blob)
+
+    def emitting() -> Tool:
+        from refold.tools.emitting import emit
+
+        return emit
+
+    def container() -> Tool:
+        from refold.tools.container import ContainerTool
+
+        return ContainerTool(programs(), world.docker)
+
+    def mcp() -> Tool:
+        from refold.tools.mcp import McpTool
+
+        return McpTool(http(), programs(), str if world.secrets is None else world.secrets.discretion.text)
+
+    def llm() -> Tool:
+        from refold.tools.llm import LlmTool
+
+        return LlmTool(http())
+
+    return {"artifact": artifact, "emit": emitting, "container": container, "mcp": mcp, "llm": llm}

@@ -1,0 +1,37 @@
+"""The secrets of a process, as its pipelines use them."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from refold.core.commands import Command
+from refold.ports import Call, Entries, Tool
+
+if TYPE_CHECKING:
+    from refold.secrets.strongroom import Strongroom
+    from refold.tools.pipeline_secrets import Owner, Render, Vault
+
+
+def vault_of(room: "Strongroom", tools: Mapping[str, Tool]) -> "Vault":
+    """Nothing of it is loaded before a pipeline asks for a secret."""
+    from refold.tools.pipeline_secrets import Vault
+
+    async def request(keys: Mapping[str, Any]) -> Any:
+        """For credentials that a server gives out; by the one client, with all that it refuses."""
+        config = {"url": keys["url"], "method": keys.get("method", "POST"), "headers": keys.get("headers") or {}}
+        form = keys.get("data")
+        config |= {"data": form} if isinstance(form, Mapping) else {"body": form} if form is not None else {}
+        command = Command("keychain", "keychain", 1, 1, "http", input={"input": {}, "config": config})
+        answer = await tools["http"](Call("keychain", command, {}))
+        return answer["data"]
+
+    def keychain(entries: Sequence[Mapping[str, Any]], owner: "Owner", render: "Render") -> Entries:
+        from refold.secrets.keychain import Place
+
+        return room.keychain(entries, Place(*owner), render, {}, request)
+
+    return Vault(
+        read=room.read,
+        keychain=keychain,
+        seal=lambda value, run: room.sealer.seal(value, run),
+        open_all=lambda value, run: room.sealer.open_all(value, run),
+    )

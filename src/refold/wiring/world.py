@@ -1,0 +1,58 @@
+"""What a process gets from outside, and the languages of its plans."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from refold.core.expressions import unknown
+from refold.core.facts import Instant
+from refold.executors.isolated import Isolated
+from refold.ports import Advance, AtOnce, Clock, Doorbell, Executor
+from refold.secrets.strongroom import Strongroom
+from refold.worker.heartbeat import Heartbeat, as_task
+
+if TYPE_CHECKING:
+    from refold.templates import Templates
+
+
+ARTIFACTS = os.path.join(".refold", "artifacts")
+
+
+class WallClock:
+    def now(self) -> Instant:
+        return time.time_ns() // 1000
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class World(Struct):
+    """What a process gets from outside: time, chance, names, and a thread to take turns on."""
+
+    clock: Clock
+    doorbell: Doorbell
+    advance: Advance
+    chance: Callable[[], float]
+    new_id: Callable[[], str]
+    heartbeat: Heartbeat = as_task
+    executors: Mapping[str, Executor] = {}  # by the name of their isolation
+    at_once: AtOnce = lambda work: (False, None)
+    secrets: Strongroom | None = None
+    isolated: Isolated | None = None
+    artifacts: str = ARTIFACTS  # the folder of the tool of that name
+    docker: Mapping[str, str] = {}  # what the program docker sees of the environment, beside what all programs do
+
+
+@cache
+def language(name: str) -> "Templates":
+    """The language of a plan's expressions; loaded when the first such plan appears."""
+    from refold.templates import Templates
+
+    if name not in ("refold", "noetl"):
+        unknown(name)
+    return Templates("strict" if name == "refold" else "chainable")

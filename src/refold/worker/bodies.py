@@ -1,0 +1,114 @@
+"""The tool that runs the bodies of a Python workflow: async ones on the event loop, others in threads."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from refold.authoring.definition import Body, Definition
+from refold.authoring.events import InputRequestEvent, InputResponseEvent
+from refold.core.facts import Failed, Fault, Parked, Succeeded, Suspended
+from refold.core.faults import fault_of
+from refold.errors import InvalidValue, StaleWrite, ToolFailed
+from refold.ports import Call, Done
+from refold.worker.context import Context
+from refold.worker.durable import Suspension
+from refold.worker.session import Session
+from refold.worker.tries import House, Try
+
+KEPT = 1000  # exceptions that are kept for those who wait for their runs
+
+
+class Originals:
+    """Exceptions as they were raised here, by run, step and visit."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, str, int], BaseException] = OrderedDict()
+
+    def keep(self, call: Call, error: BaseException) -> None:
+        self._kept[(call.run, call.command.step, call.command.visit)] = error
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+
+    def find(self, run: str, step: str, visit: int) -> BaseException | None:
+        return self._kept.get((run, step, visit))
+
+
+class BodyTool:
+    """Of one workflow; what others need of it is the plan alone."""
+
+    def __init__(
+        self, definition: Definition, house: House, session: Callable[[str], Session], originals: Originals
+    ) -> None:
+        self.definition, self.house, self.session, self.originals = definition, house, session, originals
+
+    async def __call__(self, call: Call) -> Done:
+        assert call.meanwhile is not None
+        body = self.definition.bodies[call.command.step]
+        tried = Try(call, self.definition, await call.meanwhile.recall(), self.house, self.session(call.run))
+        try:
+            await self._run(body, tried)
+        except Suspension:
+            return await _suspended(tried)
+        except BaseException as error:
+            if tried.calls.pending and not isinstance(error, Exception):
+                return await _suspended(tried)  # raised through a group of tasks
+            await _flushed(tried)
+            if not isinstance(error, Exception):
+                raise
+            self.originals.keep(call, error)
+            return Done(Failed(fault_of(error)), usage=tried.usage)
+        if tried.calls.pending:
+            return await _suspended(tried)  # the body has swallowed it
+        await tried.published.flush()
+        return _completed(tried)
+
+    async def _run(self, body: Body, tried: Try) -> None:
+        try:
+            events = [self.definition.received(each["type"], each["data"]) for each in tried.call.input["events"]]
+        except InvalidValue as error:
+            raise ToolFailed(Fault("schema", f"an event cannot be read: {error}", retryable=False)) from error
+        context = Context(tried)
+        given = (events if body.signature.as_list else events[0],)
+        work = partial(body.function, *((context, *given) if body.signature.wants_context else given))
+        value = await (work() if body.signature.is_async else self.house.in_thread(work))
+        for event in _listed(body.name, value):
+            if isinstance(event, InputRequestEvent):
+                id = event.request_id or f"{tried.call.command.id}/request"
+                answer = await context.ask(event.prompt, id=id, metadata=event.metadata)
+                tried.send(InputResponseEvent(request_id=id, response=answer))
+            else:
+                tried.send(event)
+
+
+def _listed(step: str, value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, (dict, tuple, set, str, bytes, int, float)) or hasattr(value, "__next__"):
+        gave = f"it gave a {type(value).__name__}; a step gives an event, a list of events, or None"
+        raise InvalidValue(f"step {step!r}", gave)
+    return value if isinstance(value, list) else [value]
+
+
+async def _flushed(tried: Try) -> None:
+    try:
+        await tried.published.flush()
+    except Exception:
+        return  # what went wrong before is what counts
+
+
+async def _suspended(tried: Try) -> Done:
+    await tried.published.flush()
+    progress = {"published": tried.published.count} if tried.published.count else None
+    return Done(Suspended(tuple(tried.calls.pending.values()), progress))
+
+
+def _completed(tried: Try) -> Done:
+    def renew(stale: StaleWrite) -> Done:
+        if tried.state.renewed(stale):
+            return _completed(tried)
+        return Done(Parked(until=tried.house.clock.now(), reason="somebody else was faster"))
+
+    return Done(
+        Succeeded(None), writes=tried.state.writes(), usage=tried.usage, events=tuple(tried.events), renew=renew
+    )

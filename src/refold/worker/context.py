@@ -1,0 +1,180 @@
+"""What a body of a Python workflow gets beside its event: state, events, durable calls, the outside."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from refold.authoring.durations import seconds
+from refold.core.facts import SECOND, Awaited, Cancelled, Failed, Outcome, Succeeded
+from refold.core.faults import fault_of
+from refold.core.plan import Plan, Retry
+from refold.core.retry import delay, may_retry
+from refold.errors import ChildFailed, InvalidValue
+from refold.worker.gathering import gathered
+from refold.worker.state import Change
+from refold.worker.tries import Try
+
+Span = str | int | float
+ANSWER = "answer:"  # signals that answer a request
+
+
+class Context:
+    """One for each try. `run_id` and `idempotency_key` are the same for every try of the same event."""
+
+    def __init__(self, tried: Try) -> None:
+        self.run_id, self.idempotency_key = tried.call.run, tried.call.idempotency_key
+        self.attempt = tried.call.command.attempt
+        self.state, self.session = tried.state, tried.session
+        self._try, self._calls, self._house = tried, tried.calls, tried.house
+        self._definition, self._call = tried.definition, tried.call
+        self._asked = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.state.get(key, default)
+
+    def set(self, key: str, value: Any) -> None:
+        """Others see it when this step has completed. Raises InvalidValue for what cannot be stored exactly."""
+        self.state[key] = value
+
+    def update(self, key: str, change: Change, default: Any = None) -> None:
+        """Change a value that others change too; `change` gets what is there, or the default, and is called again if
+        somebody else was faster. So it returns nothing: only `change` knows the value that counts."""
+        self.state.change(key, change, default)
+
+    def send(self, event: Any) -> None:
+        """An event for other steps; it goes out when this step has completed."""
+        self._try.send(event)
+
+    async def publish(self, event: Any) -> None:
+        """Show an event, or any value, to those who follow the run; no step gets it."""
+        command = self._call.command
+        known = type(event) in self._definition.names
+        name, data = self._definition.sent(event, command.step) if known else ("", self._put(event, "published"))
+        line = {"at": self._house.clock.now(), "step": command.step, "visit": command.visit}
+        line |= {"attempt": command.attempt, "stream": "event", "type": name, "data": data}
+        await self._try.published.put({**line, "text": name or repr(event)[:200]})
+
+    def collect(self, event: Any, n: int, by: str = "") -> list[Any] | None:
+        """Put this event to the others that came here; n of them at once, in the order of their coming, or None."""
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise InvalidValue("n", f"{n!r} is no number of events; it counts from 1")
+        sent = self._definition.sent(event, self._call.command.step)
+        full = gathered(self.state, self._call.command, sent, n, by)
+        return None if full is None else [self._definition.received(type, data) for type, data in full]
+
+    async def ask(self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None) -> Any:
+        """Ask a person, and wait for the answer as long as it takes, or for `timeout`. Raises TimeoutError."""
+        self._asked += 1
+        command = self._call.command
+        id = id or f"{command.id}/{self._asked}"
+        key = self._calls.key("ask", None, id)
+        input = {"id": id, "prompt": prompt, "metadata": self._put(metadata, "metadata")}
+        if key not in self._calls.recorded and key not in self._calls.memory.awaited:
+            await self.publish({"request_id": id, "prompt": prompt, "metadata": metadata})
+        return await self._awaited(Awaited(key, self._until(timeout), f"{ANSWER}{id}", input=input), timeout)
+
+    async def sleep(self, span: Span, *, key: str | None = None) -> None:
+        """As long as that, whatever happens to this process; nothing is held meanwhile."""
+        span = seconds(span)
+        await self._calls.outcome(Awaited(self._calls.key("sleep", span, key), self._until(span)))
+
+    async def wait_for(self, signal: str, *, timeout: Span | None = None, key: str | None = None) -> Any:
+        """What a signal of this name brings; one that came early is kept. Raises TimeoutError."""
+        name = self._calls.key("signal", signal, key)
+        return await self._awaited(Awaited(name, self._until(timeout), signal), timeout)
+
+    async def run_child(
+        self,
+        workflow: Any,
+        input: dict[str, Any] | None = None,
+        *,
+        timeout: Span | None = None,
+        key: str | None = None,
+        **inputs: Any,
+    ) -> Any:
+        """The result of a run of another workflow, or of a playbook's plan. Raises ChildFailed or TimeoutError."""
+        given = {**(input or {}), **inputs}
+        if isinstance(workflow, Plan):
+            plan, exact = await self._house.register(workflow), self._definition.exact
+        else:
+            child = await self._house.adopt(workflow)
+            plan, exact = child.hash, child.exact
+        put = {name: exact.put(each, f"input.{name}") for name, each in given.items()}
+        name = self._calls.key("child", [plan, put], key)
+        outcome = await self._calls.outcome(Awaited(name, self._until(timeout), child=plan, input=put))
+        return exact.get(_result(outcome, name, timeout))
+
+    async def map(
+        self, work: Callable[[Any], Any], items: Iterable[Any], *, window: int = 16, key: str = ""
+    ) -> list[Any]:
+        """The results of durable calls for each item, in their order; `window` of them are made at once."""
+        room = asyncio.Semaphore(window)
+        name = key or getattr(work, "__qualname__", "map")
+
+        async def one(i: int, item: Any) -> Any:
+            async with room:
+                return await self.call(work, item, key=f"{name}[{i}]")
+
+        return list(await asyncio.gather(*(one(i, item) for i, item in enumerate(items))))
+
+    async def call(
+        self, work: Callable[..., Any], *given: Any, key: str | None = None, retry: Retry | None = None, **named: Any
+    ) -> Any:
+        """A function whose result is recorded: this step may start over, but the function is not called again.
+
+        Its arguments tell one call from another; if they cannot be stored, `key` has to.
+        """
+        arguments = None if key is not None else self._put([list(given), named], "arguments; give the call a `key`")
+        name = self._calls.key(f"call:{getattr(work, '__qualname__', type(work).__name__)}", arguments, key)
+        tried = partial(self._tried, partial(work, *given, **named), retry or Retry())
+        return self._definition.exact.get(await self._calls.once(name, tried))
+
+    def usage(self, **amounts: int | float) -> None:
+        """What was used up, by its unit: `ctx.usage(tokens=312, usd=0.004)`. Counted once, when the step has ended."""
+        for unit, amount in amounts.items():
+            self._try.usage[unit] = self._try.usage.get(unit, 0) + amount
+
+    def log(self, text: str) -> None:
+        """A line for `refold runs logs`."""
+        if self._call.say is not None:
+            self._call.say("log", text)
+
+    def _put(self, value: Any, path: str) -> Any:
+        return self._definition.exact.put(value, path)
+
+    async def _tried(self, work: Callable[[], Any], retry: Retry) -> Any:
+        attempt = 1
+        while True:
+            try:
+                return self._put(await self._made(work), "result")
+            except Exception as error:
+                fault = fault_of(error)
+                if not may_retry(retry, attempt, fault):
+                    raise
+                await self._house.clock.sleep(delay(retry, attempt, fault, 0.5) / SECOND)
+                attempt += 1
+
+    async def _made(self, work: Callable[[], Any]) -> Any:
+        function = work.func if isinstance(work, partial) else work
+        if inspect.iscoroutinefunction(inspect.unwrap(function)):
+            return await work()
+        made = await self._house.in_thread(work)
+        return await made if inspect.isawaitable(made) else made
+
+    async def _awaited(self, call: Awaited, timeout: Span | None) -> Any:
+        return self._definition.exact.get(_result(await self._calls.outcome(call), call.key, timeout))
+
+    def _until(self, span: Span | None) -> int | None:
+        return None if span is None else self._house.clock.now() + round(seconds(span) * SECOND)
+
+
+def _result(outcome: Outcome, what: str, timeout: Span | None) -> Any:
+    if isinstance(outcome, Succeeded):
+        if timeout is not None and outcome.result == {"by": "timer"}:
+            raise TimeoutError(f"nothing came for {what} within {timeout}")
+        return outcome.result
+    if isinstance(outcome, Failed):
+        raise ChildFailed(outcome.fault)
+    raise ChildFailed(fault_of(RuntimeError(outcome.reason if isinstance(outcome, Cancelled) else "it did not end")))

@@ -1,0 +1,84 @@
+"""Durable calls of a body: each is known by its key, made once, and found again when the body is run anew."""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from refold.core.facts import Awaited, Blob, Outcome, Succeeded
+from refold.errors import InvalidValue
+from refold.ports import Meanwhile, Memory
+
+ReadBlob = Callable[[Blob], Awaitable[Any]]
+
+
+class Suspension(BaseException):
+    """The body waits for something that may take long: it is left here, and run again when that has come."""
+
+
+class Calls:
+    """Those of one try of a body."""
+
+    def __init__(self, memory: Memory, meanwhile: Meanwhile, read_blob: ReadBlob) -> None:
+        self.memory, self.meanwhile, self.read_blob = memory, meanwhile, read_blob
+        self.recorded: dict[str, Outcome] = dict(memory.recorded)
+        self.pending: dict[str, Awaited] = {}
+        self._times: Counter[str] = Counter()
+        self._busy = 0  # calls under way in this very moment
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def key(self, kind: str, arguments: Any, given: str | None) -> str:
+        """By its kind, its arguments and how often there was one like it; or by the name that was given to it."""
+        if given is not None:
+            name = f"{kind}:{given}"
+            if self._times[name]:
+                raise InvalidValue(given, "two durable calls of one step have this key; each needs its own")
+        else:
+            text = msgspec.json.encode(arguments, order="sorted")
+            name = f"{kind}:{hashlib.sha256(text).hexdigest()[:12]}"
+        self._times[name] += 1
+        return name if given is not None else f"{name}:{self._times[name]}"
+
+    async def outcome(self, call: Awaited) -> Outcome:
+        """As it was recorded; a body that has to wait for it is left."""
+        if call.key in self.recorded:
+            return await self._whole(self.recorded[call.key])
+        self.pending[call.key] = call
+        await self._suspend()
+        raise Suspension
+
+    async def once(self, key: str, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Do it, unless it was done; nothing is told of a failure, which is the body's to judge."""
+        if key in self.recorded:
+            done = await self._whole(self.recorded[key])
+            assert isinstance(done, Succeeded)
+            return done.result
+        self._busy += 1
+        self._quiet.clear()
+        try:
+            result = await work()
+            await self.meanwhile.record(key, Succeeded(result))
+        finally:
+            self._busy -= 1
+            if not self._busy:
+                self._quiet.set()
+        self.recorded[key] = Succeeded(result)
+        return result
+
+    def waits(self) -> Mapping[str, Awaited]:
+        return self.pending
+
+    async def _suspend(self) -> None:
+        """What else the body has begun goes first: calls finish, and those that wait too are known by then."""
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await self._quiet.wait()
+
+    async def _whole(self, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Succeeded) and outcome.blob is not None:
+            return Succeeded(await self.read_blob(outcome.blob))
+        return outcome

@@ -1,0 +1,42 @@
+"""Events that a body shows to the outside, in their order and without loss; who publishes too fast waits."""
+
+import asyncio
+from typing import Any
+
+from refold.ports import Meanwhile
+
+AHEAD = 1000  # lines that may wait
+AT_ONCE = 500
+
+
+class Published:
+    def __init__(self, meanwhile: Meanwhile, before: int) -> None:
+        self.meanwhile = meanwhile
+        self.count = 0
+        self._before = before  # that an earlier try of the same body has shown
+        self._lines: list[Any] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    async def put(self, line: Any) -> None:
+        self.count += 1
+        if self.count <= self._before:
+            return
+        self._lines.append(line)
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send())
+        if len(self._lines) >= AHEAD:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Returns when all is where it belongs. Raises what stood in the way."""
+        sending = self._sending
+        if sending is not None:
+            await asyncio.shield(sending)
+
+    async def _send(self) -> None:
+        try:
+            while self._lines:
+                some, self._lines = self._lines[:AT_ONCE], self._lines[AT_ONCE:]
+                await self.meanwhile.publish(some)
+        finally:
+            self._sending = None

@@ -1,0 +1,43 @@
+"""One try of a body: what it was given, and what it has gathered until it ends."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import Struct
+
+from refold.authoring.definition import Definition
+from refold.core.facts import Blob, Sent
+from refold.core.plan import Plan
+from refold.ports import Call, Clock, Memory
+from refold.worker.durable import Calls
+from refold.worker.published import Published
+from refold.worker.session import Session
+from refold.worker.state import State
+
+
+class House(Struct):
+    """What bodies need of their process."""
+
+    clock: Clock
+    read_blob: Callable[[str, str], Awaitable[Any]]  # by run and hash
+    adopt: Callable[[Any], Awaitable[Definition]]  # a workflow that is to be started as a child
+    register: Callable[[Plan], Awaitable[str]]
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+class Try:
+    def __init__(self, call: Call, definition: Definition, memory: Memory, house: House, session: Session) -> None:
+        assert call.meanwhile is not None
+        self.call, self.definition, self.house, self.session = call, definition, house, session
+        self.state = State(memory, definition.exact)
+        self.calls = Calls(memory, call.meanwhile, self._blob)
+        progress = call.command.progress if isinstance(call.command.progress, dict) else {}
+        self.published = Published(call.meanwhile, progress.get("published", 0))
+        self.events: list[Sent] = []
+        self.usage: dict[str, int | float] = {}
+
+    def send(self, event: Any) -> None:
+        self.events.append(Sent(*self.definition.sent(event, f"step {self.call.command.step!r}")))
+
+    async def _blob(self, blob: Blob) -> Any:
+        return await self.house.read_blob(self.call.run, blob.hash)

@@ -1,0 +1,192 @@
+"""What a worker tells: lines, faults and results without secrets, and nothing changed where there are none."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refold import Engine, RunFailed
+from refold.core.commands import Command
+from refold.core.facts import Cancelled, Failed, Fault, Outcome, Parked, Succeeded
+from refold.core.writes import SetKey
+from refold.errors import ToolFailed
+from refold.ports import Call, Done, Ended, Lease, Program, Say
+from refold.secrets.discreet import Discreet, DiscreetPrograms
+from refold.secrets.redactor import Redactor
+from refold.settings import Settings
+from refold.wiring import WallClock, open_process, open_secrets
+from refold.worker.discretion import OPEN, discreet
+from refold.worker.printed import Printed
+from refold.worker.run_tool import run_tool
+from tests.tools.calls import one_step
+
+SECRET = "correct-horse-battery"
+LEASE = Lease(
+    run="r",
+    command=Command(id="a/1", step="a", visit=1, attempt=1, tool="t"),
+    worker="w",
+    generation=1,
+    until=0,
+    claimed_at=0,
+    plan="p",
+)
+
+
+def discretion() -> Discreet:
+    redactor = Redactor()
+    redactor.remember(SECRET)
+    return Discreet(redactor)
+
+
+async def outcome_of(value: Any) -> Outcome:
+    async def tool(call: Call) -> Any:
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    return (await run_tool(LEASE, {}, {"t": tool}, WallClock(), None, discretion())).outcome
+
+
+async def test_a_result_with_a_secret_fails_the_step_with_the_path() -> None:
+    outcome = await outcome_of({"a": [1, {"b": f"x{SECRET}"}]})
+    assert isinstance(outcome, Failed)
+    assert outcome.fault.kind == "secret" and outcome.fault.retryable is False
+    assert outcome.fault.data == {"path": "$.a[1].b"} and "$.a[1].b" in outcome.fault.message
+    assert "declare the output secret" in outcome.fault.message and SECRET not in str(outcome)
+
+
+async def test_a_result_without_one_is_told_as_it_is() -> None:
+    value = {"a": [1, None, "x"], "$sealed": "1.x"}
+    outcome = await outcome_of(value)
+    assert isinstance(outcome, Succeeded) and outcome.result is value
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Done(Succeeded(1), writes=(SetKey("token", SECRET),)),
+        Done(Succeeded(1), usage={SECRET: 1}),
+        Parked(until=5, progress={"so far": SECRET}),
+        Parked(until=5, reason=SECRET),
+        Cancelled(SECRET),
+    ],
+    ids=lambda said: type(said).__name__,
+)
+async def test_whatever_else_a_tool_tells_holds_no_secret_either(said: Any) -> None:
+    outcome = await outcome_of(said)
+    assert isinstance(outcome, Failed) and outcome.fault.kind == "secret" and SECRET not in str(outcome)
+
+
+async def test_every_part_of_a_fault_is_redacted() -> None:
+    fault = Fault(
+        SECRET, SECRET, f"x.{SECRET}", f"line\n{SECRET}", SECRET, True, 1.5, {SECRET: [SECRET, {"a": f"b {SECRET}"}]}
+    )
+    for error in (ToolFailed(fault), Failed(fault)):
+        outcome = await outcome_of(error)
+        assert isinstance(outcome, Failed)
+        told = outcome.fault
+        assert told == Fault("***", "***", "x.***", "line\n***", "***", True, 1.5, {"***": ["***", {"a": "b ***"}]})
+
+
+async def test_what_an_error_says_and_its_traceback_are_redacted() -> None:
+    outcome = await outcome_of(ValueError(f"no such user: {SECRET!r}"))
+    assert isinstance(outcome, Failed)
+    assert outcome.fault.message == "no such user: '***'" and SECRET not in outcome.fault.traceback
+
+
+async def test_lines_are_redacted() -> None:
+    published: list[Any] = []
+
+    async def publish(lease: Lease, lines: Sequence[Any]) -> None:
+        published.extend(lines)
+
+    printed = Printed(LEASE, publish, WallClock(), discretion())
+    printed.say("stdout", f"token: {SECRET}")
+    await printed.close()
+    assert [line["text"] for line in published] == ["token: ***"]
+
+
+def test_where_there_are_no_secrets_nothing_is_touched() -> None:
+    done, fault = Done(Succeeded({"a": SECRET})), Fault("x", SECRET)
+    assert discreet(done, OPEN) is done and discreet(done, Discreet()) is done
+    assert OPEN.text(SECRET) is SECRET and OPEN.fault(fault) is fault
+    assert Discreet().text(SECRET) is SECRET and Discreet().fault(fault) is fault
+    OPEN.check_result(SECRET)
+    Discreet(Redactor()).check_result(SECRET)
+    assert Discreet(Redactor()).fault(fault) is fault
+
+
+class NoPrograms:
+    started: list[Program]
+
+    def __init__(self) -> None:
+        self.started = []
+
+    async def run(self, program: Program, say: Say | None = None) -> Ended:
+        self.started.append(program)
+        return Ended(code=0)
+
+    async def close(self) -> None:
+        self.started.clear()
+
+
+async def test_a_program_with_a_secret_among_its_arguments_is_not_started() -> None:
+    programs = NoPrograms()
+    guarded = DiscreetPrograms(programs, discretion())
+    for bad in (Program(argv=["curl", "-H", f"x: {SECRET}"]), Program(argv=["ls"], cwd=f"/tmp/{SECRET}")):
+        with pytest.raises(ToolFailed, match="`env` or `stdin`") as caught:
+            await guarded.run(bad)
+        assert SECRET not in str(caught.value.fault)
+    good = Program(argv=["curl"], env={"TOKEN": SECRET}, stdin=SECRET.encode())
+    assert (await guarded.run(good)).code == 0 and programs.started == [good]
+    await guarded.close()
+    assert programs.started == []
+
+
+async def test_what_would_be_refused_for_another_reason_is_told_without_the_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secrets: list[Any] = []
+
+    async def odd(call: Call) -> Any:
+        await secrets[0].read("token")
+        return {("x", SECRET): object()}
+
+    monkeypatch.setenv("REFOLD_SECRET_TOKEN", SECRET)
+    async with open_process({"odd": odd}, settings=Settings(processes=1)) as process:
+        secrets.append(process.secrets)
+        fault = await _fault(process.engine, "odd")
+    assert fault.kind == "secret" and "$ (the name of a field)" in fault.message and SECRET not in str(fault)
+
+
+async def _fault(engine: Engine, tool: str) -> Fault:
+    with pytest.raises(RunFailed) as caught:
+        await engine.run(one_step(tool))
+    fault = caught.value.error.fault
+    assert isinstance(fault, Fault)
+    return fault
+
+
+def test_settings_say_where_secrets_are(tmp_path: Path) -> None:
+    chosen = Settings.from_environment(
+        {"REFOLD_SECRETS": "/s", "REFOLD_SECRETS_FOLDER": "/f", "REFOLD_KEY_FILE": "/k", "REFOLD_KEYRING": "true"}
+    )
+    room = open_secrets(chosen, "a.db")
+    assert (str(room.file.path), str(room.keys.path)) == ("/s", "/k")
+    assert str(open_secrets(Settings(), tmp_path / "a.db").file.path) == str(tmp_path / "a.db-secrets")
+    assert [type(each).__name__ for each in room.providers()] == ["Environment", "Folder", "Ring"]
+
+
+def test_a_process_that_reads_no_secret_loads_nothing_for_them() -> None:
+    code = (
+        "import sys, refold.wiring, asyncio\n"
+        "async def main():\n"
+        "    async with refold.wiring.open_engine(): pass\n"
+        "asyncio.run(main())\n"
+        "print(sorted(m for m in sys.modules if m.startswith(('refold.secrets.', 'cryptography', 'platformdirs'))))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == "['refold.secrets.discreet', 'refold.secrets.hidden', 'refold.secrets.strongroom']"

@@ -1,0 +1,68 @@
+"""Texts in pieces: literal text and values apart, for those who quote values in their own way."""
+
+from typing import Any
+
+import pytest
+
+from refold.core.expressions import CannotEvaluate
+from refold.templates import Piece
+from refold.templates.data import LARGEST
+from tests.templates.views import CHAINABLE, STRICT, world
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("plain", ["plain"]),
+        ("{{ n }}", [Piece(3)]),
+        ("echo {{ text }} {{ list }}", ["echo ", Piece("hello"), " ", Piece([3, 1, 2])]),
+        ("{{ nothing }}{{ yes }}", [Piece(None), Piece(True)]),
+        ("{{ digits }}!", [Piece("42"), "!"]),
+        ("a  {{- n + 1 -}}  b", ["a", Piece(4), "b"]),
+        ("a{# b #}c", ["a", "c"]),
+    ],
+)
+def test_values_keep_their_type_and_their_place(text: str, expected: list[Any]) -> None:
+    assert STRICT.pieces(text, world()) == expected
+    assert CHAINABLE.pieces(text, world()) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{% if yes %}a{{ n }}{% else %}b{{ text }}{% endif %}", ["a", Piece(3)]),
+        ("{% for r in rows if r.ok %}({{ r.id }}){% endfor %}", ["(", Piece(1), ")", "(", Piece(3), ")"]),
+        ("{% set x %}a{{ n }}{% endset %}{{ x }}", [Piece("a3")]),
+        ("{% raw %}{{ n }}{% endraw %}{{ map.b }}", ["{{ n }}", Piece({"c": [10, 20]})]),
+        ("{% if yes %}{{ nobody.x }}{% endif %}", [Piece(None)]),
+    ],
+)
+def test_statements_leave_values_apart_too(text: str, expected: list[Any]) -> None:
+    assert CHAINABLE.pieces(text, world()) == expected
+
+
+def test_a_piece_is_a_copy_and_what_was_rendered_is_not_rendered_again() -> None:
+    view = world()
+    for text in ("{{ map }}", "{% if yes %}{{ map }}{% endif %}"):
+        (piece,) = CHAINABLE.pieces(text, view)
+        assert isinstance(piece, Piece)
+        piece.value["b"]["c"].append("spoilt")
+    assert view == world()
+    assert CHAINABLE.pieces("{{ template }}", view) == [Piece("{{ 7 * 7 }}")]
+
+
+def test_what_has_no_value_is_told() -> None:
+    with pytest.raises(CannotEvaluate, match=r"'nobody' is not defined \(column 6 of `a {{ nobody }}`\)"):
+        STRICT.pieces("a {{ nobody }}", world())
+    with pytest.raises(CannotEvaluate, match="is not closed"):
+        CHAINABLE.pieces("{% if n %}", world())
+
+
+def test_what_a_loop_collects_is_bounded() -> None:
+    view = {"large": "x" * (LARGEST // 4), "rows": list(range(1000))}
+    with pytest.raises(CannotEvaluate, match="more than 1 MiB"):
+        CHAINABLE.pieces("{% for i in range(5) %}{{ large }}{% endfor %}", view)
+    with pytest.raises(CannotEvaluate, match="more than 1 MiB"):
+        CHAINABLE.pieces("{% for i in range(5000) %}{{ rows }}{% endfor %}", view)
+    assert CHAINABLE.pieces("{{ large }}", view) == [Piece(view["large"])]

@@ -1,0 +1,241 @@
+"""Tools in a list, and rules about tries, in playbooks of Refold's own language; run by the engine."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from refold.authoring.playbook import read
+from refold.authoring.problems import InvalidPlaybook
+from refold.core.facts import Fact, Parked, StepSettled
+from refold.settings import Settings
+from refold.tools.catalog import CATALOG
+from refold.wiring import open_engine
+
+HEAD = "apiVersion: refold/v1\nkind: Playbook\nmetadata: {name: play}\n"
+
+
+class Played(Struct):
+    status: str
+    result: Any
+    fault: Any
+    ctx: dict[str, Any]
+    facts: list[Fact]
+    warnings: list[str]
+
+
+def play(text: str, input: dict[str, Any] | None = None, folder: Path | None = None) -> Played:
+    book = read(HEAD + text, "play.yaml", CATALOG)
+
+    async def run() -> Played:
+        settings = Settings(processes=1, key_file=str(folder / "keys") if folder is not None else "")
+        async with open_engine(settings=settings) as engine:
+            id = await engine.start(book.plan, input)
+            async with asyncio.timeout(60):
+                await engine.wait(id)
+            shown = await engine.show(id)
+            facts = [fact for _, _, fact in await engine.history(id)]
+            fault = shown.error.fault if shown.error is not None else None
+            warnings = [each.code for each in book.warnings]
+            return Played(shown.status, shown.result, fault, dict(shown.state.ctx), facts, warnings)
+
+    return asyncio.run(run())
+
+
+def parked(played: Played) -> list[Parked]:
+    outcomes = [fact.report.outcome for fact in played.facts if isinstance(fact, StepSettled)]
+    return [each for each in outcomes if isinstance(each, Parked)]
+
+
+def test_tasks_run_in_order_and_read_those_before_them() -> None:
+    text = """\
+workload: {n: 2}
+workflow:
+  - step: a
+    input: {m: "{{ workload.n }}"}
+    tool:
+      - {name: one, kind: noop, result: {x: "{{ m + 1 }}"}}
+      - {name: two, kind: noop, input: {m: 10}, result: {y: "{{ one.x + m + _prev.x }}"}}
+      - {kind: noop, result: {z: "{{ results.one.x }}", t: "{{ _task }}"}}
+"""
+    last = {"z": 3, "t": "task_2"}
+    assert play(text).result == {"x": 3, "y": 16, **last, "one": {"x": 3}, "two": {"y": 16}, "task_2": last}
+
+
+def test_what_is_no_map_is_not_merged() -> None:
+    text = "workflow: [{step: a, tool: [{name: one, kind: noop, result: {x: 1}}, {name: two, kind: noop, result: 2}]}]"
+    assert play(text).result == {"one": {"x": 1}, "two": 2}
+
+
+def test_a_task_sets_what_later_tasks_and_later_steps_read() -> None:
+    text = """\
+workflow:
+  - step: a
+    tool:
+      - {name: one, kind: noop, result: {x: 1}, set: {mine: "{{ output.x }}", ctx.ours: "{{ output.data.x + 1 }}"}}
+      - {name: two, kind: noop, result: {seen: ["{{ mine }}", "{{ ctx.ours }}"]}}
+    next: b
+  - {step: b, tool: {kind: noop, result: ["{{ a.seen }}", "{{ ctx.ours }}"]}}
+"""
+    played = play(text)
+    assert (played.result, played.ctx) == ([[1, 2], 2], {"ours": 2})
+
+
+FLAKY = """\
+workflow:
+  - step: a
+    tool:
+      kind: python
+      isolation: inline
+      input: {n: "{{ _attempt }}"}
+      code: "return 1 / (n > 2) * n"
+      spec: {policy: {rules: [{when: "{{ output.py.exception == 'ZeroDivisionError' }}", then: {RULE}}]}}
+"""
+
+
+def test_a_rule_tries_again_and_nobody_waits_meanwhile() -> None:
+    played = play(FLAKY.replace("RULE", "do: retry, attempts: 5, backoff: linear, delay: 0.05"))
+    assert (played.status, played.result) == ("completed", 3.0)
+    parked = [
+        fact for fact in played.facts if isinstance(fact, StepSettled) and isinstance(fact.report.outcome, Parked)
+    ]
+    assert len(parked) == 2
+    assert parked[0].report.outcome.reason.startswith("try 2 of task 'a_task'")  # type: ignore[union-attr]
+
+
+def test_tries_are_counted_with_the_first_and_then_it_has_failed() -> None:
+    played = play(FLAKY.replace("RULE", "do: retry, attempts: 2, backoff: none"))
+    assert (played.status, played.fault.type) == ("failed", "ZeroDivisionError")
+    assert "Traceback" in played.fault.traceback
+    assert not [
+        fact for fact in played.facts if isinstance(fact, StepSettled) and isinstance(fact.report.outcome, Parked)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "result"),
+    [
+        ("do: continue", "completed", {"bad": None, "last": 2}),
+        ("do: break", "completed", {"bad": None}),
+        ("do: fail", "failed", None),
+        ("do: jump, to: last", "completed", {"bad": None, "last": 2}),
+    ],
+)
+def test_what_follows_an_error_is_what_the_rule_says(action: str, status: str, result: Any) -> None:
+    text = f"""\
+workflow:
+  - step: a
+    tool:
+      - {{name: bad, kind: noop, result: "{{{{ 1 // 0 }}}}", spec: {{policy: {{rules: [{{else: {{{action}}}}}]}}}}}}
+      - {{name: last, kind: noop, result: 2}}
+"""
+    played = play(text)
+    found = played.result
+    assert played.status == status
+    assert found == result or (found | {"bad": None}) == result
+
+
+def test_a_loop_of_jumps_ends_when_a_rule_says_so() -> None:
+    text = """\
+workflow:
+  - step: a
+    tool:
+      - name: page
+        kind: noop
+        result: {n: "{{ (n | default(0)) + 1 }}"}
+        set: {n: "{{ output.n }}", ctx.all: "{{ (ctx.all | default([])) + [output.n] }}"}
+        spec: {policy: {rules: [{when: "{{ output.data.n < 3 }}", then: {do: jump, to: page}}]}}
+"""
+    played = play(text)
+    assert (played.result["n"], played.ctx) == (3, {"all": [1, 2, 3]})
+
+
+def test_a_wait_between_tasks_holds_no_worker() -> None:
+    text = """\
+workflow:
+  - step: a
+    tool:
+      - {name: one, kind: noop, result: 1}
+      - {name: nap, kind: wait, seconds: 0.05}
+      - {name: two, kind: noop, result: "{{ one + 1 }}"}
+"""
+    assert play(text).result == {"one": 1, "nap": {"by": "timer", "value": None}, "two": 2}
+
+
+def test_a_template_that_has_no_value_fails_the_step_with_its_key() -> None:
+    played = play('workflow: [{step: a, tool: [{name: t, kind: noop, result: {deep: "{{ {}.x }}"}}]}]')
+    assert played.fault.kind == "expression" and "task 't': result" in played.fault.message
+
+
+def test_items_of_a_loop_have_pipelines_of_their_own() -> None:
+    text = """\
+workflow:
+  - step: a
+    loop: {in: [1, 2, 3], iterator: n, spec: {mode: parallel}}
+    tool:
+      - {name: one, kind: noop, result: {sq: "{{ n * n }}", at: "{{ iter.index }}"}}
+      - {name: two, kind: noop, result: {all: "{{ [one.sq, one.at, n] }}"}}
+"""
+    assert [each["all"] for each in play(text).result] == [[1, 0, 1], [4, 1, 2], [9, 2, 3]]
+
+
+def test_a_task_that_runs_too_long_has_timed_out_and_rules_see_it() -> None:
+    text = """\
+workflow:
+  - step: a
+    tool:
+      - name: slow
+        kind: shell
+        command: [sleep, "30"]
+        spec:
+          timeout: 0.2s
+          policy:
+            rules: [{when: "{{ output.error.kind == 'timeout' and output.error.retryable }}", then: {do: break}}]
+"""
+    assert play(text).status == "completed"
+
+
+def test_a_secret_reaches_the_tool_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REFOLD_SECRET_TOKEN", "hush-hush-1234")
+    text = """\
+workflow:
+  - step: a
+    input: {t: {secret: token}}
+    tool: {kind: python, isolation: inline, code: "return [len(t), t == u]", input: {u: "{{ secrets.token }}"}}
+"""
+    played = play(text, folder=tmp_path)
+    assert played.result == [14, True]
+    assert not any("hush" in repr(fact) for fact in played.facts)
+
+
+def test_a_secret_result_is_stored_sealed_and_opened_for_tools(tmp_path: Path) -> None:
+    text = """\
+workflow:
+  - step: login
+    tool: {kind: python, isolation: inline, code: "return {'token': 'made-of-' + 'nothing', 'n': 7}"}
+    output: {secret: true}
+    next: use
+  - step: use
+    input: {t: "{{ login.token }}"}
+    tool: {kind: python, isolation: inline, code: "return [len(t), n]", input: {n: "{{ login.n }}"}}
+"""
+    played = play(text, folder=tmp_path)
+    assert played.result == [15, 7]
+    assert not any("made-of-nothing" in repr(fact) for fact in played.facts)
+    assert any("$sealed" in repr(fact) for fact in played.facts)
+
+
+def test_a_condition_cannot_read_what_is_sealed() -> None:
+    text = """\
+workflow:
+  - step: login
+    tool: {kind: noop, result: {token: 1}}
+    output: {secret: true}
+    next: {arcs: [{step: b, when: "{{ output.data.token == 1 }}"}]}
+  - {step: b, when: "{{ login.token }}", tool: {kind: noop}}
+"""
+    with pytest.raises(InvalidPlaybook) as said:
+        read(HEAD + text, "play.yaml", CATALOG)
+    assert [each.code for each in said.value.problems] == ["sealed-result", "sealed-result"]
