@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("src", "tests", "pyproject.toml")
+COPIED = ("src", "tests", "docs", "pyproject.toml")
 WORKERS = 2
 CLEAN_LIMIT = 600.0
 

@@ -72,3 +72,20 @@ def test_the_demo_loses_nothing_and_repeats_no_finished_step() -> None:
     assert "12 files were read" in shown and "0 were read again" in shown
     assert "item 2 failed on try 1: OSError: the disk did not answer" in shown
     assert "run completed" in shown and "Emil" in shown
+
+
+def test_the_map_names_every_room_and_every_file_of_the_core() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "refold"
+    rooms = [path for path in source.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    files = [path for path in (source / "core").glob("*.py") if path.name != "__init__.py"]
+    wanted = [*(f"`{room.name}/`" for room in rooms), *(f"`{file.name}`" for file in files)]
+    assert [name for name in wanted if name not in text] == []
+
+
+def test_no_playbook_and_no_session_stands_where_no_test_runs_it() -> None:
+    """Pages of two folders are all run; any other is named by the test that does it."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.parent.name not in ("howto", "explanation")]
+    with_blocks = [page for page in pages if re.search(r"^```(yaml|console)", page.read_text(encoding="utf-8"), re.M)]
+    assert [page.name for page in with_blocks if f'"{page.name}"' not in tests and f"/{page.name}" not in tests] == []

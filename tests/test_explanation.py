@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from refold.core import fold
-from refold.core.facts import PassBegan, Skipped
+from refold.core.facts import PassBegan, Skipped, StepIssued, StepSettled, Took
 from refold.core.fold import RUN_LIFE, STEP_LIFE, Life
 from refold.core.loops import Graph
 from refold.core.state import RunState
@@ -64,6 +64,6 @@ def test_what_facts_leave_is_in_the_table(monkeypatch: pytest.MonkeyPatch) -> No
                 monkeypatch.setitem(table, kind, watched(apply))
     for case in CASES:
         run_core(case["workflow"])
-    assert {kind for kind, _, _ in seen} >= {fold.StepIssued, fold.StepSettled, fold.Took, Skipped}
+    assert {kind for kind, _, _ in seen} >= {StepIssued, StepSettled, Took, Skipped}
     strange = {each for each in seen if each[1] not in STEP_LIFE[each[0]][0] or each[2] not in STEP_LIFE[each[0]][1]}
     assert strange == set()

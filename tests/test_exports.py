@@ -5,7 +5,11 @@ import sys
 
 import refold
 
-PUBLIC = "Arc Call Child Engine Gate Loop Plan RefoldError Retry RunCancelled RunFailed Step Wait open_engine run_sync"
+PUBLIC = (
+    "Arc Call Child ChildFailed Collect Context Engine ErrorEvent Event Gate Handle InputRequestEvent "
+    "InputResponseEvent LiveObjectLost Loop Plan RefoldError Retry RunCancelled RunFailed StartEvent Step StepFailed "
+    "StopEvent Wait Workflow flow open_engine resource run_sync step"
+)
 
 
 def test_the_public_names_are_these() -> None:

@@ -215,8 +215,7 @@ class Desk(Protocol):
 
     async def recall(self, lease: Lease) -> Memory: ...
 
-    async def record(self, lease: Lease, key: str, outcome: Outcome) -> None:
-        """A durable call of this command has its outcome; whoever runs the command again finds it."""
+    async def record(self, lease: Lease, key: str, outcome: Outcome) -> None: ...
 
 
 class Meanwhile(Protocol):
@@ -224,7 +223,8 @@ class Meanwhile(Protocol):
 
     async def recall(self) -> Memory: ...
 
-    async def record(self, key: str, outcome: Outcome) -> None: ...
+    async def record(self, key: str, outcome: Outcome) -> None:
+        """A durable call has its outcome; whoever runs the command again finds it."""
 
     async def publish(self, lines: Sequence[Any]) -> None: ...
 
@@ -397,4 +397,5 @@ class ToolInfo(Struct, frozen=True, kw_only=True):
     result_keys: tuple[str, ...] = ()  # all that a result can have, if it is a map and they are fixed
     by_engine: bool = False  # no worker takes part
     check: Callable[[Mapping[str, Any]], Sequence[ToolProblem]] | None = None  # beyond names and types
+    reads: Callable[[Mapping[str, Any]], Sequence[tuple[str, int, int]]] | None = None  # names from outside, and where
     check_bound: Callable[[Mapping[str, Any], Collection[str]], Sequence[ToolProblem]] | None = None  # names of input

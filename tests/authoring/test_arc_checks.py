@@ -181,3 +181,34 @@ def test_a_secret_in_a_template_is_found_where_its_name_stands() -> None:
     text = SECRET.replace("{secret: tokn}", '"Bearer {{ secrets.tokn }}"')
     found = [each for each in problems(text, ["token"]) if each.code == "unknown-secret"]
     assert [(each.place, each.length) for each in found] == [((9, text.splitlines()[5].index("tokn") + 1), 4)]
+
+
+UNBOUND = """\
+workload: {a: 1}
+workflow:
+  - step: x
+    tool: {kind: python, code: "CODE"}
+    set: {ctx.c: 1}
+    next: y
+  - step: y
+    input: {a: "{{ a }}"}
+    tool: {kind: python, code: "CODE"}
+"""
+
+
+def test_code_that_reads_a_name_of_the_run_without_being_given_it_is_told() -> None:
+    found = [each for each in problems(UNBOUND.replace("CODE", "return a + c")) if each.code == "unbound-name"]
+    assert [(each.place.line, each.message.split("`")[1], each.severity) for each in found] == [
+        (7, "a", "warning"),
+        (7, "c", "warning"),
+        (12, "c", "warning"),
+    ]
+    assert found[0].hint == 'add `input: {a: "{{ a }}"}`'
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["a = 2; return a", "import a; return a", "return [a for a in (1, 2)]", "return (lambda a: a)(1)", "return b"],
+)
+def test_names_that_the_code_binds_itself_are_its_own(code: str) -> None:
+    assert [each for each in problems(UNBOUND.replace("CODE", code)) if each.code == "unbound-name"] == []

@@ -5,6 +5,8 @@ import random
 import pytest
 
 from refold.authoring.draw import draw, mermaid
+from refold.authoring.pipelines import call_of
+from refold.core.pipelines import Pipeline, Task
 from refold.core.plan import Arc, Call, Gate, Loop, Plan, Wait
 from refold.errors import InvalidPlan
 from tests.core.acts import step
@@ -107,6 +109,13 @@ DRAWN = {
 @pytest.mark.parametrize(("plan", "drawn"), DRAWN.values(), ids=DRAWN)
 def test_a_plan_is_drawn_with_one_line_per_step(plan: Plan, drawn: str) -> None:
     assert draw(plan) == drawn
+
+
+def test_a_list_of_tools_is_drawn_by_their_kinds() -> None:
+    tasks = [Task(name=f"t{n}", kind=kind) for n, kind in enumerate(("http", "python", "http", "sqlite", "noop"))]
+    one, many = (call_of(Pipeline(tasks=tuple(each))) for each in (tasks[:1], tasks))
+    lines = draw(Plan(name="p", steps=(step("a", "b", work=one), step("b", work=many)))).splitlines()
+    assert [line.split(maxsplit=2)[2] for line in lines] == ["http", "http, python, sqlite, …"]
 
 
 def test_what_has_become_of_a_step_is_shown_by_its_symbol() -> None:

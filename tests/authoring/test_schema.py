@@ -35,6 +35,7 @@ BEYOND = re.compile(
     "yaml_|template|unknown_(name|input|step_result|ctx|step_in|finalizer|entry)|endless|unreach|join_(above|of)"
     "|finalizer|gate_|poll_(of|reads)"
     "|duplicate|python|wait_|output_|item_|event_|reserved|condition_with_text|loop_over_a_wait|bad_duration"
+    "|rule_empty|task_(jump|set|twice)"
 )
 
 

@@ -45,6 +45,11 @@ def test_every_kind_of_reason_has_words() -> None:
         assert words.why(Reason("a", kind, sources=("b",), worker="w", until=NOON + SECOND), NOON)
 
 
+def test_one_item_waits_and_two_wait() -> None:
+    said = [words.why(Reason("a", "window", count=count), NOON) for count in (1, 2)]
+    assert said == ["1 item waits for a place in the window", "2 items wait for a place in the window"]
+
+
 def test_a_name_follows_from_the_workflow_and_the_id() -> None:
     assert run_name("orders", "0" * 32) == "orders-able-acorn"
     assert run_name("orders", "0" * 11 + "1" + "f" * 20) == "orders-airy-acorn"

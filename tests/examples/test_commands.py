@@ -1,17 +1,19 @@
 """`refold examples` and `refold init`: what is told of examples, and what is copied where."""
 
+import compileall
 import os
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 
 import pytest
+from click import Context
 from hatchling.builders.wheel import WheelBuilder
 from msgspec import json
 
+from refold.cli import example_files
 from refold.cli.commands import called
 from refold.cli.example_files import FOLDER, example, files, names
-from refold.cli.examples import page
+from refold.cli.examples import init, page
 from tests.cli.program import refold
 
 ROOT = Path(__file__).parents[2]
@@ -121,10 +123,22 @@ def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "is a file, and not a folder" in capsys.readouterr().err
 
 
-def test_what_python_compiles_is_not_copied(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "compileall", "-q", str(FOLDER / "pages")], check=False)
-    assert done.returncode == 0
+def test_what_python_compiles_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(FOLDER / "pages", tmp_path / "pages")
+    monkeypatch.setattr(example_files, "FOLDER", tmp_path)
+    assert compileall.compile_dir(tmp_path, quiet=1)
+    assert len(copied(tmp_path)) == 3
     assert [*files("pages")] == ["pages.yaml", "api.py"]
+
+
+def test_names_are_completed() -> None:
+    [choice] = [each for each in init.params if each.name == "name"]
+    assert [each.value for each in choice.shell_complete(Context(init), "re")] == [
+        "regions",
+        "report",
+        "retries",
+        "review",
+    ]
 
 
 def test_the_package_has_every_file_of_every_example() -> None:

@@ -1,5 +1,7 @@
 """Playbooks that NoETL files start: with their inputs, waited for or not, and failing like anything else."""
 
+import asyncio
+
 import pytest
 
 from tests.noetl.house import House, errors, warnings
@@ -17,14 +19,14 @@ def parent(keys: str, more: str = "") -> str:
     return f"workflow: [{{step: p, tool: {{kind: playbook, path: kids/child, {keys}}}{more}}}]"
 
 
-@pytest.mark.parametrize("given", ["input: {a: 10}", "args: {a: 10}", "payload: {a: 10}", "args: {a: 3}, payload: {a: 4}, input: {a: 10}"])
+@pytest.mark.parametrize(
+    "given", ["input: {a: 10}", "args: {a: 10}", "payload: {a: 10}", "args: {a: 3}, payload: {a: 4}, input: {a: 10}"]
+)
 def test_a_child_gets_its_inputs_however_they_are_written(house: House, given: str) -> None:
     assert house.play(parent(f"return_result: true, {given}"), files=FILES).result == {"last": 12}
 
 
 def test_by_default_a_child_is_only_started(house: House) -> None:
-    import asyncio
-
     seen = house.play(parent("input: {a: 5}"), files=FILES)
     child = seen.result.pop("execution_id")
     assert seen.result == {"status": "started", "path": "kids/child", "async": True}
@@ -78,14 +80,20 @@ def test_a_failed_child_is_an_error_outcome(house: House) -> None:
 
 
 def test_a_failed_child_can_be_tried_again_by_a_rule_each_time_as_a_run_of_its_own(house: House) -> None:
-    rules = "spec: {policy: {rules: [{when: \"{{ output.status == 'error' }}\", then: {do: retry, attempts: 2, delay: 0.01}}]}}"
+    rules = (
+        "spec: {policy: {rules: [{when: \"{{ output.status == 'error' }}\", then: {do: retry, attempts: 2, "
+        "delay: 0.01}}]}}"
+    )
     seen = house.play(parent(f"return_result: true, {rules}"), files=FAILING)
     assert seen.status == "failed" and seen.history.count("suspended") == 2
 
 
 def test_a_child_that_takes_too_long_is_a_timeout(house: House) -> None:
     slow = {"kids/child.yaml": "workflow: [{step: a, tool: {kind: shell, command: sleep 30}}]"}
-    rules = "spec: {policy: {rules: [{when: \"{{ output.error.kind == 'timeout' }}\", then: {do: continue, set: {ctx.late: true}}}]}}"
+    rules = (
+        "spec: {policy: {rules: [{when: \"{{ output.error.kind == 'timeout' }}\", then: {do: continue, "
+        "set: {ctx.late: true}}}]}}"
+    )
     seen = house.play(parent(f"return_result: true, timeout: 0.3, {rules}"), files=slow)
     assert (seen.status, seen.ctx) == ("completed", {"late": True})
 

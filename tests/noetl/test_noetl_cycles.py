@@ -46,7 +46,8 @@ workflow:
 def test_a_join_inside_a_cycle_waits_in_every_pass(house: House) -> None:
     text = """\
 workflow:
-  - {step: head, set: {ctx.n: "{{ (ctx.n | default(0)) + 1 }}"}, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}
+  - {step: head, set: {ctx.n: "{{ (ctx.n | default(0)) + 1 }}"}, next: {spec: {mode: inclusive}, arcs: [{step: a},
+      {step: b}]}}
   - {step: a, tool: {kind: noop, result: "a{{ ctx.n }}"}, next: {arcs: [{step: join}]}}
   - {step: b, tool: {kind: python, input: {n: "{{ ctx.n }}"}, code: "result = f'b{n}'"}, next: {arcs: [{step: join}]}}
   - step: join

@@ -10,7 +10,7 @@ from tests.noetl.house import House
 
 KINDS = {
     "a python exception": ("kind: python, code: \"raise ValueError('x')\"", "error"),
-    "python that cannot be read": ('kind: python, code: "{{ \'(\' }}"', None),
+    "python that cannot be read": ("kind: python, code: \"{{ '(' }}\"", None),
     "a program that fails": ("kind: shell, command: exit 7", "exit"),
     "a refused connection": ('kind: http, url: "http://127.0.0.1:9/"', "connection"),
     "an sql error": ("kind: duckdb, command: SELECT * FROM nowhere", None),
@@ -32,7 +32,10 @@ def test_an_error_outcome_fails_the_step_and_the_run(house: House, name: str) ->
 def test_an_error_outcome_can_be_handled_by_an_arc(house: House, name: str) -> None:
     tool, _ = KINDS[name]
     arc = "{step: b, when: \"{{ event.name == 'call.error' and output.status == 'error' and output.error.message }}\"}"
-    seen = house.play(f"workflow: [{{step: a, tool: {{{tool}}}, next: {{arcs: [{arc}]}}}}, {{step: b, tool: {{kind: noop, result: 1}}}}]")
+    seen = house.play(
+        f"workflow: [{{step: a, tool: {{{tool}}}, next: {{arcs: [{arc}]}}}}, {{step: b, tool: {{kind: noop, "
+        f"result: 1}}}}]"
+    )
     assert (seen.status, seen.result, seen.lives["a"]) == ("completed", 1, "failed")
 
 
@@ -45,14 +48,17 @@ def test_an_error_outcome_can_be_handled_by_a_rule_of_a_single_tool(house: House
 
 
 def test_the_error_keeps_type_message_and_traceback(house: House) -> None:
-    seen = house.play("workflow: [{step: a, tool: {kind: python, code: \"def f():\\n  raise LookupError('no such')\\nf()\"}}]")
+    seen = house.play(
+        "workflow: [{step: a, tool: {kind: python, code: \"def f():\\n  raise LookupError('no such')\\nf()\"}}]"
+    )
     assert seen.fault.type == "LookupError" and "no such" in seen.fault.message and "in f" in seen.fault.traceback
 
 
 def test_a_handled_failure_is_kept_in_the_record_of_the_run(house: House) -> None:
     text = """\
 workflow:
-  - {step: a, tool: {kind: shell, command: exit 3}, next: {arcs: [{step: b, when: "{{ output.error.code is defined }}"}]}}
+  - {step: a, tool: {kind: shell, command: exit 3}, next: {arcs: [{step: b,
+      when: "{{ output.error.code is defined }}"}]}}
   - {step: b, tool: {kind: noop, result: ["{{ a.status }}", "{{ a.error.kind }}", "{{ a.data }}"]}}
 """
     seen = house.play(text)

@@ -18,7 +18,7 @@ def echo(asked: Asked) -> Answer:
 def ask(house: House, site: Web, keys: str) -> object:
     web, address = site
     web["/echo"] = echo
-    text = f'workload: {{url: x, nothing: null}}\nworkflow: [{{step: a, tool: {{kind: http, {keys}}}}}]'
+    text = f"workload: {{url: x, nothing: null}}\nworkflow: [{{step: a, tool: {{kind: http, {keys}}}}}]"
     seen = house.play(text, {"url": f"{address}/echo"})
     assert seen.status == "completed", seen.error
     return seen.result
@@ -105,7 +105,9 @@ def test_credentials_can_be_written_out(house: House, site: Web, auth: str, head
 
 def test_pages_are_fetched_by_a_cycle_of_steps(house: House, site: Web) -> None:
     web, address = site
-    web["/u"] = lambda asked: says({"rows": [int(asked.query["offset"][0])], "has_more": asked.query["offset"] != ["20"]})
+    web["/u"] = lambda asked: says(
+        {"rows": [int(asked.query["offset"][0])], "has_more": asked.query["offset"] != ["20"]}
+    )
     text = """\
 workload: {api: x}
 workflow:
@@ -114,7 +116,8 @@ workflow:
     tool: {kind: http, url: "{{ workload.api }}/u", params: {offset: "{{ ctx.offset }}"}}
     next: {arcs: [{step: check}]}
   - step: check
-    tool: {kind: python, input: {r: "{{ get_page }}", o: "{{ ctx.offset }}"}, code: "result = {'o': o + 10, 'more': r['body']['has_more'], 'rows': r['data']['rows']}"}
+    tool: {kind: python, input: {r: "{{ get_page }}", o: "{{ ctx.offset }}"},
+        code: "result = {'o': o + 10, 'more': r['body']['has_more'], 'rows': r['data']['rows']}"}
     set: {ctx.offset: "{{ check.o }}", ctx.more: "{{ check.more }}", ctx.all: "{{ ctx.all + check.rows }}"}
     next: {arcs: [{step: get_page, when: "{{ ctx.more }}"}, {step: done}]}
   - {step: done, tool: {kind: noop, result: "{{ ctx.all }}"}}
@@ -124,7 +127,12 @@ workflow:
 
 def test_pages_are_fetched_by_a_jump_inside_a_pipeline(house: House, site: Web) -> None:
     web, address = site
-    web["/u"] = lambda asked: says({"rows": [asked.query["page"][0]], "next": None if asked.query["page"] == ["3"] else int(asked.query["page"][0]) + 1})
+    web["/u"] = lambda asked: says(
+        {
+            "rows": [asked.query["page"][0]],
+            "next": None if asked.query["page"] == ["3"] else int(asked.query["page"][0]) + 1,
+        }
+    )
     text = """\
 workload: {api: x}
 workflow:
@@ -138,7 +146,8 @@ workflow:
           policy:
             rules:
               - {when: "{{ output.status == 'error' }}", then: {do: fail}}
-              - else: {then: {do: continue, set: {iter.page: "{{ output.data.next }}", iter.rows: "{{ (iter.rows | default([])) + output.data.data.rows }}"}}}
+              - else: {then: {do: continue, set: {iter.page: "{{ output.data.next }}",
+                  iter.rows: "{{ (iter.rows | default([])) + output.data.data.rows }}"}}}
       - name: more
         kind: noop
         spec: {policy: {rules: [{when: "{{ iter.page }}", then: {do: jump, to: get}}]}}

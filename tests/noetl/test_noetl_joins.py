@@ -66,7 +66,10 @@ workflow:
 
 
 def test_a_step_called_end_is_like_any_other(house: House) -> None:
-    text = "workflow: [{step: end, tool: {kind: noop, result: 1}, next: {arcs: [{step: after}]}}, {step: after, tool: {kind: noop, result: 2}}]"
+    text = (
+        "workflow: [{step: end, tool: {kind: noop, result: 1}, next: {arcs: [{step: after}]}}, {step: after, "
+        "tool: {kind: noop, result: 2}}]"
+    )
     assert house.play(text).result == 2
     lonely = "workflow: [{step: start, tool: {kind: noop, result: 1}}, {step: end, tool: {kind: noop, result: 2}}]"
     seen = house.play(lonely)

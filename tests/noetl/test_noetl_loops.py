@@ -78,11 +78,10 @@ def test_exactly_one_of_in_and_cursor_and_an_iterator_are_needed() -> None:
 
 
 def test_an_item_reads_itself_and_where_it_stands_under_all_its_names(house: House) -> None:
-    names = (
-        "iter.word iter.item iter.index iter._index iter._total iter._first iter._last "
-        "loop.index loop.length loop.first loop_index"
-    ).split()
-    result = ", ".join(f'"{{{{ {name} }}}}"' for name in ["word", *names])
+    places = ["index", "_index", "_total", "_first", "_last"]
+    names = ["word", "iter.word", "iter.item", *(f"iter.{place}" for place in places)]
+    names += ["loop.index", "loop.length", "loop.first", "loop_index"]
+    result = ", ".join(f'"{{{{ {name} }}}}"' for name in names)
     text = f"workflow: [{{step: a, loop: {{in: [x, y], iterator: word}}, tool: {{kind: noop, result: [{result}]}}}}]"
     first = ["x", "x", "x", 0, 0, 2, True, False, 0, 2, True, 0]
     last = ["y", "y", "y", 1, 1, 2, False, True, 1, 2, False, 1]
@@ -208,7 +207,10 @@ def test_a_failed_loop_without_an_error_arc_fails_the_run(house: House) -> None:
 
 
 def test_old_forms_of_a_loop_are_read_with_a_warning(house: House) -> None:
-    text = "workflow: [{step: a, loop: {in: [1], iterator: n, mode: async, concurrency: 2}, tool: {kind: noop, result: 1}}]"
+    text = (
+        "workflow: [{step: a, loop: {in: [1], iterator: n, mode: async, concurrency: 2}, tool: {kind: noop, "
+        "result: 1}}]"
+    )
     assert [code for code, _ in warnings(text)] == ["old-form", "old-form"]
     assert house.play(text).result["results"] == [1]
 

@@ -16,12 +16,14 @@ FORMS = {
         ["old-form"],
     ),
     "next as a list of names: all fire": (
-        'workflow: [{step: a, next: [b, c]}, {step: b, tool: {kind: noop, result: 1}, next: d}, {step: c, tool: {kind: noop, result: 2}, next: d}, {step: d, tool: {kind: noop, result: "{{ b + c }}"}}]',
+        "workflow: [{step: a, next: [b, c]}, {step: b, tool: {kind: noop, result: 1}, next: d}, {step: c, "
+        'tool: {kind: noop, result: 2}, next: d}, {step: d, tool: {kind: noop, result: "{{ b + c }}"}}]',
         3,
         ["old-form"] * 3,
     ),
     "next as a list of arcs: the first fires, with its args": (
-        'workflow: [{step: a, next: [{step: b, when: "{{ 1 > 2 }}"}, {step: c, args: {n: 4}}, {step: d}]}, {step: b}, {step: c, tool: {kind: noop, result: "{{ n }}"}}, {step: d}]',
+        'workflow: [{step: a, next: [{step: b, when: "{{ 1 > 2 }}"}, {step: c, args: {n: 4}}, {step: d}]}, '
+        '{step: b}, {step: c, tool: {kind: noop, result: "{{ n }}"}}, {step: d}]',
         4,
         ["old-form", "dead-arc", "old-form", "dead-arc"],
     ),
@@ -36,12 +38,14 @@ FORMS = {
         ["old-form"],
     ),
     "a label around a task": (
-        'workflow: [{step: a, tool: [{first: {kind: noop, result: 1}}, {second: {kind: noop, result: "{{ first + 1 }}"}}]}]',
+        "workflow: [{step: a, tool: [{first: {kind: noop, result: 1}}, {second: {kind: noop, "
+        'result: "{{ first + 1 }}"}}]}]',
         {"first": 1, "second": 2},
         ["old-form"] * 2,
     ),
     "a condition of a step": (
-        'workflow: [{step: a, when: "{{ false }}", tool: {kind: noop, result: 1}, next: {arcs: [{step: b}]}}, {step: b, tool: {kind: noop, result: 2}}]',
+        'workflow: [{step: a, when: "{{ false }}", tool: {kind: noop, result: 1}, next: {arcs: [{step: b}]}}, '
+        "{step: b, tool: {kind: noop, result: 2}}]",
         2,
         ["old-form"],
     ),
@@ -51,12 +55,14 @@ FORMS = {
         ["old-form"] * 2,
     ),
     "set_ctx and set_iter of a rule": (
-        'workflow: [{step: a, tool: [{kind: noop, spec: {policy: {rules: [{else: {do: continue, set_ctx: {x: 1}, set_iter: {y: 2}}}]}}}, {name: l, kind: noop, result: "{{ ctx.x + iter.y }}"}]}]',
+        "workflow: [{step: a, tool: [{kind: noop, spec: {policy: {rules: [{else: {do: continue, set_ctx: {x: 1}, "
+        'set_iter: {y: 2}}}]}}}, {name: l, kind: noop, result: "{{ ctx.x + iter.y }}"}]}]',
         {"task_0": {"status": "ok", "message": None}, "l": 3},
         ["old-form"] * 2,
     ),
     "next_mode": (
-        'workflow: [{step: a, spec: {next_mode: inclusive}, next: [{step: b}, {step: c}]}, {step: b, set: {b: 1}}, {step: c, tool: {kind: noop, result: 5}}]',
+        "workflow: [{step: a, spec: {next_mode: inclusive}, next: [{step: b}, {step: c}]}, {step: b, "
+        "set: {b: 1}}, {step: c, tool: {kind: noop, result: 5}}]",
         5,
         ["old-form"] * 2,
     ),
@@ -79,7 +85,8 @@ workflow:
     tool:
       kind: noop
       result: {n: 3}
-      spec: {policy: {rules: [{when: "{{ outcome.status == 'ok' and outcome.result.n == 3 and outcome.data.n == 3 }}", then: {do: continue, set: {ctx.seen: true}}}]}}
+      spec: {policy: {rules: [{when: "{{ outcome.status == 'ok' and outcome.result.n == 3 and outcome.data.n == 3 }}",
+          then: {do: continue, set: {ctx.seen: true}}}]}}
 """
     assert house.play(text).ctx == {"seen": True}
     found = warnings(text)

@@ -1,5 +1,7 @@
 """Lists of tools in NoETL files: order, labels, scope, and the result of the step."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.noetl.house import House, errors
@@ -20,20 +22,26 @@ workflow:
 
 
 def test_a_task_without_a_name_is_called_by_its_number(house: House) -> None:
-    text = "workflow: [{step: a, tool: [{kind: noop, result: 5}, {kind: noop, result: \"{{ task_0 + 1 }}\"}]}]"
+    text = 'workflow: [{step: a, tool: [{kind: noop, result: 5}, {kind: noop, result: "{{ task_0 + 1 }}"}]}]'
     assert house.play(text).result == {"task_0": 5, "task_1": 6}
 
 
 def test_a_single_tool_is_a_pipeline_of_one_task_named_after_the_step(house: House) -> None:
-    text = 'workflow: [{step: a, tool: {kind: noop, result: 1, set: {ctx.me: "{{ _task }}", ctx.n: "{{ a_task + _attempt }}"}}}]'
+    text = (
+        'workflow: [{step: a, tool: {kind: noop, result: 1, set: {ctx.me: "{{ _task }}", '
+        'ctx.n: "{{ a_task + _attempt }}"}}}]'
+    )
     assert house.play(text).ctx == {"me": "a_task", "n": 2}
 
 
 def test_labels_are_unique_in_a_step_and_may_repeat_in_another() -> None:
-    assert [code for code, _ in errors("workflow: [{step: a, tool: [{name: x, kind: noop}, {name: x, kind: noop}]}]")] == [
-        "duplicate-task"
-    ]
-    both = "workflow: [{step: a, tool: [{name: x, kind: noop}], next: {arcs: [{step: b}]}}, {step: b, tool: [{name: x, kind: noop}]}]"
+    assert [
+        code for code, _ in errors("workflow: [{step: a, tool: [{name: x, kind: noop}, {name: x, kind: noop}]}]")
+    ] == ["duplicate-task"]
+    both = (
+        "workflow: [{step: a, tool: [{name: x, kind: noop}], next: {arcs: [{step: b}]}}, {step: b, "
+        "tool: [{name: x, kind: noop}]}]"
+    )
     assert errors(both) == []
 
 
@@ -48,8 +56,10 @@ workflow:
       - {name: one, kind: noop, result: {o: 5}, set: {v: 6, iter.t: 7, step.s: 8}}
       - name: two
         kind: noop
-        result: ["{{ w }}", "{{ before.b }}", "{{ before.data.b }}", "{{ ctx.c }}", "{{ c }}", "{{ i }}", "{{ input.i }}",
-          "{{ one.o }}", "{{ one.data.o }}", "{{ results.one.o }}", "{{ _prev.o }}", "{{ _prev.data.o }}", "{{ _task }}",
+        result: ["{{ w }}", "{{ before.b }}", "{{ before.data.b }}", "{{ ctx.c }}", "{{ c }}", "{{ i }}",
+            "{{ input.i }}",
+          "{{ one.o }}", "{{ one.data.o }}", "{{ results.one.o }}", "{{ _prev.o }}", "{{ _prev.data.o }}",
+          "{{ _task }}",
           "{{ _attempt }}", "{{ v }}", "{{ iter.t }}", "{{ step.s }}"]
 """
     found = house.play(text).result["two"]
@@ -60,7 +70,8 @@ def test_a_task_reads_its_ids(house: House) -> None:
     text = """\
 workflow:
   - step: a
-    tool: {kind: noop, result: {e: "{{ execution_id }}", j: "{{ job.uuid }}", c: "{{ command_id }}", w: "{{ worker_id }}", p: "{{ path }}"}}
+    tool: {kind: noop, result: {e: "{{ execution_id }}", j: "{{ job.uuid }}", c: "{{ command_id }}",
+        w: "{{ worker_id }}", p: "{{ path }}"}}
 """
     head = "apiVersion: noetl.io/v10\nkind: Playbook\nmetadata: {name: a, path: reports/a}\n"
     seen = house.play(head + text)
@@ -86,14 +97,17 @@ def test_fields_are_merged_only_if_every_value_is_a_map(house: House) -> None:
 def test_published_files_read_labels_under_results_too(house: House) -> None:
     text = """\
 workflow:
-  - {step: a, tool: [{name: x, kind: noop, result: {n: 1}}], next: {arcs: [{step: b, when: "{{ a.results.x.n == 1 }}"}]}}
+  - {step: a, tool: [{name: x, kind: noop, result: {n: 1}}], next: {arcs: [{step: b,
+      when: "{{ a.results.x.n == 1 }}"}]}}
   - {step: b, tool: {kind: noop, result: "{{ a.results.x.n }}"}}
 """
     assert house.play(text).result == 1
 
 
 def test_a_failing_task_fails_the_step_and_the_rest_does_not_run(house: House) -> None:
-    text = "workflow: [{step: a, tool: [{name: x, kind: shell, command: exit 3}, {name: y, kind: noop, set: {ctx.y: 1}}]}]"
+    text = (
+        "workflow: [{step: a, tool: [{name: x, kind: shell, command: exit 3}, {name: y, kind: noop, set: {ctx.y: 1}}]}]"
+    )
     seen = house.play(text)
     assert seen.status == "failed" and seen.fault.kind == "exit" and seen.ctx == {}
 
@@ -109,7 +123,7 @@ workflow:
     assert house.play(text).result is None
 
 
-def test_each_task_has_an_idempotency_key_of_its_own_that_is_stable_over_tries(house: House) -> None:
+def test_each_task_has_an_idempotency_key_of_its_own_that_is_stable_over_tries(house: House, tmp_path: Path) -> None:
     text = """\
 workflow:
   - step: a
@@ -120,14 +134,32 @@ workflow:
         command: 'printf "%s " $REFOLD_IDEMPOTENCY_KEY >> {{ file }}; test $(wc -w < {{ file }}) -ge 2'
         spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry, attempts: 3, delay: 0}}]}}
 """
-    import tempfile
-
-    with tempfile.NamedTemporaryFile() as file:
-        seen = house.play("workload: {file: x}\n" + text, {"file": file.name})
-        keys = file.read().decode().split()
+    file = tmp_path / "keys"
+    file.touch()
+    seen = house.play("workload: {file: x}\n" + text, {"file": str(file)})
+    keys = file.read_text().split()
     one = seen.result["one"]["stdout"]
     assert len(keys) == 2 and len(set(keys)) == 1 and keys[0] != one
     assert one == f"{seen.id}/a/1/one" and keys[0] == f"{seen.id}/a/1/two"
+
+
+def test_the_entry_of_a_label_is_overwritten_when_the_task_runs_again(house: House, tmp_path: Path) -> None:
+    text = """\
+workload: {f: x}
+workflow:
+  - step: a
+    tool:
+      - name: once
+        kind: shell
+        command: "echo x >> {{ f }}; test $(wc -l < {{ f }}) -lt 2"
+        spec: {policy: {rules: [{else: {do: continue}}]}}
+      - name: back
+        kind: noop
+        result: {n: "{{ (n | default(0)) + 1 }}"}
+        set: {n: "{{ output.n }}"}
+        spec: {policy: {rules: [{when: "{{ output.data.n < 2 }}", then: {do: jump, to: once}}]}}
+"""
+    assert "once" not in house.play(text, {"f": str(tmp_path / "n")}).result  # the second time, it failed
 
 
 def test_the_kind_of_a_tool_is_needed() -> None:

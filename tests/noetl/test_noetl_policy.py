@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from refold.core.facts import Parked, StepSettled
-from tests.noetl.house import House, Played, errors, warnings
+from refold.core.plan import Call
+from tests.noetl.house import House, Played, errors, reading, warnings
 from tests.tools.web import Answer, Site, says
 
 Web = tuple[Site, str]
@@ -32,7 +34,10 @@ def test_without_a_policy_an_error_fails_and_success_goes_on(house: House) -> No
 
 
 def test_rules_on_a_single_tool_are_evaluated_top_down_and_the_first_match_wins(house: House) -> None:
-    rules = "[{when: \"{{ output.status == 'ok' }}\", then: {do: fail}}, {when: true, then: {do: continue, set: {ctx.n: 2}}}, {else: {do: fail}}]"
+    rules = (
+        "[{when: \"{{ output.status == 'ok' }}\", then: {do: fail}}, {when: true, then: {do: continue, "
+        "set: {ctx.n: 2}}}, {else: {do: fail}}]"
+    )
     seen = house.play(with_rules(rules))
     assert (seen.status, seen.ctx) == ("completed", {"n": 2})
 
@@ -88,7 +93,9 @@ def test_the_default_is_three_tries_without_a_wait(house: House, tmp_path: Path)
 
 def test_a_retry_that_helps_goes_on(house: House, tmp_path: Path) -> None:
     file = tmp_path / "tries"
-    rules = "[{when: \"{{ output.status == 'error' }}\", then: {do: retry, attempts: '5', delay: '0.01', backoff: fixed}}]"
+    rules = (
+        "[{when: \"{{ output.status == 'error' }}\", then: {do: retry, attempts: '5', delay: '0.01', backoff: fixed}}]"
+    )
     seen = house.play(with_rules(rules, f'kind: shell, command: "{fails_until(file, 3)}"'))
     assert seen.status == "completed" and len(parked(seen)) == 2
 
@@ -173,7 +180,10 @@ workflow:
 
 @pytest.mark.parametrize("word", ["before", "after", "finally", "mode", "choose", "while", "until"])
 def test_reserved_words_of_a_policy_are_refused_with_what_to_write_instead(word: str) -> None:
-    text = f"workflow: [{{step: a, tool: {{kind: noop, spec: {{policy: {{rules: [{{else: {{do: fail}}}}], {word}: x}}}}}}}}]"
+    text = (
+        f"workflow: [{{step: a, tool: {{kind: noop, spec: {{policy: {{rules: [{{else: {{do: fail}}}}], "
+        f"{word}: x}}}}}}}}]"
+    )
     assert [code for code, _ in errors(text)] == ["old-key"]
 
 
@@ -182,13 +192,10 @@ def test_what_only_retry_or_jump_reads_is_a_warning_elsewhere() -> None:
 
 
 def test_the_runs_of_a_pipeline_are_capped_and_the_cap_fails_the_step(house: House) -> None:
-    from msgspec import structs
-
-    from tests.noetl.house import reading
-
     text = "workflow: [{step: a, tool: {kind: noop, spec: {policy: {rules: [{else: {do: jump, to: a_task}}]}}}}]"
     plan = reading(text).plan
     step = plan.steps[0]
+    assert isinstance(step.work, Call)
     capped = structs.replace(step, work=structs.replace(step.work, settings={**step.work.settings, "most_runs": 50}))
     shown = house.do(house.run(structs.replace(plan, steps=(capped,))))
     assert shown.status == "failed" and shown.error is not None and shown.error.fault is not None
@@ -212,10 +219,13 @@ def seen_by_rules(house: House, url: str, rule: str) -> Any:
 
 def test_rules_see_status_data_http_and_meta_of_a_good_answer(house: House, site: Web) -> None:
     web, address = site
-    web["/a"] = says({"next": 2, "data": {"total": 5}}, **{"x-page": "7"})
+    body = b'{"next": 2, "data": {"total": 5}}'
+    web["/a"] = Answer(200, {"content-type": "application/json", "x-page": "7"}, body)
     rule = (
-        '["{{ output.status }}", "{{ output.data.status_code }}", "{{ output.data.data.next }}", "{{ output.data.next }}",'
-        ' "{{ output.http.status }}", "{{ output.http.headers[\'x-page\'] }}", "{{ output.error }}", "{{ output.meta.attempt }}",'
+        '["{{ output.status }}", "{{ output.data.status_code }}", "{{ output.data.data.next }}", '
+        '"{{ output.data.next }}",'
+        ' "{{ output.http.status }}", "{{ output.http.headers[\'x-page\'] }}", "{{ output.error }}", '
+        '"{{ output.meta.attempt }}",'
         ' "{{ output.meta.duration_ms > 0 }}", "{{ output.meta.ts > 1000000000 }}", "{{ output.ref }}"]'
     )
     assert seen_by_rules(house, f"{address}/a", rule) == ["ok", 200, 2, 2, 200, "7", {}, 1, True, True, None]
@@ -252,9 +262,14 @@ def test_rules_see_http_status_kind_code_and_a_true_retryable(
 
 
 def test_connection_errors_reach_rules_and_can_be_retried(house: House, site: Web) -> None:
-    rule = '["{{ output.status }}", "{{ output.error.kind }}", "{{ output.error.retryable }}", "{{ output.error.code }}"]'
+    rule = (
+        '["{{ output.status }}", "{{ output.error.kind }}", "{{ output.error.retryable }}", "{{ output.error.code }}"]'
+    )
     assert seen_by_rules(house, "http://127.0.0.1:9/", rule) == ["error", "connection", True, "CONN_REFUSED"]
-    rules = "[{when: \"{{ output.error.kind == 'connection' and output.error.retryable }}\", then: {do: retry, attempts: 2, delay: 0.01}}]"
+    rules = (
+        "[{when: \"{{ output.error.kind == 'connection' and output.error.retryable }}\", then: {do: retry, "
+        "attempts: 2, delay: 0.01}}]"
+    )
     seen = house.play(with_rules(rules, 'kind: http, url: "http://127.0.0.1:9/"'))
     assert seen.status == "failed" and len(parked(seen)) == 1 and seen.fault.kind == "connection"
 
@@ -263,7 +278,7 @@ def test_retry_after_is_honoured_and_read(house: House, site: Web) -> None:
     web, address = site
     answers = [says({}, 429, **{"retry-after": "1"}), says({"ok": 1})]
     web["/a"] = lambda asked: answers[min(len(web.asked) - 1, 1)]
-    rules = "[{when: \"{{ output.error.retry_after == 1 }}\", then: {do: retry, attempts: 2, delay: 0.01}}]"
+    rules = '[{when: "{{ output.error.retry_after == 1 }}", then: {do: retry, attempts: 2, delay: 0.01}}]'
     seen = house.play(with_rules(rules, f'kind: http, url: "{address}/a"'))
     assert seen.status == "completed" and len(parked(seen)) == 1
     assert web.asked[0].headers["idempotency-key"] == web.asked[1].headers["idempotency-key"]
@@ -271,7 +286,7 @@ def test_retry_after_is_honoured_and_read(house: House, site: Web) -> None:
 
 def test_rules_see_the_exception_and_traceback_of_python(house: House) -> None:
     rules = (
-        '[{when: "{{ output.py.exception == \'KeyError\' and \'Traceback\' in output.py.traceback'
+        "[{when: \"{{ output.py.exception == 'KeyError' and 'Traceback' in output.py.traceback"
         " and output.error.exception_type == 'KeyError' and 'gone' in output.error.message"
         ' and not output.http and output.pg.code is none }}", then: {do: continue, set: {ctx.seen: true}}}]'
     )
@@ -280,19 +295,26 @@ def test_rules_see_the_exception_and_traceback_of_python(house: House) -> None:
 
 
 def test_a_bad_configuration_and_a_template_error_become_outcomes_that_rules_see(house: House) -> None:
-    rules = '[{when: "{{ output.error.kind == \'expression\' }}", then: {do: continue, set: {ctx.seen: true}}}]'
+    rules = "[{when: \"{{ output.error.kind == 'expression' }}\", then: {do: continue, set: {ctx.seen: true}}}]"
     assert house.play(with_rules(rules, 'kind: noop, result: "{{ 1 / 0 }}"')).ctx == {"seen": True}
-    other = '[{when: "{{ output.status == \'error\' }}", then: {do: continue, set: {ctx.why: "{{ output.error.message }}"}}}]'
+    other = (
+        "[{when: \"{{ output.status == 'error' }}\", then: {do: continue, "
+        'set: {ctx.why: "{{ output.error.message }}"}}}]'
+    )
     assert "url" in house.play(with_rules(other, 'kind: http, url: "{{ nothing }}"')).ctx["why"]
 
 
 def test_a_time_limit_of_a_task_is_a_retryable_timeout(house: House) -> None:
     rules = (
-        "[{when: \"{{ output.error.kind == 'timeout' and output.error.retryable }}\", then: {do: continue, set: {ctx.seen: true}}}]"
+        "[{when: \"{{ output.error.kind == 'timeout' and output.error.retryable }}\", then: {do: continue, "
+        "set: {ctx.seen: true}}}]"
     )
     for limit in ("timeout: 0.2", 'timeout: "200ms"', "timeout_seconds: 0.2", "timeout: {connect: 0.1, read: 0.1}"):
         assert house.play(with_rules(rules, f"kind: shell, command: sleep 20, {limit}")).ctx == {"seen": True}
-    spec = f"workflow: [{{step: a, tool: {{kind: shell, command: sleep 20, spec: {{timeout: 0.2, policy: {{rules: {rules}}}}}}}}}]"
+    spec = (
+        f"workflow: [{{step: a, tool: {{kind: shell, command: sleep 20, spec: {{timeout: 0.2, "
+        f"policy: {{rules: {rules}}}}}}}}}]"
+    )
     assert house.play(spec).ctx == {"seen": True}
 
 
@@ -322,7 +344,9 @@ workflow:
 
 def test_a_set_that_cannot_be_rendered_after_a_failed_try_does_not_hide_the_error(house: House) -> None:
     tool = 'kind: shell, command: exit 3, set: {n: "{{ output.data.n + 1 }}"}'
-    seen = house.play(with_rules('[{when: "{{ output.error.kind == \'exit\' }}", then: {do: continue, set: {ctx.x: 1}}}]', tool))
+    seen = house.play(
+        with_rules("[{when: \"{{ output.error.kind == 'exit' }}\", then: {do: continue, set: {ctx.x: 1}}}]", tool)
+    )
     assert seen.ctx == {"x": 1}
     good = house.play('workflow: [{step: a, tool: {kind: noop, result: {}, set: {n: "{{ 1 / 0 }}"}}}]')
     assert good.status == "failed" and good.fault.kind == "expression"

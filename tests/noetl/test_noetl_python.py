@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.noetl.house import House
+from tests.noetl.house import House, reading
 
 
 def run(house: House, code: str, keys: str = "", **input: Any) -> Any:
@@ -48,19 +48,28 @@ def test_printed_text_never_reaches_the_result(house: House) -> None:
 
 
 def test_values_are_made_fit_for_json(house: House) -> None:
-    code = "import datetime, decimal, uuid\nresult = {'d': datetime.date(2024, 2, 29), 'n': decimal.Decimal('1.10'), 't': (1,), 1: 'k'}"
+    code = (
+        "import datetime, decimal, uuid\nresult = {'d': datetime.date(2024, 2, 29), "
+        "'n': decimal.Decimal('1.10'), 't': (1,), 1: 'k'}"
+    )
     found = run(house, code).result
     assert found["d"] == "2024-02-29" and float(found["n"]) == 1.1 and found["t"] == [1]
 
 
 def test_the_code_finds_its_inputs_ids_and_modules(house: House) -> None:
-    code = "result = [x, args['x'], input_data['x'], execution_id, os.sep, json.dumps([1]), bool(uuid.uuid4()), datetime is not None]"
+    code = (
+        "result = [x, args['x'], input_data['x'], execution_id, os.sep, json.dumps([1]), bool(uuid.uuid4()), "
+        "datetime is not None]"
+    )
     seen = run(house, code, "input: {x: 4}")
     assert seen.result == [4, 4, 4, seen.id, "/", "[1]", True, True]
 
 
 def test_an_input_data_that_the_author_gives_wins(house: House) -> None:
-    assert run(house, "result = [input_data, args]", "input: {input_data: {a: 1}}").result == [{"a": 1}, {"input_data": {"a": 1}}]
+    assert run(house, "result = [input_data, args]", "input: {input_data: {a: 1}}").result == [
+        {"a": 1},
+        {"input_data": {"a": 1}},
+    ]
 
 
 def test_context_is_a_read_only_map_of_the_scope(house: House) -> None:
@@ -121,12 +130,13 @@ def test_a_name_that_is_bound_may_be_result(house: House) -> None:
 
 
 def test_a_script_is_code_or_a_file_beside_the_playbook(house: House, tmp_path: Path) -> None:
-    from tests.noetl.house import reading
-
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "hi.py").write_text("def main(name):\n    return 'hi ' + name\n")
     inline = "workflow: [{step: a, tool: {kind: python, script: {source: {type: inline, code: 'result = 3'}}}}]"
     assert house.play(inline).result == 3
-    text = 'workload: {file: hi.py}\nworkflow: [{step: a, tool: {kind: python, script: {uri: "{{ file }}", source: {type: file}}, input: {name: you}}}]'
+    text = (
+        'workload: {file: hi.py}\nworkflow: [{step: a, tool: {kind: python, script: {uri: "{{ file }}", '
+        "source: {type: file}}, input: {name: you}}}]"
+    )
     shown = house.do(house.run(reading(text, file=str(tmp_path / "play.yaml")).plan))
     assert shown.result == "hi you", shown.error

@@ -35,7 +35,11 @@ REJECTED = {
     "workbook sink": ("workbook: [{name: x, tool: {kind: noop}, sink: {}}]\nworkflow: [{step: a}]", "old-key", "step"),
     "two steps of one name": ("workflow: [{step: a}, {step: a}]", "duplicate-step", ""),
     "an unknown key of a step": ("workflow: [{step: a, nxt: {}}]", "unknown-key", "next"),
-    "an unknown key of a loop": ("workflow: [{step: a, loop: {in: [1], iteratr: n}, tool: {kind: noop}}]", "unknown-key", "iterator"),
+    "an unknown key of a loop": (
+        "workflow: [{step: a, loop: {in: [1], iteratr: n}, tool: {kind: noop}}]",
+        "unknown-key",
+        "iterator",
+    ),
     "an unknown key of next": ("workflow: [{step: a, next: {arcs: [], arc: x}}]", "unknown-key", "arcs"),
     "an unknown key of an arc": ("workflow: [{step: a, next: {arcs: [{step: a, whn: x}]}}]", "unknown-key", "when"),
     "an unknown key of a rule": (
@@ -44,7 +48,11 @@ REJECTED = {
         "when",
     ),
     "an unknown mode": ("workflow: [{step: a, next: {spec: {mode: both}, arcs: []}}]", "bad-choice", "inclusive"),
-    "an unknown on_no_match": ("workflow: [{step: a, next: {spec: {on_no_match: x}, arcs: []}}]", "bad-choice", "quiet"),
+    "an unknown on_no_match": (
+        "workflow: [{step: a, next: {spec: {on_no_match: x}, arcs: []}}]",
+        "bad-choice",
+        "quiet",
+    ),
     "an unknown kind": ("workflow: [{step: a, tool: {kind: pyton, code: x}}]", "unknown-tool", "python"),
     "a tool that is a text": ("workflow: [{step: a, tool: python}]", "wrong-type", "kind"),
 }

@@ -7,9 +7,11 @@ from tests.noetl.house import House, errors, warnings
 LARGE = """\
 workload: {size: 200000}
 workflow:
-  - {step: big, tool: {kind: python, code: "result = {'id': 7, 'text': 'x' * {{ size }}, 'deep': {'list': [1, 2]}}"}, next: {arcs: [{step: look}]}}
+  - {step: big, tool: {kind: python, code: "result = {'id': 7, 'text': 'x' * {{ size }}, 'deep': {'list': [1, 2]}}"},
+      next: {arcs: [{step: look}]}}
   - step: look
-    tool: {kind: noop, result: ["{{ big._ref is defined }}", "{{ big.id }}", "{{ big.deep.list[1] }}", "{{ big.data.text | length }}"]}
+    tool: {kind: noop, result: ["{{ big._ref is defined }}", "{{ big.id }}", "{{ big.deep.list[1] }}",
+        "{{ big.data.text | length }}"]}
 """
 
 
@@ -61,11 +63,15 @@ workflow:
   - step: b
     tool: {kind: noop, result: ["{{ a.first }}", "{{ a.ids }}", "{{ a.x }}", "{{ a.rows[0].id }}", "{{ a.nothing }}"]}
 """
-PATHS = """{select: [{path: "$.rows[0].id", as: first}, {path: "rows[*].id", as: ids}, {path: "$['meta']['a b']", as: x}, {path: $.no.way, as: nothing}]}"""
+PATHS = """{select: [{path: "$.rows[0].id", as: first}, {path: "rows[*].id", as: ids}, {path: "$['meta']['a b']",
+    as: x}, {path: $.no.way, as: nothing}]}"""
 
 
 def test_select_names_what_stands_at_a_path(house: House) -> None:
-    for text in (SELECT.replace("TOOL", "").replace("OUTPUT", f"output: {PATHS}"), SELECT.replace("TOOL", f", output: {PATHS}").replace("    OUTPUT\n", "")):
+    for text in (
+        SELECT.replace("TOOL", "").replace("OUTPUT", f"output: {PATHS}"),
+        SELECT.replace("TOOL", f", output: {PATHS}").replace("    OUTPUT\n", ""),
+    ):
         seen = house.play(text)
         assert seen.result == [1, [1, 2], "x", 1, None] and seen.ctx == {"first": 1}
         assert "first" not in seen.results["a"]  # it is no part of the data

@@ -60,7 +60,8 @@ workload:
   k: 1
 workflow:
   - step: start
-    tool: {kind: noop, result: {url: "{{ url }}", n: "{{ n }}", same: "{{ workload.job == execution_id and run == execution_id }}"}}
+    tool: {kind: noop, result: {url: "{{ url }}", n: "{{ n }}",
+        same: "{{ workload.job == execution_id and run == execution_id }}"}}
 """
     seen = house.play(text, {"host": "http://h"})
     assert seen.result == {"url": "http://h/v1/users", "n": 2, "same": True}
@@ -72,7 +73,7 @@ def test_what_is_given_is_data_and_never_rendered(house: House) -> None:
 
 
 def test_a_workload_that_needs_itself_fails_with_the_circle(house: House) -> None:
-    with pytest.raises(Exception, match="workload.a needs itself"):
+    with pytest.raises(Exception, match=r"workload\.a needs itself"):
         house.play('workload: {a: "{{ b }}", b: "{{ a }}"}\n' + STEPS)
 
 
@@ -108,7 +109,8 @@ workflow:
     next: {arcs: [{step: d, when: "{{ event.name == 'step.failed' }}"}]}
   - {step: d, tool: {kind: noop, result: 4}}
   - step: sum_up
-    tool: {kind: python, code: "result = {'id': execution_id, 'counts': counts, 'failed': [f['step'] for f in failures]}"}
+    tool: {kind: python,
+        code: "result = {'id': execution_id, 'counts': counts, 'failed': [f['step'] for f in failures]}"}
 """
     seen = house.play(text)
     assert seen.status == "completed" and seen.lives["sum_up"] == "completed"

@@ -86,7 +86,8 @@ workflow:
     next:
       arcs:
         - step: b
-          when: "{{ event.name == 'step.done' and event.step == 'a' and workload.w == 1 and w == 1 and ctx.c == 4 and c == 4
+          when: "{{ event.name == 'step.done' and event.step == 'a' and workload.w == 1 and w == 1 and ctx.c == 4
+            and c == 4
             and input.i == 2 and output.r == 3 and output.data.r == 3 and output.status == 'ok' and a.r == 3
             and a.data.r == 3 and steps.a.data.r == 3 and execution_id | length > 5 and not output.error }}"
   - {step: b, tool: {kind: noop, result: all}}
@@ -131,7 +132,8 @@ def test_an_events_name_can_be_compared_wherever_it_is_written(house: House) -> 
     play = """\
 workflow:
   - step: a
-    next: {arcs: [{step: b, when: "{{ 'call.done' == event.name and event.name in ['call.done', 'x'] and event.name != 'call.error' }}"}]}
+    next: {arcs: [{step: b,
+        when: "{{ 'call.done' == event.name and event.name in ['call.done', 'x'] and event.name != 'call.error' }}"}]}
   - {step: b}
 """
     assert house.play(play).lives["b"] == "completed"
@@ -203,7 +205,10 @@ workflow:
 
 
 def test_when_no_arc_matches_the_branch_ends_and_so_does_the_run(house: House) -> None:
-    text = 'workflow: [{step: a, tool: {kind: noop, result: 1}, next: {arcs: [{step: b, when: "{{ false }}"}]}}, {step: b}]'
+    text = (
+        'workflow: [{step: a, tool: {kind: noop, result: 1}, next: {arcs: [{step: b, when: "{{ false }}"}]}}, '
+        "{step: b}]"
+    )
     seen = house.play(text)
     assert (seen.status, seen.result, seen.lives["b"]) == ("completed", 1, "skipped")
 
@@ -221,7 +226,8 @@ def test_arc_set_is_durable_and_visible_to_every_later_step(house: House) -> Non
     text = """\
 workflow:
   - {step: a, next: {arcs: [{step: b, set: {ctx.why: "limit"}}]}}
-  - {step: b, loop: {in: [1, 2, 3], iterator: n}, tool: {kind: noop, result: "{{ ctx.why }}{{ n }}"}, next: {arcs: [{step: c}]}}
+  - {step: b, loop: {in: [1, 2, 3], iterator: n}, tool: {kind: noop, result: "{{ ctx.why }}{{ n }}"},
+      next: {arcs: [{step: c}]}}
   - {step: c, tool: {kind: noop, result: ["{{ why }}", "{{ b.results }}"]}}
 """
     assert house.play(text).result == ["limit", ["limit1", "limit2", "limit3"]]
@@ -248,7 +254,8 @@ def test_arc_inputs_reach_the_visit_they_lead_to(house: House) -> None:
     text = """\
 workflow:
   - {step: a, next: {arcs: [{step: b, input: {page: 2, word: "{{ 'x' * 2 }}"}}]}}
-  - {step: b, input: {page: 1, size: 5}, tool: {kind: python, code: "result = [page, size, word]"}, next: {arcs: [{step: c}]}}
+  - {step: b, input: {page: 1, size: 5}, tool: {kind: python, code: "result = [page, size, word]"},
+      next: {arcs: [{step: c}]}}
   - {step: c, tool: {kind: noop, result: ["{{ page }}", "{{ b }}"]}}
 """
     assert house.play(text).result == [None, [2, 5, "xx"]]

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.core.facts import Routed, StepSettled, Took
-from tests.noetl.house import House, errors
+from tests.noetl.house import House, errors, warnings
 
 
 def test_bare_names_go_from_the_workload_up_to_bound_inputs(house: House) -> None:
@@ -25,7 +25,9 @@ workflow:
 
     def x(step: str = "s", set: str = "", var: str = "", loop: str = "desc: a", input: str = "desc2: b") -> str:
         text = steps.replace("step: X", f"step: {step}").replace("SET", set or "when: true").replace("VAR", var)
-        text = text.replace("LOOP", loop).replace("    INPUT\n" if input == "desc2: b" else "INPUT", "" if input == "desc2: b" else input)
+        text = text.replace("LOOP", loop).replace(
+            "    INPUT\n" if input == "desc2: b" else "INPUT", "" if input == "desc2: b" else input
+        )
         found = house.play(text).results["look"]
         return str((found["results"][0] if loop != "desc: a" else found)["two"])
 
@@ -52,7 +54,10 @@ workflow:
 
 
 def test_ids_of_the_engine_cannot_be_hidden(house: House) -> None:
-    text = 'workflow: [{step: a, input: {execution_id: mine}, tool: {kind: noop, result: ["{{ execution_id }}", "{{ input.execution_id }}"]}}]'
+    text = (
+        'workflow: [{step: a, input: {execution_id: mine}, tool: {kind: noop, result: ["{{ execution_id }}", '
+        '"{{ input.execution_id }}"]}}]'
+    )
     seen = house.play(text)
     assert seen.result == [seen.id, "mine"]
 
@@ -75,7 +80,8 @@ def test_all_values_of_one_set_are_rendered_against_the_state_before_it(house: H
     text = """\
 workflow:
   - {step: a, set: {ctx.x: 1, ctx.y: 2}, next: {arcs: [{step: b}]}}
-  - {step: b, set: {ctx.x: "{{ ctx.y }}", ctx.y: "{{ ctx.x }}"}, next: {arcs: [{step: c, set: {ctx.x: "{{ ctx.x + 10 }}", ctx.z: "{{ ctx.x }}"}}]}}
+  - {step: b, set: {ctx.x: "{{ ctx.y }}", ctx.y: "{{ ctx.x }}"}, next: {arcs: [{step: c,
+      set: {ctx.x: "{{ ctx.x + 10 }}", ctx.z: "{{ ctx.x }}"}}]}}
   - {step: c}
 """
     assert house.play(text).ctx == {"x": 12, "y": 1, "z": 2}
@@ -111,7 +117,8 @@ workflow:
   - {step: bare, tool: {kind: noop, result: {n: 3}}, next: {arcs: [{step: list}]}}
   - {step: list, tool: {kind: noop, result: [4]}, next: {arcs: [{step: look}]}}
   - step: look
-    tool: {kind: noop, result: ["{{ own.data.n }}", "{{ own.n }}", "{{ bare.data.n }}", "{{ bare.n }}", "{{ list.data[0] }}", "{{ list[0] }}", "{{ bare }}"]}
+    tool: {kind: noop, result: ["{{ own.data.n }}", "{{ own.n }}", "{{ bare.data.n }}", "{{ bare.n }}",
+        "{{ list.data[0] }}", "{{ list[0] }}", "{{ bare }}"]}
 """
     assert house.play(text).result == [1, 2, 3, 3, 4, 4, {"n": 3}]  # the alias is never stored
 
@@ -133,7 +140,8 @@ def test_steps_is_the_envelope_of_each_step_that_has_ended(house: House) -> None
 workflow:
   - {step: a, tool: {kind: noop, result: {n: 1}}, next: {arcs: [{step: b}]}}
   - {step: b, tool: {kind: shell, command: exit 3}, next: {arcs: [{step: c, when: "{{ output.status == 'error' }}"}]}}
-  - {step: c, tool: {kind: noop, result: ["{{ steps.a.status }}", "{{ steps.a.data.n }}", "{{ steps.b.status }}", "{{ steps.b.error.kind }}", "{{ steps.c }}"]}}
+  - {step: c, tool: {kind: noop, result: ["{{ steps.a.status }}", "{{ steps.a.data.n }}", "{{ steps.b.status }}",
+      "{{ steps.b.error.kind }}", "{{ steps.c }}"]}}
 """
     assert house.play(text).result == ["completed", 1, "failed", "exit", None]
 
@@ -161,9 +169,6 @@ workflow:
 
 
 def test_a_name_that_a_reference_is_kept_under_should_say_so() -> None:
-    """A warning."""
-    from tests.noetl.house import warnings
-
     text = 'workflow: [{step: a, tool: {kind: noop}, set: {ctx.NAME: "{{ a._ref }}"}}]'
     assert [code for code, _ in warnings(text.replace("NAME", "kept"))] == ["unnamed-reference"]
     assert warnings(text.replace("NAME", "kept_ref")) == []

@@ -33,7 +33,8 @@ workflow:
 def test_bound_values_are_read_by_their_names_and_under_input(house: House) -> None:
     text = """\
 workload: {x: outside}
-workflow: [{step: start, input: {x: 1, y: 2}, tool: {kind: noop, result: ["{{ x }}", "{{ input.y }}", "{{ workload.x }}"]}}]
+workflow: [{step: start, input: {x: 1, y: 2}, tool: {kind: noop, result: ["{{ x }}", "{{ input.y }}",
+    "{{ workload.x }}"]}}]
 """
     assert house.play(text).result == [1, 2, "outside"]
 
@@ -58,7 +59,8 @@ workflow:
   - step: start
     next: {arcs: [{step: work}]}
   - step: work
-    spec: {policy: {admit: {mode: exclusive, rules: [{when: "{{ on }}", then: {allow: true}}, {else: {then: {allow: false}}}]}}}
+    spec: {policy: {admit: {mode: exclusive, rules: [{when: "{{ on }}", then: {allow: true}},
+        {else: {then: {allow: false}}}]}}}
     tool: {kind: noop, result: worked}
     set: {ctx.worked: true}
     next: {arcs: [{step: no, when: "{{ 1 > 2 }}"}, {step: end}]}
@@ -72,7 +74,10 @@ workflow:
 
 
 def test_a_denied_entry_step_ends_the_run(house: House) -> None:
-    text = "workflow: [{step: a, spec: {policy: {admit: {rules: [{else: {allow: false}}]}}}, tool: {kind: noop, result: 1}}]"
+    text = (
+        "workflow: [{step: a, spec: {policy: {admit: {rules: [{else: {allow: false}}]}}}, tool: {kind: noop, "
+        "result: 1}}]"
+    )
     seen = house.play(text)
     assert (seen.status, seen.result, seen.lives) == ("completed", None, {"a": "bypassed"})
 
@@ -126,7 +131,8 @@ def test_policies_of_the_executor_hold_for_steps_that_say_nothing_else(house: Ho
     text = """\
 executor: {spec: {policy: {defaults: {lifecycle: {timeout_s: 0.3}, failure: {mode: best_effort}}}}}
 workflow:
-  - {step: loop, loop: {in: [1, 0], iterator: n}, tool: {kind: python, code: "result = 1 // n"}, next: {arcs: [{step: slow}]}}
+  - {step: loop, loop: {in: [1, 0], iterator: n}, tool: {kind: python, code: "result = 1 // n"},
+      next: {arcs: [{step: slow}]}}
   - {step: slow, tool: {kind: shell, command: sleep 30}}
 """
     seen = house.play(text)
@@ -150,6 +156,15 @@ workflow:
     assert house.play(inner).lives["a"] == "failed"
 
 
+def test_a_layer_of_a_policy_adds_to_those_outside_of_it(house: House) -> None:
+    """The executor's limit holds beside the one that the step has: maps merge deeply."""
+    text = """\
+executor: {spec: {policy: {lifecycle: {timeout_s: 0.3}}}}
+workflow: [{step: a, spec: {policy: {lifecycle: {deadline_s: 60}}}, tool: {kind: shell, command: sleep 30}}]
+"""
+    assert house.play(text).lives["a"] == "failed"
+
+
 def test_one_visit_goes_in_the_documented_order(house: House) -> None:
     """Task set, rules, the rule's set, step set, arc conditions, arc set: each reads what those before it have left."""
     text = """\
@@ -159,7 +174,8 @@ workflow:
       kind: noop
       result: {n: 1}
       set: {ctx.log: ["task"], ctx.n: "{{ output.n }}"}
-      spec: {policy: {rules: [{when: "{{ ctx.log | length == 1 }}", then: {do: continue, set: {ctx.log: "{{ ctx.log + ['rule'] }}"}}}]}}
+      spec: {policy: {rules: [{when: "{{ ctx.log | length == 1 }}", then: {do: continue,
+          set: {ctx.log: "{{ ctx.log + ['rule'] }}"}}}]}}
     set: {ctx.log: "{{ ctx.log + ['step'] }}"}
     next: {arcs: [{step: no, when: "{{ ctx.log | length < 3 }}"}, {step: b, set: {ctx.log: "{{ ctx.log + ['arc'] }}"}}]}
   - {step: no}

@@ -4,20 +4,41 @@ from typing import Any
 
 import pytest
 
-from tests.noetl.house import House, errors
+from tests.noetl.house import House, errors, problems
 
 THREE = """\
 workload: {v: 0}
 workflow:
-  - {step: one, tool: {kind: noop, result: {v: "{{ v }}"}}, set: {ctx.v: "{{ output.v }}"}, next: {arcs: [{step: two, input: {v: "{{ one.v }}"}}]}}
-  - {step: two, tool: {kind: python, input: {w: "{{ ctx.v }}"}, code: "result = {'v': v, 'w': w, 'type': type(v).__name__}"}, next: {arcs: [{step: three}]}}
-  - {step: three, tool: {kind: noop, result: ["{{ two.v }}", "{{ two.w }}", "{{ two.data.v }}", "{{ v }}", "{{ two.type }}"]}}
+  - {step: one, tool: {kind: noop, result: {v: "{{ v }}"}}, set: {ctx.v: "{{ output.v }}"}, next: {arcs: [{step: two,
+      input: {v: "{{ one.v }}"}}]}}
+  - {step: two, tool: {kind: python, input: {w: "{{ ctx.v }}"},
+      code: "result = {'v': v, 'w': w, 'type': type(v).__name__}"}, next: {arcs: [{step: three}]}}
+  - {step: three, tool: {kind: noop, result: ["{{ two.v }}", "{{ two.w }}", "{{ two.data.v }}", "{{ v }}",
+      "{{ two.type }}"]}}
 """
 
 
 @pytest.mark.parametrize(
     "value",
-    ["007", "1e5", "", None, 2**63, "true", "null", "[1]", "{a: 1}", 0, False, 1.0, [], {}, "{{ 7*7 }}", "{% raw %}", " x "],
+    [
+        "007",
+        "1e5",
+        "",
+        None,
+        2**63,
+        "true",
+        "null",
+        "[1]",
+        "{a: 1}",
+        0,
+        False,
+        1.0,
+        [],
+        {},
+        "{{ 7*7 }}",
+        "{% raw %}",
+        " x ",
+    ],
 )
 def test_a_value_keeps_its_type_through_three_steps(house: House, value: Any) -> None:
     found = house.play(THREE, {"v": value}).result
@@ -32,7 +53,8 @@ workflow:
   - step: a
     tool:
       kind: noop
-      result: ["{{ n }}", "n {{ n }}", "{{ n }}{{ n }}", "{{none}}", "x{{ none }}y", "{{ nothing }}", "x{{ nothing }}y", "{{ yes }}", "{{ l }}", "{{ m }}", "5", "{{ n ~ '' }}"]
+      result: ["{{ n }}", "n {{ n }}", "{{ n }}{{ n }}", "{{none}}", "x{{ none }}y", "{{ nothing }}",
+          "x{{ nothing }}y", "{{ yes }}", "{{ l }}", "{{ m }}", "5", "{{ n ~ '' }}"]
 """
     assert house.play(text).result == [5, "n 5", "55", None, "xy", None, "xy", True, [1], {"a": 1}, "5", "5"]
 
@@ -41,7 +63,8 @@ def test_undefined_is_chainable_and_falsy(house: House) -> None:
     text = """\
 workflow:
   - step: a
-    next: {arcs: [{step: b, when: "{{ a.b.c.d }}"}, {step: c, when: "{{ not x.y and x.y is not defined and (x.y | default(3)) == 3 }}"}]}
+    next: {arcs: [{step: b, when: "{{ a.b.c.d }}"}, {step: c,
+        when: "{{ not x.y and x.y is not defined and (x.y | default(3)) == 3 }}"}]}
   - {step: b}
   - {step: c, tool: {kind: noop, result: "{{ x.y[0].z }}"}}
 """
@@ -53,7 +76,8 @@ workflow:
 def test_a_key_of_a_map_comes_before_its_method(house: House, name: str) -> None:
     text = f"""\
 workflow:
-  - {{step: a, tool: {{kind: noop, result: {{{name}: [1, 2], b: 3}}}}, next: {{arcs: [{{step: c, when: "{{{{ a.{name} | length == 2 }}}}"}}]}}}}
+  - {{step: a, tool: {{kind: noop, result: {{{name}: [1, 2], b: 3}}}}, next: {{arcs: [{{step: c,
+      when: "{{{{ a.{name} | length == 2 }}}}"}}]}}}}
   - {{step: c, tool: {{kind: noop, result: "{{{{ a.{name} }}}}"}}}}
 """
     assert house.play(text).result == [1, 2]
@@ -62,7 +86,8 @@ workflow:
 def test_methods_of_a_map_are_there_when_no_key_has_their_name(house: House) -> None:
     text = """\
 workload: {m: {a: 1}}
-workflow: [{step: a, tool: {kind: noop, result: ["{{ m.items() | list }}", "{{ m.keys() | list }}", "{{ m.values() | list }}", "{{ m.get('b', 7) }}"]}}]
+workflow: [{step: a, tool: {kind: noop, result: ["{{ m.items() | list }}", "{{ m.keys() | list }}",
+    "{{ m.values() | list }}", "{{ m.get('b', 7) }}"]}}]
 """
     assert house.play(text).result == [[["a", 1]], ["a"], [1], 7]
 
@@ -133,23 +158,31 @@ workflow:
 
 
 def test_a_template_error_in_a_tool_fails_the_step_with_the_key_and_the_expression(house: House) -> None:
-    seen = house.play('workflow: [{step: a, tool: {kind: http, url: "http://127.0.0.1:9/", headers: {x: "{{ 1 / 0 }}"}}}]')
+    seen = house.play(
+        'workflow: [{step: a, tool: {kind: http, url: "http://127.0.0.1:9/", headers: {x: "{{ 1 / 0 }}"}}}]'
+    )
     assert seen.status == "failed" and seen.fault.kind == "expression"
     assert "headers" in seen.fault.message and "1 / 0" in seen.fault.message
 
 
 def test_a_template_that_cannot_be_read_is_an_error_with_its_place() -> None:
-    from tests.noetl.house import problems
-
-    found = [each for each in problems('workflow: [{step: a, tool: {kind: noop, result: "{{ 1 + }}"}}]') if each.severity == "error"]
+    found = [
+        each
+        for each in problems('workflow: [{step: a, tool: {kind: noop, result: "{{ 1 + }}"}}]')
+        if each.severity == "error"
+    ]
     assert [each.code for each in found] == ["template-syntax"] and found[0].place.line == 4
-    assert [code for code, _ in errors('workflow: [{step: a, next: {arcs: [{step: a, when: "{{ x | nofilter }}"}]}}]')] != []
+    assert [
+        code for code, _ in errors('workflow: [{step: a, next: {arcs: [{step: a, when: "{{ x | nofilter }}"}]}}]')
+    ] != []
 
 
 def test_tojson_takes_dates_and_decimals_of_a_database(house: House) -> None:
     text = """\
 workflow:
-  - {step: a, tool: {kind: duckdb, command: "SELECT DATE '2024-02-29' AS d, 1.10::DECIMAL(10,2) AS n, '6b1d2f3e-0000-4000-8000-000000000001'::UUID AS u"}, next: {arcs: [{step: b}]}}
+  - {step: a, tool: {kind: duckdb,
+      command: "SELECT DATE '2024-02-29' AS d, 1.10::DECIMAL(10,2) AS n, '6b1d2f3e-0000-4000-8000-000000000001'::UUID"},
+      next: {arcs: [{step: b}]}}
   - {step: b, tool: {kind: noop, result: "{{ a.rows[0] | tojson }}"}}
 """
     found = house.play(text).result

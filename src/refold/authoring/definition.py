@@ -30,11 +30,6 @@ class Body(Struct, frozen=True):
     signature: Signature
     policy: Policy
 
-    @property
-    def place(self) -> str:
-        """Where another process finds it."""
-        return f"{self.function.__module__}:{self.function.__qualname__}"
-
 
 class Definition(Struct, frozen=True):
     workflow: Any
@@ -45,6 +40,11 @@ class Definition(Struct, frozen=True):
     names: Mapping[type, str]
     exact: Exact
     resources: Mapping[str, Callable[[], Any]] = {}  # how live objects are made, by their keys
+
+    @property
+    def place(self) -> str:
+        """Where another process finds the class."""
+        return f"{type(self.workflow).__module__}:{type(self.workflow).__qualname__}"
 
     def sent(self, event: Any, sender: str) -> tuple[str, Any]:
         """An event as type and data. Raises InvalidValue or InvalidPlan."""
@@ -121,11 +121,13 @@ def _made(workflow: Workflow) -> Definition:
     classes = list(_event_classes(bodies.values()))
     names = _names(classes)
     problems = list(problems_of(name, [_sketch(body) for body in bodies.values()]))
+    problems += _unfit_for_processes(workflow, bodies.values())
     if problems:
         raise InvalidPlan(problems)
     plan = Plan(
         name=name,
         steps=tuple(_step(body, names, workflow.retry) for body in bodies.values()),
+        on_failure=workflow.on_failure,
         timeout=None if workflow.timeout is None else seconds(workflow.timeout),
         events=tuple(_types(names)),
     )
@@ -136,6 +138,15 @@ def _made(workflow: Workflow) -> Definition:
     of_data = {each: cls for cls, each in (_names(sorted(stored, key=_full)) | known).items()}
     by_type = {each: cls for cls, each in names.items() if cls is not StartEvent or START not in _others(names)}
     return Definition(workflow, plan, plan_hash(plan), bodies, by_type, names, Exact(of_data), resources_of(workflow))
+
+
+def _unfit_for_processes(workflow: Workflow, bodies: Iterable[Body]) -> Iterator[str]:
+    cls = type(workflow)
+    found = cls is not Workflow and cls.__module__ != "__main__" and "<locals>" not in cls.__qualname__
+    for body in bodies:
+        if body.policy.isolation == "process" and not found:
+            where = f"{cls.__module__}.{cls.__qualname__}"
+            yield f"step {body.name!r} wants a process, which could not import {where}: write a class, in a module"
 
 
 def _others(names: Mapping[type, str]) -> set[str]:

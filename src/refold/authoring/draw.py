@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.core.loops import Graph, analyse
+from refold.core.pipelines import tool_of
 from refold.core.plan import Arc, Call, Child, Plan, Step
 
 SYMBOLS = {
@@ -142,7 +143,7 @@ def _only_leads(step: Step) -> bool:
 def _kind(step: Step) -> str:
     if _only_leads(step):
         return "·"
-    return step.work.tool if isinstance(step.work, Call) else type(step.work).__name__.lower()
+    return tool_of(step.work) if isinstance(step.work, Call) else type(step.work).__name__.lower()
 
 
 def _notes(graph: Graph, s: int) -> Iterator[str]:

@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Iterator
+from copy import copy
+from functools import partial
+from inspect import get_annotations
 from typing import Any, dataclass_transform
 
 
@@ -16,6 +19,10 @@ class Event:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         own = "__init__" in cls.__dict__
+        for name in get_annotations(cls):
+            default = cls.__dict__.get(name)
+            if isinstance(default, list | dict | set):  # every event gets one of its own
+                setattr(cls, name, dataclasses.field(default_factory=partial(copy, default)))
         dataclasses.dataclass(kw_only=True, eq=False, repr=False, init=not own)(cls)
 
     def __eq__(self, other: object) -> bool:

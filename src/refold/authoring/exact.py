@@ -93,7 +93,7 @@ class Exact:
         try:
             name, *rest = raw[MARK]
             if name == "object":
-                return self._get_object(*rest, path)
+                return self._get_object(rest[0], rest[1], path)
             if name == "map":
                 return {self.get(key, path): self.get(each, path) for key, each in rest[0]}
             if name in _GROUPED:
@@ -120,8 +120,20 @@ def fields_of(value: Any, path: str) -> dict[str, Any]:
     if dataclasses.is_dataclass(value) and not hasattr(value, "__dict__"):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     if hasattr(value, "__dict__"):
-        return {name: each for name, each in vars(value).items() if not name.startswith("__")}
+        kept = vars(value).keys() - left_out(type(value)).keys()
+        return {name: each for name, each in vars(value).items() if not name.startswith("_") and name in kept}
     raise InvalidValue(path, _why_not(type(value)))
+
+
+_LEFT_OUT: dict[type, dict[str, Any]] = {}
+
+
+def left_out(cls: type) -> dict[str, Any]:
+    """Fields of a dataclass that are never stored, as in `field(default=None, metadata={"transient": True})`."""
+    if cls not in _LEFT_OUT:
+        fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+        _LEFT_OUT[cls] = {each.name: each.default for each in fields if each.metadata.get("transient")}
+    return _LEFT_OUT[cls]
 
 
 def made(cls: type, fields: dict[str, Any], path: str) -> Any:
@@ -132,6 +144,8 @@ def made(cls: type, fields: dict[str, Any], path: str) -> Any:
     if hasattr(cls, "model_validate"):
         return cls.model_validate(fields)
     value = object.__new__(cls)
+    for name, default in left_out(cls).items():
+        object.__setattr__(value, name, default)
     for name, each in fields.items():
         object.__setattr__(value, name, each)
     return value

@@ -81,7 +81,7 @@ ROOT = Table(
         "steps": "write `workflow`",
         "spec": "write `executor: {spec: {entry_step: …}}`",
         "workbook": "write the tool into each step that uses it",
-        "keychain": "credentials by alias are not read in refold/v1",
+        "keychain": "write `{secret: NAME}` where the value is needed, and keep it with `refold secret set NAME`",
     },
 )
 

@@ -64,8 +64,15 @@ def _misfits(value: Any, hint: Any, path: str) -> Misfits:
         yield from _parts(value, origin, get_args(hint), path)
     elif hint is None:
         yield from _misfits(value, type(None), path)
-    elif isinstance(hint, type) and not isinstance(value, _WIDER.get(hint, hint)):
+    elif isinstance(hint, type) and not _is(value, _WIDER.get(hint, hint)):
         yield path, _not(value, _name(hint))
+
+
+def _is(value: Any, hint: Any) -> bool:
+    try:
+        return hint is Any or isinstance(value, hint)
+    except TypeError:
+        return True  # a Protocol, for example, cannot tell
 
 
 def _union(value: Any, of: tuple[Any, ...], path: str) -> Misfits:
@@ -87,7 +94,7 @@ _FORMS: dict[Any, Callable[[Any, tuple[Any, ...], str], Misfits]] = {
 
 
 def _parts(value: Any, origin: type, of: tuple[Any, ...], path: str) -> Misfits:
-    if not isinstance(value, origin):
+    if not _is(value, origin):
         yield path, _not(value, origin.__name__)
     elif issubclass(origin, tuple) and not (len(of) == 2 and of[1] is ...):
         yield from _tuple(value, of, path)

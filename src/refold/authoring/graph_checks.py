@@ -68,6 +68,9 @@ def _unreachable(reading: Reading, known: _Known) -> None:
             name = draft.block or draft.name
             message = f"`{name}` cannot be reached from `{_entry_name(known)}`"
             hint = f"lead an arc here, such as `next: {name}`, or take the block away" if draft.block else UNREACHED
+            before = known.sketch.drafts[s - 1] if s else draft
+            if not before.arcs and not draft.block and s - 1 not in graph.finalizers:
+                hint = f"write `next: {name}` in `{before.block or before.name}`, or take the step away"
             reading.useless(draft.node.nodes["step"], "unreachable-step", message, hint)
 
 

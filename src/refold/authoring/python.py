@@ -1,7 +1,7 @@
 """Workflows written in Python: a class whose steps take and send events, or plain functions put together."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from msgspec import Struct
 
@@ -98,7 +98,8 @@ class Workflow:
     """Subclass it and mark methods with `@step`, or put functions together: `Workflow("name", [first, second])`.
 
     Class attributes are its options: `name`, `timeout` of a run, `retry` of steps that say nothing themselves, `types`
-    of objects that the context and results may hold, and `children` that its steps start.
+    of objects that the context and results may hold, `children` that its steps start, and whether a failure cancels
+    steps that are at work or lets them finish (`on_failure = "drain"`).
     """
 
     name: str = ""
@@ -106,6 +107,7 @@ class Workflow:
     retry: Retry | None = None
     types: Sequence[type] = ()
     children: Sequence[Any] = ()
+    on_failure: Literal["cancel", "drain"] = "cancel"
 
     def __init__(
         self,

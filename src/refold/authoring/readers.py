@@ -116,6 +116,9 @@ def _playbook_name(reading: Reading, node: Node, key: Key) -> str | None:
     return value
 
 
+OLD_BOOLS = {"yes": "true", "on": "true", "no": "false", "off": "false"}  # what YAML 1.1 took them for
+
+
 def _condition(reading: Reading, node: Node, key: Key) -> Any:
     value = node.value
     if isinstance(value, bool) or (isinstance(value, str) and is_expression(value)):
@@ -128,7 +131,8 @@ def _condition(reading: Reading, node: Node, key: Key) -> Any:
             node, "bad-condition", f"`{key.name}` must be one {{{{ expression }}}}, with nothing around it", hint
         )
     else:
-        hint = f'write `{key.name}: "{{{{ {cut(value)} }}}}"`'
+        meant = OLD_BOOLS.get(value.lower()) or f'"{{{{ {cut(value)} }}}}"'
+        hint = f"write `{key.name}: {meant}`"
         reading.at(node, "bad-condition", f"`{key.name}` is text that always holds, not an expression", hint)
     return None
 

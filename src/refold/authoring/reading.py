@@ -136,7 +136,8 @@ def kind_of(value: Any) -> str:
 
 
 def _shape(table: Table) -> str:
-    return "write it as " + ", ".join(f"`{key.name}: …`" for key in table.keys if key.required)
+    needed = [key for key in table.keys if key.required] or table.keys[:1]
+    return "write it as `{" + ", ".join(f"{key.name}: {key.example}" for key in needed) + "}`"
 
 
 def either(choices: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """The reference of the language, from its tables: `python -m refold.authoring.reference` prints it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from refold.authoring.block_tables import PARALLEL
 from refold.authoring.language import TABLES
@@ -160,25 +160,26 @@ item, `input` of the step.
 
 
 def page() -> str:
-    tables = [BLOCKS * (table is PARALLEL) + _table(table) for table in TABLES.values()]
+    tables = [BLOCKS * (table is PARALLEL) + section(table) for table in TABLES.values()]
     return "".join([HEAD, *tables, TEMPLATES]).rstrip() + "\n"
 
 
-def _table(table: Table) -> str:
-    rows = "".join(_row(key) for key in table.keys)
+def section(table: Table, kinds: Mapping[str, str] = KINDS) -> str:
+    rows = "".join(_row(key, kinds) for key in table.keys)
     title = table.noun if table.name == "playbook" else f"`{table.name}`"
     return (
         f"## {title[0].upper()}{title[1:]}\n\n{table.about}\n\n| key | value | meaning |\n| --- | --- | --- |\n{rows}\n"
     )
 
 
-def _row(key: Key) -> str:
+def _row(key: Key, kinds: Mapping[str, str]) -> str:
     name = f"**`{key.name}`**" if key.required else f"`{key.name}`"
-    about = f"{key.about}. Example: `{key.name}: {_escaped(key.example)}`"
-    return f"| {name} | {_kind(key)} | {about[0].upper()}{about[1:]} |\n"
+    old = f". An old form: write {_escaped(key.old)}" if key.old else ""
+    about = f"{key.about}{old}. Example: `{key.name}: {_escaped(key.example)}`"
+    return f"| {name} | {_kind(key, kinds)} | {about[0].upper()}{about[1:]} |\n"
 
 
-def _kind(key: Key) -> str:
+def _kind(key: Key, kinds: Mapping[str, str]) -> str:
     if key.choices:
         listed = either(key.choices)
         return f"{listed}, or {_link(key.of)}" if key.of else listed
@@ -192,7 +193,7 @@ def _kind(key: Key) -> str:
         case "next":
             return f"name of a step, list of names, or {_link('next')}"
         case _:
-            return KINDS[key.type] + _range(key)
+            return kinds[key.type] + _range(key)
 
 
 def _range(key: Key) -> str:

@@ -12,7 +12,7 @@ from refold.core.plan import bare_key
 Path = tuple[str, ...]
 
 PARTS = {
-    "run": ("id", "name"),
+    "run": ("id", "name", "started_at", "counts", "failures"),
     "output": ("status", "data", "error"),
     "loop": ("index", "count"),
 }
@@ -24,6 +24,8 @@ ELSEWHERE = {
     "error": "`error` can be read in `set` and on arcs, when the step has ended",
     "iter": "`iter` can be read in `input` and in the keys of a tool, in a step that loops",
     "loop": "`loop` can be read in `input` and in the keys of a tool, in a step that loops",
+    "secrets": "a secret can be read in `input` and in the keys of a tool, where it stays out of the log",
+    "keychain": "write `{secret: name}` in `input` or in a key of the tool",
     "event": "write `on: failure` on the arc, and read `output.status` or `error`",
     "vars": "write `ctx`, and `set: {ctx.name: …}` on a step",
     "env": "pass it as an input of the run",

@@ -290,6 +290,12 @@ RETRY = Table(
             example="0.5",
             about="which part of the delay is left to chance (0): 0.5 takes between half and all of it",
         ),
+        Key(
+            name="on",
+            type="texts",
+            example="[timeout, connection]",
+            about="kinds of failures that are worth another try (any that does not say otherwise)",
+        ),
     ),
     {
         "max_attempts": "write `attempts`",

@@ -155,6 +155,7 @@ def _retry(fields: Fields | None) -> Retry:
         delay=fields.get("delay", 0.0 if backoff == "fixed" else GROWING_DELAY),
         max_delay=fields.get("max_delay"),
         jitter=fields.get("jitter", 0.0),
+        on=fields.get("on", ()),
     )
 
 

@@ -20,7 +20,8 @@ Type = Literal[
     "duration",
     "else",  # an action, with or without `then` around it
     "entries",  # of a keychain
-    "expression",  # one {{ expression }}
+    "expression",
+    "idle",  # one {{ expression }}
     "inputs",  # a map of names to JSON Schemas, or to types
     "integer",
     "items",  # a list, or one {{ expression }} that gives one

@@ -3,16 +3,32 @@
 from refold.authoring.inside import place_inside
 from refold.authoring.problems import Problem
 from refold.authoring.reading import Reading
+from refold.authoring.scopes import Names
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft
 from refold.authoring.yaml_text import Node
 
 
 def check_tools(reading: Reading, sketch: Sketch) -> None:
+    names = Names(sketch)
     for draft in sketch.drafts if reading.strict else ():
         node = draft.fields.get("tool")
         if isinstance(node, Node) and isinstance(node.value, dict):
             _check(reading, draft, node)
+            _check_names(reading, draft, node, names)
+
+
+def _check_names(reading: Reading, draft: Draft, node: Node, names: Names) -> None:
+    """Code is given what is bound to its step, and nothing else of the run."""
+    info = reading.catalog.get(node.value["kind"]) if isinstance(node.value.get("kind"), str) else None
+    if info is None or info.reads is None or "code" not in node.nodes:
+        return
+    for name, line, column in info.reads(node.value):
+        if name not in draft.bound and (name in names.inputs or name in names.ctx or name in names.steps):
+            place = place_inside(reading.source, node.nodes["code"], line, column)
+            hint = f'add `input: {{{name}: "{{{{ {name} }}}}"}}`'
+            message = f"the code reads `{name}`, which only templates can read here"
+            reading.say(Problem("unbound-name", message, place, hint, "warning", len(name)))
 
 
 def _check(reading: Reading, draft: Draft, node: Node) -> None:

@@ -37,7 +37,7 @@ class Changes:
                 self._said[row.step] = mark
                 if row.count:
                     self._loops[row.step] = progress.now
-                if row.status not in SILENT:
+                if row.status not in SILENT and not _only_leads(row):
                     changed.append(row)
         return changed
 
@@ -75,6 +75,11 @@ class Changes:
         if not progress.ended_at:
             return f"run {name}: {progress.status}"
         return f"run {name}: {progress.status} after {words.took(progress.started_at, progress.ended_at)}"
+
+
+def _only_leads(row: Row) -> bool:
+    """A step that a block is made of, where nothing is ever done."""
+    return "." in row.step and row.status in ("bypassed", "skipped")
 
 
 def _mark(row: Row) -> tuple[object, ...]:

@@ -8,7 +8,8 @@ import click
 from refold.authoring.problems import InvalidPlaybook, Problem, show_all
 from refold.cli import exits, out
 from refold.cli.options import DB, output_option
-from refold.cli.playbooks import read_file
+from refold.cli.playbooks import is_code, read_file
+from refold.core.plan import Plan
 
 
 @click.command()
@@ -64,11 +65,17 @@ def _object(file: str, problem: Problem) -> dict[str, Any]:
 @click.argument("file", metavar="FILE")
 @click.option("--mermaid", is_flag=True, help="As text for Mermaid.")
 def graph(file: str, mermaid: bool) -> None:
-    """Draw a playbook."""
+    """Draw a playbook, or a Python workflow that is named like `module:Class`."""
     from refold.authoring import draw
 
-    plan = read_file(file).plan
+    plan = _coded(file) if is_code(file) else read_file(file).plan
     out.put((draw.mermaid(plan) if mermaid else draw.draw(plan)).rstrip("\n"))
+
+
+def _coded(target: str) -> Plan:
+    from refold.cli.coded import sketch
+
+    return sketch(target)
 
 
 @click.command()

@@ -51,8 +51,12 @@ def _row(of: Example) -> dict[str, object]:
     }
 
 
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in names() if name.startswith(incomplete)]
+
+
 @examples.command()
-@click.argument("name")
+@click.argument("name", shell_complete=_complete)
 @output_option
 def show(name: str, output: str) -> None:
     """Print the files of an example."""
@@ -67,7 +71,13 @@ def show(name: str, output: str) -> None:
 
 @click.command()
 @click.argument("folder", metavar="[FOLDER]", required=False)
-@click.option("--example", "name", metavar="NAME", help=f"Which one; `refold examples` lists them ({STARTER}).")
+@click.option(
+    "--example",
+    "name",
+    metavar="NAME",
+    shell_complete=_complete,
+    help=f"Which one; `refold examples` lists them ({STARTER}).",
+)
 def init(folder: str | None, name: str | None) -> None:
     """Copy an example into a folder, to begin with.
 

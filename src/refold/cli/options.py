@@ -56,6 +56,12 @@ def budget_option(command: F) -> F:
     return click.option("--budget", multiple=True, metavar="UNIT=LIMIT", help=about)(command)
 
 
+def code_option(command: F) -> F:
+    """`--code module:Class`."""
+    about = "A Python workflow whose code is needed, as in shop.orders:Order."
+    return click.option("--code", multiple=True, metavar="MODULE:CLASS", help=about)(command)
+
+
 def budgets(pairs: Sequence[str]) -> dict[str, int | float]:
     found = inputs(pairs, None)
     for pair, limit in zip(pairs, found.values(), strict=False):

@@ -29,6 +29,13 @@ def read_file(file: str, db: str | None = None) -> Playbook:
     return read(load(file), file, catalog, load, known)
 
 
+def is_code(target: str) -> bool:
+    """Whether it is `module:Class` and no file."""
+    module, sign, name = target.partition(":")
+    words = [*module.split("."), *name.split(".")]
+    return bool(sign) and all(word.isidentifier() for word in words) and not os.path.exists(target)
+
+
 def load(file: str) -> bytes:
     try:
         with open(file, "rb") as opened:

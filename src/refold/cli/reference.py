@@ -49,7 +49,7 @@ a run is one of `running`, `waiting`, `paused`, `ending`, `completed`, `failed`,
 | --- | --- |
 | `running` | nothing: `worker` has it until `until`, unless the lease is extended |
 | `slot` | the slots of those who could take it are busy; `worker` may have one free at `until` |
-| `no_worker` | nobody lives who could take it |
+| `no_worker` | nobody lives who could take it; `note` is the Python workflow whose code it needs, if it does |
 | `paused` | the run is paused, `by` whom and `since` when |
 | `backoff` | the try before has failed; the next is not before `until` |
 | `parked` | it put itself aside until `until` or `signal` |
@@ -57,7 +57,8 @@ a run is one of `running`, `waiting`, `paused`, `ending`, `completed`, `failed`,
 | `gate` | a person's decision: `note` is what is asked, `assignee` who, `until` the deadline |
 | `poll` | something must hold, `note`; the next look is at `until` |
 | `child` | the child `run` is not over |
-| `window` | so many (`count`) items of a loop wait for others of the loop |
+| `window` | so many (`count`) items of a loop, or events of a step, wait for others |
+| `batch` | so many (`count`) events wait for others, until there are `note` of them; `signal` is what they share |
 | `join` | these `sources` are not over |
 | `loop` | the loop of the steps in `sources` is not over |
 | `final` | it comes when everything else is over |

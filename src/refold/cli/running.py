@@ -1,6 +1,7 @@
 """Commands that execute: `run`, and `runs resume`."""
 
 import os
+import pwd
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from refold.cli.options import (
     DB,
     budget_option,
     budgets,
+    code_option,
     db_option,
     inputs,
     output_option,
@@ -25,7 +27,7 @@ from refold.cli.options import (
     run_argument,
     settings,
 )
-from refold.cli.playbooks import read_file, source_of
+from refold.cli.playbooks import is_code, read_file, source_of
 from refold.cli.source import NOWHERE, Source
 from refold.core.plan import plan_hash
 from refold.core.state import TERMINAL
@@ -75,13 +77,14 @@ class Wanted(Struct, frozen=True):
 @quiet_option
 @db_option
 def run(**given: Any) -> int:
-    """Execute a playbook.
+    """Execute a playbook, or a Python workflow that is named like `module:Class`.
 
     Progress goes to stderr and the result to stdout. Ctrl-C lets steps finish or hands them back and prints the
     command that goes on with the run; Ctrl-C once more kills it. Neither loses what was finished.
     """
     asked = Options(**given)
-    playbook = read_file(asked.file, None if asked.detach else asked.db)
+    code = is_code(asked.file)
+    playbook = _coded(asked.file) if code else read_file(asked.file, None if asked.detach else asked.db)
     if playbook.warnings and _talks(asked.progress, asked.quiet):
         out.tell(show_all(playbook.warnings, playbook.file, playbook.source))
     if asked.name == "":
@@ -89,7 +92,7 @@ def run(**given: Any) -> int:
     run = run_of_key(asked.key) if asked.key else os.urandom(16).hex()
     input = inputs(asked.input, asked.input_file)
     wanted = Wanted(run, asked.name or run_name(playbook.plan.name, run), asked.key or "", playbook, input)
-    if _talks(asked.progress, asked.quiet):
+    if _talks(asked.progress, asked.quiet) and not code:
         _tell_unread(wanted)
     if asked.dry_run:
         return _tell_plan(wanted, asked.output)
@@ -98,12 +101,13 @@ def run(**given: Any) -> int:
 
 @click.command()
 @run_argument(required=False)
+@code_option
 @budget_option
 @output_option
 @progress_option
 @quiet_option
 @db_option
-def resume(run: str | None, budget: Sequence[str], output: str, progress: str, quiet: bool, db: str) -> int:
+def resume(run: str | None, code: Sequence[str], budget: Sequence[str], db: str, **shown: Any) -> int:
     """Go on with a run in this process; lift its pause if there is one.
 
     Without RUN, the newest that is not over.
@@ -113,25 +117,28 @@ def resume(run: str | None, budget: Sequence[str], output: str, progress: str, q
     if row.status in TERMINAL:
         raise Conflict(f"run {stored.called(row)} is {row.status}: `refold runs retry` reopens one that failed")
     more = budgets(budget)
-    if _talks(progress, quiet):
+    if _talks(shown["progress"], shown["quiet"]):
         out.tell(f"going on with {stored.called(row)} ({row.run[:8]})")
 
     async def begin(engine: Any) -> None:
+        for target in code:
+            await engine.register(_code(target))
         await engine.resume(row.run, who(), more)
 
-    return _go_on(row, begin, output, progress, quiet, db)
+    return _go_on(row, begin, **shown, db=db)
 
 
 @click.command()
 @run_argument()
 @click.option("--from", "step", default="", metavar="STEP", help="Visit this step and all that follows from it anew.")
 @click.option("--detach", is_flag=True, help="Reopen the run and leave it to a worker.")
+@code_option
 @budget_option
 @output_option
 @progress_option
 @quiet_option
 @db_option
-def retry(run: str, step: str, detach: bool, db: str, budget: Sequence[str], **shown: Any) -> int:
+def retry(run: str, step: str, detach: bool, db: str, code: Sequence[str], budget: Sequence[str], **shown: Any) -> int:
     """Go on with a run that has failed or was cancelled.
 
     What failed or was stopped gets another visit, of a list loop only the items that were not done; nothing that was
@@ -151,7 +158,8 @@ def retry(run: str, step: str, detach: bool, db: str, budget: Sequence[str], **s
         out.tell(f"going on with {name} ({row.run[:8]})")
 
     async def begin(engine: Any) -> None:
-        return None
+        for target in code:
+            await engine.register(_code(target))
 
     return _go_on(row, begin, **shown, db=db)
 
@@ -167,16 +175,33 @@ def _execute(wanted: Wanted, asked: Options) -> int:
 
     source = source_of(wanted.playbook)
     typed = wanted.run if wanted.key else wanted.name
-    order = Order(wanted.run, asked.db, again(typed, asked.db), settings(own_machine=True), asked.output != "table")
+    code = f" --code {asked.file}" if is_code(asked.file) else ""
+    resume = again(typed, asked.db) + code
+    order = Order(wanted.run, asked.db, resume, settings(own_machine=True), asked.output != "table")
 
     async def begin(engine: Any) -> None:
         plan, input = wanted.playbook.plan, wanted.input
+        if is_code(wanted.playbook.file):
+            await engine.start(_code(asked.file), input, name=wanted.name, key=wanted.key, run=wanted.run)
+            return
         for child in wanted.playbook.children:
             await engine.register(child.plan)
         await engine.start(plan, input, name=wanted.name, key=wanted.key, run=wanted.run)
 
     ended = execute(order, begin, _screen(asked.progress, asked.quiet, source))
     return _tell_end(ended, wanted.name, asked.output, asked.progress, asked.quiet)
+
+
+def _coded(target: str) -> Playbook:
+    from refold.cli.coded import as_playbook
+
+    return as_playbook(target)
+
+
+def _code(target: str) -> Any:
+    from refold.cli.coded import load
+
+    return load(target)
 
 
 def _go_on(row: Summary, begin: Any, output: str, progress: str, quiet: bool, db: str) -> int:
@@ -189,7 +214,11 @@ def _go_on(row: Summary, begin: Any, output: str, progress: str, quiet: bool, db
 
 def who() -> str:
     """Whoever types, as far as the environment knows."""
-    return os.environ.get("USER") or os.environ.get("USERNAME") or ""
+    named = os.environ.get("USER") or os.environ.get("USERNAME")
+    try:
+        return named or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
 
 
 def _tell_unread(wanted: Wanted) -> None:

@@ -57,7 +57,10 @@ def clock(at: Instant, now: Instant) -> str:
 def why(reason: Reason, now: Instant) -> str:
     """A reason in words."""
     text = KINDS[reason.kind](reason, now)
-    return f"{text}: {reason.note}" if reason.note and reason.kind != "gate" else text
+    return f"{text}: {reason.note}" if reason.note and reason.kind not in SAID else text
+
+
+SAID = ("gate", "batch", "window")  # kinds whose words have the note in them
 
 
 def _signal(reason: Reason, now: Instant) -> str:
@@ -94,14 +97,23 @@ def _paused(reason: Reason, now: Instant) -> str:
 
 
 def _window(reason: Reason, now: Instant) -> str:
+    if reason.note:
+        return f"{reason.count} more {reason.note} wait for it"
     waiting = "1 item waits" if reason.count == 1 else f"{reason.count} items wait"
     return f"{waiting} for a place in the window"
+
+
+def _batch(reason: Reason, now: Instant) -> str:
+    of = f" of {reason.signal}" if reason.signal else ""
+    limit = f", until {until(reason.until, now)}" if reason.until else ""
+    return f"has {reason.count} of {reason.note} events{of}{limit}"
 
 
 KINDS: dict[str, Callable[[Reason, Instant], str]] = {
     "running": lambda reason, now: f"with {reason.worker}, leased until {until(reason.until or 0, now)}",
     "slot": _slot,
     "no_worker": lambda reason, now: "no worker lives that could take it",
+    "batch": _batch,
     "paused": _paused,
     "backoff": lambda reason, now: f"try {reason.attempt} at {until(reason.until or 0, now)}",
     "parked": _parked,

@@ -13,6 +13,7 @@ from msgspec import Struct
 from refold.core.facts import Fault, Instant, StepFault
 from refold.core.fanout import failed_items
 from refold.core.loops import Graph
+from refold.core.pipelines import tool_of
 from refold.core.plan import Call
 from refold.core.retry import fault_of
 from refold.core.state import TERMINAL, RunState
@@ -98,4 +99,4 @@ def _letter(
 
 def _tool(graph: Graph, s: int) -> str:
     work = graph.step(s).work
-    return work.tool if isinstance(work, Call) else ""
+    return tool_of(work) if isinstance(work, Call) else ""

@@ -104,7 +104,7 @@ def decide(d: Decision) -> None:
     """Until nothing is open. May raise Missing: load what it names and call again, nothing is lost."""
     state, rules = d.state, EVENT_RULES if d.graph.by_events else RULES
     end_if_asked(d)
-    while not _rests(state):
+    while not _rests(state) and _owes(d, state):
         before = len(d.facts), len(d.moves)
         for owed, rule in rules:
             if owed(d, state):
@@ -115,6 +115,13 @@ def decide(d: Decision) -> None:
             break
     d.tell_moves()
     d.dismiss_orphans()
+
+
+def _owes(d: Decision, state: RunState) -> bool:
+    """Whether any rule has something to look at; asked before each is, since most turns soon owe nothing."""
+    routes = state.ready or state.ended or state.judge or state.over or state.failures or state.entered or d.moves
+    hands = state.filling or state.taking or state.polls or state.deliverable or state.final or d.due
+    return bool(routes or hands or not state.visiting or state.life == ENDING or state.stopped or state.untaken)
 
 
 def _rests(state: RunState) -> bool:

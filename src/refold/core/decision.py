@@ -22,7 +22,7 @@ from refold.core.commands import (
     command_id,
 )
 from refold.core.due import due
-from refold.core.emitted import events_of
+from refold.core.emitted import events_of, group_of, runs_out, timers_of
 from refold.core.expressions import CannotEvaluate, Evaluate
 from refold.core.facts import (
     ITSELF,
@@ -103,6 +103,7 @@ class Decision(Struct):
     def say(self, fact: Fact) -> None:
         kind, state = type(fact), self.state
         concerned = _CONCERNED[kind](fact) if kind in _CONCERNED else ()
+        self._timers |= dict.fromkeys(timers_of(self.graph, state, fact)) if self.graph.timed else {}
         spared = self.at_work() if kind in _ANSWERS else _NOBODY
         for command in concerned:
             if kind in _OPENING and command not in state.open:
@@ -322,6 +323,8 @@ def _suspends(fact: Fact) -> bool:
 
 
 def _timer(graph: Graph, state: RunState, key: str) -> Instant | None:
+    if graph.timed and group_of(key) is not None:
+        return runs_out(graph, state, key)
     command, _, call = key.partition("#")
     opened = state.open.get(command)
     if opened is None:

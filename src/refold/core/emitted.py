@@ -6,8 +6,13 @@ from typing import Any
 from refold.core import visits, waits
 from refold.core.expressions import Missing
 from refold.core.facts import (
+    SECOND,
     EventsTaken,
     Fact,
+    Instant,
+    RunEnding,
+    RunReopened,
+    RunResumed,
     RunStarted,
     Sent,
     StepFault,
@@ -17,8 +22,22 @@ from refold.core.facts import (
 )
 from refold.core.loops import Graph
 from refold.core.plan import START, STOP
-from refold.core.state import CANCELLED, COMPLETED, FAILED, ISSUED, Inbox, OpenCommand, Ref, RunState, StepState
+from refold.core.state import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    ISSUED,
+    RUNNING,
+    Inbox,
+    OpenCommand,
+    Ref,
+    RunState,
+    StepState,
+)
 from refold.core.view import Loaded, error_value
+
+AT_ONCE = 64  # commands of a step that says nothing else
+GATHERED = "collect"  # in the place of a visit, which is a number
 
 
 def begin(graph: Graph, state: RunState) -> None:
@@ -43,7 +62,17 @@ def _deliver(graph: Graph, state: RunState, sent: Sent, ref: Ref, sender: str) -
             group = inbox.groups.setdefault(_group(sent, collect.by), [])
             group.append(ref)
             inbox.since.setdefault(_group(sent, collect.by), state.at)
+        _owe(graph, state, s)
+
+
+def _owe(graph: Graph, state: RunState, s: int) -> None:
+    """Whether the step may take something: events wait, and it has room."""
+    inbox = state.inboxes[s]
+    waits = inbox.groups or inbox.head < len(inbox.waiting)
+    if waits and inbox.open < (graph.step(s).workers or AT_ONCE):
         state.taking[s] = None
+    else:
+        visits.discharge(state.taking, s)
 
 
 def _group(sent: Sent, by: str) -> str:
@@ -57,8 +86,9 @@ def taken(graph: Graph, state: RunState, fact: EventsTaken) -> None:
     """Each batch is a command from here on."""
     s = graph.index[fact.step]
     step, inbox = state.steps[s], state.inboxes[s]
-    for visit, batch in enumerate(fact.batches, fact.first):
-        state.open[f"{fact.step}/{visit}"] = OpenCommand(s, visit, events=batch)
+    groups = fact.groups or ("",) * len(fact.batches)
+    for visit, (batch, group) in enumerate(zip(fact.batches, groups, strict=True), fact.first):
+        state.open[f"{fact.step}/{visit}"] = OpenCommand(s, visit, events=batch, group=group)
         step.visits = visit
     step.life = ISSUED
     inbox.open += len(fact.batches)
@@ -66,10 +96,9 @@ def taken(graph: Graph, state: RunState, fact: EventsTaken) -> None:
     if graph.step(s).collect is None:
         _advance(inbox, len(fact.batches))
     else:
-        for batch in fact.batches:
-            _withdraw(inbox, batch)
-    if not inbox.groups and inbox.head >= len(inbox.waiting):
-        state.taking.pop(s, None)
+        for batch, group in zip(fact.batches, fact.groups, strict=True):
+            _withdraw(inbox, group, len(batch), state.at)
+    _owe(graph, state, s)
 
 
 def _advance(inbox: Inbox, count: int) -> None:
@@ -81,15 +110,12 @@ def _advance(inbox: Inbox, count: int) -> None:
         inbox.waiting, inbox.head = inbox.waiting[inbox.head :], 0
 
 
-def _withdraw(inbox: Inbox, batch: tuple[Ref, ...]) -> None:
-    gone = set(batch)
-    for name, refs in list(inbox.groups.items()):
-        if refs and refs[0] in gone:
-            rest = [ref for ref in refs if ref not in gone]
-            inbox.groups.pop(name)
-            inbox.since.pop(name, None)
-            if rest:
-                inbox.groups[name] = rest
+def _withdraw(inbox: Inbox, group: str, count: int, at: Instant) -> None:
+    """The first of a group; the time of those that stay begins anew."""
+    rest = inbox.groups.pop(group)[count:]
+    inbox.since.pop(group)
+    if rest:
+        inbox.groups[group], inbox.since[group] = rest, at
 
 
 def settled(graph: Graph, state: RunState, command: str, fact: StepSettled) -> None:
@@ -120,8 +146,7 @@ def close(graph: Graph, state: RunState, command: str, life: str) -> OpenCommand
     step = state.steps[opened.step]
     if not inbox.open:
         step.life = life
-    if inbox.head < len(inbox.waiting) or inbox.groups:
-        state.taking[opened.step] = None
+    _owe(graph, state, opened.step)
     return opened
 
 
@@ -134,28 +159,39 @@ def failed(graph: Graph, state: RunState, fact: VisitFailed) -> None:
         _deliver(graph, state, sent_by(fact, 0), (state.seq, 0), fact.step)
     else:
         state.failures.append(StepFault(fact.step, fact.visit, "unhandled failure", fact.fault))
-        state.lost.append((opened.step, opened.events))
+        state.lost.append((opened.step, opened.events, opened.group))
 
 
 def withdraw(graph: Graph, state: RunState, command: str) -> None:
     """The run is ending; what is not done now is to be done if the run goes on after all."""
     opened = close(graph, state, command, CANCELLED)
     state.steps[opened.step].last = CANCELLED
-    state.lost.append((opened.step, opened.events))
+    state.lost.append((opened.step, opened.events, opened.group))
 
 
-def reopen(graph: Graph, state: RunState) -> list[str]:
+def lost(graph: Graph, state: RunState) -> tuple[str, ...]:
+    """Steps that have something to do again if the run goes on."""
+    return tuple(dict.fromkeys(graph.name(s) for s, _, _ in state.lost))
+
+
+def reopen(graph: Graph, state: RunState) -> None:
     """All that was lost is to be done again, in front of what waits."""
-    names = dict.fromkeys(graph.name(s) for s, _ in state.lost)
-    for s, refs in reversed(state.lost):
+    for s, refs, group in reversed(state.lost):
         inbox = state.inboxes[s]
         if graph.step(s).collect is None:
             inbox.waiting, inbox.head = [*refs, *inbox.waiting[inbox.head :]], 0
         else:
-            inbox.again.append(refs)
-        state.taking[s] = None
+            inbox.groups = {group: [*refs, *inbox.groups.pop(group, [])], **inbox.groups}
+    for s, inbox in state.inboxes.items():
+        inbox.since = dict.fromkeys(inbox.groups, state.at)
+        _owe(graph, state, s)
     state.lost, state.untaken = [], []
-    return list(names)
+
+
+def resumed(state: RunState, rested: int) -> None:
+    """The time of a pause does not count."""
+    for inbox in state.inboxes.values():
+        inbox.since = {group: since + rested for group, since in inbox.since.items()}
 
 
 def sent_by(fact: Fact, place: int) -> Sent:
@@ -166,7 +202,8 @@ def sent_by(fact: Fact, place: int) -> Sent:
         case StepSettled(report=report):
             return report.events[place]
         case VisitFailed():
-            return Sent(fact.event, {"step": fact.step, "visit": fact.visit, "error": error_value(fact.fault)})
+            data = {"step": fact.step, "visit": fact.visit, "error": error_value(fact.fault)}
+            return Sent(fact.event, data)
         case _:
             raise AssertionError(fact)
 
@@ -176,7 +213,10 @@ def event_at(loaded: Loaded, ref: Ref) -> Any:
     seq, place = ref
     if seq not in loaded.facts:
         raise Missing(facts=[seq])
-    sent = sent_by(loaded.facts[seq], place)
+    fact = loaded.facts[seq]
+    sent = sent_by(fact, place)
+    if isinstance(fact, VisitFailed):
+        return {"type": sent.type, "data": {**sent.data, "events": events_of(loaded, fact.events)}}
     return {"type": sent.type, "data": loaded.blob(sent.blob) if sent.blob is not None else sent.data}
 
 
@@ -185,6 +225,55 @@ def events_of(loaded: Loaded, refs: tuple[Ref, ...]) -> list[Any]:
     if missing:
         raise Missing(facts=missing)
     return [event_at(loaded, ref) for ref in refs]
+
+
+def timers_of(graph: Graph, state: RunState, fact: Fact) -> Iterator[str]:
+    """Timers that may change with a fact: those of the groups that it adds to, or takes from. Before it is folded."""
+    match fact:
+        case StepSettled(report=report):
+            for sent in report.events:
+                yield from _timers_for(graph, sent)
+        case VisitFailed(event=event) if event:
+            yield from _timers_for(graph, sent_by(fact, 0))
+        case EventsTaken(step=step):
+            if graph.index[step] in graph.timed:
+                yield from (timer_key(step, group) for group in fact.groups)
+        case RunEnding() | RunReopened() | RunResumed():
+            for s in graph.timed & state.inboxes.keys():
+                groups = dict.fromkeys([*state.inboxes[s].groups, *(group for at, _, group in state.lost if at == s)])
+                yield from (timer_key(graph.name(s), group) for group in groups)
+        case _:
+            pass
+
+
+def _timers_for(graph: Graph, sent: Sent) -> Iterator[str]:
+    for s in graph.takers.get(sent.type, ()):
+        collect = graph.step(s).collect
+        if s in graph.timed and collect is not None:
+            yield timer_key(graph.name(s), _group(sent, collect.by))
+
+
+def timer_key(step: str, group: str) -> str:
+    return f"{step}/{GATHERED}#{group}"
+
+
+def group_of(key: str) -> tuple[str, str] | None:
+    """Step and group, if that is what the timer belongs to."""
+    where, _, group = key.partition("#")
+    step, _, what = where.rpartition("/")
+    return (step, group) if what == GATHERED else None
+
+
+def runs_out(graph: Graph, state: RunState, key: str) -> Instant | None:
+    """When a group has waited long enough."""
+    found = group_of(key)
+    assert found is not None
+    s = graph.index[found[0]]
+    since = state.inboxes[s].since.get(found[1]) if s in state.inboxes else None
+    collect = graph.step(s).collect
+    if since is None or collect is None or collect.timeout is None or state.life != RUNNING:
+        return None
+    return since + round(collect.timeout * SECOND)
 
 
 def waiting(graph: Graph, state: RunState) -> Iterator[tuple[str, int]]:

@@ -4,14 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from refold.core.decision import Decision
-from refold.core.emitted import waiting
+from refold.core.emitted import AT_ONCE, waiting
 from refold.core.ending import end_run
-from refold.core.facts import EventsTaken, Fault, StepFault, VisitFailed
+from refold.core.facts import EventsTaken, Failed, Fault, Report, StepFault, StepSettled, VisitFailed
 from refold.core.plan import STOP, Collect
 from refold.core.routing_rules import final_fault
 from refold.core.state import COMPLETED, FAILED, RUNNING, Inbox, Ref
-
-AT_ONCE = 64  # commands of a step that says nothing else
 
 
 def catch_failures(d: Decision) -> None:
@@ -21,7 +19,7 @@ def catch_failures(d: Decision) -> None:
         if fault is not None:
             opened = d.state.open[command]
             step = d.graph.step(opened.step)
-            d.say(VisitFailed(step.name, opened.visit, fault, step.on_error))
+            d.say(VisitFailed(step.name, opened.visit, fault, step.on_error, opened.events if step.on_error else ()))
 
 
 def end_by_event(d: Decision) -> None:
@@ -49,28 +47,47 @@ def take_events(d: Decision) -> None:
     for s in list(d.state.taking):
         inbox, step = d.state.inboxes[s], d.graph.step(s)
         room = (step.workers or AT_ONCE) - inbox.open
-        if room <= 0:
-            del d.state.taking[s]  # it is owed again when one of its commands is over
+        first = d.state.steps[s].visits + 1
+        if step.collect is None:
+            d.say(EventsTaken(step.name, first, _plain(inbox, room)))
             continue
-        batches = _plain(inbox, room) if step.collect is None else _full(d, inbox, step.collect, room)
-        if batches:
-            d.say(EventsTaken(step.name, d.state.steps[s].visits + 1, batches))
+        full = _full(d, inbox, step.collect, room)
+        if full:
+            groups, batches = zip(*full, strict=True)
+            d.say(EventsTaken(step.name, first, batches, groups))
 
 
 def _plain(inbox: Inbox, room: int) -> tuple[tuple[Ref, ...], ...]:
     return tuple((ref,) for ref in inbox.waiting[inbox.head : inbox.head + room])
 
 
-def _full(d: Decision, inbox: Inbox, collect: Collect, room: int) -> tuple[tuple[Ref, ...], ...]:
-    """Batches that are complete; a number that nobody has set yet is not reached."""
-    found = [tuple(refs) for refs in inbox.again[:room]]
+def _full(d: Decision, inbox: Inbox, collect: Collect, room: int) -> list[tuple[str, tuple[Ref, ...]]]:
+    """Batches that are complete, each with its group; a number that nobody has set yet is not reached."""
     wanted: Any = collect.n if isinstance(collect.n, int) else d.state.ctx.get(collect.n)
     if not isinstance(wanted, int) or wanted < 1:
-        return tuple(found)
-    for refs in inbox.groups.values():
+        return []
+    found: list[tuple[str, tuple[Ref, ...]]] = []
+    for group, refs in inbox.groups.items():
         for first in range(0, len(refs) - wanted + 1, wanted):
-            found.append(tuple(refs[first : first + wanted]))
-    return tuple(found[:room])
+            found.append((group, tuple(refs[first : first + wanted])))
+            if len(found) == room:
+                return found
+    return found
+
+
+def gather_no_longer(d: Decision, step: str, group: str) -> None:
+    """The time of a group is up: the step is run for what has come, and has failed."""
+    s = d.graph.index[step]
+    refs, collect = d.state.inboxes[s].groups[group], d.graph.step(s).collect
+    assert collect is not None
+    visit = d.state.steps[s].visits + 1
+    d.say(EventsTaken(step, visit, (tuple(refs),), (group,)))
+    wanted = (
+        collect.n if isinstance(collect.n, int) else d.state.ctx.get(collect.n, f"{collect.n!r}, which is not set,")
+    )
+    of = f" of {collect.by} {group!r}" if collect.by else ""
+    why = f"{len(refs)} of {wanted} events{of} came within {collect.timeout:g} s"
+    d.say(StepSettled(step, visit, Report(1, Failed(Fault("timeout", why, retryable=False)))))
 
 
 def end_without_event(d: Decision) -> None:

@@ -191,12 +191,13 @@ class ItemsGivenUp(Struct, frozen=True, tag="items_given_up"):
     items: tuple[int, ...]
 
 
-class EventsTaken(Struct, frozen=True, tag="events_taken"):
+class EventsTaken(Struct, frozen=True, tag="events_taken", omit_defaults=True):
     """A step is run for these batches of events, one visit for each; an event is named by its fact and place there."""
 
     step: str
     first: int  # visit
     batches: tuple[tuple[tuple[int, int], ...], ...]
+    groups: tuple[str, ...] = ()  # of a step that gathers them: what the events of each batch have in common
 
 
 class VisitFailed(Struct, frozen=True, tag="visit_failed", omit_defaults=True):
@@ -206,6 +207,7 @@ class VisitFailed(Struct, frozen=True, tag="visit_failed", omit_defaults=True):
     visit: int
     fault: Fault
     event: str = ""
+    events: tuple[tuple[int, int], ...] = ()  # for which it was run, if it becomes an event
 
 
 class Entered(Struct, frozen=True, tag="entered", array_like=True, gc=False):

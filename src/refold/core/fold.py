@@ -283,6 +283,8 @@ def _run_resumed(graph: Graph, state: RunState, fact: RunResumed) -> None:
     state.budget.update(fact.budget)
     if state.deadline is not None:
         state.deadline += state.at - state.paused_at
+    if graph.timed:
+        emitted.resumed(state, state.at - state.paused_at)
 
 
 def _cancel_asked(graph: Graph, state: RunState, fact: CancelAsked) -> None:

@@ -87,6 +87,8 @@ def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
 
 
 def _input(d: Decision, step: Step, visit: int) -> Any:
+    if not d.state.given:
+        return rendered(d, step.input, visit)
     given = _given(d, step)
     return overlaid(rendered(d, step.input, visit, given), given)
 

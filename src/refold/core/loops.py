@@ -56,6 +56,7 @@ class Graph(Struct, frozen=True):
     waits: frozenset[int]  # steps that no worker looks after, or not alone
     takers: dict[str, tuple[int, ...]]  # per type of event: the steps that take it
     by_events: bool = False
+    timed: frozenset[int] = frozenset()  # steps that do not gather events for ever
 
     def step(self, s: int) -> Step:
         return self.plan.steps[s]
@@ -347,6 +348,7 @@ def analyse(plan: Plan) -> Graph:
         waits=frozenset(s for s, step in enumerate(plan.steps) if not isinstance(step.work, Call)).union(polled),
         takers=_takers(plan),
         by_events=bool(plan.events),
+        timed=frozenset(s for s, step in enumerate(plan.steps) if step.collect and step.collect.timeout is not None),
     )
 
 

@@ -4,10 +4,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from refold.core.plan import Template
+from refold.core.plan import Call, Template
 
 MOST_RUNS = 1_000_000  # of tasks, in one pipeline
 TOOL = "pipeline"
+SHOWN = 3  # kinds of tools
 
 
 class PipelineData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
@@ -82,3 +83,11 @@ class Pipeline(PipelineData, frozen=True):
     claim: Claim | None = None
     secret: bool = False  # its result is stored encrypted
     opens: bool = False  # what it is given may hold such results
+
+
+def tool_of(call: Call) -> str:
+    """As people wrote it: the kinds of a pipeline's tasks, and else the tool itself."""
+    if call.tool != TOOL:
+        return call.tool
+    kinds = list(dict.fromkeys(task["kind"] for task in call.settings.get("tasks", ())))
+    return ", ".join(kinds[:SHOWN]) + (", …" if len(kinds) > SHOWN else "") or TOOL

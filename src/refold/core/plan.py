@@ -14,7 +14,7 @@ Template = Any
 
 VISIT_LIMIT = 10_000
 START, STOP = "StartEvent", "StopEvent"  # the events that a run begins and ends with
-BODY = "workflow"  # the tool of steps that are code; only who has the code of this very plan can run it
+BODY = "workflow"  # the tool of steps that are code
 LONGEST = 100 * 365 * 86_400.0  # seconds; an instant must fit into 64 bits
 SCOPES = ("ctx.", "iter.", "step.")
 
@@ -158,6 +158,11 @@ class Step(PlanData, frozen=True):
     on_error: str = ""  # the type of the event that its failure becomes
 
 
+def is_body(step: Step) -> bool:
+    """Whether it is code: only who has that of this very plan can run it."""
+    return isinstance(step.work, Call) and step.work.tool == BODY
+
+
 class Input(PlanData, frozen=True):
     """What an input of a run must be like, as a JSON Schema; the core itself never looks inside."""
 
@@ -190,16 +195,22 @@ def durations(plan: Plan) -> Iterator[tuple[str, float]]:
     if plan.timeout:
         yield f"the timeout of workflow {plan.name!r}", plan.timeout
     for step in plan.steps:
-        named = {"the timeout": step.timeout}
-        if step.retry is not ONCE:
-            named |= {"the retry delay": step.retry.delay, "the longest retry delay": step.retry.max_delay}
-        if isinstance(step.work, Gate):
-            named["the gate"] = step.work.timeout
-        if step.poll is not None:
-            named |= {"the interval": step.poll.every, "the poll": step.poll.timeout}
-        for what, seconds in named.items():
+        for what, seconds in _of_step(step).items():
             if seconds:
                 yield f"{what} of step {step.name!r}", seconds
+
+
+def _of_step(step: Step) -> dict[str, float | None]:
+    named = {"the timeout": step.timeout}
+    if step.retry is not ONCE:
+        named |= {"the retry delay": step.retry.delay, "the longest retry delay": step.retry.max_delay}
+    if isinstance(step.work, Gate):
+        named["the gate"] = step.work.timeout
+    if step.collect is not None:
+        named["the collect timeout"] = step.collect.timeout
+    if step.poll is not None:
+        named |= {"the interval": step.poll.every, "the poll": step.poll.timeout}
+    return named
 
 
 def canonical(plan: Plan) -> bytes:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from math import inf
 
-from refold.core.plan import LONGEST, Call, Gate, Loop, Plan, Poll, Quality, Step, Wait, Work, durations
+from refold.core.plan import LONGEST, START, Call, Gate, Loop, Plan, Poll, Quality, Step, Wait, Work, durations
 
 
 def finalizers_of(plan: Plan) -> tuple[str, ...]:
@@ -32,6 +32,7 @@ def problems_of(plan: Plan) -> Iterator[str]:
     times = (each for each in durations(plan) if not 0 <= each[1] <= LONGEST)
     yield from (f"{what} is {seconds:g} s; it must lie between 0 and 100 years" for what, seconds in times)
     yield from _arc_problems(plan, known, finalizers)
+    yield from _event_problems(plan, finalizers)
 
 
 def _arc_problems(plan: Plan, known: set[str], finalizers: tuple[str, ...]) -> Iterator[str]:
@@ -61,6 +62,32 @@ def _step_problems(step: Step) -> Iterator[str]:
         yield from _poll_problems(step, step.poll)
     if step.loop is not None:
         yield from _loop_problems(step.name, step.work, step.loop)
+
+
+def _event_problems(plan: Plan, finalizers: tuple[str, ...]) -> Iterator[str]:
+    """Steps follow either arcs or events."""
+    types = {each.name for each in plan.events}
+    if plan.events and finalizers:
+        yield f"workflow {plan.name!r} follows events, so it has no finalizer such as {finalizers[0]!r}"
+    if plan.events and not any(START in step.accepts for step in plan.steps):
+        yield f"no step takes {START}, so that nothing would ever begin"
+    for step in plan.steps:
+        if bool(step.accepts) != bool(plan.events):
+            yield f"step {step.name!r} " + ("takes no event" if plan.events else "takes events, and there are none")
+        if step.accepts:
+            yield from _taker_problems(step, types)
+
+
+def _taker_problems(step: Step, types: set[str]) -> Iterator[str]:
+    for each in (*step.accepts, *([step.on_error] if step.on_error else [])):
+        if each not in types:
+            yield f"step {step.name!r} names the event {each!r}, which is not among those of the workflow"
+    if step.arcs or step.loop or step.poll or not isinstance(step.work, Call):
+        yield f"step {step.name!r} takes events: it is a plain call, without arcs, a loop or a poll"
+    if step.workers < 0:
+        yield f"step {step.name!r} has {step.workers} workers; 0 means many"
+    if step.collect is not None and isinstance(step.collect.n, int) and step.collect.n < 1:
+        yield f"step {step.name!r} gathers {step.collect.n} events; at least 1 is needed"
 
 
 def _gate_problems(name: str, gate: Gate) -> Iterator[str]:

@@ -6,7 +6,7 @@ that this step and all that follows from it are visited anew, as if nothing had 
 
 from collections.abc import Iterable
 
-from refold.core import routing
+from refold.core import emitted, routing
 from refold.core.facts import SECOND, RunReopened
 from refold.core.loops import Graph
 from refold.core.state import (
@@ -25,6 +25,8 @@ _UNSETTLED = frozenset({PENDING, ENTERED, ISSUED})
 
 def reopening(graph: Graph, state: RunState, step: str = "", by: str = "") -> RunReopened:
     """What is visited again: all that failed or was stopped, and with a step, what follows from it."""
+    if graph.by_events:
+        return RunReopened(emitted.lost(graph, state), by=by)
     unhandled = {graph.index[each.step] for each in state.failures if each.step} - graph.finalizers
     again = unhandled | state.cut.keys()
     anew = _following(graph, graph.index[step]) if step else []
@@ -61,6 +63,14 @@ def _around_all(graph: Graph, steps: Iterable[int]) -> list[int]:
 
 
 def reopened(graph: Graph, state: RunState, fact: RunReopened) -> None:
+    if graph.by_events:
+        emitted.reopen(graph, state)
+        _go_on(graph, state, fact.budget)
+    else:
+        _visit_again(graph, state, fact)
+
+
+def _visit_again(graph: Graph, state: RunState, fact: RunReopened) -> None:
     again, anew = ([graph.index[name] for name in names] for names in (fact.again, fact.anew))
     entered = {*again, *anew[:1]}  # these are entered without asking their joins: they were entered before
     touched = sorted({*again, *anew})

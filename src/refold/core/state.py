@@ -61,7 +61,6 @@ class Inbox(Struct, gc=False):
     open: int = 0  # commands
     groups: dict[str, list[Ref]] = {}  # of a step that gathers them
     since: dict[str, Instant] = {}  # when the first of a group has come
-    again: list[tuple[Ref, ...]] = []  # batches that are to be taken once more
 
 
 class StepState(Struct, gc=False):
@@ -105,6 +104,7 @@ class OpenCommand(Struct, gc=False):
     recorded: dict[str, Outcome] = {}
     signals: tuple[str, ...] = ()  # others that end it too
     events: tuple[Ref, ...] = ()  # that it was issued for
+    group: str = ""  # of the step's inbox, where they come from
     deadline: Instant | None = None  # of what no worker looks after
     assignee: str = ""
 
@@ -165,7 +165,7 @@ class RunState(Struct):
     taking: dict[int, None] = {}  # steps that may take an event
     stopped: Ref | None = None  # the event that ends the run
     untaken: list[tuple[str, str]] = []  # types that nobody takes, and who has sent them
-    lost: list[tuple[int, tuple[Ref, ...]]] = []  # what was not done because the run ended
+    lost: list[tuple[int, tuple[Ref, ...], str]] = []  # what was not done because the run ended, and its group
     # what is going on
     visiting: int = 0  # visits open now, finalizers included
     open: dict[str, OpenCommand] = {}

@@ -11,6 +11,7 @@ from refold.core import fanout
 from refold.core.expressions import Aliased, CannotEvaluate, Missing, Path, View, step_into, unaliased
 from refold.core.facts import Blob, ChildEnded, Fact, Fault, ItemsSettled, Outcome, Succeeded
 from refold.core.loops import Graph
+from refold.core.moments import stamp
 from refold.core.retry import fault_of
 from refold.core.state import FAILED, STOPPED, WAITS, FanOut, RunState
 from refold.core.summary import shown_life
@@ -98,6 +99,7 @@ def _failures(view: RunView) -> list[dict[str, Any]]:
 _TOLD: dict[str, Callable[[RunView], Any]] = {
     "id": lambda view: view.state.run,
     "name": lambda view: view.state.name,
+    "started_at": lambda view: stamp(view.state.started_at),
     "counts": _counts,
     "failures": _failures,
 }

@@ -211,7 +211,8 @@ def complete(graph: Graph, state: RunState, s: int, life: str, taken: Collection
     if life == COMPLETED and counts and (latest is None or step.done_at >= latest.at):
         fan = _fan_of(graph, state, s) if step.fan is not None else None
         state.latest = Latest(step.done_at, s, step.result, step.blob, fan)
-    forget(graph, state, s)
+    if state.given:
+        forget(graph, state, s)
     _close_visit(graph, state, s, life, taken)
 
 

@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from refold.core.budget import PAUSES, exceeded, told
 from refold.core.due import due
+from refold.core.emitted import runs_out, timer_key
 from refold.core.facts import Instant
 from refold.core.gates import agreed
 from refold.core.loops import Graph
-from refold.core.plan import Call, Child, Gate
+from refold.core.plan import Call, Child, Gate, is_body
 from refold.core.state import ENTERED, PENDING, TERMINAL, UNRESOLVED, OpenCommand, RunState
 
 
@@ -32,7 +33,9 @@ class World(Struct, frozen=True):
 class Reason(Struct, frozen=True, omit_defaults=True):
     """Kinds, and what else is told:
 
-    running (worker, until)   slot (worker, until)   no_worker   paused (by, since, note)   backoff (until)
+    running (worker, until)   slot (worker, until, note: the code it needs)   no_worker (note: as well)
+    paused (by, since, note)   backoff (until)
+    batch (count, signal: what they have in common, until, note: how many are wanted)
     parked (until, signal, note)   timer (until)   signal (signal, until)   gate (until, assignee, note, count:
     approvals that are missing if several are wanted)   poll (until, note)   child (run, until)   window (count)
     join (sources)   loop (sources: the head)   final
@@ -62,8 +65,9 @@ def reasons(graph: Graph, state: RunState, now: Instant, world: World | None = N
     found: dict[str, list[Reason]] = {name: [] for name in graph.index}
     for reason in of_commands(graph, state, now, world if world is not None else World()):
         found[reason.step].append(reason)
+    waits = _of_inbox if graph.by_events else _of_step
     for s in range(len(graph.plan.steps)):
-        found[graph.name(s)].extend(_of_step(graph, state, s))
+        found[graph.name(s)].extend(waits(graph, state, s))
     return [reason for each in found.values() for reason in each]
 
 
@@ -92,7 +96,14 @@ def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world
             child = state.children.get(f"{command}#{key}", "")
             yield Reason(kind=kind, signal=call.signal, until=call.until, run=child, note=key, **where)
     else:
-        yield _waits(graph, opened, now, world, where)
+        yield _with_code(graph, state, opened, _waits(graph, opened, now, world, where))
+
+
+def _with_code(graph: Graph, state: RunState, opened: OpenCommand, reason: Reason) -> Reason:
+    """A body can be run only where its code is."""
+    if reason.kind not in ("slot", "no_worker") or not is_body(graph.step(opened.step)):
+        return reason
+    return structs.replace(reason, note=f"{graph.plan.name} {state.plan[:12]}")
 
 
 def _waits(graph: Graph, opened: OpenCommand, now: Instant, world: World, where: dict[str, Any]) -> Reason:
@@ -148,6 +159,21 @@ def _spent(state: RunState) -> str:
     return told(*over) if over is not None else ""
 
 
+def _of_inbox(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
+    """Events that nobody has taken yet: others come first, or more must come."""
+    inbox, collect = state.inboxes.get(s), graph.step(s).collect
+    if inbox is None or state.outcome:
+        return
+    count = len(inbox.waiting) - inbox.head
+    if count:
+        yield Reason(graph.name(s), "window", count=count, note="events")
+    for group, refs in inbox.groups.items():
+        wanted = collect.n if collect is not None else 0
+        note = f"{state.ctx.get(wanted, wanted) if isinstance(wanted, str) else wanted}"
+        until = runs_out(graph, state, timer_key(graph.name(s), group)) if s in graph.timed else None
+        yield Reason(graph.name(s), "batch", count=len(refs), signal=group, until=until, note=note)
+
+
 def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
     step, name = state.steps[s], graph.name(s)
     if step.fan is not None and step.fan.next < step.fan.count and not state.outcome:
@@ -170,10 +196,10 @@ def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
 
 def briefly(graph: Graph, state: RunState) -> dict[str, str]:
     """Each open command with the reason why it is not over, in a few words and without asking who holds it."""
-    return {command: _reason(graph, opened) for command, opened in state.open.items()}
+    return {command: _reason(graph, state, opened) for command, opened in state.open.items()}
 
 
-def _reason(graph: Graph, opened: OpenCommand) -> str:
+def _reason(graph: Graph, state: RunState, opened: OpenCommand) -> str:
     match graph.step(opened.step).work:
         case Gate():
             return "waits for a decision"
@@ -182,14 +208,15 @@ def _reason(graph: Graph, opened: OpenCommand) -> str:
         case Child():
             return f"try {opened.attempt}, not before {opened.not_before}"
         case Call():
-            return _call_reason(opened)
+            whose = f" that have {graph.plan.name} {state.plan[:12]}" if is_body(graph.step(opened.step)) else ""
+            return _call_reason(opened, whose)
         case _:
             waits = [f"signal {signal!r}" for signal in (opened.signal, *opened.signals) if signal]
             waits += [f"time {opened.until}"] if opened.until is not None else []
             return "waits for " + " or ".join(waits)
 
 
-def _call_reason(opened: OpenCommand) -> str:
+def _call_reason(opened: OpenCommand, whose: str) -> str:
     because = f": {opened.reason}" if opened.reason else ""
     if opened.held and opened.calls:
         return "suspended until " + ", ".join(sorted(opened.calls))
@@ -197,4 +224,4 @@ def _call_reason(opened: OpenCommand) -> str:
         return f"parked until signal {opened.signal!r}" + because
     if opened.not_before:
         return f"try {opened.attempt}, not before {opened.not_before}" + because
-    return f"try {opened.attempt} is with the workers"
+    return f"try {opened.attempt} is with the workers{whose}"

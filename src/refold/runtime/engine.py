@@ -15,8 +15,9 @@ from refold.core.progress import Progress, progress
 from refold.core.state import CANCELLED, FAILED, RunState
 from refold.core.summary import Summary, shown_steps, status_of
 from refold.core.why import briefly
-from refold.errors import Conflict, RunCancelled, RunFailed, Unavailable
+from refold.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable
 from refold.ports import Advance, Clock, Store
+from refold.runtime.carrying import packed, put_back
 from refold.runtime.ends import End, Ends
 from refold.runtime.handle import Code, Handle
 from refold.runtime.intake import run_of_key
@@ -59,8 +60,13 @@ class Engine(Steering):
         self._plans: dict[int, tuple[Plan, bytes, str]] = {}
         mailroom.on_end = self.ends.ended
 
-    async def register(self, plan: Plan) -> str:
-        """Make a workflow known, so that others can start it as their child; returns its hash."""
+    async def register(self, plan: "Plan | Written") -> str:
+        """Make a workflow known, so that others can start it as their child; returns its hash.
+
+        From here on this process runs the bodies of a Python workflow, whoever has started a run of it.
+        """
+        if not isinstance(plan, Plan):
+            return (await self.code.known(plan)).hash
         analyse(plan)
         data, hash = self._prepared(plan)
         await self.advance(lambda: self.store.put_plan(hash, data))
@@ -217,6 +223,29 @@ class Engine(Steering):
         """What its steps have printed, each line with its number; `after` the last that is known."""
         lines: Sequence[tuple[int, Any]] = await self.advance(lambda: self.store.stream(run, after))
         return lines
+
+    async def attach(self, run: str, workflow: "Written") -> Handle:
+        """A handle for a run of a Python workflow that exists. Raises Conflict if it is a run of another one."""
+        definition = await self.code.known(workflow)
+        summary = await self.advance(lambda: self.store.summary(run))
+        if summary is None:
+            raise NotFound(f"there is no run {run}")
+        if summary.plan != definition.hash:
+            ours = f"{definition.plan.name} ({definition.hash[:12]})"
+            raise Conflict(f"run {run} is one of {summary.workflow} ({summary.plan[:12]}), and this is {ours}")
+        return Handle(self, run, definition)
+
+    async def export(self, run: str) -> bytes:
+        """The whole run as JSON, with all that waits in it; best of one that is paused."""
+        data: bytes = await self.advance(lambda: packed(self.store, run))
+        return data
+
+    async def restore(self, data: bytes | str) -> str:
+        """A run that was exported, in this store; returns its id. It goes on as soon as somebody serves it."""
+        turns = self.mailroom.turns
+        run: str = await self.advance(lambda: put_back(self.store, data, turns.evaluate, turns.languages, self.new_id))
+        self.mailroom.wake(run)
+        return run
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[tuple[int, Any]]:
         """All lines of its side stream, each with its number, until the run is over; few are in memory at a time."""

@@ -1,6 +1,7 @@
 """A run of a Python workflow in the hands of whoever has started it: its result, what it shows, and how to steer it."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -81,6 +82,8 @@ class Runs(Protocol):
 
     async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None: ...
 
+    async def export(self, run: str) -> bytes: ...
+
     async def pause(self, run: str, by: str = "") -> None: ...
 
     async def resume(self, run: str, by: str = "", budget: dict[str, int | float] | None = None) -> None: ...
@@ -123,21 +126,34 @@ class Handle:
         await self.engine.signal(self.id, name, self.definition.exact.put(value, "value"))
 
     async def requests(self) -> list[Request]:
-        """What people are asked now."""
-        state = await self._state()
+        """What people are asked now, by the run or by its child runs."""
+        return [request for _, request in await self._asked(self.id)]
+
+    async def _asked(self, run: str) -> list[tuple[str, Request]]:
+        state = (await self.engine.show(run)).state
         calls = [call for opened in state.open.values() for call in opened.calls.values()]
         asked = [call.input for call in calls if call.signal.startswith(ANSWER)]
-        return [Request(each["id"], each["prompt"], self.definition.exact.get(each["metadata"])) for each in asked]
+        get = self.definition.exact.get
+        found = [(run, Request(each["id"], each["prompt"], get(each["metadata"]))) for each in asked]
+        for child in state.children.values():
+            with suppress(NotFound):  # its letter is still on its way
+                found += await self._asked(child)
+        return found
 
     async def answer(self, request_id: str, value: Any = None, *, early: bool | None = None) -> None:
         """To an open request. While none is open an answer is kept for the request to come; so it is with `early`.
 
         Raises NotFound, with the requests that are open, or Conflict if the run is over.
         """
-        open = [request.id for request in await self.requests()]
-        if request_id not in open and not (early if early is not None else not open):
-            raise NotFound(f"run {self.id} has no request {request_id!r}; open: {', '.join(open) or 'none'}")
-        await self.signal(f"{ANSWER}{request_id}", value)
+        asking = {request.id: run for run, request in await self._asked(self.id)}
+        if request_id not in asking and not (early if early is not None else not asking):
+            raise NotFound(f"run {self.id} has no request {request_id!r}; open: {', '.join(asking) or 'none'}")
+        run = asking.get(request_id, self.id)
+        await self.engine.signal(run, f"{ANSWER}{request_id}", self.definition.exact.put(value, "answer"))
+
+    async def export(self) -> bytes:
+        """The whole run as JSON, with all that waits in it: for `engine.restore`, here or elsewhere."""
+        return await self.engine.export(self.id)
 
     async def usage(self) -> dict[str, int | float]:
         """What was used up until now, with all that child runs have told."""

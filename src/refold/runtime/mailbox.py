@@ -9,6 +9,8 @@ from refold.core import codec
 from refold.core.commands import Command, Letter, LetterCancel, LetterEnded, LetterPause, LetterResume, LetterStart
 from refold.core.decision import RUN_TIMER, Decision, starts_at
 from refold.core.due import rung
+from refold.core.emitted import group_of, runs_out
+from refold.core.emitting import gather_no_longer
 from refold.core.ending import GIVEN_UP, end_run
 from refold.core.expressions import CannotEvaluate
 from refold.core.facts import (
@@ -355,6 +357,12 @@ class Accepting(Struct):
         if key == RUN_TIMER:
             if state.life == RUNNING and state.timed_out is None:
                 self.d.say(RunTimedOut(self.d.graph.plan.timeout or 0.0))
+            return
+        group = group_of(key) if self.d.graph.timed else None
+        if group is not None:
+            moment = runs_out(self.d.graph, state, key)
+            if moment is not None and moment <= self.d.now:
+                gather_no_longer(self.d, *group)
             return
         command, _, call = key.partition("#")
         if command in state.open:

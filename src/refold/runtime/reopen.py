@@ -37,6 +37,8 @@ def reopen(d: Decision, step: str, by: str, budget: dict[str, int | float]) -> N
 
 
 def _check_step(d: Decision, step: str) -> None:
+    if d.graph.by_events:
+        raise Conflict("steps of this workflow follow events: it goes on with what was lost, and not from a step")
     s = d.graph.index.get(step)
     if s is None:
         raise NotFound(f"{d.graph.plan.name!r} has no step {step!r}; it has {', '.join(d.graph.index)}")

@@ -35,7 +35,8 @@ def selected(value: Any, keys: tuple[Key, ...]) -> Any:
             return [selected(one, keys[at + 1 :]) for one in each]
         if not isinstance(value, Mapping if isinstance(key, str) else list):
             raise LookupError(key)
-        value = value[key]
+        found: Any = value
+        value = found[key]
     return value
 
 

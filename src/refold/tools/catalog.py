@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from refold.ports import ToolInfo, ToolKey
 from refold.tools.asserting import ASSERT
-from refold.tools.checks import PAGES, check_http, check_main, check_playbook, check_python, check_shell
+from refold.tools.checks import PAGES, check_http, check_main, check_playbook, check_python, check_shell, names_in_code
 from refold.tools.outward_catalog import KINDS as OUTWARD
 from refold.tools.sql_catalog import KINDS as SQL
 from refold.tools.waiting import GATE, POLL, QUALITY, WAIT
@@ -56,6 +56,7 @@ PYTHON = ToolInfo(
     " obvious form is refused with its path",
     check=check_python,
     check_bound=check_main,
+    reads=names_in_code,
 )
 
 SHELL = ToolInfo(

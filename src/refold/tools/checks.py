@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.ports import ToolProblem
-from refold.tools.python_code import InvalidCode, is_good, prepare, required_of_main
+from refold.tools.python_code import InvalidCode, is_good, prepare, read_from_outside, required_of_main
 
 TEMPLATE = re.compile(r"\{\{(?!-?\s*\.)|\{%")  # `{{.Name}}` is for others, such as docker
 # What code is offered beside its input.
@@ -49,6 +49,11 @@ def _code(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
             prepare(code, "<code>")
         except InvalidCode as error:
             yield ToolProblem("code", f"the code does not compile: {error.message}", "", error.line, error.column)
+
+
+def names_in_code(keys: Mapping[str, Any]) -> Sequence[tuple[str, int, int]]:
+    code = keys.get("code")
+    return read_from_outside(code) if isinstance(code, str) and is_good(code) else []
 
 
 def check_main(keys: Mapping[str, Any], bound: Collection[str]) -> Sequence[ToolProblem]:

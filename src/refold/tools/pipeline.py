@@ -217,7 +217,9 @@ class _Running:
     def _follow(self, task: Task, rule: Rule | None, tried: Tried) -> Done | None:
         made = self.progress
         do = rule.do if rule is not None else _by_outcome(task, tried)
-        fault = tried.fault or Fault("policy", f"a rule of task {task.name!r} says so", retryable=False)
+        fault = tried.fault or Fault(
+            "policy", f"task {task.name!r} went well, and a rule of it says fail", retryable=False
+        )
         if do == "retry" and rule is not None:
             return self._again(rule, fault)
         if do == "fail":

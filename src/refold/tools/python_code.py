@@ -1,6 +1,7 @@
 """Python code of a step, compiled: `return` and `await` may stand at its top level, and lines keep their numbers."""
 
 import ast
+import builtins
 import inspect
 import re
 from collections.abc import Awaitable, Iterable, Iterator
@@ -108,6 +109,35 @@ def required_of_main(source: str) -> list[tuple[str, int, int]]:
     plain = named.args[: len(named.args) - len(named.defaults)]
     keyword = [arg for arg, default in zip(named.kwonlyargs, named.kw_defaults, strict=True) if default is None]
     return [(arg.arg, arg.lineno, arg.col_offset + 1) for arg in (*plain, *keyword)]
+
+
+def read_from_outside(source: str) -> list[tuple[str, int, int]]:
+    """Names that the code reads and does not bind anywhere, with the first place of each; none if it may hide some."""
+    if "import *" in source or "globals(" in source or "exec(" in source:
+        return []
+    tree = ast.parse(source, type_comments=False)
+    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    for node in ast.walk(tree):
+        bound |= set(_bound_by(node))
+    found: dict[str, tuple[str, int, int]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id not in bound and not hasattr(builtins, node.id):
+            found.setdefault(node.id, (node.id, node.lineno, node.col_offset + 1))
+    return list(found.values())
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.arg(arg=name):
+            yield name
+        case ast.alias(name=name, asname=asname):
+            yield asname or name.partition(".")[0]
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name
+        case _:
+            return
 
 
 def _compile(tree: ast.Module, file: str) -> CodeType:

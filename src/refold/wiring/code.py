@@ -7,6 +7,7 @@ from msgspec import structs
 
 from refold.core import codec
 from refold.core.plan import BODY, Plan
+from refold.ports import Executor
 from refold.runtime.engine import Engine
 from refold.runtime.turn import Seen
 from refold.tools.shelf import Shelf
@@ -24,8 +25,14 @@ class PythonCode:
     """Nothing of it is loaded before the first workflow is."""
 
     def __init__(
-        self, engine: Engine, worker: Worker, tools: Shelf, read_blob: Callable[[str, str], Awaitable[bytes]]
+        self,
+        engine: Engine,
+        worker: Worker,
+        tools: Shelf,
+        read_blob: Callable[[str, str], Awaitable[bytes]],
+        isolated: Executor | None = None,
     ) -> None:
+        self.isolated = isolated
         self.engine, self.worker, self.tools, self.read_blob = engine, worker, tools, read_blob
         self.adopted: dict[str, Definition] = {}
         self.sessions: dict[str, Session] = {}
@@ -85,7 +92,7 @@ class PythonCode:
 
         if self._house is None:
             self._threads = Threads(self.worker.slots)
-            self._house = House(self.worker.clock, read, self.known, register, self._threads.run)
+            self._house = House(self.worker.clock, read, self.known, register, self._threads.run, self.isolated)
         return self._house
 
     def _tell_ends(self) -> None:

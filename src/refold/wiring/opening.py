@@ -101,9 +101,7 @@ async def open_process(
             finally:
                 serving.cancel()
                 await asyncio.wait([serving])
-                await process.tools.close()
-                if process.code is not None:
-                    await process.code.close()
+                await process.close()
                 await inline.close()
                 await isolated.close()
 

@@ -54,6 +54,12 @@ class Process(Struct):
         """Take nothing new; what does not finish within the grace is handed back, for others to go on with."""
         await self.worker.stop(grace)
 
+    async def close(self) -> None:
+        """After the end of `serve`."""
+        await self.tools.close()
+        if self.code is not None:
+            await self.code.close()
+
 
 def assemble(
     store: Store, world: World, evaluate: Evaluate, tools: Mapping[str, Tool], settings: Settings, name: str
@@ -94,7 +100,7 @@ def assemble(
     sweep.every = settings.sweep_every
     timers = Timers(world.clock, mailroom.wake)
     mailroom.on_alarm = timers.set
-    code = engine.code = PythonCode(engine, worker, known, read_blob)
+    code = engine.code = PythonCode(engine, worker, known, read_blob, world.executors.get("process"))
     return Process(engine, worker, sweep, timers, desk, known, secrets=world.secrets, code=code)
 
 

@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from refold.authoring.definition import Body, Definition
 from refold.authoring.events import InputRequestEvent, InputResponseEvent
@@ -13,8 +12,9 @@ from refold.errors import InvalidValue, StaleWrite, ToolFailed
 from refold.ports import Call, Done
 from refold.worker.context import Context
 from refold.worker.durable import Suspension
+from refold.worker.isolated import run_isolated
 from refold.worker.session import Session
-from refold.worker.tries import House, Try
+from refold.worker.tries import House, Try, listed
 
 KEPT = 1000  # exceptions that are kept for those who wait for their runs
 
@@ -68,26 +68,20 @@ class BodyTool:
             events = [self.definition.received(each["type"], each["data"]) for each in tried.call.input["events"]]
         except InvalidValue as error:
             raise ToolFailed(Fault("schema", f"an event cannot be read: {error}", retryable=False)) from error
+        if body.policy.isolation == "process":
+            await run_isolated(body, tried)
+            return
         context = Context(tried)
         given = (events if body.signature.as_list else events[0],)
         work = partial(body.function, *((context, *given) if body.signature.wants_context else given))
         value = await (work() if body.signature.is_async else self.house.in_thread(work))
-        for event in _listed(body.name, value):
+        for event in listed(body.name, value):
             if isinstance(event, InputRequestEvent):
                 id = event.request_id or f"{tried.call.command.id}/request"
                 answer = await context.ask(event.prompt, id=id, metadata=event.metadata)
                 tried.send(InputResponseEvent(request_id=id, response=answer))
             else:
                 tried.send(event)
-
-
-def _listed(step: str, value: Any) -> list[Any]:
-    if value is None:
-        return []
-    if isinstance(value, (dict, tuple, set, str, bytes, int, float)) or hasattr(value, "__next__"):
-        gave = f"it gave a {type(value).__name__}; a step gives an event, a list of events, or None"
-        raise InvalidValue(f"step {step!r}", gave)
-    return value if isinstance(value, list) else [value]
 
 
 async def _flushed(tried: Try) -> None:

@@ -3,7 +3,7 @@
 Writes are gathered per key and handed in with the end of the try; a try that fails leaves none.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -67,7 +67,7 @@ class State:
 
     def bytes(self, key: str, default: bytes | None = None) -> bytes | None:
         value = self._find(key)
-        return value if isinstance(value, bytes | bytearray) else default
+        return bytes(value) if isinstance(value, bytes | bytearray) else default
 
     def delete(self, key: str) -> None:
         """Nothing happens if it is not there."""
@@ -99,6 +99,19 @@ class State:
 
     def writes(self) -> tuple[Write, ...]:
         return tuple(_write(key, entry) for key, entry in self._own.items())
+
+    def take_over(self, writes: Iterable[Write]) -> None:
+        """What a body has written elsewhere; nothing of it can be made again here, but by the body."""
+        for write in writes:
+            match write:
+                case DeleteKey(key=key):
+                    self._own[key] = Entry(gone=True)
+                case PutIf(key=key, version=version, value=value):
+                    self._own[key] = Entry(value, version=version, alone=True)
+                case SetKey(key=key, value=value):
+                    self._own[key] = Entry(value)
+                case _:
+                    raise AssertionError(write)
 
     def renewed(self, stale: StaleWrite) -> bool:
         """The changes to a key are made again to what is there now; False if that is not enough."""

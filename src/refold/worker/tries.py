@@ -8,7 +8,8 @@ from msgspec import Struct
 from refold.authoring.definition import Definition
 from refold.core.facts import Blob, Sent
 from refold.core.plan import Plan
-from refold.ports import Call, Clock, Memory
+from refold.errors import InvalidValue
+from refold.ports import Call, Clock, Executor, Memory
 from refold.worker.durable import Calls
 from refold.worker.published import Published
 from refold.worker.session import Session
@@ -23,6 +24,7 @@ class House(Struct):
     adopt: Callable[[Any], Awaitable[Definition]]  # a workflow that is to be started as a child
     register: Callable[[Plan], Awaitable[str]]
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+    isolated: Executor | None = None  # processes for steps that want one
 
 
 class Try:
@@ -41,3 +43,13 @@ class Try:
 
     async def _blob(self, blob: Blob) -> Any:
         return await self.house.read_blob(self.call.run, blob.hash)
+
+
+def listed(step: str, value: Any) -> list[Any]:
+    """What a body has returned, as a list of what may be events."""
+    if value is None:
+        return []
+    if isinstance(value, (dict, tuple, set, str, bytes, int, float)) or hasattr(value, "__next__"):
+        gave = f"it gave a {type(value).__name__}; a step gives an event, a list of events, or None"
+        raise InvalidValue(f"step {step!r}", gave)
+    return value if isinstance(value, list) else [value]

@@ -107,11 +107,11 @@ FRAME = Table(
         Key(
             name="retry_mode", type="text", choices=("whole_frame",), example="whole_frame", about="what a try repeats"
         ),
-        Key(name="max_seconds", type="count", example="30", about="a hint: a frame has no time of its own here"),
-        Key(name="max_bytes", type="count", example="1048576", about="a hint: rows of any size are kept"),
-        Key(name="lease_seconds", type="count", example="120", about="a hint: the engine has its own leases"),
-        Key(name="heartbeat_seconds", type="count", example="30", about="a hint: the engine has its own heartbeat"),
-        Key(name="verify_ipc", type="any", example="false", about="a hint that changes nothing here"),
+        Key(name="max_seconds", type="idle", example="30", about="a hint: a frame has no time of its own here"),
+        Key(name="max_bytes", type="idle", example="1048576", about="a hint: rows of any size are kept"),
+        Key(name="lease_seconds", type="idle", example="120", about="a hint: the engine has its own leases"),
+        Key(name="heartbeat_seconds", type="idle", example="30", about="a hint: the engine has its own heartbeat"),
+        Key(name="verify_ipc", type="idle", example="false", about="a hint that changes nothing here"),
     ),
 )
 
@@ -144,7 +144,7 @@ NEXT_SPEC = Table(
             example="quiet",
             about="if none holds the branch ends; `quiet`: without a word about it",
         ),
-        Key(name="policy", type="any", example="{}", about="a hint that changes nothing here"),
+        Key(name="policy", type="idle", example="{}", about="a hint that changes nothing here"),
     ),
 )
 

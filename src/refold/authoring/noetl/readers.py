@@ -137,6 +137,12 @@ def _short_arc(reading: Reading, node: Node) -> Fields | None:
     return None
 
 
+def _idle(reading: Reading, node: Node, key: Key) -> None:
+    """What others may go by, and Refold does not."""
+    if node.value not in (None, {}, []):
+        reading.warn(node, "no-effect", f"`{key.name}` has no effect here", "leave it out")
+
+
 def _output(reading: Reading, node: Node, key: Key) -> Node | None:
     if isinstance(node.value, dict):
         return node
@@ -151,6 +157,7 @@ NOETL_READERS: dict[str, Reader] = {
     "count": _count,
     "else": read_else,
     "entries": _entries,
+    "idle": _idle,
     "limit": read_limit,
     "loop mode": _loop_mode,
     "next": _next,

@@ -91,7 +91,7 @@ REQUIRES = Table(
             example="[http, python]",
             about="kinds of tools; one that is not there is an error",
         ),
-        Key(name="features", type="words", example="[templating]", about="a hint that changes nothing here"),
+        Key(name="features", type="idle", example="[templating]", about="a hint that changes nothing here"),
     ),
 )
 
@@ -138,8 +138,8 @@ EXECUTOR_POLICY = Table(
         ),
         Key(name="failure", type="table", of="failure", example="{mode: fail_fast}", about="of loops"),
         Key(name="lifecycle", type="table", of="lifecycle", example="{timeout_s: 30}", about="time limits"),
-        Key(name="results", type="any", example="{}", about="a hint: results of any size are kept as they are"),
-        Key(name="limits", type="any", example="{}", about="a hint that changes nothing here"),
+        Key(name="results", type="idle", example="{}", about="a hint: results of any size are kept as they are"),
+        Key(name="limits", type="idle", example="{}", about="a hint that changes nothing here"),
     ),
 )
 
@@ -234,7 +234,7 @@ STEP_POLICY = Table(
         ),
         Key(name="lifecycle", type="table", of="lifecycle", example="{timeout_s: 30}", about="time limits"),
         Key(name="failure", type="table", of="failure", example="{mode: best_effort}", about="of the items of a loop"),
-        Key(name="emit", type="any", example="{}", about="a hint: every change is recorded anyway"),
+        Key(name="emit", type="idle", example="{}", about="a hint: every change is recorded anyway"),
     ),
     {"rules": "what follows a try stands under `tool: {spec: {policy: {rules: …}}}`"},
 )

@@ -1,0 +1,56 @@
+"""Python workflows on the command line: `module:Class`, found as `python -m` would find the module."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+from refold.authoring.definition import Definition, define, is_workflow, mentioned
+from refold.authoring.drawn import drawn
+from refold.authoring.names import did_you_mean
+from refold.authoring.playbook import Playbook
+from refold.core.plan import Plan
+from refold.errors import InvalidValue, NotFound
+
+
+def load(target: str) -> Any:
+    """The workflow. Raises NotFound or InvalidValue; what the module raises comes out as it is."""
+    module, _, path = target.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            raise NotFound(f"there is no module {module!r} here or among the installed ones") from None
+        raise
+    for part in path.split("."):
+        if not hasattr(found, part):
+            known = [name for name, each in vars(found).items() if is_workflow(each)]
+            raise NotFound(f"module {module!r} has no {path!r}: {did_you_mean(part, known)}")
+        found = getattr(found, part)
+    if not is_workflow(found):
+        raise InvalidValue(target, f"is a {type(found).__name__} and no workflow")
+    return found
+
+
+def as_playbook(target: str) -> Playbook:
+    """For commands that go on with a plan; InvalidPlan says what is wrong with it."""
+    definition = define(load(target))
+    children = tuple(Playbook(define(each).plan, target, "", {}) for each in _all(definition))
+    return Playbook(definition.plan, target, "", {}, children=children)
+
+
+def _all(definition: Definition) -> list[Any]:
+    found: list[Any] = []
+    todo = list(mentioned(definition))
+    while todo:
+        each = todo.pop()
+        if each not in found:
+            found.append(each)
+            todo += mentioned(define(each))
+    return found
+
+
+def sketch(target: str) -> Plan:
+    return drawn(define(load(target)))

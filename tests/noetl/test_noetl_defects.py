@@ -1,0 +1,188 @@
+"""What went wrong elsewhere, as rules: what the other files of this folder do not show already."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refold.errors import Conflict
+from tests.noetl.house import House, reading
+from tests.tools.web import Site, says
+
+Web = tuple[Site, str]
+
+
+def test_a_step_whose_tool_failed_never_counts_as_completed(house: House) -> None:
+    text = """\
+workflow:
+  - {step: a, tool: {kind: http, url: "http://127.0.0.1:9/"}, next: {arcs: [{step: b,
+      when: "{{ output.status == 'error' }}"}]}}
+  - {step: b, tool: {kind: noop, result: "{{ steps.a.status }}"}}
+"""
+    seen = house.play(text)
+    assert seen.lives["a"] == "failed" and seen.result == "failed"
+
+
+def test_a_run_does_not_complete_while_a_retry_waits(house: House, tmp_path: Path) -> None:
+    text = """\
+workload: {f: x}
+workflow:
+  - {step: start, next: {spec: {mode: inclusive}, arcs: [{step: quick}, {step: slow}]}}
+  - {step: quick, tool: {kind: noop, result: quick}}
+  - step: slow
+    tool:
+      kind: shell
+      command: "echo x >> {{ f }}; test $(wc -l < {{ f }}) -ge 2"
+      spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry, delay: 0.5}}]}}
+"""
+    seen = house.play(text, {"f": str(tmp_path / "n")})
+    assert seen.lives["slow"] == "completed" and seen.result["exit_code"] == 0
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_nothing_depends_on_the_names_of_steps_tasks_and_fields(house: House, steps: int) -> None:
+    """Names that mean something elsewhere, as names of steps."""
+    names = ["result", "status", "data", "output", "step", "loop", "end", "start", "ctx_x", "item"][: steps * 3]
+    chain = ", ".join(
+        f"{{step: {name}, tool: [{{name: result, kind: noop, result: {{status: x, error: y, data: {at}}}}}], "
+        f"next: {{arcs: [{{step: {then}}}]}}}}"
+        for at, (name, then) in enumerate(zip(names, [*names[1:], "over"], strict=True))
+    )
+    seen = house.play(f"workflow: [{chain}, {{step: over, tool: {{kind: noop, result: 1}}}}]")
+    assert (seen.status, seen.result) == ("completed", 1)
+    assert seen.results["status"] == {
+        "result": {"status": "x", "error": "y", "data": 1},
+        "status": "x",
+        "error": "y",
+        "data": 1,
+    }
+
+
+def test_items_are_neither_lost_nor_run_twice_under_concurrency(house: House, tmp_path: Path) -> None:
+    text = """\
+workload: {f: x}
+workflow:
+  - step: a
+    loop: {in: 40, iterator: n, spec: {mode: parallel, max_in_flight: 8}}
+    tool: {kind: shell, command: "echo {{ n }} >> {{ f }}"}
+"""
+    seen = house.play(text, {"f": str(tmp_path / "n")})
+    assert seen.status == "completed"
+    assert sorted(map(int, (tmp_path / "n").read_text().split())) == list(range(40))
+
+
+def test_a_side_effect_has_a_key_that_is_the_same_in_every_try_and_another_for_each_item_and_visit(
+    house: House, site: Web
+) -> None:
+    web, address = site
+    seen: dict[str, int] = {}
+
+    def flaky(asked: Any) -> Any:
+        key = asked.headers["idempotency-key"]
+        seen[key] = seen.get(key, 0) + 1
+        return says({}, 500 if seen[key] == 1 else 200)
+
+    web["/a"] = flaky
+    text = f"""\
+workflow:
+  - step: a
+    loop: {{in: 3, iterator: n, spec: {{mode: parallel}}}}
+    tool:
+      kind: http
+      url: "{address}/a"
+      method: POST
+      spec: {{policy: {{rules: [{{when: "{{{{ output.error.retryable }}}}", then: {{do: retry, attempts: 3,
+          delay: 0.01}}}}]}}}}
+    set: {{ctx.n: "{{{{ (ctx.n | default(0)) + 1 }}}}"}}
+    next: {{arcs: [{{step: a, when: "{{{{ ctx.n < 2 }}}}"}}]}}
+"""
+    assert house.play(text).status == "completed"
+    assert len(seen) == 6 and set(seen.values()) == {2}
+
+
+def test_the_same_key_gives_the_first_execution(house: House) -> None:
+    plan = reading("workload: {n: 0}\nworkflow: [{step: a, tool: {kind: noop, result: '{{ n }}'}}]").plan
+    first = house.do(house.engine.start(plan, {"n": 1}, key="noetl-same"))
+    second = house.do(house.engine.start(plan, {"n": 2}, key="noetl-same"))
+    assert first == second and house.do(house.engine.result(first)) == 1
+
+
+def test_a_second_run_of_the_same_id_is_refused(house: House) -> None:
+    plan = reading("workflow: [{step: a}]").plan
+    run = house.do(house.engine.start(plan))
+    with pytest.raises(Conflict):
+        house.do(house.engine.start(plan, run=run))
+
+
+def test_conditions_are_expressions_and_no_texts_to_compare(house: House) -> None:
+    text = """\
+workload: {n: 10}
+workflow:
+  - {step: a, next: {arcs: [{step: b, when: "{{ n > 9 and '10' != n and n in [1, 10] }}"}, {step: c}]}}
+  - {step: b}
+  - {step: c}
+"""
+    assert house.play(text).lives["b"] == "completed"
+
+
+def test_dates_numbers_and_ids_of_a_database_arrive_as_values(house: House) -> None:
+    text = """\
+workflow:
+  - step: a
+    tool:
+      kind: duckdb
+      command: |
+        SELECT TIMESTAMP '2024-02-29 12:00:00' AS at, 12.50::DECIMAL(9,2) AS price,
+          '6b1d2f3e-0000-4000-8000-000000000001'::UUID AS id, NULL AS gone, [1, 2] AS l
+    next: {arcs: [{step: b}]}
+  - {step: b, tool: {kind: python, input: {row: "{{ a.rows[0] }}"}, code: "result = row"}}
+"""
+    row = house.play(text).result
+    assert row["at"].startswith("2024-02-29") and float(row["price"]) == 12.5 and row["id"].startswith("6b1d2f3e")
+    assert row["gone"] is None and row["l"] == [1, 2]
+
+
+def test_a_fork_with_many_branches_is_no_trouble(house: House) -> None:
+    arcs = ", ".join(f"{{step: s{n}}}" for n in range(30))
+    steps = ", ".join(
+        f"{{step: s{n}, tool: {{kind: noop, result: {n}}}, next: {{arcs: [{{step: end}}]}}}}" for n in range(30)
+    )
+    text = (
+        f"workflow: [{{step: a, next: {{spec: {{mode: inclusive}}, arcs: [{arcs}]}}}}, {steps}, {{step: end, "
+        f'tool: {{kind: noop, result: "{{{{ s0 + s29 }}}}"}}}}]'
+    )
+    seen = house.play(text)
+    assert seen.result == 29 and seen.steps["end"]["visits"] == 1
+
+
+def test_statements_of_sql_are_read_by_the_names_that_published_files_use(house: House) -> None:
+    text = """\
+workflow:
+  - {step: a, tool: {kind: duckdb, command: "SELECT 7 AS n"}, next: {arcs: [{step: b,
+      when: "{{ a.command_0.rows[0].n == 7 }}"}]}}
+  - {step: b, tool: {kind: noop, result: ["{{ a.command_0.rows[0].n }}", "{{ a.data.command_0.row_count }}"]}}
+"""
+    assert house.play(text).result[0] == 7
+
+
+def test_older_files_read_what_an_arc_gives_as_args(house: House) -> None:
+    text = """\
+workflow:
+  - {step: a, next: {arcs: [{step: b, args: {n: 5}}]}}
+  - {step: b, tool: {kind: python, args: {m: "{{ args.n }}", k: "{{ args.n + 1 }}"}, code: "result = [m, k]"}}
+"""
+    assert house.play(text).result == [5, 6]
+
+
+def test_a_path_that_names_a_default_of_the_workload_is_that_default(house: House) -> None:
+    text = (
+        'workload: {child: kid}\nworkflow: [{step: a, tool: {kind: playbook, path: "{{ workload.child }}", '
+        "return_result: true}}]"
+    )
+    seen = house.play(text, files={"kid.yaml": "workflow: [{step: a, tool: {kind: noop, result: 9}}]"})
+    assert seen.result == 9 and [each.code for each in seen.warnings] == ["fixed-path"]
+
+
+def test_set_ctx_of_a_step_is_read_with_a_warning(house: House) -> None:
+    seen = house.play("workflow: [{step: a, set_ctx: {x: 1}, set: {ctx.y: 2}}]")
+    assert seen.ctx == {"x": 1, "y": 2} and [each.code for each in seen.warnings] == ["old-form"]

@@ -1,0 +1,130 @@
+"""What a run shows to the outside: in order, without loss, for any number of readers; and what it uses up."""
+
+import asyncio
+from typing import Any
+
+from refold import Collect, Context, Retry, StartEvent, StopEvent, flow, open_engine, step
+from tests.workflows.house import SHORT, Done, Page, result, started
+
+
+async def publishing(ctx: Context, ev: StartEvent) -> StopEvent:
+    for n in range(ev.count):
+        await ctx.publish(Page(n=n))
+    return StopEvent(result="shown")
+
+
+async def published(ev: Page) -> StopEvent:
+    return StopEvent()
+
+
+@step(sends=[Page])
+async def shows(ctx: Context, ev: StartEvent) -> StopEvent:
+    return await publishing(ctx, ev)
+
+
+async def test_a_slow_reader_gets_everything_in_order_bw60() -> None:
+    async with started(shows, published, count=5000) as handle:
+        seen = []
+        async for each in handle.stream():
+            seen.append(each.value.n)
+            if each.value.n % 1000 == 0:
+                await asyncio.sleep(0.01)
+        assert seen == list(range(5000))
+        assert await handle.result() == "shown"
+
+
+async def test_every_reader_gets_all_and_all_of_them_end_bw61() -> None:
+    async def read(after: int = 0) -> list[int]:
+        return [each.number async for each in handle.stream(after)]
+
+    async with started(shows, published, count=100) as handle:
+        first, second = await asyncio.gather(read(), read(95))
+        assert (first, second) == (list(range(1, 101)), [96, 97, 98, 99, 100])
+        assert await read() == first
+
+
+async def test_events_come_back_as_what_they_are_and_other_values_too() -> None:
+    async def only(ctx: Context, ev: StartEvent) -> StopEvent:
+        await ctx.publish({"plain": (1, 2)})
+        ctx.log("a line")
+        return StopEvent()
+
+    async with started(only) as handle:
+        await handle.result()
+        assert [each.value async for each in handle.stream()] == [{"plain": (1, 2)}]
+            "a line"
+        ]
+
+
+async def test_a_body_that_starts_over_shows_nothing_twice() -> None:
+    @flow
+    async def naps(ctx: Context) -> None:
+        await ctx.publish(1)
+        await ctx.sleep(0.01)
+        await ctx.publish(2)
+        await ctx.sleep(0.02)
+        await ctx.publish(3)
+
+    async with started(naps) as handle:
+        await handle.result()
+        assert [each.value async for each in handle.stream()] == [1, 2, 3]
+
+
+async def test_usage_is_counted_once_with_that_of_children_bw63() -> None:
+    @flow
+    async def child(ctx: Context) -> None:
+        ctx.usage(tokens=5)
+        await ctx.sleep(0.01)
+        ctx.usage(tokens=1)
+
+    @flow
+    async def parent(ctx: Context) -> None:
+        ctx.usage(tokens=100, usd=0.5)
+        await ctx.run_child(child)
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(parent)
+        await asyncio.wait_for(handle.result(), 20)
+        assert await handle.usage() == {"tokens": 106, "usd": 0.5}
+
+
+async def test_what_a_failed_try_has_used_up_counts_too() -> None:
+    tries: list[int] = []
+
+    @step(retry=Retry(attempts=2))
+    async def only(ctx: Context, ev: StartEvent) -> StopEvent:
+        tries.append(1)
+        ctx.usage(calls=1)
+        if len(tries) == 1:
+            raise ConnectionError("away")
+        return StopEvent()
+
+    async with started(only) as handle:
+        await handle.result()
+        assert await handle.usage() == {"calls": 2}
+
+
+async def test_a_map_keeps_the_order_of_its_items() -> None:
+    async def slow(n: int) -> int:
+        await asyncio.sleep(0.01 * (5 - n))
+        return n * n
+
+    @flow
+    async def mapped(ctx: Context) -> Any:
+        return await ctx.map(slow, range(5), window=3)
+
+    assert await result(mapped) == [0, 1, 4, 9, 16]
+
+
+async def test_ten_thousand_events_through_a_collector() -> None:
+    async def begin(ev: StartEvent) -> list[Page]:
+        return [Page(n=n) for n in range(2000)]
+
+    async def fetch(ev: Page) -> Done:
+        return Done(n=ev.n)
+
+    @step(collect=Collect(Done, n=2000))
+    async def join(done: list[Done]) -> StopEvent:
+        return StopEvent(result=sum(each.n for each in done))
+
+    assert await result(begin, fetch, join) == sum(range(2000))
