@@ -219,12 +219,11 @@ class Desk(Protocol):
 
 
 class Meanwhile(Protocol):
-    """What a body can do before its try is over; refused once the command is somebody else's."""
+    """What a body can do before its try is over: what it records is there for whoever runs the command again."""
 
     async def recall(self) -> Memory: ...
 
-    async def record(self, key: str, outcome: Outcome) -> None:
-        """A durable call has its outcome; whoever runs the command again finds it."""
+    async def record(self, key: str, outcome: Outcome) -> None: ...
 
     async def publish(self, lines: Sequence[Any]) -> None: ...
 

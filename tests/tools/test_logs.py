@@ -140,7 +140,7 @@ async def test_what_was_printed_before_a_failure_or_a_timeout_is_kept() -> None:
     async with engine() as opened:
         await fault_of_run(opened, one_step("python", {"code": "print('so far')\n1 / 0"}))
         script = "echo so far; sleep 60"
-        assert (await fault_of_run(opened, one_step("shell", {"script": script}, timeout=0.5))).kind == "timeout"
+        assert (await fault_of_run(opened, one_step("shell", {"script": script}, timeout=3))).kind == "timeout"
         for row in await opened.runs():
             assert await texts_of(opened, row.run) == [("stdout", "so far")]
 
@@ -283,9 +283,11 @@ async def test_lines_are_counted_with_what_they_cost_beside_their_text() -> None
 async def test_a_step_whose_lines_are_refused_succeeds_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     async with engine() as opened:
         monkeypatch.setattr(opened.store, "publish", lambda *_: False)
-        run = await opened.start(one_step("python", {"code": "print('unheard')\nresult = 1", "isolation": "inline"}))
+        code = "print('unheard' * 10_000)\nawait asyncio.sleep(0.05)\nprint('heard')\nresult = 1"
+        settings = {"code": code, "libs": {"asyncio": "asyncio"}, "isolation": "inline"}
+        run = await opened.start(one_step("python", settings))
         assert await opened.result(run) == 1
-        assert await opened.logs(run) == []
+        assert [line["text"] for _, line in await opened.logs(run)] == ["heard"]  # with its report
 
 
 def test_this_process_prints_nothing_for_its_steps(capfd: pytest.CaptureFixture[str]) -> None:

@@ -52,8 +52,8 @@ async def test_events_come_back_as_what_they_are_and_other_values_too() -> None:
     async with started(only) as handle:
         await handle.result()
         assert [each.value async for each in handle.stream()] == [{"plain": (1, 2)}]
-            "a line"
-        ]
+        lines = [line async for _, line in handle.engine.follow(handle.id)]
+        assert [line["text"] for line in lines if line["stream"] == "log"] == ["a line"]
 
 
 async def test_a_body_that_starts_over_shows_nothing_twice() -> None:

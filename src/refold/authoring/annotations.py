@@ -3,7 +3,7 @@
 import inspect
 import types
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
@@ -125,4 +125,9 @@ def _field_hints(cls: type) -> dict[str, Any]:
 
 def field_hints(cls: type) -> dict[str, Any]:
     """What a class declares; its private names are its own business."""
-    return {name: hint for name, hint in _field_hints(cls).items() if not name.startswith("_")}
+    hints = _field_hints(cls).items()
+    return {
+        name: hint
+        for name, hint in hints
+        if not name.startswith("_") and hint is not ClassVar and get_origin(hint) is not ClassVar
+    }

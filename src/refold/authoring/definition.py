@@ -56,7 +56,7 @@ class Definition(Struct, frozen=True):
             raise InvalidValue(sender, self._unknown(cls))
         fields = fields_of(event, cls.__name__)
         check_fields(cls, fields, cls.__name__)
-        return self.names[cls], self.exact.put_fields(event, cls.__name__)
+        return self.names[cls], self.exact.put_fields(fields, cls.__name__)
 
     def _unknown(self, cls: type) -> str:
         if not is_event(cls):

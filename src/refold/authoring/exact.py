@@ -48,9 +48,9 @@ class Exact:
             return self._get_marked(raw, path)
         return {key: self.get(each, f"{path}.{key}") for key, each in raw.items()}
 
-    def put_fields(self, value: Any, path: str) -> dict[str, Any]:
+    def put_fields(self, fields: Mapping[str, Any], path: str) -> dict[str, Any]:
         """What an object consists of."""
-        return {name: self._put(each, f"{path}.{name}", 1) for name, each in fields_of(value, path).items()}
+        return {name: self._put(each, f"{path}.{name}", 1) for name, each in fields.items()}
 
     def get_fields(self, raw: Mapping[str, Any], path: str) -> dict[str, Any]:
         return {name: self.get(each, f"{path}.{name}") for name, each in raw.items()}
@@ -115,13 +115,13 @@ class Exact:
 
 def fields_of(value: Any, path: str) -> dict[str, Any]:
     """The fields of a dataclass, a struct, a model, or any object that keeps them in its `__dict__`."""
+    if hasattr(value, "__dict__"):
+        never = left_out(type(value))
+        return {name: each for name, each in vars(value).items() if name[0] != "_" and name not in never}
     if isinstance(value, msgspec.Struct):
         return {name: getattr(value, name) for name in value.__struct_fields__}
-    if dataclasses.is_dataclass(value) and not hasattr(value, "__dict__"):
+    if dataclasses.is_dataclass(value):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-    if hasattr(value, "__dict__"):
-        kept = vars(value).keys() - left_out(type(value)).keys()
-        return {name: each for name, each in vars(value).items() if not name.startswith("_") and name in kept}
     raise InvalidValue(path, _why_not(type(value)))
 
 
@@ -142,7 +142,10 @@ def made(cls: type, fields: dict[str, Any], path: str) -> Any:
         known = cls.__struct_fields__
         return cls(**{name: each for name, each in fields.items() if name in known})
     if hasattr(cls, "model_validate"):
-        return cls.model_validate(fields)
+        try:
+            return cls.model_validate(fields)
+        except ValueError as error:
+            raise InvalidValue(path, " ".join(str(error).split())) from None
     value = object.__new__(cls)
     for name, default in left_out(cls).items():
         object.__setattr__(value, name, default)

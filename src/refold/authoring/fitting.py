@@ -24,6 +24,8 @@ def declared(cls: type) -> dict[str, Any]:
 def check_fields(cls: type, fields: Mapping[str, Any], path: str) -> None:
     """Raises InvalidValue for the first field that is missing or is not what it should be."""
     for name, hint in declared(cls).items():
+        if name not in fields and hasattr(cls, "model_validate"):
+            continue  # it says itself what is missing, and has its own defaults
         if name not in fields:
             raise InvalidValue(f"{path}.{name}", "this field is missing")
         if hint is not Any:

@@ -239,7 +239,7 @@ def timers_of(graph: Graph, state: RunState, fact: Fact) -> Iterator[str]:
             if graph.index[step] in graph.timed:
                 yield from (timer_key(step, group) for group in fact.groups)
         case RunEnding() | RunReopened() | RunResumed():
-            for s in graph.timed & state.inboxes.keys():
+            for s in [s for s in state.inboxes if s in graph.timed]:
                 groups = dict.fromkeys([*state.inboxes[s].groups, *(group for at, _, group in state.lost if at == s)])
                 yield from (timer_key(graph.name(s), group) for group in groups)
         case _:

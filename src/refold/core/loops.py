@@ -55,8 +55,11 @@ class Graph(Struct, frozen=True):
     repeats: frozenset[int]  # calls that are made again until something holds
     waits: frozenset[int]  # steps that no worker looks after, or not alone
     takers: dict[str, tuple[int, ...]]  # per type of event: the steps that take it
-    by_events: bool = False
-    timed: frozenset[int] = frozenset()  # steps that do not gather events for ever
+    timed: frozenset[int]  # steps that do not gather events for ever
+
+    @property
+    def by_events(self) -> bool:
+        return bool(self.plan.events)
 
     def step(self, s: int) -> Step:
         return self.plan.steps[s]
@@ -347,7 +350,6 @@ def analyse(plan: Plan) -> Graph:
         repeats=frozenset(s for s in polled if isinstance(plan.steps[s].work, Call)),
         waits=frozenset(s for s, step in enumerate(plan.steps) if not isinstance(step.work, Call)).union(polled),
         takers=_takers(plan),
-        by_events=bool(plan.events),
         timed=frozenset(s for s, step in enumerate(plan.steps) if step.collect and step.collect.timeout is not None),
     )
 

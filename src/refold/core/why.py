@@ -65,9 +65,9 @@ def reasons(graph: Graph, state: RunState, now: Instant, world: World | None = N
     found: dict[str, list[Reason]] = {name: [] for name in graph.index}
     for reason in of_commands(graph, state, now, world if world is not None else World()):
         found[reason.step].append(reason)
-    waits = _of_inbox if graph.by_events else _of_step
+    of_waiting = _of_inbox if graph.by_events else _of_step
     for s in range(len(graph.plan.steps)):
-        found[graph.name(s)].extend(waits(graph, state, s))
+        found[graph.name(s)].extend(of_waiting(graph, state, s))
     return [reason for each in found.values() for reason in each]
 
 

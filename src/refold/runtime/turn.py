@@ -28,7 +28,6 @@ from refold.runtime.reopen import dead_of
 
 TRIES = 3  # of a turn whose commit the store refused
 
-
 _OWN = (Start, Settle)  # mail that concerns its run alone
 
 
@@ -199,8 +198,7 @@ class Turns:
         d.refuses = partial(self.lineage.refuses, known.graph, known.state)
         expected = known.state.seq
         reported = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)}
-        telling = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Note)}
-        self._fold_mail(turn, d, posts, letters, reported | telling)
+        self._fold_mail(turn, d, posts, letters, reported if len(reported) == len(posts) else reported | _noted(posts))
         commands = decided(turn, d)
         if not d.facts and not letters:
             return
@@ -375,6 +373,11 @@ def _note_orders(
                 turned.issued += 1
     if moments:
         turned.alarms.extend((due, run) for due in sorted(moments))
+
+
+def _noted(posts: Sequence[Post]) -> set[str]:
+    """Commands whose bodies have something to tell before they end."""
+    return {post.mail.lease.command.id for post in posts if isinstance(post.mail, Note)}
 
 
 def _plan_of(posts: Sequence[Post]) -> bytes | None:

@@ -44,7 +44,7 @@ class Keys:
                 raise refused(f"{self.kind} has no key `{name}`; it has {', '.join(self._known)}")
             given[name] = _checked(self._known[name], value)
         for name in self._required:
-            if name not in given:
+            if name not in config and name not in call.settings:
                 raise refused(f"{self.kind} needs `{name}`")
         return Given(bound, given)
 

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -28,8 +28,7 @@ class Calls:
         self.pending: dict[str, Awaited] = {}
         self._times: Counter[str] = Counter()
         self._busy = 0  # calls under way in this very moment
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._quiet: asyncio.Event | None = None  # none of them is; made with the first
 
     def key(self, kind: str, arguments: Any, given: str | None) -> str:
         """By its kind, its arguments and how often there was one like it; or by the name that was given to it."""
@@ -58,6 +57,7 @@ class Calls:
             assert isinstance(done, Succeeded)
             return done.result
         self._busy += 1
+        self._quiet = self._quiet or asyncio.Event()
         self._quiet.clear()
         try:
             result = await work()
@@ -69,14 +69,12 @@ class Calls:
         self.recorded[key] = Succeeded(result)
         return result
 
-    def waits(self) -> Mapping[str, Awaited]:
-        return self.pending
-
     async def _suspend(self) -> None:
         """What else the body has begun goes first: calls finish, and those that wait too are known by then."""
         for _ in range(3):
             await asyncio.sleep(0)
-        await self._quiet.wait()
+        if self._quiet is not None:
+            await self._quiet.wait()
 
     async def _whole(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Succeeded) and outcome.blob is not None:
