@@ -10,6 +10,7 @@ from msgspec import Struct
 from refold.authoring.playbook import read
 from refold.authoring.problems import InvalidPlaybook
 from refold.core.facts import Fact, Parked, StepSettled
+from refold.core.faults import said
 from refold.settings import Settings
 from refold.tools.catalog import CATALOG
 from refold.wiring import open_engine
@@ -239,3 +240,53 @@ workflow:
     with pytest.raises(InvalidPlaybook) as said:
         read(HEAD + text, "play.yaml", CATALOG)
     assert [each.code for each in said.value.problems] == ["sealed-result", "sealed-result"]
+
+
+KEYS = """\
+workload: {who: ann}
+keychain:
+  - {name: shop, kind: env, map: {token: SHOP_TOKEN}}
+  - {name: made, kind: static, map: {user: "{{ workload.who }}", pass: "{{ keychain.shop.token }}"}}
+workflow:
+  - step: a
+    tool: {kind: python, isolation: inline, code: "return [len(t), u, p == t]", input: INPUT}
+"""
+INPUT = '{t: "{{ keychain.shop.token }}", u: "{{ keychain.made.user }}", p: "{{ keychain.made.pass }}"}'
+
+
+def test_entries_of_the_keychain_are_fetched_for_the_tool_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "open-sesame-99")
+    played = play(KEYS.replace("INPUT", INPUT))
+    assert played.result == [14, "ann", True]
+    assert not any("open-sesame" in repr(fact) for fact in played.facts)
+
+
+def test_an_entry_that_is_not_there_is_told_before_the_run() -> None:
+    with pytest.raises(InvalidPlaybook) as said:
+        read(HEAD + KEYS.replace("INPUT", INPUT.replace("made.user", "mad.user")), "play.yaml", CATALOG)
+    assert [(each.code, each.hint) for each in said.value.problems] == [("unknown-entry", "did you mean `made`?")]
+
+
+def test_a_try_of_the_step_begins_with_the_first_task() -> None:
+    text = """\
+workflow:
+  - step: a
+    retry: {attempts: 2}
+    tool:
+      - {name: one, kind: noop, result: "{{ (n | default(0)) + 1 }}", set: {n: "{{ output }}", ctx.n: "{{ output }}"}}
+      - name: two
+        kind: python
+        isolation: inline
+        code: 1 / 0
+        spec: {policy: {rules: [{else: {do: retry, attempts: 2, delay: 0.01}}]}}
+"""
+    played = play(text)
+    assert (played.status, len(parked(played))) == ("failed", 2)
+    assert [each.progress["vars"] for each in parked(played)] == [{"n": 1}, {"n": 1}]
+    assert [each.progress["of"] for each in parked(played)] == [1, 2]
+
+
+def test_a_failure_names_its_task_if_there_are_several() -> None:
+    played = play("workflow: [{step: a, tool: [{kind: noop}, {name: bad, kind: assert, that: false}]}]")
+    assert played.fault.data["source"] == "bad" and said(played.fault).startswith("task 'bad': ")
+    assert "task" not in said(play("workflow: [{step: a, tool: {kind: assert, that: false, set: {x: 1}}}]").fault)

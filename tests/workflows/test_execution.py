@@ -25,6 +25,7 @@ from refold import (
     Workflow,
     flow,
     open_engine,
+    resource,
     run_sync,
     step,
 )
@@ -458,3 +459,47 @@ def test_importing_refold_costs_little_and_star_shadows_nothing_bw71() -> None:
     code = "import builtins; from refold import *; print([n for n in dir() if n in vars(builtins) and n[0] != '_'])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+class Stubborn(Workflow):
+    """Its step ignores everything but being killed."""
+
+    @step(isolation="process", timeout="500ms")
+    def nap(self, ctx: Context, ev: StartEvent) -> StopEvent:
+        Path(ev.folder, "began").touch()
+        time.sleep(3)
+        Path(ev.folder, "after").touch()
+        return StopEvent()
+
+
+async def test_a_step_in_a_process_of_its_own_is_killed_when_its_time_is_up_bw31(tmp_path: Path) -> None:
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(Stubborn, folder=str(tmp_path))
+        with pytest.raises(StepFailed, match="no result after 0.5 s"):
+            await handle.result()
+        await asyncio.sleep(3)
+    assert not tmp_path.joinpath("after").exists()
+
+
+async def test_a_resource_is_made_once_for_a_run_whenever_this_process_has_none() -> None:
+    made: list[object] = []
+
+    class Uses(Workflow):
+        @resource
+        def db(self) -> object:
+            made.append(object())
+            return made[-1]
+
+        @step
+        async def begin(self, ctx: Context, ev: StartEvent) -> Page:
+            assert ctx.session["db"] is ctx.session["db"]
+            return Page()
+
+        @step
+        async def last(self, ctx: Context, ev: Page) -> StopEvent:
+            return StopEvent(result=ctx.session["db"] is made[-1])
+
+    async with open_engine(settings=SHORT) as engine:
+        assert await engine.run(Uses) is True
+        assert await engine.run(Uses) is True
+    assert len(made) == 2

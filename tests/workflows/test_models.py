@@ -48,7 +48,9 @@ class Made:
 ORDER = Order(price=Decimal("1.50"), to=Address(street="x"), tags={"a"})
 
 
-@pytest.mark.parametrize("event", [ORDER, Small(1, [2]), Slotted(1, ("a",)), Made(4)], ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(
+    "event", [ORDER, Small(1, [2]), Slotted(1, ("a",)), Made(4)], ids=lambda each: type(each).__name__
+)
 async def test_an_event_of_any_such_class_comes_as_what_it_was(event: Any) -> None:
     kind = type(event)
     seen: list[Any] = []

@@ -306,3 +306,38 @@ async def test_steps_are_tried_again_as_often_as_they_say_bw32_bw34() -> None:
     assert await result(failing("three", 2, Retry(attempts=6))) == 3
     assert "away" in str(await error(failing("once", 1, None)))
     assert tries.count("once") == 1
+
+
+async def test_a_batch_that_was_collected_is_gone() -> None:
+    batches: list[list[int]] = []
+
+    @step(workers=1)
+    async def gather(ctx: Context, ev: Page) -> Done | None:
+        found = ctx.collect(ev, 2)
+        if found is None:
+            return None
+        batches.append([each.n for each in found])
+        return Done(n=len(found))
+
+    @step(collect=Collect(Done, n=2))
+    async def join(done: list[Done]) -> StopEvent:
+        return StopEvent(result=[each.n for each in done])
+
+    assert await result(pages, gather, join, count=4) == [2, 2]
+    assert batches == [[0, 1], [2, 3]]
+
+
+async def test_only_named_exceptions_are_worth_another_try_bw34() -> None:
+    tries: list[str] = []
+
+    def raising(error: Exception) -> Any:
+        @step(retry=Retry(attempts=3, on=("OSError",)))
+        async def only(ev: StartEvent) -> StopEvent:
+            tries.append(type(error).__name__)
+            raise error
+
+        return only
+
+    await error(raising(ConnectionError("away")))
+    await error(raising(KeyError("a slip")))
+    assert tries == ["ConnectionError"] * 3 + ["KeyError"]

@@ -2,6 +2,7 @@
 
 from refold.authoring.arc_checks import check_arcs
 from refold.authoring.graph_checks import check_graph
+from refold.authoring.keychains import check_keychain
 from refold.authoring.name_checks import check_names
 from refold.authoring.reading import Reading
 from refold.authoring.sealed_checks import check_sealed
@@ -20,3 +21,4 @@ def check(reading: Reading, sketch: Sketch) -> None:
     check_sealed(reading, sketch)
     check_tools(reading, sketch)
     check_secrets(reading, sketch)
+    check_keychain(reading, sketch)

@@ -54,6 +54,13 @@ ROOT = Table(
             about="where a run begins and ends, if not with the first step",
         ),
         Key(
+            name="keychain",
+            type="entries",
+            example="[{name: shop, kind: env, map: {token: SHOP_TOKEN}}]",
+            about="credentials that belong together, which tools read as `{{ keychain.shop.token }}`; a single one is"
+            " `{secret: NAME}`. Nothing is fetched before a tool needs it, and nothing of it is stored",
+        ),
+        Key(
             name="on_failure",
             type="text",
             choices=("drain", "cancel"),
@@ -81,7 +88,6 @@ ROOT = Table(
         "steps": "write `workflow`",
         "spec": "write `executor: {spec: {entry_step: …}}`",
         "workbook": "write the tool into each step that uses it",
-        "keychain": "write `{secret: NAME}` where the value is needed, and keep it with `refold secret set NAME`",
     },
 )
 

@@ -105,6 +105,8 @@ def _is_ours(reading: Reading, root: Node) -> bool:
 def _sketch(reading: Reading, root: Node, catalog: Catalog) -> Sketch:
     fields = reading.table(root, "playbook")
     check_defaults(reading, fields)
+    reading.playbook = fields.get("metadata", Fields(root, {})).get("name", "")
+    reading.keychain = tuple(entry.value for entry in fields.get("keychain", ()))
     drafts, blocks = _steps(reading, fields, catalog)
     plan = _plan(fields, drafts)
     return Sketch(fields, drafts, structs.replace(plan, entry=blocks.get(plan.entry, plan.entry)), blocks)

@@ -7,6 +7,7 @@ from refold.authoring import durations
 from refold.authoring.bodies import read_body, read_branches, read_expression
 from refold.authoring.budgets import read_budget
 from refold.authoring.declared import read_inputs, read_schema
+from refold.authoring.keychains import read_entries
 from refold.authoring.names import NAME, PLAYBOOK_NAME, RESERVED, WORDS, did_you_mean, tidied
 from refold.authoring.reading import Fields, Reader, Reading, cut, either, kind_of
 from refold.authoring.rules import read_else
@@ -263,6 +264,7 @@ READERS: Mapping[str, Reader] = {
     "count": _count,
     "duration": _duration,
     "else": read_else,
+    "entries": read_entries,
     "expression": read_expression,
     "inputs": read_inputs,
     "integer": _integer,

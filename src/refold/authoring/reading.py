@@ -37,6 +37,8 @@ class Reading:
         self.source, self.tables, self.readers = source, tables, readers
         self.problems: list[Problem] = []
         self.language = "refold/v1"
+        self.playbook = ""  # its name
+        self.keychain: tuple[dict[str, Any], ...] = ()  # its entries
         self.sealed: frozenset[str] = frozenset()  # steps whose result is secret
         self.family: Any = None  # the playbooks that start one another
         self.catalog: Mapping[str, ToolInfo] = {}

@@ -17,6 +17,7 @@ KINDS = {
     "count": "number, or one `{{ expression }}`",
     "duration": "duration",
     "limit": "duration, or one `{{ expression }}`",
+    "entries": "list of [entries](secrets.md)",
     "expression": "one `{{ expression }}`",
     "inputs": "map of names to JSON Schemas or types",
     "integer": "whole number",

@@ -45,6 +45,10 @@ TYPES: dict[str, Schema] = {
     "condition": {"anyOf": [{"type": "boolean"}, EXPRESSION]},
     "count": {"anyOf": [{"type": "number", "minimum": 0}, EXPRESSION]},
     "duration": DURATION,
+    "entries": {
+        "type": "array",
+        "items": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name", "kind"]},
+    },
     "expression": EXPRESSION,
     "limit": {"anyOf": [DURATION, EXPRESSION]},
     "inputs": {"type": "object", "additionalProperties": {"anyOf": [{"enum": list(VALUE_TYPES)}, {"type": "object"}]}},

@@ -92,8 +92,15 @@ def read_pipeline(reading: Reading, step: Fields, catalog: Catalog) -> tuple[Pip
         timeout=step.get("timeout"),
         secret=step.get("step") in reading.sealed,
         opens=bool(reading.sealed),
+        keychain=reading.keychain if _reads_keychain(tasks) else (),
+        playbook=reading.playbook,
     )
     return pipeline, found
+
+
+def _reads_keychain(tasks: list[Task | None]) -> bool:
+    values = [(task.keys, task.input) for task in tasks if task is not None]
+    return any(path[0] == "keychain" for path in paths_of(values))
 
 
 def _names(reading: Reading, step: str, nodes: list[Node], single: bool) -> list[str]:

@@ -29,7 +29,10 @@ def said(fault: Fault) -> str:
     """In one text: `KeyError: 'id'`, for a message alone may be `'id'`."""
     name = fault.type.rpartition(".")[2]
     text = fault.message or fault.kind
-    return text if not name or text.startswith(name) else f"{name}: {fault.message}" if fault.message else name
+    if name and not text.startswith(name):
+        text = f"{name}: {fault.message}" if fault.message else name
+    source = fault.data.get("source") if isinstance(fault.data, dict) else None
+    return f"task {source!r}: {text}" if isinstance(source, str) and f"task {source!r}" not in text else text
 
 
 def _traceback(error: BaseException) -> str:

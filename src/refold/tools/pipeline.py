@@ -45,7 +45,8 @@ class PipelineTool:
 
     async def _run(self, call: Call, pipeline: Pipeline) -> Done:
         progress = convert(call.command.progress or {}, Progress)
-        progress.since = progress.since or self.clock.now()
+        if progress.of != call.command.attempt:  # what an earlier try of the step has left behind counts no more
+            progress = Progress(of=call.command.attempt, since=self.clock.now())
         return await _Running(self, call, pipeline, progress).run()
 
     async def _run_claims(self, call: Call, pipeline: Pipeline) -> Done:
@@ -262,6 +263,10 @@ class _Running:
         return max(left if seconds is None else min(left, seconds), 0.001)
 
     def _failed(self, fault: Fault) -> Done:
+        """By a task that is named, if it is one of several."""
+        name = self.pipeline.tasks[min(self.progress.at, len(self.pipeline.tasks) - 1)].name
+        if not self.pipeline.single and (fault.data is None or isinstance(fault.data, dict)):
+            fault = structs.replace(fault, data={**(fault.data or {}), "source": name})
         return Done(Failed(fault), usage=self.usage)
 
     def _succeeded(self) -> Done:

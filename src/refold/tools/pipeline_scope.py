@@ -15,6 +15,7 @@ from refold.templates.json_paths import Selected
 class Progress(Struct):
     """How far a pipeline has come; this is what is kept while it waits."""
 
+    of: int = 0  # which try of the step
     at: int = 0  # the task
     attempt: int = 1  # of it
     runs: int = 0  # of all tasks

@@ -4,10 +4,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
+from msgspec import structs
+
 from refold.authoring.definition import Body, Definition
 from refold.authoring.events import InputRequestEvent, InputResponseEvent
 from refold.core.facts import Failed, Fault, Parked, Succeeded, Suspended
 from refold.core.faults import fault_of
+from refold.core.plan import Step
 from refold.errors import InvalidValue, StaleWrite, ToolFailed
 from refold.ports import Call, Done
 from refold.worker.context import Context
@@ -57,11 +60,20 @@ class BodyTool:
             if not isinstance(error, Exception):
                 raise
             self.originals.keep(call, error)
-            return Done(Failed(fault_of(error)), usage=tried.usage)
+            return Done(Failed(self._fault(call.command.step, error)), usage=tried.usage)
         if tried.calls.pending:
             return await _suspended(tried)  # the body has swallowed it
         await tried.published.flush()
         return _completed(tried)
+
+    def _fault(self, step: str, error: Exception) -> Fault:
+        """A policy may name classes of exceptions: a subclass is one of them."""
+        fault, retry = fault_of(error), self._step(step).retry
+        named = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in retry.on), "")
+        return structs.replace(fault, kind=named) if named else fault
+
+    def _step(self, step: str) -> Step:
+        return next(each for each in self.definition.plan.steps if each.name == step)
 
     async def _run(self, body: Body, tried: Try) -> None:
         try:

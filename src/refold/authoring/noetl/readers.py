@@ -87,18 +87,6 @@ def _sets(reading: Reading, node: Node, key: Key) -> dict[str, Any] | None:
     return found
 
 
-def _entries(reading: Reading, node: Node, key: Key) -> list[Node] | None:
-    """Of a keychain: maps with a name and a kind."""
-    if not isinstance(node.value, list):
-        reading.wrong(node, key, "a list of entries")
-        return None
-    for each in node.nodes:
-        for name in ("name", "kind"):
-            if not isinstance(each.value, dict) or not isinstance(each.value.get(name), str):
-                reading.missing(each, "an entry of the keychain", name, "bearer" if name == "kind" else "api")
-    return [each for each in node.nodes if isinstance(each.value, dict)]
-
-
 def _arcs(reading: Reading, node: Node, key: Key) -> list[Fields] | None:
     """They may be none."""
     if not isinstance(node.value, list):
@@ -156,7 +144,6 @@ NOETL_READERS: dict[str, Reader] = {
     "condition": _condition,
     "count": _count,
     "else": read_else,
-    "entries": _entries,
     "idle": _idle,
     "limit": read_limit,
     "loop mode": _loop_mode,
