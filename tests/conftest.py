@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background, where programs would not hear it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     reporter = _reporter(session.config)
     seed = session.config.getoption("--hypothesis-seed")
     if reporter is not None and seed is not None:

@@ -7,7 +7,7 @@ import refold
 
 PUBLIC = (
     "Arc Call Child ChildFailed Collect Context Engine ErrorEvent Event Gate Handle InputRequestEvent "
-    "InputResponseEvent LiveObjectLost Loop Plan RefoldError Retry RunCancelled RunFailed StartEvent Step StepFailed "
+    "InputResponseEvent Live LiveObjectLost Loop Plan RefoldError Retry RunCancelled RunFailed StartEvent Step StepFailed "
     "StopEvent Wait Workflow flow open_engine resource run_sync step"
 )
 

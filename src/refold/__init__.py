@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         StartEvent,
         StopEvent,
     )
+    from refold.authoring.live import Live
     from refold.authoring.python import Collect, Workflow, flow, resource, step
     from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait
     from refold.errors import ChildFailed, LiveObjectLost, RefoldError, RunCancelled, RunFailed, StepFailed
@@ -31,6 +32,7 @@ _HOME = {
         "StartEvent",
         "StopEvent",
     ),
+    "refold.authoring.live": ("Live",),
     "refold.authoring.python": ("Collect", "Workflow", "flow", "resource", "step"),
     "refold.core.plan": ("Arc", "Call", "Child", "Gate", "Loop", "Plan", "Retry", "Step", "Wait"),
     "refold.errors": ("ChildFailed", "LiveObjectLost", "RefoldError", "RunCancelled", "RunFailed", "StepFailed"),
@@ -54,6 +56,7 @@ __all__ = [
     "Handle",
     "InputRequestEvent",
     "InputResponseEvent",
+    "Live",
     "LiveObjectLost",
     "Loop",
     "Plan",

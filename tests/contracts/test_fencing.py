@@ -182,6 +182,7 @@ def test_published_lines_are_numbered_from_one_in_each_run(store: Store) -> None
     assert store.publish(other, [""])
     assert list(store.stream("r")) == [(1, "one"), (2, {"two": [2]}), (3, None)]
     assert list(store.stream("r", after=2)) == [(3, None)]
+    assert list(store.stream("r", after=1, limit=1)) == [(2, {"two": [2]})]
     assert list(store.stream("r", after=3)) == list(store.stream("nobody")) == []
     assert list(store.stream("s")) == [(1, "")]
 

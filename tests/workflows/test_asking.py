@@ -156,3 +156,15 @@ async def test_a_request_is_answered_in_another_process_and_the_rest_goes_on_bw4
         await handle.answer("p0", 10)
         await handle.resume()
         assert await asyncio.wait_for(handle.result(), 20) == [10, 11]
+
+
+async def test_somebody_answers_while_the_result_is_awaited_bw48() -> None:
+    @flow
+    async def two(ctx: Context) -> Any:
+        return [await ctx.ask("first", id="a"), await ctx.ask("second", id="b")]
+
+    async def answer(request: Any) -> str:
+        return f"{request.prompt}!"
+
+    async with started(two) as handle:
+        assert await handle.result(answer) == ["first!", "second!"]

@@ -38,6 +38,13 @@ class Crawl(Workflow):
     async def join(self, done: list[Done]) -> StopEvent:
         return StopEvent(result={"sum": sum(each.n for each in done), "exact": (1,)})
 
+class Fragile(Workflow):
+    @step
+    async def only(self, ev: StartEvent) -> StopEvent:
+        if os.path.exists("broken"):
+            raise ValueError("broken")
+        return StopEvent(result="mended")
+
 class Unfit(Workflow):
     pass
 
@@ -65,14 +72,15 @@ def test_run_a_flow(folder: Path) -> None:
     assert refold(folder, "run", "shop:greet", "-i", "name=Ada", "--quiet").out == "hello Ada\n"
 
 
-def test_a_failed_run_goes_on_with_its_code(folder: Path) -> None:
+def test_a_failed_run_is_shown_and_goes_on_with_its_code(folder: Path) -> None:
     folder.joinpath("broken").touch()
-    failed = refold(folder, "run", "shop:Crawl", "-i", "count=3", "--name", "crawl")
-    assert failed.code == 1
-    assert "cannot be mended" in failed.err
+    failed = refold(folder, "run", "shop:Fragile", "--name", "fragile")
+    assert (failed.code, "broken" in failed.err) == (1, True)
+    shown = refold(folder, "runs", "show", "fragile", "-o", "json").data
+    assert shown["steps"]["only"]["status"] == "failed"
     folder.joinpath("broken").unlink()
-    shown = refold(folder, "runs", "show", "crawl", "-o", "json").data
-    assert shown["steps"]["mend"]["status"] == "failed"
+    again = refold(folder, "runs", "retry", "fragile", "--code", "shop:Fragile", "--quiet")
+    assert (again.code, again.out) == (0, "mended\n"), again.err
 
 
 def test_leave_a_run_and_execute_it_later(folder: Path) -> None:

@@ -467,7 +467,7 @@ class Stubborn(Workflow):
     @step(isolation="process", timeout="500ms")
     def nap(self, ctx: Context, ev: StartEvent) -> StopEvent:
         Path(ev.folder, "began").touch()
-        time.sleep(3)
+        time.sleep(2)
         Path(ev.folder, "after").touch()
         return StopEvent()
 
@@ -475,9 +475,9 @@ class Stubborn(Workflow):
 async def test_a_step_in_a_process_of_its_own_is_killed_when_its_time_is_up_bw31(tmp_path: Path) -> None:
     async with open_engine(settings=SHORT) as engine:
         handle = await engine.start(Stubborn, folder=str(tmp_path))
-        with pytest.raises(StepFailed, match="no result after 0.5 s"):
+        with pytest.raises(StepFailed, match=r"no result after 0\.5 s"):
             await handle.result()
-        await asyncio.sleep(3)
+        await asyncio.sleep(2)
     assert not tmp_path.joinpath("after").exists()
 
 
@@ -503,3 +503,35 @@ async def test_a_resource_is_made_once_for_a_run_whenever_this_process_has_none(
         assert await engine.run(Uses) is True
         assert await engine.run(Uses) is True
     assert len(made) == 2
+
+
+async def test_a_step_without_async_makes_durable_calls_too() -> None:
+    seen: list[str] = []
+
+    def work(n: int) -> int:
+        seen.append(f"work {n}")
+        return n + 1
+
+    def only(ctx: Context, ev: StartEvent) -> StopEvent:
+        seen.append("began")
+        n = ctx.call(work, 1)
+        ctx.sleep(0.05)  # type: ignore[unused-coroutine]
+        return StopEvent(result=[n, ctx.wait_for("go")])
+
+    async with started(only) as handle:
+        await handle.signal("go", "word")
+        assert await asyncio.wait_for(handle.result(), 20) == [2, "word"]
+    assert (seen.count("work 1"), seen.count("began") >= 2) == (1, True)
+
+
+async def test_a_body_that_exits_ends_its_step_and_not_the_worker() -> None:
+    async def only(ev: StartEvent) -> StopEvent:
+        sys.exit(3)
+
+    async def well(ev: StartEvent) -> StopEvent:
+        return StopEvent(result="well")
+
+    async with open_engine(settings=SHORT) as engine:
+        with pytest.raises(StepFailed, match="SystemExit: 3"):
+            await engine.run(Workflow("w", [only]))
+        assert await engine.run(Workflow("v", [well])) == "well"

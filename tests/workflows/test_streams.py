@@ -3,7 +3,10 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from refold import Collect, Context, Retry, StartEvent, StopEvent, flow, open_engine, step
+from refold.core import codec
 from tests.workflows.house import SHORT, Done, Page, result, started
 
 
@@ -128,3 +131,57 @@ async def test_ten_thousand_events_through_a_collector() -> None:
         return StopEvent(result=sum(each.n for each in done))
 
     assert await result(begin, fetch, join) == sum(range(2000))
+
+
+async def test_what_children_show_comes_with_what_their_parent_shows_bw62() -> None:
+    @flow
+    async def grandchild(ctx: Context) -> None:
+        await ctx.publish((3,))
+
+    @flow
+    async def child(ctx: Context) -> None:
+        await ctx.publish("child")
+        await ctx.run_child(grandchild)
+
+    @flow
+    async def parent(ctx: Context) -> None:
+        await ctx.publish("parent")
+        await ctx.run_child(child)
+        await ctx.publish("again")
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(parent)
+        shown = [each async for each in handle.stream(children=True)]
+        assert [each.value for each in shown if each.run == handle.id] == ["parent", "again"]
+        assert [(each.step, each.value) for each in shown if each.run != handle.id] == [
+            ("child", "child"),
+            ("grandchild", (3,)),
+        ]
+        assert len({each.run for each in shown}) == 3
+
+
+async def test_a_large_fan_out_does_not_read_its_beginning_again_and_again_bw28(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[bytes] = []
+    decode = codec.decode_fact
+
+    def counted(data: bytes) -> Any:
+        read.append(data)
+        return decode(data)
+
+    monkeypatch.setattr(codec, "decode_fact", counted)
+
+    async def begin(ev: StartEvent) -> list[Page]:
+        return [Page(n=n) for n in range(600)]
+
+    async def fetch(ev: Page) -> Done:
+        return Done(n=ev.n)
+
+    @step(collect=Collect(Done, n=600))
+    async def join(done: list[Done]) -> StopEvent:
+        return StopEvent()
+
+    await result(begin, fetch, join)
+    assert sum(b'"step":"begin"' in data and len(data) > 10_000 for data in read) <= 2
+    assert len(read) < 1500

@@ -5,6 +5,7 @@ from refold.authoring.graph_checks import check_graph
 from refold.authoring.keychains import check_keychain
 from refold.authoring.name_checks import check_names
 from refold.authoring.reading import Reading
+from refold.authoring.scopes import Names
 from refold.authoring.sealed_checks import check_sealed
 from refold.authoring.secret_checks import check_secrets
 from refold.authoring.sketch import Sketch
@@ -17,8 +18,9 @@ def check(reading: Reading, sketch: Sketch) -> None:
     if check_names(reading, sketch):
         check_graph(reading, sketch)
     check_arcs(reading, sketch)
-    check_templates(reading, sketch)
+    names = Names(sketch)
+    check_templates(reading, sketch, names)
     check_sealed(reading, sketch)
-    check_tools(reading, sketch)
+    check_tools(reading, sketch, names)
     check_secrets(reading, sketch)
     check_keychain(reading, sketch)

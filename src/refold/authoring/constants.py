@@ -8,6 +8,8 @@ from refold import templates
 from refold.core.expressions import CannotEvaluate
 
 CALL = re.compile(r"\w\s*\(")  # what a function gives may change
+PATH = re.compile(r"\s*\{\{\s*(?:not\s+)?(?!(?:true|false|none|not)\b)[a-z_]\w*\s*[.\[=<>!|}]", re.I)
+"""Begins with a name: most conditions do, and depend on it."""
 
 
 def constant(condition: Any) -> bool | None:
@@ -16,7 +18,7 @@ def constant(condition: Any) -> bool | None:
         return True
     if isinstance(condition, bool):
         return condition
-    return _folded(condition) if isinstance(condition, str) else None
+    return _folded(condition) if isinstance(condition, str) and not PATH.match(condition) else None
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ from refold.authoring.durations import seconds
 from refold.authoring.events import ErrorEvent, Event, InputRequestEvent, InputResponseEvent, StartEvent, StopEvent
 from refold.authoring.exact import Exact, fields_of, made
 from refold.authoring.fitting import check_fields, completed
+from refold.authoring.live import NAME, Live
 from refold.authoring.python import Flow, Policy, Workflow, bodies_of, resources_of
 from refold.authoring.python_checks import Sketch, problems_of
 from refold.core import plan as data
@@ -66,6 +67,11 @@ class Definition(Struct, frozen=True):
         hint = f" ({near} is known; name {cls.__name__} in the return annotation too)" if near else ""
         return f"no step takes the event {cls.__name__!r}{hint}: {takes}"
 
+    def takers(self, type: str) -> int:
+        """How many steps take events of a type."""
+        bases = next((each.bases for each in self.plan.events if each.name == type), ())
+        return sum(1 for step in self.plan.steps if {type, *bases} & {*step.accepts})
+
     def received(self, type: str, raw: Any) -> Any:
         """An event as the step that takes it gets it, a new object every time. Raises InvalidValue."""
         cls = self.classes[type]
@@ -112,6 +118,18 @@ def mentioned(definition: Definition) -> Iterator[Any]:
                 yield known[name]
 
 
+def family(definition: Definition) -> list[Definition]:
+    """With all that it may start, and all that they may."""
+    found = {definition.hash: definition}
+    todo = [definition]
+    while todo:
+        for each in map(define, mentioned(todo.pop())):
+            if each.hash not in found:
+                found[each.hash] = each
+                todo.append(each)
+    return list(found.values())
+
+
 def _made(workflow: Workflow) -> Definition:
     bodies = {
         name: Body(name, function, read_signature(name, function), policy)
@@ -135,7 +153,7 @@ def _made(workflow: Workflow) -> Definition:
     stored = {*workflow.types, *(each for cls in classes for each in data_classes(cls))}
     stored |= {cls for cls in classes if issubclass(cls, StopEvent) and cls is not StopEvent}
     known = {cls: each for cls, each in names.items() if each not in (START, STOP)}
-    of_data = {each: cls for cls, each in (_names(sorted(stored, key=_full)) | known).items()}
+    of_data = {each: cls for cls, each in (_names(sorted(stored, key=_full)) | known | {Live: NAME}).items()}
     by_type = {each: cls for cls, each in names.items() if cls is not StartEvent or START not in _others(names)}
     return Definition(workflow, plan, plan_hash(plan), bodies, by_type, names, Exact(of_data), resources_of(workflow))
 

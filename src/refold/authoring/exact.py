@@ -31,7 +31,7 @@ class Exact:
 
     def __init__(self, classes: Mapping[str, type] | None = None) -> None:
         self.classes = dict(classes or {})
-        self._names = {cls: name for name, cls in self.classes.items()}
+        self.names = {cls: name for name, cls in self.classes.items()}
 
     def put(self, value: Any, path: str = "$") -> Any:
         """As JSON. Raises InvalidValue."""
@@ -71,8 +71,8 @@ class Exact:
         if kind in _GROUPS:
             name, listed = _GROUPS[kind]
             return {MARK: [name, [self._put(each, f"{path}[{i}]", depth + 1) for i, each in enumerate(listed(value))]]}
-        if kind in self._names:
-            return {MARK: ["object", self._names[kind], self._put_object(value, path, depth)]}
+        if kind in self.names:
+            return {MARK: ["object", self.names[kind], self._put_object(value, path, depth)]}
         raise InvalidValue(path, _why_not(kind))
 
     def _put_map(self, value: dict[Any, Any], path: str, depth: int) -> Any:

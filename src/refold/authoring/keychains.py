@@ -39,7 +39,7 @@ def read_entries(reading: Reading, node: Node, key: Key) -> list[Node] | None:
 def check_keychain(reading: Reading, sketch: Sketch) -> None:
     """Whoever names an entry names one that is there."""
     names = [entry.value["name"] for entry in sketch.fields.get("keychain", ())]
-    for draft in sketch.drafts:
+    for draft in sketch.drafts if reading.has_secrets else ():
         for node in templates(draft.node):
             for use in uses_of(node.value, "strict" if reading.strict else "chainable"):
                 if use.path[0] == "keychain" and len(use.path) > 1 and use.path[1] not in names:

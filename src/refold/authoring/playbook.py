@@ -72,7 +72,7 @@ def _read(text: str | bytes, file: str, catalog: Catalog, family: Family[Playboo
     language = root.value.get("apiVersion") if isinstance(root.value, dict) else None
     older = language in LANGUAGES
     reading = noetl_reading(source, str(language)) if older else Reading(source, TABLES, READERS)
-    reading.sealed = sealed_steps(root)
+    reading.sealed = sealed_steps(reading, root)
     reading.family, reading.catalog, reading.secrets = family, catalog, family.secrets
     sketch = None
     try:

@@ -99,7 +99,8 @@ class Workflow:
 
     Class attributes are its options: `name`, `timeout` of a run, `retry` of steps that say nothing themselves, `types`
     of objects that the context and results may hold, `children` that its steps start, and whether a failure cancels
-    steps that are at work or lets them finish (`on_failure = "drain"`).
+    steps that are at work or lets them finish (`on_failure = "drain"`). `live` says what an export does with live
+    objects: leaves them out, refuses, or keeps those that say themselves how.
     """
 
     name: str = ""
@@ -108,6 +109,7 @@ class Workflow:
     types: Sequence[type] = ()
     children: Sequence[Any] = ()
     on_failure: Literal["cancel", "drain"] = "cancel"
+    live: Literal["drop", "refuse", "keep"] = "drop"
 
     def __init__(
         self,

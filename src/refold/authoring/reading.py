@@ -40,6 +40,7 @@ class Reading:
         self.playbook = ""  # its name
         self.keychain: tuple[dict[str, Any], ...] = ()  # its entries
         self.sealed: frozenset[str] = frozenset()  # steps whose result is secret
+        self.has_secrets = "secret" in source or "keychain" in source  # else nobody has to look for one
         self.family: Any = None  # the playbooks that start one another
         self.catalog: Mapping[str, ToolInfo] = {}
         self.secrets: Secrets | None = None  # None: they are not checked

@@ -26,9 +26,12 @@ class Finding(Struct, frozen=True):
     severity: Severity = "error"
 
 
+TAKEN = frozenset((*EVERYWHERE, *OUTCOME, *ITEM))
+
+
 class Reads:
-    def __init__(self, sketch: Sketch, catalog: Mapping[str, ToolInfo]) -> None:
-        self.names, self.order = Names(sketch), Order(sketch)
+    def __init__(self, sketch: Sketch, names: Names, catalog: Mapping[str, ToolInfo]) -> None:
+        self.names, self.order = names, Order(sketch)
         self._drafts = {draft.name: draft for draft in sketch.drafts}
         self._blocks, self._catalog = sketch.blocks, catalog
         self._inputs: dict[str, Shape | None] = {name: of_default(each) for name, each in sketch.plan.defaults.items()}
@@ -38,6 +41,8 @@ class Reads:
             self._inputs[declared.name] = of_schema(declared.schema) or self._inputs.get(declared.name)
 
     def finding(self, path: Path, draft: Draft, scope: Scope) -> Finding | None:
+        if self._is_plain(path, draft, scope):
+            return None
         unknown = self.names.unknown(path, draft, scope)
         if unknown is not None:
             hint = BLOCK.format(path[0]) if path[0] in self._blocks else unknown.hint
@@ -47,7 +52,15 @@ class Reads:
             message = f"nothing makes sure that `{step.name}` has run before `{draft.block or draft.name}`"
             hint = f"no arc leads from `{step.name}` to here; lead one, or write `| default(…)`"
             return Finding(path[:begin], "not-before", message, hint, "warning")
-        return self._missing(path, draft, scope) or self._gap(path, *self._shape(path, step, begin, draft, scope))
+        missing = self._missing(path, draft, scope) if self._optional else None
+        shape, begin = self._shape(path, step, begin, draft, scope)
+        return missing or (None if shape is None else self._gap(path, shape, begin))
+
+    def _is_plain(self, path: Path, draft: Draft, scope: Scope) -> bool:
+        """What most paths are: bound to the tool, or an input that is always there."""
+        if path[0] == "workload" and len(path) == 2:
+            return path[1] in self.names.inputs and path[1] not in self._optional
+        return scope == "tool" and path[0] in draft.bound
 
     def _missing(self, path: Path, draft: Draft, scope: Scope) -> Finding | None:
         """An input that a run may be started without."""
@@ -71,7 +84,7 @@ class Reads:
 
     def _is_bare(self, name: str, draft: Draft) -> bool:
         """Whether a name can only be that of a step or an input."""
-        taken = name in (*EVERYWHERE, *OUTCOME, *ITEM, draft.iterator) or name in draft.bound
+        taken = name in TAKEN or name == draft.iterator or name in draft.bound
         return not taken and name not in self.names.ctx
 
     def _may_have_run(self, step: Draft, draft: Draft, scope: Scope) -> bool:
@@ -92,7 +105,7 @@ class Reads:
             return self._inputs.get(path[0]), 1
         return None, 0
 
-    def _gap(self, path: Path, shape: Shape | None, begin: int) -> Finding | None:
+    def _gap(self, path: Path, shape: Shape, begin: int) -> Finding | None:
         found = gap(shape, path[begin:])
         if found is None:
             return None

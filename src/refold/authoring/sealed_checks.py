@@ -10,10 +10,12 @@ from refold.templates import uses_of
 HINT = "read it in `input` or in the keys of a tool; a worker opens it there"
 
 
-def sealed_steps(root: Node) -> frozenset[str]:
+def sealed_steps(reading: Reading, root: Node) -> frozenset[str]:
     """The steps of a file that say so, wherever they stand."""
     found: set[str] = set()
-    todo = [root.nodes["workflow"]] if isinstance(root.value, dict) and "workflow" in root.nodes else []
+    if not reading.has_secrets or not isinstance(root.value, dict) or "workflow" not in root.nodes:
+        return frozenset()
+    todo = [root.nodes["workflow"]]
     while todo:
         node = todo.pop()
         value = node.value

@@ -16,7 +16,8 @@ SCOPE = "secrets"
 
 def check_secrets(reading: Reading, sketch: Sketch) -> None:
     """Who has which is asked only if one is named; where that cannot be told, nothing is said."""
-    named = [found for draft in sketch.drafts for found in _named(reading, draft.node)] if reading.secrets else []
+    looks = reading.has_secrets and reading.secrets is not None
+    named = [found for draft in sketch.drafts for found in _named(reading, draft.node)] if looks else []
     known = reading.secrets() if named and reading.secrets is not None else None
     if known is None:
         return

@@ -25,7 +25,9 @@ def is_pipeline(reading: Reading, step: Fields) -> bool:
     node: Node | None = step.get("tool")
     if node is None:
         return False
-    if step.get("step") in reading.sealed or reads_secrets(reading, [step.get("input"), node.value]):
+    if reading.has_secrets and (
+        step.get("step") in reading.sealed or reads_secrets(reading, [step.get("input"), node.value])
+    ):
         return True
     if isinstance(node.value, list):
         return True

@@ -7,7 +7,7 @@ from refold.authoring.names import WORDS
 from refold.authoring.problems import Problem, Severity
 from refold.authoring.reading import Reading
 from refold.authoring.reads import Finding, Reads
-from refold.authoring.scopes import Path
+from refold.authoring.scopes import Names, Path
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft, Scope
 from refold.authoring.template_text import templates
@@ -16,20 +16,25 @@ from refold.templates import Use, problem_of, uses_of
 
 EXPECTED = ("not-before", "maybe-missing")  # what a default or a test takes care of
 MEND = "mend the template; this is where it stops making sense"
-SIMPLE = re.compile(r"\{\{ *([a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)*) *\}\}", re.ASCII)
+_PATH = r"[a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)*"
+_SUM = rf"(?:{_PATH}|\d{{1,9}})(?: *[-+*] *(?:{_PATH}|\d{{1,9}}))*"
+SIMPLE = re.compile(rf"\{{\{{ *({_SUM}(?: *(?:==|!=|<=?|>=?) *(?:{_SUM}|'[^'\\{{}}]*'))?) *\}}\}}", re.ASCII)
+"""A path, or a sum or a comparison of such: surely well written, and the names in it are soon found."""
+NAMED = re.compile(rf"'[^']*'|\d+|({_PATH})", re.ASCII)
 
 
-def check_templates(reading: Reading, sketch: Sketch) -> None:
+def check_templates(reading: Reading, sketch: Sketch, names: Names) -> None:
     if sketch.plan.language == "noetl":
         _check_syntax(reading, sketch)
         return
-    reads = Reads(sketch, reading.catalog)
+    reads, has_forms = Reads(sketch, names, reading.catalog), "$let" in reading.source
     for draft in sketch.drafts:
         for value in draft.values:
             for node in templates(value.node):
                 if not _is_plainly_good(node.value, reads, draft, value.scope):
                     _check(reading, node, reads, draft, value.scope)
-        _let_forms(reading, draft)
+        if has_forms:
+            _let_forms(reading, draft)
 
 
 def _check_syntax(reading: Reading, sketch: Sketch) -> None:
@@ -42,10 +47,10 @@ def _check_syntax(reading: Reading, sketch: Sketch) -> None:
 
 def _is_plainly_good(text: str, reads: Reads, draft: Draft, scope: Scope) -> bool:
     """Most templates are texts with a few paths in them, and most of these are right: that is soon seen."""
-    paths = SIMPLE.findall(text)
-    if text.count("{") != 2 * len(paths):
+    expressions = SIMPLE.findall(text)
+    if text.count("{") != 2 * len(expressions):
         return False
-    for path in paths:
+    for path in (path for each in expressions for path in NAMED.findall(each) if path):
         names_in_it = tuple(path.split("."))
         if names_in_it[0] in WORDS or reads.finding(names_in_it, draft, scope) is not None:
             return False

@@ -1,5 +1,7 @@
 """What a tool wants of the input of its step, held against the names that the step binds."""
 
+import re
+
 from refold.authoring.inside import place_inside
 from refold.authoring.problems import Problem
 from refold.authoring.reading import Reading
@@ -8,9 +10,10 @@ from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft
 from refold.authoring.yaml_text import Node
 
+WORD = re.compile(r"[^\W\d]\w*")
 
-def check_tools(reading: Reading, sketch: Sketch) -> None:
-    names = Names(sketch)
+
+def check_tools(reading: Reading, sketch: Sketch, names: Names) -> None:
     for draft in sketch.drafts if reading.strict else ():
         node = draft.fields.get("tool")
         if isinstance(node, Node) and isinstance(node.value, dict):
@@ -21,10 +24,13 @@ def check_tools(reading: Reading, sketch: Sketch) -> None:
 def _check_names(reading: Reading, draft: Draft, node: Node, names: Names) -> None:
     """Code is given what is bound to its step, and nothing else of the run."""
     info = reading.catalog.get(node.value["kind"]) if isinstance(node.value.get("kind"), str) else None
-    if info is None or info.reads is None or "code" not in node.nodes:
+    code = node.value.get("code")
+    if info is None or info.reads is None or not isinstance(code, str):
         return
-    for name, line, column in info.reads(node.value):
-        if name not in draft.bound and (name in names.inputs or name in names.ctx or name in names.steps):
+    words = {*WORD.findall(code)} - draft.bound
+    of_the_run = (words & names.inputs) | (words & names.ctx) | (words & names.steps)
+    for name, line, column in info.reads(node.value) if of_the_run else ():
+        if name in of_the_run:
             place = place_inside(reading.source, node.nodes["code"], line, column)
             hint = f'add `input: {{{name}: "{{{{ {name} }}}}"}}`'
             message = f"the code reads `{name}`, which only templates can read here"

@@ -5,7 +5,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from refold.authoring.definition import Definition, define, is_workflow, mentioned
+from refold.authoring.definition import define, family, is_workflow
 from refold.authoring.drawn import drawn
 from refold.authoring.names import did_you_mean
 from refold.authoring.playbook import Playbook
@@ -36,20 +36,9 @@ def load(target: str) -> Any:
 
 def as_playbook(target: str) -> Playbook:
     """For commands that go on with a plan; InvalidPlan says what is wrong with it."""
-    definition = define(load(target))
-    children = tuple(Playbook(define(each).plan, target, "", {}) for each in _all(definition))
-    return Playbook(definition.plan, target, "", {}, children=children)
-
-
-def _all(definition: Definition) -> list[Any]:
-    found: list[Any] = []
-    todo = list(mentioned(definition))
-    while todo:
-        each = todo.pop()
-        if each not in found:
-            found.append(each)
-            todo += mentioned(define(each))
-    return found
+    first, *rest = family(define(load(target)))
+    children = tuple(Playbook(each.plan, target, "", {}) for each in rest)
+    return Playbook(first.plan, target, "", {}, children=children)
 
 
 def sketch(target: str) -> Plan:

@@ -276,6 +276,15 @@ def runs_out(graph: Graph, state: RunState, key: str) -> Instant | None:
     return since + round(collect.timeout * SECOND)
 
 
+def needed_soon(state: RunState) -> set[int]:
+    """Facts of events that are under way, or the next to be taken: to load a large one for each would be slow."""
+    found = {seq for opened in state.open.values() for seq, _ in opened.events[:1]}
+    for inbox in state.inboxes.values():
+        if inbox.head < len(inbox.waiting):
+            found.add(inbox.waiting[inbox.head][0])
+    return found
+
+
 def waiting(graph: Graph, state: RunState) -> Iterator[tuple[str, int]]:
     """Steps for which events wait, and how many."""
     for s, inbox in state.inboxes.items():

@@ -1,7 +1,7 @@
 """A run as one JSON text, to be carried to another store: its log is all that it is."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -30,9 +30,18 @@ class Carried(Struct, frozen=True, kw_only=True):
     plan: msgspec.Raw
     facts: tuple[tuple[int, msgspec.Raw], ...]  # each with its time
     blobs: dict[str, str] = {}
+    live: dict[str, tuple[str, str]] = {}
 
 
-def packed(store: Store, run: str) -> bytes:
+class Unpacked(Struct, frozen=True):
+    run: str
+    plan: bytes
+    records: list[Record]
+    blobs: dict[str, bytes]
+    live: Mapping[str, tuple[str, str]]
+
+
+def packed(store: Store, run: str, live: Mapping[str, tuple[str, str]]) -> bytes:
     """Raises Conflict for a run that is tied to others which are under way."""
     records = store.facts(run)
     first = records[0][2] if records else None
@@ -46,7 +55,15 @@ def packed(store: Store, run: str) -> bytes:
     with store.turn(()) as turn:
         blobs = {each.hash: b64encode(turn.blob(run, each.hash)).decode() for each in _blobs([r[2] for r in records])}
     facts = tuple((at, msgspec.Raw(codec.encode_fact(fact))) for _, at, fact in records)
-    carried = Carried(format=FORMAT, version=VERSION, run=run, plan=msgspec.Raw(plan), facts=facts, blobs=blobs)
+    carried = Carried(
+        format=FORMAT,
+        version=VERSION,
+        run=run,
+        plan=msgspec.Raw(plan),
+        facts=facts,
+        blobs=blobs,
+        live=dict(live),
+    )
     return msgspec.json.encode(carried)
 
 
@@ -61,8 +78,8 @@ def _blobs(value: Any) -> Iterator[Blob]:
             yield from _blobs(each)
 
 
-def unpacked(data: bytes | str) -> tuple[str, bytes, list[Record], dict[str, bytes]]:
-    """Run, plan, log and blobs. Raises InvalidValue for what is no run, or one of a newer Refold."""
+def unpacked(data: bytes | str) -> Unpacked:
+    """Raises InvalidValue for what is no run, or one of a newer Refold."""
     try:
         carried = msgspec.json.decode(data, type=Carried)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -82,7 +99,7 @@ def unpacked(data: bytes | str) -> tuple[str, bytes, list[Record], dict[str, byt
         raise InvalidValue("export", "its log and its workflow do not belong together")
     if any(hash_of(value) != hash for hash, value in blobs.items()):
         raise InvalidValue("export", "a value is not what its name says")
-    return carried.run, plan, facts, blobs
+    return Unpacked(carried.run, plan, facts, blobs, carried.live)
 
 
 def _plan(data: bytes) -> bytes:
@@ -97,7 +114,8 @@ def put_back(
     store: Store, data: bytes | str, evaluate: Evaluate, languages: Languages, new_id: Callable[[], str]
 ) -> str:
     """The run as it was when it was packed; returns its id. Raises Conflict if it is there already."""
-    run, plan, records, blobs = unpacked(data)
+    found = unpacked(data)
+    run, plan, records, blobs = found.run, found.plan, found.records, found.blobs
     try:
         graph = analyse(read_plan(plan))
         state = fold(graph, records, RunState(run=run, plan=hash_of(plan)))

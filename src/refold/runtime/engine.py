@@ -17,9 +17,9 @@ from refold.core.summary import Summary, shown_steps, status_of
 from refold.core.why import briefly
 from refold.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable
 from refold.ports import Advance, Clock, Store
-from refold.runtime.carrying import packed, put_back
+from refold.runtime.carrying import packed, put_back, unpacked
 from refold.runtime.ends import End, Ends
-from refold.runtime.handle import Code, Handle
+from refold.runtime.handle import Code, Handle, Saved
 from refold.runtime.intake import run_of_key
 from refold.runtime.mailbox import Start
 from refold.runtime.mailroom import Mailroom
@@ -106,8 +106,8 @@ class Engine(Steering):
 
         The same key again gives the run that has it, whatever else is passed.
         """
-        if isinstance(plan, Plan) and not inputs:
-            return await self._start(plan, input, name, key, run)
+        if isinstance(plan, Plan):
+            return await self._start(plan, {**(input or {}), **inputs}, name, key, run)
         definition = await self.code.known(plan)
         begun = definition.begun({**_as_map(input), **inputs})
         return Handle(self, await self._start(definition.plan, begun, name, key, run), definition)
@@ -133,7 +133,7 @@ class Engine(Steering):
         run = run_of_key(key) if key else self.new_id()
         end = self.ends.expect(run)
         try:
-            await self._start(plan, input, name, key, run)
+            await self._start(plan, {**(input or {}), **inputs}, name, key, run)
             return await self._result(await self._seen(run, end, look_first=bool(key)))
         finally:
             self.ends.forget(run, end)
@@ -235,23 +235,29 @@ class Engine(Steering):
             raise Conflict(f"run {run} is one of {summary.workflow} ({summary.plan[:12]}), and this is {ours}")
         return Handle(self, run, definition)
 
-    async def export(self, run: str) -> bytes:
+    async def export(self, run: str, live: Saved | None = None) -> bytes:
         """The whole run as JSON, with all that waits in it; best of one that is paused."""
-        data: bytes = await self.advance(lambda: packed(self.store, run))
+        data: bytes = await self.advance(lambda: packed(self.store, run, live or {}))
         return data
 
     async def restore(self, data: bytes | str) -> str:
         """A run that was exported, in this store; returns its id. It goes on as soon as somebody serves it."""
         turns = self.mailroom.turns
         run: str = await self.advance(lambda: put_back(self.store, data, turns.evaluate, turns.languages, self.new_id))
+        self.code.revive(run, unpacked(data).live)
         self.mailroom.wake(run)
         return run
+
+    async def lines(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
+        """The next of them, not too many."""
+        found: Sequence[tuple[int, Any]] = await self.advance(partial(self.store.stream, run, after, AT_ONCE))
+        return found
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[tuple[int, Any]]:
         """All lines of its side stream, each with its number, until the run is over; few are in memory at a time."""
         over = False
         while True:
-            lines = await self.advance(partial(self.store.stream, run, after, AT_ONCE))
+            lines = await self.lines(run, after)
             for number, line in lines:
                 after = number
                 yield number, line

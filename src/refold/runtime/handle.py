@@ -1,17 +1,23 @@
 """A run of a Python workflow in the hands of whoever has started it: its result, what it shows, and how to steer it."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from refold.core.faults import said
+from refold.core.fold import Record
 from refold.core.plan import Plan
 from refold.core.state import RunState
 from refold.errors import NotFound, RunFailed, StepFailed
+from refold.ports import Clock
+from refold.runtime.family import Family
 
 ANSWER = "answer:"  # signals that answer a request
+LOOK = 0.05  # seconds between two looks at what is asked
 
 
 class Exact(Protocol):
@@ -37,11 +43,23 @@ class Definition(Protocol):
     def begun(self, inputs: Mapping[str, Any]) -> dict[str, Any]: ...
 
 
+Saved = Mapping[str, tuple[str, str]]
+"""Live objects, by their keys: the name of a class, and what an object of it says of itself."""
+
+
 class Code(Protocol):
     """The Python workflows of a process."""
 
     async def known(self, workflow: Any) -> Definition:
         """From here on this process runs its bodies. Raises InvalidPlan."""
+
+    def live(self, run: str, definition: Any) -> Saved:
+        """What an export says of the live objects of a run. Raises Conflict."""
+
+    def revive(self, run: str, saved: Saved) -> None: ...
+
+    def of(self, plan: str) -> Definition | None:
+        """The workflow of this hash, if its code is here."""
 
     def original(self, run: str, step: str, visit: int) -> BaseException | None:
         """The exception itself, if it was raised here."""
@@ -53,6 +71,7 @@ class Shown(Struct, frozen=True):
     number: int
     step: str
     value: Any
+    run: str = ""
 
 
 class Request(Struct, frozen=True):
@@ -80,9 +99,16 @@ class Runs(Protocol):
 
     def follow(self, run: str, after: int = 0) -> AsyncIterator[tuple[int, Any]]: ...
 
+    @property
+    def clock(self) -> Clock: ...
+
+    async def history(self, run: str, after: int = 0) -> Sequence[Record]: ...
+
+    async def lines(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]: ...
+
     async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None: ...
 
-    async def export(self, run: str) -> bytes: ...
+    async def export(self, run: str, live: Saved | None = None) -> bytes: ...
 
     async def pause(self, run: str, by: str = "") -> None: ...
 
@@ -91,25 +117,55 @@ class Runs(Protocol):
     async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None: ...
 
 
+Answer = Callable[[Request], Any]
+"""Gives, or awaits, what a person would say."""
+
+
 class Handle:
     """Any number of handles may belong to a run; when all are gone, the run goes on."""
 
     def __init__(self, engine: Runs, run: str, definition: Definition) -> None:
         self.engine, self.id, self.definition = engine, run, definition
 
-    async def result(self) -> Any:
-        """When the run is over; as often, and by as many, as wanted. Raises StepFailed or RunCancelled."""
+    async def result(self, answer: Answer | None = None) -> Any:
+        """When the run is over; as often, and by as many, as wanted. Raises StepFailed or RunCancelled.
+
+        Meanwhile `answer`, if there is one, is called for each question that a person is asked.
+        """
+        answering = None if answer is None else asyncio.create_task(self._answer_all(answer))
         try:
             value = await self.engine.result(self.id)
         except RunFailed as failed:
             raise self._failed(failed) from self._original(failed)
+        finally:
+            if answering is not None:
+                answering.cancel()
         return self.definition.exact.get(value, "result")
 
-    async def stream(self, after: int = 0) -> AsyncIterator[Shown]:
-        """All that the run shows, from the first on or after a number, until the run is over; nothing is lost."""
-        async for number, line in self.engine.follow(self.id, after):
+    async def _answer_all(self, answer: Answer) -> None:
+        answered: set[str] = set()
+        while True:
+            for request in await self.requests():
+                if request.id not in answered:
+                    answered.add(request.id)
+                    value = answer(request)
+                    await self.answer(request.id, await value if inspect.isawaitable(value) else value)
+            await asyncio.sleep(LOOK)
+
+    async def stream(self, after: int = 0, *, children: bool = False) -> AsyncIterator[Shown]:
+        """All that the run shows, from the first on or after a number, until the run is over; nothing is lost.
+
+        With `children`, also what the runs show that it has started here, in between; each has its own numbers.
+        """
+        if not children:
+            async for number, line in self.engine.follow(self.id, after):
+                if line.get("stream") == "event":
+                    yield self._shown(self.id, number, line)
+            return
+        family = Family(self.engine, self.id, after)
+        async for run, number, line in family.follow():
             if line.get("stream") == "event":
-                yield Shown(number, line["step"], self._value(line))
+                yield self._shown(run, number, line, family.plans.get(run, ""))
 
     async def pause(self) -> Sequence[str]:
         """Nothing new begins; returns what is still under way, and ends as if nothing had happened."""
@@ -152,8 +208,11 @@ class Handle:
         await self.engine.signal(run, f"{ANSWER}{request_id}", self.definition.exact.put(value, "answer"))
 
     async def export(self) -> bytes:
-        """The whole run as JSON, with all that waits in it: for `engine.restore`, here or elsewhere."""
-        return await self.engine.export(self.id)
+        """The whole run as JSON, with all that waits in it: for `engine.restore`, here or elsewhere.
+
+        Raises Conflict if live objects stand in the way, as the workflow says.
+        """
+        return await self.engine.export(self.id, self.engine.code.live(self.id, self.definition))
 
     async def usage(self) -> dict[str, int | float]:
         """What was used up until now, with all that child runs have told."""
@@ -162,10 +221,12 @@ class Handle:
     async def _state(self) -> RunState:
         return (await self.engine.show(self.id)).state
 
-    def _value(self, line: Mapping[str, Any]) -> Any:
-        if line["type"]:
-            return self.definition.received(line["type"], line["data"])
-        return self.definition.exact.get(line["data"])
+    def _shown(self, run: str, number: int, line: Mapping[str, Any], plan: str = "") -> Shown:
+        known = self.engine.code.of(plan) if plan else self.definition
+        value = line["data"]
+        if known is not None:
+            value = known.received(line["type"], value) if line["type"] else known.exact.get(value)
+        return Shown(number, line["step"], value, run)
 
     def _original(self, failed: RunFailed) -> BaseException | None:
         error = failed.error

@@ -14,6 +14,7 @@ from refold.core.emitting import gather_no_longer
 from refold.core.ending import GIVEN_UP, end_run
 from refold.core.expressions import CannotEvaluate
 from refold.core.facts import (
+    Awaited,
     CallSettled,
     CancelAsked,
     Cancelled,
@@ -372,13 +373,19 @@ class Accepting(Struct):
         opened = self.d.state.open[command]
         if call:
             if call in opened.calls:
-                self.d.say(CallSettled(command, call, Succeeded({"by": "timer"})))
+                self.d.say(CallSettled(command, call, self._rung(opened.calls[call])))
         elif starts_at(self.d.graph, opened) is not None:
             self.d.due[command] = None
         elif command not in self.settled and command not in self.d.state.judge:
             outcome = rung(self.d.graph.step(opened.step), opened, self.d.now)
             if outcome is not None:
                 self._report(command, Report(opened.attempt, outcome))
+
+    def _rung(self, call: Awaited) -> Outcome:
+        """Bodies learn that nothing else came; no signal can bring them the same."""
+        if self.d.graph.by_events and (call.signal or call.child):
+            return TimedOut()
+        return Succeeded({"by": "timer"})
 
 
 def _fits(write: Write, held: Any) -> bool:

@@ -12,7 +12,7 @@ from refold.core import codec
 from refold.core.commands import Command, Held, Letter, LetterStart
 from refold.core.decision import Decision
 from refold.core.expressions import Evaluate, Languages, unknown
-from refold.core.facts import Instant, RunStarted
+from refold.core.facts import Fact, Instant, RunStarted
 from refold.core.fold import Record, fold
 from refold.core.loops import Graph, analyse
 from refold.core.plan import Child, hash_of, read_plan
@@ -46,6 +46,7 @@ class Known(Struct):
     graph: Graph
     state: RunState
     snapshot_at: int = 0
+    sent: dict[int, Fact] = {}  # facts whose events are needed soon
 
 
 class Seen(Struct, frozen=True):
@@ -70,10 +71,6 @@ class Turned(Struct):
     withdrawn: list[tuple[str, str]] = []  # commands that are over without a report of their holder
 
 
-def _none() -> None:
-    return None
-
-
 class Turns:
     """Takes turns for one process; plain synchronous code on one thread."""
 
@@ -95,7 +92,7 @@ class Turns:
         self.graphs: dict[str, Graph] = {}
         self.broken: dict[str, Corrupt] = {}  # runs whose log cannot be folded; they trouble nobody else
 
-    def take(self, posts: Sequence[Post], offer: Callable[[], Offer | None] = _none) -> Turned:
+    def take(self, posts: Sequence[Post], offer: Callable[[], Offer | None] = lambda: None) -> Turned:
         """Deliver mail to its runs in one commit. Each post learns its own fate; a refused one harms no other."""
         by_run: dict[str, list[Post]] = {}
         for post in posts:
@@ -199,7 +196,7 @@ class Turns:
         expected = known.state.seq
         reported = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)}
         self._fold_mail(turn, d, posts, letters, reported if len(reported) == len(posts) else reported | _noted(posts))
-        commands = decided(turn, d)
+        commands = decided(turn, d, known.sent)
         if not d.facts and not letters:
             return
         heads[run] = expected

@@ -1,6 +1,6 @@
 """The Python workflows of a process: their bodies become tools of its worker, and the store knows their plans."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -36,21 +36,26 @@ class PythonCode:
         self.engine, self.worker, self.tools, self.read_blob = engine, worker, tools, read_blob
         self.adopted: dict[str, Definition] = {}
         self.sessions: dict[str, Session] = {}
+        self._parents: dict[str, str] = {}
+        self._saved: dict[str, dict[str, tuple[str, str]]] = {}
         self._house: House | None = None
         self._threads: Threads | None = None
         self._originals: Originals | None = None
 
     async def known(self, workflow: Any) -> "Definition":
-        from refold.authoring.definition import define, mentioned
+        from refold.authoring.definition import define, family
 
         definition = define(workflow)
         if definition.hash not in self.adopted:
-            self.adopted[definition.hash] = definition
-            await self.engine.register(definition.plan)
-            self._serve(definition)
-            for child in mentioned(definition):
-                await self.known(child)
+            found = family(definition)
+            for each in found:
+                await self.engine.register(each.plan)
+            for each in found:
+                self._serve(each)
         return definition
+
+    def of(self, plan: str) -> "Definition | None":
+        return self.adopted.get(plan)
 
     def original(self, run: str, step: str, visit: int) -> BaseException | None:
         return None if self._originals is None else self._originals.find(run, step, visit)
@@ -62,6 +67,7 @@ class PythonCode:
     def _serve(self, definition: "Definition") -> None:
         from refold.worker.bodies import BodyTool, Originals
 
+        self.adopted[definition.hash] = definition
         if self._originals is None:
             self._originals = Originals()
             self._tell_ends()
@@ -73,12 +79,30 @@ class PythonCode:
         self.worker.doorbell.ring()
 
     def _session(self, definition: "Definition") -> "Callable[[str], Session]":
-        from refold.worker.session import Session
+        from refold.worker.session import Session, revived
 
         def session(run: str) -> Session:
-            return self.sessions.setdefault(run, Session(dict(definition.resources)))
+            run = self._root(run)
+            if run not in self.sessions:
+                saved = revived(self._saved.pop(run, {}), definition.exact.classes)
+                self.sessions[run] = Session(definition.resources, saved)
+            return self.sessions[run]
 
         return session
+
+    def live(self, run: str, definition: "Definition") -> dict[str, tuple[str, str]]:
+        """What an export says of the live objects of a run. Raises Conflict."""
+        session = self.sessions.get(self._root(run))
+        return {} if session is None else session.saved(definition.workflow.live, definition.exact.names)
+
+    def revive(self, run: str, saved: Mapping[str, tuple[str, str]]) -> None:
+        """They come back when a body asks for them."""
+        self._saved[run] = dict(saved)
+
+    def _root(self, run: str) -> str:
+        while run in self._parents:
+            run = self._parents[run]
+        return run
 
     def _rooms(self) -> "House":
         from refold.executors.threads import Threads
@@ -96,11 +120,18 @@ class PythonCode:
         return self._house
 
     def _tell_ends(self) -> None:
-        """The live objects of a run end with it."""
-        tell = self.engine.mailroom.on_end
+        """The live objects of a run end with it; a child run uses those of its parent."""
+        mailroom = self.engine.mailroom
+        tell_end, tell_births = mailroom.on_end, mailroom.on_births
 
         def ended(seen: Seen) -> None:
-            self.sessions.pop(seen.state.run, None)
-            tell(seen)
+            run = seen.state.run
+            if self._parents.pop(run, None) is None and run in self.sessions and not self.sessions[run].end():
+                del self.sessions[run]
+            tell_end(seen)
 
-        self.engine.mailroom.on_end = ended
+        def born(births: Sequence[tuple[str, str]]) -> None:
+            self._parents.update({child: parent for parent, child in births})
+            tell_births(births)
+
+        mailroom.on_end, mailroom.on_births = ended, born

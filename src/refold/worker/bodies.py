@@ -1,5 +1,6 @@
 """The tool that runs the bodies of a Python workflow: async ones on the event loop, others in threads."""
 
+from asyncio import CancelledError, current_task
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -8,18 +9,21 @@ from msgspec import structs
 
 from refold.authoring.definition import Body, Definition
 from refold.authoring.events import InputRequestEvent, InputResponseEvent
+from refold.authoring.exact import MARK
+from refold.authoring.live import carried
 from refold.core.facts import Failed, Fault, Parked, Succeeded, Suspended
 from refold.core.faults import fault_of
 from refold.core.plan import Step
 from refold.errors import InvalidValue, StaleWrite, ToolFailed
 from refold.ports import Call, Done
+from refold.worker.blocking import Blocking
 from refold.worker.context import Context
 from refold.worker.durable import Suspension
 from refold.worker.isolated import run_isolated
 from refold.worker.session import Session
 from refold.worker.tries import House, Try, listed
 
-KEPT = 1000  # exceptions that are kept for those who wait for their runs
+KEPT = 100  # exceptions that are kept for those who wait for their runs
 
 
 class Originals:
@@ -54,19 +58,31 @@ class BodyTool:
         except Suspension:
             return await _suspended(tried)
         except BaseException as error:
+            if _is_told_to_end(error):
+                raise
             if tried.calls.pending and not isinstance(error, Exception):
                 return await _suspended(tried)  # raised through a group of tasks
             await _flushed(tried)
-            if not isinstance(error, Exception):
+            if isinstance(error, CancelledError):
                 raise
-            self.originals.keep(call, error)
+            self.originals.keep(call, error)  # also what is no Exception: `sys.exit` ends the step, not the worker
             return Done(Failed(self._fault(call.command.step, error)), usage=tried.usage)
         if tried.calls.pending:
             return await _suspended(tried)  # the body has swallowed it
         await tried.published.flush()
+        self._pass_on(tried)
         return _completed(tried)
 
-    def _fault(self, step: str, error: Exception) -> Fault:
+    def _pass_on(self, tried: Try) -> None:
+        """Live objects go with the events that refer to them."""
+        if not len(tried.session):
+            return
+        for sent in tried.events:
+            tried.session.sent(carried(sent.data, MARK), self.definition.takers(sent.type))
+        for event in tried.call.input["events"]:
+            tried.session.handled(carried(event["data"], MARK))
+
+    def _fault(self, step: str, error: BaseException) -> Fault:
         """A policy may name classes of exceptions: a subclass is one of them."""
         fault, retry = fault_of(error), self._step(step).retry
         named = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in retry.on), "")
@@ -85,7 +101,8 @@ class BodyTool:
             return
         context = Context(tried)
         given = (events if body.signature.as_list else events[0],)
-        work = partial(body.function, *((context, *given) if body.signature.wants_context else given))
+        seen = context if body.signature.is_async else Blocking(context)
+        work = partial(body.function, *((seen, *given) if body.signature.wants_context else given))
         value = await (work() if body.signature.is_async else self.house.in_thread(work))
         for event in listed(body.name, value):
             if isinstance(event, InputRequestEvent):
@@ -94,6 +111,11 @@ class BodyTool:
                 tried.send(InputResponseEvent(request_id=id, response=answer))
             else:
                 tried.send(event)
+
+
+def _is_told_to_end(error: BaseException) -> bool:
+    task = current_task()
+    return isinstance(error, CancelledError) and task is not None and task.cancelling() > 0
 
 
 async def _flushed(tried: Try) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from refold.authoring.durations import seconds
-from refold.core.facts import SECOND, Awaited, Cancelled, Failed, Outcome, Succeeded
+from refold.core.facts import SECOND, Awaited, Cancelled, Failed, Outcome, Succeeded, TimedOut
 from refold.core.faults import fault_of
 from refold.core.plan import Plan, Retry
 from refold.core.retry import delay, may_retry
@@ -172,9 +172,9 @@ class Context:
 
 def _result(outcome: Outcome, what: str, timeout: Span | None) -> Any:
     if isinstance(outcome, Succeeded):
-        if timeout is not None and outcome.result == {"by": "timer"}:
-            raise TimeoutError(f"nothing came for {what} within {timeout}")
         return outcome.result
+    if isinstance(outcome, TimedOut):
+        raise TimeoutError(f"nothing came for {what} within {timeout}")
     if isinstance(outcome, Failed):
         raise ChildFailed(outcome.fault)
     raise ChildFailed(fault_of(RuntimeError(outcome.reason if isinstance(outcome, Cancelled) else "it did not end")))

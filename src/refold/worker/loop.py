@@ -175,7 +175,7 @@ class Worker:
             raise LeaseLost(f"the store cannot say what {lease.command.id} needs: {error}") from None
         printed = Printed(lease, self.desk.publish, self.clock, self.discretion)
         try:
-            beside = Beside(printed.say, AtWork(self.desk, lease))
+            beside = Beside(printed.say, AtWork(self.desk, lease, self.clock, self.lease_for / 30))
             done = await run_tool(lease, settings, self.tools, self.clock, beside, self.discretion)
         except BaseException:
             if printed.any:

@@ -1,44 +1,121 @@
 """Live objects of a run: connections, files, locks. They live in this process, as long as the run; none is stored."""
 
-from collections.abc import Callable, Iterator
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
+from refold.authoring.live import Live, Until
 from refold.errors import Conflict, LiveObjectLost
 
 MOST = 10_000  # objects of one run
+SAVE, LOAD = "__refold_serialize__", "__refold_deserialize__"
+SAVES, LOADS = (SAVE, "__blazen_serialize__"), (LOAD, "__blazen_deserialize__")
+
+
+class Held(Struct):
+    value: Any
+    until: Until
+    uses: int = 0  # events that carry it and were not handled
 
 
 class Session:
-    """`ctx.session`: a map of live objects; the same object comes back as long as this process has it."""
+    """`ctx.session`: a map of live objects; the same object comes back as long as this process has it.
 
-    def __init__(self, factories: dict[str, Callable[[], Any]]) -> None:
-        self._objects: dict[str, Any] = {}
-        self._factories = factories
+    A child run shares that of its parent.
+    """
 
-    def __getitem__(self, key: str) -> Any:
-        if key not in self._objects:
-            if key not in self._factories:
-                raise LiveObjectLost(key)
-            self[key] = self._factories[key]()
-        return self._objects[key]
+    def __init__(self, factories: Mapping[str, Callable[[], Any]], saved: Mapping[str, Callable[[], Any]]) -> None:
+        self._held: dict[str, Held] = {}
+        self._factories = {**factories, **saved}
+
+    def __getitem__(self, key: str | Live) -> Any:
+        name = key.key if isinstance(key, Live) else key
+        if name not in self._held:
+            if name not in self._factories:
+                raise LiveObjectLost(name)
+            self[name] = self._factories[name]()
+        return self._held[name].value
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if key not in self._objects and len(self._objects) >= MOST:
-            raise Conflict(f"the run has {MOST} live objects; remove some before {key!r}")
-        self._objects[key] = value
+        self.put(key, value)
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._objects
+    def __contains__(self, key: str | Live) -> bool:
+        return (key.key if isinstance(key, Live) else key) in self._held
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(self._objects))
+        return iter(list(self._held))
 
     def __len__(self) -> int:
-        return len(self._objects)
+        return len(self._held)
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self._objects or key in self._factories else default
+        return self[key] if key in self._held or key in self._factories else default
 
-    def remove(self, key: str) -> Any:
+    def put(self, key: str, value: Any, until: Until = "run") -> None:
+        if key not in self._held and len(self._held) >= MOST:
+            raise Conflict(f"the run has {MOST} live objects; remove some before {key!r}")
+        self._held[key] = Held(value, until)
+
+    def refer(self, value: Any, until: Until = "used") -> Live:
+        """A reference that events can carry; with `used`, it goes when all steps that get it have ended well."""
+        live = Live(f"live-{os.urandom(8).hex()}")
+        self.put(live.key, value, until)
+        return live
+
+    def remove(self, key: str | Live) -> Any:
         """Returns what was there, or None."""
-        return self._objects.pop(key, None)
+        held = self._held.pop(key.key if isinstance(key, Live) else key, None)
+        return None if held is None else held.value
+
+    def sent(self, keys: Iterable[str], takers: int) -> None:
+        """Events with these references are on their way to so many steps."""
+        for key in keys:
+            if key in self._held:
+                self._held[key].uses += takers
+
+    def handled(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            held = self._held.get(key)
+            if held is not None and held.until == "used":
+                held.uses -= 1
+                if held.uses <= 0:
+                    del self._held[key]
+
+    def end(self) -> bool:
+        """The run is over, and with it all but what never is; whether something is left."""
+        self._held = {key: held for key, held in self._held.items() if held.until == "never"}
+        return bool(self._held)
+
+    def saved(self, policy: str, names: Mapping[type, str]) -> dict[str, tuple[str, str]]:
+        """What goes into an export: the name of a class, and what an object of it says of itself. Raises Conflict."""
+        self._held = {key: held for key, held in self._held.items() if held.until != "export"}
+        if policy == "refuse" and self._held:
+            raise Conflict(f"the run has live objects that cannot be exported: {', '.join(self._held)}")
+        if policy != "keep":
+            return {}
+        return {key: _saved(key, held.value, names) for key, held in self._held.items() if key not in self._factories}
+
+
+def _saved(key: str, value: Any, names: Mapping[type, str]) -> tuple[str, str]:
+    save = next((getattr(value, name) for name in SAVES if hasattr(value, name)), None)
+    if save is None or type(value) not in names:
+        raise Conflict(f"the live object {key!r}, a {type(value).__name__}, lacks {SAVE}, or `types` does not name it")
+    return names[type(value)], b64encode(save()).decode()
+
+
+def revived(saved: Mapping[str, tuple[str, str]], classes: Mapping[str, type]) -> dict[str, Callable[[], Any]]:
+    """How objects that were exported come back, when they are asked for."""
+
+    def maker(key: str, name: str, text: str) -> Callable[[], Any]:
+        def make() -> Any:
+            load = next((getattr(classes[name], each) for each in LOADS if hasattr(classes.get(name), each)), None)
+            if load is None:
+                raise LiveObjectLost(key)
+            return load(b64decode(text))
+
+        return make
+
+    return {key: maker(key, name, text) for key, (name, text) in saved.items()}
