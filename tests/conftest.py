@@ -20,8 +20,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background, where programs would not hear it
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:  # started in the background: programs would not hear it
+            signal.signal(number, usual)
     reporter = _reporter(session.config)
     seed = session.config.getoption("--hypothesis-seed")
     if reporter is not None and seed is not None:

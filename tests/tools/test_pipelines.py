@@ -288,5 +288,5 @@ workflow:
 
 def test_a_failure_names_its_task_if_there_are_several() -> None:
     played = play("workflow: [{step: a, tool: [{kind: noop}, {name: bad, kind: assert, that: false}]}]")
-    assert played.fault.data["source"] == "bad" and said(played.fault).startswith("task 'bad': ")
+    assert played.fault.data["task"] == "bad" and said(played.fault).startswith("task 'bad': ")
     assert "task" not in said(play("workflow: [{step: a, tool: {kind: assert, that: false, set: {x: 1}}}]").fault)

@@ -31,8 +31,8 @@ def said(fault: Fault) -> str:
     text = fault.message or fault.kind
     if name and not text.startswith(name):
         text = f"{name}: {fault.message}" if fault.message else name
-    source = fault.data.get("source") if isinstance(fault.data, dict) else None
-    return f"task {source!r}: {text}" if isinstance(source, str) and f"task {source!r}" not in text else text
+    task = fault.data.get("task") if isinstance(fault.data, dict) else None
+    return f"task {task!r}: {text}" if isinstance(task, str) and f"task {task!r}" not in text else text
 
 
 def _traceback(error: BaseException) -> str:

@@ -266,7 +266,7 @@ class _Running:
         """By a task that is named, if it is one of several."""
         name = self.pipeline.tasks[min(self.progress.at, len(self.pipeline.tasks) - 1)].name
         if not self.pipeline.single and (fault.data is None or isinstance(fault.data, dict)):
-            fault = structs.replace(fault, data={**(fault.data or {}), "source": name})
+            fault = structs.replace(fault, data={**(fault.data or {}), "task": name})
         return Done(Failed(fault), usage=self.usage)
 
     def _succeeded(self) -> Done:
