@@ -160,7 +160,7 @@ async def test_what_children_show_comes_with_what_their_parent_shows_bw62() -> N
         assert len({each.run for each in shown}) == 3
 
 
-async def test_a_large_fan_out_does_not_read_its_beginning_again_and_again_bw28(
+async def test_a_fan_out_does_not_read_its_beginning_again_and_again_bw28(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[bytes] = []

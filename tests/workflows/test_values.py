@@ -56,7 +56,7 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_a_value_comes_back_exactly_bw50(value: Any) -> None:
     text = msgspec.json.encode(EXACT.put(value))
     back = EXACT.get(msgspec.json.decode(text))
