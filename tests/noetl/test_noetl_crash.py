@@ -39,7 +39,7 @@ def test_a_killed_run_repeats_no_finished_step_and_goes_on_counting_its_tries(tm
     command = [*PROGRAM, "run", "play.yaml", "--name", "it", "-i", f"folder={tmp_path}", "-q"]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL) as running:
         until = time.monotonic() + 60
-        while "try 3" not in lines(tmp_path) and time.monotonic() < until:
+        while "try 4" not in lines(tmp_path) and time.monotonic() < until:
             time.sleep(0.02)
         os.kill(running.pid, signal.SIGKILL)
     before = lines(tmp_path)
