@@ -31,11 +31,6 @@ def look_up(view: View, keys: Sequence[Key]) -> Any:
     return reach(value, keys[1:])
 
 
-def descend(value: Any, keys: Sequence[Any]) -> Any:
-    """The plain value at the end; aliases count only on the way there."""
-    return unaliased(reach(value, keys))
-
-
 def reach(value: Any, keys: Sequence[Any]) -> Any:
     for found, key in enumerate(keys, 1):
         try:

@@ -221,10 +221,6 @@ def _as_function(tree: ast.Module, file: str, awaits: bool) -> CodeType:
     return _function(head, body, file, awaits).replace(co_name="<module>", co_qualname="<module>")
 
 
-def _is_from_the_future(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
-
-
 def _function(head: list[ast.stmt], body: list[ast.stmt], file: str, awaits: bool) -> CodeType:
     wrapped = ast.parse(f"{'async ' if awaits else ''}def step(): pass").body[0]
     assert isinstance(wrapped, ast.FunctionDef | ast.AsyncFunctionDef)

@@ -10,7 +10,6 @@ from refold.tools.keys import name_of, refused
 
 FILES = ("csv", "json", "jsonl", "parquet")
 TABLES = ("sqlite", "duckdb", "postgres")
-MODES = ("append", "replace", "upsert")
 CONNECTION = ("url", "host", "port", "database", "user", "password", "sslmode", "auth")
 
 SOURCE_KEYS: Mapping[str, tuple[str, ...]] = {
