@@ -178,14 +178,16 @@ def _copied(db: Db, query: str, values: Sequence[Any], target: End) -> int:
     path = target.keys["path"]
     beside = f"{path}.{os.urandom(4).hex()}.part"
     form = ", ".join([WRITING[target.type], *_options(target)])
-    db.execute("set threads to 1")  # a query that fails while several write one file may never return
+    rows = f"refold_{os.urandom(4).hex()}"
     try:
-        found = db.execute(f"copy ({query}) to {_literal(beside)} ({form})", list(values)).fetchone()
+        # A query that fails while a file is being written may never return, so that it is made before.
+        db.execute(f"create temp table {rows} as {query}", list(values))
+        found = db.execute(f"copy {rows} to {_literal(beside)} ({form})").fetchone()
+        db.execute(f"drop table {rows}")
         os.replace(beside, path)
     except OSError as error:
         raise failure("storage_access", str(error), "FILE_ERROR") from None
     finally:
-        db.execute("reset threads")
         if os.path.exists(beside):
             os.remove(beside)
     return int(found[0]) if found else 0
