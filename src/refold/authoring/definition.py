@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct
 
 from refold.authoring.annotations import Signature, data_classes, is_event, read_signature
-from refold.authoring.durations import seconds
 from refold.authoring.events import ErrorEvent, Event, InputRequestEvent, InputResponseEvent, StartEvent, StopEvent
 from refold.authoring.exact import Exact, fields_of, made
 from refold.authoring.fitting import check_fields, completed
@@ -16,6 +15,7 @@ from refold.authoring.live import NAME, Live
 from refold.authoring.python import Flow, Policy, Workflow, bodies_of, resources_of
 from refold.authoring.python_checks import Sketch, problems_of
 from refold.core import plan as data
+from refold.core.durations import seconds
 from refold.core.loops import analyse
 from refold.core.plan import BODY, ONCE, START, STOP, EventType, Plan, Retry, plan_hash
 from refold.errors import InvalidPlan, InvalidValue

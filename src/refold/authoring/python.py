@@ -5,8 +5,8 @@ from typing import Any, Literal, TypeVar, overload
 
 from msgspec import Struct
 
-from refold.authoring.durations import seconds
 from refold.authoring.events import StartEvent, StopEvent
+from refold.core.durations import seconds
 from refold.core.plan import Retry
 from refold.errors import InvalidPlan
 

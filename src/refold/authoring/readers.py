@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from refold.authoring import durations
 from refold.authoring.bodies import read_body, read_branches, read_expression
 from refold.authoring.budgets import read_budget
 from refold.authoring.declared import read_inputs, read_schema
@@ -14,6 +13,7 @@ from refold.authoring.rules import read_else
 from refold.authoring.tables import Key
 from refold.authoring.template_text import is_expression, is_template, templates
 from refold.authoring.yaml_text import Node
+from refold.core import durations
 from refold.errors import InvalidValue
 
 

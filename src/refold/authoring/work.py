@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.authoring import durations
 from refold.authoring.children import read_child
 from refold.authoring.inside import place_inside
 from refold.authoring.names import did_you_mean
@@ -13,6 +12,7 @@ from refold.authoring.reading import Fields, Reading, cut, either, kind_of
 from refold.authoring.template_text import is_expression, is_secret, is_template
 from refold.authoring.waiting import read_gate, read_quality, read_wait, refuse_idle, ways_out
 from refold.authoring.yaml_text import Node
+from refold.core import durations
 from refold.core.plan import Call, Poll, Wait, Work
 from refold.errors import InvalidValue
 from refold.ports import ToolInfo, ToolKey

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import click
 
-from refold.authoring.durations import seconds
 from refold.cli import out, stored, words
 from refold.cli.options import db_option, inputs, output_option, run_argument, value_of
 from refold.cli.running import who
 from refold.cli.shown import row_object
 from refold.core.codec import check_value
+from refold.core.durations import seconds
 from refold.core.facts import SECOND, Instant
 from refold.core.state import CANCELLED, COMPLETED, FAILED, TERMINAL
 from refold.core.summary import Summary

@@ -7,13 +7,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.core import durations
 from refold.errors import InvalidValue, NotFound
 from refold.ports import Secrets
 from refold.secrets.folder import Folder
 from refold.secrets.names import KEY
 
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 CLOUDS = ("gcp", "google", "aws", "azure", "vault", "k8s", "kubernetes")
 HERE = ("env", "environment", "file")
 
@@ -176,11 +175,7 @@ def cloud(kind: str) -> str:
 def seconds(value: Any, otherwise: float | None) -> float:
     if value is None:
         return math.inf if otherwise is None else otherwise
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return float(value)
-    found = DURATION.findall(value) if isinstance(value, str) else []
-    if isinstance(value, str) and value.isdecimal():
-        return float(value)
-    if not found or "".join(map("".join, found)) != value:
-        raise InvalidValue("ttl", "must be seconds or a span of time such as 30m")
-    return sum(float(number) * UNITS[unit] for number, unit in found)
+    try:
+        return durations.seconds(value)
+    except InvalidValue:
+        raise InvalidValue("ttl", "must be seconds or a span of time such as 30m") from None

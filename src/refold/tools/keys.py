@@ -1,17 +1,14 @@
 """What a tool is given, checked against its description: what is static is never taken from rendered text."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
+from refold.core import durations
 from refold.core.facts import Fault
-from refold.errors import ToolFailed
+from refold.errors import InvalidValue, ToolFailed
 from refold.ports import Call, ToolInfo, ToolKey
-
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 BESIDE = frozenset({"dialect", "folder"})  # what a reader adds to the keys of a tool: its language, and where it stands
 
@@ -110,9 +107,7 @@ TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def seconds_of(value: Any, what: str) -> float:
-    if _is_number(value) and value >= 0:
-        return float(value)
-    found = DURATION.findall(value) if isinstance(value, str) else []
-    if not found or "".join(map("".join, found)) != value:
-        raise refused(f"{what} must be a span of time such as 30s or 1m30s, not {value!r}")
-    return sum(float(number) * UNITS[unit] for number, unit in found)
+    try:
+        return durations.seconds(value)
+    except InvalidValue:
+        raise refused(f"{what} must be a span of time such as 30s or 1m30s, not {value!r}") from None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from refold.authoring.durations import seconds
+from refold.core.durations import seconds
 from refold.core.facts import SECOND, Awaited, Cancelled, Failed, Outcome, Succeeded, TimedOut
 from refold.core.faults import fault_of
 from refold.core.plan import Plan, Retry

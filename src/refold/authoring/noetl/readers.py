@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from refold.authoring import durations
 from refold.authoring.readers import READERS
 from refold.authoring.reading import Fields, Reader, Reading, cut, either, kind_of
 from refold.authoring.rules import read_else
 from refold.authoring.tables import Key
 from refold.authoring.template_text import is_template
 from refold.authoring.yaml_text import Node
+from refold.core import durations
 from refold.errors import InvalidValue
 
 LOOP_MODES = {"sequential": "sequential", "parallel": "parallel", "async": "parallel", "cursor": "cursor"}

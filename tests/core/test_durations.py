@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from refold.authoring.durations import seconds, show
+from refold.core.durations import seconds, show
 from refold.core.plan import LONGEST
 from refold.errors import InvalidValue
 
