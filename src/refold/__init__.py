@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from refold.authoring.events import (
+    from refold.authoring.workflows.classes import Collect, Workflow, flow, resource, step
+    from refold.authoring.workflows.events import (
         ErrorEvent,
         Event,
         InputRequestEvent,
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
         StartEvent,
         StopEvent,
     )
-    from refold.authoring.live import Live
-    from refold.authoring.python import Collect, Workflow, flow, resource, step
+    from refold.authoring.workflows.live import Live
     from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait
     from refold.errors import ChildFailed, LiveObjectLost, RefoldError, RunCancelled, RunFailed, StepFailed
     from refold.runtime.engine import Engine
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "refold.authoring.events": (
+    "refold.authoring.workflows.events": (
         "ErrorEvent",
         "Event",
         "InputRequestEvent",
@@ -32,8 +32,8 @@ _HOME = {
         "StartEvent",
         "StopEvent",
     ),
-    "refold.authoring.live": ("Live",),
-    "refold.authoring.python": ("Collect", "Workflow", "flow", "resource", "step"),
+    "refold.authoring.workflows.live": ("Live",),
+    "refold.authoring.workflows.classes": ("Collect", "Workflow", "flow", "resource", "step"),
     "refold.core.plan": ("Arc", "Call", "Child", "Gate", "Loop", "Plan", "Retry", "Step", "Wait"),
     "refold.errors": ("ChildFailed", "LiveObjectLost", "RefoldError", "RunCancelled", "RunFailed", "StepFailed"),
     "refold.runtime.engine": ("Engine",),

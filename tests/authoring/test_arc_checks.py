@@ -3,7 +3,7 @@
 import pytest
 
 from refold.authoring import yaml_text
-from refold.authoring.constants import constant
+from refold.authoring.checks.constants import constant
 from refold.authoring.language import TABLES
 from refold.authoring.playbook import read
 from refold.authoring.problems import InvalidPlaybook, Problem

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from refold.authoring.checks.templates import SIMPLE
 from refold.authoring.playbook import Playbook, read
 from refold.authoring.problems import InvalidPlaybook, Problem
-from refold.authoring.template_checks import SIMPLE
 from refold.templates import problem_of, uses_of
 from refold.tools.catalog import CATALOG
 

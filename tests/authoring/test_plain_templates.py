@@ -2,7 +2,7 @@
 
 import random
 
-from refold.authoring.template_checks import NAMED, SIMPLE
+from refold.authoring.checks.templates import NAMED, SIMPLE
 from refold.templates import problem_of, uses_of
 
 OPERANDS = ("a", "a.b", "ctx.page_1", "7", "123456789", "x1.y2.z3")

@@ -24,7 +24,7 @@ from refold import (
     open_engine,
     step,
 )
-from refold.authoring.definition import define
+from refold.authoring.workflows.definition import define
 from refold.runtime.carrying import unpacked
 
 

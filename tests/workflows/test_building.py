@@ -19,7 +19,7 @@ from refold import (
     Workflow,
     step,
 )
-from refold.authoring.definition import define
+from refold.authoring.workflows.definition import define
 from refold.core.plan import EventType, Plan
 from refold.errors import InvalidPlan, InvalidValue
 from tests.workflows import other

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from refold import Context, StartEvent, StopEvent, Workflow, step
-from refold.authoring.definition import define
+from refold.authoring.workflows.definition import define
 from refold.errors import InvalidValue
 from tests.workflows.house import error, result
 

@@ -21,7 +21,7 @@ from refold import (
     open_engine,
     step,
 )
-from refold.authoring.live import Until
+from refold.authoring.workflows.live import Until
 from refold.errors import Conflict
 from refold.worker import session
 from tests.workflows.house import SHORT, Done, Page, result

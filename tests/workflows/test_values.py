@@ -17,8 +17,8 @@ import msgspec
 import pytest
 
 from refold import Collect, Context, Event, StartEvent, StopEvent, Workflow, open_engine, step
-from refold.authoring.definition import define
-from refold.authoring.exact import MARK, Exact
+from refold.authoring.workflows.definition import define
+from refold.authoring.workflows.exact import MARK, Exact
 from refold.errors import InvalidValue
 from tests.workflows.house import SHORT, Done, Page, error, result
 

@@ -1,8 +1,8 @@
 """A workflow of events as one of arcs, for drawings: who sends what to whom."""
 
-from refold.authoring.annotations import Signature
-from refold.authoring.definition import Body, Definition
-from refold.authoring.events import InputRequestEvent, InputResponseEvent
+from refold.authoring.workflows.annotations import Signature
+from refold.authoring.workflows.definition import Body, Definition
+from refold.authoring.workflows.events import InputRequestEvent, InputResponseEvent
 from refold.core.plan import START, Arc, Call, Plan, Step
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from refold.authoring.block_tables import ELIF, IF, PARALLEL, UNTIL, WHILE
+from refold.authoring.blocks.tables import ELIF, IF, PARALLEL, UNTIL, WHILE
 from refold.authoring.file_tables import EXECUTOR, EXECUTOR_SPEC, METADATA, ROOT
 from refold.authoring.rule_tables import ACTION, POLICY, RULE, TASK_SPEC
 from refold.authoring.step_tables import ARC, JOIN, LOOP, LOOP_SPEC, NEXT, NEXT_SPEC, OUTPUT, RETRY, STEP

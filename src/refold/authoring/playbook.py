@@ -6,10 +6,12 @@ from typing import Any
 from msgspec import Struct, structs
 
 from refold.authoring import yaml_text
-from refold.authoring.blocks import compile_blocks
-from refold.authoring.bodies import block_word
+from refold.authoring.blocks.bodies import block_word
+from refold.authoring.blocks.compiling import compile_blocks
 from refold.authoring.budgets import Budget
-from refold.authoring.check import check
+from refold.authoring.checks.check import check
+from refold.authoring.checks.promises import with_result
+from refold.authoring.checks.sealed import sealed_steps
 from refold.authoring.children import Family, Load
 from refold.authoring.declared import check_defaults
 from refold.authoring.language import TABLES
@@ -17,10 +19,8 @@ from refold.authoring.names import did_you_mean
 from refold.authoring.noetl.playbook import LANGUAGES, noetl_reading, noetl_sketch
 from refold.authoring.places import Places
 from refold.authoring.problems import InvalidPlaybook, Place, Problem, in_order
-from refold.authoring.promises import with_result
 from refold.authoring.readers import READERS
 from refold.authoring.reading import Fields, Reading, Secrets, TooMany, cut, kind_of
-from refold.authoring.sealed_checks import sealed_steps
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft, read_step
 from refold.authoring.work import Catalog

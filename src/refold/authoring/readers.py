@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from refold.authoring.bodies import read_body, read_branches, read_expression
+from refold.authoring.blocks.bodies import read_body, read_branches, read_expression
 from refold.authoring.budgets import read_budget
+from refold.authoring.checks.keychains import read_entries
 from refold.authoring.declared import read_inputs, read_schema
-from refold.authoring.keychains import read_entries
 from refold.authoring.names import NAME, PLAYBOOK_NAME, RESERVED, WORDS, did_you_mean, tidied
 from refold.authoring.reading import Fields, Reader, Reading, cut, either, kind_of
 from refold.authoring.rules import read_else

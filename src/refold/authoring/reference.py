@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from refold.authoring.block_tables import PARALLEL
+from refold.authoring.blocks.tables import PARALLEL
 from refold.authoring.language import TABLES
 from refold.authoring.reading import either
 from refold.authoring.tables import Key, Table

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from refold.authoring.block_tables import WORDS
+from refold.authoring.blocks.tables import WORDS
 from refold.authoring.language import TABLES
 from refold.authoring.tables import Key, Table
 from refold.authoring.work import Catalog

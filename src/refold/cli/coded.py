@@ -5,10 +5,10 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from refold.authoring.definition import define, family, is_workflow
 from refold.authoring.drawn import drawn
 from refold.authoring.names import did_you_mean
 from refold.authoring.playbook import Playbook
+from refold.authoring.workflows.definition import define, family, is_workflow
 from refold.core.plan import Plan
 from refold.errors import InvalidValue, NotFound
 

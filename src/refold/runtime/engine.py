@@ -27,7 +27,7 @@ from refold.runtime.steering import Steering
 from refold.runtime.turn import Seen
 
 if TYPE_CHECKING:
-    from refold.authoring.python import Written
+    from refold.authoring.workflows.classes import Written
 
 PLANS = 100  # prepared ones that are kept
 AT_ONCE = 1000  # lines of a side stream that are read in one go

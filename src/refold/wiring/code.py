@@ -14,7 +14,7 @@ from refold.tools.shelf import Shelf
 from refold.worker.loop import Worker
 
 if TYPE_CHECKING:
-    from refold.authoring.definition import Definition
+    from refold.authoring.workflows.definition import Definition
     from refold.executors.threads import Threads
     from refold.worker.bodies import Originals
     from refold.worker.session import Session
@@ -43,7 +43,7 @@ class PythonCode:
         self._originals: Originals | None = None
 
     async def known(self, workflow: Any) -> "Definition":
-        from refold.authoring.definition import define, family
+        from refold.authoring.workflows.definition import define, family
 
         definition = define(workflow)
         if definition.hash not in self.adopted:

@@ -23,7 +23,7 @@ from refold.wiring.world import ARTIFACTS, WallClock, World
 from refold.worker.heartbeat import on_thread
 
 if TYPE_CHECKING:
-    from refold.authoring.python import Written
+    from refold.authoring.workflows.classes import Written
 
 
 @asynccontextmanager

@@ -7,10 +7,10 @@ from functools import partial
 
 from msgspec import structs
 
-from refold.authoring.definition import Body, Definition
-from refold.authoring.events import InputRequestEvent, InputResponseEvent
-from refold.authoring.exact import MARK
-from refold.authoring.live import carried
+from refold.authoring.workflows.definition import Body, Definition
+from refold.authoring.workflows.events import InputRequestEvent, InputResponseEvent
+from refold.authoring.workflows.exact import MARK
+from refold.authoring.workflows.live import carried
 from refold.core.facts import Failed, Fault, Parked, Succeeded, Suspended
 from refold.core.faults import fault_of
 from refold.core.plan import Step

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from refold.authoring.definition import Body, define
+from refold.authoring.workflows.definition import Body, define
 from refold.core.commands import Command
 from refold.core.facts import Fault, Outcome, Sent
 from refold.core.writes import Write

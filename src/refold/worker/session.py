@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.authoring.live import Live, Until
+from refold.authoring.workflows.live import Live, Until
 from refold.errors import Conflict, LiveObjectLost
 
 MOST = 10_000  # objects of one run

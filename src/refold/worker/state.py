@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from refold.authoring.exact import Exact
+from refold.authoring.workflows.exact import Exact
 from refold.core.writes import DeleteKey, PutIf, SetKey, Write
 from refold.errors import InvalidValue, StaleWrite
 from refold.ports import Memory

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.authoring.definition import Definition
+from refold.authoring.workflows.definition import Definition
 from refold.core.facts import Blob, Sent
 from refold.core.plan import Plan
 from refold.errors import InvalidValue

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from refold.authoring.events import ErrorEvent, StartEvent, StopEvent
+from refold.authoring.workflows.events import ErrorEvent, StartEvent, StopEvent
 
 
 class Sketch(Struct, frozen=True):

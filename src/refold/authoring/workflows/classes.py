@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from msgspec import Struct
 
-from refold.authoring.events import StartEvent, StopEvent
+from refold.authoring.workflows.events import StartEvent, StopEvent
 from refold.core.durations import seconds
 from refold.core.plan import Retry
 from refold.errors import InvalidPlan

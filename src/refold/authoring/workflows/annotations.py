@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Union, get_args, get_origin, get_ty
 
 from msgspec import Struct
 
-from refold.authoring.events import Event
-from refold.authoring.exact import is_data
+from refold.authoring.workflows.events import Event
+from refold.authoring.workflows.exact import is_data
 from refold.errors import InvalidPlan
 
 _UNIONS = (Union, types.UnionType)

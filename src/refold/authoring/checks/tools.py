@@ -2,10 +2,10 @@
 
 import re
 
+from refold.authoring.checks.scopes import Names
 from refold.authoring.inside import place_inside
 from refold.authoring.problems import Problem
 from refold.authoring.reading import Reading
-from refold.authoring.scopes import Names
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft
 from refold.authoring.yaml_text import Node

@@ -1,16 +1,16 @@
 """Static checks of a playbook that was read: everything that can be known before a run."""
 
-from refold.authoring.arc_checks import check_arcs
-from refold.authoring.graph_checks import check_graph
-from refold.authoring.keychains import check_keychain
-from refold.authoring.name_checks import check_names
+from refold.authoring.checks.arcs import check_arcs
+from refold.authoring.checks.graph import check_graph
+from refold.authoring.checks.keychains import check_keychain
+from refold.authoring.checks.names import check_names
+from refold.authoring.checks.scopes import Names
+from refold.authoring.checks.sealed import check_sealed
+from refold.authoring.checks.secrets import check_secrets
+from refold.authoring.checks.templates import check_templates
+from refold.authoring.checks.tools import check_tools
 from refold.authoring.reading import Reading
-from refold.authoring.scopes import Names
-from refold.authoring.sealed_checks import check_sealed
-from refold.authoring.secret_checks import check_secrets
 from refold.authoring.sketch import Sketch
-from refold.authoring.template_checks import check_templates
-from refold.authoring.tool_checks import check_tools
 
 
 def check(reading: Reading, sketch: Sketch) -> None:

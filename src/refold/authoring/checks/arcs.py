@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from refold.authoring.constants import constant
+from refold.authoring.checks.constants import constant
+from refold.authoring.checks.names import target_node
 from refold.authoring.inside import place_at
-from refold.authoring.name_checks import target_node
 from refold.authoring.problems import Problem
 from refold.authoring.reading import Fields, Reading
 from refold.authoring.sketch import Sketch

@@ -1,6 +1,6 @@
 """Lists of steps and blocks as they are written: which table each item is read by, and what branches there are."""
 
-from refold.authoring.block_tables import WORDS
+from refold.authoring.blocks.tables import WORDS
 from refold.authoring.names import NAME, tidied
 from refold.authoring.names import WORDS as SAID
 from refold.authoring.reading import Fields, Reading, cut, kind_of

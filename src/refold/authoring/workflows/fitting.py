@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from refold.authoring.annotations import field_hints
+from refold.authoring.workflows.annotations import field_hints
 from refold.errors import InvalidValue
 
 _WIDER: dict[Any, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}

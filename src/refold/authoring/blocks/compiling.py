@@ -5,13 +5,13 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.authoring import verdicts
-from refold.authoring.block_tables import MOST_PASSES
-from refold.authoring.bodies import block_word
-from refold.authoring.outline import Outline
+from refold.authoring.blocks import verdicts
+from refold.authoring.blocks.bodies import block_word
+from refold.authoring.blocks.outline import Outline
+from refold.authoring.blocks.tables import MOST_PASSES
+from refold.authoring.blocks.ways import Way, expression, otherwise, router, values_of, way, ways_of, with_ways
 from refold.authoring.reading import Fields, Reading, TooMany
 from refold.authoring.steps import Draft, Value
-from refold.authoring.ways import Way, expression, otherwise, router, values_of, way, ways_of, with_ways
 from refold.authoring.yaml_text import Node
 from refold.core.plan import VISIT_LIMIT, Arc
 

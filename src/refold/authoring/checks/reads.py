@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from refold.authoring.checks.order import Order
+from refold.authoring.checks.scopes import EVERYWHERE, ITEM, OUTCOME, Names, Path
+from refold.authoring.checks.shapes import Shape, gap, of_default, of_result, of_schema
 from refold.authoring.names import did_you_mean, meant
-from refold.authoring.order import Order
 from refold.authoring.problems import Severity
-from refold.authoring.scopes import EVERYWHERE, ITEM, OUTCOME, Names, Path
-from refold.authoring.shapes import Shape, gap, of_default, of_result, of_schema
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft, Scope
 from refold.ports import ToolInfo

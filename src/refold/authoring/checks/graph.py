@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 
 from msgspec import Struct
 
-from refold.authoring.arc_checks import is_sure, live_arcs
-from refold.authoring.name_checks import target_node
+from refold.authoring.checks.arcs import is_sure, live_arcs
+from refold.authoring.checks.names import target_node
 from refold.authoring.reading import Fields, Reading
 from refold.authoring.sketch import Sketch
 from refold.core.loops import ArcLoop, Graph, analyse

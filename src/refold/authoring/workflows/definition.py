@@ -7,13 +7,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.authoring.annotations import Signature, data_classes, is_event, read_signature
-from refold.authoring.events import ErrorEvent, Event, InputRequestEvent, InputResponseEvent, StartEvent, StopEvent
-from refold.authoring.exact import Exact, fields_of, made
-from refold.authoring.fitting import check_fields, completed
-from refold.authoring.live import NAME, Live
-from refold.authoring.python import Flow, Policy, Workflow, bodies_of, resources_of
-from refold.authoring.python_checks import Sketch, problems_of
+from refold.authoring.workflows.annotations import Signature, data_classes, is_event, read_signature
+from refold.authoring.workflows.checks import Sketch, problems_of
+from refold.authoring.workflows.classes import Flow, Policy, Workflow, bodies_of, resources_of
+from refold.authoring.workflows.events import (
+    ErrorEvent,
+    Event,
+    InputRequestEvent,
+    InputResponseEvent,
+    StartEvent,
+    StopEvent,
+)
+from refold.authoring.workflows.exact import Exact, fields_of, made
+from refold.authoring.workflows.fitting import check_fields, completed
+from refold.authoring.workflows.live import NAME, Live
 from refold.core import plan as data
 from refold.core.durations import seconds
 from refold.core.loops import analyse

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from refold.authoring.bodies import block_word
+from refold.authoring.blocks.bodies import block_word
 from refold.authoring.reading import Fields, Reading, cut
 from refold.authoring.yaml_text import Node
 

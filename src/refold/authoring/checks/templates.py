@@ -2,12 +2,12 @@
 
 import re
 
+from refold.authoring.checks.reads import Finding, Reads
+from refold.authoring.checks.scopes import Names, Path
 from refold.authoring.inside import place_inside
 from refold.authoring.names import WORDS
 from refold.authoring.problems import Problem, Severity
 from refold.authoring.reading import Reading
-from refold.authoring.reads import Finding, Reads
-from refold.authoring.scopes import Names, Path
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft, Scope
 from refold.authoring.template_text import templates

@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.authoring.blocks.ways import Way, insistence, router, way
 from refold.authoring.reading import Fields, Reading
 from refold.authoring.steps import Draft
-from refold.authoring.ways import Way, insistence, router, way
 from refold.authoring.yaml_text import Node
 
 Catch = Callable[[str, Node], Sequence[Way]]

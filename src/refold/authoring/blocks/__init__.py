@@ -1,0 +1,1 @@
+"""Blocks of a playbook (`parallel`, `while`, `until`, `if`), written as steps and arcs."""

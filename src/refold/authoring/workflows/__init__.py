@@ -1,0 +1,1 @@
+"""Workflows written in Python: classes, events, and the plan that comes of them."""
