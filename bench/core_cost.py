@@ -16,19 +16,10 @@ from refold.core.commands import Command
 from refold.core.decide import decide
 from refold.core.decision import Decision
 from refold.core.expressions import Missing, Values, View
-from refold.core.facts import (
-    SECOND,
-    Fact,
-    Failed,
-    Fault,
-    ItemsSettled,
-    Report,
-    RunStarted,
-    StepSettled,
-    Succeeded,
-)
+from refold.core.facts import Fact, ItemsSettled, RunStarted, StepSettled
 from refold.core.fold import Record, fold
 from refold.core.loops import Graph, analyse
+from refold.core.outcomes import SECOND, Failed, Fault, Report, Succeeded
 from refold.core.plan import Arc, Loop, Plan, Retry, Step
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize

@@ -7,7 +7,8 @@ import time
 from typing import Any
 
 from refold.core.expressions import View
-from refold.core.facts import RunStarted, Succeeded
+from refold.core.facts import RunStarted
+from refold.core.outcomes import Succeeded
 from refold.core.plan import Arc, Plan, Step
 from refold.core.view import Loaded, RunView
 from refold.core.writes import SetKey

@@ -18,27 +18,21 @@ from refold.core.decide import decide
 from refold.core.decision import Decision
 from refold.core.expressions import CannotEvaluate, Missing
 from refold.core.facts import (
-    SECOND,
     CancelAsked,
-    Cancelled,
     ChildEnded,
     Fact,
-    Failed,
-    Fault,
     GateDecided,
     ItemsSettled,
-    Parked,
-    Report,
     RunPaused,
     RunReopened,
     RunResumed,
     RunStarted,
     SignalReceived,
     StepSettled,
-    Succeeded,
 )
 from refold.core.fold import Record, fold
 from refold.core.loops import analyse
+from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Report, Succeeded
 from refold.core.plan import Arc, Child, Gate, Loop, Plan, Retry, Step, Wait, canonical
 from refold.core.state import RunState
 from refold.core.summary import shown_steps, status_of, summarize

@@ -25,9 +25,9 @@ from refold.core.facts import (
     Skipped,
     StepIssued,
     StepSettled,
-    Succeeded,
     Took,
 )
+from refold.core.outcomes import Succeeded
 from tests.programs import random_program
 from tests.referee import Arc, Shape, Workflow, nth
 from tests.ticks import Ticks

@@ -6,28 +6,24 @@ from refold.core.decide import decide
 from refold.core.decision import Decision
 from refold.core.expressions import Missing
 from refold.core.facts import (
-    SECOND,
     Bypassed,
     Dropped,
     Entered,
     Fact,
-    Failed,
     FanOutEntered,
-    Fault,
     ItemsSettled,
     Move,
-    Report,
     Routed,
     RunEnding,
     RunStarted,
     Skipped,
     StepIssued,
     StepSettled,
-    Succeeded,
     Took,
 )
 from refold.core.fold import Record
 from refold.core.loops import Graph, analyse
+from refold.core.outcomes import SECOND, Failed, Fault, Report, Succeeded
 from refold.core.plan import Arc, Call, Loop, Plan, Retry, Step
 from refold.core.state import TERMINAL, OpenCommand, RunState
 from refold.testing.scripted import Scripted

@@ -2,14 +2,15 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from refold.core.commands import Command, Held, Letter
 from refold.core.dead import DeadLetter
-from refold.core.facts import Fact, Fault, Instant, Outcome, Sent
+from refold.core.facts import Fact
 from refold.core.fold import Record
+from refold.core.outcomes import Fault, Instant, Outcome, Sent
 from refold.core.summary import Summary
 from refold.core.writes import Write
 from refold.errors import StaleWrite
@@ -362,39 +363,3 @@ class Advance(Protocol):
 
 AtOnce = Callable[[Callable[[], Any]], tuple[bool, Any]]
 """Runs the turn before it returns, if that may be; else (False, None), and nothing was done."""
-
-
-class ToolKey(Struct, frozen=True, kw_only=True):
-    """One key of a tool in a playbook."""
-
-    name: str
-    type: Literal["text", "number", "integer", "bool", "map", "list", "any", "duration", "tool"]
-    required: bool = False
-    static: bool = False  # never a template: it is taken as it is written
-    choices: tuple[str, ...] = ()
-    about: str = ""
-
-
-class ToolProblem(Struct, frozen=True):
-    """What is wrong with a key; line and column count in its text from 1, and 0 means the key itself."""
-
-    key: str
-    message: str
-    hint: str = ""
-    line: int = 0
-    column: int = 0
-    code: str = "bad-tool"  # stable, for tools and searches
-
-
-class ToolInfo(Struct, frozen=True, kw_only=True):
-    """A kind of tool as playbooks, checks and documentation see it."""
-
-    kind: str
-    about: str
-    keys: tuple[ToolKey, ...] = ()
-    result: str = ""
-    result_keys: tuple[str, ...] = ()  # all that a result can have, if it is a map and they are fixed
-    by_engine: bool = False  # no worker takes part
-    check: Callable[[Mapping[str, Any]], Sequence[ToolProblem]] | None = None  # beyond names and types
-    reads: Callable[[Mapping[str, Any]], Sequence[tuple[str, int, int]]] | None = None  # names from outside, and where
-    check_bound: Callable[[Mapping[str, Any], Collection[str]], Sequence[ToolProblem]] | None = None  # names of input

@@ -7,7 +7,7 @@ import pytest
 
 from refold.authoring.playbook import Playbook, read
 from refold.authoring.problems import InvalidPlaybook
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import RunFailed
 from refold.ports import Call, Tool
 from refold.templates import Templates

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from refold.cli.changes import Changes
 from refold.cli.source import NOWHERE, Source
-from refold.core.facts import SECOND, Fault
+from refold.core.outcomes import SECOND, Fault
 from refold.core.progress import Progress, Row
 from refold.core.why import Reason
 

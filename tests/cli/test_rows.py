@@ -6,7 +6,7 @@ from msgspec import structs
 from refold.cli import out
 from refold.cli.rows import PLAIN, PRETTY, Canvas, Meter, drawn, painted
 from refold.cli.source import Source
-from refold.core.facts import SECOND, Fault
+from refold.core.outcomes import SECOND, Fault
 from refold.core.progress import Progress, Row
 from refold.core.why import Reason
 

@@ -8,7 +8,7 @@ import pytest
 from refold.cli import exits, out, words
 from refold.cli.names import ADJECTIVES, NOUNS, run_name
 from refold.cli.options import inputs, settings, value_of
-from refold.core.facts import SECOND
+from refold.core.outcomes import SECOND
 from refold.core.why import Reason
 from refold.errors import (
     Ambiguous,

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refold.core.commands import Command, Held
-from refold.core.facts import SECOND, Fact, Instant
+from refold.core.facts import Fact
+from refold.core.outcomes import SECOND, Instant
 from refold.core.state import PAUSED
 from refold.ports import Abilities, Expired, Lease, StoreTurn
 from tests.contracts.stores import NOON, letter, put

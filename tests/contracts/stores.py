@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from refold.core.commands import Command, Letter, LetterCancel
-from refold.core.facts import SECOND, Fact, Instant, SignalReceived
+from refold.core.facts import Fact, SignalReceived
+from refold.core.outcomes import SECOND, Instant
 from refold.core.plan import Plan, Step, canonical, plan_hash
 from refold.core.state import RUNNING
 from refold.core.summary import Summary

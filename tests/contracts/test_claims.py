@@ -3,7 +3,7 @@
 import pytest
 
 from refold.core.commands import HELD
-from refold.core.facts import Succeeded
+from refold.core.outcomes import Succeeded
 from refold.core.state import COMPLETED, PAUSED, RUNNING
 from refold.ports import Store
 from tests.contracts.stores import (

@@ -11,7 +11,8 @@ from refold.core.commands import (
     LetterResume,
     LetterStart,
 )
-from refold.core.facts import Blob, Failed, Fault, Parent, Succeeded
+from refold.core.facts import Parent
+from refold.core.outcomes import Blob, Failed, Fault, Succeeded
 from refold.core.state import PAUSED
 from refold.errors import NotFound
 from refold.ports import Store

@@ -6,21 +6,16 @@ import pytest
 
 from refold.core import codec
 from refold.core.facts import (
-    Awaited,
-    Blob,
     BudgetExceeded,
     Bypassed,
     CallSettled,
     CancelAsked,
-    Cancelled,
     ChildEnded,
     Dropped,
     Entered,
     EventsTaken,
     Fact,
-    Failed,
     FanOutEntered,
-    Fault,
     GateDecided,
     ItemsGivenUp,
     ItemsIssued,
@@ -28,9 +23,7 @@ from refold.core.facts import (
     ItemsSettled,
     LoopLeft,
     Parent,
-    Parked,
     PassBegan,
-    Report,
     Routed,
     RunEnded,
     RunEnding,
@@ -45,12 +38,10 @@ from refold.core.facts import (
     StepFault,
     StepIssued,
     StepSettled,
-    Succeeded,
-    Suspended,
-    TimedOut,
     Took,
     VisitFailed,
 )
+from refold.core.outcomes import Awaited, Blob, Cancelled, Failed, Fault, Parked, Report, Succeeded, Suspended, TimedOut
 from refold.core.plan import Plan, Step, canonical, plan_hash
 from refold.core.state import COMPLETED, FAILED, PAUSED, RUNNING
 from refold.core.summary import Summary

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from refold.core.commands import HELD
-from refold.core.facts import SECOND
+from refold.core.outcomes import SECOND
 from refold.core.state import PAUSED, RUNNING
 from refold.errors import Conflict
 from refold.ports import Abilities, Lease, StoreTurn

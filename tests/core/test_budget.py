@@ -8,7 +8,6 @@ from refold.core.commands import LetterPause, child_id
 from refold.core.facts import (
     BudgetExceeded,
     ChildEnded,
-    Fault,
     ItemsIssued,
     RunEnded,
     RunEnding,
@@ -16,9 +15,9 @@ from refold.core.facts import (
     RunReopened,
     RunResumed,
     StepFault,
-    Succeeded,
 )
 from refold.core.loops import analyse
+from refold.core.outcomes import Fault, Succeeded
 from refold.core.plan import Child, Loop, Plan, Retry
 from refold.core.told import told
 from refold.errors import InvalidPlan

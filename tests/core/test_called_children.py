@@ -1,7 +1,8 @@
 """Children that a body starts by a durable call: which result is asked for, and those that nobody waits for."""
 
 from refold.core.commands import LetterStart, child_id
-from refold.core.facts import Awaited, CallSettled, Parent, RunEnded, RunStarted, Succeeded, Suspended
+from refold.core.facts import CallSettled, Parent, RunEnded, RunStarted
+from refold.core.outcomes import Awaited, Succeeded, Suspended
 from refold.core.plan import Loop
 from refold.testing.given import reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step

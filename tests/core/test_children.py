@@ -4,26 +4,18 @@ from typing import Any
 
 from refold.core.commands import Letter, LetterCancel, LetterEnded, LetterStart, child_id
 from refold.core.facts import (
-    SECOND,
-    Awaited,
     CancelAsked,
-    Cancelled,
     ChildEnded,
     Fact,
-    Failed,
-    Fault,
     ItemsRetried,
-    Outcome,
     Parent,
     RunEnded,
     RunEnding,
     RunPaused,
     RunStarted,
     StepFault,
-    Succeeded,
-    Suspended,
-    TimedOut,
 )
+from refold.core.outcomes import SECOND, Awaited, Cancelled, Failed, Fault, Outcome, Succeeded, Suspended, TimedOut
 from refold.core.plan import Arc, Child, Loop, Plan, Retry
 from refold.core.why import briefly, reasons
 from refold.testing.given import NOON, failed, issued, reported, succeeded

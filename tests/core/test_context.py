@@ -5,7 +5,8 @@ from itertools import pairwise
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from refold.core.facts import Failed, Fault, ItemsSettled, Parked, Report, Succeeded, TimedOut
+from refold.core.facts import ItemsSettled
+from refold.core.outcomes import Failed, Fault, Parked, Report, Succeeded, TimedOut
 from refold.core.plan import Loop, Retry
 from refold.core.writes import AddTo, AppendTo, DeleteKey, PutIf, SetKey, Write
 from refold.testing.given import reported, succeeded

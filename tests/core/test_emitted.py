@@ -6,22 +6,8 @@ import pytest
 
 from refold.core.decision import Decision
 from refold.core.emitting import gather_no_longer
-from refold.core.facts import (
-    SECOND,
-    CancelAsked,
-    EventsTaken,
-    Fact,
-    Failed,
-    Fault,
-    Report,
-    RunEnded,
-    RunPaused,
-    RunResumed,
-    Sent,
-    StepSettled,
-    Succeeded,
-    VisitFailed,
-)
+from refold.core.facts import CancelAsked, EventsTaken, Fact, RunEnded, RunPaused, RunResumed, StepSettled, VisitFailed
+from refold.core.outcomes import SECOND, Failed, Fault, Report, Sent, Succeeded
 from refold.core.plan import Arc, Collect, EventType, Plan, Retry, Step
 from refold.core.plan_checks import problems_of
 from refold.core.reopening import reopening

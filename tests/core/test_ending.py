@@ -4,13 +4,10 @@ from typing import Any
 
 from refold.core.decision import RUN_TIMER
 from refold.core.facts import (
-    SECOND,
     CancelAsked,
     Dropped,
     Entered,
-    Fault,
     GateDecided,
-    Parked,
     Routed,
     RunEnded,
     RunEnding,
@@ -19,6 +16,7 @@ from refold.core.facts import (
     StepFault,
     Took,
 )
+from refold.core.outcomes import SECOND, Fault, Parked
 from refold.core.plan import Arc, Gate, Loop, Plan, Retry, Wait
 from refold.testing.given import NOON, failed, issued, reported, started, succeeded
 from tests.core.acts import Given, plan, start, step

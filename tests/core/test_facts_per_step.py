@@ -6,16 +6,15 @@ from refold.core.facts import (
     FanOutEntered,
     ItemsIssued,
     ItemsSettled,
-    Report,
     Routed,
     RunEnded,
     RunStarted,
     Skipped,
     StepIssued,
     StepSettled,
-    Succeeded,
     Took,
 )
+from refold.core.outcomes import Report, Succeeded
 from refold.core.plan import Arc, Loop
 from refold.testing.given import issued, started, succeeded
 from tests.core.acts import Given, chain, plan, start, step

@@ -6,11 +6,8 @@ from refold.core.commands import LetterCancel, child_id
 from refold.core.facts import (
     Bypassed,
     CancelAsked,
-    Cancelled,
     ChildEnded,
-    Fault,
     ItemsIssued,
-    Parked,
     Routed,
     RunEnded,
     RunEnding,
@@ -19,6 +16,7 @@ from refold.core.facts import (
     StepFault,
     Took,
 )
+from refold.core.outcomes import Cancelled, Fault, Parked
 from refold.core.plan import Arc, Child, Loop, Plan, Retry, Step, Wait
 from refold.testing.given import failed, issued, reported, succeeded
 from tests.core.acts import Given, plan, start, step

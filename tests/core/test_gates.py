@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from refold.core.due import rung
-from refold.core.facts import SECOND, Failed, Fault, GateDecided, StepIssued, StepSettled, Succeeded
+from refold.core.facts import GateDecided, StepIssued, StepSettled
 from refold.core.gates import asked, told_end
 from refold.core.loops import analyse
+from refold.core.outcomes import SECOND, Failed, Fault, Succeeded
 from refold.core.plan import Arc, Call, Gate, Loop, Plan, Poll, Quality, Step, Wait, canonical, read_plan
 from refold.core.summary import summarize
 from refold.core.why import Reason, reasons

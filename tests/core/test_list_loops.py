@@ -3,19 +3,8 @@
 from typing import Any
 
 from refold.core.commands import child_id
-from refold.core.facts import (
-    ChildEnded,
-    Failed,
-    FanOutEntered,
-    Fault,
-    ItemsGivenUp,
-    ItemsIssued,
-    ItemsRetried,
-    ItemsSettled,
-    Report,
-    Succeeded,
-    Took,
-)
+from refold.core.facts import ChildEnded, FanOutEntered, ItemsGivenUp, ItemsIssued, ItemsRetried, ItemsSettled, Took
+from refold.core.outcomes import Failed, Fault, Report, Succeeded
 from refold.core.plan import Arc, Child, Loop, Plan, Retry
 from refold.core.writes import SetKey
 from refold.testing.given import failed, issued, reported, started, succeeded

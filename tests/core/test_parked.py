@@ -1,17 +1,7 @@
 """Parked: a command that comes back at a time or on a signal, with its progress, and without using up a try."""
 
-from refold.core.facts import (
-    SECOND,
-    Failed,
-    Fault,
-    Instant,
-    ItemsSettled,
-    Parked,
-    Report,
-    SignalReceived,
-    SignalTaken,
-    Succeeded,
-)
+from refold.core.facts import ItemsSettled, SignalReceived, SignalTaken
+from refold.core.outcomes import SECOND, Failed, Fault, Instant, Parked, Report, Succeeded
 from refold.core.plan import Loop, Retry
 from refold.core.why import briefly
 from refold.testing.given import NOON, failed, issued, reported, succeeded

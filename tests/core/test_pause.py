@@ -5,7 +5,6 @@ import pytest
 from refold.core.commands import LetterPause, LetterResume, child_id
 from refold.core.decision import RUN_TIMER
 from refold.core.facts import (
-    SECOND,
     CancelAsked,
     FanOutEntered,
     ItemsIssued,
@@ -15,6 +14,7 @@ from refold.core.facts import (
     SignalReceived,
     SignalTaken,
 )
+from refold.core.outcomes import SECOND
 from refold.core.plan import Child, Loop, Retry, Wait
 from refold.errors import Corrupt
 from refold.testing.given import NOON, failed, issued, started, succeeded

@@ -6,7 +6,8 @@ from typing import Any
 from refold.core import codec
 from refold.core.due import rung
 from refold.core.expressions import View
-from refold.core.facts import SECOND, Entered, Failed, Fault, Routed, RunPaused, RunResumed, Succeeded, Took
+from refold.core.facts import Entered, Routed, RunPaused, RunResumed, Took
+from refold.core.outcomes import SECOND, Failed, Fault, Succeeded
 from refold.core.plan import Arc, Call, Plan, Poll, Retry, Wait
 from refold.core.summary import status_of
 from refold.core.why import Holder, World, reasons

@@ -1,6 +1,6 @@
 """What a screen shows of a run that goes on."""
 
-from refold.core.facts import SECOND, Fault
+from refold.core.outcomes import SECOND, Fault
 from refold.core.plan import Call, Loop, Retry, Wait
 from refold.core.progress import Progress, Row, progress
 from refold.testing.given import NOON, failed, succeeded

@@ -5,20 +5,17 @@ from msgspec import structs
 from refold.core.commands import child_id
 from refold.core.decision import RUN_TIMER
 from refold.core.facts import (
-    SECOND,
     CancelAsked,
     ChildEnded,
     Fact,
-    Failed,
     FanOutEntered,
-    Fault,
     ItemsIssued,
     RunEnded,
     RunReopened,
     RunTimedOut,
     StepSettled,
-    Succeeded,
 )
+from refold.core.outcomes import SECOND, Failed, Fault, Succeeded
 from refold.core.plan import Arc, Child, Loop, Plan
 from refold.core.reopening import reopening
 from refold.core.state import TERMINAL

@@ -2,17 +2,8 @@
 
 from refold.core.codec import BLOB_ABOVE
 from refold.core.commands import child_id
-from refold.core.facts import (
-    Blob,
-    ChildEnded,
-    Failed,
-    Fault,
-    ItemsSettled,
-    Report,
-    RunEnded,
-    Succeeded,
-    TimedOut,
-)
+from refold.core.facts import ChildEnded, ItemsSettled, RunEnded
+from refold.core.outcomes import Blob, Failed, Fault, Report, Succeeded, TimedOut
 from refold.core.plan import Arc, Child, Loop, Retry
 from refold.testing.given import NOON, failed, reported, started, succeeded
 from tests.core.acts import Given, chain, plan, start, step

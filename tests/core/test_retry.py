@@ -4,17 +4,8 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from refold.core.facts import (
-    SECOND,
-    Cancelled,
-    Fault,
-    ItemsGivenUp,
-    ItemsRetried,
-    Routed,
-    StepFault,
-    TimedOut,
-    Took,
-)
+from refold.core.facts import ItemsGivenUp, ItemsRetried, Routed, StepFault, Took
+from refold.core.outcomes import SECOND, Cancelled, Fault, TimedOut
 from refold.core.plan import LONGEST, Arc, Loop, Retry
 from refold.core.retry import delay, may_retry
 from refold.testing.given import NOON, failed, issued, reported, succeeded

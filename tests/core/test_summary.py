@@ -3,18 +3,8 @@
 import pytest
 
 from refold.core.commands import child_id
-from refold.core.facts import (
-    SECOND,
-    Awaited,
-    Fact,
-    Fault,
-    Parent,
-    Parked,
-    RunPaused,
-    RunStarted,
-    StepFault,
-    Suspended,
-)
+from refold.core.facts import Fact, Parent, RunPaused, RunStarted, StepFault
+from refold.core.outcomes import SECOND, Awaited, Fault, Parked, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Plan, Retry, Wait, Work
 from refold.core.summary import Summary, shown_steps, status_of, summarize
 from refold.core.why import briefly

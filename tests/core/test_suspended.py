@@ -1,22 +1,8 @@
 """Suspended: a body that waits for durable calls; each result wakes it, and no call is ever made twice."""
 
 from refold.core.commands import LetterCancel, LetterStart, child_id
-from refold.core.facts import (
-    SECOND,
-    Awaited,
-    CallSettled,
-    ChildEnded,
-    Fact,
-    Failed,
-    Fault,
-    ItemsSettled,
-    Parent,
-    Report,
-    SignalReceived,
-    SignalTaken,
-    Succeeded,
-    Suspended,
-)
+from refold.core.facts import CallSettled, ChildEnded, Fact, ItemsSettled, Parent, SignalReceived, SignalTaken
+from refold.core.outcomes import SECOND, Awaited, Failed, Fault, Report, Succeeded, Suspended
 from refold.core.plan import Loop, Retry
 from refold.testing.given import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step

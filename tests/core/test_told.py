@@ -7,13 +7,9 @@ from refold.core.facts import (
     CancelAsked,
     Entered,
     Fact,
-    Failed,
-    Fault,
     GateDecided,
     ItemsIssued,
     Move,
-    Parked,
-    Report,
     Routed,
     RunEnded,
     RunStarted,
@@ -22,9 +18,9 @@ from refold.core.facts import (
     StepFault,
     StepIssued,
     StepSettled,
-    TimedOut,
     Took,
 )
+from refold.core.outcomes import Failed, Fault, Parked, Report, TimedOut
 
 TOLD: list[tuple[Fact, str]] = [
     (RunStarted("hash", {"n": 1}), "run started with {'n': 1}"),

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from refold.core.expressions import CannotEvaluate, Missing
-from refold.core.facts import Blob, Fact, RunStarted, Succeeded
+from refold.core.facts import Fact, RunStarted
+from refold.core.outcomes import Blob, Succeeded
 from refold.core.plan import Loop
 from refold.core.state import RunState
 from refold.core.view import Loaded, RunView, capture, with_sets

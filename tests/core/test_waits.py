@@ -3,20 +3,8 @@
 import pytest
 
 from refold.core.due import rung
-from refold.core.facts import (
-    SECOND,
-    Cancelled,
-    ChildEnded,
-    Failed,
-    Fault,
-    GateDecided,
-    Outcome,
-    SignalReceived,
-    SignalTaken,
-    StepFault,
-    Succeeded,
-    TimedOut,
-)
+from refold.core.facts import ChildEnded, GateDecided, SignalReceived, SignalTaken, StepFault
+from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Outcome, Succeeded, TimedOut
 from refold.core.plan import Arc, Child, Gate, Loop, Plan, Retry, Wait
 from refold.testing.given import NOON, issued, reported, started, succeeded
 from tests.core.acts import Given, Then, plan, start, step

@@ -8,22 +8,24 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from refold.core.facts import (
-    SECOND,
-    Awaited,
     CallSettled,
     CancelAsked,
-    Cancelled,
     ChildEnded,
     Fact,
-    Failed,
-    Fault,
     GateDecided,
-    Outcome,
-    Parked,
     RunPaused,
     RunResumed,
     RunTimedOut,
     SignalReceived,
+)
+from refold.core.outcomes import (
+    SECOND,
+    Awaited,
+    Cancelled,
+    Failed,
+    Fault,
+    Outcome,
+    Parked,
     Succeeded,
     Suspended,
     TimedOut,

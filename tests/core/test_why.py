@@ -3,7 +3,8 @@
 import pytest
 
 from refold.core.commands import child_id
-from refold.core.facts import SECOND, Awaited, Fact, Parked, RunPaused, Suspended
+from refold.core.facts import Fact, RunPaused
+from refold.core.outcomes import SECOND, Awaited, Parked, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Retry, Wait, Work
 from refold.core.why import Holder, Reason, World, reasons
 from refold.testing.given import NOON, failed, reported, succeeded

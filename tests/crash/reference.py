@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from refold.core.facts import Awaited, GateDecided, Parked, SignalReceived, StepIssued, Succeeded, Suspended
+from refold.core.facts import GateDecided, SignalReceived, StepIssued
+from refold.core.outcomes import Awaited, Parked, Succeeded, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, plan_hash
 from refold.core.writes import AddTo, AppendTo, DeleteKey, SetKey
 from refold.errors import Conflict, NotFound, Unavailable

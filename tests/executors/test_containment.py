@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from refold import Engine
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.executors.limits import Limits, environment
 from refold.executors.wards import Start, Wardens
 from refold.settings import Settings

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.executors.ends import WHY
 from refold.executors.processes import Processes

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from refold.core.facts import Parked, StepSettled
+from refold.core.facts import StepSettled
+from refold.core.outcomes import Parked
 from refold.core.plan import Call
 from tests.noetl.house import House, Played, errors, reading, warnings
 from tests.tools.web import Answer, Site, says

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold import Arc, Call, Child, Loop, Plan, Step
-from refold.core.facts import Succeeded
+from refold.core.outcomes import Succeeded
 from refold.core.plan import plan_hash
 from refold.errors import Conflict, InvalidValue
 from refold.ports import Done

@@ -8,7 +8,7 @@ from typing import Any
 
 from refold import Arc, Call, Child, Loop, Plan, Retry, Step, Wait
 from refold.core.commands import child_id
-from refold.core.facts import Awaited, Failed, Succeeded, Suspended
+from refold.core.outcomes import Awaited, Failed, Succeeded, Suspended
 from refold.core.plan import plan_hash
 from refold.ports import Done
 from refold.runtime.engine import Engine

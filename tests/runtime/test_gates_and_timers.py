@@ -18,7 +18,8 @@ import pytest
 
 from refold import Arc, Call, Child, Gate, Plan, Step, Wait, open_engine
 from refold.core.expressions import Values
-from refold.core.facts import SECOND, ChildEnded, Failed, GateDecided, Instant, StepIssued, StepSettled
+from refold.core.facts import ChildEnded, GateDecided, StepIssued, StepSettled
+from refold.core.outcomes import SECOND, Failed, Instant
 from refold.core.plan import Poll
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import Conflict, InvalidValue, NotFound, RunFailed

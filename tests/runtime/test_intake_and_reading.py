@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from refold import Arc, Call, Child, Loop, Plan, Step
-from refold.core.facts import Succeeded
+from refold.core.outcomes import Succeeded
 from refold.core.plan import canonical, plan_hash
 from refold.core.view import Loaded
 from refold.errors import Conflict, InvalidValue, NotFound

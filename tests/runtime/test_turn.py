@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from refold.core.expressions import Values
-from refold.core.facts import Instant
+from refold.core.outcomes import Instant
 from refold.core.plan import Plan, Step, canonical, plan_hash
 from refold.errors import Ambiguous, Conflict, Corrupt, NotFound, Unavailable
 from refold.runtime.mailbox import Cancel, Pause, Signal, Start

@@ -10,7 +10,7 @@ import pytest
 
 from refold import Engine, RunFailed
 from refold.core.commands import Command
-from refold.core.facts import Cancelled, Failed, Fault, Outcome, Parked, Succeeded
+from refold.core.outcomes import Cancelled, Failed, Fault, Outcome, Parked, Succeeded
 from refold.core.writes import SetKey
 from refold.errors import ToolFailed
 from refold.ports import Call, Done, Ended, Lease, Program, Say

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, ToolFailed
 from refold.secrets.folder import Folder
 from refold.secrets.kept import Kept

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from refold import Arc, Call, Plan, Step
-from refold.core.facts import SECOND, Fact, Fault, Instant, Routed, Succeeded
+from refold.core.facts import Fact, Routed
+from refold.core.outcomes import SECOND, Fault, Instant, Succeeded
 from refold.core.plan import canonical, plan_hash
 from refold.core.state import TERMINAL
 from refold.core.writes import AddTo, AppendTo, SetKey, Write

@@ -6,17 +6,8 @@ import pytest
 
 from refold import Arc, Call, Child, Gate, Loop, Plan, Retry, Wait
 from refold.core.commands import child_id
-from refold.core.facts import (
-    Awaited,
-    CancelAsked,
-    ChildEnded,
-    RunEnded,
-    RunPaused,
-    RunStarted,
-    StepIssued,
-    Succeeded,
-    Suspended,
-)
+from refold.core.facts import CancelAsked, ChildEnded, RunEnded, RunPaused, RunStarted, StepIssued
+from refold.core.outcomes import Awaited, Succeeded, Suspended
 from refold.errors import InvalidPlan, NotFound
 from refold.ports import Call as Try
 from tests.seeds.stage import Stage, names, plan, step, work

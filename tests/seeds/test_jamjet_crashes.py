@@ -9,18 +9,10 @@ from typing import Any
 import pytest
 
 from refold import Arc, Child, Gate, Loop, Plan, Retry, Wait
-from refold.core.facts import (
-    ChildEnded,
-    GateDecided,
-    ItemsSettled,
-    RunEnded,
-    RunStarted,
-    StepIssued,
-    StepSettled,
-    Succeeded,
-)
+from refold.core.facts import ChildEnded, GateDecided, ItemsSettled, RunEnded, RunStarted, StepIssued, StepSettled
 from refold.core.fold import fold
 from refold.core.loops import Graph, analyse
+from refold.core.outcomes import Succeeded
 from refold.core.plan import Call as CallWork
 from refold.core.plan import read_plan
 from refold.core.state import TERMINAL, RunState

@@ -14,7 +14,6 @@ from refold.core.facts import (
     ItemsIssued,
     ItemsSettled,
     LoopLeft,
-    Parked,
     PassBegan,
     RunEnded,
     RunEnding,
@@ -25,6 +24,7 @@ from refold.core.facts import (
     Took,
 )
 from refold.core.loops import analyse
+from refold.core.outcomes import Parked
 from refold.core.state import RunState
 from refold.errors import InvalidPlan
 from refold.ports import Call as Try

@@ -8,18 +8,8 @@ import pytest
 from msgspec import structs
 
 from refold import Call, Loop, Retry
-from refold.core.facts import (
-    Awaited,
-    Failed,
-    Fault,
-    Parked,
-    RunEnded,
-    RunEnding,
-    StepIssued,
-    StepSettled,
-    Succeeded,
-    Suspended,
-)
+from refold.core.facts import RunEnded, RunEnding, StepIssued, StepSettled
+from refold.core.outcomes import Awaited, Failed, Fault, Parked, Succeeded, Suspended
 from refold.errors import LeaseLost
 from refold.ports import Abilities, Done, Lease
 from refold.ports import Call as Try

@@ -8,19 +8,8 @@ from typing import Any
 import pytest
 
 from refold import Call, Loop, Retry
-from refold.core.facts import (
-    SECOND,
-    Awaited,
-    Failed,
-    Fault,
-    ItemsRetried,
-    ItemsSettled,
-    Parked,
-    StepIssued,
-    StepSettled,
-    Succeeded,
-    Suspended,
-)
+from refold.core.facts import ItemsRetried, ItemsSettled, StepIssued, StepSettled
+from refold.core.outcomes import SECOND, Awaited, Failed, Fault, Parked, Succeeded, Suspended
 from refold.core.writes import AddTo, AppendTo, SetKey
 from refold.ports import Call as Try
 from refold.ports import Done

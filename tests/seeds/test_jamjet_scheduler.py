@@ -11,17 +11,8 @@ import pytest
 
 import refold
 from refold import Arc, Call, Gate, Loop, Plan, Retry, RunFailed, Wait
-from refold.core.facts import (
-    Awaited,
-    Parked,
-    RunEnded,
-    RunStarted,
-    Skipped,
-    StepIssued,
-    StepSettled,
-    Succeeded,
-    Suspended,
-)
+from refold.core.facts import RunEnded, RunStarted, Skipped, StepIssued, StepSettled
+from refold.core.outcomes import Awaited, Parked, Succeeded, Suspended
 from refold.core.writes import SetKey
 from refold.errors import Corrupt, NotFound
 from refold.ports import Call as Try

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from refold import Arc, Call, Gate, Retry, Wait
-from refold.core.facts import Cancelled, RunEnding, RunPaused, RunResumed, StepIssued, StepSettled, Succeeded, TimedOut
+from refold.core.facts import RunEnding, RunPaused, RunResumed, StepIssued, StepSettled
+from refold.core.outcomes import Cancelled, Succeeded, TimedOut
 from refold.ports import Call as Try
 from tests.seeds.stage import Stage, names, plan, step, tables, work
 

@@ -6,17 +6,8 @@ from typing import Any
 import pytest
 
 from refold import Arc, Call, Gate, Plan, Wait
-from refold.core.facts import (
-    SECOND,
-    Awaited,
-    CallSettled,
-    GateDecided,
-    SignalReceived,
-    SignalTaken,
-    StepIssued,
-    StepSettled,
-    Suspended,
-)
+from refold.core.facts import CallSettled, GateDecided, SignalReceived, SignalTaken, StepIssued, StepSettled
+from refold.core.outcomes import SECOND, Awaited, Suspended
 from refold.errors import Conflict, NotFound
 from refold.ports import Call as Try
 from tests.seeds.stage import NOON, Stage, names, plan, step, work

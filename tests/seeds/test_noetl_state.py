@@ -16,26 +16,22 @@ from refold.authoring.dialects.noetl_results import extract_user_data, flatten_l
 from refold.authoring.dialects.noetl_visits import CONTEXT, ENDS, STEP_EVENTS
 from refold.core import codec
 from refold.core.facts import (
-    SECOND,
     Bypassed,
     Fact,
-    Failed,
     FanOutEntered,
-    Fault,
     ItemsIssued,
     ItemsSettled,
     Move,
     Parent,
-    Report,
     Routed,
     RunStarted,
     StepIssued,
     StepSettled,
-    Succeeded,
     Took,
 )
 from refold.core.fold import Record, fold
 from refold.core.loops import analyse
+from refold.core.outcomes import SECOND, Failed, Fault, Report, Succeeded
 from refold.core.plan import canonical, plan_hash
 from refold.core.state import (
     BYPASSED,

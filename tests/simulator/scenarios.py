@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from refold.core.facts import SECOND, Awaited, Parked, Succeeded, Suspended
+from refold.core.outcomes import SECOND, Awaited, Parked, Succeeded, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, plan_hash
 from refold.core.writes import AddTo, AppendTo
 from refold.ports import Call as ToolCall

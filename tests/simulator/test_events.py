@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refold.core.facts import SECOND, Awaited, Sent, Succeeded, Suspended
+from refold.core.outcomes import SECOND, Awaited, Sent, Succeeded, Suspended
 from refold.core.plan import Call, Collect, EventType, Plan, Retry, Step
 from refold.core.writes import AddTo
 from refold.ports import Call as ToolCall

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from refold.core.codec import encode_fact
-from refold.core.facts import Report, RunStarted, SignalReceived, StepIssued, StepSettled, Succeeded
+from refold.core.facts import RunStarted, SignalReceived, StepIssued, StepSettled
+from refold.core.outcomes import Report, Succeeded
 from refold.core.plan import Call, Plan, Step
 from refold.errors import Corrupt, Unavailable
 from refold.runtime.engine import Engine

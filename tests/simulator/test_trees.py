@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from refold.core.facts import ChildEnded, Fact, ItemsSettled, RunEnded, RunReopened, StepSettled, Succeeded
+from refold.core.facts import ChildEnded, Fact, ItemsSettled, RunEnded, RunReopened, StepSettled
+from refold.core.outcomes import Succeeded
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, plan_hash
 from refold.core.state import TERMINAL
 from refold.ports import Call as ToolCall

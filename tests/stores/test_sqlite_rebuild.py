@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refold.core.facts import SECOND, Awaited, Failed, Fault, Outcome, Parked, Succeeded, Suspended
+from refold.core.outcomes import SECOND, Awaited, Failed, Fault, Outcome, Parked, Succeeded, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, canonical, plan_hash
 from refold.core.state import COMPLETED, TERMINAL
 from refold.errors import Corrupt, LeaseLost

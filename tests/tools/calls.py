@@ -9,7 +9,7 @@ import pytest
 from refold import Call as Work
 from refold import Engine, Plan, RunFailed, Step, open_engine
 from refold.core.commands import Command
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Call, Say, Tool
 from refold.settings import Settings

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.ports import Tool
 from refold.tools.sql_shelf import sql_tools
 from refold.tools.sql_text import Style

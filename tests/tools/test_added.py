@@ -18,7 +18,8 @@ from tests.tools.calls import fault_of_run, one_step
 
 PAGE = Path(__file__).parents[2] / "docs/howto/tools-of-your-own.md"
 MODULE = """\
-from refold.ports import Call, ToolInfo, ToolKey
+from refold.descriptions import ToolInfo, ToolKey
+from refold.ports import Call
 from refold.tools.keys import Keys
 
 class Shout:

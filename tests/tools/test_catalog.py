@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from refold.ports import ToolProblem
+from refold.descriptions import ToolProblem
 from refold.tools.catalog import CATALOG
 from refold.tools.reference import EXAMPLES, page
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec import json
 
 from refold import Retry
-from refold.core.facts import Failed, Succeeded
+from refold.core.outcomes import Failed, Succeeded
 from refold.ports import Done
 from refold.tools.http import HttpTool
 from refold.tools.llm import LlmTool

@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from refold.authoring.playbook import read
 from refold.authoring.problems import InvalidPlaybook
-from refold.core.facts import Fact, Parked, StepSettled
+from refold.core.facts import Fact, StepSettled
 from refold.core.faults import said
+from refold.core.outcomes import Parked
 from refold.settings import Settings
 from refold.tools.catalog import CATALOG
 from refold.wiring import open_engine

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from refold.core.facts import Succeeded
+from refold.core.outcomes import Succeeded
 from refold.executors.inline import Inline
 from refold.executors.processes import Processes
 from refold.ports import Done

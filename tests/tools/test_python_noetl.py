@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.core.commands import Command
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, ToolFailed
 from refold.executors.inline import Inline
 from refold.executors.processes import Processes

@@ -6,8 +6,9 @@ import pytest
 
 from refold import Call as Work
 from refold import Plan, Step, open_engine
+from refold.descriptions import ToolInfo, ToolKey
 from refold.errors import ToolFailed
-from refold.ports import Call, Tool, ToolInfo, ToolKey
+from refold.ports import Call, Tool
 from refold.tools.keys import Keys
 from refold.tools.noop import noop
 from refold.tools.shelf import Shelf

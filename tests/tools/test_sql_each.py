@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from refold.ports import ToolProblem
+from refold.descriptions import ToolProblem
 from refold.tools.catalog import CATALOG
 from refold.tools.sql_faults import kind_of_sqlstate
 from refold.tools.sql_postgres import fault_of as fault_of_psycopg

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.ports import Call, Tool
 from refold.tools.catalog import CATALOG
 from refold.tools.sql_shelf import sql_tools

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from refold import Arc, Plan, Step
-from refold.core.facts import Cancelled, Failed, Succeeded, TimedOut
+from refold.core.outcomes import Cancelled, Failed, Succeeded, TimedOut
 from refold.core.plan import Call
 from refold.errors import RunCancelled, RunFailed
 from refold.ports import Call as Try

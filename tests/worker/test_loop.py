@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from refold.core.commands import Command
-from refold.core.facts import Failed, Outcome, Succeeded
+from refold.core.outcomes import Failed, Outcome, Succeeded
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import Ambiguous, Corrupt, LeaseLost, Unavailable
 from refold.ports import Abilities, Call, Done, Lease, Memory

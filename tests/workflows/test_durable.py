@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.core.facts import Awaited, Succeeded, Suspended
+from refold.core.outcomes import Awaited, Succeeded, Suspended
 from refold.core.plan import Call, EventType, Plan, Step
 from refold.errors import LeaseLost
 from refold.ports import Abilities, Done, Lease

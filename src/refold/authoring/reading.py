@@ -10,7 +10,7 @@ from refold.authoring.problems import Place, Problem, Severity
 from refold.authoring.tables import Key, Table
 from refold.authoring.template_text import is_template
 from refold.authoring.yaml_text import MAX_PROBLEMS, Node
-from refold.ports import ToolInfo
+from refold.descriptions import ToolInfo
 
 Secrets = Callable[[], Collection[str] | None]
 """The names of all secrets that there are; None if that cannot be told."""

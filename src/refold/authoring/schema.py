@@ -6,7 +6,7 @@ from refold.authoring.blocks.tables import WORDS
 from refold.authoring.language import TABLES
 from refold.authoring.tables import Key, Table
 from refold.authoring.work import Catalog
-from refold.ports import ToolInfo, ToolKey
+from refold.descriptions import ToolInfo, ToolKey
 from refold.schemas import TYPES as VALUE_TYPES
 
 Schema = dict[str, Any]

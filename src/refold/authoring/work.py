@@ -14,8 +14,8 @@ from refold.authoring.waiting import read_gate, read_quality, read_wait, refuse_
 from refold.authoring.yaml_text import Node
 from refold.core import durations
 from refold.core.plan import Call, Poll, Wait, Work
+from refold.descriptions import ToolInfo, ToolKey
 from refold.errors import InvalidValue
-from refold.ports import ToolInfo, ToolKey
 
 Catalog = Mapping[str, ToolInfo]
 

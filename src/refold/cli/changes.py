@@ -7,8 +7,8 @@ from msgspec import to_builtins
 
 from refold.cli import out, words
 from refold.cli.source import Source
-from refold.core.facts import SECOND
 from refold.core.faults import said
+from refold.core.outcomes import SECOND
 from refold.core.progress import Progress, Row
 
 MANY = 20  # lines at once; more are counted

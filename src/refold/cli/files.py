@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from refold import __version__
 from refold.cli import exits, out, stored, words
 from refold.cli.options import db_option, output_option
-from refold.core.facts import SECOND
+from refold.core.outcomes import SECOND
 from refold.errors import RefoldError
 from refold.runtime.reading import Reading
 from refold.stores.sqlite.doctor import count, examine, living

@@ -9,9 +9,9 @@ from msgspec import convert, json, to_builtins
 from refold.cli import out, stored, words
 from refold.cli.options import db_option, output_option, run_argument
 from refold.cli.shown import error_text, row_object, run_object
-from refold.core.facts import Fault
 from refold.core.faults import said
 from refold.core.loops import Graph
+from refold.core.outcomes import Fault
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import Summary
 from refold.core.told import told

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from refold.cli import out, words
 from refold.cli.source import NOWHERE, Source
-from refold.core.facts import SECOND, Instant
 from refold.core.faults import said
+from refold.core.outcomes import SECOND, Instant
 from refold.core.progress import Progress, Row
 
 Line = list[tuple[str, str]]

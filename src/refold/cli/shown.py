@@ -5,9 +5,10 @@ from typing import Any
 from msgspec import to_builtins
 
 from refold.cli.words import stamp
-from refold.core.facts import Fault, Instant, RunTimedOut, StepFault
+from refold.core.facts import RunTimedOut, StepFault
 from refold.core.faults import said
 from refold.core.loops import Graph
+from refold.core.outcomes import Fault, Instant
 from refold.core.state import ISSUED, RunState
 from refold.core.summary import Summary, shown_steps, status_of
 from refold.core.view import Loaded, step_value

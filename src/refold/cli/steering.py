@@ -10,7 +10,7 @@ from refold.cli.running import who
 from refold.cli.shown import row_object
 from refold.core.codec import check_value
 from refold.core.durations import seconds
-from refold.core.facts import SECOND, Instant
+from refold.core.outcomes import SECOND, Instant
 from refold.core.state import CANCELLED, COMPLETED, FAILED, TERMINAL
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound

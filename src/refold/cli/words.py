@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from refold.core import moments
-from refold.core.facts import SECOND, Instant
+from refold.core.outcomes import SECOND, Instant
 from refold.core.why import Reason
 
 SPANS = (("d", 86_400), ("h", 3_600), ("min", 60))

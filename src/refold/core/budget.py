@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from refold.core.decision import Decision
 from refold.core.ending import divert, end_run
-from refold.core.facts import BudgetExceeded, Fault, RunPaused, StepFault
+from refold.core.facts import BudgetExceeded, RunPaused, StepFault
+from refold.core.outcomes import Fault
 from refold.core.state import FAILED, RunState
 
 PAUSES = "budget"  # who paused a run that is beyond its budget

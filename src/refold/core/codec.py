@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from refold.core.commands import Command, Letter
-from refold.core.facts import Blob, Fact, Outcome
+from refold.core.facts import Fact
+from refold.core.outcomes import Blob, Outcome
 from refold.core.state import RunState
 from refold.errors import Corrupt, InvalidValue, UnknownFact
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.facts import Instant, Outcome, Parent
+from refold.core.facts import Parent
+from refold.core.outcomes import Instant, Outcome
 
 
 def command_id(step: str, visit: int, item: int | None = None) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from refold.core.facts import Fault, Instant, StepFault
+from refold.core.facts import StepFault
 from refold.core.fanout import failed_items
 from refold.core.loops import Graph
+from refold.core.outcomes import Fault, Instant
 from refold.core.pipelines import tool_of
 from refold.core.plan import Call
 from refold.core.retry import fault_of

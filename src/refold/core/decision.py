@@ -25,25 +25,17 @@ from refold.core.due import due
 from refold.core.emitted import events_of, group_of, runs_out, timers_of
 from refold.core.expressions import CannotEvaluate, Evaluate
 from refold.core.facts import (
-    ITSELF,
-    Awaited,
-    Blob,
     CallSettled,
-    Cancelled,
     ChildEnded,
     Dropped,
     EventsTaken,
     Fact,
-    Failed,
-    Fault,
     GateDecided,
-    Instant,
     ItemsGivenUp,
     ItemsIssued,
     ItemsRetried,
     ItemsSettled,
     Move,
-    Outcome,
     Parent,
     Routed,
     RunEnded,
@@ -55,13 +47,12 @@ from refold.core.facts import (
     Skipped,
     StepIssued,
     StepSettled,
-    Succeeded,
-    Suspended,
     Took,
     VisitFailed,
 )
 from refold.core.given import GIVEN, overlaid
 from refold.core.loops import Graph
+from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, Suspended
 from refold.core.plan import BODY, Call, Child
 from refold.core.state import COMPLETED, FAILED, RUNNING, OpenCommand, RunState
 from refold.core.view import Loaded, RunView, item_view

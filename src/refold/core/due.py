@@ -1,7 +1,7 @@
 """When a command that no worker looks after ends by itself, and how."""
 
-from refold.core.facts import Failed, Fault, Instant, Outcome, Succeeded, TimedOut
 from refold.core.moments import stamp
+from refold.core.outcomes import Failed, Fault, Instant, Outcome, Succeeded, TimedOut
 from refold.core.plan import Child, Gate, Step
 from refold.core.state import OpenCommand
 

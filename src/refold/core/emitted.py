@@ -6,21 +6,18 @@ from typing import Any
 from refold.core import visits, waits
 from refold.core.expressions import Missing
 from refold.core.facts import (
-    SECOND,
     EventsTaken,
     Fact,
-    Instant,
     RunEnding,
     RunReopened,
     RunResumed,
     RunStarted,
-    Sent,
     StepFault,
     StepSettled,
-    Succeeded,
     VisitFailed,
 )
 from refold.core.loops import Graph
+from refold.core.outcomes import SECOND, Instant, Sent, Succeeded
 from refold.core.plan import START, STOP
 from refold.core.state import (
     CANCELLED,

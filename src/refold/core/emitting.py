@@ -6,7 +6,8 @@ from typing import Any
 from refold.core.decision import Decision
 from refold.core.emitted import AT_ONCE, waiting
 from refold.core.ending import end_run
-from refold.core.facts import EventsTaken, Failed, Fault, Report, StepFault, StepSettled, VisitFailed
+from refold.core.facts import EventsTaken, StepFault, StepSettled, VisitFailed
+from refold.core.outcomes import Failed, Fault, Report
 from refold.core.plan import STOP, Collect
 from refold.core.routing_rules import final_fault
 from refold.core.state import COMPLETED, FAILED, RUNNING, Inbox, Ref

@@ -4,7 +4,7 @@ import math
 import traceback
 from typing import Any
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 
 MOST = 64 * 1024  # characters of a message or a traceback: the rest is left out
 

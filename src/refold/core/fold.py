@@ -5,7 +5,6 @@ from typing import Any
 
 from refold.core import emitted, fanout, items, routing, visits, waits
 from refold.core.facts import (
-    SECOND,
     BudgetExceeded,
     Bypassed,
     CallSettled,
@@ -17,7 +16,6 @@ from refold.core.facts import (
     Fact,
     FanOutEntered,
     GateDecided,
-    Instant,
     ItemsGivenUp,
     ItemsIssued,
     ItemsRetried,
@@ -38,11 +36,11 @@ from refold.core.facts import (
     Skipped,
     StepIssued,
     StepSettled,
-    Succeeded,
     Took,
     VisitFailed,
 )
 from refold.core.loops import Graph
+from refold.core.outcomes import SECOND, Instant, Succeeded
 from refold.core.reopening import reopened
 from refold.core.retry import fault_of
 from refold.core.state import (

@@ -7,9 +7,10 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.due import due
-from refold.core.facts import Fact, Failed, Fault, GateDecided, Instant, Outcome, StepSettled, Succeeded
+from refold.core.facts import Fact, GateDecided, StepSettled
 from refold.core.loops import Graph
 from refold.core.moments import stamp
+from refold.core.outcomes import Failed, Fault, Instant, Outcome, Succeeded
 from refold.core.plan import Gate
 from refold.core.state import OpenCommand, RunState
 

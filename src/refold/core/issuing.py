@@ -7,18 +7,9 @@ from refold.core import fanout
 from refold.core.commands import child_id, command_id
 from refold.core.decision import Decision, starts_at
 from refold.core.expressions import CannotEvaluate
-from refold.core.facts import (
-    Entered,
-    Failed,
-    FanOutEntered,
-    Fault,
-    ItemsIssued,
-    ItemsRetried,
-    ItemsSettled,
-    Report,
-    StepIssued,
-)
+from refold.core.facts import Entered, FanOutEntered, ItemsIssued, ItemsRetried, ItemsSettled, StepIssued
 from refold.core.given import GIVEN, given_to, overlaid
+from refold.core.outcomes import Failed, Fault, Report
 from refold.core.plan import Call, Child, Gate, Quality, Step, Wait
 from refold.core.retry import delay, fault_of
 from refold.core.routing_rules import end_visit, may_go_on

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from refold.core import fanout, visits, waits
 from refold.core.commands import command_id
-from refold.core.facts import Failed, ItemsGivenUp, ItemsIssued, ItemsRetried, ItemsSettled, Succeeded
+from refold.core.facts import ItemsGivenUp, ItemsIssued, ItemsRetried, ItemsSettled
 from refold.core.loops import Graph
+from refold.core.outcomes import Failed, Succeeded
 from refold.core.plan import Child
 from refold.core.state import OpenCommand, RunState
 from refold.errors import Corrupt

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from refold.core.facts import SECOND, Instant
+from refold.core.outcomes import SECOND, Instant
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 END_OF_TIME = 1 << 62  # an instant must fit into 64 bits

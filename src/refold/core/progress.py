@@ -2,8 +2,9 @@
 
 from msgspec import Struct
 
-from refold.core.facts import Fault, Instant, StepFault
+from refold.core.facts import StepFault
 from refold.core.loops import Graph
+from refold.core.outcomes import Fault, Instant
 from refold.core.state import FAILED, RunState
 from refold.core.summary import shown_life, status_of
 from refold.core.why import Reason, World, of_commands

@@ -7,8 +7,9 @@ that this step and all that follows from it are visited anew, as if nothing had 
 from collections.abc import Iterable
 
 from refold.core import emitted, routing
-from refold.core.facts import SECOND, RunReopened
+from refold.core.facts import RunReopened
 from refold.core.loops import Graph
+from refold.core.outcomes import SECOND
 from refold.core.state import (
     COMPLETED,
     ENTERED,

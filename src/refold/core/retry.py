@@ -1,6 +1,6 @@
 """When to try again: the user's policy, with chance given from outside and recorded in the fact."""
 
-from refold.core.facts import SECOND, Cancelled, Failed, Fault, Outcome, TimedOut
+from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Outcome, TimedOut
 from refold.core.plan import LONGEST, Retry
 
 

@@ -14,7 +14,6 @@ from refold.core.facts import (
     Bypassed,
     Dropped,
     Entered,
-    Fault,
     ItemsGivenUp,
     LoopLeft,
     PassBegan,
@@ -24,6 +23,7 @@ from refold.core.facts import (
     Took,
 )
 from refold.core.fanout import failed_items, stopped
+from refold.core.outcomes import Fault
 from refold.core.plan import Gate, bare_key
 from refold.core.retry import fault_of, may_retry
 from refold.core.state import BYPASSED, FAILED, RUNNING, OpenCommand

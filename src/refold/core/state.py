@@ -4,7 +4,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from refold.core.facts import Awaited, Blob, Fault, Instant, Outcome, Parent, StepFault
+from refold.core.facts import Parent, StepFault
+from refold.core.outcomes import Awaited, Blob, Fault, Instant, Outcome
 from refold.core.writes import Write
 
 # Step life

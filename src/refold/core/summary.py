@@ -4,8 +4,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.facts import Instant, StepFault
+from refold.core.facts import StepFault
 from refold.core.loops import Graph
+from refold.core.outcomes import Instant
 from refold.core.plan import Call
 from refold.core.state import PAUSED, PENDING, RUNNING, SKIPPED, WAITING, OpenCommand, RunState, StepState
 

@@ -8,7 +8,6 @@ from refold.core.facts import (
     Bypassed,
     CallSettled,
     CancelAsked,
-    Cancelled,
     ChildEnded,
     Dropped,
     Entered,
@@ -21,10 +20,7 @@ from refold.core.facts import (
     ItemsRetried,
     ItemsSettled,
     LoopLeft,
-    Outcome,
-    Parked,
     PassBegan,
-    Report,
     Routed,
     RunEnded,
     RunEnding,
@@ -39,13 +35,11 @@ from refold.core.facts import (
     StepFault,
     StepIssued,
     StepSettled,
-    Succeeded,
-    Suspended,
-    TimedOut,
     Took,
     VisitFailed,
 )
 from refold.core.faults import said
+from refold.core.outcomes import Cancelled, Outcome, Parked, Report, Succeeded, Suspended, TimedOut
 from refold.core.retry import fault_of
 
 

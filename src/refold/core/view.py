@@ -9,9 +9,10 @@ from msgspec import Struct, to_builtins
 
 from refold.core import fanout
 from refold.core.expressions import Aliased, CannotEvaluate, Missing, Path, View, step_into, unaliased
-from refold.core.facts import Blob, ChildEnded, Fact, Fault, ItemsSettled, Outcome, Succeeded
+from refold.core.facts import ChildEnded, Fact, ItemsSettled
 from refold.core.loops import Graph
 from refold.core.moments import stamp
+from refold.core.outcomes import Blob, Fault, Outcome, Succeeded
 from refold.core.retry import fault_of
 from refold.core.state import FAILED, STOPPED, WAITS, FanOut, RunState
 from refold.core.summary import shown_life

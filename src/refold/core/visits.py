@@ -5,9 +5,10 @@ from typing import Any, TypeGuard
 
 from refold.core import fanout, routing
 from refold.core.commands import command_id
-from refold.core.facts import Awaited, Fault, Instant, Outcome, Parked, Report, StepFault, Succeeded, Suspended
+from refold.core.facts import StepFault
 from refold.core.given import forget
 from refold.core.loops import Graph
+from refold.core.outcomes import Awaited, Fault, Instant, Outcome, Parked, Report, Succeeded, Suspended
 from refold.core.state import (
     BYPASSED,
     CANCELLED,

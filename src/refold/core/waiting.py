@@ -4,9 +4,10 @@ from typing import Any
 
 from refold.core.decision import Decision
 from refold.core.expressions import CannotEvaluate
-from refold.core.facts import SECOND, Fault, Report, StepIssued, StepSettled, Succeeded
+from refold.core.facts import StepIssued, StepSettled
 from refold.core.given import GIVEN
 from refold.core.moments import END_OF_TIME, instant
+from refold.core.outcomes import SECOND, Fault, Report, Succeeded
 from refold.core.plan import Call, Gate, Quality, Step, Wait
 from refold.core.routing_rules import end_visit
 from refold.core.view import with_output

@@ -2,24 +2,9 @@
 
 from refold.core import gates, visits
 from refold.core.commands import child_id
-from refold.core.facts import (
-    SECOND,
-    CallSettled,
-    ChildEnded,
-    Failed,
-    Fault,
-    GateDecided,
-    Instant,
-    Outcome,
-    Parked,
-    Report,
-    SignalReceived,
-    SignalTaken,
-    StepIssued,
-    Succeeded,
-    Suspended,
-)
+from refold.core.facts import CallSettled, ChildEnded, GateDecided, SignalReceived, SignalTaken, StepIssued
 from refold.core.loops import Graph
+from refold.core.outcomes import SECOND, Failed, Fault, Instant, Outcome, Parked, Report, Succeeded, Suspended
 from refold.core.plan import Call, Child, Gate, Quality, Step
 from refold.core.state import OpenCommand, RunState
 

@@ -8,9 +8,9 @@ from msgspec import Struct, structs
 from refold.core.budget import PAUSES, exceeded, told
 from refold.core.due import due
 from refold.core.emitted import runs_out, timer_key
-from refold.core.facts import Instant
 from refold.core.gates import agreed
 from refold.core.loops import Graph
+from refold.core.outcomes import Instant
 from refold.core.plan import Call, Child, Gate, is_body
 from refold.core.state import ENTERED, PENDING, TERMINAL, UNRESOLVED, OpenCommand, RunState
 

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 from msgspec import structs
 
 from refold.core.codec import check_value
-from refold.core.facts import Fault
 from refold.core.faults import fault_of
+from refold.core.outcomes import Fault
 from refold.errors import InvalidValue
 from refold.executors.resolve import resolve
 from refold.executors.wire import Answer, Bye, Frames, Hello, Order, Raised, Ready, Returned, frame, to_child

@@ -2,7 +2,7 @@
 
 import signal
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.executors.limits import Limits
 
 WHY = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.executors.limits import environment
 from refold.executors.wards import Wardens

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.executors.ends import death
 from refold.executors.lines import Lines

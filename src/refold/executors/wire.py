@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 
 HEAD = 4  # bytes of a length
 

@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from refold.core import codec
 from refold.core.expressions import Evaluate, Languages
-from refold.core.facts import Blob, RunStarted
+from refold.core.facts import RunStarted
 from refold.core.fold import Record, fold
 from refold.core.loops import Graph, analyse
+from refold.core.outcomes import Blob
 from refold.core.plan import canonical, hash_of, read_plan
 from refold.core.state import RunState
 from refold.core.summary import summarize

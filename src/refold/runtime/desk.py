@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import structs
 
 from refold.core.codec import check_value, checked_outcome
-from refold.core.facts import Failed, Fault, Outcome, Parked, Succeeded, Suspended
+from refold.core.outcomes import Failed, Fault, Outcome, Parked, Succeeded, Suspended
 from refold.core.writes import AddTo
 from refold.errors import InvalidValue, LeaseLost
 from refold.ports import Abilities, Advance, Done, Lease, Memory, Store

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
 from refold.core.commands import child_id
-from refold.core.facts import RunEnded, StepSettled, Suspended
+from refold.core.facts import RunEnded, StepSettled
 from refold.core.fold import Record
+from refold.core.outcomes import Suspended
 from refold.errors import NotFound
 from refold.ports import Clock
 

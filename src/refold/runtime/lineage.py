@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from refold.core.facts import Fault
 from refold.core.loops import Graph
+from refold.core.outcomes import Fault
 from refold.core.state import RunState
 from refold.errors import InvalidPlan, NotFound
 from refold.ports import Store

@@ -14,30 +14,22 @@ from refold.core.emitting import gather_no_longer
 from refold.core.ending import GIVEN_UP, end_run
 from refold.core.expressions import CannotEvaluate
 from refold.core.facts import (
-    Awaited,
     CallSettled,
     CancelAsked,
-    Cancelled,
     ChildEnded,
-    Failed,
-    Fault,
     GateDecided,
     ItemsSettled,
-    Outcome,
     Parent,
-    Report,
     RunPaused,
     RunResumed,
     RunStarted,
     RunTimedOut,
-    Sent,
     SignalReceived,
     StepFault,
     StepSettled,
-    Succeeded,
-    TimedOut,
 )
 from refold.core.inputs import started_with
+from refold.core.outcomes import Awaited, Cancelled, Failed, Fault, Outcome, Report, Sent, Succeeded, TimedOut
 from refold.core.state import ENDING, FAILED, INITIAL, RUNNING, TERMINAL
 from refold.core.visits import can_add
 from refold.core.writes import AddTo, AppendTo, PutIf, Write

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from refold.core.facts import Instant
+from refold.core.outcomes import Instant
 from refold.errors import Unavailable
 from refold.ports import Advance, AtOnce, Doorbell, Lease, Offer
 from refold.runtime.mailbox import Look, Mail, Settle

@@ -1,6 +1,6 @@
 """Looks after what nobody rang for: leases that ran out, timers that are due, letters nobody read."""
 
-from refold.core.facts import SECOND, Instant
+from refold.core.outcomes import SECOND, Instant
 from refold.errors import Unavailable
 from refold.ports import Advance, Clock, Doorbell, Store
 from refold.runtime.kin import Kin

@@ -4,7 +4,7 @@ import asyncio
 import heapq
 from collections.abc import Callable
 
-from refold.core.facts import SECOND, Instant
+from refold.core.outcomes import SECOND, Instant
 from refold.ports import Clock
 
 

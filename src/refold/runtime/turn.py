@@ -12,9 +12,10 @@ from refold.core import codec
 from refold.core.commands import Command, Held, Letter, LetterStart
 from refold.core.decision import Decision
 from refold.core.expressions import Evaluate, Languages, unknown
-from refold.core.facts import Fact, Instant, RunStarted
+from refold.core.facts import Fact, RunStarted
 from refold.core.fold import Record, fold
 from refold.core.loops import Graph, analyse
+from refold.core.outcomes import Instant
 from refold.core.plan import Child, hash_of, read_plan
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Ended, Program, Programs, Say
 

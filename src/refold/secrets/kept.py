@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.facts import SECOND, Instant
+from refold.core.outcomes import SECOND, Instant
 from refold.ports import Clock
 from refold.secrets.hidden import Hidden
 

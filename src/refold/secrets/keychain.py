@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, NotFound, RefoldError, ToolFailed
 from refold.ports import Secrets
 from refold.secrets.hidden import Hidden, leaves

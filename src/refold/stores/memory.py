@@ -9,8 +9,8 @@ from msgspec import Struct, json, structs
 
 from refold.core import codec
 from refold.core.commands import Command, Held, Letter
-from refold.core.facts import SECOND, Instant
 from refold.core.fold import Record
+from refold.core.outcomes import SECOND, Instant
 from refold.core.plan import plan_hash, read_plan
 from refold.core.state import PAUSED
 from refold.core.summary import Summary

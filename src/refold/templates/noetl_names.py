@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from refold.core.expressions import Aliased, CannotEvaluate, View, unaliased
-from refold.core.facts import Fault
 from refold.core.given import GIVEN
+from refold.core.outcomes import Fault
 from refold.core.plan import Call, bare_key
 from refold.core.state import FAILED
 from refold.core.summary import shown_life

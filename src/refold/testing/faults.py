@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from refold.core.facts import SECOND, Instant
+from refold.core.outcomes import SECOND, Instant
 from refold.errors import Ambiguous, Unavailable
 from refold.ports import Abilities, Lease, Store, StoreTurn, Writes
 from refold.testing.loop import Killed, Process

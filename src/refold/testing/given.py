@@ -10,24 +10,10 @@ from refold.core.commands import Command, Held, Letter
 from refold.core.decide import decide
 from refold.core.decision import Decision
 from refold.core.expressions import Evaluate, Missing, Values
-from refold.core.facts import (
-    SECOND,
-    Fact,
-    Failed,
-    Fault,
-    Instant,
-    ItemsSettled,
-    Move,
-    Outcome,
-    Report,
-    Routed,
-    RunStarted,
-    StepIssued,
-    StepSettled,
-    Succeeded,
-)
+from refold.core.facts import Fact, ItemsSettled, Move, Routed, RunStarted, StepIssued, StepSettled
 from refold.core.fold import Record, fold
 from refold.core.loops import analyse
+from refold.core.outcomes import SECOND, Failed, Fault, Instant, Outcome, Report, Succeeded
 from refold.core.plan import Plan, plan_hash
 from refold.core.state import RunState
 from refold.wiring import language

@@ -6,17 +6,13 @@ from collections.abc import Sequence
 
 from refold.core import codec
 from refold.core.facts import (
-    SECOND,
     CancelAsked,
-    Cancelled,
     ChildEnded,
     Fact,
     FanOutEntered,
     ItemsIssued,
     ItemsRetried,
     ItemsSettled,
-    Parked,
-    Report,
     RunEnded,
     RunEnding,
     RunPaused,
@@ -25,9 +21,8 @@ from refold.core.facts import (
     RunStarted,
     StepIssued,
     StepSettled,
-    Succeeded,
-    Suspended,
 )
+from refold.core.outcomes import SECOND, Cancelled, Parked, Report, Succeeded, Suspended
 from refold.core.plan import Plan, Step, read_plan
 from refold.ports import Lease, StoreTurn, Writes
 from refold.stores.memory import MemoryStore

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from refold.core import codec
 from refold.core.expressions import Evaluate
-from refold.core.facts import SECOND, Instant
 from refold.core.fold import fold
 from refold.core.loops import analyse
+from refold.core.outcomes import SECOND, Instant
 from refold.core.plan import read_plan
 from refold.core.state import PAUSED, TERMINAL, RunState
 from refold.core.summary import summarize

@@ -11,8 +11,9 @@ from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
 
+from refold.descriptions import ToolInfo
 from refold.errors import InvalidValue
-from refold.ports import Tool, ToolInfo
+from refold.ports import Tool
 
 GROUP = "refold.tools"
 INSTALLED = (".dist-info", ".egg-info")

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from refold.core import codec
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import NotFound, ToolFailed
 from refold.ports import Call
 from refold.tools.keys import Keys, name_of, refused

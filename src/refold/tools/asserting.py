@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
+from refold.descriptions import ToolInfo, ToolKey
 from refold.errors import ToolFailed
-from refold.ports import Call, ToolInfo, ToolKey
+from refold.ports import Call
 from refold.tools.keys import Keys
 
 NO = frozenset({"", "false", "0", "no", "none", "null", "off", "{}", "[]"})  # texts that say no, as on an arc

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from refold.ports import ToolInfo, ToolKey
+from refold.descriptions import ToolInfo, ToolKey
 from refold.tools.asserting import ASSERT
 from refold.tools.checks import PAGES, check_http, check_main, check_playbook, check_python, check_shell, names_in_code
 from refold.tools.outward_catalog import KINDS as OUTWARD

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.ports import ToolProblem
+from refold.descriptions import ToolProblem
 from refold.tools.python_code import InvalidCode, is_good, prepare, read_from_outside, required_of_main
 
 TEMPLATE = re.compile(r"\{\{(?!-?\s*\.)|\{%")  # `{{.Name}}` is for others, such as docker

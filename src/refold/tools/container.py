@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Call, Ended, Program, Programs
 from refold.tools.keys import Keys, name_of, refused, text_of

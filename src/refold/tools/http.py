@@ -9,7 +9,7 @@ import httpcore2
 import httpx2
 from msgspec import Struct
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Call
 from refold.tools.catalog import HTTP

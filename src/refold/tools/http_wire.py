@@ -12,7 +12,7 @@ from typing import Any
 import httpcore2
 import httpx2
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.tools.addresses import is_public
 from refold.tools.keys import refused

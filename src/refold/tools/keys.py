@@ -6,9 +6,10 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core import durations
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
+from refold.descriptions import ToolInfo, ToolKey
 from refold.errors import InvalidValue, ToolFailed
-from refold.ports import Call, ToolInfo, ToolKey
+from refold.ports import Call
 
 BESIDE = frozenset({"dialect", "folder"})  # what a reader adds to the keys of a tool: its language, and where it stands
 

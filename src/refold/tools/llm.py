@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from refold.core.facts import Failed, Fault, Succeeded
+from refold.core.outcomes import Failed, Fault, Succeeded
 from refold.errors import ToolFailed
 from refold.ports import Call, Done, Tool
 from refold.schemas import flaw, misfits, said

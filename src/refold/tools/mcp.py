@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import structs
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Call, Program, Programs, Tool
 from refold.tools.keys import Keys, refused, text_of

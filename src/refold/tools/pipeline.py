@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct, convert, structs, to_builtins
 
 from refold.core.expressions import CannotEvaluate
-from refold.core.facts import SECOND, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
 from refold.core.faults import fault_of
+from refold.core.outcomes import SECOND, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
 from refold.core.pipelines import Pipeline, Rule, Task
 from refold.core.retry import fault_of as fault_in
 from refold.core.writes import SetKey

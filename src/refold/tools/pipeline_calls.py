@@ -6,8 +6,8 @@ from typing import Any
 from msgspec import Struct, structs
 
 from refold.core.expressions import CannotEvaluate
-from refold.core.facts import ITSELF, SECOND, Awaited
 from refold.core.moments import instant
+from refold.core.outcomes import ITSELF, SECOND, Awaited
 from refold.core.pipelines import Task
 from refold.ports import Call
 from refold.tools.keys import seconds_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, convert, structs, to_builtins
 
-from refold.core.facts import Failed, Fault, Parked, Succeeded
+from refold.core.outcomes import Failed, Fault, Parked, Succeeded
 from refold.core.pipelines import Claim, Pipeline
 from refold.core.retry import fault_of
 from refold.core.writes import SetKey

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.core.expressions import Aliased
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.templates.noetl_names import error_of
 
 ERROR_KEYS = error_of(Fault(""))  # each may be asked for when there is none, and is null then

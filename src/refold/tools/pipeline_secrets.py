@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import NotFound, ToolFailed
 from refold.ports import Entries
 from refold.templates import paths_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
-from refold.core.facts import Succeeded
+from refold.core.outcomes import Succeeded
 from refold.ports import Call, Done, Executor
 from refold.tools.catalog import PYTHON
 from refold.tools.function import may_call

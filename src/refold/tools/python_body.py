@@ -20,8 +20,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.core.facts import Fault
 from refold.core.faults import fault_of
+from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, ToolFailed
 from refold.tools.python_code import END, InvalidCode, Prepared, prepare
 from refold.tools.python_noetl import Overheard, modules, scope_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from refold.ports import ToolInfo, ToolKey
+from refold.descriptions import ToolInfo, ToolKey
 from refold.tools.added import Installed
 from refold.tools.catalog import CATALOG
 

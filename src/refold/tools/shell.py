@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Call, Ended, Program, Programs
 from refold.tools.catalog import SHELL

@@ -1,6 +1,6 @@
 """The tools that speak SQL and the one that moves rows, as data: their keys, their results, and their checks."""
 
-from refold.ports import ToolInfo, ToolKey
+from refold.descriptions import ToolInfo, ToolKey
 from refold.tools.sql_checks import check_sql, check_transfer
 
 ABOUT = (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.ports import ToolProblem
+from refold.descriptions import ToolProblem
 from refold.tools.checks import TEMPLATE
 
 NO_SPLICING = "write $1 or $name there, and give the value in `params`"

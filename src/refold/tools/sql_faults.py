@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.tools.sql_text import Statement
 

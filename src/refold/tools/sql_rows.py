@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from refold.core.facts import Fault
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.tools.sql_values import json_value
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from refold.ports import ToolInfo, ToolKey, ToolProblem
+from refold.descriptions import ToolInfo, ToolKey, ToolProblem
 
 ON_TIMEOUT = "write `fail`, `continue` or `{goto: STEP}`"
 

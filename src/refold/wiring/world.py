@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from refold.core.expressions import unknown
-from refold.core.facts import Instant
+from refold.core.outcomes import Instant
 from refold.executors.isolated import Isolated
 from refold.ports import Advance, AtOnce, Clock, Doorbell, Executor
 from refold.secrets.strongroom import Strongroom

@@ -11,8 +11,8 @@ from refold.authoring.workflows.definition import Body, Definition
 from refold.authoring.workflows.events import InputRequestEvent, InputResponseEvent
 from refold.authoring.workflows.exact import MARK
 from refold.authoring.workflows.live import carried
-from refold.core.facts import Failed, Fault, Parked, Succeeded, Suspended
 from refold.core.faults import fault_of
+from refold.core.outcomes import Failed, Fault, Parked, Succeeded, Suspended
 from refold.core.plan import Step
 from refold.errors import InvalidValue, StaleWrite, ToolFailed
 from refold.ports import Call, Done

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from refold.core.durations import seconds
-from refold.core.facts import SECOND, Awaited, Cancelled, Failed, Outcome, Succeeded, TimedOut
 from refold.core.faults import fault_of
+from refold.core.outcomes import SECOND, Awaited, Cancelled, Failed, Outcome, Succeeded, TimedOut
 from refold.core.plan import Plan, Retry
 from refold.core.retry import delay, may_retry
 from refold.errors import ChildFailed, InvalidValue

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from refold.core.facts import Failed, Fault, Succeeded
+from refold.core.outcomes import Failed, Fault, Succeeded
 from refold.core.writes import Write
 from refold.errors import ToolFailed
 from refold.ports import Discretion, Done

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from refold.core.facts import Awaited, Blob, Outcome, Succeeded
+from refold.core.outcomes import Awaited, Blob, Outcome, Succeeded
 from refold.errors import InvalidValue
 from refold.ports import Meanwhile, Memory
 

@@ -9,7 +9,7 @@ import msgspec
 
 from refold.authoring.workflows.definition import Body, define
 from refold.core.commands import Command
-from refold.core.facts import Fault, Outcome, Sent
+from refold.core.outcomes import Fault, Outcome, Sent
 from refold.core.writes import Write
 from refold.errors import Conflict, ToolFailed
 from refold.executors.resolve import resolve

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from refold.core.facts import Failed, Fault
+from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.ports import Abilities, Clock, Desk, Discretion, Done, Doorbell, Lease, Offer, Tool
 from refold.worker.discretion import OPEN

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from refold.core.facts import Outcome
+from refold.core.outcomes import Outcome
 from refold.errors import Unavailable
 from refold.ports import Clock, Desk, Lease, Memory
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.facts import Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
 from refold.core.faults import fault_of
+from refold.core.outcomes import Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
 from refold.ports import Call, Clock, Discretion, Done, Lease, Meanwhile, Say, Tool
 from refold.schemas import SHOWN, misfits, said
 from refold.worker.discretion import OPEN, discreet

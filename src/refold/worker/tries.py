@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.authoring.workflows.definition import Definition
-from refold.core.facts import Blob, Sent
+from refold.core.outcomes import Blob, Sent
 from refold.core.plan import Plan
 from refold.errors import InvalidValue
 from refold.ports import Call, Clock, Executor, Memory

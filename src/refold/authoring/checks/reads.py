@@ -11,7 +11,7 @@ from refold.authoring.names import did_you_mean, meant
 from refold.authoring.problems import Severity
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft, Scope
-from refold.ports import ToolInfo
+from refold.descriptions import ToolInfo
 
 BLOCK = "`{}` is a block without a result of its own; read the steps inside it"
 

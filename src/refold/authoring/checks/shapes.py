@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from refold.authoring.steps import Draft
 from refold.core.plan import Call, Gate, Quality, Wait
-from refold.ports import ToolInfo
+from refold.descriptions import ToolInfo
 
 WORDS = {"string": "text", "integer": "a number", "number": "a number", "boolean": "true or false", "array": "a list"}
 EITHER = ("$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "if", "patternProperties", "dependentSchemas")

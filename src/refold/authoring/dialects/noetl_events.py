@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.facts import Instant
+from refold.core.outcomes import Instant
 from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, INITIAL, PAUSED, RUNNING, WAITING
 
 LIVES = {

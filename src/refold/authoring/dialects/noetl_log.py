@@ -22,9 +22,10 @@ from msgspec import Struct
 from refold.authoring.dialects.noetl_events import Event, read_events
 from refold.authoring.dialects.noetl_results import NoetlContext
 from refold.authoring.dialects.noetl_visits import Telling
-from refold.core.facts import Bypassed, Fact, Instant, ItemsSettled, LoopLeft, Move, Parent, Routed, RunStarted, Took
+from refold.core.facts import Bypassed, Fact, ItemsSettled, LoopLeft, Move, Parent, Routed, RunStarted, Took
 from refold.core.fold import Record, fold
 from refold.core.loops import Graph, analyse
+from refold.core.outcomes import Instant
 from refold.core.plan import Arc, Call, Loop, Plan, Step, plan_hash
 from refold.core.state import RunState
 from refold.core.view import Loaded

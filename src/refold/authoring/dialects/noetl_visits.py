@@ -8,30 +8,24 @@ from msgspec import Struct
 from refold.authoring.dialects.noetl_events import Event
 from refold.core.facts import (
     Bypassed,
-    Cancelled,
     Dropped,
     Entered,
     Fact,
-    Failed,
     FanOutEntered,
-    Fault,
-    Instant,
     ItemsGivenUp,
     ItemsIssued,
     ItemsRetried,
     ItemsSettled,
     Move,
-    Outcome,
     PassBegan,
-    Report,
     RunEnded,
     RunEnding,
     StepFault,
     StepIssued,
     StepSettled,
-    Succeeded,
     Took,
 )
+from refold.core.outcomes import Cancelled, Failed, Fault, Instant, Outcome, Report, Succeeded
 from refold.core.state import CANCELLED, COMPLETED, ENTERED, FAILED, ISSUED, PENDING
 
 CONTEXT = "(context)"

@@ -10,7 +10,7 @@ from refold.authoring.noetl.kinds import OLD_SPEC, Kind
 from refold.authoring.reading import Reading, cut
 from refold.authoring.template_text import is_expression, is_template
 from refold.authoring.yaml_text import Node
-from refold.ports import ToolInfo
+from refold.descriptions import ToolInfo
 
 OWN = frozenset(
     {"name", "kind", "spec", "set", "input", "args", "output", "desc", "description", "timeout", "timeout_seconds"}

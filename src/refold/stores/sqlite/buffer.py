@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from refold.core.codec import encode_letter
 from refold.core.commands import Command, Held, Letter
-from refold.core.facts import Instant
+from refold.core.outcomes import Instant
 from refold.ports import Writes
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File

@@ -6,7 +6,7 @@ from itertools import islice
 from msgspec import Struct, json
 
 from refold.core.codec import decode_command
-from refold.core.facts import SECOND, Instant
+from refold.core.outcomes import SECOND, Instant
 from refold.core.state import PAUSED
 from refold.errors import Corrupt
 from refold.ports import Abilities, Lease

@@ -5,7 +5,7 @@ import os
 import apsw
 from msgspec import Struct
 
-from refold.core.facts import Instant
+from refold.core.outcomes import Instant
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.mounts import file_system_of, mount_table

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
-from refold.core.facts import Instant
+from refold.core.outcomes import Instant
 from refold.core.state import TERMINAL
 from refold.ports import Abilities
 from refold.stores.sqlite.rows import Queued

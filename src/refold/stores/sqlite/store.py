@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import json
 
-from refold.core.facts import SECOND, Instant
 from refold.core.fold import Record
+from refold.core.outcomes import SECOND, Instant
 from refold.core.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import Expired, Lease

@@ -6,8 +6,8 @@ from msgspec import Struct, json
 
 from refold.core import codec
 from refold.core.commands import Letter
-from refold.core.facts import Instant
 from refold.core.fold import Record
+from refold.core.outcomes import Instant
 from refold.core.state import PAUSED
 from refold.core.summary import Summary
 from refold.errors import Conflict, Corrupt, NotFound
