@@ -4,10 +4,10 @@ READY := .venv/.ready
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench mutants proof crash newcomer clean
+.PHONY: help demo test check bench bench-python bench-peers mutants proof crash newcomer clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Run a playbook, kill it half-way, go on with it
 	@$(BIN)/python examples/orders/demo.py
@@ -23,6 +23,12 @@ check: $(READY) ## Lint, format, types, layers
 
 bench: $(READY) ## Measure, and print the exponents
 	$(BIN)/python -m bench
+
+bench-python: $(READY) ## Measure Python workflows on SQLite, and `import refold`
+	$(BIN)/python -m bench.python_workflows
+
+bench-peers: $(READY) ## Measure Python workflows beside other engines (fetches them into the user's cache)
+	$(BIN)/python -m bench.peer_runs
 
 mutants: $(READY) ## Break each guarded line once; its test must fail
 	$(BIN)/python tests/run_mutants.py

@@ -23,7 +23,9 @@ from bench.core_cost import (
     measure,
     measure_cold_fold,
 )
+from bench.durable import WORKLOADS as WORKLOADS_ON_DISK
 from bench.durable import Figure, measure_durable
+from bench.fan_out import FAN_OUT
 from bench.http_cost import WANTED as HTTP_WANTED
 from bench.http_cost import HttpCost
 from bench.http_cost import measure as measure_http
@@ -55,7 +57,8 @@ def main() -> int:
     if options.only in ("", "tools"):
         show_tools(results, options.quick)
     if options.only not in ("core", "tools"):
-        bench = measure_durable("" if options.only == "durable" else options.only, options.quick)
+        chosen = "" if options.only == "durable" else options.only
+        bench = measure_durable(chosen, options.quick, (*WORKLOADS_ON_DISK, *FAN_OUT))
         results.durable, results.synchronous = bench.figures, sorted(bench.synchronous)
         results.missed += [f"{each.name}: {each.value}, {each.wanted}" for each in bench.figures if not each.held]
     for missed in results.missed:

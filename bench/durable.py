@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,19 @@ class Bench:
 
     def note(self, name: str, value: float, wanted: str, most: float) -> None:
         self.show(Figure(name, round(value, 3), wanted, value <= most))
+
+    def note_least(self, name: str, value: float, wanted: str, least: float) -> None:
+        self.show(Figure(name, round(value, 3), wanted, value >= least))
+
+    def heads(self) -> None:
+        """The first lines of the table."""
+        print("on SQLite, beside the raw loop of bench/raw_apsw.py on the same disk in the same minute; medians")
+        heads = f"{'x raw64':>7} {'rows':>7} {'facts':>7} {'commits':>7} {'syncs':>6} synchronous"
+        print(f"{'':42} {'':9}   {'wanted':28} {heads}")
+
+    def tell_synchronous(self) -> None:
+        levels = ", ".join(map(str, sorted(self.synchronous)))
+        print(f"PRAGMA synchronous, read back from the connections of the engine: {levels} (2 is FULL)")
 
     def show(self, figure: Figure) -> None:
         self.figures.append(figure)
@@ -273,17 +286,14 @@ def memory(bench: Bench, runs: int = 100_000, waiting: int = 10_000) -> None:
 WORKLOADS = (chain, list_loop, many_runs, latency, recovery, cold_start, growth, memory)
 
 
-def measure_durable(only: str, quick: bool) -> Bench:
+def measure_durable(only: str, quick: bool, workloads: Sequence[Callable[[Bench], None]] = WORKLOADS) -> Bench:
     """The workloads whose name contains `only`; REFOLD_BENCH_DIR chooses the disk."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("REFOLD_BENCH_DIR")) as place:
         bench = Bench(place)
         bench.repeats = 1 if quick else REPEATS
-        print("on SQLite, beside the raw loop of bench/raw_apsw.py on the same disk in the same minute; medians")
-        heads = f"{'x raw64':>7} {'rows':>7} {'facts':>7} {'commits':>7} {'syncs':>6} synchronous"
-        print(f"{'':42} {'':9}   {'wanted':28} {heads}")
-        for workload in WORKLOADS:
+        bench.heads()
+        for workload in workloads:
             if only in workload.__name__:
                 workload(bench)
-        levels = ", ".join(map(str, sorted(bench.synchronous)))
-        print(f"PRAGMA synchronous, read back from the connections of the engine: {levels} (2 is FULL)")
+        bench.tell_synchronous()
         return bench

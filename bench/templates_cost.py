@@ -8,9 +8,10 @@ from typing import Any
 
 from refold.core.expressions import View
 from refold.core.facts import RunStarted
+from refold.core.loaded import Loaded
 from refold.core.outcomes import Succeeded
 from refold.core.plan import Arc, Plan, Step
-from refold.core.view import Loaded, RunView
+from refold.core.view import RunView
 from refold.core.writes import SetKey
 from refold.templates import Templates
 from refold.testing.given import Given, reported, started

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bench.core_cost import NOON, WORKLOADS, Drive, Workload, long_run
+from bench.python_workflows import IMPORTS, import_ratio
 from refold.core.fold import fold
 from refold.core.loops import analyse
 from refold.core.state import RunState
@@ -74,3 +75,7 @@ def cost_of_a_fold(size: int) -> float:
 def test_the_count_sees_loops_and_comprehensions_that_grow() -> None:
     few, many = (lines_of_core(partial(analyse, WORKLOADS[0].plan(size))) for size in (SMALL, LARGE))
     assert many > 8 * few > 1000
+
+
+def test_to_import_refold_costs_little_more_than_an_interpreter() -> None:
+    assert import_ratio(rounds=7) <= IMPORTS

@@ -31,12 +31,13 @@ from refold.core.facts import (
     StepSettled,
 )
 from refold.core.fold import Record, fold
+from refold.core.loaded import Loaded
 from refold.core.loops import analyse
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Report, Succeeded
 from refold.core.plan import Arc, Child, Gate, Loop, Plan, Retry, Step, Wait, canonical
 from refold.core.state import RunState
 from refold.core.summary import shown_steps, status_of, summarize
-from refold.core.view import Loaded, RunView
+from refold.core.view import RunView
 from refold.core.why import briefly
 from refold.core.writes import AddTo, AppendTo, DeleteKey, SetKey
 from refold.testing.scripted import Scripted
@@ -269,6 +270,7 @@ def test_folding_reads_its_facts_and_leaves_them_as_they_are() -> None:
 
 
 MAY_IMPORT = {
+    "bisect",
     "collections",
     "collections.abc",
     "contextlib",

@@ -10,9 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-SNIPPETS = [
+SNIPPETS = [  # but for those of a page whose files belong together, which has a test of its own
     (path.relative_to(ROOT), number, code)
     for path in (README, *sorted((ROOT / "docs").rglob("*.md")))
+    if path.name != "tutorial-python.md"
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", path.read_text(), re.S), 1)
 ]
 
@@ -37,6 +38,13 @@ def test_the_readme_starts_with_exactly_two_commands() -> None:
     block = re.search(r"```\n(.*?)```", README.read_text(), re.S)
     assert block is not None
     assert [line.split("#")[0].strip() for line in block.group(1).splitlines()] == ["make demo", "make test"]
+
+
+@pytest.mark.parametrize("style", ["(Workflow):", "@refold.flow", "Plan("])
+def test_the_readme_shows_each_style_in_twelve_lines(style: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    (shown,) = [block for block in blocks if style in block]
+    assert len([line for line in shown.splitlines() if line.strip()]) <= 12
 
 
 def test_the_readmes_commands_do_what_stands_below_them(tmp_path: Path) -> None:

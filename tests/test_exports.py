@@ -7,8 +7,9 @@ import refold
 
 PUBLIC = (
     "Arc Call Child ChildFailed Collect Context Engine ErrorEvent Event Gate Handle InputRequestEvent "
-    "InputResponseEvent Live LiveObjectLost Loop Plan RefoldError Retry RunCancelled RunFailed StartEvent Step "
-    "StepFailed StopEvent Wait Workflow flow open_engine resource run_sync step"
+    "InputResponseEvent Live LiveObjectLost Loop LoopDecision LoopStage ParallelStage Pipeline PipelineResult "
+    "PipelineState Plan RefoldError Retry RunCancelled RunFailed Stage StageFailed StageResult StartEvent "
+    "Step StepFailed StopEvent Wait Workflow flow open_engine resource run_sync step"
 )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from refold.authoring.playbook import read
+from refold.sources.kinds import kinds
 from refold.tools.catalog import CATALOG
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -39,7 +40,7 @@ def test_the_files_are_good_and_the_commands_print_what_stands_below_them(page: 
     files = FILE.findall(text)
     assert len(files) == text.count("```yaml")
     for name, body in files:
-        assert read(body, name, CATALOG, lambda other: dict(files)[other].encode()).warnings == ()
+        assert read(body, name, CATALOG, lambda other: dict(files)[other].encode(), sources=kinds).warnings == ()
         (tmp_path / name).write_text(body, encoding="utf-8")
     for command, expected in COMMAND.findall("".join(re.findall(r"```console\n(.*?)```", text, re.S))):
         told = run(tmp_path, command)

@@ -14,8 +14,18 @@ if TYPE_CHECKING:
         StopEvent,
     )
     from refold.authoring.workflows.live import Live
+    from refold.authoring.workflows.pipeline_state import PipelineState
+    from refold.authoring.workflows.pipelines import Pipeline
+    from refold.authoring.workflows.stages import (
+        LoopDecision,
+        LoopStage,
+        ParallelStage,
+        PipelineResult,
+        Stage,
+        StageResult,
+    )
     from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait
-    from refold.errors import ChildFailed, LiveObjectLost, RefoldError, RunCancelled, RunFailed, StepFailed
+    from refold.errors import ChildFailed, LiveObjectLost, RefoldError, RunCancelled, RunFailed, StageFailed, StepFailed
     from refold.runtime.engine import Engine
     from refold.runtime.handle import Handle
     from refold.wiring import open_engine, run_sync
@@ -33,9 +43,27 @@ _HOME = {
         "StopEvent",
     ),
     "refold.authoring.workflows.live": ("Live",),
+    "refold.authoring.workflows.pipeline_state": ("PipelineState",),
+    "refold.authoring.workflows.pipelines": ("Pipeline",),
+    "refold.authoring.workflows.stages": (
+        "LoopDecision",
+        "LoopStage",
+        "ParallelStage",
+        "PipelineResult",
+        "Stage",
+        "StageResult",
+    ),
     "refold.authoring.workflows.classes": ("Collect", "Workflow", "flow", "resource", "step"),
     "refold.core.plan": ("Arc", "Call", "Child", "Gate", "Loop", "Plan", "Retry", "Step", "Wait"),
-    "refold.errors": ("ChildFailed", "LiveObjectLost", "RefoldError", "RunCancelled", "RunFailed", "StepFailed"),
+    "refold.errors": (
+        "ChildFailed",
+        "LiveObjectLost",
+        "RefoldError",
+        "RunCancelled",
+        "RunFailed",
+        "StageFailed",
+        "StepFailed",
+    ),
     "refold.runtime.engine": ("Engine",),
     "refold.runtime.handle": ("Handle",),
     "refold.wiring": ("open_engine", "run_sync"),
@@ -59,11 +87,20 @@ __all__ = [
     "Live",
     "LiveObjectLost",
     "Loop",
+    "LoopDecision",
+    "LoopStage",
+    "ParallelStage",
+    "Pipeline",
+    "PipelineResult",
+    "PipelineState",
     "Plan",
     "RefoldError",
     "Retry",
     "RunCancelled",
     "RunFailed",
+    "Stage",
+    "StageFailed",
+    "StageResult",
     "StartEvent",
     "Step",
     "StepFailed",

@@ -1,9 +1,15 @@
-"""Tools as data: what checks, schemas and reference pages know of them."""
+"""Tools and sources as data: what checks, schemas and reference pages know of them, and which values fit their keys."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+
+from refold.core import durations
+from refold.core.outcomes import Fault
+from refold.errors import InvalidValue, ToolFailed
+
+BESIDE = frozenset({"dialect", "folder"})  # what a reader adds to the keys of a tool: its language, and where it stands
 
 
 class ToolKey(Struct, frozen=True, kw_only=True):
@@ -13,6 +19,7 @@ class ToolKey(Struct, frozen=True, kw_only=True):
     type: Literal["text", "number", "integer", "bool", "map", "list", "any", "duration", "tool"]
     required: bool = False
     static: bool = False  # never a template: it is taken as it is written
+    secret: bool = False  # of a source: `{secret: name}` may stand there, and is read when a page is fetched
     choices: tuple[str, ...] = ()
     about: str = ""
 
@@ -40,3 +47,70 @@ class ToolInfo(Struct, frozen=True, kw_only=True):
     check: Callable[[Mapping[str, Any]], Sequence[ToolProblem]] | None = None  # beyond names and types
     reads: Callable[[Mapping[str, Any]], Sequence[tuple[str, int, int]]] | None = None  # names from outside, and where
     check_bound: Callable[[Mapping[str, Any], Collection[str]], Sequence[ToolProblem]] | None = None  # names of input
+
+
+def refused(why: str, kind: str = "invalid_settings") -> ToolFailed:
+    return ToolFailed(Fault(kind, why, retryable=False))
+
+
+def name_of(value: Any) -> str:
+    names = {dict: "a map", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}")
+
+
+def checked(key: ToolKey, value: Any) -> Any:
+    """The value as the tool takes it. Raises ToolFailed."""
+    what = f"`{key.name}`"
+    if key.type == "duration":
+        return seconds_of(value, what)
+    fits, name = TYPES[key.type]
+    if not fits(value):
+        raise refused(f"{what} must be {name}, not {name_of(value)}")
+    if key.choices and value not in key.choices:
+        raise refused(f"{what} must be one of {', '.join(key.choices)}, not {value!r}")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "text": (lambda value: isinstance(value, str), "text"),
+    "number": (_is_number, "a number"),
+    "integer": (lambda value: _is_number(value) and value == int(value), "a whole number"),
+    "bool": (lambda value: isinstance(value, bool), "true or false"),
+    "map": (lambda value: isinstance(value, Mapping), "a map"),
+    "list": (lambda value: isinstance(value, list), "a list"),
+    "any": (lambda value: True, "anything"),
+}
+
+
+def seconds_of(value: Any, what: str) -> float:
+    try:
+        return durations.seconds(value)
+    except InvalidValue:
+        raise refused(f"{what} must be a span of time such as 30s or 1m30s, not {value!r}") from None
+
+
+def page_of(head: str, catalog: Mapping[str, ToolInfo], examples: Mapping[str, str], gives: str) -> str:
+    """A page of the reference: each kind with its examples, its keys, and what it gives."""
+    sections = (_section(info, examples.get(info.kind, ""), gives) for info in catalog.values())
+    return "\n".join([head, *map("\n".join, sections)])
+
+
+def _section(info: ToolInfo, examples: str, gives: str) -> Iterator[str]:
+    yield f"## `{info.kind}`\n\n{info.about}\n"
+    for example in examples.split("---\n"):
+        if example:
+            yield f"```yaml\n{example}```\n"
+    yield "| key | type | about |\n| --- | --- | --- |"
+    yield from map(_row, info.keys)
+    yield f"\n{gives}: {info.result}.\n"
+
+
+def _row(key: ToolKey) -> str:
+    flags = {"required": key.required, "static": key.static, "may be secret": key.secret}
+    notes = [key.type, *(name for name, holds in flags.items() if holds)]
+    choices = f" (one of {', '.join(f'`{each}`' for each in key.choices)})" if key.choices else ""
+    return f"| `{key.name}` | {', '.join(notes)} | {key.about}{choices} |"

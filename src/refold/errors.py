@@ -5,12 +5,14 @@ RefoldError
 ├── InvalidValue         mend the value; `path` says where it stands
 ├── NotFound             there is no such run, workflow, step or gate
 ├── Conflict             somebody else was first, or the run is not in a state for this; look again
+│   └── CannotMigrate    change the plan, or wait until the run is past what `refusals` name
 ├── RunFailed            the run ended as failed; `error` says why
 │   └── StepFailed       as above, of a Python workflow; `__cause__` is the original, if it happened in this process
 ├── RunCancelled         the run ended as cancelled
 ├── Stopped              leave with its `code`: a signal ended the work, and the run goes on another time
 ├── LeaseLost            drop the result: another holder owns the command now
 ├── ChildFailed          the run that a step has started ended badly; `fault` says how
+├── StageFailed          as above, of a pipeline; `stage` is the name, with that of the branch if there are several
 ├── LiveObjectLost       make the object again, or declare how: it lived in a process that is gone
 ├── ToolFailed           record `fault`, which says what came of the try, here or in another process
 ├── StaleWrite           apply the update again to `current`, the newest value of the key
@@ -49,6 +51,13 @@ class Conflict(RefoldError):
     pass
 
 
+class CannotMigrate(Conflict):
+    def __init__(self, run: str, plan: str, refusals: Sequence[tuple[str, str]]) -> None:
+        self.refusals = tuple(refusals)  # each a step, or nothing if it is about the whole plan, and why
+        lines = [f"  step {step}: {why}" if step else f"  {why}" for step, why in refusals]
+        super().__init__("\n".join([f"run {run} cannot follow plan {plan[:12]}:", *lines]))
+
+
 class RunFailed(RefoldError):
     def __init__(self, run: str, error: Any) -> None:
         self.run, self.error = run, error
@@ -63,6 +72,12 @@ class ChildFailed(RefoldError):
     def __init__(self, fault: Any) -> None:
         self.fault = fault
         super().__init__(fault.message)
+
+
+class StageFailed(RefoldError):
+    def __init__(self, stage: str, why: str) -> None:
+        self.stage = stage
+        super().__init__(f"stage {stage!r} failed: {why}")
 
 
 class LiveObjectLost(RefoldError, KeyError):

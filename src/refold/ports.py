@@ -46,10 +46,11 @@ class Lease(Struct, frozen=True, gc=False):
 
 
 class Abilities(Struct, frozen=True):
-    """What a worker can take: its queues, its tools (None: any), and the runs it serves (None: all)."""
+    """What a worker can take: its queues (None: all, by their names), its tools (None: any), and the runs it serves
+    (None: all)."""
 
     worker: str
-    queues: tuple[str, ...] = ("default",)
+    queues: tuple[str, ...] | None = ("default",)
     tools: frozenset[str] | None = None
     runs: frozenset[str] | None = None
 
@@ -363,3 +364,21 @@ class Advance(Protocol):
 
 AtOnce = Callable[[Callable[[], Any]], tuple[bool, Any]]
 """Runs the turn before it returns, if that may be; else (False, None), and nothing was done."""
+
+
+class Pull(Struct, frozen=True, kw_only=True):
+    """What a loop asks of a source: the items after a cursor."""
+
+    settings: Mapping[str, Any] = {}  # as rendered when the loop was entered
+    cursor: Any = None  # what the page before gave; None: from the beginning
+    most: int = 500  # items
+    owner: str = ""  # run, step and visit: the same for all pages of one loop
+
+
+class Page(Struct, frozen=True):
+    items: Sequence[Any]
+    cursor: Any = None  # None: there are no more
+
+
+Source = Callable[[Pull], Awaitable[Page]]
+"""Where items come from, page by page; to ask twice with the same cursor gives the same page. Raises ToolFailed."""

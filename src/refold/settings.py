@@ -13,6 +13,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sweep_every: float = 1.0
     poll: float = 1.0  # how long a lost ring of the doorbell can cost
     slots: int = 16  # commands a worker runs at once
+    queues: tuple[str, ...] = ()  # from which a worker takes commands; empty: all
     states_kept: int = 1000
     depth_limit: int = 100  # runs that may stand above one another
     processes: int = 0  # that run steps in isolation; 0: one for each processor
@@ -40,8 +41,8 @@ class Settings(Struct, frozen=True, kw_only=True):
             for name in cls.__struct_fields__
             if f"REFOLD_{name.upper()}" in environment
         }
-        if "pass_env" in given:
-            given["pass_env"] = given["pass_env"].replace(",", " ").split()
+        for name in given.keys() & {"pass_env", "queues"}:
+            given[name] = given[name].replace(",", " ").split()
         return convert(given, cls, strict=False)
 
     @property

@@ -78,7 +78,7 @@ workload: {rows: [1, 2, 3], n: 0x1F}
 workflow:
   - step: first
     desc: "quoted \\u00e9" # a comment
-    loop: {in: "{{ rows }}", iterator: row, spec: {mode: parallel, max_in_flight: 4}}
+    loop: {in: "{{ rows }}", iterator: row, max_in_flight: 4, key: "{{ row }}", order: {after: []}, tolerate: 1%}
     tool:
       kind: python
       code: |

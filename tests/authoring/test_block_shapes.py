@@ -8,10 +8,11 @@ from refold.authoring.playbook import read
 from refold.authoring.problems import InvalidPlaybook
 from refold.authoring.schema import schema
 from refold.authoring.yaml_text import read as read_yaml
+from refold.sources.catalog import CATALOG as SOURCES
 from refold.tools.catalog import CATALOG
 from tests.authoring.test_blocks import BAD, FAILING, HEAD, STUCK, WAITING, places, told, warned
 
-VALIDATOR = Draft202012Validator(schema(CATALOG))
+VALIDATOR = Draft202012Validator(schema(CATALOG, SOURCES))
 
 BROKEN = {
     "an arc out of a block": (

@@ -7,6 +7,7 @@ import pytest
 from refold.authoring.playbook import read
 from refold.authoring.problems import InvalidPlaybook, Problem, show
 from refold.errors import InvalidPlan
+from refold.sources.catalog import CATALOG as SOURCES
 from refold.tools.catalog import CATALOG
 
 FOLDER = Path(__file__).parent / "broken"
@@ -17,7 +18,7 @@ BODY = "workflow:\n  - step: a\n"
 
 def refused(text: str | bytes, file: str = "play.yaml") -> InvalidPlaybook:
     with pytest.raises(InvalidPlaybook) as said:
-        read(text, file, CATALOG)
+        read(text, file, CATALOG, sources=lambda: SOURCES)
     return said.value
 
 

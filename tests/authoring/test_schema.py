@@ -14,12 +14,13 @@ from refold.authoring.problems import InvalidPlaybook
 from refold.authoring.reference import examples
 from refold.authoring.schema import schema
 from refold.authoring.yaml_text import read as read_yaml
+from refold.sources.catalog import CATALOG as SOURCES
 from refold.tools.catalog import CATALOG
 from tests.authoring.test_broken import FILES
 from tests.authoring.test_checks import GOOD, WARNED
 from tests.authoring.test_playbook import BODIES, HEAD, NEXTS
 
-SCHEMA = schema(CATALOG)
+SCHEMA = schema(CATALOG, SOURCES)
 VALIDATOR = Draft202012Validator(SCHEMA)
 
 
@@ -88,7 +89,7 @@ workflow:
   - step: a
     when: "{{ n }}"
     input: {x: 1}
-    loop: {in: [1], iterator: row, spec: {mode: parallel, max_in_flight: 2}}
+    loop: {in: [1], iterator: row, spec: {mode: parallel, max_in_flight: 2}, tolerate: 1%, min_success: 1}
     tool: {kind: http, url: "http://x.test", timeout: 3s, headers: {a: b}, expect: [200], response: json}
     set: {ctx.a: 1}
     next: {spec: {mode: inclusive}, arcs: [{step: b, when: true, on: both, set: {ctx.b: 1}, each_pass: false}]}
@@ -99,7 +100,15 @@ workflow:
     priority: 1
   - {step: b, tool: {kind: wait, seconds: 1}, join: {at_least: 1}}
   - {step: z}
-  - {step: y, tool: {kind: python, code: "return 1", isolation: inline}}
+  - step: y
+    loop:
+      source: {kind: range, stop: 3, page: 10, timeout: 3s, retry: {attempts: 2}}
+      key: "{{ item }}"
+      order: {after: "{{ item }}", on_cycle: drop}
+      max_in_flight: 2
+      on_item_error: continue
+      timeout: 3s
+    tool: {kind: python, code: "return 1", isolation: inline}
 """
 
 
@@ -136,7 +145,7 @@ def test_no_playbook_is_accepted_by_the_reader_and_refused_by_the_schema() -> No
         data = mutated(random.Random(seed))
         text = json.dumps(data)
         try:
-            read(text, "f", CATALOG)
+            read(text, "f", CATALOG, sources=lambda: SOURCES)
         except InvalidPlaybook:
             continue
         accepted += 1

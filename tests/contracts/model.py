@@ -137,8 +137,9 @@ class Model:
         for lease in leases:
             row, waiting = self.rows[lease.run, lease.command.id], self._claimable(can)
             assert row in waiting
-            rank = min((-each.command.priority, can.queues.index(each.command.queue)) for each in waiting)
-            assert rank == (-row.command.priority, can.queues.index(row.command.queue))
+            queues = can.queues if can.queues is not None else sorted({each.command.queue for each in waiting})
+            rank = min((-each.command.priority, queues.index(each.command.queue)) for each in waiting)
+            assert rank == (-row.command.priority, queues.index(row.command.queue))
             assert row.place == min(each.place for each in waiting if (each.run, each.lane) == (row.run, row.lane))
             if (row.lane, row.run) in served:
                 since = served[len(served) - served[::-1].index((row.lane, row.run)) :]
@@ -155,7 +156,7 @@ class Model:
             and not row.held
             and row.command.not_before <= self.now
             and self.status[row.run] != PAUSED
-            and row.command.queue in can.queues
+            and (can.queues is None or row.command.queue in can.queues)
             and (can.tools is None or row.command.tool in can.tools)
             and (can.runs is None or row.run in can.runs)
         ]

@@ -131,6 +131,16 @@ def test_priority_counts_across_queues_and_then_the_workers_order_of_queues(stor
     assert claimed_ids(store, queues=("y", "x", "z")) == ["z1", "y1", "y2", "x1", "x2"]
 
 
+@pytest.mark.parametrize("runs", [None, frozenset("rs")])
+def test_a_worker_of_all_queues_gets_what_waits_in_any(store: Store, runs: frozenset[str] | None) -> None:
+    issue(store, "r", order("b1", queue="b"), order("a1", queue="a"), order("z1", queue="z", priority=1))
+    issue(store, "s", order("b2", queue="b"), order("e1", queue=""))
+    issue(store, "t", order("t1", queue="t"))
+    mine = ["z1", "e1", "a1", "b1", "b2"]
+    assert claimed_ids(store, queues=None, runs=runs) == (mine if runs is not None else [*mine, "t1"])
+    assert claimed_ids(store, queues=None, runs=runs) == []
+
+
 def test_a_worker_gets_commands_for_its_tools_alone(store: Store) -> None:
     issue(store, "r", order("h1", tool="http"), order("s1", tool="shell"), order("h2", tool="http"))
     assert claimed_ids(store, tools=frozenset()) == []

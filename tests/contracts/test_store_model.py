@@ -55,7 +55,7 @@ turns = st.lists(drafts, min_size=1, max_size=3, unique_by=lambda draft: draft[0
 abilities = st.builds(
     Abilities,
     worker=st.sampled_from(WORKERS),
-    queues=st.sampled_from([QUEUES, QUEUES, QUEUES[::-1], QUEUES[:1]]),
+    queues=st.sampled_from([QUEUES, None, QUEUES[::-1], QUEUES[:1]]),
     tools=st.sampled_from([None, None, frozenset(TOOLS[:1])]),
     runs=st.sampled_from([None, None, frozenset(RUNS[:2])]),
 )

@@ -3,9 +3,9 @@
 from refold.core.commands import child_id
 from refold.core.dead import DeadLetter, dead_letters, fingerprint, normalised
 from refold.core.facts import ChildEnded
+from refold.core.loaded import Loaded
 from refold.core.outcomes import Failed, Fault, TimedOut
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Retry
-from refold.core.view import Loaded
 from refold.testing.given import NOON, failed, reported, succeeded
 from tests.core.acts import Given, plan, start, step
 

@@ -7,10 +7,11 @@ import pytest
 
 from refold.core.expressions import CannotEvaluate, Missing
 from refold.core.facts import Fact, RunStarted
+from refold.core.loaded import Loaded
 from refold.core.outcomes import Blob, Succeeded
 from refold.core.plan import Loop
 from refold.core.state import RunState
-from refold.core.view import Loaded, RunView, capture, with_sets
+from refold.core.view import RunView, capture, with_sets
 from refold.core.writes import SetKey
 from refold.testing.given import failed, reported, succeeded
 from tests.core.acts import Given, plan, step
@@ -92,8 +93,10 @@ def test_results_of_items_are_asked_for_by_the_facts_that_hold_them() -> None:
     run.when(RunStarted("hash"))
     run.when(succeeded("a", "x", item=0))
     run.when(succeeded("a", "y", item=1))
+    value = RunView(run.graph, run.state, Loaded(), {})["a"]
+    assert value["stats"] == {"total": 2, "success": 2, "failed": 0}
     with pytest.raises(Missing) as missing:
-        RunView(run.graph, run.state, Loaded(), {})["a"]
+        value["results"]
     loaded = Loaded(facts={number: run.log[number - 1][2] for number in missing.value.facts})
     assert RunView(run.graph, run.state, loaded, {})["a"]["results"] == ["x", "y"]
 

@@ -5,8 +5,8 @@ import pytest
 from refold.core.commands import child_id
 from refold.core.facts import Fact, RunPaused
 from refold.core.outcomes import SECOND, Awaited, Parked, Suspended
-from refold.core.plan import Arc, Call, Child, Gate, Loop, Retry, Wait, Work
-from refold.core.why import Holder, Reason, World, reasons
+from refold.core.plan import Arc, Call, Child, EventType, Gate, Loop, Retry, Wait, Work, plan_hash
+from refold.core.why import Holder, Reason, World, no_code, reasons
 from refold.testing.given import NOON, failed, reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
@@ -126,3 +126,37 @@ def test_a_run_that_is_over_waits_for_nothing() -> None:
     run = start(chain("a"))
     run.when(succeeded("a"))
     assert why(run) == []
+
+
+BODIES = plan(
+    step("a", work=Call(tool="workflow"), accepts=("StartEvent",)),
+    events=(EventType(name="StartEvent"), EventType(name="StopEvent")),
+)
+HASH = plan_hash(BODIES)
+
+
+def test_code_that_no_live_worker_has_is_told_with_what_they_have() -> None:
+    tools = {"old": frozenset({"http"}), "new": frozenset({"workflow:0123456789abcdef"})}
+    world = World(workers=("old", "new"), tools=tools, plans={"0123456789abcdef": "plan", "77": "other"})
+    [found] = why(start(BODIES), world)
+    assert (found.kind, found.sources, found.note) == ("no_code", ("0123456789ab",), f"plan {HASH[:12]}")
+    assert no_code(found) == (
+        f"no live worker has the code of plan {HASH[:12]} (plan); workers have 0123456789ab: "
+        "migrate with `refold runs migrate run --to 0123456789ab`"
+    )
+    alone = World(workers=("old",), tools=tools)
+    assert no_code(why(start(BODIES), alone)[0]).endswith("(plan); start one that has it")
+
+
+def test_a_busy_worker_that_has_the_code_is_waited_for_and_others_are_not() -> None:
+    busy = (Holder("new", NOON + 10), Holder("able", NOON + 20))
+    tools = {"new": frozenset({"workflow:other"}), "able": frozenset({f"workflow:{HASH}"})}
+    [found] = why(start(BODIES), World(elsewhere=busy, workers=("new", "able"), tools=tools))
+    assert (found.kind, found.worker, found.until) == ("slot", "able", NOON + 20)
+    [unknown] = why(start(BODIES), World(elsewhere=busy, workers=("new",)))
+    assert (unknown.kind, unknown.worker) == ("slot", "new"), "one that has not said what it has may have it"
+
+
+def test_a_tool_that_no_live_worker_has_is_named() -> None:
+    world = World(workers=("w",), tools={"w": frozenset({"http"})})
+    assert why(one(Call(tool="lathe")), world) == [reason("no_tool", note="lathe")]

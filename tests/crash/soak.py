@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from refold.core.plan import Call, Loop, Plan, Step
 from refold.runtime import sweep
-from refold.runtime.mailbox import Settle
+from refold.runtime.mail import Settle
 from refold.runtime.turn import Post, Turned
 from refold.settings import Settings
 from refold.testing.scripted import Scripted

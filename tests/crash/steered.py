@@ -41,7 +41,7 @@ class CountingStore(MemoryStore):
     def turn(self, runs: Sequence[str]) -> Iterator[MemoryTurn]:
         with super().turn(runs) as turn:
             yield turn
-        self.commits += bool(turn._undo)
+        self.commits += turn.wrote
 
 
 async def act(call: Try) -> Any:

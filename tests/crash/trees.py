@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ ROOT = Plan(
     ),
 )
 RUNS = 5
+Life = Callable[..., Callable[[], None]]  # of a process in a folder, with what it is armed with
 
 
 async def drive(engine: Engine) -> None:
@@ -89,7 +90,9 @@ async def _answer(engine: Engine, run: str) -> None:
         return  # somebody or something else was faster
 
 
-def armed(folder: Path, arm: Callable[[], object] = lambda: None) -> Callable[[], None]:
+def armed(
+    folder: Path, arm: Callable[[], object] = lambda: None, drive: Callable[[Engine], Awaitable[None]] = drive
+) -> Callable[[], None]:
     async def live_on() -> None:
         tools = Bodies(folder).tools()
         async with open_process(tools, evaluate=Scripted(), db=folder / "refold.db", settings=QUICK) as process:
@@ -103,25 +106,27 @@ def armed(folder: Path, arm: Callable[[], object] = lambda: None) -> Callable[[]
     return life
 
 
-def uninterrupted(folder: Path) -> dict[str, Any]:
+def uninterrupted(folder: Path, life: Life = armed, runs: int = RUNS) -> dict[str, Any]:
     emptied(folder)
-    live(folder, armed(folder), 0)
+    live(folder, life(folder), 0)
     found = read(folder / "refold.db")
     agree(found)
-    assert len(found.logs) == RUNS
+    assert len(found.logs) == runs
     return endings(found)
 
 
-def interrupt(folder: Path, arm: Callable[[], object], expected: dict[str, Any], figures: Figures) -> bool:
+def interrupt(
+    folder: Path, arm: Callable[[], object], expected: dict[str, Any], figures: Figures, life: Life = armed
+) -> bool:
     """False if the tree was done before."""
     emptied(folder)
-    if live(folder, armed(folder, arm), -signal.SIGKILL, 0) == 0:
+    if live(folder, life(folder, arm), -signal.SIGKILL, 0) == 0:
         return False
     figures.kills += 1
     before = copied(folder)
     before.check()
     done, began = before.successes(), len(effects(folder))
-    live(folder, armed(folder), 0)
+    live(folder, life(folder), 0)
     after = read(folder / "refold.db")
     agree(after)
     for run, log in before.logs.items():

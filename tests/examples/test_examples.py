@@ -43,7 +43,7 @@ def pages(folder: Path) -> None:
     with stand_in(folder, "api.py", "0") as api:
         done = ran(folder, run, "-i", f"api={api}")
     assert (done.data["tickets"], done.data["pages"], done.data["oldest"][0]) == (23, 5, {"id": 4, "hours": 28})
-    assert "fetch: try 2" in done.err
+    assert "fetch/1 issued, try 2" in looked(folder, ["runs", "history"])
     assert rows(folder / "tickets.db", "select count(*), count(distinct id) from tickets") == [(23, 23)]
 
 
@@ -206,10 +206,18 @@ def sync(folder: Path) -> None:
     assert rows(folder / "warehouse.db", "select count(*), max(id) from orders") == [(9, 9)]
 
 
+def fanout(folder: Path) -> None:
+    run, failed = told("fanout")
+    assert ran(folder, run).data == {"loaded": 11, "failed": ["t2"]}
+    assert "call us" in looked(folder, failed)
+    assert rows(folder / "catalogue.db", "select depth, count(*) from things group by 1") == [(1, 2), (2, 3), (3, 6)]
+
+
 CHECKS: dict[str, Callable[[Path], None]] = {
     "approval": approval,
     "backup": backup,
     "etl": etl,
+    "fanout": fanout,
     "hello": hello,
     "noetl": noetl,
     "pages": pages,

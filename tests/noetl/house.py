@@ -12,9 +12,10 @@ from refold.authoring.problems import InvalidPlaybook, Problem
 from refold.core import codec
 from refold.core.expressions import Missing
 from refold.core.facts import Fact, StepFault
+from refold.core.loaded import Loaded
 from refold.core.plan import Plan
 from refold.core.told import told
-from refold.core.view import Loaded, step_value
+from refold.core.view import step_value
 from refold.errors import NotFound
 from refold.runtime.engine import Engine, Shown
 from refold.settings import Settings

@@ -12,7 +12,7 @@ from refold.core.outcomes import Awaited, Failed, Succeeded, Suspended
 from refold.core.plan import plan_hash
 from refold.ports import Done
 from refold.runtime.engine import Engine
-from refold.runtime.mailbox import Cancel
+from refold.runtime.mail import Cancel
 from refold.settings import Settings
 from refold.wiring import open_engine, open_intake
 

@@ -35,7 +35,7 @@ QUICK = Settings(sweep_every=0.05, poll=0.05)
 DECIDE = """
 import sys, time
 from refold.errors import Conflict
-from refold.runtime.mailbox import DecideGate
+from refold.runtime.mail import DecideGate
 from refold.wiring import open_intake
 
 file, by, at, *runs = sys.argv[1:]

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from refold import Arc, Call, Child, Loop, Plan, Step
+from refold.core.loaded import Loaded
 from refold.core.outcomes import Succeeded
 from refold.core.plan import canonical, plan_hash
-from refold.core.view import Loaded
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.ports import Abilities, Done
 from refold.runtime.intake import Intake, run_of_key
-from refold.runtime.mailbox import Cancel, Pause, Resume, Settle
+from refold.runtime.mail import Cancel, Pause, Resume, Settle
 from refold.runtime.reading import Reading, with_values
 from refold.stores.sqlite.store import SqliteStore
 from refold.wiring import open_intake

@@ -9,8 +9,10 @@ from typing import Any, NoReturn
 import pytest
 
 from refold import Plan, Step
+from refold.core.plan import Call
 from refold.errors import Corrupt
-from refold.stores.memory import MemoryStore
+from refold.settings import Settings
+from refold.stores.memory import MemoryStore, MemoryTurn
 from refold.wiring import open_process
 
 PLAN = Plan(name="one", steps=(Step(name="a"),))
@@ -40,3 +42,35 @@ async def test_a_caller_learns_why_nobody_serves_any_more() -> None:
     with pytest.raises(Corrupt, match="damaged"):
         async with asyncio.timeout(5), open_process(store=Damaged(lambda: time.time_ns() // 1000)) as process:
             await process.engine.run(PLAN)
+
+
+class Breaking(MemoryStore):
+    """Is damaged from some moment on."""
+
+    broken = False
+
+    @contextmanager
+    def turn(self, runs: Sequence[str]) -> Iterator[MemoryTurn]:
+        if self.broken and not runs:
+            raise Corrupt("the file is damaged")
+        with super().turn(runs) as turn:
+            yield turn
+
+
+async def test_a_service_that_breaks_down_does_not_cancel_the_run_that_somebody_waits_for() -> None:
+    store = Breaking(lambda: time.time_ns() // 1000)
+
+    async def hang(call: Any) -> None:
+        store.broken = True
+        await asyncio.sleep(3600)
+
+    plan = Plan(name="p", steps=(Step(name="a", work=Call(tool="hang")),))
+    with pytest.raises(Corrupt, match="damaged"):
+        async with (
+            asyncio.timeout(20),
+            open_process({"hang": hang}, store=store, settings=Settings(poll=0.05)) as process,
+        ):
+            await process.engine.run(plan)
+    store.broken = False
+    [row] = store.summaries()
+    assert row.status == "running"

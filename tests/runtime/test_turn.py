@@ -9,7 +9,7 @@ from refold.core.expressions import Values
 from refold.core.outcomes import Instant
 from refold.core.plan import Plan, Step, canonical, plan_hash
 from refold.errors import Ambiguous, Conflict, Corrupt, NotFound, Unavailable
-from refold.runtime.mailbox import Cancel, Pause, Signal, Start
+from refold.runtime.mail import Cancel, Pause, Signal, Start
 from refold.runtime.turn import Post, Turns
 from refold.stores.memory import Entry, MemoryStore, MemoryTurn
 

@@ -34,7 +34,7 @@ def shouted(token: Any) -> None:
     raise LookupError({"token": token})
 
 
-def works(address: str) -> dict[str, dict[str, Any]]:
+def works(address: str, postgres: str, folder: Path) -> dict[str, dict[str, Any]]:
     """Each with how it must end: `completed`, or the kind of its failure."""
     found: dict[str, dict[str, Any]] = {}
 
@@ -65,6 +65,8 @@ def works(address: str) -> dict[str, dict[str, Any]]:
     _add_shell(add)
     _add_http(add, address)
     _add_sql(add)
+    _add_postgres(add, postgres)
+    _add_transfer(add, address, postgres, folder)
     _add_outward(add, address)
     for text in ("{{ token.nothing.at.all }}", "{{ token + 1 }}", "{{ token | fromjson }}", "{{ token.x }}{{ token }}"):
         add("expression", f"template {text}", kind="noop", result=text, input=token)
@@ -119,6 +121,61 @@ def _add_sql(add: Any) -> None:
             ("sql", "not a number", "SELECT CAST($1 AS INTEGER) / 0 FROM (SELECT error($1))"),
         ):
             add(ends, f"{kind} {name}", kind=kind, query=query, params=[SECRET])
+
+
+def _add_postgres(add: Any, url: str) -> None:
+    twice = "CREATE TEMP TABLE t (s text UNIQUE); INSERT INTO t SELECT $1::text FROM (VALUES (1), (2)) AS v"
+    for ends, name, query in (
+        ("completed", "used", "SELECT length($1::text) AS n"),
+        ("secret", "told", "SELECT $1::text AS told"),
+        ("sql", "failed", "SELECT $1::text FROM nowhere"),
+        ("sql", "not a number", "SELECT CAST($1::text AS integer)"),
+        ("db_constraint", "there already", twice),
+    ):
+        add(ends, f"postgres {name}", kind="postgres", url=url, query=query, params=[SECRET])
+    nowhere = {"host": "127.0.0.1", "port": 1, "database": "d", "user": "u"}
+    for ends, name, keys in (
+        ("completed", "password", {"url": url, "password": SECRET}),
+        ("completed", "auth", {"auth": {"url": url, "password": SECRET}}),
+        ("db_connection", "nobody there", {**nowhere, "password": SECRET}),
+        (
+            "db_connection",
+            "nobody there by address",
+            {"url": "postgresql://u:{{ secrets.canary | urlencode | replace('/', '%2F') }}@127.0.0.1:1/d"},
+        ),
+        ("db_connection", "no mode", {"url": url, "sslmode": SECRET}),
+        ("invalid", "no address", {"url": SECRET}),
+    ):
+        add(ends, f"postgres {name}", kind="postgres", query="SELECT 1 AS n", **keys)
+
+
+def _add_transfer(add: Any, address: str, postgres: str, folder: Path) -> None:
+    """What a step is told to write somewhere is there, in a folder of its own, and nowhere else."""
+    written = folder / "written"
+    written.mkdir()
+    (written / "x.sqlite").touch()
+    csv: dict[str, Any] = {"type": "csv", "path": str(written / "x.csv")}
+    databases: tuple[tuple[str, dict[str, Any], str, str], ...] = (
+        ("sqlite", {"database": str(written / "x.sqlite")}, "SELECT $1 AS s", "SELECT $1 FROM nowhere"),
+        ("duckdb", {}, "SELECT $1 AS s", "SELECT CAST($1 AS INTEGER) AS s"),
+        ("postgres", {"url": postgres}, "SELECT $1::text AS s", "SELECT CAST($1::text AS integer) AS s"),
+    )
+    for kind, where, used, failed in databases:
+        source = {"type": kind, **where, "params": [SECRET]}
+        target = {**csv, "path": str(written / f"{kind}.csv")}
+        add("completed", f"transfer {kind} used", kind="transfer", source={**source, "query": used}, target=target)
+        add("sql", f"transfer {kind} failed", kind="transfer", source={**source, "query": failed}, target=csv)
+    plain: dict[str, Any] = {"type": "duckdb", "query": "SELECT 'x' AS s"}
+    server, fetched = {"type": "postgres", "url": postgres}, {"type": "http", "url": f"{address}/ok", **AUTH}
+    for ends, name, source, target in (
+        ("completed", "password", {**server, "password": SECRET, "query": "SELECT 1 AS n"}, csv),
+        ("completed", "fetched", fetched, csv),
+        ("server_error", "not fetched", {**fetched, "url": f"{address}/fail"}, csv),
+        ("invalid", "no table", plain, {**server, "table": SECRET}),
+        ("sql", "no column", plain, {**csv, "mapping": {"a": SECRET}}),
+        ("missing", "no folder", plain, {**csv, "path": "/nowhere/{{ secrets.canary }}"}),
+    ):
+        add(ends, f"transfer {name}", kind="transfer", source=source, target=target)
 
 
 def _add_outward(add: Any, address: str) -> None:
@@ -209,7 +266,7 @@ def playbook(step: dict[str, Any]) -> str:
     return msgspec.json.encode({**head, "workflow": [step]}).decode()
 
 
-async def main(folder: Path, fragments: list[bytes]) -> dict[str, Any]:
+async def main(folder: Path, postgres: str, fragments: list[bytes]) -> dict[str, Any]:
     runs = dict[str, Any]()
     a_docker(folder)
     own: dict[str, Any] = {"process_grace": 0.2, "private_addresses": True, "key_file": str(folder / "keys")}
@@ -224,7 +281,7 @@ async def main(folder: Path, fragments: list[bytes]) -> dict[str, Any]:
                 state = await process.engine.show(run)
                 runs[name] |= {"status": state.status, "error": msgspec.to_builtins(state.error)}
 
-            works_ = works(address)
+            works_ = works(address, postgres, folder)
             async with asyncio.TaskGroup() as group:
                 for name, each in works_.items():
                     group.create_task(work(name, read(playbook(each["step"]), "play.yaml", CATALOG).plan))
@@ -235,7 +292,7 @@ async def main(folder: Path, fragments: list[bytes]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     try:
-        shown = asyncio.run(main(Path(sys.argv[1]), [bytes.fromhex(each) for each in sys.argv[2:]]))
+        shown = asyncio.run(main(Path(sys.argv[1]), sys.argv[2], [bytes.fromhex(each) for each in sys.argv[3:]]))
     except RefoldError as error:
         sys.exit(str(error))
     sys.stdout.buffer.write(msgspec.json.encode(shown))

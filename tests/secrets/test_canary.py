@@ -32,12 +32,12 @@ def fragments() -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], str]:
+def house(tmp_path_factory: pytest.TempPathFactory, postgres: str) -> tuple[Path, dict[str, Any], str]:
     folder = tmp_path_factory.mktemp("canary")
     env = environment(REFOLD_SECRET_CANARY=CANARY)
     hidden = [HEART.hex()]  # so that this very command line is no hit
     done = subprocess.run(
-        [sys.executable, "-m", "tests.secrets.house", str(folder), *hidden],
+        [sys.executable, "-m", "tests.secrets.house", str(folder), postgres, *hidden],
         cwd=ROOT,
         env={**env, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
@@ -99,6 +99,11 @@ def test_what_was_printed_is_there_without_it(house: tuple[Path, dict[str, Any],
     for name in ("python process used", "python inline used", "shell failed"):
         lines = refold(folder, "runs", "logs", told["runs"][name]["run"]).out
         assert "***" in lines and hits(lines.encode()) == [], (name, lines)
+
+
+def test_a_transfer_has_written_it_where_it_was_told_to(house: tuple[Path, dict[str, Any], str]) -> None:
+    for kind in ("sqlite", "duckdb", "postgres"):
+        assert hits((house[0] / "written" / f"{kind}.csv").read_bytes()) == [HEART]
 
 
 def test_the_search_would_find_it(house: tuple[Path, dict[str, Any], str]) -> None:

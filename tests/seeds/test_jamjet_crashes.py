@@ -55,12 +55,12 @@ class FragileStore(MemoryStore):
     def turn(self, runs: Sequence[str]) -> Iterator[MemoryTurn]:
         try:
             with super().turn(runs) as turn:
-                turn._undo = Steps(self)
+                turn.undo = Steps(self)
                 yield turn
         except BaseException:
             look_over(self)
             raise
-        if turn._undo:
+        if turn.wrote:
             look_over(self)
             self.meet("commit")
 

@@ -13,7 +13,7 @@ from refold.core.outcomes import Awaited, Failed, Fault, Parked, Succeeded, Susp
 from refold.errors import LeaseLost
 from refold.ports import Abilities, Done, Lease
 from refold.ports import Call as Try
-from refold.runtime.mailbox import Expire
+from refold.runtime.mail import Expire
 from refold.runtime.sweep import LOSSES
 from refold.stores.memory import Entry
 from refold.testing.loop import current_process

@@ -12,7 +12,7 @@ from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wa
 from refold.core.state import COMPLETED, TERMINAL
 from refold.errors import Corrupt, LeaseLost
 from refold.ports import Abilities, Done, Lease
-from refold.runtime.mailbox import Cancel, DecideGate, Look, Mail, Pause, Resume, Settle, Signal, Start
+from refold.runtime.mail import Cancel, DecideGate, Look, Mail, Pause, Resume, Settle, Signal, Start
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import Post, Turns
 from refold.stores.sqlite.store import SqliteStore

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,10 @@ def rows(file: Path) -> list[Any]:
         db.close()
 
 
-def play(file: Path, tool: str = SAVE, frame: str = "max_rows: 3", pullers: int = 1) -> tuple[Any, list[Any]]:
-    text = BOOK.format(db=file, tool=tool.rstrip("\n"), frame=frame, pullers=pullers)
+def play(
+    file: Path, tool: str = SAVE, frame: str = "max_rows: 3", pullers: int = 1, book: str = BOOK
+) -> tuple[Any, list[Any]]:
+    text = book.format(db=file, tool=tool.rstrip("\n"), frame=frame, pullers=pullers)
     plan = read(text, "play.yaml", CATALOG).plan
 
     async def run() -> tuple[Any, list[Any]]:
@@ -85,6 +88,15 @@ def test_several_claims_are_made_at_once(jobs: Path) -> None:
     shown, facts = play(jobs, pullers=2)
     assert shown.result["frames"] == 3 and rows(jobs) == [("done", 1)] * 7
     assert len([fact for fact in facts if isinstance(fact, StepSettled)]) < 6
+
+
+@pytest.mark.parametrize("pullers", [1, 2])
+def test_each_claim_has_an_idempotency_key_of_its_own(jobs: Path, pullers: int) -> None:
+    book = BOOK.replace("'taken'", "$idempotency_key").replace("{{{{ __frame_max_rows }}}}", "2")
+    shown, _ = play(jobs, SAVE.replace(", state = 'done'", ""), pullers=pullers, book=book)
+    assert shown.status == "completed"
+    claims = Counter(state for state, _ in rows(jobs))
+    assert sorted(claims.values()) == [1, 2, 2, 2]
 
 
 def test_all_rows_of_a_claim_can_be_run_at_once(jobs: Path) -> None:

@@ -143,6 +143,7 @@ async def test_a_statement_that_takes_too_long_is_stopped(db: Database) -> None:
     began = time.monotonic()
     fault = await db.fault(FOREVER, timeout=0.3)
     assert (fault.kind, fault.retryable) == ("db_timeout", True)
+    assert fault.message == "not done within 0.3 s; the statement was stopped"
     assert time.monotonic() - began < 30  # it would go on for ever
     assert await db.rows("select 1") == [[1]]
 

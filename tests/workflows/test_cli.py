@@ -1,10 +1,12 @@
 """Python workflows on the command line."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import json
 
-from tests.cli.program import refold
+from tests.cli.program import noop, playbook, refold, started, until
 
 MODULE = """
 import os
@@ -48,6 +50,25 @@ class Fragile(Workflow):
 class Unfit(Workflow):
     pass
 
+class Asks(Workflow):
+    @step
+    async def decide(self, ctx: Context, ev: StartEvent) -> StopEvent:
+        said = await ctx.ask("Ship it?", metadata={"to": "Bergen"}, timeout="1h")
+        return StopEvent(result=[said, await ctx.ask("How many?", id="count")])
+
+@flow
+async def asks_below(ctx):
+    return await ctx.run_child(Asks, key="below")
+
+@flow
+def ends(ctx, n):
+    return n
+
+class Picky(Workflow):
+    @step(queue="gpu")
+    async def only(self, ev: StartEvent) -> StopEvent:
+        return StopEvent(result="taken")
+
 @flow
 async def greet(ctx, name):
     return f"hello {name}"
@@ -60,6 +81,12 @@ other = 3
 def folder(tmp_path: Path) -> Path:
     tmp_path.joinpath("shop.py").write_text(MODULE, encoding="utf-8")
     return tmp_path
+
+
+def gates(folder: Path) -> list[dict[str, Any]]:
+    """None while there is no database."""
+    done = refold(folder, "gates", "list", "-o", "json")
+    return list(done.data) if done.code == 0 else []
 
 
 def test_run_a_class_with_inputs(folder: Path) -> None:
@@ -86,6 +113,7 @@ def test_a_failed_run_is_shown_and_goes_on_with_its_code(folder: Path) -> None:
 def test_leave_a_run_and_execute_it_later(folder: Path) -> None:
     left = refold(folder, "run", "shop:Crawl", "-i", "count=3", "--name", "later", "--detach")
     assert left.code == 0, left.err
+    assert "refold runs resume later --code shop:Crawl" in left.err
     why = refold(folder, "runs", "why", "later", "-o", "json").data
     assert why["reasons"][0]["kind"] == "no_worker"
     assert why["reasons"][0]["note"].startswith("Crawl ")
@@ -106,10 +134,104 @@ def test_draw_a_class(folder: Path) -> None:
     [
         ("nowhere:Crawl", 3, "there is no module 'nowhere'"),
         ("shop:Crawly", 3, "did you mean"),
-        ("shop:other", 2, "is a int and no workflow"),
+        ("shop:other", 2, "is an int and no workflow"),
         ("shop:Unfit", 2, "has no steps"),
     ],
 )
 def test_what_cannot_be_run_is_said(folder: Path, target: str, code: int, why: str) -> None:
     done = refold(folder, "run", target)
     assert (done.code, why in done.err) == (code, True), done.err
+
+
+def test_a_run_whose_code_is_not_given_says_so_at_once(folder: Path) -> None:
+    assert refold(folder, "run", "shop:Crawl", "-i", "count=3", "--name", "later", "--detach", "-q").code == 0
+    done = refold(folder, "runs", "resume", "later")
+    assert done.code == 3
+    assert "the code of Crawl (plan " in done.err and ") is not here: give it with --code shop:Crawl" in done.err
+    other = refold(folder, "runs", "resume", "later", "--code", "shop:Asks")
+    assert (other.code, "give it with --code shop:Crawl" in other.err) == (3, True)
+    folder.joinpath("shop.py").write_text(MODULE.replace("n=3", "n=2"), encoding="utf-8")
+    changed = refold(folder, "runs", "resume", "later", "--code", "shop:Crawl")
+    assert changed.code == 3
+    assert "`refold runs migrate later --to shop:Crawl` moves the run to it" in changed.err
+
+
+def test_one_that_failed_is_not_reopened_where_its_code_is_not(folder: Path) -> None:
+    folder.joinpath("broken").touch()
+    assert refold(folder, "run", "shop:Fragile", "--name", "fragile", "-q").code == 1
+    again = refold(folder, "runs", "retry", "fragile")
+    assert (again.code, "give it with --code shop:Fragile" in again.err) == (3, True), again.err
+    assert refold(folder, "runs", "show", "fragile", "-o", "json").data["status"] == "failed"
+
+
+def test_code_that_another_process_has_is_waited_for(folder: Path) -> None:
+    with started(folder, "run", "shop:Asks", "--name", "open", "-q"):
+        until(lambda: gates(folder))
+        with started(folder, "runs", "resume", "open") as second:
+            assert second.stderr is not None
+            assert "going on with open" in second.stderr.readline()
+            assert "its code is not here; its steps are run by run-" in second.stderr.readline()
+
+
+def test_a_child_whose_code_nobody_has_ends_the_waiting(folder: Path) -> None:
+    with started(folder, "run", "shop:asks_below", "--name", "above", "-q"):
+        until(lambda: gates(folder))
+    changed = MODULE.replace("class Asks(Workflow):", "class Asks(Workflow):\n    timeout = 3600")
+    folder.joinpath("shop.py").write_text(changed, encoding="utf-8")
+    assert refold(folder, "gates", "answer", "above", "decide", "yes").code == 0
+    done = refold(folder, "runs", "resume", "above", "--code", "shop:asks_below")
+    assert done.code == 3, done.err
+    assert "decide waits: no live worker has the code of plan" in done.err
+    assert "refold runs resume above --code shop:asks_below --code MODULE:CLASS" in done.err
+
+
+def test_a_queue_of_its_own_is_served_unless_somebody_says_otherwise(folder: Path) -> None:
+    assert refold(folder, "run", "shop:Picky", "-q").out == "taken\n"
+    told = {"REFOLD_QUEUES": "default, other"}
+    with started(folder, "run", "shop:Picky", "--name", "picky", **told) as process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "waits" in line)
+        assert "only waits: no live worker serves the queue: gpu" in said
+        [reason] = refold(folder, "runs", "why", "picky", "-o", "json").data["reasons"]
+        assert (reason["kind"], reason["note"]) == ("no_queue", "gpu")
+        assert "no live worker serves the queue: gpu" in refold(folder, "runs", "show", "picky").out
+
+
+def test_the_queue_of_a_playbooks_step_is_served_too(folder: Path) -> None:
+    play = playbook(folder, noop("only", result="1") + "\nqueue: gpu")
+    assert refold(folder, "run", play, "-q").out == "1\n"
+
+
+def test_questions_stand_among_the_gates_and_are_answered_there(folder: Path) -> None:
+    assert refold(folder, "gates", "list", "-o", "json").code == 3  # there is no database yet
+    with started(folder, "run", "shop:Asks", "--name", "open", "-q") as process:
+        until(lambda: gates(folder))
+        [first] = gates(folder)
+        assert [first[key] for key in ("name", "step", "type", "prompt", "metadata")] == [
+            "open",
+            "decide",
+            "question",
+            "Ship it?",
+            {"to": "Bergen"},
+        ]
+        assert first["deadline"].endswith("Z")
+        listed = refold(folder, "gates", "list").out.splitlines()[1]
+        assert first["gate"] in listed and listed.endswith("Ship it?")
+        assert refold(folder, "gates", "show", "open", "-o", "json").data == first
+        assert "prompt     Ship it?" in refold(folder, "gates", "show", "open").out
+        assert refold(folder, "gates", "approve", "open").code == 4
+        wrong = refold(folder, "gates", "answer", "open", "nothing", "1")
+        assert (wrong.code, f"open: {first['gate']}" in wrong.err) == (3, True), wrong.err
+        assert refold(folder, "gates", "answer", "open", "decide").code == 2
+        assert refold(folder, "gates", "answer", "open", "decide", "-i", "ok=true").code == 0
+        until(lambda: [each["gate"] for each in gates(folder)] == ["count"])
+        assert refold(folder, "gates", "answer", "open", "count", "3", "-o", "json").data["value"] == 3
+        assert process.stdout is not None and json.decode(process.stdout.read()) == [{"ok": True}, 3]
+
+
+@pytest.mark.parametrize("detach", [(), ("--detach",), ("--dry-run",)])
+def test_wrong_inputs_are_refused_before_anything_is_written(folder: Path, detach: tuple[str, ...]) -> None:
+    done = refold(folder, "run", "shop:ends", "-i", "m=1", *detach)
+    assert (done.code, "input `n`: `ends` needs it, and it is not given" in done.err) == (2, True), done.err
+    assert not detach or not folder.joinpath("refold.db").exists()
+    assert refold(folder, "run", "shop:ends", "-i", "n=1", "-q").out == "1\n"

@@ -107,7 +107,7 @@ async def test_a_wrong_return_value_is_an_error_that_names_the_step_and_the_type
 
     wrong = value[1] if isinstance(value, list) else value
     found = str(await error(begin, last))
-    assert "step 'begin'" in found and f"a {type(wrong).__name__}" in found
+    assert "step 'begin'" in found and f" {type(wrong).__name__}" in found
 
 
 async def test_two_steps_that_take_one_event_do_not_share_it_bw26() -> None:

@@ -1,12 +1,18 @@
 """What a run shows to the outside: in order, without loss, for any number of readers; and what it uses up."""
 
 import asyncio
+import gc
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from refold import Collect, Context, Retry, StartEvent, StopEvent, flow, open_engine, step
+from refold import Collect, Context, Retry, StartEvent, StopEvent, Workflow, flow, open_engine, step
 from refold.core import codec
+from tests.workflows import shown
 from tests.workflows.house import SHORT, Done, Page, result, started
 
 
@@ -34,6 +40,28 @@ async def test_a_slow_reader_gets_everything_in_order_bw60() -> None:
                 await asyncio.sleep(0.01)
         assert seen == list(range(5000))
         assert await handle.result() == "shown"
+
+
+def shown_slowly(folder: Path, count: int, size: int) -> shown.Told:
+    """In a process of its own, whose memory is nobody else's."""
+    program = [sys.executable, "-m", "tests.workflows.shown", str(folder / "refold.db"), str(count), str(size)]
+    done = subprocess.run(program, cwd=Path(__file__).parents[2], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return msgspec.json.decode(done.stdout, type=shown.Told)
+
+
+def test_a_reader_who_waits_for_the_end_loses_nothing_and_nothing_is_held_for_it(tmp_path: Path) -> None:
+    told = shown_slowly(tmp_path, 20_000, size=2000)
+    assert told.events == 20_000
+    assert told.published < 16 and told.read < 16, told  # of the 38 MB that they are
+
+
+@pytest.mark.proof
+def test_a_million_published_events_keep_memory_flat(tmp_path: Path) -> None:
+    told = shown_slowly(tmp_path, 1_000_000, size=200)
+    print(f"1,000,000 events: {told.published} MB more while they were published, {told.read} MB while they were read")
+    assert told.events == 1_000_000
+    assert told.published < 32 and told.read < 32, told  # of 190 MB and more
 
 
 async def test_every_reader_gets_all_and_all_of_them_end_bw61() -> None:
@@ -114,7 +142,7 @@ async def test_a_map_keeps_the_order_of_its_items() -> None:
 
     @flow
     async def mapped(ctx: Context) -> Any:
-        return await ctx.map(slow, range(5), window=3)
+        return await ctx.map(slow, range(5), max_in_flight=3)
 
     assert await result(mapped) == [0, 1, 4, 9, 16]
 
@@ -185,3 +213,21 @@ async def test_a_fan_out_does_not_read_its_beginning_again_and_again_bw28(
     await result(begin, fetch, join)
     assert sum(b'"step":"begin"' in data and len(data) > 10_000 for data in read) <= 2
     assert len(read) < 1500
+
+
+async def test_a_step_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
+    async def begin(ev: StartEvent) -> Page:
+        return Page(n=0)
+
+    async def turn(ev: Page) -> Page | StopEvent:
+        return Page(n=ev.n + 1) if ev.n < 200 else StopEvent()
+
+    async with open_engine(db=tmp_path / "refold.db", settings=SHORT) as engine:
+        await (await engine.start(Workflow("first", [begin, turn]))).result()
+        gc.collect()
+        gc.disable()
+        try:
+            await (await engine.start(Workflow("then", [begin, turn]))).result()
+            assert gc.collect() < 200, "objects that refer to each other stay until somebody searches for them"
+        finally:
+            gc.enable()

@@ -152,7 +152,7 @@ async def test_a_value_that_cannot_be_stored_is_refused_where_it_is_written() ->
         return StopEvent(result=[object()])
 
     assert "context.k.a: a lock cannot be stored exactly" in str(await error(writes))
-    assert "StopEvent.result[0]: a object cannot be stored exactly" in str(await error(sends))
+    assert "StopEvent.result[0]: an object cannot be stored exactly" in str(await error(sends))
 
 
 async def test_four_hundred_updates_at_once_give_four_hundred_bw49() -> None:

@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from refold.authoring.declared import check_given
 from refold.authoring.problems import InvalidPlaybook, Problem
 from refold.authoring.reading import Fields, Reading, Secrets
+from refold.authoring.template_text import holds_secret
 from refold.authoring.yaml_text import Node
 from refold.core.pipelines import Started
 from refold.core.plan import Child, Plan, plan_hash
@@ -135,9 +136,30 @@ def read_child(reading: Reading, step: Fields, family: Family[Any], keys: Mappin
     return Child(plan=plan_hash(found[1]))
 
 
+def read_body(reading: Reading, step: Fields, family: Family[Any]) -> Child | None:
+    """The playbook of which each item of a loop is a run, if the loop names one."""
+    loop: Fields | None = step.get("loop")
+    if loop is None or "workflow" not in loop.told:
+        return None
+    node: Node = loop.node.nodes["workflow"]
+    if "tool" in step.node.nodes:
+        message = "each item is a run of `workflow`, and the step has a `tool` too"
+        reading.at_key(loop.node, "workflow", "given-twice", message, "leave one of them out")
+        return None
+    if step.get("step") in reading.sealed:
+        message = "what comes of a run is not stored encrypted"
+        reading.at_key(step.node, "output", "no-effect", message, f"declare it in the steps of {node.value}")
+    if holds_secret(step.get("input")):
+        message = "a secret cannot be given to a run: its input is kept as it is"
+        hint = f"let the steps of {node.value} name the secret themselves"
+        reading.at_key(step.node, "input", "bad-secret", message, hint)
+    return read_child(reading, step, family, {"path": node})
+
+
 def _check_inputs(reading: Reading, step: Fields, file: str, plan: Plan) -> None:
     """What the child does not name in its workload it would never read."""
-    given = [holder.nodes["input"] for holder in (step.node, step.get("tool")) if "input" in holder.nodes]
+    holders = [holder for holder in (step.node, step.get("tool")) if holder is not None]
+    given = [holder.nodes["input"] for holder in holders if "input" in holder.nodes]
     names = [(name, node.place_of(name)) for node in given if isinstance(node.value, dict) for name in node.nodes]
     named = list(dict.fromkeys([*plan.defaults, *(each.name for each in plan.inputs)]))
     check_given(reading, step, file, plan)

@@ -100,7 +100,7 @@ def check_given(reading: Reading, step: Fields, file: str, plan: Plan) -> None:
             if declared.required and declared.name not in plan.defaults and not _is_item(step, declared.name, given):
                 message = f"`{file}` needs the input `{declared.name}`"
                 hint = f"add `input: {{{declared.name}: …}}`"
-                reading.at(step.node.nodes["tool"].nodes["kind"], "missing-input", message, hint)
+                reading.at(_starter(step), "missing-input", message, hint)
         elif declared.schema and not any(templates(node)):
             _say_misfits(reading, file, declared, node, misfits(declared.schema, node.value))
 
@@ -117,9 +117,16 @@ def _wanted(declared: Input) -> str:
     return f"a value of type {kind}" if isinstance(kind, str) else "something else"
 
 
+def _starter(step: Fields) -> Node:
+    """Where a step says that it starts a playbook."""
+    tool: Node | None = step.get("tool")
+    starter: Node = step.get("loop").node.nodes["workflow"] if tool is None else tool.nodes["kind"]
+    return starter
+
+
 def _given(step: Fields) -> Iterator[tuple[str, Node]]:
     for holder in (step.node, step.get("tool")):
-        inputs = holder.nodes.get("input")
+        inputs = holder.nodes.get("input") if holder is not None else None
         if inputs is not None and isinstance(inputs.value, dict):
             yield from inputs.nodes.items()
 

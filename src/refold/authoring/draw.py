@@ -5,7 +5,7 @@ from typing import Any
 
 from refold.core.loops import Graph, analyse
 from refold.core.pipelines import tool_of
-from refold.core.plan import Arc, Call, Child, Plan, Step
+from refold.core.plan import Arc, Call, Child, Loop, Plan, Step
 
 SYMBOLS = {
     "": "○",
@@ -23,6 +23,7 @@ SYMBOLS = {
     "cancelled": "⊗",
 }
 LONGEST_CONDITION = 32
+PLACES = ("path", "pattern", "url", "database", "function", "items", "stop")  # of sources: what tells most of them
 
 # Lines by where they go: up, down, left, right.
 LINES = {
@@ -153,13 +154,26 @@ def _notes(graph: Graph, s: int) -> Iterator[str]:
     elif not graph.reached[s]:
         yield "cannot be reached"
     if step.loop is not None:
-        at_once = "one by one" if step.loop.sequential else f"{step.loop.window} at once"
-        yield f"⟳ each {step.loop.name} of {_short(step.loop.items)}, {at_once}"
+        yield f"⟳ each {', '.join(_loop_notes(step.loop))}"
     if step.when is not None and not _only_leads(step):
         yield f"only if {_short(step.when)}"
     if len(graph.into[s]) > 1 and step.join != "all":
         yield f"joins at least {step.join}" if isinstance(step.join, int) else f"joins {step.join}"
     yield from _ways(graph, s)
+
+
+def _loop_notes(loop: Loop) -> Iterator[str]:
+    """What it goes over, how many at once, and who waits for whom."""
+    if loop.source is None:
+        yield f"{loop.name} of {_short(loop.items)}"
+    else:
+        settings = loop.source.settings if isinstance(loop.source.settings, dict) else {}
+        where = next((f" {_short(settings[name])}" for name in PLACES if name in settings), "")
+        yield f"{loop.name} of {loop.source.kind}{where}"
+    at_once = loop.window if loop.at_once is None else _short(loop.at_once)
+    yield "one by one" if loop.sequential else f"{at_once} at once"
+    if loop.after is not None:
+        yield f"after {_short(loop.after)}"
 
 
 def _when_final(plan: Plan, name: str) -> str:
@@ -214,8 +228,11 @@ def mermaid(plan: Plan) -> str:
 
 
 def _shape(step: Step) -> str:
-    label = _quoted(f"{step.name}\n{_kind(step)}")
-    if step.loop is not None:
+    lines, loop = [step.name, _kind(step)], step.loop
+    if loop is not None and (loop.source is not None or loop.after is not None):
+        lines.append(f"each {', '.join(_loop_notes(loop))}")
+    label = _quoted("\n".join(lines))
+    if loop is not None:
         return f"[[{label}]]"
     if _only_leads(step):
         return f"{{{{{_quoted(step.name)}}}}}"

@@ -57,6 +57,11 @@ def distance(one: str, other: str, limit: int) -> int:
     return row[-1]
 
 
+def a(name: str) -> str:
+    """A name of a class behind its article."""
+    return f"an {name}" if name[:1].lower() in ("a", "e", "i", "o") else f"a {name}"
+
+
 def tidied(name: str) -> str:
     """A name made fit for a step, as a suggestion."""
     words = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")

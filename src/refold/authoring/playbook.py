@@ -11,19 +11,19 @@ from refold.authoring.blocks.compiling import compile_blocks
 from refold.authoring.budgets import Budget
 from refold.authoring.checks.check import check
 from refold.authoring.checks.promises import with_result
-from refold.authoring.checks.sealed import sealed_steps
+from refold.authoring.checks.secrets import sealed_steps
 from refold.authoring.children import Family, Load
 from refold.authoring.declared import check_defaults
+from refold.authoring.described import Catalog
 from refold.authoring.language import TABLES
 from refold.authoring.names import did_you_mean
 from refold.authoring.noetl.playbook import LANGUAGES, noetl_reading, noetl_sketch
 from refold.authoring.places import Places
 from refold.authoring.problems import InvalidPlaybook, Place, Problem, in_order
 from refold.authoring.readers import READERS
-from refold.authoring.reading import Fields, Reading, Secrets, TooMany, cut, kind_of
+from refold.authoring.reading import Fields, Reading, Secrets, Sources, TooMany, cut, kind_of
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft, read_step
-from refold.authoring.work import Catalog
 from refold.authoring.yaml_text import Node
 from refold.core.plan import Plan
 
@@ -48,16 +48,18 @@ def read(
     catalog: Catalog,
     load: Load | None = None,
     secrets: Secrets | None = None,
+    sources: Sources = dict,
 ) -> Playbook:
     """Raises InvalidPlaybook with every error and warning that was found; `load` gets the files of its children.
 
-    `secrets` is asked for the names of all that there are, when one is named: others are errors then.
+    `secrets` is asked for the names of all that there are, when one is named: others are errors then. `sources`
+    is asked for the kinds that there are, when a loop has one.
     """
 
     def read_one(text: str | bytes, file: str, family: Family[Playbook]) -> Playbook:
         family.begin(file)
         try:
-            return _read(text, file, catalog, family)
+            return _read(text, file, catalog, family, sources)
         finally:
             family.end()
 
@@ -66,7 +68,7 @@ def read(
     return structs.replace(found, children=tuple(family.known.values())) if family.known else found
 
 
-def _read(text: str | bytes, file: str, catalog: Catalog, family: Family[Playbook]) -> Playbook:
+def _read(text: str | bytes, file: str, catalog: Catalog, family: Family[Playbook], sources: Sources) -> Playbook:
     source = yaml_text.decode(text, file) if isinstance(text, bytes) else text
     root = yaml_text.read(source, file)
     language = root.value.get("apiVersion") if isinstance(root.value, dict) else None
@@ -74,6 +76,7 @@ def _read(text: str | bytes, file: str, catalog: Catalog, family: Family[Playboo
     reading = noetl_reading(source, str(language)) if older else Reading(source, TABLES, READERS)
     reading.sealed = sealed_steps(reading, root)
     reading.family, reading.catalog, reading.secrets = family, catalog, family.secrets
+    reading.sources = sources
     sketch = None
     try:
         if older or _is_ours(reading, root):

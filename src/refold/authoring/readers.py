@@ -1,20 +1,26 @@
 """Each type of value that a table can name: what is converted how, and what is said about the rest."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from refold.authoring.blocks.bodies import read_body, read_branches, read_expression
 from refold.authoring.budgets import read_budget
-from refold.authoring.checks.keychains import read_entries
+from refold.authoring.checks.secrets import read_entries
 from refold.authoring.declared import read_inputs, read_schema
 from refold.authoring.names import NAME, PLAYBOOK_NAME, RESERVED, WORDS, did_you_mean, tidied
 from refold.authoring.reading import Fields, Reader, Reading, cut, either, kind_of
 from refold.authoring.rules import read_else
+from refold.authoring.sourced import read_source
 from refold.authoring.tables import Key
 from refold.authoring.template_text import is_expression, is_template, templates
 from refold.authoring.yaml_text import Node
 from refold.core import durations
 from refold.errors import InvalidValue
+
+PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?%")
 
 
 def _text(reading: Reading, node: Node, key: Key) -> str | None:
@@ -148,6 +154,38 @@ def _items(reading: Reading, node: Node, key: Key) -> Any:
     return None
 
 
+def _template(reading: Reading, node: Node, key: Key) -> str | None:
+    """A text that is not the same for all."""
+    if isinstance(node.value, str) and is_template(node.value):
+        return node.value
+    if not isinstance(node.value, str):
+        reading.wrong(node, key, "text with an {{ expression }} in it")
+        return None
+    hint = f"for example `{key.name}: {key.example}`"
+    reading.at(node, "not-a-template", f"`{key.name}` would be the same for each item: it has no expression", hint)
+    return None
+
+
+def _waits(reading: Reading, node: Node, key: Key) -> Any:
+    """A template, or a list of them."""
+    return list(node.value) if isinstance(node.value, list) else _template(reading, node, key)
+
+
+def _share(reading: Reading, node: Node, key: Key) -> int | str | None:
+    """So many, or so many of a hundred."""
+    found = PERCENT.fullmatch(node.value.strip()) if isinstance(node.value, str) else None
+    if found is None and not _whole(node.value):
+        reading.wrong(node, key, "a whole number or a percentage such as 1%")
+        return None
+    if found is not None and float(found[1]) > 100:
+        message = f"`{key.name}` must lie between 0% and 100%, not at {cut(node.value)}"
+        reading.at(node, "out-of-range", message, f"for example `{key.name}: {key.example}`")
+        return None
+    if found is not None:
+        return f"{found[1]}%"
+    return int(node.value) if _in_range(reading, node, structs.replace(key, least=0)) else None
+
+
 def _map(reading: Reading, node: Node, key: Key) -> dict[str, Any] | None:
     if isinstance(node.value, dict):
         return dict(node.value)
@@ -254,6 +292,12 @@ def _count(reading: Reading, node: Node, key: Key) -> Any:
     return node.value if is_computed else _number(reading, node, key)
 
 
+def _width(reading: Reading, node: Node, key: Key) -> Any:
+    """A whole number, or one expression that gives it."""
+    is_computed = isinstance(node.value, str) and is_expression(node.value)
+    return node.value if is_computed else _integer(reading, node, key)
+
+
 READERS: Mapping[str, Reader] = {
     "any": _any,
     "body": read_body,
@@ -279,13 +323,18 @@ READERS: Mapping[str, Reader] = {
     "playbook name": _playbook_name,
     "schema": read_schema,
     "sets": _sets,
+    "share": _share,
+    "source": read_source,
     "step": _text,
     "steps": _steps,
     "table": _table,
     "tables": _tables,
+    "template": _template,
     "templates": _map,
     "text": _text,
     "texts": _texts,
     "tool": _node,
     "values": _values,
+    "waits": _waits,
+    "width": _width,
 }

@@ -16,6 +16,10 @@ Secrets = Callable[[], Collection[str] | None]
 """The names of all secrets that there are; None if that cannot be told."""
 
 
+Sources = Callable[[], Mapping[str, ToolInfo]]
+"""The kinds of sources, described; asked for when a loop names one."""
+
+
 class TooMany(Exception):
     """There is no point in looking for more problems."""
 
@@ -43,6 +47,7 @@ class Reading:
         self.has_secrets = "secret" in source or "keychain" in source  # else nobody has to look for one
         self.family: Any = None  # the playbooks that start one another
         self.catalog: Mapping[str, ToolInfo] = {}
+        self.sources: Sources = dict
         self.secrets: Secrets | None = None  # None: they are not checked
         self.strict = True  # whether what the engine would just skip is an error; else it is a warning
         self._keys = {name: {key.name: key for key in table.keys} for name, table in tables.items()}
@@ -94,10 +99,25 @@ class Reading:
             value = self.readers[key.type](self, child, key)
             if value is not None:
                 told[word] = value
-        for key in self._needed[name]:
+        self._check_needed(node, table, misspelt)
+        return Fields(node, told)
+
+    def _check_needed(self, node: Node, table: Table, misspelt: set[str]) -> None:
+        for key in self._needed[table.name]:
             if key.name not in node.nodes and key.name not in misspelt:
                 self.missing(node, table.noun, key.name, key.example)
-        return Fields(node, told)
+        if table.one_of:
+            self._check_one_of(node, table, misspelt)
+
+    def _check_one_of(self, node: Node, table: Table, misspelt: set[str]) -> None:
+        given = [name for name in table.one_of if name in node.nodes]
+        listed = either(table.one_of)
+        if len(given) > 1:
+            message = f"{table.noun} has either {listed}, not both"
+            self.at_key(node, given[-1], "given-twice", message, "leave one of them out")
+        elif not given and not misspelt.intersection(table.one_of):
+            examples = [f"`{key.name}: {key.example}`" for key in table.keys if key.name in table.one_of]
+            self.at_place(node.place, "missing-key", f"{table.noun} needs {listed}", f"add {' or '.join(examples)}")
 
     def unknown(self, node: Node, word: str, table: Table) -> str:
         """Gives the key that was probably meant."""

@@ -28,14 +28,18 @@ KINDS = {
     "number": "number",
     "playbook name": "name",
     "schema": "[JSON Schema](https://json-schema.org)",
+    "share": "whole number, or a percentage such as `1%`",
     "sets": "map of `ctx.name` to values",
     "step": "name of a step",
     "steps": "list of names of steps",
+    "template": "text with an `{{ expression }}`",
     "templates": "map of names to values",
     "text": "text",
     "texts": "list of texts",
     "tool": "[tool](tools.md), or a list of them",
     "values": "map of plain values",
+    "width": "whole number, or one `{{ expression }}`",
+    "waits": "one `{{ expression }}`, or a list of them",
 }
 
 HEAD = """\
@@ -144,9 +148,10 @@ stand in quotes: `"{{ name }}"`. A name that is not defined is an error, before 
 | --- | --- | --- |
 | `workload.x`, `x` | an input of the run, or its default | everywhere |
 | `ctx.x`, `x` | what a `set` has set | everywhere |
-| `steps.fetch`, `fetch` | the result of a step that has run; of a loop `{results, items}` | everywhere |
+| `steps.fetch`, `fetch` | the result of a step that has run; of a loop `{results, items, stats, failed}` | everywhere |
 | `run.id`, `run.name`, `visit` | the run; how often it has come to this step | everywhere |
 | `item`, `iter.index`, `iter.count` | the item of a loop, its place from 0, how many | `input`, the tool's keys |
+| `item`, `iter.index` | the same | `key` and `after` of the loop |
 | `input.x`, `x` | a value of the step's `input` | the tool's keys |
 | `output.status`, `output.data`, `output.error`, `error` | what came of the step | its `set` and its arcs |
 
@@ -185,7 +190,7 @@ def _kind(key: Key, kinds: Mapping[str, str]) -> str:
         listed = either(key.choices)
         return f"{listed}, or {_link(key.of)}" if key.of else listed
     match key.type:
-        case "table":
+        case "table" | "source":
             return _link(key.of)
         case "tables":
             return f"list of {_link(key.of)}"

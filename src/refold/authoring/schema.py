@@ -3,9 +3,10 @@
 from typing import Any
 
 from refold.authoring.blocks.tables import WORDS
+from refold.authoring.described import Catalog
 from refold.authoring.language import TABLES
+from refold.authoring.loop_tables import LOOP_SOURCE
 from refold.authoring.tables import Key, Table
-from refold.authoring.work import Catalog
 from refold.descriptions import ToolInfo, ToolKey
 from refold.schemas import TYPES as VALUE_TYPES
 
@@ -13,6 +14,7 @@ Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EXPRESSION: Schema = {"type": "string", "pattern": r"^\s*\{\{[\s\S]*\}\}\s*$"}
+TEMPLATE: Schema = {"type": "string", "pattern": r"\{[{%#]"}
 DURATION: Schema = {
     "anyOf": [
         {"type": "number", "minimum": 0},
@@ -60,9 +62,16 @@ TYPES: dict[str, Schema] = {
     "number": {"type": "number"},
     "playbook name": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$"},
     "schema": {"type": "object"},
+    "share": {
+        "anyOf": [
+            {"type": "integer", "minimum": 0},
+            {"type": "string", "pattern": r"^\s*(100(\.0{1,9})?|\d{1,2}(\.\d{1,9})?) ?%\s*$"},
+        ]
+    },
     "sets": {"type": "object", "propertyNames": {"pattern": r"^ctx\.[A-Za-z][A-Za-z0-9_]{0,63}$"}},
     "step": {"type": "string"},
     "steps": {"type": "array", "items": {"type": "string"}},
+    "template": TEMPLATE,
     "templates": {"type": "object"},
     "text": {"type": "string"},
     "texts": {"type": "array", "items": {"type": "string"}},
@@ -73,6 +82,8 @@ TYPES: dict[str, Schema] = {
         ]
     },
     "values": {"type": "object"},
+    "waits": {"anyOf": [TEMPLATE, {"type": "array"}]},
+    "width": {"anyOf": [{"type": "integer"}, EXPRESSION]},
 }
 TOOL_TYPES: dict[str, Schema] = {
     "any": {},
@@ -87,9 +98,9 @@ TOOL_TYPES: dict[str, Schema] = {
 }
 
 
-def schema(catalog: Catalog) -> Schema:
+def schema(catalog: Catalog, sources: Catalog) -> Schema:
     """What it accepts is shaped like a playbook; names, graphs and templates are for the reader to check."""
-    places = {name: _table(table) for name, table in TABLES.items() if name != "playbook"}
+    places = {name: _table(table) for name, table in TABLES.items() if name not in ("playbook", LOOP_SOURCE.name)}
     return {
         "$schema": DIALECT,
         "title": "Refold playbook",
@@ -97,8 +108,10 @@ def schema(catalog: Catalog) -> Schema:
         "$defs": {
             **places,
             "item": _item(),
-            "tool": _tool(catalog),
-            **{f"tool.{kind}": _kind(info) for kind, info in catalog.items()},
+            "tool": _chosen(catalog, "tool", {"kind": {"description": "what to run"}}),
+            **{f"tool.{kind}": _kind(info, _of_tools(info)) for kind, info in catalog.items()},
+            LOOP_SOURCE.name: _chosen(sources, "source", _properties(LOOP_SOURCE)),
+            **{f"source.{kind}": _kind(info, _of_sources()) for kind, info in sources.items()},
         },
     }
 
@@ -107,16 +120,21 @@ def _table(table: Table) -> Schema:
     return {
         "type": "object",
         "description": table.about,
-        "properties": {key.name: {"description": key.about, **_value(key)} for key in table.keys},
+        "properties": _properties(table),
         "required": [key.name for key in table.keys if key.required],
         "additionalProperties": False,
+        **({"oneOf": [{"required": [name]} for name in table.one_of]} if table.one_of else {}),
     }
+
+
+def _properties(table: Table) -> Schema:
+    return {key.name: {"description": key.about, **_value(key)} for key in table.keys}
 
 
 def _value(key: Key) -> Schema:
     there = {"$ref": f"#/$defs/{key.of}"}
     match key.type:
-        case "table":
+        case "table" | "source":
             return there
         case "tables":
             return {"type": "array", "minItems": 1, "items": there}
@@ -159,32 +177,40 @@ def _limits(key: Key) -> Schema:
     return limits | ({"maximum": key.most} if key.most is not None else {})
 
 
-def _tool(catalog: Catalog) -> Schema:
+def _chosen(catalog: Catalog, word: str, properties: Schema) -> Schema:
     """The kind decides which keys there are, so that an editor tells of those."""
     chosen = [
         {
             "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
-            "then": {"$ref": f"#/$defs/tool.{kind}"},
+            "then": {"$ref": f"#/$defs/{word}.{kind}"},
         }
         for kind in catalog
     ]
-    kinds = {"enum": list(catalog), "description": "what to run"}
-    return {"type": "object", "properties": {"kind": kinds}, "required": ["kind"], "allOf": chosen}
+    kinds = {"kind": {"description": properties["kind"]["description"], "enum": list(catalog)}}
+    return {"type": "object", "properties": properties | kinds, "required": ["kind"], "allOf": chosen}
 
 
-def _kind(info: ToolInfo) -> Schema:
-    own: Schema = {"kind": {"const": info.kind}}
-    if not info.by_engine:
-        own |= {
-            "input": {"type": "object", "description": "laid over the step's input"},
-            "name": {"type": "string", "pattern": STEP_NAME, "description": "of the task"},
-            "set": {"type": "object", "description": "what to remember of the result"},
-            "spec": {"$ref": "#/$defs/task.spec"},
-        }
+def _of_tools(info: ToolInfo) -> Schema:
+    if info.by_engine:
+        return {}
+    return {
+        "input": {"type": "object", "description": "laid over the step's input"},
+        "name": {"type": "string", "pattern": STEP_NAME, "description": "of the task"},
+        "set": {"type": "object", "description": "what to remember of the result"},
+        "spec": {"$ref": "#/$defs/task.spec"},
+    }
+
+
+def _of_sources() -> Schema:
+    return {name: value for name, value in _properties(LOOP_SOURCE).items() if name != "kind"}
+
+
+def _kind(info: ToolInfo, own: Schema) -> Schema:
+    kind: Schema = {"kind": {"const": info.kind}}
     return {
         "type": "object",
         "description": info.about,
-        "properties": own | {key.name: {"description": key.about, **_tool_value(key)} for key in info.keys},
+        "properties": kind | own | {key.name: {"description": key.about, **_tool_value(key)} for key in info.keys},
         "required": ["kind", *(key.name for key in info.keys if key.required)],
         "additionalProperties": False,
     }

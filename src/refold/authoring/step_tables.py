@@ -1,4 +1,4 @@
-"""The language `refold/v1`: a step, its loop, its arcs and its policies."""
+"""The language `refold/v1`: a step, its arcs and its policies."""
 
 from refold.authoring.tables import Key, Table
 
@@ -27,7 +27,13 @@ STEP = Table(
             example='{place: "{{ workload.city }}"}',
             about="values for the tool, which its keys read as `input.place` or just `place`",
         ),
-        Key(name="loop", type="table", of="loop", example="{in: [1, 2, 3]}", about="run once for each item of a list"),
+        Key(
+            name="loop",
+            type="table",
+            of="loop",
+            example="{in: [1, 2, 3]}",
+            about="run once for each item of a list or a source",
+        ),
         Key(name="tool", type="tool", example="{kind: noop}", about="what to run; without it, a place to branch"),
         Key(
             name="set",
@@ -67,7 +73,12 @@ STEP = Table(
             example="100",
             about="how often a run may come here before it fails (10,000)",
         ),
-        Key(name="queue", type="text", example="heavy", about="which workers may take it (`default`)"),
+        Key(
+            name="queue",
+            type="text",
+            example="heavy",
+            about="which workers may take it (`default`); one serves all, or those in its REFOLD_QUEUES",
+        ),
         Key(
             name="priority",
             type="integer",
@@ -89,7 +100,7 @@ STEP = Table(
         "set_vars": "write `set: {ctx.name: …}`",
         "description": "write `desc`",
         "if": "write `when`",
-        "foreach": "write `loop: {in: …}`",
+        "foreach": "write `loop: {in: …}`, or `loop: {source: …}`",
         "with": "write `input`",
     },
 )
@@ -176,62 +187,6 @@ ARC = Table(
         "to": "write `step`",
         "else": "write a last arc without `when`",
     },
-)
-
-LOOP = Table(
-    "loop",
-    "a loop",
-    "Runs the step once for each item. Its result is `{results, items}`, in the order of the items.",
-    (
-        Key(
-            name="in",
-            type="items",
-            required=True,
-            example='"{{ workload.cities }}"',
-            about="the items: a list, or an expression that gives one. It is computed once",
-        ),
-        Key(
-            name="iterator",
-            type="name",
-            example="city",
-            about="what `input`, the tool's keys and Python code call the item (`item`). `iter.index` counts from 0,"
-            " `iter.count` is how many there are",
-        ),
-        Key(name="spec", type="table", of="loop.spec", example="{mode: parallel}", about="how items follow each other"),
-    ),
-    {
-        "mode": "write `spec: {mode: …}`",
-        "max_in_flight": "write `spec: {mode: parallel, max_in_flight: …}`",
-        "concurrency": "write `spec: {mode: parallel, max_in_flight: …}`",
-        "collection": "write `in`",
-        "items": "write `in`",
-        "element": "write `iterator`",
-        "cursor": "write `in`; cursors are not read in refold/v1",
-    },
-)
-
-LOOP_SPEC = Table(
-    "loop.spec",
-    "loop.spec",
-    "How items follow each other.",
-    (
-        Key(
-            name="mode",
-            type="text",
-            choices=("sequential", "parallel"),
-            example="parallel",
-            about="`sequential` is one after the other (the default)",
-        ),
-        Key(
-            name="max_in_flight",
-            type="integer",
-            least=1,
-            most=1_000_000,
-            example="8",
-            about="how many items of a parallel loop may run at once (16)",
-        ),
-    ),
-    {"async": "write `mode: parallel`", "policy": "write `retry` and `timeout` on the step"},
 )
 
 OUTPUT = Table(

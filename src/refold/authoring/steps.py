@@ -4,18 +4,21 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
+from refold.authoring.children import read_body
+from refold.authoring.described import Catalog
+from refold.authoring.loops import lift, read_loop, templated
 from refold.authoring.pipelines import call_of, input_of
 from refold.authoring.reading import Fields, Reading
+from refold.authoring.retries import retry_of
 from refold.authoring.tasks import inside, is_pipeline, read_pipeline, reads_secrets, resolved, set_in
-from refold.authoring.work import Catalog, Tooled, read_tool
+from refold.authoring.work import Tooled, read_tool
 from refold.authoring.yaml_text import Node
 from refold.core.pipelines import Pipeline
-from refold.core.plan import VISIT_LIMIT, Arc, Call, Child, Loop, Retry, Step
+from refold.core.plan import VISIT_LIMIT, Arc, Call, Child, Loop, Step
 
-GROWING_DELAY = 1.0  # seconds; a delay of 0 cannot grow
-
-Scope = Literal["run", "input", "tool", "outcome"]
-"""What templates can read: the run alone; also the item of a loop; also the step's input; or what came of the step."""
+Scope = Literal["run", "source", "key", "input", "tool", "outcome"]
+"""What templates can read: the run alone, also in a source; also the item of a loop, as it comes and as it is run; also
+the step's input; or what came of the step."""
 
 
 class Value(Struct, frozen=True):
@@ -45,10 +48,11 @@ class Draft(Struct):
 
 
 def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> Draft:
+    lift(reading, fields)
     pipeline, tooled = _tooled(reading, fields, catalog)
     arcs = [*_arcs(fields), *tooled.arcs]
     loops = isinstance(tooled.work, Call | Child) and tooled.poll is None
-    loop = _loop(reading, fields.get("loop")) if loops else None
+    loop = read_loop(reading, fields.get("loop")) if loops else None
     bound = _bound(fields, tooled, loop)
     given = _input(bound, tooled)
     if pipeline is not None:
@@ -62,7 +66,7 @@ def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> Draft:
         join=fields.get("join", "all"),
         arcs=tuple(map(_arc, arcs)),
         set=fields.get("set", {}),
-        retry=_retry(fields.get("retry")),
+        retry=retry_of(fields.get("retry", Fields(fields.node, {}))),
         timeout=fields.get("timeout"),
         loop=loop,
         poll=tooled.poll,
@@ -78,8 +82,10 @@ def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> Draft:
 
 
 def _tooled(reading: Reading, fields: Fields, catalog: Catalog) -> tuple[Pipeline | None, Tooled]:
-    """A tool whose keys are rendered when it is issued, or a pipeline, which a worker renders."""
-    tool, given = fields.get("tool"), fields.get("input", {})
+    """A playbook, a tool whose keys are rendered when it is issued, or a pipeline, which a worker renders."""
+    tool, given, body = fields.get("tool"), fields.get("input", {}), read_body(reading, fields, reading.family)
+    if body is not None:
+        return None, Tooled(body)
     if tool is None or not is_pipeline(reading, fields):
         return None, read_tool(reading, fields, catalog)
     pipeline, tooled = read_pipeline(reading, fields, catalog)
@@ -107,22 +113,6 @@ def _input(bound: dict[str, Any], tooled: Tooled) -> Any:
     return {"$let": bound, "$in": tooled.config} if isinstance(tooled.work, Call) else None
 
 
-def _loop(reading: Reading, fields: Fields | None) -> Loop | None:
-    if fields is None or "in" not in fields.told:
-        return None
-    spec: Fields = fields.get("spec", Fields(fields.node, {}))
-    sequential = spec.get("mode", "sequential") == "sequential"
-    if sequential and "max_in_flight" in spec.told:
-        hint = "add `mode: parallel`, or leave it out"
-        node = spec.node.nodes["max_in_flight"]
-        reading.warn(node, "no-effect", "`max_in_flight` has no effect on a sequential loop", hint)
-    loop = Loop(items=fields.get("in"), name=fields.get("iterator", "item"), sequential=sequential)
-    if loop.name in ("index", "count"):
-        node = fields.node.nodes["iterator"]
-        reading.at(node, "bad-name", f"`iter.{loop.name}` means something else", f"for example `{loop.name}_1`")
-    return Loop(items=loop.items, name=loop.name, sequential=sequential, window=spec.get("max_in_flight", loop.window))
-
-
 def _mode(fields: Fields | None) -> Any:
     if fields is None:
         return "exclusive"
@@ -145,26 +135,11 @@ def _arc(fields: Fields) -> Arc:
     )
 
 
-def _retry(fields: Fields | None) -> Retry:
-    if fields is None:
-        return Retry()
-    backoff = fields.get("backoff", "fixed")
-    return Retry(
-        attempts=fields.get("attempts", 1),
-        backoff=backoff,
-        delay=fields.get("delay", 0.0 if backoff == "fixed" else GROWING_DELAY),
-        max_delay=fields.get("max_delay"),
-        jitter=fields.get("jitter", 0.0),
-        on=fields.get("on", ()),
-    )
-
-
 def _values(fields: Fields, tooled: Tooled, arcs: list[Fields]) -> list[Value]:
     """Every value of the step in which a template may stand, with what it can read there."""
     keys: Scope = "tool" if isinstance(tooled.work, Call | Child) else "run"
     found = [_value(fields, "when", "run"), _value(fields, "input", "input"), _value(fields, "set", "outcome")]
-    loop: Fields | None = fields.get("loop")
-    found += [_value(loop, "in", "run")] if loop is not None else []
+    found += [Value(node, scope) for node, scope in templated(fields.get("loop"))]
     found += [Value(tooled.input, "input")] if tooled.input is not None else []
     found += [Value(node, keys) for node in tooled.rendered]
     found += [Value(node, "outcome") for node in tooled.judged]

@@ -36,18 +36,23 @@ Type = Literal[
     "output",
     "playbook name",
     "schema",  # a JSON Schema
+    "share",  # a whole number, or a percentage
     "sets",  # a map of `ctx.name` to templates
+    "source",
     "step",  # the name of a step
     "step name",
     "steps",  # a list of names of steps
     "table",  # a map with the keys of another table
     "tables",  # a list of such maps
+    "template",  # a text with an expression in it
     "templates",  # a map of names to templates
     "text",
     "texts",  # a list of texts
     "title",  # any text that is not empty
     "tool",
     "words",  # a list of texts, or one
+    "waits",  # one {{ expression }}, or a list of them
+    "width",  # a whole number, or one {{ expression }} that gives one
     "values",  # a map of plain values, without templates
 ]
 
@@ -71,4 +76,5 @@ class Table(Struct, frozen=True):
     about: str
     keys: tuple[Key, ...]
     old: Mapping[str, str] = {}  # keys of older dialects: what to write in their stead
+    one_of: tuple[str, ...] = ()  # keys of which exactly one must stand there
     is_open: bool = False  # a key that it does not know is only warned of

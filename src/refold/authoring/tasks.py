@@ -5,11 +5,12 @@ from typing import Any
 from msgspec import structs
 
 from refold.authoring.children import started_of
+from refold.authoring.described import Catalog, read_described
 from refold.authoring.names import NAME
 from refold.authoring.reading import Fields, Reading, cut, kind_of
 from refold.authoring.rules import rules_of
-from refold.authoring.template_text import is_secret
-from refold.authoring.work import Catalog, Tooled, checked, input_node, settings_of
+from refold.authoring.template_text import holds_secret, is_secret
+from refold.authoring.work import Tooled, input_node, settings_of
 from refold.authoring.yaml_text import Node
 from refold.core.pipelines import Pipeline, Task
 from refold.core.plan import Call
@@ -37,18 +38,12 @@ def is_pipeline(reading: Reading, step: Fields) -> bool:
 
 
 def reads_secrets(reading: Reading, value: Any) -> bool:
-    return _names_secret(value) or any(path[0] in SECRETS or reads_sealed(reading, path) for path in paths_of(value))
+    return holds_secret(value) or any(path[0] in SECRETS or reads_sealed(reading, path) for path in paths_of(value))
 
 
 def reads_sealed(reading: Reading, path: tuple[str, ...]) -> bool:
     """Whether a path leads into the result of a step that is secret."""
     return bool(reading.sealed) and (path[1] if path[0] == "steps" and len(path) > 1 else path[0]) in reading.sealed
-
-
-def _names_secret(value: Any) -> bool:
-    if isinstance(value, dict):
-        return is_secret(value) or any(map(_names_secret, value.values()))
-    return isinstance(value, list) and any(map(_names_secret, value))
 
 
 def resolved(value: Any) -> Any:
@@ -125,15 +120,15 @@ def _task(reading: Reading, at: int, names: list[str], node: Node, catalog: Cata
         reading.at(node, "wrong-type", f"a task is a map, not {kind_of(node.value)}", "write `{kind: python, code: …}`")
         return None
     inner = Node(node.value, node.start, node.end, node.style, _tool_nodes(node), node.keys)
-    known = checked(reading, inner, catalog)
+    known = read_described(reading, inner, catalog)
     if known is None:
         return None
-    info, keys, told = known
+    info, keys, told = known.info, known.keys, known.told
     if info.kind in ALONE:
         message = f"`{info.kind}` cannot be one of several tasks"
         reading.at(node.nodes["kind"], "bad-tool", message, "give it a step of its own")
         return None
-    static = {key.name for key in info.keys if key.static}
+    static = known.static()
     given = input_node(reading, node)
     found.rendered += [child for name, child in keys.items() if name in told and name not in static]
     found.rendered += [each for each in (given, node.nodes.get("set"), node.nodes.get("spec")) if each is not None]

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import json
+
 from refold.authoring.yaml_text import Node
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.S)
@@ -16,6 +18,18 @@ def is_template(value: Any) -> bool:
 def is_secret(value: Any) -> bool:
     """A secret by reference, which stands for its value."""
     return isinstance(value, dict) and value.keys() == {"secret"} and isinstance(value["secret"], str)
+
+
+def holds_secret(value: Any) -> bool:
+    """Whether one stands anywhere in it."""
+    if isinstance(value, dict):
+        return is_secret(value) or any(map(holds_secret, value.values()))
+    return isinstance(value, list) and any(map(holds_secret, value))
+
+
+def literal(value: Any) -> Any:
+    """As it must be written where templates are rendered, to come out as it was."""
+    return f"{{{{ {json.encode(value).decode()} }}}}" if is_template(value) else value
 
 
 def is_expression(text: str) -> bool:

@@ -6,33 +6,14 @@ from typing import Any
 from msgspec import Struct
 
 from refold.authoring.children import read_child
-from refold.authoring.inside import place_inside
-from refold.authoring.names import did_you_mean
-from refold.authoring.reading import Fields, Reading, cut, either, kind_of
-from refold.authoring.template_text import is_expression, is_secret, is_template
+from refold.authoring.described import Catalog, Described, read_described
+from refold.authoring.reading import Fields, Reading, kind_of
 from refold.authoring.waiting import read_gate, read_quality, read_wait, refuse_idle, ways_out
 from refold.authoring.yaml_text import Node
-from refold.core import durations
 from refold.core.plan import Call, Poll, Wait, Work
-from refold.descriptions import ToolInfo, ToolKey
-from refold.errors import InvalidValue
+from refold.descriptions import ToolInfo
 
-Catalog = Mapping[str, ToolInfo]
-
-WANTED = {
-    "text": "text",
-    "number": "a number",
-    "integer": "a whole number",
-    "bool": "true or false",
-    "map": "a map",
-    "list": "a list",
-    "duration": "a duration",
-    "tool": "a tool",
-}
-SHAPES = {"text": '"…"', "number": "1.5", "integer": "3", "bool": "true", "map": "{name: value}", "list": "[a, b]"}
-SHAPES["tool"] = "{kind: http, url: …}"
 EVERY = 30.0  # seconds between two looks of a poll
-OWN = ("kind", "input")  # keys that every tool has
 
 
 class Tooled(Struct):
@@ -51,10 +32,10 @@ def read_tool(reading: Reading, step: Fields, catalog: Catalog) -> Tooled:
     node: Node | None = step.get("tool")
     if node is None:
         return Tooled(Call())
-    found = checked(reading, node, catalog)
+    found = read_described(reading, node, catalog)
     if found is None:
         return Tooled(Call())
-    info, keys, told = found
+    info, keys, told = found.info, found.keys, found.told
     if info.kind == "playbook":
         return Tooled(read_child(reading, step, reading.family, keys), input=input_node(reading, node))
     if info.kind == "poll" and "check" in told:
@@ -62,28 +43,16 @@ def read_tool(reading: Reading, step: Fields, catalog: Catalog) -> Tooled:
     if info.by_engine:
         refuse_idle(reading, step, info.kind)
         return _by_engine(reading, info.kind, keys, told)
-    return _call(reading, node, info, keys, told)
+    return _call(reading, node, found)
 
 
-def checked(reading: Reading, node: Node, catalog: Catalog) -> tuple[ToolInfo, dict[str, Node], dict[str, Any]] | None:
-    """The kind of a tool, its keys, and the values of those that are as they should be."""
-    info = _kind(reading, node, catalog)
-    if info is None:
-        return None
-    keys = {name: child for name, child in node.nodes.items() if name not in OWN}
-    told = _keys(reading, node, info, keys)
-    if info.check is not None:
-        _check(reading, node, info, keys)
-    return info, keys, told
-
-
-def _call(reading: Reading, node: Node, info: ToolInfo, keys: dict[str, Node], told: dict[str, Any]) -> Tooled:
-    static = {key.name for key in info.keys if key.static}
+def _call(reading: Reading, node: Node, found: Described) -> Tooled:
+    static = found.static()
     return Tooled(
-        Call(tool=info.kind, settings=settings_of(reading, info, told)),
-        {name: value for name, value in told.items() if name not in static},
+        Call(tool=found.info.kind, settings=settings_of(reading, found.info, found.told)),
+        {name: value for name, value in found.told.items() if name not in static},
         input_node(reading, node),
-        [child for name, child in keys.items() if name in told and name not in static],
+        [child for name, child in found.keys.items() if name in found.told and name not in static],
     )
 
 
@@ -119,127 +88,18 @@ def _poll_of(reading: Reading, keys: dict[str, Node], told: dict[str, Any]) -> P
 def _poll(reading: Reading, step: Fields, catalog: Catalog, keys: dict[str, Node], told: dict[str, Any]) -> Tooled:
     """A tool that a worker runs again and again; `until` reads what comes of it."""
     refuse_idle(reading, step, "poll", ("loop",))
-    found = checked(reading, keys["check"], catalog)
+    found = read_described(reading, keys["check"], catalog)
     if found is None:
         return Tooled(Call())
-    info, inner, values = found
-    if info.by_engine or info.kind == "playbook":
-        message = f"a poll cannot run the tool `{info.kind}` again and again"
+    if found.info.by_engine or found.info.kind == "playbook":
+        message = f"a poll cannot run the tool `{found.info.kind}` again and again"
         reading.at(keys["check"].nodes["kind"], "bad-tool", message, "take one that a worker runs, such as `http`")
         return Tooled(Call())
-    tooled = _call(reading, keys["check"], info, inner, values)
+    tooled = _call(reading, keys["check"], found)
     over = input_node(reading, step.get("tool"))
     tooled.input = tooled.input or over
     tooled.poll, tooled.judged = _poll_of(reading, keys, told), [keys["until"]] if "until" in keys else []
     return tooled
-
-
-def _kind(reading: Reading, node: Node, catalog: Catalog) -> ToolInfo | None:
-    if not isinstance(node.value, dict):
-        _no_tool(reading, node)
-        return None
-    kind = node.nodes.get("kind")
-    if kind is None:
-        reading.missing(node, "a tool", "kind", "python")
-        return None
-    if not isinstance(kind.value, str):
-        reading.at(kind, "wrong-type", f"`kind` must be text, not {kind_of(kind.value)}", did_you_mean("", catalog))
-        return None
-    if kind.value not in catalog:
-        reading.at(kind, "unknown-tool", f"there is no tool `{cut(kind.value)}`", did_you_mean(kind.value, catalog))
-        return None
-    return catalog[kind.value]
-
-
-def _no_tool(reading: Reading, node: Node) -> None:
-    hint = "write `tool: {kind: python, code: …}`"
-    if isinstance(node.value, str):
-        hint = f"write `tool: {{kind: {cut(node.value)}}}`"
-    reading.at(node, "wrong-type", f"a tool must be a map, not {kind_of(node.value)}", hint)
-
-
-def _keys(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node]) -> dict[str, Any]:
-    """The values of the keys that are as the catalog wants them."""
-    known = {key.name: key for key in info.keys}
-    told = {}
-    for name, child in keys.items():
-        key = known.get(name)
-        if key is None:
-            hint = "write `input`" if name == "args" else did_you_mean(name, [*known, "input"])
-            reading.at_key(node, name, "unknown-key", f"the tool `{info.kind}` has no key `{cut(name)}`", hint)
-        elif _fits(reading, child, key):
-            told[name] = _taken(child.value, key)
-    for key in info.keys:
-        if key.required and key.name not in keys:
-            reading.missing(node, f"the tool `{info.kind}`", key.name, "…")
-    return told
-
-
-def _fits(reading: Reading, node: Node, key: ToolKey) -> bool:
-    value = node.value
-    if not key.static and is_secret(value):
-        return True
-    if not key.static and is_template(value) and (is_expression(value) or key.type in ("text", "any")):
-        return True
-    if not _is_of(value, key.type):
-        hint = "a value computed from text is text; write one {{ expression }}" if is_template(value) else ""
-        if key.static and is_template(value):
-            hint = "it is taken as it is written; a template cannot stand here"
-        hint = hint or (durations.FORMS if key.type == "duration" else f"write `{key.name}: {SHAPES[key.type]}`")
-        reading.at(node, "wrong-type", f"`{key.name}` must be {WANTED[key.type]}, not {kind_of(value)}", hint)
-        return False
-    if key.choices and value not in key.choices:
-        hint = did_you_mean(str(value), key.choices)
-        reading.at(node, "bad-choice", f"`{key.name}` must be {either(key.choices)}, not `{cut(str(value))}`", hint)
-        return False
-    return True
-
-
-def _is_of(value: Any, kind: str) -> bool:
-    match kind:
-        case "any":
-            return True
-        case "duration":
-            return _is_duration(value)
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "integer":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case _:
-            return isinstance(value, {"text": str, "bool": bool, "list": list}.get(kind, dict))
-
-
-def _is_duration(value: Any) -> bool:
-    try:
-        durations.seconds(value)
-    except InvalidValue:
-        return False
-    return True
-
-
-def _taken(value: Any, key: ToolKey) -> Any:
-    return (
-        durations.seconds(value) if key.type == "duration" and not (is_template(value) or is_secret(value)) else value
-    )
-
-
-def _check(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node]) -> None:
-    """What the tool itself finds; its places count inside the text of a key."""
-    assert info.check is not None
-    for found in info.check({name: child.value for name, child in keys.items()}):
-        child = keys.get(found.key)
-        if child is None:
-            known = ", ".join(f"`{key.name}`" for key in info.keys)
-            reading.at(node.nodes["kind"], "bad-tool", found.message, found.hint or f"its keys are {known}")
-        elif found.line:
-            place = place_inside(reading.source, child, found.line, found.column)
-            reading.at_place(place, "bad-tool", found.message, found.hint or f"mend the text of `{found.key}`")
-        else:
-            reading.at_key(node, found.key, "bad-tool", found.message, found.hint or _about(info, found.key))
-
-
-def _about(info: ToolInfo, name: str) -> str:
-    return next((f"`{name}`: {key.about}" for key in info.keys if key.name == name), "")
 
 
 def input_node(reading: Reading, node: Node) -> Node | None:

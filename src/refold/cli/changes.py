@@ -88,7 +88,8 @@ def _mark(row: Row) -> tuple[object, ...]:
 
 
 def _words(row: Row, progress: Progress) -> str:
-    counts = f" {row.done + row.failed}/{row.count} items" if row.count else ""
+    over = row.done + row.failed + row.skipped + row.cancelled
+    counts = f" {over}/{row.count}{'+' if row.more else ''} items" if row.count else ""
     counts += f", {row.failed} failed" if row.count and row.failed else ""
     match row.status:
         case "issued" | "entered" if row.reason is not None:

@@ -19,18 +19,22 @@ RUNS = {
     "watch": "refold.cli.following:watch",
     "logs": "refold.cli.following:logs",
     "why": "refold.cli.looking:why",
+    "items": "refold.cli.items:items",
     "pause": "refold.cli.steering:pause",
     "resume": "refold.cli.running:resume",
     "cancel": "refold.cli.steering:cancel",
     "retry": "refold.cli.running:retry",
     "signal": "refold.cli.steering:signal",
+    "migrate": "refold.cli.migrating:migrate",
     "prune": "refold.cli.steering:prune",
+    "record": "refold.cli.recording:record",
 }
 GATES = {
     "list": "refold.cli.gates:list_gates",
     "show": "refold.cli.gates:show",
     "approve": "refold.cli.gates:approve",
     "reject": "refold.cli.gates:reject",
+    "answer": "refold.cli.questions:answer",
 }
 DLQ = {
     "list": "refold.cli.dlq:list_groups",
@@ -52,6 +56,7 @@ COMMANDS = {
     "run": "refold.cli.running:run",
     "validate": "refold.cli.checking:validate",
     "graph": "refold.cli.checking:graph",
+    "sim": "refold.cli.sim:sim",
     "schema": "refold.cli.checking:schema",
     "examples": "refold.cli.examples:examples",
     "init": "refold.cli.examples:init",

@@ -8,12 +8,13 @@ import click
 from msgspec import Struct, to_builtins
 
 from refold.cli import exits, out, stored, words
-from refold.cli.options import db_option, output_option
-from refold.cli.running import again, who
+from refold.cli.options import db_option, output_option, who
+from refold.cli.running import again
 from refold.core.dead import DeadLetter, normalised
+from refold.core.state import COMPLETED
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
-from refold.runtime.mailbox import Reopen
+from refold.runtime.mail import Reopen, RetryItems
 from refold.stores.sqlite.store import SqliteStore
 
 ALL = 1_000_000_000
@@ -170,7 +171,8 @@ def _retried(db: str, row: Summary) -> str:
 
     try:
         with open_intake(db) as (intake, _):
-            intake.send(row.run, Reopen(who()))
+            tolerated = row.status == COMPLETED  # only what failed is run again, and nothing that follows from it
+            intake.send(row.run, RetryItems(by=who()) if tolerated else Reopen(who()))
     except (Conflict, NotFound) as error:
         return str(error)
     return "retried"

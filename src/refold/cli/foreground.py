@@ -9,8 +9,10 @@ from typing import Any
 from msgspec import Struct
 
 from refold.cli import exits, out, words
+from refold.cli.plainly import plainly
 from refold.cli.screen import Screen
 from refold.cli.shown import error_text, run_object, timed_out
+from refold.cli.stuck import unless_stuck
 from refold.core.progress import progress
 from refold.runtime.engine import Engine, Shown
 from refold.settings import Settings
@@ -69,11 +71,14 @@ async def _execute(order: Order, begin: Begin, screen: Screen, say: Callable[[st
     async with open_process(db=order.db, settings=order.settings, only=order.run) as process:
         engine = process.engine
 
-        async def work() -> Shown:
-            await begin(engine)
+        async def end() -> Shown:
             shown = await engine.wait(order.run)
             await _see_out(process, order.run)
             return shown
+
+        async def work() -> Shown:
+            await begin(engine)
+            return await unless_stuck(process, end(), order.again, say)
 
         looking = asyncio.create_task(look(engine, order.run, screen))
         try:
@@ -99,7 +104,8 @@ async def _ended(engine: Engine, shown: Shown, order: Order, screen: Screen) -> 
     late = await engine.advance(lambda: timed_out(engine.store, state))
     seen = await engine.advance(lambda: run_object(engine.store, graph, state, words.now())) if order.objects else None
     error = error_text(state.error) if state.error is not None else ""
-    return Ended(shown.status, shown.result, error, exits.code_of_run(shown.status, late), seen)
+    result = plainly(shown.result) if graph.by_events else shown.result
+    return Ended(shown.status, result, error, exits.code_of_run(shown.status, late), seen)
 
 
 async def look(engine: Engine, run: str, screen: Screen) -> None:

@@ -1,4 +1,4 @@
-"""Commands about gates: `gates list`, `show`, `approve`, `reject`."""
+"""Commands about gates: `gates list`, `show`, `approve`, `reject`; the first two show what Python workflows ask too."""
 
 import sys
 from collections.abc import Iterator
@@ -8,14 +8,15 @@ import click
 from msgspec import json
 
 from refold.cli import out, stored, words
-from refold.cli.options import db_option, inputs, output_option, run_argument
-from refold.cli.running import who
+from refold.cli.options import db_option, inputs, output_option, run_argument, who
+from refold.cli.questions import Asking, one_question, question_lines, question_object
 from refold.core.gates import Asked, agreed, asked
 from refold.core.loops import Graph
+from refold.core.questions import Question
 from refold.core.state import ENDING, PAUSED, RUNNING, WAITING, RunState
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
-from refold.runtime.mailbox import DecideGate
+from refold.runtime.mail import DecideGate
 from refold.runtime.reading import Reading
 from refold.stores.sqlite.store import SqliteStore
 
@@ -28,29 +29,43 @@ ALL = 1_000_000_000
 @output_option
 @db_option
 def list_gates(limit: int, output: str, db: str) -> None:
-    """The gates that wait for a decision, those of the newest runs first."""
+    """The gates that wait for a decision and the questions that wait for an answer, of the newest runs first.
+
+    A question of a Python workflow stands under its id, with which `refold gates answer` answers it.
+    """
     with stored.opened(db) as store:
         found = [pair for pair, _ in zip(_waiting(store), range(limit), strict=False)]
     if output != "table":
-        out.put_json([gate_object(row, gate) for row, gate in found], output)
+        out.put_json([_object(row, asked) for row, asked in found], output)
         return
     now = words.now()
-    lines = [(stored.called(row), gate.step, *_in_short(gate, now)) for row, gate in found]
+    lines = [(stored.called(row), *_in_short(asked, now)) for row, asked in found]
     heads = ("RUN", "GATE", "VISIT", "ASSIGNEE", "APPROVALS", "UNTIL", "PROMPT")
     out.put(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
 
 
-def _waiting(store: SqliteStore) -> Iterator[tuple[Summary, Asked]]:
-    """A row of the list knows whether its run has gates; only those are looked at."""
-    rows = [row for status in ALIVE for row in store.summaries(status, ALL) if row.gates]
+def _waiting(store: SqliteStore) -> Iterator[tuple[Summary, Asked | Question]]:
+    """A row of the list knows whether its run has gates; only those are looked at, and Python workflows."""
+    rows = [row for status in ALIVE for row in store.summaries(status, ALL)]
+    asking = Asking(store)
     for row in sorted(rows, key=lambda row: (-row.created_at, row.run)):
-        for gate in asked(*Reading(store, row.run).read()):
-            yield row, gate
+        if row.gates:
+            for gate in asked(*Reading(store, row.run).read()):
+                yield row, gate
+        else:
+            yield from asking.of_run(row)
 
 
-def _in_short(gate: Asked, now: int) -> tuple[str, ...]:
-    until = words.until(gate.deadline, now) if gate.deadline is not None else ""
-    return str(gate.visit), gate.assignee, _approvals(gate), until, _text(gate.prompt)
+def _in_short(asked: Asked | Question, now: int) -> tuple[str, ...]:
+    if isinstance(asked, Question):
+        until = words.until(asked.until, now) if asked.until is not None else ""
+        return asked.id, str(asked.visit), "", "", until, _text(asked.prompt)
+    until = words.until(asked.deadline, now) if asked.deadline is not None else ""
+    return asked.step, str(asked.visit), asked.assignee, _approvals(asked), until, _text(asked.prompt)
+
+
+def _object(row: Summary, asked: Asked | Question) -> dict[str, Any]:
+    return question_object(row, asked) if isinstance(asked, Question) else gate_object(row, asked)
 
 
 def _approvals(gate: Asked) -> str:
@@ -93,14 +108,18 @@ def gate_argument(command: Any) -> Any:
 @output_option
 @db_option
 def show(run: str, gate: str | None, output: str, db: str) -> None:
-    """What a gate asks, what can be chosen, and who has decided so far."""
+    """What a gate asks, what can be chosen, and who has decided so far; or what a question of a Python workflow is."""
     with stored.opened(db) as store:
         row = stored.found(store, run)
-        found = _one(row, *Reading(store, row.run).read(), gate)
+        graph, state = Reading(store, row.run).read()
+        at_gate = any(gate in (None, each.step) for each in asked(graph, state))
+        question = None if at_gate else one_question(store, row, gate)
+        row, found = question if question is not None else (row, _one(row, graph, state, gate))
     if output != "table":
-        out.put_json(gate_object(row, found), output)
+        out.put_json(_object(row, found), output)
         return
-    out.put("\n".join(_lines(row, found, words.now())))
+    now = words.now()
+    out.put("\n".join(question_lines(row, found, now) if isinstance(found, Question) else _lines(row, found, now)))
 
 
 def _lines(row: Summary, gate: Asked, now: int) -> Iterator[str]:
@@ -165,6 +184,8 @@ def _decide(run: str, gate: str | None, refuses: bool, told: dict[str, Any]) -> 
     with stored.opened(told["db"]) as store:
         row = stored.found(store, run)
         graph, state = Reading(store, row.run).read()
+        if graph.by_events:
+            raise Conflict(f"{stored.called(row)} has no gates; `refold gates answer {stored.called(row)} ID VALUE`")
         step, visit, option = _choice(row, graph, state, gate, refuses, told["option"])
     feedback = inputs(told["pairs"], None) if told["pairs"] else told["feedback"]
     by = who() if told["by"] is None else told["by"]

@@ -8,6 +8,7 @@ from msgspec import convert, json, to_builtins
 
 from refold.cli import out, stored, words
 from refold.cli.options import db_option, output_option, run_argument
+from refold.cli.served import world_of
 from refold.cli.shown import error_text, row_object, run_object
 from refold.core.faults import said
 from refold.core.loops import Graph
@@ -15,9 +16,8 @@ from refold.core.outcomes import Fault
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import Summary
 from refold.core.told import told
-from refold.core.why import Holder, World, reasons
+from refold.core.why import Reason, reasons
 from refold.runtime.reading import Reading
-from refold.stores.sqlite.doctor import holders, living
 from refold.stores.sqlite.store import SqliteStore
 
 STATUSES = ("running", "waiting", "paused", "ending", "completed", "failed", "cancelled")
@@ -60,12 +60,23 @@ def show(run: str | None, graph: bool, output: str, db: str) -> None:
         row = stored.found(store, run)
         drawn, state = Reading(store, row.run).read()
         seen = run_object(store, drawn, state, words.now())
+        stuck = _stuck(store, row, drawn, state)
+    if stuck:
+        seen["stuck"] = [f"{reason.step}: {words.why(reason, words.now())}" for reason in stuck]
     if graph:
         out.put(_drawn(drawn, seen))
     elif output != "table":
         out.put_json(seen, output)
     else:
         _put_run(seen, state)
+
+
+def _stuck(store: SqliteStore, row: Summary, graph: Graph, state: RunState) -> list[Reason]:
+    """Steps that nobody who lives could take, each once."""
+    if state.life in TERMINAL or state.paused or not state.open:
+        return []
+    found = reasons(graph, state, words.now(), world_of(store, row))
+    return list({reason.step: reason for reason in found if reason.kind in ("no_code", "no_tool", "no_queue")}.values())
 
 
 def _drawn(graph: Graph, seen: dict[str, Any]) -> str:
@@ -86,6 +97,7 @@ def _put_run(seen: dict[str, Any], state: RunState) -> None:
     if state.ended_at:
         lines.append(f"took      {words.took(state.started_at, state.ended_at)}")
     lines += [f"used      {unit} {amount:g}" for unit, amount in seen["usage"].items()]
+    lines += [f"waits     {out.printable(each)}" for each in seen.get("stuck", ())]
     if state.error is not None:
         lines.append(f"error     {out.painted(out.printable(error_text(state.error)), 'red', colour)}")
     elif state.life in TERMINAL:
@@ -137,7 +149,7 @@ def why(run: str | None, output: str, db: str) -> None:
         row = stored.found(store, run)
         graph, state = Reading(store, row.run).read()
         now = words.now()
-        found = reasons(graph, state, now, _world(store, row))
+        found = reasons(graph, state, now, world_of(store, row))
     if output != "table":
         objects = [_reason_object(to_builtins(reason)) for reason in found]
         out.put_json({"id": row.run, "status": row.status, "reasons": objects} if output == "json" else objects, output)
@@ -147,23 +159,6 @@ def why(run: str | None, output: str, db: str) -> None:
         return
     lines = [(reason.step, _item(reason.item), words.why(reason, now)) for reason in found]
     out.put(out.table(("STEP", "ITEM", "WHY"), lines, out.has_colour(sys.stdout), out.terminal_width()))
-
-
-def _world(store: SqliteStore, row: Summary) -> World:
-    """Leases, and who lives and would serve this run: whoever serves everything, it, or a run that it belongs to."""
-    leases = holders(store)
-    serving = tuple(worker for worker in living(store) if worker.startswith(_served_by(store, row)))
-    held = {command: Holder(worker, until) for run, command, worker, until in leases if run == row.run}
-    busy = (Holder(worker, until) for run, _, worker, until in leases if run != row.run and worker in serving)
-    return World(held, tuple(busy), serving)
-
-
-def _served_by(store: SqliteStore, row: Summary) -> tuple[str, ...]:
-    names, above = ["worker-", f"run-{row.run[:8]}-"], store.summary(row.parent) if row.parent else None
-    while above is not None:
-        names.append(f"run-{above.run[:8]}-")
-        above = store.summary(above.parent) if above.parent else None
-    return tuple(names)
 
 
 def _reason_object(reason: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Options and arguments that several commands share, and how their values are read."""
 
 import os
+import pwd
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -116,3 +117,12 @@ def _from_file(file: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidValue(file, "the inputs of a run are an object: names and values")
     return found
+
+
+def who() -> str:
+    """Whoever types, as far as the environment knows."""
+    named = os.environ.get("USER") or os.environ.get("USERNAME")
+    try:
+        return named or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""

@@ -1,13 +1,14 @@
-"""Reads playbooks for commands, with the catalog of the tools that come with Refold and those that packages add."""
+"""Reads playbooks for commands, with the tools and sources that come with Refold and those that packages add."""
 
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from refold.authoring.names import meant
 from refold.authoring.playbook import Playbook, read
 from refold.cli.options import settings
 from refold.cli.source import Source
+from refold.descriptions import ToolInfo
 from refold.errors import InvalidValue, NotFound
 from refold.tools.added import Installed
 from refold.tools.catalog import CATALOG
@@ -25,8 +26,14 @@ def read_file(file: str, db: str | None = None) -> Playbook:
 
     known, catalog = secrets if db is not None else None, Installed(CATALOG)
     if file == STDIN:
-        return read(sys.stdin.buffer.read(), "<stdin>", catalog, load, known)
-    return read(load(file), file, catalog, load, known)
+        return read(sys.stdin.buffer.read(), "<stdin>", catalog, load, known, _sources)
+    return read(load(file), file, catalog, load, known, _sources)
+
+
+def _sources() -> Mapping[str, ToolInfo]:
+    from refold.sources.kinds import kinds
+
+    return kinds()
 
 
 def is_code(target: str) -> bool:

@@ -37,7 +37,8 @@ AFTER = """\
 ## Data
 
 `refold run -o json` and `refold runs show -o json` print one object: `id`, `name`, `workflow`, `status`, `result`,
-`error`, `steps` (by name: `status`, `visits`, `attempts`, `result`, `error`), `usage`, `created_at`, `ended_at`.
+`error`, `steps` (by name: `status`, `visits`, `attempts`, `result`, `error`), `usage`, `created_at`, `ended_at`; of
+`runs show` also `stuck`, if no live worker has the code or the tool of a step.
 `refold runs list -o json` prints a list of `id`, `name`, `workflow`, `status`, `created_at`, `ended_at`. The status of
 a run is one of `running`, `waiting`, `paused`, `ending`, `completed`, `failed`, `cancelled`. Moments are in UTC, like
 `2026-11-15T08:00:00.000000Z`; what has not happened is null. An error has `kind` and `message`, that of a run also
@@ -50,6 +51,9 @@ a run is one of `running`, `waiting`, `paused`, `ending`, `completed`, `failed`,
 | `running` | nothing: `worker` has it until `until`, unless the lease is extended |
 | `slot` | the slots of those who could take it are busy; `worker` may have one free at `until` |
 | `no_worker` | nobody lives who could take it; `note` is the Python workflow whose code it needs, if it does |
+| `no_code` | no live worker has the code; `note` is its workflow and plan, `sources` plans that workers have |
+| `no_tool` | no live worker has the tool; `note` is which |
+| `no_queue` | no live worker serves the queue; `note` is which |
 | `paused` | the run is paused, `by` whom and `since` when |
 | `backoff` | the try before has failed; the next is not before `until` |
 | `parked` | it put itself aside until `until` or `signal` |

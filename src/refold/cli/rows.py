@@ -48,7 +48,7 @@ class Meter:
         for row in progress.rows:
             if row.count and row.status == "issued":
                 samples = self._seen.setdefault((row.step, row.visits), deque())
-                samples.append((progress.now, row.done + row.failed))
+                samples.append((progress.now, row.done + row.failed + row.skipped + row.cancelled))
                 while samples[-1][0] - samples[0][0] > WINDOW and len(samples) > 2:
                     samples.popleft()
 
@@ -147,18 +147,19 @@ def _glyph(row: Row, now: Instant, glyphs: Glyphs) -> tuple[str, str]:
 
 def _loop(row: Row, meter: Meter, glyphs: Glyphs, room: int) -> Line:
     """Bar, counts, rate and the time that is left; where there is little room, the counts come first."""
-    over = row.done + row.failed
-    pieces: Line = [(f"{over}/{row.count}", "")]
+    over = row.done + row.failed + row.skipped + row.cancelled
+    pieces: Line = [(f"{over}/{row.count}{'+' if row.more else ''}", "")]
     size = min(BAR, room - len(pieces[0][0]) - 1)
     if size >= 6:
         full = size * over // row.count
         pieces[:0] = [(glyphs.full * full, "green"), (glyphs.empty * (size - full), "dim"), (" ", "")]
-    counts = (("running", row.open, "cyan"), ("retried", row.retried, "yellow"), ("failed", row.failed, "red"))
+    counts = [("running", row.open, "cyan"), ("retried", row.retried, "yellow"), ("failed", row.failed, "red")]
+    counts += [("skipped", row.skipped, "dim"), ("cancelled", row.cancelled, "dim")]
     pieces += [(f" {glyphs.dot} {count} {what}", style) for what, count, style in counts if count]
     rate = meter.rate(row) if row.status == "issued" else None
     if rate:
-        left = words.span((row.count - over) / rate)
-        pieces.append((f" {glyphs.dot} {rate:.0f}/s {glyphs.dot} eta {left}", "dim"))
+        left = "" if row.more else f" {glyphs.dot} eta {words.span((row.count - over) / rate)}"
+        pieces.append((f" {glyphs.dot} {rate:.0f}/s{left}", "dim"))
     return pieces
 
 

@@ -1,9 +1,8 @@
 """Commands that execute: `run`, and `runs resume`."""
 
 import os
-import pwd
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from refold.authoring.names import did_you_mean
 from refold.authoring.playbook import Playbook
 from refold.authoring.problems import show_all
 from refold.cli import exits, out, stored
+from refold.cli.items import another_try
 from refold.cli.names import run_name
 from refold.cli.options import (
     DB,
@@ -26,6 +26,7 @@ from refold.cli.options import (
     quiet_option,
     run_argument,
     settings,
+    who,
 )
 from refold.cli.playbooks import is_code, read_file, source_of
 from refold.cli.source import NOWHERE, Source
@@ -35,7 +36,6 @@ from refold.core.summary import Summary
 from refold.errors import Conflict, InvalidValue
 from refold.runtime.inputs import check_inputs
 from refold.runtime.intake import run_of_key
-from refold.runtime.mailbox import Reopen
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -92,7 +92,9 @@ def run(**given: Any) -> int:
     run = run_of_key(asked.key) if asked.key else os.urandom(16).hex()
     input = inputs(asked.input, asked.input_file)
     wanted = Wanted(run, asked.name or run_name(playbook.plan.name, run), asked.key or "", playbook, input)
-    if _talks(asked.progress, asked.quiet) and not code:
+    if code:
+        _begun(asked.file, input)  # what does not fit is refused before anything is written
+    elif _talks(asked.progress, asked.quiet):
         _tell_unread(wanted)
     if asked.dry_run:
         return _tell_plan(wanted, asked.output)
@@ -114,23 +116,25 @@ def resume(run: str | None, code: Sequence[str], budget: Sequence[str], db: str,
     """
     with stored.opened(db) as store:
         row = stored.found(store, run) if run is not None else stored.unfinished(store)
-    if row.status in TERMINAL:
-        raise Conflict(f"run {stored.called(row)} is {row.status}: `refold runs retry` reopens one that failed")
+        if row.status in TERMINAL:
+            raise Conflict(f"run {stored.called(row)} is {row.status}: `refold runs retry` reopens one that failed")
+        others = _others_with_code(store, row, code)
     more = budgets(budget)
-    if _talks(shown["progress"], shown["quiet"]):
-        out.tell(f"going on with {stored.called(row)} ({row.run[:8]})")
+    _tell_going_on(row, others, shown)
 
     async def begin(engine: Any) -> None:
         for target in code:
             await engine.register(_code(target))
         await engine.resume(row.run, who(), more)
 
-    return _go_on(row, begin, **shown, db=db)
+    return _go_on(row, begin, code, shown, db)
 
 
 @click.command()
 @run_argument()
 @click.option("--from", "step", default="", metavar="STEP", help="Visit this step and all that follows from it anew.")
+@click.option("--step", "loop", default="", metavar="STEP", help="Only items of this list loop that did not complete.")
+@click.option("--item", "items", multiple=True, metavar="N|KEY", help="Only this item of the loop; can be repeated.")
 @click.option("--detach", is_flag=True, help="Reopen the run and leave it to a worker.")
 @code_option
 @budget_option
@@ -138,36 +142,57 @@ def resume(run: str | None, code: Sequence[str], budget: Sequence[str], db: str,
 @progress_option
 @quiet_option
 @db_option
-def retry(run: str, step: str, detach: bool, db: str, code: Sequence[str], budget: Sequence[str], **shown: Any) -> int:
+def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) -> int:
     """Go on with a run that has failed or was cancelled.
 
     What failed or was stopped gets another visit, of a list loop only the items that were not done; nothing that was
     finished is repeated, unless --from says so.
+
+    With --step or --item only items of a list loop are run again, while the loop goes on or after the end of the run,
+    also of one that has completed because it tolerated their failure; what follows from the loop is not repeated.
     """
     from refold.wiring import open_intake
 
+    shown = {name: asked.pop(name) for name in ("output", "progress", "quiet")}
     with stored.opened(db) as store:
         row = stored.found(store, run)
+        leaves = detach or row.status not in TERMINAL
+        others = () if leaves else _others_with_code(store, row, code)
+        mail = another_try(store, row.run, **asked)
     with open_intake(db) as (intake, _):
-        intake.send(row.run, Reopen(who(), step, budgets(budget)))
+        intake.send(row.run, mail)
     name = stored.called(row)
-    if detach:
+    if leaves:
         out.tell(f"{name} goes on where a worker takes it; to execute it here: {again(name, db)}")
         return exits.OK
-    if _talks(shown["progress"], shown["quiet"]):
-        out.tell(f"going on with {name} ({row.run[:8]})")
+    _tell_going_on(row, others, shown)
 
     async def begin(engine: Any) -> None:
         for target in code:
             await engine.register(_code(target))
 
-    return _go_on(row, begin, **shown, db=db)
+    return _go_on(row, begin, code, shown, db)
 
 
-def again(name: str, db: str) -> str:
+def _others_with_code(store: Any, row: Summary, code: Sequence[str]) -> Collection[str]:
+    """Workers elsewhere that have the code of a run for which this process has none. Raises NotFound if none has."""
+    from refold.cli.served import who_has_its_code
+
+    return who_has_its_code(store, row, _plans(code) if code else {})
+
+
+def _tell_going_on(row: Summary, others: Collection[str], shown: Mapping[str, Any]) -> None:
+    if _talks(shown["progress"], shown["quiet"]):
+        out.tell(f"going on with {stored.called(row)} ({row.run[:8]})")
+        if others:
+            out.tell(f"its code is not here; its steps are run by {' or '.join(others)}")
+
+
+def again(name: str, db: str, *files: str) -> str:
     """The command that goes on with a run."""
     where = "" if db == DB else f" --db {shlex.quote(db)}"
-    return f"refold runs resume {shlex.quote(name)}{where}"
+    code = "".join(f" --code {file}" for file in files if is_code(file))
+    return f"refold runs resume {shlex.quote(name)}{where}{code}"
 
 
 def _execute(wanted: Wanted, asked: Options) -> int:
@@ -175,9 +200,9 @@ def _execute(wanted: Wanted, asked: Options) -> int:
 
     source = source_of(wanted.playbook)
     typed = wanted.run if wanted.key else wanted.name
-    code = f" --code {asked.file}" if is_code(asked.file) else ""
-    resume = again(typed, asked.db) + code
-    order = Order(wanted.run, asked.db, resume, settings(own_machine=True), asked.output != "table")
+    order = Order(
+        wanted.run, asked.db, again(typed, asked.db, asked.file), settings(own_machine=True), asked.output != "table"
+    )
 
     async def begin(engine: Any) -> None:
         plan, input = wanted.playbook.plan, wanted.input
@@ -204,21 +229,25 @@ def _code(target: str) -> Any:
     return load(target)
 
 
-def _go_on(row: Summary, begin: Any, output: str, progress: str, quiet: bool, db: str) -> int:
+def _plans(targets: Sequence[str]) -> Any:
+    from refold.cli.coded import plans
+
+    return plans(targets)
+
+
+def _begun(target: str, input: dict[str, Any]) -> dict[str, Any]:
+    from refold.cli.coded import begun
+
+    return begun(target, input)
+
+
+def _go_on(row: Summary, begin: Any, code: Sequence[str], shown: Mapping[str, Any], db: str) -> int:
     from refold.cli.foreground import Order, execute
 
-    order = Order(row.run, db, again(stored.called(row), db), settings(own_machine=True), output != "table")
+    output, progress, quiet = shown["output"], shown["progress"], shown["quiet"]
+    order = Order(row.run, db, again(stored.called(row), db, *code), settings(own_machine=True), output != "table")
     ended = execute(order, begin, _screen(progress, quiet, NOWHERE))
     return _tell_end(ended, stored.called(row), output, progress, quiet)
-
-
-def who() -> str:
-    """Whoever types, as far as the environment knows."""
-    named = os.environ.get("USER") or os.environ.get("USERNAME")
-    try:
-        return named or pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return ""
 
 
 def _tell_unread(wanted: Wanted) -> None:
@@ -278,14 +307,16 @@ def _leave(wanted: Wanted, asked: Options) -> int:
     """Nobody executes it here."""
     from refold.cli.detached import leave
 
-    children = [child.plan for child in wanted.playbook.children]
-    seen, workers = leave(asked.db, wanted.playbook.plan, children, wanted.input, wanted.run, wanted.name, wanted.key)
+    plan, children = wanted.playbook.plan, [child.plan for child in wanted.playbook.children]
+    code = asked.file if is_code(asked.file) else ""
+    input = _begun(code, wanted.input) if code else wanted.input
+    seen, workers = leave(asked.db, plan, children, input, wanted.run, wanted.name, wanted.key, code)
     if asked.output != "table":
         out.put_json(seen, asked.output)
     else:
         out.put(f"{seen['name']}  {seen['id']}")
     if not asked.quiet:
-        name = again(str(seen["name"]), asked.db)
+        name = again(str(seen["name"]), asked.db, asked.file)
         if workers:
             out.tell(f"it will be executed by {' or '.join(workers)}")
         else:

@@ -7,11 +7,12 @@ from msgspec import to_builtins
 from refold.cli.words import stamp
 from refold.core.facts import RunTimedOut, StepFault
 from refold.core.faults import said
+from refold.core.loaded import Loaded
 from refold.core.loops import Graph
 from refold.core.outcomes import Fault, Instant
 from refold.core.state import ISSUED, RunState
 from refold.core.summary import Summary, shown_steps, status_of
-from refold.core.view import Loaded, step_value
+from refold.core.view import LISTED, step_value
 from refold.ports import Store
 from refold.runtime.reading import with_values
 
@@ -87,8 +88,10 @@ def timed_out(store: Store, state: RunState) -> bool:
 
 def _result(state: RunState, loaded: Loaded, s: int) -> Any:
     """A loop gives the list of what its items gave."""
-    value = step_value(state, loaded, s)
-    return value["results"] if state.steps[s].shown is not None else value
+    value, fan = step_value(state, loaded, s), state.steps[s].shown
+    if fan is None:
+        return value
+    return value["results"] if fan.count <= LISTED else {"stats": value["stats"]}
 
 
 def _claimed(store: Store, run: str) -> frozenset[str]:

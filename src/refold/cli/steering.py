@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import click
 
 from refold.cli import out, stored, words
-from refold.cli.options import db_option, inputs, output_option, run_argument, value_of
-from refold.cli.running import who
+from refold.cli.items import item_option, numbers_of, step_option
+from refold.cli.options import db_option, inputs, output_option, run_argument, value_of, who
 from refold.cli.shown import row_object
 from refold.core.codec import check_value
 from refold.core.durations import seconds
@@ -14,7 +14,7 @@ from refold.core.outcomes import SECOND, Instant
 from refold.core.state import CANCELLED, COMPLETED, FAILED, TERMINAL
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
-from refold.runtime.mailbox import Cancel, Pause, Signal
+from refold.runtime.mail import Cancel, CancelItems, Pause, Signal
 from refold.stores.sqlite.doctor import forget_workers
 from refold.stores.sqlite.store import SqliteStore
 
@@ -37,9 +37,22 @@ def pause(run: str, db: str) -> None:
 @click.command()
 @run_argument()
 @click.option("--reason", default="", metavar="TEXT", help="Kept with the run.")
+@step_option
+@item_option
 @db_option
-def cancel(run: str, reason: str, db: str) -> None:
-    """End a run; what is at work is stopped, finalizers still run."""
+def cancel(run: str, reason: str, step: str, items: tuple[str, ...], db: str) -> None:
+    """End a run; what is at work is stopped, finalizers still run.
+
+    With --item only that item of a list loop is cancelled, and the others go on.
+    """
+    if items:
+        with stored.opened(db) as store:
+            step, numbers = numbers_of(store, stored.found(store, run).run, step, items)
+        name = _send(db, run, CancelItems(step, numbers, who()))
+        out.tell(f"{name}: {', '.join(items)} of {step} cancelled")
+        return
+    if step:
+        raise click.UsageError("--step goes with --item; a step as a whole is not cancelled")
     name = _send(db, run, Cancel(reason, who()))
     out.tell(f"{name} is asked to end")
 
@@ -69,7 +82,7 @@ def signal(run: str, name: str, value: str | None, pairs: tuple[str, ...], outpu
     out.tell(f"{called} has got the signal {name!r}")
 
 
-def _send(db: str, text: str, mail: Pause | Cancel | Signal) -> str:
+def _send(db: str, text: str, mail: Pause | Cancel | CancelItems | Signal) -> str:
     from refold.wiring import open_intake
 
     with stored.opened(db) as store:

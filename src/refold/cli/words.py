@@ -6,7 +6,7 @@ from datetime import datetime
 
 from refold.core import moments
 from refold.core.outcomes import SECOND, Instant
-from refold.core.why import Reason
+from refold.core.why import Reason, no_code
 
 SPANS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
@@ -60,7 +60,7 @@ def why(reason: Reason, now: Instant) -> str:
     return f"{text}: {reason.note}" if reason.note and reason.kind not in SAID else text
 
 
-SAID = ("gate", "batch", "window")  # kinds whose words have the note in them
+SAID = ("gate", "batch", "window", "no_code")  # kinds whose words have the note in them
 
 
 def _signal(reason: Reason, now: Instant) -> str:
@@ -113,6 +113,9 @@ KINDS: dict[str, Callable[[Reason, Instant], str]] = {
     "running": lambda reason, now: f"with {reason.worker}, leased until {until(reason.until or 0, now)}",
     "slot": _slot,
     "no_worker": lambda reason, now: "no worker lives that could take it",
+    "no_code": lambda reason, now: no_code(reason),
+    "no_tool": lambda reason, now: "no live worker has the tool",
+    "no_queue": lambda reason, now: "no live worker serves the queue",
     "batch": _batch,
     "paused": _paused,
     "backoff": lambda reason, now: f"try {reason.attempt} at {until(reason.until or 0, now)}",

@@ -13,6 +13,11 @@ def command_id(step: str, visit: int, item: int | None = None) -> str:
     return f"{step}/{visit}" if item is None else f"{step}/{visit}/{item}"
 
 
+def page_id(step: str, visit: int, page: int) -> str:
+    """The command that fetches a page for the loop of this visit."""
+    return f"{step}/{visit}/page{page}"
+
+
 def child_id(run: str, owner: str, attempt: int = 1) -> str:
     """The id of the child run that a command (or a durable call in it) starts: the same in every retry of a commit."""
     return hashlib.sha256(f"{run}/{owner}/{attempt}".encode()).hexdigest()[:32]

@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from refold.core.facts import StepFault
-from refold.core.fanout import failed_items
+from refold.core.fanout import ITEMS_FAILED, failed_items
+from refold.core.loaded import Loaded
 from refold.core.loops import Graph
 from refold.core.outcomes import Fault, Instant
 from refold.core.pipelines import tool_of
 from refold.core.plan import Call
 from refold.core.retry import fault_of
-from refold.core.state import TERMINAL, RunState
-from refold.core.view import Loaded, item_outcomes
+from refold.core.state import COMPLETED, TERMINAL, RunState
+from refold.core.view import outcomes_of
 
 LISTED = 100  # items that are named
 LONG = 300  # characters of a message that are kept
@@ -57,7 +58,21 @@ def dead_letters(graph: Graph, state: RunState, loaded: Loaded) -> tuple[DeadLet
     """Of a run that is over; may raise Missing, for what items reported stands in the log."""
     if state.life not in TERMINAL:
         return ()
-    return tuple(each for failure in state.failures for each in _of(graph, state, loaded, failure))
+    told = [*state.failures, *tolerated(graph, state)]
+    return tuple(each for failure in told for each in _of(graph, state, loaded, failure))
+
+
+def any_tolerated(graph: Graph, state: RunState) -> bool:
+    return any(True for _ in tolerated(graph, state))
+
+
+def tolerated(graph: Graph, state: RunState) -> Iterator[StepFault]:
+    """List loops that went well although some of their items did not."""
+    for s, step in enumerate(state.steps):
+        loop = graph.step(s).loop
+        if step.fan is not None and step.fan.failed and step.life == COMPLETED and loop and loop.failures != "ignore":
+            why = f"{step.fan.failed} of {step.fan.count} items failed"
+            yield StepFault(graph.name(s), step.fan.visit, "tolerated", Fault(ITEMS_FAILED, why))
 
 
 def _of(graph: Graph, state: RunState, loaded: Loaded, failure: StepFault) -> Iterator[DeadLetter]:
@@ -65,13 +80,12 @@ def _of(graph: Graph, state: RunState, loaded: Loaded, failure: StepFault) -> It
     if s < 0 or failure.fault is None or not isinstance(graph.step(s).work, Call):
         return
     fan = state.steps[s].fan
-    if failure.fault.kind != "items_failed" or fan is None:
+    if failure.fault.kind != ITEMS_FAILED or fan is None:
         yield _letter(graph, state, failure, failure.fault)
         return
-    outcomes, groups = item_outcomes(fan, loaded), dict[str, tuple[Fault, list[int]]]()
+    outcomes, groups = outcomes_of(fan, loaded, failed_items(fan)), dict[str, tuple[Fault, list[int]]]()
     tool = _tool(graph, s)
-    for item in failed_items(fan):
-        outcome = outcomes[item]
+    for item, outcome in outcomes.items():
         fault = (fault_of(outcome) if outcome is not None else None) or failure.fault
         groups.setdefault(fingerprint(tool, fault), (fault, []))[1].append(item)
     for fault, items in groups.values():

@@ -1,6 +1,6 @@
 """What a turn decides, as it grows: facts, and the orders that follow from them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,17 +21,15 @@ from refold.core.commands import (
     child_id,
     command_id,
 )
+from refold.core.concerned import ANSWERS, CONCERNED, OPENING, READ_AGAIN, REPORTING, SENDING, SENDS
 from refold.core.due import due
-from refold.core.emitted import events_of, group_of, runs_out, timers_of
+from refold.core.emitted import events_of, group_of, runs_out, timers, timers_of
 from refold.core.expressions import CannotEvaluate, Evaluate
 from refold.core.facts import (
     CallSettled,
     ChildEnded,
     Dropped,
-    EventsTaken,
     Fact,
-    GateDecided,
-    ItemsGivenUp,
     ItemsIssued,
     ItemsRetried,
     ItemsSettled,
@@ -39,29 +37,37 @@ from refold.core.facts import (
     Parent,
     Routed,
     RunEnded,
-    RunEnding,
     RunPaused,
     RunResumed,
-    RunStarted,
-    SignalTaken,
     Skipped,
     StepIssued,
     StepSettled,
     Took,
-    VisitFailed,
 )
 from refold.core.given import GIVEN, overlaid
+from refold.core.loaded import Loaded
 from refold.core.loops import Graph
 from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, Suspended
-from refold.core.plan import BODY, Call, Child
+from refold.core.paging import SOURCE, page_input
+from refold.core.plan import BODY, Call, Child, Step
 from refold.core.state import COMPLETED, FAILED, RUNNING, OpenCommand, RunState
-from refold.core.view import Loaded, RunView, item_view
+from refold.core.view import RunView, item_view
 
 RUN_TIMER = "run"
+_NOBODY: frozenset[str] = frozenset()
 
 
 def _never(plan: str) -> None:
     return None
+
+
+def _fits(plan: str, input: dict[str, Any]) -> None:
+    return None
+
+
+def as_input(value: Any) -> dict[str, Any]:
+    """A child has inputs by name."""
+    return value if isinstance(value, dict) else {} if value is None else {"value": value}
 
 
 class Decision(Struct):
@@ -74,6 +80,7 @@ class Decision(Struct):
     chance: Callable[[], float]
     claimed: Callable[[], frozenset[str]] = frozenset
     refuses: Callable[[str], Fault | None] = _never  # why a child of this plan cannot start
+    misfit: Callable[[str, dict[str, Any]], Fault | None] = _fits  # why a child of this plan cannot begin with this
     due: dict[str, None] = {}  # commands whose child may start now
     loaded: Loaded = field(default_factory=Loaded)
     facts: list[Fact] = []
@@ -82,6 +89,7 @@ class Decision(Struct):
     new: set[str] = set()  # commands that were never issued before
     blobs: dict[str, bytes] = {}
     lines: list[Any] = []  # for the side stream
+    restarted: list[str] = []  # commands that are taken from their holders, to be run anew
     _touched: dict[str, None] = {}
     _timers: dict[str, None] = {}
     _orphans: set[str] = set()
@@ -93,24 +101,24 @@ class Decision(Struct):
 
     def say(self, fact: Fact) -> None:
         kind, state = type(fact), self.state
-        concerned = _CONCERNED[kind](fact) if kind in _CONCERNED else ()
+        concerned = CONCERNED[kind](fact) if kind in CONCERNED else ()
         self._timers |= dict.fromkeys(timers_of(self.graph, state, fact)) if self.graph.timed else {}
-        spared = self.at_work() if kind in _ANSWERS else _NOBODY
+        spared = self.at_work() if kind in ANSWERS else _NOBODY
         for command in concerned:
-            if kind in _OPENING and command not in state.open:
+            if kind in OPENING and command not in state.open:
                 self.new.add(command)
             else:
                 self._touch(command, command not in spared)
-        suspends = kind in _REPORTING and _suspends(fact)
+        suspends = kind in REPORTING and _suspends(fact)
         before = {command: set(state.open[command].calls) for command in concerned} if suspends else {}
         fold.apply(self.graph, state, self.now, fact)
         self.facts.append(fact)
-        if kind in _READ_AGAIN or (self.graph.by_events and kind in _SENDS):
+        if kind in READ_AGAIN or (self.graph.by_events and kind in SENDS):
             self.loaded.facts[state.seq] = fact  # not in the store yet
-        if kind not in _REPORTING or suspends:
+        if kind not in REPORTING or suspends:
             for command in concerned:
                 self._touch(command, command not in spared)
-        if kind in _SENDING:
+        if kind in SENDING:
             self._write_letters(fact, concerned)
         if suspends:
             self._start_called_children(before)
@@ -147,10 +155,12 @@ class Decision(Struct):
         """Every command this turn touched, as the store must hold it from now on; None: gone."""
         return {command: self._row(command) for command in self._touched}
 
-    def touch_open(self) -> None:
-        """Every open command, so that all that the store must hold of the run is told, not only what changed."""
+    def touch_open(self, spared: Collection[str] = ()) -> None:
+        """Every open command and every timer, so that all that the store must hold of the run is told, not only what
+        changed; the rows of those that are spared stay as they are."""
         for command in self.state.open:
-            self._touch(command)
+            self._touch(command, command not in spared)
+        self._timers |= dict.fromkeys((RUN_TIMER, *timers(self.graph, self.state)))
 
     def timers(self) -> dict[str, Instant | None]:
         timers = {key: _timer(self.graph, self.state, key) for key in self._timers} if self._timers else {}
@@ -181,7 +191,7 @@ class Decision(Struct):
         body = LetterStart(
             plan=plan,
             parent=Parent(self.state.run, command, key, want, detached),
-            input=value if isinstance(value, dict) else {} if value is None else {"value": value},
+            input=as_input(value),
             depth=self.state.depth + 1,
         )
         self.post(f"{child}/start", child, body)
@@ -192,10 +202,12 @@ class Decision(Struct):
         step = self.graph.step(opened.step)
         if opened.events:
             return {"events": events_of(self.loaded, opened.events)}
-        if opened.item is None or step.loop is None:
+        if step.loop is None:
             return opened.input
         fan = self.state.steps[opened.step].fan
         assert fan is not None
+        if opened.item is None:
+            return page_input(self.state.run, step, fan)
         view = item_view(fan, self.loaded, step.loop.name, opened.item, opened.visit)
         if step.input is None:
             return view[step.loop.name]
@@ -206,10 +218,13 @@ class Decision(Struct):
         if opened is None:
             return None
         step = self.graph.step(opened.step)
-        if not isinstance(step.work, Call):
+        if opened.page and not opened.held and step.loop is not None:
+            return self._page_row(command, step, opened)
+        if not isinstance(step.work, Call) and not opened.page:
             return None
         if opened.held:
             return HELD
+        assert isinstance(step.work, Call)
         return Command(
             id=command,
             step=step.name,
@@ -224,6 +239,21 @@ class Decision(Struct):
             timeout=step.timeout,
             progress=opened.progress,
             recorded=opened.recorded,
+        )
+
+    def _page_row(self, command: str, step: Step, opened: OpenCommand) -> Command:
+        assert step.loop is not None and step.loop.source is not None
+        return Command(
+            id=command,
+            step=step.name,
+            visit=opened.visit,
+            attempt=opened.attempt,
+            tool=SOURCE,
+            input=self.input_of(command),
+            queue=step.queue,
+            priority=step.priority,
+            not_before=opened.not_before,
+            timeout=step.loop.source.timeout,
         )
 
     def _touch(self, command: str, anew: bool = True) -> None:
@@ -273,7 +303,9 @@ class Decision(Struct):
             opened = self.state.open[command]
             if opened.child:
                 with suppress(CannotEvaluate):
-                    self.start_child(command, plan, self.input_of(command), opened.attempt)
+                    input = self.input_of(command)
+                    if opened.item is None or self.misfit(plan, as_input(input)) is None:
+                        self.start_child(command, plan, input, opened.attempt)
 
     def _start_called_children(self, before: dict[str, set[str]]) -> None:
         for command, known in before.items():
@@ -341,40 +373,3 @@ def _as_outcome(fact: RunEnded, status: str) -> Outcome:
         data = None if error is None else {"step": error.step, "why": error.why}
         return Failed(Fault("child_failed", why, data=data))
     return Cancelled("the child run was cancelled")
-
-
-def _one(fact: Any) -> Sequence[str]:
-    return (f"{fact.step}/{fact.visit}",)
-
-
-def _owner(fact: Any) -> Sequence[str]:
-    return (fact.command.partition("#")[0],)
-
-
-def _some(fact: Any, items: Iterable[int | None]) -> Sequence[str]:
-    visit = f"{fact.step}/{fact.visit}/"
-    return [f"{visit}{item}" for item in items]
-
-
-_CONCERNED: dict[type, Callable[[Any], Sequence[str]]] = {  # the commands that a fact opens, changes or closes
-    StepIssued: _one,
-    StepSettled: _one,
-    GateDecided: _one,
-    ItemsIssued: lambda fact: _some(fact, fact.items or range(fact.first, fact.first + fact.count)),
-    ItemsSettled: lambda fact: _some(fact, (report.item for report in fact.reports)),
-    ItemsRetried: lambda fact: _some(fact, (item for item, _, _ in fact.items)),
-    ItemsGivenUp: lambda fact: _some(fact, fact.items),
-    CallSettled: _owner,
-    ChildEnded: _owner,
-    SignalTaken: _owner,
-    RunEnding: lambda fact: fact.withdrawn,
-    EventsTaken: lambda fact: [f"{fact.step}/{fact.first + n}" for n in range(len(fact.batches))],
-    VisitFailed: _one,
-}
-_NOBODY: frozenset[str] = frozenset()
-_READ_AGAIN = frozenset({ItemsSettled, ChildEnded})
-_SENDS = frozenset({RunStarted, StepSettled, VisitFailed})
-_OPENING = frozenset({StepIssued, ItemsIssued, EventsTaken})
-_REPORTING = frozenset({StepSettled, ItemsSettled})
-_ANSWERS = frozenset({SignalTaken, CallSettled, ChildEnded})
-_SENDING = frozenset({StepIssued, ItemsIssued, ItemsRetried, RunPaused, RunResumed, RunEnded})

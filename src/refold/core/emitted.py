@@ -16,6 +16,7 @@ from refold.core.facts import (
     StepSettled,
     VisitFailed,
 )
+from refold.core.loaded import Loaded
 from refold.core.loops import Graph
 from refold.core.outcomes import SECOND, Instant, Sent, Succeeded
 from refold.core.plan import START, STOP
@@ -31,7 +32,7 @@ from refold.core.state import (
     RunState,
     StepState,
 )
-from refold.core.view import Loaded, error_value
+from refold.core.view import error_value
 
 AT_ONCE = 64  # commands of a step that says nothing else
 GATHERED = "collect"  # in the place of a visit, which is a number
@@ -51,14 +52,14 @@ def _deliver(graph: Graph, state: RunState, sent: Sent, ref: Ref, sender: str) -
     if not takers:
         state.untaken.append((sent.type, sender))
     for s in takers:
-        inbox = state.inboxes.setdefault(s, Inbox())
+        inbox = state.inboxes.get(s) or state.inboxes.setdefault(s, Inbox())
         collect = graph.step(s).collect
         if collect is None:
             inbox.waiting.append(ref)
         else:
-            group = inbox.groups.setdefault(_group(sent, collect.by), [])
-            group.append(ref)
-            inbox.since.setdefault(_group(sent, collect.by), state.at)
+            group = _group(sent, collect.by)
+            inbox.groups.setdefault(group, []).append(ref)
+            inbox.since.setdefault(group, state.at)
         _owe(graph, state, s)
 
 
@@ -70,6 +71,13 @@ def _owe(graph: Graph, state: RunState, s: int) -> None:
         state.taking[s] = None
     else:
         visits.discharge(state.taking, s)
+
+
+def ask_again(graph: Graph, state: RunState) -> None:
+    """Who may take something, where that may be others than before."""
+    state.taking = {}
+    for s in state.inboxes:
+        _owe(graph, state, s)
 
 
 def _group(sent: Sent, by: str) -> str:
@@ -194,10 +202,10 @@ def resumed(state: RunState, rested: int) -> None:
 def sent_by(fact: Fact, place: int) -> Sent:
     """The event at this place of a fact."""
     match fact:
-        case RunStarted(input=input):
-            return Sent(START, input)
-        case StepSettled(report=report):
-            return report.events[place]
+        case StepSettled():
+            return fact.report.events[place]
+        case RunStarted():
+            return Sent(START, fact.input)
         case VisitFailed():
             data = {"step": fact.step, "visit": fact.visit, "error": error_value(fact.fault)}
             return Sent(fact.event, data)
@@ -218,7 +226,7 @@ def event_at(loaded: Loaded, ref: Ref) -> Any:
 
 
 def events_of(loaded: Loaded, refs: tuple[Ref, ...]) -> list[Any]:
-    missing = {seq for seq, _ in refs} - loaded.facts.keys()
+    missing = {seq for seq, _ in refs} - loaded.facts.keys() if len(refs) > 1 else None  # of one, `event_at` tells
     if missing:
         raise Missing(facts=missing)
     return [event_at(loaded, ref) for ref in refs]
@@ -241,6 +249,12 @@ def timers_of(graph: Graph, state: RunState, fact: Fact) -> Iterator[str]:
                 yield from (timer_key(graph.name(s), group) for group in groups)
         case _:
             pass
+
+
+def timers(graph: Graph, state: RunState) -> Iterator[str]:
+    """Those of all groups, whether there is a limit to them or not."""
+    for s, inbox in state.inboxes.items():
+        yield from (timer_key(graph.name(s), group) for group in inbox.groups)
 
 
 def _timers_for(graph: Graph, sent: Sent) -> Iterator[str]:

@@ -22,6 +22,7 @@ class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
     key: str = ""
     parent: Parent | None = None
     depth: int = 0
+    code: str = ""  # where that of a Python workflow was, as module:name; told to people, never imported
 
 
 class StepIssued(Struct, frozen=True, tag="step_issued", omit_defaults=True, gc=False):
@@ -54,6 +55,52 @@ class FanOutEntered(Struct, frozen=True, tag="fan_out_entered", omit_defaults=Tr
     capture: dict[str, Any] = {}
     redo: bool = False  # the items of the visit before; those that were done stay so
     window: int = 0  # 0: as the plan says
+    only: tuple[int, ...] = ()  # of a redo: these and what waits for them; empty: all that were not done
+    source: dict[str, Any] | None = None  # rendered: the items come from there, page by page
+    keys: tuple[str, ...] = ()  # of the items, if they have any
+    after: dict[int, tuple[str, ...]] = {}  # items that wait for others, by their keys
+    left_out: int = 0  # items whose key was there before
+
+
+class PageAsked(Struct, frozen=True, tag="page_asked", omit_defaults=True):
+    """A worker was asked for the next items of a source."""
+
+    step: str
+    visit: int
+    page: int  # from 1
+    attempt: int = 1
+    not_before: Instant = 0
+
+
+class PageCame(Struct, frozen=True, tag="page_came", omit_defaults=True):
+    """What the worker brought: a map of `items` and `cursor`, or why there is none."""
+
+    step: str
+    visit: int
+    page: int
+    report: Report
+
+
+class PageTaken(Struct, frozen=True, tag="page_taken", omit_defaults=True):
+    """The items of a page are items of the loop from here on."""
+
+    step: str
+    visit: int
+    page: int
+    count: int
+    cursor: Any = None  # None: it was the last one
+    left_out: tuple[int, ...] = ()  # places in the page whose key was there before
+    keys: tuple[str, ...] = ()
+    after: dict[int, tuple[str, ...]] = {}
+
+
+class PagesGivenUp(Struct, frozen=True, tag="pages_given_up", omit_defaults=True):
+    """The source has failed for good: there are no more items than came before."""
+
+    step: str
+    visit: int
+    page: int
+    fault: Fault
 
 
 class ItemsIssued(Struct, frozen=True, tag="items_issued", omit_defaults=True):
@@ -87,6 +134,26 @@ class ItemsGivenUp(Struct, frozen=True, tag="items_given_up"):
     step: str
     visit: int
     items: tuple[int, ...]
+
+
+class ItemsCancelled(Struct, frozen=True, tag="items_cancelled", omit_defaults=True):
+    """Items that somebody does not want any more, or that are stopped because the loop halts."""
+
+    step: str
+    visit: int
+    items: tuple[int, ...]
+    by: str = ""
+    halts: str = ""  # why the whole loop does
+    page: int = 0  # of its source, that nobody waits for any more
+
+
+class ItemsReopened(Struct, frozen=True, tag="items_reopened", omit_defaults=True):
+    """Items of a loop that is going on: they had failed or were cancelled, and are run again."""
+
+    step: str
+    visit: int
+    items: tuple[int, ...]
+    by: str = ""
 
 
 class EventsTaken(Struct, frozen=True, tag="events_taken", omit_defaults=True):
@@ -261,6 +328,14 @@ class RunReopened(Struct, frozen=True, tag="run_reopened", omit_defaults=True):
     anew: tuple[str, ...] = ()  # visited anew: a step, and all that follows from it
     by: str = ""
     budget: dict[str, int | float] = {}  # new limits
+    items: dict[str, tuple[int, ...]] = {}  # of list loops: only these
+
+
+class RunMigrated(Struct, frozen=True, tag="run_migrated", omit_defaults=True):
+    """From here on the run follows another plan; what comes after is told by that one."""
+
+    plan: str
+    by: str = ""
 
 
 Fact = (
@@ -272,6 +347,12 @@ Fact = (
     | ItemsRetried
     | ItemsSettled
     | ItemsGivenUp
+    | ItemsCancelled
+    | ItemsReopened
+    | PageAsked
+    | PageCame
+    | PageTaken
+    | PagesGivenUp
     | EventsTaken
     | VisitFailed
     | Routed
@@ -288,4 +369,5 @@ Fact = (
     | RunEnded
     | RunReopened
     | BudgetExceeded
+    | RunMigrated
 )

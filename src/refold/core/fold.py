@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from refold.core import emitted, fanout, items, routing, visits, waits
+from refold.core import emitted, fanout, items, pages, routing, visits, waits
 from refold.core.facts import (
     BudgetExceeded,
     Bypassed,
@@ -16,16 +16,23 @@ from refold.core.facts import (
     Fact,
     FanOutEntered,
     GateDecided,
+    ItemsCancelled,
     ItemsGivenUp,
     ItemsIssued,
+    ItemsReopened,
     ItemsRetried,
     ItemsSettled,
     LoopLeft,
     Move,
+    PageAsked,
+    PageCame,
+    PagesGivenUp,
+    PageTaken,
     PassBegan,
     Routed,
     RunEnded,
     RunEnding,
+    RunMigrated,
     RunPaused,
     RunReopened,
     RunResumed,
@@ -87,7 +94,7 @@ RUN_LIFE: Life = {
     RunResumed: (frozenset({PAUSED}), (RUNNING, ENDING)),
     RunEnding: (frozenset({RUNNING, PAUSED, ENDING}), (ENDING,)),  # PAUSED: by a cancellation
     RunEnded: (frozenset({RUNNING, ENDING}), (COMPLETED, FAILED, CANCELLED)),
-    RunReopened: (frozenset({FAILED, CANCELLED}), (RUNNING,)),
+    RunReopened: (frozenset({FAILED, CANCELLED, COMPLETED}), (RUNNING,)),  # COMPLETED: for items that were tolerated
 }
 
 
@@ -187,8 +194,13 @@ def _fan_out_entered(graph: Graph, state: RunState, fact: FanOutEntered) -> None
     s = graph.index[fact.step]
     _may(FanOutEntered, state.steps[s].life, fact.step)
     visits.issue(state, s)
-    old = state.steps[s].fan
-    state.steps[s].fan = fanout.go_on(old, fact.visit) if fact.redo and old is not None else fanout.open_fan(fact)
+    old, loop = state.steps[s].fan, graph.step(s).loop
+    if fact.redo and old is not None:
+        state.steps[s].fan = fanout.go_on(old, fact, state.at)
+    else:
+        state.steps[s].fan = fan = fanout.open_fan(fact, state.seq, state.at)
+        if loop is not None and loop.after is not None:
+            items.put_in_order(fan, loop, fact)
     visits.after_items(graph, state, s)
 
 
@@ -307,13 +319,11 @@ def _run_ending(graph: Graph, state: RunState, fact: RunEnding) -> None:
         if graph.by_events:
             emitted.withdraw(graph, state, command)
             continue
-        if opened.item is None:
+        if opened.item is None and not opened.page:
             visits.drop(graph, state, opened.step)
             continue
         visits.close_command(state, command)
-        fan = state.steps[opened.step].fan
-        assert fan is not None
-        fanout.stop(fan, opened.item)
+        items.withdraw(state, opened)
         touched[opened.step] = None
     for s in touched:
         visits.after_items(graph, state, s)
@@ -330,6 +340,10 @@ def _run_ended(graph: Graph, state: RunState, fact: RunEnded) -> None:
 def _run_reopened(graph: Graph, state: RunState, fact: RunReopened) -> None:
     _may(RunReopened, life_of(state), "the run")
     reopened(graph, state, fact)
+
+
+def _run_migrated(graph: Graph, state: RunState, fact: RunMigrated) -> None:
+    raise Corrupt(f"the run was migrated to {fact.plan}: what follows is told by another graph than this")
 
 
 _MOVES: dict[type, Callable[[Graph, RunState, Any], None]] = {
@@ -351,6 +365,12 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = {
     ItemsRetried: items.retried,
     ItemsSettled: items.settled,
     ItemsGivenUp: items.given_up,
+    ItemsCancelled: items.cancelled,
+    ItemsReopened: items.reopened,
+    PageAsked: pages.asked,
+    PageCame: pages.came,
+    PageTaken: pages.taken,
+    PagesGivenUp: pages.given_up,
     EventsTaken: emitted.taken,
     VisitFailed: emitted.failed,
     Routed: _routed,
@@ -367,4 +387,5 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = {
     RunEnded: _run_ended,
     RunReopened: _run_reopened,
     BudgetExceeded: lambda graph, state, fact: None,  # what follows from it says the rest
+    RunMigrated: _run_migrated,
 }

@@ -1,18 +1,21 @@
 """Handing out work: rendered inputs, fan-outs, windows, further tries."""
 
 from collections.abc import Iterable, Iterator
+from heapq import nsmallest
 from typing import Any
 
 from refold.core import fanout
 from refold.core.commands import child_id, command_id
-from refold.core.decision import Decision, starts_at
+from refold.core.decision import Decision, as_input, starts_at
 from refold.core.expressions import CannotEvaluate
-from refold.core.facts import Entered, FanOutEntered, ItemsIssued, ItemsRetried, ItemsSettled, StepIssued
+from refold.core.facts import Entered, FanOutEntered, ItemsIssued, ItemsRetried, ItemsSettled, PageAsked, StepIssued
 from refold.core.given import GIVEN, given_to, overlaid
+from refold.core.loaded import item_value
 from refold.core.outcomes import Failed, Fault, Report
 from refold.core.plan import Call, Child, Gate, Quality, Step, Wait
+from refold.core.pulling import name_items, pull, source_of
 from refold.core.retry import delay, fault_of
-from refold.core.routing_rules import end_visit, may_go_on
+from refold.core.routing_rules import end_visit, may_go_on, policy_of
 from refold.core.state import FanOut, OpenCommand
 from refold.core.view import capture
 from refold.core.waiting import issue_gate, issue_quality, issue_wait, rendered
@@ -51,7 +54,7 @@ def issue_entered(d: Decision) -> None:
 def _ends_at_once(d: Decision, fact: StepIssued | FanOutEntered) -> bool:
     """A loop without items settles when it is entered; those behind it in the log must have been entered before."""
     if isinstance(fact, FanOutEntered):
-        return fact.count == 0 or fact.redo
+        return fact.redo or (fact.count == 0 and fact.source is None) or bool(fact.after)
     return isinstance(d.graph.step(d.graph.index[fact.step]).work, Quality)
 
 
@@ -92,13 +95,27 @@ def _enter_fan_out(d: Decision, step: Step, visit: int) -> FanOutEntered:
     assert step.loop is not None
     state = d.state.steps[d.graph.index[step.name]]
     if state.redo and state.fan is not None and state.fan.visit == visit - 1:
-        return FanOutEntered(step.name, visit, state.fan.count, redo=True)
-    given = _given(d, step)
-    items = fanout.listed(rendered(d, step.loop.items, visit, given), step)
-    window = 0 if step.loop.at_once is None else fanout.window(rendered(d, step.loop.at_once, visit, given))
-    captured = {} if step.loop.sequential else _captured(d, step, visit)
-    inline, blob = d.box(items)
-    return FanOutEntered(step.name, visit, len(items), inline, blob, captured, window=window)
+        return FanOutEntered(step.name, visit, state.fan.count, redo=True, only=state.only)
+    given, loop = _given(d, step), step.loop
+    window = 0 if loop.at_once is None else fanout.window(rendered(d, loop.at_once, visit, given))
+    captured = {} if loop.sequential else _captured(d, step, visit)
+    if loop.source is not None:
+        source = source_of(d, loop, visit, given)
+        return FanOutEntered(step.name, visit, 0, capture=captured, window=window, source=source)
+    named = name_items(d, loop, fanout.listed(rendered(d, loop.items, visit, given), step), visit)
+    inline, blob = d.box(named.items)
+    return FanOutEntered(
+        step=step.name,
+        visit=visit,
+        count=len(named.items),
+        items=inline,
+        blob=blob,
+        capture=captured,
+        window=window,
+        keys=named.keys,
+        after=named.after,
+        left_out=len(named.left_out),
+    )
 
 
 def _captured(d: Decision, step: Step, visit: int) -> dict[str, Any]:
@@ -115,12 +132,15 @@ def fill_windows(d: Decision) -> None:
         fan = d.state.steps[s].fan
         step = d.graph.step(s)
         assert fan is not None and step.loop is not None
-        _load_items(d, fan)
-        count = fanout.room(d.graph, s, fan)
+        pull(d, s, fan)
+        count = fanout.room(d.graph, s, fan) if s in d.state.filling else 0
+        if count < 1:
+            continue
         visit = d.state.steps[s].visits
         captured = _captured(d, step, visit) if step.loop.sequential else None
-        some = tuple(fan.todo[:count])
+        some = tuple(nsmallest(count, fan.todo))
         first = some[0] if some else fan.next
+        _load_items(d, fan, some or range(first, first + count))
         d.tell_moves()
         d.say(ItemsIssued(step.name, visit, first, count, captured, some))
         unfit = tuple(_unfit(d, step, visit, some or range(first, first + count)))
@@ -128,10 +148,13 @@ def fill_windows(d: Decision) -> None:
             d.say(ItemsSettled(step.name, visit, unfit))
 
 
-def _load_items(d: Decision, fan: FanOut) -> None:
+def _load_items(d: Decision, fan: FanOut, items: Iterable[int]) -> None:
     """What is missing is asked for before anything is said."""
     if fan.blob is not None:
         d.loaded.blob(fan.blob)
+    elif fan.pulls is not None:
+        for item in items:
+            item_value(fan, d.loaded, item)
 
 
 def _unfit(d: Decision, step: Step, visit: int, items: Iterable[int]) -> Iterator[Report]:
@@ -139,13 +162,17 @@ def _unfit(d: Decision, step: Step, visit: int, items: Iterable[int]) -> Iterato
     refused = d.refuses(step.work.plan or d.state.plan) if isinstance(step.work, Child) else None
     if refused is not None:
         yield from (Report(1, Failed(refused), item=item) for item in items)
-    if step.input is None or refused is not None:
+    if (step.input is None and not isinstance(step.work, Child)) or refused is not None:
         return
     for item in items:
         try:
-            d.input_of(command_id(step.name, visit, item))
+            input = d.input_of(command_id(step.name, visit, item))
         except CannotEvaluate as error:
             yield Report(1, Failed(Fault("expression", str(error), retryable=False)), item=item)
+            continue
+        misfit = d.misfit(step.work.plan or d.state.plan, as_input(input)) if isinstance(step.work, Child) else None
+        if misfit is not None:
+            yield Report(1, Failed(misfit), item=item)
 
 
 def try_again(d: Decision) -> None:
@@ -162,18 +189,21 @@ def try_again(d: Decision) -> None:
         if opened.item is not None:
             items.setdefault((name, opened.visit), []).append((opened.item, attempt, not_before))
             continue
+        if opened.page:
+            d.say(PageAsked(name, opened.visit, opened.page, attempt, not_before))
+            continue
         at_once = opened.child and not not_before
         child = child_id(d.state.run, command, attempt) if at_once else ""
         d.say(StepIssued(name, opened.visit, attempt, not_before=not_before, child=child))
     for (name, visit), again in items.items():
         fan = d.state.steps[d.graph.index[name]].fan
         assert fan is not None
-        _load_items(d, fan)
+        _load_items(d, fan, [item for item, _, _ in again])
         d.say(ItemsRetried(name, visit, tuple(again)))
 
 
 def _not_before(d: Decision, opened: OpenCommand, fault: Fault) -> int:
-    policy = d.graph.step(opened.step).retry
+    policy = policy_of(d, opened)
     chance = d.chance() if policy.jitter else 0.0
     wait = delay(policy, opened.attempt, fault, chance)
     return d.now + wait if wait else 0
@@ -195,6 +225,6 @@ def _start_waiting_child(d: Decision, command: str, opened: OpenCommand) -> None
         d.say(StepIssued(name, opened.visit, opened.attempt, child=child_id(d.state.run, command, opened.attempt)))
         return
     assert fan is not None
-    _load_items(d, fan)
+    _load_items(d, fan, [opened.item])
     d.tell_moves()
     d.say(ItemsRetried(name, opened.visit, ((opened.item, opened.attempt, 0),)))

@@ -2,13 +2,21 @@
 
 from collections.abc import Sequence
 
-from refold.core import fanout, visits, waits
-from refold.core.commands import command_id
-from refold.core.facts import ItemsGivenUp, ItemsIssued, ItemsRetried, ItemsSettled
+from refold.core import fanout, ordering, visits, waits
+from refold.core.commands import command_id, page_id
+from refold.core.facts import (
+    FanOutEntered,
+    ItemsCancelled,
+    ItemsGivenUp,
+    ItemsIssued,
+    ItemsReopened,
+    ItemsRetried,
+    ItemsSettled,
+)
 from refold.core.loops import Graph
 from refold.core.outcomes import Failed, Succeeded
-from refold.core.plan import Child
-from refold.core.state import OpenCommand, RunState
+from refold.core.plan import Child, Loop
+from refold.core.state import MORE, OPEN, FanOut, OpenCommand, Order, RunState
 from refold.errors import Corrupt
 
 
@@ -19,17 +27,32 @@ def issued(graph: Graph, state: RunState, fact: ItemsIssued) -> None:
     items: Sequence[int] = fact.items or range(fact.first, fact.first + fact.count)
     if items[0] != (fan.todo[0] if fan.todo else fan.next):
         raise Corrupt(f"item {items[0]} of {fact.step} was issued after item {fan.next - 1}")
-    if fact.items:
-        fanout.issue_some(fan, fact.items, fact.capture)
-    else:
-        fanout.issue(fan, fact.first, fact.count, fact.capture)
+    fanout.issue(fan, items, fact.capture)
     for item in items:
         state.open[f"{fact.step}/{fact.visit}/{item}"] = OpenCommand(s, fact.visit, item)
     if isinstance(graph.step(s).work, Child):
         for item in items:
             waits.await_child(graph, state, f"{fact.step}/{fact.visit}/{item}")
-    if fanout.room(graph, s, fan) <= 0:
+    if not fanout.has_work(graph, s, fan):
         state.filling.pop(s, None)
+
+
+def put_in_order(fan: FanOut, loop: Loop, fact: FanOutEntered) -> None:
+    """Of a list all is known at once; of a source, when its last page was taken."""
+    fan.order = Order()
+    ordering.note(fan.order, 0, fact.keys, fact.after)
+    if fact.source is None:
+        ordering.begin(fan, loop.on_cycle == "drop")
+
+
+def withdraw(state: RunState, opened: OpenCommand) -> None:
+    """The run ends: an item is stopped, a source is not asked any more."""
+    fan = state.steps[opened.step].fan
+    assert fan is not None
+    if opened.item is not None:
+        fanout.stop(fan, opened.item)
+    elif fan.pulls is not None:
+        fan.pulls.life = MORE
 
 
 def retried(graph: Graph, state: RunState, fact: ItemsRetried) -> None:
@@ -69,3 +92,28 @@ def given_up(graph: Graph, state: RunState, fact: ItemsGivenUp) -> None:
         visits.close_command(state, command_id(fact.step, fact.visit, item))
     fanout.give_up(fan, fact.items)
     visits.after_items(graph, state, s, max(fan.places[item] for item in fact.items))
+
+
+def cancelled(graph: Graph, state: RunState, fact: ItemsCancelled) -> None:
+    s = graph.index[fact.step]
+    fan = state.steps[s].fan
+    assert fan is not None
+    for item in fact.items:
+        if fan.status[item] == OPEN:
+            visits.close_command(state, command_id(fact.step, fact.visit, item))
+    if fact.halts:
+        fanout.halt(fan)
+    else:
+        fanout.take_back(fan, fact.items)
+    if fact.page and fan.pulls is not None:
+        visits.close_command(state, page_id(fact.step, fact.visit, fact.page))
+        fan.pulls.life = MORE
+    visits.after_items(graph, state, s)
+
+
+def reopened(graph: Graph, state: RunState, fact: ItemsReopened) -> None:
+    s = graph.index[fact.step]
+    fan = state.steps[s].fan
+    assert fan is not None
+    fanout.make_free(fan, sorted(ordering.waiters(fan, fact.items)))
+    visits.after_items(graph, state, s)

@@ -56,10 +56,7 @@ class Graph(Struct, frozen=True):
     waits: frozenset[int]  # steps that no worker looks after, or not alone
     takers: dict[str, tuple[int, ...]]  # per type of event: the steps that take it
     timed: frozenset[int]  # steps that do not gather events for ever
-
-    @property
-    def by_events(self) -> bool:
-        return bool(self.plan.events)
+    by_events: bool  # events lead from step to step, not arcs
 
     def step(self, s: int) -> Step:
         return self.plan.steps[s]
@@ -297,8 +294,7 @@ def analyse(plan: Plan) -> Graph:
     problems = list(problems_of(plan))
     if problems:
         raise InvalidPlan(problems)
-    names = [step.name for step in plan.steps]
-    index = {name: s for s, name in enumerate(names)}
+    names, index = [step.name for step in plan.steps], {step.name: s for s, step in enumerate(plan.steps)}
     wiring = _Wiring([], [], [], [[] for _ in names])
     for s, step in enumerate(plan.steps):
         for arc in step.arcs:
@@ -351,6 +347,7 @@ def analyse(plan: Plan) -> Graph:
         waits=frozenset(s for s, step in enumerate(plan.steps) if not isinstance(step.work, Call)).union(polled),
         takers=_takers(plan),
         timed=frozenset(s for s, step in enumerate(plan.steps) if step.collect and step.collect.timeout is not None),
+        by_events=bool(plan.events),
     )
 
 

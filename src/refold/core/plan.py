@@ -48,6 +48,10 @@ class Retry(PlanData, frozen=True):
     on: tuple[str, ...] = ()  # kinds of fault; empty: any
 
 
+ONCE = Retry()
+PATIENT = Retry(attempts=5, backoff="exponential", delay=1.0, max_delay=60.0)
+
+
 class Call(PlanData, frozen=True, tag="call"):
     """Work for a worker: the tool's name and its settings, opaque to the core."""
 
@@ -103,16 +107,35 @@ class Poll(PlanData, frozen=True):
     timeout: float | None = None  # of the whole visit
 
 
-class Loop(PlanData, frozen=True):
-    """A fan-out over a list; results stand in the order of the items."""
+class Source(PlanData, frozen=True):
+    """Where the items of a loop come from, if not from a list: page by page, each of them fetched by a worker."""
 
-    items: Template
+    kind: str
+    settings: Template = {}  # rendered when the loop is entered
+    page: int = 500  # items
+    retry: Retry = PATIENT
+    timeout: float | None = None  # of a page
+
+
+class Loop(PlanData, frozen=True):
+    """A fan-out over a list or a source; results stand in the order of the items."""
+
+    items: Template = None
     name: str = "item"
     window: int = 16
     sequential: bool = False
     at_once: Template = None  # a window that is computed when the loop is entered
-    failures: Literal["all", "stop", "ignore"] = "all"  # all items run, then it fails; none is begun after one; well
+    failures: Literal["all", "stop", "ignore", "halt"] = "all"  # all items run, then it fails; none is begun after one;
+    # it is well; those that run are cancelled
     loose: bool = False  # maps, numbers and texts with commas are lists too
+    source: Source | None = None
+    key: Template = None  # of an item: what it is called; a second one of the same key is left out
+    after: Template = None  # of an item: the keys of those that must have completed before it is begun
+    on_cycle: Literal["fail", "drop"] = "fail"  # drop: what would close a circle is not waited for
+    tolerate: int | str | None = (
+        None  # so many may fail, as a number or as "1%"; None: none, or all if the next is given
+    )
+    min_success: int | str | None = None  # so many must complete
 
 
 class Collect(PlanData, frozen=True):
@@ -128,9 +151,6 @@ class EventType(PlanData, frozen=True):
 
     name: str
     bases: tuple[str, ...] = ()
-
-
-ONCE = Retry()
 
 
 class Step(PlanData, frozen=True):

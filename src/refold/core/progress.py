@@ -3,9 +3,10 @@
 from msgspec import Struct
 
 from refold.core.facts import StepFault
+from refold.core.fanout import settled
 from refold.core.loops import Graph
-from refold.core.outcomes import Fault, Instant
-from refold.core.state import FAILED, RunState
+from refold.core.outcomes import SECOND, Fault, Instant
+from refold.core.state import AT_END, BROKEN, FAILED, FanOut, RunState
 from refold.core.summary import shown_life, status_of
 from refold.core.why import Reason, World, of_commands
 
@@ -24,6 +25,9 @@ class Row(Struct, frozen=True):
     failed: int = 0
     open: int = 0
     retried: int = 0
+    skipped: int = 0
+    cancelled: int = 0
+    more: bool = False  # its source may have more items than are counted
     reason: Reason | None = None  # why it waits, if it does
     fault: Fault | None = None  # of a step that failed
 
@@ -66,8 +70,27 @@ def _row(graph: Graph, state: RunState, s: int, reason: Reason | None) -> Row:
     fan = step.fan if step.fan is not None else step.shown
     if fan is None:
         return Row(graph.name(s), status, step.visits, step.attempts, reason=reason, fault=fault)
-    items = (fan.count, fan.done, fan.failed, fan.open, len(fan.retried))
+    items = (fan.count, fan.done, fan.failed, fan.open, len(fan.retried), fan.passed, fan.taken_back, has_more(fan))
     return Row(graph.name(s), status, step.visits, step.attempts, *items, reason=reason, fault=fault)
+
+
+class Pace(Struct, frozen=True):
+    """How fast a loop goes, on the whole: items per second, and how many seconds are left at that."""
+
+    rate: float = 0.0
+    left: float | None = None
+    more: bool = False
+
+
+def pace(fan: FanOut, now: Instant) -> Pace:
+    done, took = fan.done - fan.before + fan.failed, (now - fan.since) / SECOND
+    rate = done / took if done > 0 and took > 0 else 0.0
+    more = has_more(fan)
+    return Pace(rate, None if more or not rate else (fan.count - settled(fan)) / rate, more)
+
+
+def has_more(fan: FanOut) -> bool:
+    return fan.pulls is not None and fan.pulls.life not in (AT_END, BROKEN)
 
 
 def _waits(graph: Graph, state: RunState, now: Instant) -> dict[str, Reason]:

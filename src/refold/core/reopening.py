@@ -24,12 +24,12 @@ from refold.core.state import (
 _UNSETTLED = frozenset({PENDING, ENTERED, ISSUED})
 
 
-def reopening(graph: Graph, state: RunState, step: str = "", by: str = "") -> RunReopened:
-    """What is visited again: all that failed or was stopped, and with a step, what follows from it."""
+def reopening(graph: Graph, state: RunState, step: str = "", by: str = "", loops: Iterable[str] = ()) -> RunReopened:
+    """What is visited again: all that failed or was stopped, and with a step, what follows from it; or loops too."""
     if graph.by_events:
         return RunReopened(emitted.lost(graph, state), by=by)
     unhandled = {graph.index[each.step] for each in state.failures if each.step} - graph.finalizers
-    again = unhandled | state.cut.keys()
+    again = unhandled | state.cut.keys() | {graph.index[name] for name in loops}
     anew = _following(graph, graph.index[step]) if step else []
     names = tuple(graph.name(s) for s in sorted(again - set(anew)))
     return RunReopened(names, tuple(map(graph.name, anew)), by)
@@ -79,6 +79,7 @@ def _visit_again(graph: Graph, state: RunState, fact: RunReopened) -> None:
     for s in (*touched, *sorted(graph.finalizers)):
         step = state.steps[s]
         step.redo = s in again and step.fan is not None and step.fan.visit == step.visits
+        step.only = fact.items.get(graph.name(s), ())
         routing.unready(state, s)
         step.life, step.due = PENDING, False
         if state.alive and s not in graph.finalizers:

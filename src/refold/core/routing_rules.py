@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core import routing, visits
-from refold.core.commands import command_id
+from refold.core.commands import command_id, page_id
 from refold.core.decision import Decision
 from refold.core.ending import end_run
 from refold.core.expressions import CannotEvaluate
@@ -14,19 +14,22 @@ from refold.core.facts import (
     Bypassed,
     Dropped,
     Entered,
+    ItemsCancelled,
     ItemsGivenUp,
     LoopLeft,
+    PagesGivenUp,
     PassBegan,
     SignalTaken,
     Skipped,
     StepFault,
     Took,
 )
-from refold.core.fanout import failed_items, stopped
+from refold.core.fanout import ITEMS_FAILED, failed_items, failure, was_cut
+from refold.core.loaded import key_of
 from refold.core.outcomes import Fault
-from refold.core.plan import Gate, bare_key
+from refold.core.plan import Gate, Retry, bare_key
 from refold.core.retry import fault_of, may_retry
-from refold.core.state import BYPASSED, FAILED, RUNNING, OpenCommand
+from refold.core.state import ASKED, BYPASSED, FAILED, OPEN, RUNNING, OpenCommand
 from refold.core.view import RunView, with_output, with_sets
 
 
@@ -43,13 +46,34 @@ def deliver_signals(d: Decision) -> None:
 def give_up_items(d: Decision) -> None:
     """Failed items that no policy wants again."""
     items: dict[tuple[str, int], list[int]] = {}
+    pages: list[PagesGivenUp] = []
     for command in d.state.judge:
         opened = d.state.open[command]
-        if opened.item is not None and final_fault(d, command) is not None:
+        fault = final_fault(d, command) if opened.item is not None or opened.page else None
+        if fault is not None and opened.item is not None:
             items.setdefault((d.graph.name(opened.step), opened.visit), []).append(opened.item)
+        elif fault is not None:
+            pages.append(PagesGivenUp(d.graph.name(opened.step), opened.visit, opened.page, fault))
     for (name, visit), given_up in items.items():
         d.tell_moves()
         d.say(ItemsGivenUp(name, visit, tuple(given_up)))
+        _halt(d, name, visit, given_up[0])
+    for page in pages:
+        if page_id(page.step, page.visit, page.page) in d.state.open:
+            d.tell_moves()
+            d.say(page)
+
+
+def _halt(d: Decision, name: str, visit: int, failed: int) -> None:
+    """A loop that is to halt stops what else it has begun, and its source."""
+    s = d.graph.index[name]
+    loop, fan = d.graph.step(s).loop, d.state.steps[s].fan
+    if loop is None or fan is None or loop.failures != "halt":
+        return
+    begun = tuple(item for item, life in enumerate(fan.status) if life == OPEN)
+    page = fan.pulls.page if fan.pulls is not None and fan.pulls.life == ASKED else 0
+    if begun or page or was_cut(fan):
+        d.say(ItemsCancelled(name, visit, begun, halts=f"item {failed} failed", page=page))
 
 
 def end_visits(d: Decision) -> None:
@@ -58,7 +82,7 @@ def end_visits(d: Decision) -> None:
     for command, seq in d.state.judge.items():
         opened = d.state.open[command]
         fault = final_fault(d, command)
-        if opened.item is None and fault is not None:
+        if opened.item is None and not opened.page and fault is not None:
             over.append((seq, opened.step, fault))
     for _, s, fault in sorted(over, key=lambda each: each[0]):
         if fault is not None:
@@ -78,7 +102,13 @@ def may_go_on(d: Decision, opened: OpenCommand, fault: Fault) -> bool:
     """An ending run tries nothing again but the finalizer that it runs."""
     if visits.stops(d.graph, d.state, opened.step):
         return False
-    return may_retry(d.graph.step(opened.step).retry, opened.attempt, fault)
+    return may_retry(policy_of(d, opened), opened.attempt, fault)
+
+
+def policy_of(d: Decision, opened: OpenCommand) -> Retry:
+    """Pages of a source have their own."""
+    step = d.graph.step(opened.step)
+    return step.loop.source.retry if opened.page and step.loop and step.loop.source else step.retry
 
 
 def route(d: Decision) -> None:
@@ -109,15 +139,15 @@ def _end_worked(d: Decision, s: int) -> None:
     step = d.state.steps[s]
     fan = step.fan if d.graph.step(s).loop is not None and step.life != BYPASSED else None
     loop = d.graph.step(s).loop
-    if fan is None or fan.done == fan.count or (loop is not None and loop.failures == "ignore" and not stopped(fan)):
+    if fan is None or loop is None:
         end_visit(d, s, None)
-    elif fan.failed:
-        failed = failed_items(fan)
-        listed = ", ".join(map(str, failed[:10])) + (", …" if len(failed) > 10 else "")
-        why = f"{fan.failed} of {fan.count} items failed: {listed}"
-        end_visit(d, s, Fault("items_failed", why, data=failed[:1000]))
-    else:
+    elif fan.fault is not None:
+        end_visit(d, s, fan.fault)
+    elif was_cut(fan) and not fan.failed:
         d.move(Dropped((d.graph.name(s),)))
+    else:
+        why = failure(loop, fan, lambda item: key_of(fan, d.loaded, item) if loop.key is not None else str(item))
+        end_visit(d, s, Fault(ITEMS_FAILED, why, data=failed_items(fan)[:1000]) if why else None)
 
 
 def _finish_pass(d: Decision, loop: int) -> None:

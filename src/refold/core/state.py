@@ -26,8 +26,34 @@ TERMINAL = frozenset({COMPLETED, FAILED, CANCELLED})
 # Marks of a forward arc; a taken one is used up when its target is entered, or at once if that is not pending
 UNRESOLVED, TAKEN, DEAD = 0, 1, 2
 
-# Life of an item
-WAITS, OPEN, DONE, LOST, STOPPED = 0, 1, 2, 3, 4
+# Life of an item. Stopped: the run or the loop ended. Passed: one it waited for did not complete. Taken back: unwanted.
+WAITS, OPEN, DONE, LOST, STOPPED, PASSED, TAKEN_BACK = 0, 1, 2, 3, 4, 5, 6
+
+# Life of a source: it has more, was asked, has brought a page; it is at its end, or has failed
+MORE, ASKED, CAME, AT_END, BROKEN = "more", "asked", "came", "at_end", "broken"
+
+
+class Pulls(Struct, gc=False):
+    """Where the items of a loop come from, and how far it has come with that."""
+
+    settings: dict[str, Any]
+    life: str = MORE
+    cursor: Any = None
+    page: int = 0  # the last one asked for
+    came: int = 0  # the fact that brought it
+    pages: list[tuple[int, int, int]] = []  # of each: its first item, the fact that brought it, the fact that took it
+    seen: set[str] = set()  # keys
+
+
+class Order(Struct, gc=False):
+    """Which items wait for which."""
+
+    names: dict[str, int] = {}
+    after: dict[int, tuple[str, ...]] = {}  # keys of those that an item waits for
+    left: dict[int, int] = {}  # how many of those that an item waits for have not completed
+    behind: dict[int, list[int]] = {}  # who waits for an item
+    dropped: list[tuple[int, int]] = []  # who would have waited for whom, in a circle
+    known: bool = False
 
 
 class FanOut(Struct, gc=False):
@@ -43,9 +69,17 @@ class FanOut(Struct, gc=False):
     open: int = 0
     done: int = 0
     failed: int = 0
+    passed: int = 0
+    taken_back: int = 0
     visit: int = 0  # of the step
     window: int = 0  # 0: as the plan says
-    todo: list[int] = []  # items to be run again, if it goes on with what an earlier visit left undone
+    todo: list[int] = []  # heap of items that are free to run, besides those from `next` on
+    pulls: Pulls | None = None
+    order: Order | None = None
+    fault: Fault | None = None  # why not all of the items are there, or in no order
+    at: int = 0  # the fact that entered it
+    since: Instant = 0
+    before: int = 0  # items that were done then
     retried: dict[int, int] = {}  # item -> attempts, for those that needed more than one
     writes: dict[int, tuple[Write, ...]] = {}  # applied in item order when the visit ends
 
@@ -82,6 +116,7 @@ class StepState(Struct, gc=False):
     fan: FanOut | None = None
     shown: FanOut | None = None  # the last one that was over: what others read while the next is under way
     redo: bool = False  # the next visit goes on with what this one left undone
+    only: tuple[int, ...] = ()  # or with these of its items
     given: Any = None  # what the last visit was issued with, if its arcs read it
 
 
@@ -108,6 +143,7 @@ class OpenCommand(Struct, gc=False):
     group: str = ""  # of the step's inbox, where they come from
     deadline: Instant | None = None  # of what no worker looks after
     assignee: str = ""
+    page: int = 0  # of the source of its loop, from 1
 
 
 class Latest(Struct, gc=False):

@@ -15,15 +15,22 @@ from refold.core.facts import (
     Fact,
     FanOutEntered,
     GateDecided,
+    ItemsCancelled,
     ItemsGivenUp,
     ItemsIssued,
+    ItemsReopened,
     ItemsRetried,
     ItemsSettled,
     LoopLeft,
+    PageAsked,
+    PageCame,
+    PagesGivenUp,
+    PageTaken,
     PassBegan,
     Routed,
     RunEnded,
     RunEnding,
+    RunMigrated,
     RunPaused,
     RunReopened,
     RunResumed,
@@ -79,6 +86,17 @@ def _items_issued(fact: ItemsIssued) -> str:
         return f"{_where(fact)} items {', '.join(map(str, fact.items))} issued again"
     last = fact.first + fact.count - 1
     return f"{_where(fact)} " + (f"item {last} issued" if fact.count == 1 else f"items {fact.first}-{last} issued")
+
+
+def _fan_entered(fact: FanOutEntered) -> str:
+    if fact.source is not None:
+        return f"{_where(fact)} entered with a source"
+    left_out = f", and {fact.left_out} left out because of their keys" if fact.left_out else ""
+    return f"{_where(fact)} entered with {fact.count} items{left_out}"
+
+
+def _listed(items: tuple[int, ...]) -> str:
+    return ", ".join(map(str, items[:20])) + (", …" if len(items) > 20 else "")
 
 
 def _ended(outcome: Outcome, attempt: int = 0) -> str:
@@ -144,7 +162,19 @@ _TOLD: dict[type, Callable[[Any], str]] = {
     RunStarted: _started,
     StepIssued: _issued,
     StepSettled: lambda fact: f"{_where(fact)} {_reported(fact.report)}",
-    FanOutEntered: lambda fact: f"{_where(fact)} entered with {fact.count} items",
+    FanOutEntered: _fan_entered,
+    PageAsked: lambda fact: (
+        f"{_where(fact)} page {fact.page} asked for" + (f", try {fact.attempt}" if fact.attempt > 1 else "")
+    ),
+    PageCame: lambda fact: f"{_where(fact)} page {fact.page} {_reported(fact.report)}",
+    PageTaken: lambda fact: (
+        f"{_where(fact)} has {fact.count} more items" + (", the last" if fact.cursor is None else "")
+    ),
+    PagesGivenUp: lambda fact: f"{_where(fact)} given up on its source: {said(fact.fault)}",
+    ItemsCancelled: lambda fact: (
+        f"{_where(fact)} cancelled items {_listed(fact.items)}" + _by(fact.by) + _because(fact.halts)
+    ),
+    ItemsReopened: lambda fact: f"{_where(fact)} items {_listed(fact.items)} are to run again" + _by(fact.by),
     ItemsIssued: _items_issued,
     ItemsRetried: lambda fact: (
         f"{_where(fact)} " + ", ".join(f"item {item} issued, try {attempt}" for item, attempt, _ in fact.items)
@@ -170,5 +200,6 @@ _TOLD: dict[type, Callable[[Any], str]] = {
     RunEnding: lambda fact: f"run is ending as {fact.outcome}" + _fault(fact.error),
     RunEnded: lambda fact: f"run {fact.status}" + _fault(fact.error),
     RunReopened: _reopened,
+    RunMigrated: lambda fact: f"run migrated to plan {fact.plan[:12]}" + _by(fact.by),
     BudgetExceeded: lambda fact: f"budget exceeded: {fact.used:g} of {fact.limit:g} {fact.unit} are used up",
 }

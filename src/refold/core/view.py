@@ -5,29 +5,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
 from refold.core import fanout
 from refold.core.expressions import Aliased, CannotEvaluate, Missing, Path, View, step_into, unaliased
 from refold.core.facts import ChildEnded, Fact, ItemsSettled
+from refold.core.loaded import Loaded, item_value, key_of
 from refold.core.loops import Graph
 from refold.core.moments import stamp
-from refold.core.outcomes import Blob, Fault, Outcome, Succeeded
+from refold.core.outcomes import Fault, Outcome, Succeeded
 from refold.core.retry import fault_of
-from refold.core.state import FAILED, STOPPED, WAITS, FanOut, RunState
+from refold.core.state import DONE, FAILED, LOST, OPEN, PASSED, STOPPED, FanOut, RunState
 from refold.core.summary import shown_life
 
-
-class Loaded(Struct):
-    """What the turn has fetched because somebody raised Missing."""
-
-    facts: dict[int, Fact] = {}
-    blobs: dict[str, Any] = {}
-
-    def blob(self, blob: Blob) -> Any:
-        if blob.hash not in self.blobs:
-            raise Missing(blobs=[blob.hash])
-        return self.blobs[blob.hash]
+LISTED = 100_000  # items: the result of a run whose loop has more is how many came to what, and not a list
 
 
 class RunView:
@@ -118,17 +109,48 @@ def step_value(state: RunState, loaded: Loaded, s: int) -> Any:
     """What a finished step is to those after it: its result, or for a fan-out results and status per item."""
     step = state.steps[s]
     if step.shown is not None:
-        return _fan_value(step.shown, loaded)
+        return FanValue(step.shown, loaded)
     return loaded.blob(step.blob) if step.blob is not None else step.result
 
 
-def _fan_value(fan: FanOut, loaded: Loaded) -> dict[str, Any]:
-    outcomes = item_outcomes(fan, loaded)
-    return {
-        "results": [_result(outcome, loaded) for outcome in outcomes],
-        "items": [_item(outcome, loaded) for outcome in outcomes],
-        "stats": {"total": fan.count, "success": fan.done, "failed": fan.failed},
-    }
+class FanValue(Mapping[str, Any]):
+    """What came of the items of a loop; looked up when it is read, for there may be many."""
+
+    def __init__(self, fan: FanOut, loaded: Loaded) -> None:
+        self._fan, self._loaded = fan, loaded
+
+    def __getitem__(self, name: str) -> Any:
+        return _OF_ITEMS[name](self._fan, self._loaded)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_WHOLE)
+
+    def __len__(self) -> int:
+        return len(_WHOLE)
+
+
+def _stats(fan: FanOut, loaded: Loaded) -> dict[str, int]:
+    told = {"total": fan.count, "success": fan.done, "failed": fan.failed}
+    more = {"skipped": fan.passed, "cancelled": fan.taken_back + fan.status.count(STOPPED)}
+    return told | {name: number for name, number in more.items() if number}
+
+
+def _failed(fan: FanOut, loaded: Loaded) -> list[dict[str, Any]]:
+    """Which items have failed, and why."""
+    failed = fanout.failed_items(fan)
+    outcomes = outcomes_of(fan, loaded, failed)
+    return [{"item": item, "key": key_of(fan, loaded, item), **_item(outcomes[item], loaded, LOST)} for item in failed]
+
+
+_OF_ITEMS: dict[str, Callable[[FanOut, Loaded], Any]] = {
+    "results": lambda fan, loaded: [_result(outcome, loaded) for outcome in item_outcomes(fan, loaded)],
+    "items": lambda fan, loaded: [
+        _item(outcome, loaded, fan.status[item]) for item, outcome in enumerate(item_outcomes(fan, loaded))
+    ],
+    "stats": _stats,
+    "failed": _failed,
+}
+_WHOLE = ("results", "items", "stats")  # the rest is only a view of these
 
 
 def run_result(graph: Graph, state: RunState, loaded: Loaded) -> Any:
@@ -138,27 +160,35 @@ def run_result(graph: Graph, state: RunState, loaded: Loaded) -> Any:
         return None  # that is told by the event
     if state.parent is not None and state.parent.want:
         s = graph.index.get(state.parent.want)
-        return None if s is None or not state.steps[s].done_at else step_value(state, loaded, s)
+        value = None if s is None or not state.steps[s].done_at else step_value(state, loaded, s)
+        return dict(value) if isinstance(value, FanValue) else value
     latest = state.latest
     if latest is None:
         return None
     if latest.fan is not None:
         loop = graph.step(latest.step).loop
-        value = _fan_value(latest.fan, loaded)
-        return value if loop is not None and loop.loose else value["results"]
+        value = FanValue(latest.fan, loaded)
+        if loop is not None and loop.loose:
+            return dict(value)
+        return value["results"] if latest.fan.count <= LISTED else {"stats": value["stats"]}
     return loaded.blob(latest.blob) if latest.blob is not None else latest.result
 
 
 def item_outcomes(fan: FanOut, loaded: Loaded) -> list[Outcome | None]:
-    places = fanout.places(fan)
+    """Of all items, in their order."""
+    found = outcomes_of(fan, loaded, range(fan.count))
+    return [found[item] for item in range(fan.count)]
+
+
+def outcomes_of(fan: FanOut, loaded: Loaded, items: Sequence[int]) -> dict[int, Outcome | None]:
+    """How these items ended; None: they did not."""
+    places = fanout.places(fan, items)
     missing = places.keys() - loaded.facts.keys()
     if missing:
         raise Missing(facts=missing)
     by_place = {place: _reports(loaded.facts[place]) for place in places}
-    return [
-        None if status in (WAITS, STOPPED) else by_place[fan.places[item]].get(item)
-        for item, status in enumerate(fan.status)
-    ]
+    told = {item for item in items if fan.places[item] and fan.status[item] in (DONE, LOST, OPEN)}
+    return {item: by_place[fan.places[item]].get(item) if item in told else None for item in items}
 
 
 def _reports(fact: Fact) -> dict[int, Outcome]:
@@ -177,9 +207,9 @@ def _result(outcome: Outcome | None, loaded: Loaded) -> Any:
     return loaded.blob(outcome.blob) if outcome.blob is not None else outcome.result
 
 
-def _item(outcome: Outcome | None, loaded: Loaded) -> dict[str, Any]:
+def _item(outcome: Outcome | None, loaded: Loaded, life: int) -> dict[str, Any]:
     if outcome is None:
-        return {"status": "cancelled", "result": None, "error": None}
+        return {"status": "skipped" if life == PASSED else "cancelled", "result": None, "error": None}
     if isinstance(outcome, Succeeded):
         return {"status": "completed", "result": _result(outcome, loaded), "error": None}
     return {"status": "failed", "result": None, "error": error_value(fault_of(outcome))}
@@ -257,9 +287,7 @@ def _keep(found: dict[str, Any], view: View, path: Path) -> Path:
 
 def item_view(fan: FanOut, loaded: Loaded, name: str, item: int, visit: int) -> dict[str, Any]:
     """An item's names: what the fan-out captured, the item, and where it stands."""
-    items = loaded.blob(fan.blob) if fan.blob is not None else fan.items
-    assert items is not None
-    value, place = items[item], {"index": item, "count": fan.count}
+    value, place = item_value(fan, loaded, item), {"index": item, "count": fan.count}
     own = Aliased({name: value, **place}, _Place(item, fan.count, value))
     loop = Aliased(place, own.aliases)
     return {**fan.capture, name: value, "iter": own, "visit": visit, "loop": loop, "loop_index": item}

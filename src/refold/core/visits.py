@@ -4,12 +4,13 @@ from collections.abc import Collection
 from typing import Any, TypeGuard
 
 from refold.core import fanout, routing
-from refold.core.commands import command_id
+from refold.core.commands import command_id, page_id
 from refold.core.facts import StepFault
 from refold.core.given import forget
 from refold.core.loops import Graph
 from refold.core.outcomes import Awaited, Fault, Instant, Outcome, Parked, Report, Succeeded, Suspended
 from refold.core.state import (
+    ASKED,
     BYPASSED,
     CANCELLED,
     COMPLETED,
@@ -179,8 +180,10 @@ def after_items(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
             apply_writes(state, fan.writes[item])
         fan.writes = {}
         over(graph, state, s, at)
-    elif not ending and fanout.room(graph, s, fan) > 0:
+    elif not ending and fanout.has_work(graph, s, fan):
         state.filling[s] = None
+    else:
+        state.filling.pop(s, None)
 
 
 def stops(graph: Graph, state: RunState, s: int) -> bool:
@@ -195,7 +198,8 @@ def over(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
     plainly = graph.plainly[s]
     fan = _fan_of(graph, state, s) if step.fan is not None else None
     step.shown = fan
-    if plainly is None or (fan is not None and fan.done < fan.count):
+    loop = graph.step(s).loop
+    if plainly is None or (fan is not None and loop is not None and not fanout.is_well(loop, fan)):
         state.ended[s] = step.done_at
     else:
         complete(graph, state, s, COMPLETED, plainly)
@@ -255,7 +259,8 @@ def commands_of(graph: Graph, state: RunState, s: int) -> list[str]:
     fan = step.fan if step.life == ISSUED else None
     if fan is None:
         return []
-    return [command_id(name, step.visits, item) for item in range(fan.next) if fan.status[item] == OPEN]
+    page = [page_id(name, step.visits, fan.pulls.page)] if fan.pulls is not None and fan.pulls.life == ASKED else []
+    return page + [command_id(name, step.visits, item) for item, life in enumerate(fan.status) if life == OPEN]
 
 
 def _close_visit(graph: Graph, state: RunState, s: int, life: str, taken: Collection[int]) -> None:

@@ -11,8 +11,11 @@ from refold.core.emitted import runs_out, timer_key
 from refold.core.gates import agreed
 from refold.core.loops import Graph
 from refold.core.outcomes import Instant
-from refold.core.plan import Call, Child, Gate, is_body
-from refold.core.state import ENTERED, PENDING, TERMINAL, UNRESOLVED, OpenCommand, RunState
+from refold.core.paging import SOURCE
+from refold.core.plan import BODY, Call, Child, Gate, Step, is_body
+from refold.core.state import ENTERED, ISSUED, PENDING, TERMINAL, UNRESOLVED, WAITS, FanOut, OpenCommand, RunState
+
+SHORT = 12  # characters by which a plan is named
 
 
 class Holder(Struct, frozen=True):
@@ -23,21 +26,28 @@ class Holder(Struct, frozen=True):
 
 
 class World(Struct, frozen=True):
-    """What the log does not say: leases, by their commands, those of other runs, and who lives (None: unknown)."""
+    """What the log does not say: leases, by their commands, those of other runs, who lives (None: unknown), what each
+    of them can take if it has said so, the workflows that they have the code of, by the hashes of their plans, and the
+    queues of those that do not serve all."""
 
     held: Mapping[str, Holder] = {}
     elsewhere: Sequence[Holder] = ()
     workers: Sequence[str] | None = None
+    tools: Mapping[str, frozenset[str]] = {}
+    plans: Mapping[str, str] = {}
+    queues: Mapping[str, frozenset[str]] = {}
 
 
 class Reason(Struct, frozen=True, omit_defaults=True):
     """Kinds, and what else is told:
 
     running (worker, until)   slot (worker, until, note: the code it needs)   no_worker (note: as well)
-    paused (by, since, note)   backoff (until)
+    no_code (note: as well, sources: plans of that name whose code workers have, run)   no_tool (note: which)
+    no_queue (note: which)   paused (by, since, note)   backoff (until)
     batch (count, signal: what they have in common, until, note: how many are wanted)
     parked (until, signal, note)   timer (until)   signal (signal, until)   gate (until, assignee, note, count:
     approvals that are missing if several are wanted)   poll (until, note)   child (run, until)   window (count)
+    order (count: items that wait for others)
     join (sources)   loop (sources: the head)   final
     """
 
@@ -96,17 +106,63 @@ def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world
             child = state.children.get(f"{command}#{key}", "")
             yield Reason(kind=kind, signal=call.signal, until=call.until, run=child, note=key, **where)
     else:
-        yield _with_code(graph, state, opened, _waits(graph, opened, now, world, where))
+        reason = _waits(graph, opened, now, where)
+        yield _placed(graph, state, opened, world, reason) if reason.kind == "slot" else reason
 
 
-def _with_code(graph: Graph, state: RunState, opened: OpenCommand, reason: Reason) -> Reason:
-    """A body can be run only where its code is."""
-    if reason.kind not in ("slot", "no_worker") or not is_body(graph.step(opened.step)):
-        return reason
-    return structs.replace(reason, note=f"{graph.plan.name} {state.plan[:12]}")
+def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: World, reason: Reason) -> Reason:
+    """Free to be taken: who can take it has no room now, or nobody can. A body is run only where its code is."""
+    step = graph.step(opened.step)
+    tool = _tool(step, opened, state.plan)
+    able = _able(world, tool)
+    idle, able = able, None if able is None else [each for each in able if _serves(world, each, step.queue)]
+    coded = is_body(step) and not opened.page
+    note = f"{graph.plan.name} {state.plan[:SHORT]}" if coded else ""
+    if able is not None and not able:
+        if not world.workers:
+            return structs.replace(reason, kind="no_worker", note=note)
+        if idle:
+            return structs.replace(reason, kind="no_queue", note=step.queue)
+        if not coded:
+            return structs.replace(reason, kind="no_tool", note=tool)
+        others = tuple(plan[:SHORT] for plan, name in world.plans.items() if name == graph.plan.name)
+        return structs.replace(reason, kind="no_code", note=note, sources=others, run=state.name or state.run)
+    busy = [each for each in (*world.held.values(), *world.elsewhere) if able is None or each.worker in able]
+    if not busy:
+        return structs.replace(reason, note=note)
+    first = min(busy, key=lambda holder: holder.until)
+    return structs.replace(reason, worker=first.worker, until=first.until, note=note)
 
 
-def _waits(graph: Graph, opened: OpenCommand, now: Instant, world: World, where: dict[str, Any]) -> Reason:
+def _tool(step: Step, opened: OpenCommand, plan: str) -> str:
+    if opened.page:
+        return SOURCE
+    assert isinstance(step.work, Call)
+    return f"{BODY}:{plan}" if is_body(step) else step.work.tool
+
+
+def _able(world: World, tool: str) -> list[str] | None:
+    """Who lives and can take it, as far as is known."""
+    if world.workers is None:
+        return None
+    return [each for each in world.workers if each not in world.tools or tool in world.tools[each]]
+
+
+def _serves(world: World, worker: str, queue: str) -> bool:
+    return worker not in world.queues or queue in world.queues[worker]
+
+
+def no_code(reason: Reason) -> str:
+    """In words, with what to do about it."""
+    name, _, plan = reason.note.rpartition(" ")
+    told = f"no live worker has the code of plan {plan} ({name})"
+    if not reason.sources:
+        return f"{told}; start one that has it"
+    how = f"`refold runs migrate {reason.run} --to {reason.sources[-1]}`"
+    return f"{told}; workers have {', '.join(reason.sources)}: migrate with {how}"
+
+
+def _waits(graph: Graph, opened: OpenCommand, now: Instant, where: dict[str, Any]) -> Reason:
     step = graph.step(opened.step)
     looks_at = opened.until if opened.until is not None else opened.not_before
     match step.work:
@@ -127,31 +183,20 @@ def _waits(graph: Graph, opened: OpenCommand, now: Instant, world: World, where:
         case Child():
             return Reason(kind="child", run=opened.child, until=opened.deadline, **where)
         case Call():
-            return _of_call(opened, now, world, where)
+            return _of_call(opened, now, where)
         case _:
             names = ", ".join(filter(None, (opened.signal, *opened.signals)))
             return Reason(kind="signal" if names else "timer", signal=names, until=due(opened), **where)
 
 
-def _of_call(opened: OpenCommand, now: Instant, world: World, where: dict[str, Any]) -> Reason:
+def _of_call(opened: OpenCommand, now: Instant, where: dict[str, Any]) -> Reason:
     if opened.signal:
         until = opened.not_before or None
         return Reason(kind="parked", signal=opened.signal, until=until, note=opened.reason, **where)
     if opened.not_before > now:
         kind = "backoff" if opened.attempt > 1 and not opened.reason else "parked"
         return Reason(kind=kind, until=opened.not_before, note=opened.reason, **where)
-    return _unclaimed(world, where)
-
-
-def _unclaimed(world: World, where: dict[str, Any]) -> Reason:
-    """Free to be taken: every slot is busy, or nobody is there."""
-    busy = (*world.held.values(), *world.elsewhere)
-    if world.workers is not None and not world.workers:
-        return Reason(kind="no_worker", **where)
-    if not busy:
-        return Reason(kind="slot", **where)
-    first = min(busy, key=lambda holder: holder.until)
-    return Reason(kind="slot", worker=first.worker, until=first.until, **where)
+    return Reason(kind="slot", **where)
 
 
 def _spent(state: RunState) -> str:
@@ -176,8 +221,8 @@ def _of_inbox(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
 
 def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
     step, name = state.steps[s], graph.name(s)
-    if step.fan is not None and step.fan.next < step.fan.count and not state.outcome:
-        yield Reason(name, "window", visit=step.visits, count=step.fan.count - step.fan.next)
+    if step.fan is not None and step.life == ISSUED and not state.outcome:
+        yield from _of_items(step.fan, name, step.visits)
     if s in graph.finalizers:
         if step.life == PENDING:
             yield Reason(name, "final")
@@ -194,9 +239,27 @@ def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
         yield Reason(name, "join", sources=tuple(dict.fromkeys(graph.name(graph.source[a]) for a in waits)))
 
 
-def briefly(graph: Graph, state: RunState) -> dict[str, str]:
+def _of_items(fan: FanOut, name: str, visit: int) -> Iterator[Reason]:
+    """Those that were not begun: they wait for room, or for others."""
+    free = fan.count - fan.next + len(fan.todo)
+    blocked = sum(fan.status[item] == WAITS for item, left in fan.order.left.items() if left) if fan.order else 0
+    if free:
+        yield Reason(name, "window", visit=visit, count=free)
+    if blocked:
+        yield Reason(name, "order", visit=visit, count=blocked)
+
+
+def briefly(graph: Graph, state: RunState, world: World | None = None) -> dict[str, str]:
     """Each open command with the reason why it is not over, in a few words and without asking who holds it."""
-    return {command: _reason(graph, state, opened) for command, opened in state.open.items()}
+    told = {command: _reason(graph, state, opened) for command, opened in state.open.items()}
+    if world is not None:
+        for command in state.open:
+            for reason in _of_command(graph, state, command, state.at, world):
+                if reason.kind == "no_code":
+                    told[command] = no_code(reason)
+                elif reason.kind == "no_queue":
+                    told[command] = f"no live worker serves the queue {reason.note!r}"
+    return told
 
 
 def _reason(graph: Graph, state: RunState, opened: OpenCommand) -> str:

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from msgspec import Struct
@@ -27,12 +28,9 @@ def resolve(name: str) -> Function:
     module, _, path = name.partition(":")
     if not module or not path:
         raise _refused(f"{name!r} does not name a function: write 'module:function'")
-    try:
-        found: Any = import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-            raise _refused(f"there is no module {module!r}") from None
-        raise
+    found: Any = imported(module)
+    if found is None:
+        raise _refused(f"there is no module {module!r}")
     for part in path.split("."):
         try:
             found = getattr(found, part)
@@ -41,6 +39,16 @@ def resolve(name: str) -> Function:
     if not callable(found):
         raise _refused(f"{name!r} is a {type(found).__name__} and cannot be called")
     return Function(found, _takes_input(found), _is_async(found))
+
+
+def imported(module: str) -> ModuleType | None:
+    """None if there is no such module; what its own import raises, a missing module too, comes out as it is."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            return None
+        raise
 
 
 def _refused(why: str) -> ToolFailed:

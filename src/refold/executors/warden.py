@@ -23,7 +23,7 @@ PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 HEAD = 4  # bytes of a length
 CHUNK = 1 << 16
 FILES = 8  # that an order may bring along
-ROUNDS = 100
+ROUNDS = 100  # of stopping, each of what the one before has not found; with one that finds nothing, all are stopped
 REAP_EVERY = 5.0  # seconds; what a program has orphaned and then died waits so long to be taken away
 LOOK_EVERY = 0.01  # seconds between two looks where nobody tells of an end
 PROC = os.path.isdir("/proc/self")
@@ -225,20 +225,24 @@ class Warden:
         until: float | None = None
         with _death_of(self._main, self._ready) as told:
             while self._reap():
-                until = self._stop_at(until)
+                until = self._obey(until)
                 now = time.monotonic()
-                if until <= now if until is not None else self._code is not None:
-                    return kill_all(self._mine, self._reap)
+                if self._is_over(until, now):
+                    kill_all(self._mine, self._reap)
+                    return
                 patience = REAP_EVERY if told and self._code is None else LOOK_EVERY
                 wait = patience if until is None else min(patience, until - now)
                 if self._code is not None and told:
                     self._ready.unregister(told.pop())
                 if any(file == self.line.fileno() for file, _ in self._ready.poll(1000 * wait + 1)):
                     self._receive()
-        return None
 
-    def _stop_at(self, until: float | None) -> float | None:
-        """When it must have ended, if it was told so."""
+    def _is_over(self, until: float | None, now: float) -> bool:
+        """What is left has had its time: until then if it was told to stop, and else as long as the program."""
+        return self._code is not None if until is None else until <= now
+
+    def _obey(self, until: float | None) -> float | None:
+        """Passes on what it is told, and says by when all must have ended: the latest order counts."""
         while (order := self._next()) is not None:
             if order[0] == b"stop":
                 for pid in self._mine():

@@ -130,7 +130,7 @@ class Line:
             self.close()
             return
         *words, self._kept = (self._kept + data).split(b"\n")
-        for word in words:
+        for word in words:  # the last of a program: the warden is free for another
             self._wardens.free(self)
             match word.decode().split():
                 case ["ended", code]:

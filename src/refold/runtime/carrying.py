@@ -1,4 +1,4 @@
-"""A run as one JSON text, to be carried to another store: its log is all that it is."""
+"""A run as one JSON text, with the runs it waits for, to be carried to another store: its log is all that it is."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,19 +6,21 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from refold.core import codec
+from refold.core.commands import Letter
 from refold.core.expressions import Evaluate, Languages
-from refold.core.facts import RunStarted
-from refold.core.fold import Record, fold
+from refold.core.facts import RunMigrated, RunStarted
+from refold.core.fold import Record
 from refold.core.loops import Graph, analyse
+from refold.core.migrating import replay
 from refold.core.outcomes import Blob
 from refold.core.plan import canonical, hash_of, read_plan
 from refold.core.state import RunState
 from refold.core.summary import summarize
-from refold.errors import Conflict, Corrupt, InvalidPlan, InvalidValue
-from refold.ports import Store, Writes
+from refold.errors import Conflict, Corrupt, InvalidPlan, InvalidValue, NotFound
+from refold.ports import Store, StoreTurn, Writes
 from refold.runtime.rebuild import projected
 
 FORMAT, VERSION = "refold.run", 1
@@ -29,43 +31,65 @@ class Carried(Struct, frozen=True, kw_only=True):
     version: int
     run: str
     plan: msgspec.Raw
+    plans: tuple[msgspec.Raw, ...] = ()  # those that it was migrated to
     facts: tuple[tuple[int, msgspec.Raw], ...]  # each with its time
     blobs: dict[str, str] = {}
     live: dict[str, tuple[str, str]] = {}
+    below: "tuple[Carried, ...]" = ()  # child runs that are under way, and theirs
+    letters: tuple[Letter, ...] = ()  # unread ones, of all these runs
 
 
 class Unpacked(Struct, frozen=True):
     run: str
-    plan: bytes
+    plans: dict[str, bytes]  # by their hashes, the first one first
     records: list[Record]
     blobs: dict[str, bytes]
     live: Mapping[str, tuple[str, str]]
+    below: "list[Unpacked]" = []
+    letters: tuple[Letter, ...] = ()
 
 
 def packed(store: Store, run: str, live: Mapping[str, tuple[str, str]]) -> bytes:
-    """Raises Conflict for a run that is tied to others which are under way."""
-    records = store.facts(run)
+    """Raises NotFound, or Conflict for a run that another one has started and waits for."""
+    runs = {run}
+    while True:
+        with store.turn(sorted(runs)) as turn:
+            carried = {each: _packed(store, turn, each) for each in runs}
+            states = [each[1] for each in carried.values() if each is not None]
+            found = {child for state in states for child in (*state.children.values(), *state.orphans)}
+            letters = tuple(letter for each in sorted(runs) for letter in turn.letters(each))
+        if found <= runs:
+            break
+        runs |= found
+    first = carried.pop(run)
+    if first is None:
+        raise NotFound(f"there is no run {run}")
+    parent = first[1].parent
+    if parent is not None:
+        raise Conflict(f"run {run} belongs to run {parent.run}: export that one, which takes its child runs along")
+    below = tuple(each[0] for each in carried.values() if each is not None)
+    return msgspec.json.encode(structs.replace(first[0], live=dict(live), below=below, letters=letters))
+
+
+def _packed(store: Store, turn: StoreTurn, run: str) -> tuple[Carried, RunState] | None:
+    """None if it has not begun."""
+    records = turn.facts(run)
     first = records[0][2] if records else None
     if not isinstance(first, RunStarted):
-        raise Conflict(f"there is no run {run}")
-    plan = store.plan(first.plan)
-    assert plan is not None
-    state = fold(analyse(read_plan(plan)), records, RunState(run=run, plan=first.plan))
-    if first.parent is not None or state.children or state.orphans:
-        raise Conflict(f"run {run} belongs to others: export the one that has started it, once its child runs are over")
-    with store.turn(()) as turn:
-        blobs = {each.hash: b64encode(turn.blob(run, each.hash)).decode() for each in _blobs([r[2] for r in records])}
+        return None
+    plans = {hash: store.plan(hash) or b"" for hash in _named(records)}
+    state = RunState(run=run)
+    replay(lambda hash: analyse(read_plan(plans[hash])), records, state)
+    blobs = {each.hash: b64encode(turn.blob(run, each.hash)).decode() for each in _blobs([r[2] for r in records])}
     facts = tuple((at, msgspec.Raw(codec.encode_fact(fact))) for _, at, fact in records)
-    carried = Carried(
-        format=FORMAT,
-        version=VERSION,
-        run=run,
-        plan=msgspec.Raw(plan),
-        facts=facts,
-        blobs=blobs,
-        live=dict(live),
-    )
-    return msgspec.json.encode(carried)
+    plan, *more = map(msgspec.Raw, plans.values())
+    carried = Carried(format=FORMAT, version=VERSION, run=run, plan=plan, plans=tuple(more), facts=facts, blobs=blobs)
+    return carried, state
+
+
+def _named(records: Sequence[Record]) -> Iterator[str]:
+    """Plans that a log names as its own."""
+    return (fact.plan for _, _, fact in records if isinstance(fact, RunStarted | RunMigrated))
 
 
 def _blobs(value: Any) -> Iterator[Blob]:
@@ -85,6 +109,10 @@ def unpacked(data: bytes | str) -> Unpacked:
         carried = msgspec.json.decode(data, type=Carried)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidValue("export", f"this is no run: {error}") from None
+    return _checked(carried)
+
+
+def _checked(carried: Carried) -> Unpacked:
     if carried.format != FORMAT or not carried.run:
         raise InvalidValue("export", f"this is no run, but {carried.format!r}")
     if carried.version != VERSION:
@@ -94,19 +122,20 @@ def unpacked(data: bytes | str) -> Unpacked:
         blobs = {hash: b64decode(text, validate=True) for hash, text in carried.blobs.items()}
     except (Corrupt, ValueError) as error:
         raise InvalidValue("export", str(error)) from None
-    plan = _plan(bytes(carried.plan))
+    plans = {hash_of(plan): plan for plan in map(_plan, (carried.plan, *carried.plans))}
     first = facts[0][2] if facts else None
-    if not isinstance(first, RunStarted) or first.plan != hash_of(plan):
+    if not isinstance(first, RunStarted) or [*plans] != list(dict.fromkeys(_named(facts))):
         raise InvalidValue("export", "its log and its workflow do not belong together")
     if any(hash_of(value) != hash for hash, value in blobs.items()):
         raise InvalidValue("export", "a value is not what its name says")
-    return Unpacked(carried.run, plan, facts, blobs, carried.live)
+    below = [_checked(each) for each in carried.below]
+    return Unpacked(carried.run, plans, facts, blobs, carried.live, below, carried.letters)
 
 
-def _plan(data: bytes) -> bytes:
+def _plan(data: msgspec.Raw) -> bytes:
     """In its one form, whoever has set it anew."""
     try:
-        return canonical(read_plan(data))
+        return canonical(read_plan(bytes(data)))
     except msgspec.MsgspecError as error:
         raise InvalidValue("export", f"its workflow cannot be read: {error}") from None
 
@@ -116,28 +145,32 @@ def put_back(
 ) -> str:
     """The run as it was when it was packed; returns its id. Raises Conflict if it is there already."""
     found = unpacked(data)
-    run, plan, records, blobs = found.run, found.plan, found.records, found.blobs
+    read = [_read(each) for each in (found, *found.below)]
+    for hash, plan in (named for each in (found, *found.below) for named in each.plans.items()):
+        store.put_plan(hash, plan)
+    with store.turn(sorted(state.run for _, _, state in read)) as turn:
+        for each, graphs, state in read:
+            if turn.head(state.run):
+                raise Conflict(f"run {state.run} is here already")
+            for writes in _in_parts(graphs[state.plan], state, each.records, each.blobs, new_id):
+                turn.write(writes)
+            written = projected(turn, state.run, graphs.__getitem__, evaluate, languages)
+            turn.write(structs.replace(written, letters=each.letters))
+    return found.run
+
+
+def _read(found: Unpacked) -> tuple[Unpacked, dict[str, Graph], RunState]:
+    state = RunState(run=found.run)
     try:
-        graph = analyse(read_plan(plan))
-        state = fold(graph, records, RunState(run=run, plan=hash_of(plan)))
+        graphs = {hash: analyse(read_plan(plan)) for hash, plan in found.plans.items()}
+        replay(graphs.__getitem__, found.records, state)
     except (Corrupt, InvalidPlan, msgspec.MsgspecError, LookupError) as error:
         raise InvalidValue("export", f"its log cannot be read: {error!r}") from None
-    with store.turn([run]) as turn:
-        if turn.head(run):
-            raise Conflict(f"run {run} is here already")
-        for writes in _in_parts(graph, state, records, plan, blobs, new_id):
-            turn.write(writes)
-        turn.write(projected(turn, run, lambda _: graph, evaluate, languages))
-    return run
+    return found, graphs, state
 
 
 def _in_parts(
-    graph: Graph,
-    state: RunState,
-    records: Sequence[Record],
-    plan: bytes,
-    blobs: dict[str, bytes],
-    new_id: Callable[[], str],
+    graph: Graph, state: RunState, records: Sequence[Record], blobs: dict[str, bytes], new_id: Callable[[], str]
 ) -> Iterator[Writes]:
     """What happened at one moment is written at once."""
     expected, summary = 0, summarize(graph, state)
@@ -152,6 +185,5 @@ def _in_parts(
             facts=facts,
             summary=summary,
             blobs=blobs if first else {},
-            plan=plan if first else None,
         )
         expected += len(facts)

@@ -10,7 +10,7 @@ from refold.core.outcomes import Failed, Fault, Outcome, Parked, Succeeded, Susp
 from refold.core.writes import AddTo
 from refold.errors import InvalidValue, LeaseLost
 from refold.ports import Abilities, Advance, Done, Lease, Memory, Store
-from refold.runtime.mailbox import Note, Settle
+from refold.runtime.mail import Note, Settle
 from refold.runtime.mailroom import Mailroom
 
 

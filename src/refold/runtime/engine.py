@@ -1,6 +1,8 @@
 """The engine object: starts runs, tells of them, steers them. It delegates and computes nothing."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
@@ -9,19 +11,20 @@ from msgspec import Struct
 from refold.core import codec
 from refold.core.facts import StepFault
 from refold.core.fold import Record
-from refold.core.loops import analyse
+from refold.core.loops import Graph, analyse
 from refold.core.plan import Plan, canonical, hash_of
 from refold.core.progress import Progress, progress
 from refold.core.state import CANCELLED, FAILED, RunState
 from refold.core.summary import Summary, shown_steps, status_of
-from refold.core.why import briefly
-from refold.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable
+from refold.core.why import World, briefly
+from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
 from refold.ports import Advance, Clock, Store
 from refold.runtime.carrying import packed, put_back, unpacked
 from refold.runtime.ends import End, Ends
-from refold.runtime.handle import Code, Handle, Saved
+from refold.runtime.handle import Code, Definition, Handle, Saved
 from refold.runtime.intake import run_of_key
-from refold.runtime.mailbox import Start
+from refold.runtime.living import Living, world
+from refold.runtime.mail import Cancel, Start
 from refold.runtime.mailroom import Mailroom
 from refold.runtime.steering import Steering
 from refold.runtime.turn import Seen
@@ -49,14 +52,35 @@ class Shown(Struct, frozen=True):
     state: RunState
 
 
+class Unsaid(str):
+    """A keyword that nobody gave; else it is an empty text."""
+
+
+UNSAID = Unsaid()
+
+
+class Beginning(Struct, frozen=True):
+    """A run that is to start."""
+
+    plan: Plan
+    input: dict[str, Any]
+    name: str
+    key: str
+    run: str
+    definition: Definition | None
+
+
 class Engine(Steering):
     code: Code  # for Python workflows
+    workers: Callable[[], Living] = dict  # those that live
+    is_served = True  # else whoever waits is called back for another reason than his own
 
     def __init__(
         self, store: Store, mailroom: Mailroom, advance: Advance, clock: Clock, new_id: Callable[[], str]
     ) -> None:
         self.store, self.mailroom, self.advance, self.clock, self.new_id = store, mailroom, advance, clock, new_id
         self.ends = Ends(store, advance)
+        self.serves: Callable[[str], bool] = lambda queue: True  # whether the worker of this process does
         self._plans: dict[int, tuple[Plan, bytes, str]] = {}
         mailroom.on_end = self.ends.ended
 
@@ -84,13 +108,14 @@ class Engine(Steering):
 
     @overload
     async def start(
-        self, plan: Plan, input: dict[str, Any] | None = None, *, name: str = "", key: str = "", run: str = ""
+        self, plan: Plan, /, input: dict[str, Any] | None = None, *, name: str = "", key: str = "", run: str = ""
     ) -> str: ...
 
     @overload
     async def start(
         self,
         plan: "Written",
+        /,
         input: Any = None,
         *,
         name: str = "",
@@ -100,41 +125,68 @@ class Engine(Steering):
     ) -> Handle: ...
 
     async def start(
-        self, plan: Any, input: Any = None, *, name: str = "", key: str = "", run: str = "", **inputs: Any
+        self,
+        plan: Any,
+        /,
+        input: Any = None,
+        *,
+        name: str = UNSAID,
+        key: str = UNSAID,
+        run: str = UNSAID,
+        **inputs: Any,
     ) -> str | Handle:
         """Start a run and return its id, or a handle if it is one of a Python workflow.
 
         The same key again gives the run that has it, whatever else is passed.
         """
-        if isinstance(plan, Plan):
-            return await self._start(plan, {**(input or {}), **inputs}, name, key, run)
-        definition = await self.code.known(plan)
-        begun = definition.begun({**_as_map(input), **inputs})
-        return Handle(self, await self._start(definition.plan, begun, name, key, run), definition)
+        begin = await self._beginning(plan, input, {"name": name, "key": key, "run": run}, inputs)
+        await self._is_begun(begin)
+        return begin.run if begin.definition is None else Handle(self, begin.run, begin.definition)
 
-    async def _start(self, plan: Plan, input: dict[str, Any] | None, name: str, key: str, run: str) -> str:
-        codec.check_value(input or {}, "input")
-        run = run_of_key(key) if key else run or self.new_id()
-        data, hash = self._prepared(plan)
+    async def _beginning(self, plan: Any, input: Any, said: dict[str, Any], inputs: dict[str, Any]) -> Beginning:
+        """What is meant by the arguments of a call. Raises InvalidValue."""
+        said = {name: each for name, each in said.items() if each is not UNSAID}
+        definition = None if isinstance(plan, Plan) else await self.code.known(plan)
+        if definition is None:
+            given = {**_as_map(input), **inputs}
+        else:
+            given, said = definition.inputs.sorted_out(input, said, inputs)
+            given, plan = definition.begun(given), definition.plan
+        key = said.get("key", "")
+        run = run_of_key(key) if key else said.get("run") or self.new_id()
+        return Beginning(plan, given, said.get("name", ""), key, run, definition)
+
+    async def _is_begun(self, begin: Beginning) -> bool:
+        """Whether this has started the run; else the key had it already."""
+        codec.check_value(begin.input, "input")
+        data, hash = self._prepared(begin.plan)
+        code = "" if begin.definition is None else begin.definition.home
         try:
-            await self.mailroom.send(run, Start(data, hash, input or {}, name, key))
+            await self.mailroom.send(begin.run, Start(data, hash, begin.input, begin.name, begin.key, code=code))
         except Conflict:
-            if not key:
+            if not begin.key:
                 raise
-        return run
+            return False
+        return True
 
     async def run(
-        self, plan: "Plan | Written", input: Any = None, *, name: str = "", key: str = "", **inputs: Any
+        self, plan: "Plan | Written", /, input: Any = None, *, name: str = UNSAID, key: str = UNSAID, **inputs: Any
     ) -> Any:
-        """Start and wait: the run's result, or RunFailed, or RunCancelled."""
-        if not isinstance(plan, Plan):
-            handle = await self.start(plan, input, name=name, key=key, **inputs)
-            return await handle.result()
-        run = run_of_key(key) if key else self.new_id()
-        end = self.ends.expect(run)
+        """Start and wait: the run's result, or RunFailed, or RunCancelled. If the waiting is cancelled, so is the run
+        that was started; `start` gives one that goes on."""
+        begin = await self._beginning(plan, input, {"name": name, "key": key}, inputs)
+        run = begin.run
+        end, own = self.ends.expect(run), not begin.key
         try:
-            await self._start(plan, {**(input or {}), **inputs}, name, key, run)
-            return await self._result(await self._seen(run, end, look_first=bool(key)))
+            own = await self._is_begun(begin)
+            if begin.definition is not None:
+                return await Handle(self, run, begin.definition).result()
+            return await self._result(await self._seen(run, end, look_first=bool(begin.key)))
+        except asyncio.CancelledError:
+            if own and self.is_served:
+                with suppress(RefoldError):
+                    await self.mailroom.send(run, Cancel("nobody waits for it any more"))
+            raise
         finally:
             self.ends.forget(run, end)
 
@@ -196,10 +248,18 @@ class Engine(Steering):
             result=await self._value(state),
             error=state.error,
             steps=shown_steps(graph, state),
-            waits=briefly(graph, state),
+            waits=briefly(graph, state, await self._world(graph, state)),
             usage=dict(state.usage),
             state=state,
         )
+
+    async def _world(self, graph: Graph, state: RunState) -> World | None:
+        """Who else could serve it, if this process has not the code of its bodies, or does not serve its queues."""
+        served = all(self.serves(graph.step(opened.step).queue) for opened in state.open.values())
+        if served and (not graph.by_events or not state.open or self.code.of(state.plan) is not None):
+            return None
+        seen: World = await self.advance(lambda: world(self.store, self.workers()))
+        return seen
 
     async def progress(self, run: str) -> Progress | None:
         """How a run stands that this process has in memory; costs no reading."""
@@ -232,7 +292,8 @@ class Engine(Steering):
             raise NotFound(f"there is no run {run}")
         if summary.plan != definition.hash:
             ours = f"{definition.plan.name} ({definition.hash[:12]})"
-            raise Conflict(f"run {run} is one of {summary.workflow} ({summary.plan[:12]}), and this is {ours}")
+            hint = f"; `migrate(run, {definition.hash!r})` moves it" if summary.workflow == definition.plan.name else ""
+            raise Conflict(f"run {run} is one of {summary.workflow} ({summary.plan[:12]}), and this is {ours}{hint}")
         return Handle(self, run, definition)
 
     async def export(self, run: str, live: Saved | None = None) -> bytes:
@@ -274,5 +335,6 @@ class Engine(Steering):
 
 
 def _as_map(input: Any) -> dict[str, Any]:
-    """Inputs as a map, or as the event that a run begins with."""
-    return dict(input) if isinstance(input, dict) else {} if input is None else dict(vars(input))
+    if input is not None and not isinstance(input, dict):
+        raise InvalidValue("input", f"inputs are a map, and this is of type {type(input).__name__}")
+    return dict(input or {})

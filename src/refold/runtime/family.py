@@ -23,11 +23,13 @@ class Reader(Protocol):
 
 
 class Family:
-    """`plans` are those of the children, by their runs."""
+    """`plans` are those of the children, by their runs; `calls` are the names of the calls of the first run to which
+    they, or the runs above them, belong."""
 
     def __init__(self, reader: Reader, run: str, after: int) -> None:
         self.reader = reader
         self.plans: dict[str, str] = {}
+        self.calls: dict[str, str] = {}
         self._lines, self._facts = {run: after}, {run: 0}
         self._over: set[str] = set()
 
@@ -55,11 +57,12 @@ class Family:
                 elif isinstance(fact, StepSettled) and isinstance(fact.report.outcome, Suspended):
                     for call in fact.report.outcome.calls:
                         if call.child:
-                            self._meet(child_id(run, f"{fact.step}/{fact.visit}#{call.key}"), call.child)
+                            child = child_id(run, f"{fact.step}/{fact.visit}#{call.key}")
+                            self._meet(child, call.child, self.calls.get(run) or call.key.partition(":")[2])
         return self._over >= self._facts.keys()
 
-    def _meet(self, child: str, plan: str) -> None:
-        self.plans[child] = plan
+    def _meet(self, child: str, plan: str, call: str) -> None:
+        self.plans[child], self.calls[child] = plan, call
         self._lines.setdefault(child, 0)
         self._facts.setdefault(child, 0)
 

@@ -11,12 +11,13 @@ from msgspec import Struct
 from refold.core.faults import said
 from refold.core.fold import Record
 from refold.core.plan import Plan
+from refold.core.questions import ANSWER
 from refold.core.state import RunState
 from refold.errors import NotFound, RunFailed, StepFailed
 from refold.ports import Clock
 from refold.runtime.family import Family
+from refold.runtime.pipelined import AtStage, at_stage, stages_of
 
-ANSWER = "answer:"  # signals that answer a request
 LOOK = 0.05  # seconds between two looks at what is asked
 
 
@@ -24,6 +25,13 @@ class Exact(Protocol):
     def put(self, value: Any, path: str = "$") -> Any: ...
 
     def get(self, raw: Any, path: str = "$") -> Any: ...
+
+
+class Inputs(Protocol):
+    def sorted_out(
+        self, input: Any, said: Mapping[str, Any], named: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The inputs of a run, and what keywords say about the run itself. Raises InvalidValue."""
 
 
 class Definition(Protocol):
@@ -37,6 +45,13 @@ class Definition(Protocol):
 
     @property
     def exact(self) -> Exact: ...
+
+    @property
+    def inputs(self) -> Inputs: ...
+
+    @property
+    def home(self) -> str:
+        """Where its code is, as people would name it."""
 
     def received(self, type: str, raw: Any) -> Any: ...
 
@@ -72,6 +87,7 @@ class Shown(Struct, frozen=True):
     step: str
     value: Any
     run: str = ""
+    stage: str = ""  # of a pipeline: the stage whose run shows it, with the branch and the round if there are several
 
 
 class Request(Struct, frozen=True):
@@ -85,6 +101,9 @@ class Request(Struct, frozen=True):
 class Seen(Protocol):
     @property
     def state(self) -> RunState: ...
+
+    @property
+    def waits(self) -> Mapping[str, str]: ...
 
 
 class Runs(Protocol):
@@ -115,6 +134,8 @@ class Runs(Protocol):
     async def resume(self, run: str, by: str = "", budget: dict[str, int | float] | None = None) -> None: ...
 
     async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None: ...
+
+    async def migrate(self, run: str, plan: str, by: str = "") -> None: ...
 
 
 Answer = Callable[[Request], Any]
@@ -152,12 +173,14 @@ class Handle:
                     await self.answer(request.id, await value if inspect.isawaitable(value) else value)
             await asyncio.sleep(LOOK)
 
-    async def stream(self, after: int = 0, *, children: bool = False) -> AsyncIterator[Shown]:
+    async def stream(self, after: int = 0, *, children: bool | None = None) -> AsyncIterator[Shown]:
         """All that the run shows, from the first on or after a number, until the run is over; nothing is lost.
 
-        With `children`, also what the runs show that it has started here, in between; each has its own numbers.
+        With `children`, as is usual for a pipeline, also what the runs show that it has started here, in between; each
+        has its own numbers.
         """
-        if not children:
+        stages = stages_of(self.definition.plan)
+        if not (children if children is not None else stages):
             async for number, line in self.engine.follow(self.id, after):
                 if line.get("stream") == "event":
                     yield self._shown(self.id, number, line)
@@ -165,7 +188,8 @@ class Handle:
         family = Family(self.engine, self.id, after)
         async for run, number, line in family.follow():
             if line.get("stream") == "event":
-                yield self._shown(run, number, line, family.plans.get(run, ""))
+                stage = family.calls.get(run, "") if stages else ""
+                yield self._shown(run, number, line, family.plans.get(run, ""), stage)
 
     async def pause(self) -> Sequence[str]:
         """Nothing new begins; returns what is still under way, and ends as if nothing had happened."""
@@ -214,19 +238,36 @@ class Handle:
         """
         return await self.engine.export(self.id, self.engine.code.live(self.id, self.definition))
 
+    async def why(self) -> dict[str, str]:
+        """Why each command that is open is not over, in a few words; also if no live worker has the code for it."""
+        return dict((await self.engine.show(self.id)).waits)
+
+    async def migrate(self, workflow: Any, by: str = "") -> "Handle":
+        """From here on the run follows this workflow, whose code is at hand; returns the handle that knows it.
+
+        Raises CannotMigrate, with the steps that stand in the way.
+        """
+        definition = await self.engine.code.known(workflow)
+        await self.engine.migrate(self.id, definition.hash, by)
+        return Handle(self.engine, self.id, definition)
+
     async def usage(self) -> dict[str, int | float]:
         """What was used up until now, with all that child runs have told."""
         return dict((await self._state()).usage)
 
+    async def progress(self) -> AtStage | None:
+        """Of a pipeline, the stage that it has reached; None for any other workflow."""
+        return at_stage(self.definition.plan, await self._state())
+
     async def _state(self) -> RunState:
         return (await self.engine.show(self.id)).state
 
-    def _shown(self, run: str, number: int, line: Mapping[str, Any], plan: str = "") -> Shown:
+    def _shown(self, run: str, number: int, line: Mapping[str, Any], plan: str = "", stage: str = "") -> Shown:
         known = self.engine.code.of(plan) if plan else self.definition
         value = line["data"]
         if known is not None:
             value = known.received(line["type"], value) if line["type"] else known.exact.get(value)
-        return Shown(number, line["step"], value, run)
+        return Shown(number, line["step"], value, run, stage)
 
     def _original(self, failed: RunFailed) -> BaseException | None:
         error = failed.error

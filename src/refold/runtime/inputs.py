@@ -2,9 +2,25 @@
 
 from typing import Any
 
+from refold.core.expressions import CannotEvaluate, Evaluate
+from refold.core.inputs import started_with
+from refold.core.outcomes import Fault
 from refold.core.plan import Input, Plan
 from refold.errors import InvalidValue
 from refold.schemas import misfits, said
+
+
+def begun_with(plan: Plan, run: str, given: dict[str, Any], evaluate: Evaluate) -> tuple[dict[str, Any], Fault | None]:
+    """What a child begins with, and why it cannot if its inputs cannot be computed or do not fit."""
+    input, fault = given, None
+    try:
+        input = started_with(plan, run, given, evaluate)
+        check_inputs(plan, input)
+    except CannotEvaluate as error:
+        fault = Fault("expression", str(error), retryable=False)
+    except InvalidValue as error:
+        fault = Fault("schema", str(error), retryable=False)
+    return input, fault
 
 
 def check_inputs(plan: Plan, given: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from refold.core import codec
 from refold.core.plan import Plan, canonical, hash_of, plan_hash
 from refold.errors import Conflict
-from refold.runtime.mailbox import Look, Mail, Start
+from refold.runtime.mail import Look, Mail, Start
 from refold.runtime.turn import Post, Turns
 
 
@@ -26,11 +26,11 @@ class Intake:
         data = canonical(plan)
         self.turns.store.put_plan(hash_of(data), data)
 
-    def start(self, plan: Plan, input: dict[str, Any], run: str, name: str = "", key: str = "") -> bool:
+    def start(self, plan: Plan, input: dict[str, Any], run: str, name: str = "", key: str = "", code: str = "") -> bool:
         """False if the key has its run already."""
         codec.check_value(input, "input")
         try:
-            self.send(run, Start(canonical(plan), plan_hash(plan), input, name, key))
+            self.send(run, Start(canonical(plan), plan_hash(plan), input, name, key, code=code))
         except Conflict:
             if not key:
                 raise

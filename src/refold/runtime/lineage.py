@@ -1,12 +1,15 @@
 """Whether a run may have a child: how deep it stands, and whether there is such a workflow."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
+from refold.core.expressions import Evaluate
 from refold.core.loops import Graph
 from refold.core.outcomes import Fault
 from refold.core.state import RunState
 from refold.errors import InvalidPlan, NotFound
 from refold.ports import Store
+from refold.runtime.inputs import begun_with
 
 DEPTH = 100  # runs below the first
 ENDS = 3  # workflows that are named at each end of a long chain
@@ -15,8 +18,8 @@ ENDS = 3  # workflows that are named at each end of a long chain
 class Lineage:
     """Asked before a child is started; what it says becomes a fault in the log of the parent."""
 
-    def __init__(self, store: Store, check: Callable[[str], object]) -> None:
-        self.store, self.check, self.limit = store, check, DEPTH
+    def __init__(self, store: Store, known: Callable[[str], tuple[Graph, Evaluate]]) -> None:
+        self.store, self.known, self.limit = store, known, DEPTH
 
     def refuses(self, graph: Graph, state: RunState, plan: str) -> Fault | None:
         if state.depth >= self.limit:
@@ -24,10 +27,17 @@ class Lineage:
             why = f"a run may have {self.limit} runs above it, and the child would have one more: {chain}"
             return Fault("too_deep", why, retryable=False)
         try:
-            self.check(plan)
+            self.known(plan)
         except (NotFound, InvalidPlan) as error:
             return Fault("no_workflow", str(error), retryable=False)
         return None
+
+    def misfit(self, plan: str, input: dict[str, Any]) -> Fault | None:
+        """Why no child of this workflow begins with this input."""
+        graph, evaluate = self.known(plan)
+        if not graph.plan.inputs and not graph.plan.computed:
+            return None
+        return begun_with(graph.plan, "", input, evaluate)[1]
 
     def _above(self, state: RunState) -> Iterator[str]:
         run = state.parent.run if state.parent is not None else ""

@@ -6,22 +6,26 @@ from refold.core.decide import decide
 from refold.core.decision import Decision
 from refold.core.emitted import needed_soon
 from refold.core.expressions import Missing
-from refold.core.facts import Fact
+from refold.core.loaded import Loaded
+from refold.core.loaded import needed_soon as items_needed_soon
 from refold.ports import StoreTurn
 
 
-def decided(turn: StoreTurn, d: Decision, sent: dict[int, Fact]) -> dict[str, Command | Held | None]:
+def decided(turn: StoreTurn, d: Decision, kept: Loaded) -> dict[str, Command | Held | None]:
     """What the store must hold of the commands that were touched.
 
-    `sent` are facts whose events a run of events was expected to need; it is brought up to date.
+    `kept` is what the run was expected to need again, events or the items of loops; it is brought up to date.
     """
-    if not d.graph.by_events:
-        return _decided(turn, d)
-    d.loaded.facts.update(sent)
+    if kept.facts or kept.blobs:
+        d.loaded.facts.update(kept.facts)
+        d.loaded.blobs.update(kept.blobs)
     commands = _decided(turn, d)
-    soon = needed_soon(d.state)
-    sent.clear()
-    sent.update({number: fact for number, fact in d.loaded.facts.items() if number in soon})
+    if d.graph.by_events:
+        soon = needed_soon(d.state)
+        kept.facts = {number: fact for number, fact in d.loaded.facts.items() if number in soon}
+    elif d.loaded.facts or d.loaded.blobs:
+        items = items_needed_soon(d.state, d.loaded)
+        kept.facts, kept.blobs = items.facts, items.blobs
     return commands
 
 

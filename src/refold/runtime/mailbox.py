@@ -1,4 +1,4 @@
-"""What can reach a run, and how each piece of mail becomes facts or is refused."""
+"""How each piece of mail becomes facts or is refused."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from refold.core.facts import (
     ChildEnded,
     GateDecided,
     ItemsSettled,
-    Parent,
+    PageCame,
     RunPaused,
     RunResumed,
     RunStarted,
@@ -34,86 +34,28 @@ from refold.core.state import ENDING, FAILED, INITIAL, RUNNING, TERMINAL
 from refold.core.visits import can_add
 from refold.core.writes import AddTo, AppendTo, PutIf, Write
 from refold.errors import Conflict, InvalidValue, LeaseLost, NotFound, StaleWrite
-from refold.ports import Abilities, Done, Lease, StoreTurn
+from refold.ports import Lease, StoreTurn
+from refold.runtime.choosing import change
 from refold.runtime.deciding import decision
-from refold.runtime.inputs import check_inputs
-from refold.runtime.reopen import refuse_spent, reopen
-
-
-class Start(Struct, frozen=True, gc=False):
-    plan: bytes | None  # None: the store has it
-    plan_hash: str
-    input: dict[str, Any] = {}
-    name: str = ""
-    key: str = ""
-    parent: Parent | None = None
-    depth: int = 0
-
-
-class Settle(Struct, frozen=True, gc=False):
-    lease: Lease
-    done: Done
-    then: Abilities | None = None
-
-
-class Note(Struct, frozen=True, gc=False):
-    """A durable call of a command that is being run."""
-
-    lease: Lease
-    key: str
-    outcome: Outcome
-
-
-class Expire(Struct, frozen=True):
-    """The lease of this generation ran out of time, or its command out of workers."""
-
-    command: str
-    generation: int
-    losses: int
-
-
-class Signal(Struct, frozen=True):
-    name: str
-    value: Any = None
-    sender: str = ""
-
-
-class DecideGate(Struct, frozen=True):
-    step: str
-    option: str
-    by: str = ""
-    feedback: Any = None
-    visit: int | None = None  # None: the last one
-
-
-class Pause(Struct, frozen=True):
-    by: str = ""
-
-
-class Resume(Struct, frozen=True):
-    by: str = ""
-    budget: dict[str, int | float] = {}  # new limits
-
-
-class Cancel(Struct, frozen=True):
-    reason: str = ""
-    by: str = ""
-    command: str = ""  # empty: the whole run
-
-
-class Look(Struct, frozen=True):
-    """Nothing new from here: take letters and due timers from the store."""
-
-
-class Reopen(Struct, frozen=True):
-    """A run that has failed or was cancelled goes on; with a step, from there."""
-
-    by: str = ""
-    step: str = ""
-    budget: dict[str, int | float] = {}  # new limits
-
-
-Mail = Start | Settle | Note | Expire | Signal | DecideGate | Pause | Resume | Cancel | Look | Reopen
+from refold.runtime.inputs import begun_with, check_inputs
+from refold.runtime.mail import (
+    Cancel,
+    CancelItems,
+    DecideGate,
+    Expire,
+    Look,
+    Mail,
+    Migrate,
+    Note,
+    Pause,
+    Reopen,
+    Resume,
+    RetryItems,
+    Settle,
+    Signal,
+    Start,
+)
+from refold.runtime.reopen import refuse_spent
 
 
 class Accepting(Struct):
@@ -143,9 +85,9 @@ class Accepting(Struct):
                 self._report(command, Report(self._attempt(command), Cancelled(mail.reason)))
             case Look():
                 pass
-            case Reopen():
+            case Reopen() | RetryItems() | CancelItems() | Migrate():
                 self._known()
-                reopen(self.d, mail.step, mail.by, mail.budget)
+                change(self.d, mail)
             case _:
                 self._known()
                 self._operate(mail)
@@ -168,7 +110,7 @@ class Accepting(Struct):
         except CannotEvaluate as error:
             raise InvalidValue("input", str(error)) from None
         check_inputs(self.d.graph.plan, input)
-        self.d.say(RunStarted(mail.plan_hash, input, mail.name, mail.key, mail.parent, mail.depth))
+        self.d.say(RunStarted(mail.plan_hash, input, mail.name, mail.key, mail.parent, mail.depth, mail.code))
 
     def _settle(self, mail: Settle) -> None:
         lease, done = mail.lease, mail.done
@@ -253,7 +195,10 @@ class Accepting(Struct):
         self.settled.add(command)
         opened = self.d.state.open[command]
         name = self.d.graph.name(opened.step)
-        if opened.item is None:
+        if opened.page:
+            self.flush()
+            self.d.say(PageCame(name, opened.visit, opened.page, report))
+        elif opened.item is None:
             self.flush()
             self.d.say(StepSettled(name, opened.visit, report))
         else:
@@ -320,14 +265,8 @@ class Accepting(Struct):
 
     def _start_child(self, body: LetterStart) -> None:
         """A child cannot be refused any more; one whose inputs cannot be computed, or do not fit, has failed."""
-        plan, fault, input = self.d.graph.plan, None, body.input
-        try:
-            input = started_with(plan, self.d.state.run, body.input, self.d.evaluate)
-            check_inputs(plan, input)
-        except CannotEvaluate as error:
-            fault = Fault("expression", str(error), retryable=False)
-        except InvalidValue as error:
-            fault = Fault("schema", str(error), retryable=False)
+        plan = self.d.graph.plan
+        input, fault = begun_with(plan, self.d.state.run, body.input, self.d.evaluate)
         self.d.say(RunStarted(body.plan, input, parent=body.parent, depth=body.depth))
         if fault is not None:
             end_run(self.d, FAILED, StepFault(plan.entry or plan.steps[0].name, 0, "input", fault))

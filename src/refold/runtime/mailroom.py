@@ -1,6 +1,7 @@
 """Collects mail while a turn is under way and delivers it in the next one: the mailbox is the batch."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -11,11 +12,17 @@ from msgspec import Struct
 from refold.core.outcomes import Instant
 from refold.errors import Unavailable
 from refold.ports import Advance, AtOnce, Doorbell, Lease, Offer
-from refold.runtime.mailbox import Look, Mail, Settle
+from refold.runtime.mail import Look, Mail, Settle
 from refold.runtime.turn import Post, Seen, Turned, Turns
 
 BATCH = 1000  # posts in one commit
+SHARE = 12  # posts of one run in a commit while others have mail too
+COMPANY = 0.05  # seconds for which others that had mail are expected to have more
 AT_ONCE = 16  # reports in a row that are not put off, before everybody else has a go
+
+
+Waiting = list[tuple[Post, asyncio.Future[Post] | None]]
+"""Mail, with whoever waits for the answer."""
 
 
 class Taker(Protocol):
@@ -54,10 +61,11 @@ class Mailroom:
         self.on_births: Callable[[Sequence[tuple[str, str]]], None] = lambda births: None
         self.on_alarm: Callable[[Instant, str], None] = lambda due, run: None
         self.on_withdrawn: Callable[[str, str], None] = lambda run, command: None
-        self._waiting: list[tuple[Post, asyncio.Future[Post] | None]] = []
+        self._waiting: Waiting = []
         self._work: asyncio.Task[None] | None = None
         self.at_once: AtOnce = lambda work: (False, None)
         self._in_a_row = 0
+        self._company_until = 0.0
 
     async def send(self, run: str, mail: Mail) -> Post:
         """Returns when it is committed; raises what the run has against it."""
@@ -112,14 +120,33 @@ class Mailroom:
 
     async def _deliver(self) -> None:
         while self._waiting:
-            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-            turned = await self._turn(batch)
+            turned = await self._turn(self._batch())
             self._tell(turned)
             for run in turned.grown:
                 with suppress(Unavailable):
                     await self.advance(partial(self.turns.snapshot, run))
 
-    async def _turn(self, batch: list[tuple[Post, asyncio.Future[Post] | None]]) -> Turned:
+    def _batch(self) -> Waiting:
+        """All that waits. Of several runs each has its share, or the least of them would wait for the largest."""
+        now = asyncio.get_running_loop().time()
+        runs = Counter(post.run for post, _ in self._waiting)
+        if len(runs) > 1:
+            self._company_until = now + COMPANY
+        if now > self._company_until or max(runs.values()) <= SHARE:
+            whole, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            return whole
+        batch: Waiting = []
+        rest: Waiting = []
+        taken = Counter[str]()
+        for each in self._waiting:
+            run = each[0].run
+            fits = taken[run] < SHARE and len(batch) < BATCH
+            taken[run] += fits
+            (batch if fits else rest).append(each)
+        self._waiting = rest
+        return batch
+
+    async def _turn(self, batch: Waiting) -> Turned:
         """Answers first, then the offer: work begins in the order in which it was claimed."""
         posts = [post for post, _ in batch]
         offering, turned = Offering(self.taker), None

@@ -5,13 +5,12 @@ from typing import TypeVar
 
 from refold.core import codec
 from refold.core.expressions import Missing
-from refold.core.facts import RunStarted
-from refold.core.fold import fold
+from refold.core.loaded import Loaded
 from refold.core.loops import Graph, analyse
+from refold.core.migrating import replay
 from refold.core.plan import read_plan
 from refold.core.state import RunState
-from refold.core.view import Loaded
-from refold.errors import Corrupt, NotFound
+from refold.errors import NotFound
 from refold.ports import Store
 
 T = TypeVar("T")
@@ -30,35 +29,30 @@ class Reading:
 
     def __init__(self, store: Store, run: str) -> None:
         self.store, self.run = store, run
-        self._graph: Graph | None = None
-        self._state = RunState(run=run)
+        self._graphs: dict[str, Graph] = {}
+        self._state: RunState | None = None
 
     def read(self) -> tuple[Graph, RunState]:
         """The state is changed by the next call."""
-        graph = self._graph if self._graph is not None else self._begin()
-        while records := self.store.facts(self.run, self._state.seq, PAGE):
-            fold(graph, records, self._state)
+        state = self._state if self._state is not None else self._begin()
+        while records := self.store.facts(self.run, state.seq, PAGE):
+            replay(self._graph, records, state)
             if len(records) < PAGE:
                 break
-        return graph, self._state
+        if not state.plan:
+            raise NotFound(f"there is no run {self.run}")
+        return self._graph(state.plan), state
 
-    def _begin(self) -> Graph:
+    def _begin(self) -> RunState:
         data = self.store.snapshot(self.run)
         state = codec.decode_snapshot(data) if data is not None else None
-        if state is not None:
-            self._state = state
-        else:
-            self._state.plan = self._plan()
-        self._graph = graph_of(self.store, self._state.plan)
-        return self._graph
+        self._state = state if state is not None else RunState(run=self.run)
+        return self._state
 
-    def _plan(self) -> str:
-        first = next(iter(self.store.facts(self.run, 0, 1)), None)
-        if first is None:
-            raise NotFound(f"there is no run {self.run}")
-        if not isinstance(first[2], RunStarted):
-            raise Corrupt(f"the log of run {self.run} begins with {type(first[2]).__name__}")
-        return first[2].plan
+    def _graph(self, plan: str) -> Graph:
+        if plan not in self._graphs:
+            self._graphs[plan] = graph_of(self.store, plan)
+        return self._graphs[plan]
 
 
 def with_values(store: Store, run: str, compute: Callable[[Loaded], T]) -> T:

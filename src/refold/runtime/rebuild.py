@@ -1,6 +1,6 @@
 """Makes every projection again from the logs alone: rows, commands and timers; snapshots are left out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -8,13 +8,12 @@ from refold.core import codec
 from refold.core.commands import Command, Held
 from refold.core.decision import Decision
 from refold.core.expressions import Evaluate, Languages, Missing, unknown
-from refold.core.facts import RunStarted
-from refold.core.fold import fold
 from refold.core.loops import Graph, analyse
+from refold.core.migrating import Graphs, replay
 from refold.core.plan import read_plan
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize
-from refold.errors import Corrupt, NotFound
+from refold.errors import NotFound
 from refold.ports import StoreTurn, Writes
 from refold.runtime.reopen import loaded_dead
 
@@ -55,16 +54,10 @@ def rebuild(store: Rebuildable, evaluate: Evaluate, languages: Languages = unkno
     return told
 
 
-def projected(
-    turn: StoreTurn, run: str, graph_of: Callable[[str], Graph], evaluate: Evaluate, languages: Languages
-) -> Writes:
+def projected(turn: StoreTurn, run: str, graph_of: Graphs, evaluate: Evaluate, languages: Languages) -> Writes:
     """All that a store must hold of a run besides its log, as its log has it."""
-    records = turn.facts(run)
-    first = records[0][2] if records else None
-    if not isinstance(first, RunStarted):
-        raise Corrupt(f"the log of run {run} begins with {type(first).__name__}")
-    graph = graph_of(first.plan)
-    state = fold(graph, records, RunState(run=run, plan=first.plan))
+    state = RunState(run=run)
+    graph = replay(graph_of, turn.facts(run), state)
     language = graph.plan.language
     d = Decision(graph, state, state.at, languages(language) if language else evaluate, lambda: 0.0)
     if state.life not in TERMINAL:

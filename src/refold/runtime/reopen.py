@@ -6,13 +6,12 @@ from msgspec import structs
 
 from refold.core import codec
 from refold.core.budget import PAUSES, exceeded, told
-from refold.core.dead import DeadLetter, dead_letters
+from refold.core.dead import DeadLetter, any_tolerated, dead_letters
 from refold.core.decision import Decision
 from refold.core.expressions import Missing
 from refold.core.facts import RunReopened
-from refold.core.fold import REOPENED
 from refold.core.reopening import reopening
-from refold.core.state import TERMINAL, RunState
+from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
 from refold.errors import Conflict, NotFound
 from refold.ports import StoreTurn
 
@@ -27,7 +26,7 @@ def refuse_spent(state: RunState, budget: Mapping[str, int | float]) -> None:
 def reopen(d: Decision, step: str, by: str, budget: dict[str, int | float]) -> None:
     """Say that the run goes on, or raise why it does not."""
     state = d.state
-    if state.life not in REOPENED:
+    if state.life not in (FAILED, CANCELLED):
         raise Conflict(f"run {state.run} is {state.life}: only one that has failed or was cancelled is retried")
     if state.parent is not None:
         raise Conflict(f"run {state.run} was started by run {state.parent.run}: retry that one")
@@ -50,7 +49,7 @@ def _check_step(d: Decision, step: str) -> None:
 
 def dead_of(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter] | None:
     """All that the run has left now; None if that has not changed."""
-    ended = d.state.failures and d.state.life in TERMINAL
+    ended = d.state.life in TERMINAL and (d.state.failures or any_tolerated(d.graph, d.state))
     if not ended and not (d.facts and isinstance(d.facts[0], RunReopened)):
         return None
     return loaded_dead(turn, d)

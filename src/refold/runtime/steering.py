@@ -1,11 +1,13 @@
 """What others want of a run: signals, decisions, pauses, cancellations, another try; each becomes a piece of mail."""
 
+from collections.abc import Iterable
 from math import inf
 from typing import Any
 
 from refold.core import codec
+from refold.core.loops import Graph
 from refold.errors import InvalidValue
-from refold.runtime.mailbox import Cancel, DecideGate, Pause, Reopen, Resume, Signal
+from refold.runtime.mail import Cancel, CancelItems, DecideGate, Migrate, Pause, Reopen, Resume, RetryItems, Signal
 from refold.runtime.mailroom import Mailroom
 
 
@@ -33,6 +35,23 @@ class Steering:
     async def retry(self, run: str, step: str = "", by: str = "", budget: dict[str, int | float] | None = None) -> None:
         """A run that has failed or was cancelled goes on with what did not come to its end, or from a step on."""
         await self.mailroom.send(run, Reopen(by, step, _checked(budget)))
+
+    async def retry_items(self, run: str, step: str, items: Iterable[int] = (), by: str = "") -> None:
+        """Items of a loop that failed or were cancelled are run again, all of them or these; nothing else is."""
+        await self.mailroom.send(run, RetryItems(step, tuple(items), by))
+
+    async def cancel_items(self, run: str, step: str, items: Iterable[int], by: str = "") -> None:
+        """Items of a loop that nobody wants any more; the others go on."""
+        await self.mailroom.send(run, CancelItems(step, tuple(items), by))
+
+    async def migrate(self, run: str, plan: str, by: str = "") -> None:
+        """To a plan that the store knows, by its hash. What has happened stays as it is; what comes follows the plan.
+
+        Raises CannotMigrate, with the steps that stand in the way.
+        """
+        turns = self.mailroom.turns
+        graph: Graph = await self.mailroom.advance(lambda: turns.graph(plan))
+        await self.mailroom.send(run, Migrate(plan, graph, by))
 
     async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None:
         """The whole run, or one open command of it, which is then routed as a failure."""

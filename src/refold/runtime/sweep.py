@@ -4,7 +4,7 @@ from refold.core.outcomes import SECOND, Instant
 from refold.errors import Unavailable
 from refold.ports import Advance, Clock, Doorbell, Store
 from refold.runtime.kin import Kin
-from refold.runtime.mailbox import Expire
+from refold.runtime.mail import Expire
 from refold.runtime.mailroom import Mailroom
 
 LOSSES = 5  # lost leases of one command before it is given up

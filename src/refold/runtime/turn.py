@@ -6,14 +6,13 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from refold.core import codec
 from refold.core.commands import Command, Held, Letter, LetterStart
 from refold.core.decision import Decision
 from refold.core.expressions import Evaluate, Languages, unknown
-from refold.core.facts import Fact, RunStarted
-from refold.core.fold import Record, fold
+from refold.core.loaded import Loaded
 from refold.core.loops import Graph, analyse
 from refold.core.outcomes import Instant
 from refold.core.plan import Child, hash_of, read_plan
@@ -23,8 +22,10 @@ from refold.errors import Ambiguous, Corrupt, LeaseLost, NotFound, RefoldError, 
 from refold.ports import Lease, Memory, Offer, Store, StoreTurn, Writes
 from refold.runtime.lineage import Lineage
 from refold.runtime.loading import decided
-from refold.runtime.mailbox import Accepting, Mail, Note, Settle, Start
+from refold.runtime.mail import Mail, Note, Settle, Start
+from refold.runtime.mailbox import Accepting
 from refold.runtime.memory import memory_of, with_memory
+from refold.runtime.migrating import replayed
 from refold.runtime.reopen import dead_of
 
 TRIES = 3  # of a turn whose commit the store refused
@@ -47,7 +48,7 @@ class Known(Struct):
     graph: Graph
     state: RunState
     snapshot_at: int = 0
-    sent: dict[int, Fact] = {}  # facts whose events are needed soon
+    kept: Loaded = field(default_factory=Loaded)  # what is needed again soon
 
 
 class Seen(Struct, frozen=True):
@@ -86,7 +87,7 @@ class Turns:
         self.store, self.evaluate, self.chance, self.lease_for = store, evaluate, chance, lease_for
         self._process, self._turns = new_id(), count()  # a turn is named by whoever takes it, and a number
         self.languages: Languages = unknown  # for plans that name theirs
-        self.lineage = Lineage(store, lambda plan: self._language(self.graph(plan)))
+        self.lineage = Lineage(store, lambda plan: (self.graph(plan), self._language(self.graph(plan))))
         self.keep = 1000  # states in memory
         self.snapshot_every = 4000  # facts
         self.known: OrderedDict[str, Known] = OrderedDict()
@@ -193,11 +194,12 @@ class Turns:
             return
         d = Decision(known.graph, known.state, turn.now, self._language(known.graph), self.chance)
         d.claimed = partial(turn.claimed, run)
-        d.refuses = partial(self.lineage.refuses, known.graph, known.state)
+        d.refuses, d.misfit = partial(self.lineage.refuses, known.graph, known.state), self.lineage.misfit
         expected = known.state.seq
         reported = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)}
         self._fold_mail(turn, d, posts, letters, reported if len(reported) == len(posts) else reported | _noted(posts))
-        commands = decided(turn, d, known.sent)
+        known.graph = d.graph  # it may have migrated
+        commands = decided(turn, d, known.kept)
         if not d.facts and not letters:
             return
         heads[run] = expected
@@ -225,6 +227,7 @@ class Turns:
         if len(reported) < len(posts):
             turned.freed = turned.freed or _frees(posts)
         _note_orders(turned, run, commands, timers, reported)
+        turned.withdrawn.extend((run, command) for command in d.restarted)
         if d.letters:
             turned.sent_to.extend(letter.to for letter in d.letters)
             turned.births.extend((run, letter.to) for letter in d.letters if isinstance(letter.body, LetterStart))
@@ -287,7 +290,7 @@ class Turns:
         if known is None:
             known = self._load(turn, run, head) if head else self._begin(run, posts, letters)
         elif known.state.seq < head:
-            _folded(known.graph, turn.facts(run, known.state.seq), known.state)
+            known.graph = replayed(self.graph, turn.facts(run, known.state.seq), known.state)
         if known is not None:
             self.known[run] = known
             self.known.move_to_end(run)
@@ -299,14 +302,7 @@ class Turns:
         if state is None or state.seq > head:
             state = RunState(run=run)
         snapshot_at = state.seq
-        records = turn.facts(run, snapshot_at)
-        if not state.plan:
-            first = records[0][2]
-            if not isinstance(first, RunStarted):
-                raise Corrupt(f"the log of run {run} begins with {type(first).__name__}")
-            state.plan = first.plan
-        graph = self.graph(state.plan)
-        return Known(graph, _folded(graph, records, state), snapshot_at)
+        return Known(replayed(self.graph, turn.facts(run, snapshot_at), state), state, snapshot_at)
 
     def _begin(self, run: str, posts: Sequence[Post], letters: Sequence[Letter]) -> Known | None:
         for post in posts:
@@ -386,13 +382,3 @@ def _plan_of(posts: Sequence[Post]) -> bytes | None:
 def _frees(posts: Sequence[Post]) -> bool:
     """Whether the mail may let others go on, not only those that it issues."""
     return any(not isinstance(post.mail, _OWN) for post in posts)
-
-
-def _folded(graph: Graph, records: Sequence[Record], state: RunState) -> RunState:
-    """A log that cannot be is named as such, whatever the fold stumbles over."""
-    try:
-        return fold(graph, records, state)
-    except Corrupt:
-        raise
-    except Exception as error:
-        raise Corrupt(f"the log of run {state.run} cannot be folded past fact {state.seq}: {error!r}") from error

@@ -42,17 +42,19 @@ class Lanes:
 
     def join(self, lane: Lane, run: str, command: tuple[int, str], turn: int | None = None) -> None:
         """A run that is new here queues up behind the others, unless it gets back a turn it had."""
-        line = self._lines.setdefault(lane, Line())
+        line = self._lines.get(lane) or self._lines.setdefault(lane, Line())
         if turn is not None or run not in line.turn_of:
             line.move(run, self.number() if turn is None else turn)
         insort(line.waiting.setdefault(run, []), command)
 
     def leave(self, lane: Lane, run: str, command: tuple[int, str]) -> None:
         """If it is there at all."""
-        line = self._lines.get(lane, Line())
-        waiting = line.waiting.get(run, [])
+        line = self._lines.get(lane)
+        waiting = line.waiting.get(run) if line is not None else None
+        if line is None or waiting is None:
+            return
         at = bisect_left(waiting, command)
-        if waiting[at : at + 1] != [command]:
+        if at == len(waiting) or waiting[at] != command:
             return
         del waiting[at]
         if not waiting:
@@ -69,8 +71,10 @@ class Lanes:
         if self.turn_of(lane, run) is not None:
             self._lines[lane].move(run, self.number())
 
-    def walk(self, queues: Sequence[str], runs: Collection[str] | None) -> Iterator[tuple[str, Waiting]]:
+    def walk(self, queues: Sequence[str] | None, runs: Collection[str] | None) -> Iterator[tuple[str, Waiting]]:
         """The highest priority first, of one priority in the order of the queues; there, run by run."""
+        if queues is None:
+            queues = sorted({lane[0] for lane in self._lines})
         lanes = [lane for lane in self._lines if lane[0] in queues]
         for lane in sorted(lanes, key=lambda lane: (-lane[1], queues.index(lane[0]))):
             line = self._lines[lane]

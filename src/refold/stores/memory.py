@@ -97,6 +97,7 @@ class MemoryStore(MemoryDead):
         except BaseException:
             turn.roll_back()
             raise
+        turn.wrote, turn.undo = bool(turn.undo), []  # that holds the turn, which would wait for the garbage collector
 
     def plan(self, hash: str) -> bytes | None:
         return self.plans.get(hash)
@@ -211,8 +212,8 @@ class MemoryTurn:
     """Changes are made at once and taken back if the turn ends with an error."""
 
     def __init__(self, store: MemoryStore, now: Instant) -> None:
-        self.store, self.now = store, now
-        self._undo: list[Callable[[], object]] = []
+        self.store, self.now, self.wrote = store, now, False
+        self.undo: list[Callable[[], object]] = []
 
     def head(self, run: str) -> int:
         return len(self.store.logs.get(run, ()))
@@ -251,7 +252,7 @@ class MemoryTurn:
     def write(self, writes: Writes) -> None:
         if self.head(writes.run) != writes.expected:
             raise Conflict(f"run {writes.run} has moved on from fact {writes.expected} to {self.head(writes.run)}")
-        before = len(self._undo)
+        before = len(self.undo)
         try:
             self._write(writes)
         except BaseException:
@@ -288,7 +289,7 @@ class MemoryTurn:
 
     def _append(self, writes: Writes) -> None:
         log = self.store.logs.setdefault(writes.run, [])
-        self._undo.append(lambda: log.__delitem__(slice(writes.expected, None)))
+        self.undo.append(lambda: log.__delitem__(slice(writes.expected, None)))
         for i, fact in enumerate(writes.facts):
             log.append(Entry(writes.at, codec.encode_fact(fact), None if i else writes.turn))
 
@@ -338,12 +339,12 @@ class MemoryTurn:
     def _swap(self, name: str, value: Any) -> None:
         """A whole table, so that taking it back keeps its order."""
         old = getattr(self.store, name)
-        self._undo.append(lambda: setattr(self.store, name, old))
+        self.undo.append(lambda: setattr(self.store, name, old))
         setattr(self.store, name, value)
 
     def roll_back(self, to: int = 0) -> None:
-        while len(self._undo) > to:
-            self._undo.pop()()
+        while len(self.undo) > to:
+            self.undo.pop()()
 
     def _order(self, writes: Writes, command: str, order: Command | Held | None) -> None:
         key = (writes.run, command)
@@ -386,13 +387,13 @@ class MemoryTurn:
     def _queue(self, key: Key, queued: Queued | None) -> None:
         old = self.store.commands.get(key)
         turn = None if old is None else self.store.lanes.turn_of(old.lane(), key[0])
-        self._undo.append(lambda: self.store._replace(key, old, turn))
+        self.undo.append(lambda: self.store._replace(key, old, turn))
         self.store._replace(key, queued)
 
     def _put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         """None removes."""
         old = table.get(key)
-        self._undo.append(lambda: table.pop(key, None) if old is None else table.__setitem__(key, old))
+        self.undo.append(lambda: table.pop(key, None) if old is None else table.__setitem__(key, old))
         if value is None:
             table.pop(key, None)
         else:

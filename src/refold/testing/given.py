@@ -43,6 +43,7 @@ class Given:
         self.chance: Callable[[], float] = lambda: 0.5
         self.claimed: frozenset[str] = frozenset()
         self.refuses: Callable[[str], Fault | None] = lambda plan: None
+        self.misfit: Callable[[str, dict[str, Any]], Fault | None] = lambda plan, input: None
         self.due: tuple[str, ...] = ()
         self.log: list[Record] = []
         self.blobs: dict[str, bytes] = {}
@@ -64,7 +65,8 @@ class Given:
         """One turn: these facts come in, and the rest is decided."""
         d = Decision(self.graph, self.state, NOON + round(after * SECOND), self.evaluate, self.chance)
         d.claimed = lambda: self.claimed
-        d.refuses, d.due, self.due = self.refuses, dict.fromkeys(self.due), ()
+        d.refuses, d.misfit = self.refuses, self.misfit
+        d.due, self.due = dict.fromkeys(self.due), ()
         for fact in facts:
             d.say(fact)
         while True:

@@ -135,7 +135,7 @@ class _Schedule:
             if handle._cancelled or not handle.process.alive:
                 self.add(heapq.heappop(self.timers)[2])
                 continue
-            self.now = min(when, until)
+            self.now = max(self.now, min(when, until))  # it may have been moved on
             if when > until:
                 break
             while self.timers and self.timers[0][0] <= when:

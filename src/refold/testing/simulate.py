@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from refold.core import codec
 from refold.core.expressions import Evaluate
-from refold.core.fold import fold
 from refold.core.loops import analyse
+from refold.core.migrating import replay
 from refold.core.outcomes import SECOND, Instant
 from refold.core.plan import read_plan
 from refold.core.state import PAUSED, TERMINAL, RunState
@@ -52,7 +52,7 @@ class Simulation:
         self.faults = Faults(rates or draw_rates(self.chance), random.Random(f"{seed}/faults"))
         self.loop = SimLoop(random.Random(f"{seed}/order"))
         self.store = MemoryStore(lambda: EPOCH + round(self.loop.time() * SECOND))
-        self.oracles = Oracles(self.store)
+        self.oracles = self._oracles(self.store)
         self.belfry = Belfry(self.faults)
         self.nodes: dict[str, Process] = {}
         self.born = 0
@@ -88,6 +88,9 @@ class Simulation:
         """The state that the run's log gives."""
         state: RunState = self._fold(run)[1]
         return state
+
+    def _oracles(self, store: MemoryStore) -> Oracles:
+        return Oracles(store)
 
     def _parts(self, process: Process) -> Parts:
         self.born += 1
@@ -147,9 +150,9 @@ class Simulation:
         return stuck
 
     def _fold(self, run: str, state: RunState | None = None) -> Any:
-        graph = analyse(read_plan(self.store.plans[self.store.rows[run].plan]))
         state = state or RunState(run=run)
-        return graph, fold(graph, self.store.facts(run, state.seq), state)
+        graphs = {plan: analyse(read_plan(data)) for plan, data in self.store.plans.items()}
+        return replay(graphs.__getitem__, self.store.facts(run, state.seq), state), state
 
     def _judge(self) -> None:
         """The log alone gives the state: with or without a snapshot, and the same row that lists show."""

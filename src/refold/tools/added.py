@@ -1,108 +1,20 @@
-"""Tools that other packages add, by the entry points of the group `refold.tools`; each is loaded when it is named.
+"""Tools that other packages add, by the entry points of the group `refold.tools`."""
 
-Most machines have none, and what reads entry points takes longer to load than a small playbook to run: so a glance at
-the files of installed packages comes first.
-"""
+from collections.abc import Collection, Mapping
 
-import os
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cached_property, partial
-from importlib import import_module
-from typing import Any
-
+from refold import entry_points
 from refold.descriptions import ToolInfo
-from refold.errors import InvalidValue
-from refold.ports import Tool
 
 GROUP = "refold.tools"
-INSTALLED = (".dist-info", ".egg-info")
 
 
-class Added(Mapping[str, Any]):
-    """What the entry points give, by kind: an object that is a tool and has `info`, or a class of such.
-
-    `own` are the kinds that cannot be taken. Raises InvalidValue for what cannot be loaded.
-    """
-
+class Added(entry_points.Added):
     def __init__(self, own: Collection[str]) -> None:
-        self._own = own
-
-    def __getitem__(self, kind: str) -> Any:
-        entry = self._entries[kind]
-        try:
-            found = entry.load()
-        except Exception as error:
-            raise InvalidValue(_named(entry), f"it cannot be loaded: {type(error).__name__}: {error}") from error
-        info = getattr(found, "info", None)
-        if not isinstance(info, ToolInfo) or info.kind != kind or not callable(found):
-            raise InvalidValue(_named(entry), f"it is no tool with an `info` of the kind {kind!r}")
-        return found
-
-    def __contains__(self, kind: Any) -> bool:
-        return kind in self._entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def makers(self) -> dict[str, Callable[[], Tool]]:
-        return {kind: partial(self._make, kind) for kind in self}
-
-    def _make(self, kind: str) -> Tool:
-        found = self[kind]
-        tool: Tool = found() if isinstance(found, type) else found
-        return tool
-
-    @cached_property
-    def _entries(self) -> dict[str, Any]:
-        if not any(map(_mentions_group, sys.path)):
-            return {}
-        found = import_module("importlib.metadata").entry_points(group=GROUP)
-        return {entry.name: entry for entry in found if entry.name not in self._own}
+        super().__init__(GROUP, own)
 
 
-class Installed(Mapping[str, ToolInfo]):
-    """A catalog, with the kinds that packages add; those are looked for when one is not in it, or all are wanted."""
+class Installed(entry_points.Installed):
+    """The catalog of tools, with the kinds that packages add."""
 
     def __init__(self, own: Mapping[str, ToolInfo]) -> None:
-        self._own, self._added = own, Added(own)
-
-    def __getitem__(self, kind: str) -> ToolInfo:
-        if kind in self._own:
-            return self._own[kind]
-        info: ToolInfo = self._added[kind].info
-        return info
-
-    def __contains__(self, kind: Any) -> bool:
-        return kind in self._own or kind in self._added
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._own
-        yield from self._added
-
-    def __len__(self) -> int:
-        return len(self._own) + len(self._added)
-
-
-def _mentions_group(folder: str) -> bool:
-    try:
-        names = os.listdir(folder or ".")
-    except OSError:
-        return False
-    return any(_is_for_us(os.path.join(folder, name)) for name in names if name.endswith(INSTALLED))
-
-
-def _is_for_us(package: str) -> bool:
-    try:
-        with open(os.path.join(package, "entry_points.txt"), "rb") as file:
-            return f"[{GROUP}]".encode() in file.read()
-    except OSError:
-        return False
-
-
-def _named(entry: Any) -> str:
-    package = entry.dist.name if entry.dist is not None else "a package"
-    return f"tool {entry.name!r} ({entry.value} of {package})"
+        super().__init__(own, Added(own))

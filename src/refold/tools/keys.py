@@ -1,17 +1,13 @@
 """What a tool is given, checked against its description: what is static is never taken from rendered text."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from refold.core import durations
-from refold.core.outcomes import Fault
-from refold.descriptions import ToolInfo, ToolKey
-from refold.errors import InvalidValue, ToolFailed
+from refold.descriptions import BESIDE, ToolInfo, checked, name_of, refused, seconds_of
 from refold.ports import Call
 
-BESIDE = frozenset({"dialect", "folder"})  # what a reader adds to the keys of a tool: its language, and where it stands
+__all__ = ["Given", "Keys", "name_of", "refused", "seconds_of", "text_of"]
 
 
 class Given(Struct, frozen=True):
@@ -40,15 +36,11 @@ class Keys:
         for name, value in given.items():
             if name not in self._known:
                 raise refused(f"{self.kind} has no key `{name}`; it has {', '.join(self._known)}")
-            given[name] = _checked(self._known[name], value)
+            given[name] = checked(self._known[name], value)
         for name in self._required:
             if name not in config and name not in call.settings:
                 raise refused(f"{self.kind} needs `{name}`")
         return Given(bound, given)
-
-
-def refused(why: str, kind: str = "invalid_settings") -> ToolFailed:
-    return ToolFailed(Fault(kind, why, retryable=False))
 
 
 def text_of(value: Any, what: str) -> str:
@@ -64,11 +56,6 @@ def text_of(value: Any, what: str) -> str:
             raise refused(f"{what} must be text or a number, not {name_of(value)}")
 
 
-def name_of(value: Any) -> str:
-    names = {dict: "a map", list: "a list", str: "text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}")
-
-
 def _parts(input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     if input is None:
         return {}, {}
@@ -78,37 +65,3 @@ def _parts(input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(bound, dict) or not isinstance(config, dict):
         raise refused("`input` and `config` of a tool must be maps")
     return bound, config
-
-
-def _checked(key: ToolKey, value: Any) -> Any:
-    what = f"`{key.name}`"
-    if key.type == "duration":
-        return seconds_of(value, what)
-    fits, name = TYPES[key.type]
-    if not fits(value):
-        raise refused(f"{what} must be {name}, not {name_of(value)}")
-    if key.choices and value not in key.choices:
-        raise refused(f"{what} must be one of {', '.join(key.choices)}, not {value!r}")
-    return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "text": (lambda value: isinstance(value, str), "text"),
-    "number": (_is_number, "a number"),
-    "integer": (lambda value: _is_number(value) and value == int(value), "a whole number"),
-    "bool": (lambda value: isinstance(value, bool), "true or false"),
-    "map": (lambda value: isinstance(value, Mapping), "a map"),
-    "list": (lambda value: isinstance(value, list), "a list"),
-    "any": (lambda value: True, "anything"),
-}
-
-
-def seconds_of(value: Any, what: str) -> float:
-    try:
-        return durations.seconds(value)
-    except InvalidValue:
-        raise refused(f"{what} must be a span of time such as 30s or 1m30s, not {value!r}") from None

@@ -15,9 +15,10 @@ from refold.core.retry import fault_of as fault_in
 from refold.core.writes import SetKey
 from refold.ports import Call, Clock, Done, Tool
 from refold.templates import Templates
-from refold.tools.pipeline_calls import Awaits, call_of, child_of
+from refold.tools.pipeline_calls import Awaits, awaits_of, call_of
 from refold.tools.pipeline_cursor import Claiming, numbers_of
 from refold.tools.pipeline_envelope import envelope, raw
+from refold.tools.pipeline_known import Pipelines
 from refold.tools.pipeline_render import Renderer
 from refold.tools.pipeline_scope import Progress, Scope
 from refold.tools.pipeline_secrets import Vault, Wallet
@@ -38,9 +39,10 @@ class PipelineTool:
         self.tools, self.templates, self.clock = tools, templates, clock
         self.vault: Vault | None = None
         self.worker = ""  # the name of the one that runs it
+        self._pipelines = Pipelines()
 
     async def __call__(self, call: Call) -> Done:
-        pipeline = convert(call.settings, Pipeline)
+        pipeline = self._pipelines.of(call.settings)
         return await (self._run if pipeline.claim is None else self._run_claims)(call, pipeline)
 
     async def _run(self, call: Call, pipeline: Pipeline) -> Done:
@@ -63,23 +65,19 @@ class _Running:
 
     def __init__(self, tool: PipelineTool, call: Call, pipeline: Pipeline, progress: Progress) -> None:
         self.tool, self.call, self.pipeline, self.progress = tool, call, pipeline, progress
-        ids = {
-            "execution_id": call.run,
-            "worker_id": tool.worker,
-            "command_id": call.idempotency_key,
-            **pipeline.about,
-        }
         owner = (pipeline.playbook, call.run)
         self.wallet = Wallet(tool.vault, pipeline.keychain, owner, self._render_for_keychain)
-        given = call.input or {}
-        self.scope = Scope(
-            pipeline,
-            progress,
-            ids if pipeline.language == "noetl" else {},
-            self.wallet.opened(given) if pipeline.opens else given,
-        )
+        given = self.wallet.opened(call.input or {}) if pipeline.opens else call.input or {}
+        self.scope = Scope(pipeline, progress, self._ids(), given)
         self.renderer = Renderer(tool.templates(pipeline.language), self.scope, self.wallet)
         self.usage: dict[str, int | float] = {}
+
+    def _ids(self) -> dict[str, Any]:
+        """Names that only NoETL has."""
+        if self.pipeline.language != "noetl":
+            return {}
+        by_engine = {"execution_id": self.call.run, "command_id": self.call.idempotency_key}
+        return {**by_engine, "worker_id": self.tool.worker, **self.pipeline.about}
 
     def _render_for_keychain(self, value: Any, names: Mapping[str, Any]) -> Any:
         self.scope.at_this_moment(**names)
@@ -101,7 +99,7 @@ class _Running:
     async def _run_task(self, task: Task) -> Done | None:
         """One try, and what the rules say about it; something comes back if the pipeline is over or has to wait."""
         made = self.progress
-        tried, meta = await self._try(task)
+        tried, meta = await self._timed(task)
         if tried.aside is not None:
             return Done(tried.aside, usage=self.usage)
         made.runs, made.inner = made.runs + 1, None
@@ -129,13 +127,14 @@ class _Running:
         with suppress(*([] if tried.fault is None else [CannotEvaluate])):
             self.scope.set(self.renderer.values(task.set, "set"))
 
-    async def _try(self, task: Task) -> tuple[Tried, dict[str, Any]]:
+    async def _timed(self, task: Task) -> tuple[Tried, dict[str, Any]]:
+        """One try, and what rules can read about it as `meta`."""
         began = self.tool.clock.now()
-        tried = await self._tried(task)
+        tried = await self._try(task)
         took = (self.tool.clock.now() - began) / 1000
         return tried, {"attempt": self.progress.attempt, "duration_ms": took, "ts": began / SECOND}
 
-    async def _tried(self, task: Task) -> Tried:
+    async def _try(self, task: Task) -> Tried:
         """Whatever goes wrong in a task is an outcome of it; only being stopped from outside is passed on."""
         made = self.progress
         if made.attempt == 1 and not made.waiting:
@@ -186,7 +185,7 @@ class _Running:
 
     def _awaited(self, task: Task, seconds: float | None) -> Tried:
         """A child, or a wait: asked for, or already recorded."""
-        waits = child_of(task, self.renderer, self.progress, self.tool.clock.now(), seconds)
+        waits = awaits_of(task, self.renderer, self.progress, self.tool.clock.now(), seconds)
         outcome = self.call.command.recorded.get(waits.awaited.key)
         if outcome is not None:
             return _settled(waits, outcome)
@@ -216,11 +215,11 @@ class _Running:
         return next((rule for rule in task.rules if rule.when is None or self.renderer.holds(rule.when)), None)
 
     def _follow(self, task: Task, rule: Rule | None, tried: Tried) -> Done | None:
+        """Something comes back if the pipeline is over or has to wait; else the next task is chosen."""
         made = self.progress
         do = rule.do if rule is not None else _by_outcome(task, tried)
-        fault = tried.fault or Fault(
-            "policy", f"task {task.name!r} went well, and a rule of it says fail", retryable=False
-        )
+        why = f"task {task.name!r} went well, and a rule of it says {do}"
+        fault = tried.fault or Fault("policy", why, retryable=False)
         if do == "retry" and rule is not None:
             return self._again(rule, fault)
         if do == "fail":

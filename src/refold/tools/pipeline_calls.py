@@ -16,6 +16,8 @@ from refold.tools.pipeline_scope import Progress
 
 
 class Awaits(Struct):
+    """Something to wait for, and what its end means to the task."""
+
     awaited: Awaited
     data: Callable[[Any], Any]  # what the task makes of the recorded result
     timed: bool = False  # the time it has is a limit
@@ -46,7 +48,8 @@ def call_of(call: Call, task: Task, ready: Ready, made: Progress, single: bool) 
     return Call(call.run, inner, ready.settings, call.say)
 
 
-def child_of(task: Task, renderer: Renderer, made: Progress, now: int, seconds: float | None) -> Awaits:
+def awaits_of(task: Task, renderer: Renderer, made: Progress, now: int, seconds: float | None) -> Awaits:
+    """The child that a task starts, for so many seconds at most, or what it waits for."""
     key = label_of(task, made) if made.attempt == 1 else f"{label_of(task, made)}:{made.attempt}"
     if task.child is None:
         return _wait_of(renderer.values(task.keys, ""), key, now)

@@ -58,7 +58,7 @@ class Claiming:
             ended = await self._run_rows()
             if ended is not None:
                 return ended
-        claimed = await asyncio.gather(*(self._claimed() for _ in range(self.numbers.pullers)))
+        claimed = await asyncio.gather(*(self._claimed(puller) for puller in range(self.numbers.pullers)))
         for each in claimed:
             if isinstance(each, Fault):
                 return Done(Failed(each))
@@ -72,10 +72,12 @@ class Claiming:
         cursor.tries = 1
         return self._aside(self.now, f"{sum(map(len, frames))} rows were claimed")
 
-    async def _claimed(self) -> list[Any] | Fault:
+    async def _claimed(self, puller: int) -> list[Any] | Fault:
+        """Each claim has an idempotency key of its own, the same when it is repeated after a crash."""
         given = self.call.input or {}
         scope = {**(given.get("scope") or {}), "__frame_max_rows": self.numbers.rows}
-        command = structs.replace(self.call.command, input={**given, "scope": scope}, progress=None)
+        id = f"{self.call.command.id}/claim.{self.cursor.frames}.{puller}"
+        command = structs.replace(self.call.command, id=id, input={**given, "scope": scope}, progress=None)
         pipeline = structs.replace(self.body, tasks=(self.claim.task,), single=True)
         done = await self.run_one(structs.replace(self.call, command=command), pipeline)
         if isinstance(done.outcome, Succeeded):

@@ -30,6 +30,7 @@ from refold.tools.python_values import as_json, plain
 MODULE = "__step__"  # where classes of a step say they come from
 KEPT = 256  # signatures
 WHOLE_INPUT = ("input", "input_data", "args")
+REFOLD = (__name__, prepare.__module__, "refold.sources.iterating", "asyncio.runners", "asyncio.base_events")
 USAGE, RESULT = "$usage", "$result"  # of a body that says what it has used up
 
 _known_parameters: dict[Any, Sequence[inspect.Parameter]] = {}
@@ -57,10 +58,21 @@ class Order(Struct, omit_defaults=True):
 def run(order: Order) -> Any:
     """In a thread of its own."""
     with _errors_told(order):
-        if is_async(order):
-            return _loop(_run(order))
-        value = _chosen(order, *_begun(order))
-        return _finished(order, _loop(_awaited(value)) if inspect.isawaitable(value) else value)
+        return _finished(order, _value(order, _loop))
+
+
+def made(order: dict[str, Any], wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> Any:
+    """What its code gives, as it is: for those who go through it item by item. `wait` runs what it awaits."""
+    known = Order(**order)
+    with _errors_told(known):
+        return _value(known, wait)
+
+
+@contextmanager
+def errors_told(order: dict[str, Any]) -> Iterator[None]:
+    """While its code goes on, after it was made."""
+    with _errors_told(Order(**order)):
+        yield
 
 
 def run_alone(order: dict[str, Any]) -> Any:
@@ -78,15 +90,22 @@ def run_alone(order: dict[str, Any]) -> Any:
 async def run_async(order: Order) -> Any:
     """On the event loop of whoever calls."""
     with _errors_told(order):
-        return await _run(order)
+        return _finished(order, await _value_async(order))
 
 
-async def _run(order: Order) -> Any:
+def _value(order: Order, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> Any:
+    if is_async(order):
+        return wait(_value_async(order))
+    value = _chosen(order, *_begun(order))
+    return wait(_awaited(value)) if inspect.isawaitable(value) else value
+
+
+async def _value_async(order: Order) -> Any:
     names, returned = _begun(order)
     if inspect.iscoroutine(returned):
         returned = await returned
     value = _chosen(order, names, returned)
-    return _finished(order, await value if inspect.isawaitable(value) else value)
+    return await value if inspect.isawaitable(value) else value
 
 
 def _finished(order: Order, value: Any) -> Any:
@@ -308,7 +327,7 @@ def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _is_refold(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__") in (__name__, prepare.__module__, "asyncio.runners", "asyncio.base_events")
+    return frame.f_globals.get("__name__") in REFOLD
 
 
 def _is_of(frame: FrameType, order: Order) -> bool:

@@ -1,8 +1,8 @@
 """The page on tools in the documentation, from the catalog: `python -m refold.tools.reference` prints it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from refold.descriptions import ToolInfo, ToolKey
+from refold.descriptions import ToolInfo, page_of
 from refold.tools.added import Installed
 from refold.tools.catalog import CATALOG
 
@@ -188,23 +188,7 @@ tool:
 
 
 def page(catalog: Mapping[str, ToolInfo] = CATALOG) -> str:
-    return "\n".join([HEAD, *("\n".join(_section(info)) for info in catalog.values())])
-
-
-def _section(info: ToolInfo) -> Iterator[str]:
-    yield f"## `{info.kind}`\n\n{info.about}\n"
-    for example in EXAMPLES.get(info.kind, "").split("---\n"):
-        if example:
-            yield f"```yaml\n{example}```\n"
-    yield "| key | type | about |\n| --- | --- | --- |"
-    yield from map(_row, info.keys)
-    yield f"\nResult: {info.result}.\n"
-
-
-def _row(key: ToolKey) -> str:
-    notes = [key.type, *(["required"] if key.required else []), *(["static"] if key.static else [])]
-    choices = f" (one of {', '.join(f'`{each}`' for each in key.choices)})" if key.choices else ""
-    return f"| `{key.name}` | {', '.join(notes)} | {key.about}{choices} |"
+    return page_of(HEAD, catalog, EXAMPLES, "Result")
 
 
 if __name__ == "__main__":

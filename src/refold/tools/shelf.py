@@ -37,6 +37,11 @@ class Shelf(Mapping[str, Tool]):
     async def close(self) -> None:
         """What was made here ends here; tools that were given are their owner's."""
         for tool in self._made:
-            close = getattr(tool, "close", None)
-            if close is not None:
-                await close()
+            await end(tool)
+
+
+async def end(tool: Tool) -> None:
+    """A tool that keeps nothing open has no `close`."""
+    close = getattr(tool, "close", None)
+    if close is not None:
+        await close()

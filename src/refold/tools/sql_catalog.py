@@ -53,48 +53,44 @@ LIMITS = (
     ),
 )
 
-SQLITE = ToolInfo(
-    kind="sqlite",
-    about="Runs SQL on a SQLite database." + ONE + FAILURES + " SQLite's, such as `SQLITE_CONSTRAINT_UNIQUE`.",
-    keys=(
-        *QUERY,
-        ToolKey(name="database", type="text", about="its file, made if it is not there; without it, one in memory"),
-        *LIMITS,
-    ),
-    result=RESULT,
-    result_keys=RESULT_KEYS,
-    check=check_sql,
+DATABASE = ToolKey(name="database", type="text", about="its file, made if it is not there; without it, one in memory")
+
+
+def _speaks_sql(kind: str, about: str, code: str, keys: tuple[ToolKey, ...]) -> ToolInfo:
+    """`code`: what `error.code` is; `keys`: where the database is."""
+    return ToolInfo(
+        kind=kind,
+        about=f"{about}{ONE}{FAILURES} {code}.",
+        keys=(*QUERY, *keys, *LIMITS),
+        result=RESULT,
+        result_keys=RESULT_KEYS,
+        check=check_sql,
+    )
+
+
+SQLITE = _speaks_sql(
+    "sqlite", "Runs SQL on a SQLite database.", "SQLite's, such as `SQLITE_CONSTRAINT_UNIQUE`", (DATABASE,)
 )
 
-DUCKDB = ToolInfo(
-    kind="duckdb",
-    about="Runs SQL on a DuckDB database, which also reads and writes CSV, JSON and Parquet files. Needs"
-    " `pip install refold[duckdb]`. Extensions are not fetched unless the SQL says INSTALL."
-    + ONE
-    + FAILURES
-    + " such as `DUCKDB_CONSTRAINT`.",
-    keys=(
-        *QUERY,
-        ToolKey(name="database", type="text", about="its file, made if it is not there; without it, one in memory"),
+DUCKDB = _speaks_sql(
+    "duckdb",
+    "Runs SQL on a DuckDB database, which also reads and writes CSV, JSON and Parquet files. Needs"
+    " `pip install refold[duckdb]`. Extensions are not fetched unless the SQL says INSTALL.",
+    "such as `DUCKDB_CONSTRAINT`",
+    (
+        DATABASE,
         ToolKey(
             name="attach", type="map", about="more files of DuckDB, by the names they get: `{sales: sales.duckdb}`"
         ),
-        *LIMITS,
     ),
-    result=RESULT,
-    result_keys=RESULT_KEYS,
-    check=check_sql,
 )
 
-POSTGRES = ToolInfo(
-    kind="postgres",
-    about="Runs SQL on a PostgreSQL server. Needs `pip install refold[postgres]`."
-    " The application name of the connection is `refold` and the idempotency key."
-    + ONE
-    + FAILURES
-    + " `PG_` and the SQLSTATE, and `error.data.pg` has `code` and `sqlstate`.",
-    keys=(
-        *QUERY,
+POSTGRES = _speaks_sql(
+    "postgres",
+    "Runs SQL on a PostgreSQL server. Needs `pip install refold[postgres]`."
+    " The application name of the connection is `refold` and the idempotency key.",
+    "`PG_` and the SQLSTATE, and `error.data.pg` has `code` and `sqlstate`",
+    (
         ToolKey(name="url", type="text", about="`postgresql://USER:PASSWORD@HOST:PORT/DATABASE`"),
         ToolKey(name="host", type="text", about="in place of `url`, with the next five"),
         ToolKey(name="port", type="any", about="(5432)"),
@@ -104,11 +100,7 @@ POSTGRES = ToolInfo(
         ToolKey(name="sslmode", type="text", about="such as `require` or `verify-full`"),
         ToolKey(name="auth", type="map", about="a map of these, such as a keychain entry; what the step gives wins"),
         ToolKey(name="schema", type="text", about="where names are looked for: one schema, or several with commas"),
-        *LIMITS,
     ),
-    result=RESULT,
-    result_keys=RESULT_KEYS,
-    check=check_sql,
 )
 
 TRANSFER = ToolInfo(

@@ -2,20 +2,20 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import duckdb
 
 from refold.errors import ToolFailed
-from refold.ports import Call
-from refold.tools.keys import Keys, refused
-from refold.tools.sql_blocking import Blocking, Work
+from refold.tools.keys import refused
+from refold.tools.sql_blocking import Work
 from refold.tools.sql_catalog import DUCKDB
+from refold.tools.sql_driver import BlockingTool, Driver
 from refold.tools.sql_duckdb_files import CONFIG, FILES
-from refold.tools.sql_faults import failure, timed_out
-from refold.tools.sql_request import Request, request_of
-from refold.tools.sql_text import Statement
+from refold.tools.sql_faults import failure
+from refold.tools.sql_request import Request
+from refold.tools.sql_text import Statement, quoted
 from refold.tools.sql_values import parsed
 
 MEMORY = ":memory:"
@@ -45,25 +45,9 @@ KINDS: Sequence[tuple[type[Exception], str]] = (
     (duckdb.ProgrammingError, "client_error"),
 )
 
-Result = TypeVar("Result")
 
-
-class DuckdbTool:
-    def __init__(self) -> None:
-        self._keys = Keys(DUCKDB)
-        self._blocking = Blocking("duckdb")
-
-    async def __call__(self, call: Call) -> Any:
-        keys = self._keys.read(call).keys
-        request = request_of(call, keys, "duckdb")
-        work = Work()
-        try:
-            return await self._blocking.run(work, lambda: _answer(keys, request, work), request.timeout)
-        except TimeoutError:
-            raise timed_out(request.timeout, TIMEOUT_CODE) from None
-
-    async def close(self) -> None:
-        await self._blocking.close()
+def duckdb_tool() -> BlockingTool:
+    return BlockingTool(DUCKDB, "duckdb", TIMEOUT_CODE, _answer)
 
 
 def _answer(keys: Mapping[str, Any], request: Request, work: Work) -> dict[str, Any]:
@@ -71,20 +55,14 @@ def _answer(keys: Mapping[str, Any], request: Request, work: Work) -> dict[str, 
         work.stop = db.interrupt
         for name, path in keys.get("attach", {}).items():
             attach(db, name, path, request.read_only)
-        return in_transaction(db, request.as_one, lambda: _run(db, request))
+        return DRIVER.answer(db, request, work, lambda statement: _one(db, request, statement))
 
 
 def attach(db: duckdb.DuckDBPyConnection, name: str, path: Any, read_only: bool) -> None:
     if not isinstance(path, str):
         raise refused(f"`attach.{name}` must be the path of a database")
-    try:
+    with DRIVER.faults():
         db.execute(f"attach $1 as {quoted(name)}{' (read_only)' if read_only else ''}", [path])
-    except duckdb.Error as error:
-        raise fault_of(error, None) from None
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 class opened:
@@ -92,10 +70,8 @@ class opened:
 
     def __init__(self, path: str, read_only: bool = False) -> None:
         self.path = "" if path in ("", MEMORY) else os.path.realpath(path)
-        try:
+        with DRIVER.faults():
             self.db = FILES.open(self.path, read_only) if self.path else duckdb.connect(MEMORY, config=CONFIG)
-        except duckdb.Error as error:
-            raise fault_of(error, None) from None
 
     def __enter__(self) -> duckdb.DuckDBPyConnection:
         return self.db
@@ -104,28 +80,6 @@ class opened:
         self.db.close()
         if self.path:
             FILES.close(self.path)
-
-
-def in_transaction(db: duckdb.DuckDBPyConnection, as_one: bool, do: Callable[[], Result]) -> Result:
-    if not as_one:
-        return do()
-    try:
-        db.execute("begin")
-        result = do()
-        db.execute("commit")
-        return result
-    except duckdb.Error as error:
-        raise fault_of(error, None) from None
-
-
-def _run(db: duckdb.DuckDBPyConnection, request: Request) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for statement in request.statements:
-        try:
-            result = _one(db, request, statement)
-        except duckdb.Error as error:
-            raise fault_of(error, statement) from None
-    return result
 
 
 def _one(db: duckdb.DuckDBPyConnection, request: Request, statement: Statement) -> dict[str, Any]:
@@ -212,3 +166,6 @@ def _offset(found: re.Match[str] | None, statement: Statement | None) -> int | N
     lines = statement.text.split("\n")[: int(found[1])]
     column = 0 if found[2].startswith("...") else len(found[3]) - len(f"LINE {found[1]}: ")
     return sum(len(line) + 1 for line in lines[:-1]) + max(column, 0)
+
+
+DRIVER = Driver(duckdb.Error, fault_of)

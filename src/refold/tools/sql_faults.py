@@ -63,5 +63,8 @@ def _place(statement: Statement | None, offset: int | None) -> dict[str, int]:
     return line if statement.names else {**line, "column": offset - before.rfind("\n")}
 
 
-def timed_out(seconds: float | None, code: str, data: Mapping[str, Any] | None = None) -> ToolFailed:
-    return failure("db_timeout", f"not done within {seconds:g} s; the statement was stopped", code, data=data)
+def timed_out(
+    seconds: float | None, code: str, data: Mapping[str, Any] | None = None, stopped: bool = True
+) -> ToolFailed:
+    what = "the statement was stopped" if stopped else "the statement could not be stopped, and nobody waits for it"
+    return failure("db_timeout", f"not done within {seconds:g} s; {what}", code, data=data)

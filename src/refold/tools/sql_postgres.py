@@ -19,7 +19,7 @@ from refold.ports import Call
 from refold.tools.keys import Keys, refused
 from refold.tools.sql_catalog import POSTGRES
 from refold.tools.sql_faults import failure, kind_of_sqlstate, timed_out
-from refold.tools.sql_request import Request, request_of
+from refold.tools.sql_request import CONNECTION_KEYS, Request, request_of
 from refold.tools.sql_text import Statement
 from refold.tools.sql_values import parsed
 
@@ -27,7 +27,6 @@ CONNECTIONS = 8  # of a pool, at most
 PATIENCE = 30.0  # seconds until there is a connection
 IDLE = 60.0  # seconds after which a connection that nobody uses is closed
 CANCELED = "57014"
-CONNECTION_KEYS = ("url", "host", "port", "database", "user", "password", "sslmode")
 NAMES = {"database": "dbname"}
 READS = {"SELECT", "VALUES", "TABLE", "WITH"}
 WRITES = {"INSERT", "UPDATE", "DELETE", "MERGE", "INTO"}

@@ -10,6 +10,7 @@ from refold.tools.keys import refused
 from refold.tools.sql_rows import MAX_BYTES, MAX_ROWS, Rows
 from refold.tools.sql_text import Statement, Style, bound, statements, values_of
 
+CONNECTION_KEYS = ("url", "host", "port", "database", "user", "password", "sslmode")  # of a PostgreSQL server
 ALONE = {  # what speaks of transactions itself, or cannot be part of one
     *("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE"),
     *("VACUUM", "ATTACH", "DETACH", "PRAGMA", "CHECKPOINT", "REINDEX", "CLUSTER", "INSTALL", "FORCE", "LOAD"),

@@ -17,8 +17,8 @@ def sql_tools(http: Callable[[], Tool]) -> dict[str, Callable[[], Tool]]:
         "http": lambda: _loaded("transfer_http", "HttpSide")(http()),
     }
     return {
-        "sqlite": lambda: _tool("sqlite", "sql_sqlite", "SqliteTool"),
-        "duckdb": lambda: _tool("duckdb", "sql_duckdb", "DuckdbTool"),
+        "sqlite": lambda: _tool("sqlite", "sql_sqlite", "sqlite_tool"),
+        "duckdb": lambda: _tool("duckdb", "sql_duckdb", "duckdb_tool"),
         "postgres": lambda: _tool("postgres", "sql_postgres", "PostgresTool"),
         "transfer": lambda: _loaded("transfer", "TransferTool")(sides),
     }

@@ -1,18 +1,18 @@
 """The tool `sqlite`: statements on a file, or on a database in memory that ends with the step."""
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import apsw
 
 from refold.errors import ToolFailed
-from refold.ports import Call
-from refold.tools.keys import Keys, refused
-from refold.tools.sql_blocking import Blocking, Work
+from refold.tools.keys import refused
+from refold.tools.sql_blocking import Work
 from refold.tools.sql_catalog import SQLITE
-from refold.tools.sql_faults import failure, timed_out
-from refold.tools.sql_request import Request, request_of
+from refold.tools.sql_driver import BlockingTool, Driver
+from refold.tools.sql_faults import failure
+from refold.tools.sql_request import Request
 from refold.tools.sql_text import Statement
 from refold.tools.sql_values import json_text
 
@@ -38,31 +38,15 @@ KINDS: Mapping[int, str] = {
     apsw.SQLITE_RANGE: "client_error",
 }
 
-Result = TypeVar("Result")
+
+def sqlite_tool() -> BlockingTool:
+    return BlockingTool(SQLITE, "sqlite", TIMEOUT_CODE, _answer)
 
 
-class SqliteTool:
-    def __init__(self) -> None:
-        self._keys = Keys(SQLITE)
-        self._blocking = Blocking("sqlite")
-
-    async def __call__(self, call: Call) -> Any:
-        keys = self._keys.read(call).keys
-        request = request_of(call, keys, "sqlite")
-        path, work = keys.get("database", MEMORY), Work()
-        try:
-            return await self._blocking.run(work, lambda: _answer(path, request, work), request.timeout)
-        except TimeoutError:
-            raise timed_out(request.timeout, TIMEOUT_CODE) from None
-
-    async def close(self) -> None:
-        await self._blocking.close()
-
-
-def _answer(path: str, request: Request, work: Work) -> dict[str, Any]:
-    with opened(path, request.read_only) as db:
+def _answer(keys: Mapping[str, Any], request: Request, work: Work) -> dict[str, Any]:
+    with opened(keys.get("database", MEMORY), request.read_only) as db:
         work.stop = db.interrupt
-        return in_transaction(db, request.as_one, lambda: _run(db, request))
+        return DRIVER.answer(db, request, work, lambda statement: _one(db, request, statement))
 
 
 class opened:
@@ -89,44 +73,19 @@ class opened:
         self.db.close()
 
 
-def in_transaction(db: apsw.Connection, as_one: bool, do: Callable[[], Result]) -> Result:
-    """A commit that another one's lock holds up fails as a whole."""
-    if not as_one:
-        return do()
-    try:
-        db.execute("begin")
-        result = do()
-        db.execute("commit")
-        return result
-    except apsw.Error as error:
-        raise fault_of(error, None) from None
-
-
-def _run(db: apsw.Connection, request: Request) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for statement in request.statements:
-        try:
-            result = _one(db, request, statement)
-        except apsw.Error as error:
-            raise fault_of(error, statement) from None
-        except OverflowError:
-            raise refused("a number of `params` is too large for SQLite: it has 64 bits", "client_error") from None
-        except UnicodeDecodeError:
-            raise refused("a text of the result is no UTF-8; cast it to blob", "client_error") from None
-    return result
-
-
 def _one(db: apsw.Connection, request: Request, statement: Statement) -> dict[str, Any]:
+    try:
+        return _run(db, request, statement)
+    except OverflowError:
+        raise refused("a number of `params` is too large for SQLite: it has 64 bits", "client_error") from None
+    except UnicodeDecodeError:
+        raise refused("a text of the result is no UTF-8; cast it to blob", "client_error") from None
+
+
+def _run(db: apsw.Connection, request: Request, statement: Statement) -> dict[str, Any]:
     rows, before = request.rows(), db.total_changes()
     cursor = db.cursor()
-    columns: list[str] = []
-
-    def begin(at: apsw.Cursor, *_: Any) -> bool:
-        columns.extend(each[0] for each in at.get_description())
-        return True
-
-    cursor.exec_trace = begin
-    cursor.execute(statement.text, [bindable(each) for each in request.bound(statement)])
+    columns = executed(cursor, statement.text, request.bound(statement))
     if not columns:
         return {"affected_rows": db.total_changes() - before}
     rows.begin(columns)
@@ -134,7 +93,20 @@ def _one(db: apsw.Connection, request: Request, statement: Statement) -> dict[st
     return rows.result()
 
 
-def bindable(value: Any) -> Any:
+def executed(cursor: apsw.Cursor, text: str, values: Sequence[Any]) -> list[str]:
+    """The names of its columns, which SQLite tells of a result without rows only while it begins."""
+    columns: list[str] = []
+
+    def begin(at: apsw.Cursor, *_: Any) -> bool:
+        columns.extend(each[0] for each in at.get_description())
+        return True
+
+    cursor.exec_trace = begin
+    cursor.execute(text, [_bindable(value) for value in values])
+    return columns
+
+
+def _bindable(value: Any) -> Any:
     return json_text(value) if isinstance(value, (list, Mapping)) else value
 
 
@@ -157,3 +129,6 @@ def _offset(error: apsw.Error, statement: Statement | None) -> int | None:
     """SQLite counts bytes."""
     offset = getattr(error, "error_offset", -1)
     return len(statement.text.encode()[:offset].decode(errors="replace")) if statement and offset >= 0 else None
+
+
+DRIVER = Driver(apsw.Error, fault_of)

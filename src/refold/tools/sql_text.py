@@ -201,3 +201,10 @@ def values_of(params: Any, used: Sequence[Statement], idempotency_key: str) -> d
     else:
         raise refused("`params` must be a list, for $1 and $2, or a map, for $name")
     return {IDEMPOTENCY_KEY: idempotency_key, **values}
+
+
+def quoted(name: str) -> str:
+    """A name as it is, whatever is in it."""
+    if "\x00" in name or not name:
+        raise refused(f"{name!r} is no name in a database")
+    return '"' + name.replace('"', '""') + '"'

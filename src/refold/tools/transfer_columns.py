@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.tools.keys import refused
-from refold.tools.sql_text import Style
+from refold.tools.sql_text import Style, quoted
 
 # Types as they are called here, and as each database calls them; what a database lacks is text.
 TYPES: Mapping[str, Mapping[Style, str]] = {
@@ -86,12 +86,6 @@ def chosen(source: Sequence[Column], mapping: Mapping[str, Any] | None) -> Chose
             raise refused(f"`mapping.{target}`: the source has no column {name!r}; it has {', '.join(names)}", "schema")
     places = tuple(names.index(name) for name in wanted.values())
     return Chosen(tuple(Column(target, source[i].type) for target, i in zip(wanted, places, strict=True)), places)
-
-
-def quoted(name: str) -> str:
-    if "\x00" in name or not name:
-        raise refused(f"{name!r} is no name of a table or column")
-    return '"' + name.replace('"', '""') + '"'
 
 
 NAME = re.compile(r'[^\W\d][\w$]*|"(?:[^"]|"")+"')

@@ -7,23 +7,24 @@ they are a file of theirs, so that no more than a chunk is ever in memory.
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
 
 from refold.tools.keys import refused
-from refold.tools.sql_blocking import Blocking, Work
-from refold.tools.sql_duckdb import described, fault_of, opened, telling
+from refold.tools.sql_blocking import Blocking
+from refold.tools.sql_driver import Held
+from refold.tools.sql_duckdb import DRIVER, described, opened, telling
 from refold.tools.sql_faults import failure
 from refold.tools.sql_rows import distinct
+from refold.tools.sql_text import quoted
 from refold.tools.sql_values import json_text, json_value
-from refold.tools.transfer_columns import Chosen, Column, chosen, creating, inserting, newest, quoted, table_name
-from refold.tools.transfer_ends import Into, Rows, Stream, Write, query_of, same_file
+from refold.tools.transfer_columns import Chosen, Column, chosen, inserting, newest, table_name
+from refold.tools.transfer_ends import Into, Rows, Stream, Write, making, query_of, same_file
 from refold.tools.transfer_request import End, Transfer
 
-Result = TypeVar("Result")
 Db = duckdb.DuckDBPyConnection
 
 READERS = {"csv": "read_csv", "json": "read_json", "jsonl": "read_json", "parquet": "read_parquet"}
@@ -43,17 +44,22 @@ class DuckdbSide:
         self._blocking = Blocking("transfer")
 
     async def close(self) -> None:
-        await self._blocking.close()
+        """Each transfer has connections of its own."""
 
     async def moved_alone(self, transfer: Transfer) -> tuple[Sequence[Column], int] | None:
         """From one of its own to another, unless another step has the source's file open: that is not opened twice."""
         database = transfer.target.keys.get("database") or transfer.source.keys.get("database", "")
-        with opened(database, read_only=transfer.target.is_file and "database" in transfer.source.keys) as db:
-            return await self._run(db, lambda: _moved(db, transfer))
+        only_reads = transfer.target.is_file and "database" in transfer.source.keys
+        async with self._held(lambda: opened(database, only_reads)) as held:
+            moved = await held.run(lambda: _moved(held, transfer))
+            if moved is not None and not transfer.target.is_file:
+                await held.run(lambda: held.db.execute("commit"))
+            return moved
 
     @asynccontextmanager
     async def reading(self, transfer: Transfer) -> AsyncIterator[Stream]:
-        with opened(transfer.source.keys.get("database", ""), read_only=True) as db:
+        async with self._held(lambda: opened(transfer.source.keys.get("database", ""), read_only=True)) as held:
+            db = held.db
             text, values = _query(transfer.source, transfer)
 
             def begin() -> Sequence[Column]:
@@ -62,15 +68,16 @@ class DuckdbSide:
                 return _columns(found or [(each[0], str(each[1])) for each in db.description or ()])
 
             async def chunks() -> AsyncIterator[Rows]:
-                while rows := await self._run(db, lambda: db.fetchmany(transfer.chunk_size)):
+                while rows := await held.run(lambda: db.fetchmany(transfer.chunk_size)):
                     yield rows
 
-            yield Stream(await self._run(db, begin), chunks())
+            yield Stream(await held.run(begin), chunks())
 
     @asynccontextmanager
     async def writing(self, into: Into) -> AsyncIterator[Write]:
         transfer, columns = into.transfer, into.chosen.columns
-        with _held(transfer.target) as db:
+        async with self._held(lambda: _room_for(transfer.target)) as held:
+            db = held.db
             table = WAITING if transfer.target.is_file else table_name(transfer.target.keys["table"], "duckdb")
             typed = [f"{_cast(f'c{i}', column)} as {quoted(column.name)}" for i, column in enumerate(columns)]
             lists = [f"unnest(${i}::varchar[]) as c{i - 1}" for i in range(1, len(columns) + 1)]
@@ -79,23 +86,21 @@ class DuckdbSide:
 
             async def write(rows: Rows) -> None:
                 values = [[_text(value) for value in column] for column in zip(*rows, strict=True)]
-                await self._run(db, lambda: db.execute(insert, values))
+                await held.run(lambda: db.execute(insert, values))
 
-            await self._run(db, lambda: _begin(db, table, columns, transfer))
+            await held.run(lambda: _begin(db, table, columns, transfer))
             yield write
-            await self._run(db, lambda: _end(db, into))
+            await held.run(lambda: db.execute("commit"))
+            if transfer.target.is_file:
+                await held.run(lambda: _copied(held, f"select * from {WAITING}", [], transfer.target))
 
-    async def _run(self, db: Db, do: Callable[[], Result]) -> Result:
-        work = Work()
-        work.stop = db.interrupt
-        try:
-            return await self._blocking.run(work, do, None)
-        except duckdb.Error as error:
-            raise fault_of(error, None) from None
+    def _held(self, connect: Callable[[], AbstractContextManager[Db]]) -> Held[Db]:
+        return Held(DRIVER, self._blocking, connect)
 
 
-def _moved(db: Db, transfer: Transfer) -> tuple[Sequence[Column], int] | None:
-    target = transfer.target
+def _moved(held: Held[Db], transfer: Transfer) -> tuple[Sequence[Column], int] | None:
+    """What it does to a table waits for the commit."""
+    db, target = held.db, transfer.target
     main = db.execute("select current_database()").fetchone()
     assert main is not None
     if not _attach_source(db, transfer):
@@ -108,12 +113,11 @@ def _moved(db: Db, transfer: Transfer) -> tuple[Sequence[Column], int] | None:
     choice = chosen(_columns(found), target.keys.get("mapping"))
     selected = _selected(text, choice, found)
     if target.is_file:
-        return choice.columns, _copied(db, selected, values, target)
+        return choice.columns, _copied(held, selected, values, target)
     table = f"{quoted(main[0])}.{_in_schema(table_name(target.keys['table'], 'duckdb'))}"
     _begin(db, table, choice.columns, transfer)
     rows = _rows(choice.columns, transfer.key, f"({selected})", "rowid_")
     count = db.execute(inserting(table, choice.columns, transfer.key, rows), values).fetchone()
-    db.execute("commit")
     return choice.columns, int(count[0]) if count else 0
 
 
@@ -151,31 +155,23 @@ def _rows(columns: Sequence[Column], key: Sequence[str], rows: str, order: str) 
 
 
 def _begin(db: Db, table: str, columns: Sequence[Column], transfer: Transfer) -> None:
-    db.execute("begin")
-    db.execute(creating(table, columns, transfer.key, "duckdb"))
-    if transfer.mode == "replace":
-        db.execute(f"delete from {table}")
+    for text in ("begin", *making(table, columns, transfer, "duckdb")):
+        db.execute(text)
 
 
-def _end(db: Db, into: Into) -> None:
-    db.execute("commit")
-    if into.transfer.target.is_file:
-        _copied(db, f"select * from {WAITING}", [], into.transfer.target)
-
-
-def _held(target: End) -> AbstractContextManager[Db]:
+def _room_for(target: End) -> AbstractContextManager[Db]:
     return _waiting_room() if target.is_file else opened(target.keys["database"])
 
 
 @contextmanager
-def _waiting_room() -> Any:
+def _waiting_room() -> Iterator[Db]:
     with tempfile.TemporaryDirectory(prefix="refold-") as folder, opened(os.path.join(folder, "rows.duckdb")) as db:
         yield db
 
 
-def _copied(db: Db, query: str, values: Sequence[Any], target: End) -> int:
+def _copied(held: Held[Db], query: str, values: Sequence[Any], target: End) -> int:
     """A file that is there is as it was until the new one is whole."""
-    path = target.keys["path"]
+    db, path = held.db, target.keys["path"]
     beside = f"{path}.{os.urandom(4).hex()}.part"
     form = ", ".join([WRITING[target.type], *_options(target)])
     rows = f"refold_{os.urandom(4).hex()}"
@@ -184,6 +180,7 @@ def _copied(db: Db, query: str, values: Sequence[Any], target: End) -> int:
         db.execute(f"create temp table {rows} as {query}", list(values))
         found = db.execute(f"copy {rows} to {_literal(beside)} ({form})").fetchone()
         db.execute(f"drop table {rows}")
+        held.check()
         os.replace(beside, path)
     except OSError as error:
         raise failure("storage_access", str(error), "FILE_ERROR") from None

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from refold.tools.keys import refused
 from refold.tools.sql_text import Statement, Style, bound, statements, values_of
-from refold.tools.transfer_columns import Chosen, Column, table_name
+from refold.tools.transfer_columns import Chosen, Column, creating, table_name
 from refold.tools.transfer_request import End, Transfer
 
 Rows = Sequence[Sequence[Any]]
@@ -59,3 +59,9 @@ def query_of(end: End, style: Style, idempotency_key: str) -> tuple[Statement, l
     if len(found) != 1:
         raise refused("`source.query` must be one statement")
     return found[0], bound(found[0], values_of(keys.get("params"), found, idempotency_key))
+
+
+def making(table: str, columns: Sequence[Column], transfer: Transfer, style: Style) -> list[str]:
+    """The statements after which the table is there, and is empty if it is to be replaced."""
+    emptying = f"truncate table {table}" if style == "postgres" else f"delete from {table}"
+    return [creating(table, columns, transfer.key, style), *([emptying] if transfer.mode == "replace" else [])]

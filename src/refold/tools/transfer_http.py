@@ -8,6 +8,7 @@ from msgspec import structs
 
 from refold.ports import Call, Tool
 from refold.tools.keys import name_of, refused
+from refold.tools.shelf import end
 from refold.tools.transfer_columns import columns_of_values
 from refold.tools.transfer_ends import Into, Rows, Stream, Write
 from refold.tools.transfer_request import Transfer
@@ -18,9 +19,7 @@ class HttpSide:
         self._http = http
 
     async def close(self) -> None:
-        close = getattr(self._http, "close", None)
-        if close is not None:
-            await close()
+        await end(self._http)
 
     async def moved_alone(self, transfer: Transfer) -> None:
         """An address is no target."""

@@ -10,9 +10,10 @@ from psycopg.raw_cursor import AsyncRawServerCursor
 
 from refold.tools.sql_postgres import PATIENCE, Connection, Exact, Moment, adapted, conninfo_of, fault_of
 from refold.tools.sql_rows import distinct
+from refold.tools.sql_text import quoted
 from refold.tools.sql_values import json_text
-from refold.tools.transfer_columns import Column, creating, inserting, newest, quoted, table_name
-from refold.tools.transfer_ends import Into, Rows, Stream, Write, query_of
+from refold.tools.transfer_columns import Column, inserting, newest, table_name
+from refold.tools.transfer_ends import Into, Rows, Stream, Write, making, query_of
 from refold.tools.transfer_request import End, Transfer
 
 BY_NAME = {
@@ -61,9 +62,8 @@ class PostgresSide:
         table = table_name(transfer.target.keys["table"], "postgres")
         names = ", ".join(quoted(column.name) for column in columns)
         async with _connected(transfer.target) as connection, connection.transaction():
-            await connection.execute(creating(table, columns, transfer.key, "postgres"))
-            if transfer.mode == "replace":
-                await connection.execute(f"truncate table {table}")
+            for text in making(table, columns, transfer, "postgres"):
+                await connection.execute(text)
             into_table = f"{WAITING} ({names})" if transfer.key else f"{table} ({names})"
             if transfer.key:
                 await connection.execute(

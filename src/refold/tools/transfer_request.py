@@ -7,10 +7,11 @@ from msgspec import Struct
 
 from refold.ports import Call
 from refold.tools.keys import name_of, refused
+from refold.tools.sql_request import CONNECTION_KEYS
 
 FILES = ("csv", "json", "jsonl", "parquet")
 TABLES = ("sqlite", "duckdb", "postgres")
-CONNECTION = ("url", "host", "port", "database", "user", "password", "sslmode", "auth")
+CONNECTION = (*CONNECTION_KEYS, "auth")
 
 SOURCE_KEYS: Mapping[str, tuple[str, ...]] = {
     "sqlite": ("database", "query", "params", "table"),

@@ -7,7 +7,8 @@ from msgspec import structs
 
 from refold.core import codec
 from refold.core.plan import BODY, Plan
-from refold.ports import Executor
+from refold.errors import NotFound
+from refold.ports import Abilities, Executor
 from refold.runtime.engine import Engine
 from refold.runtime.turn import Seen
 from refold.tools.shelf import Shelf
@@ -33,6 +34,7 @@ class PythonCode:
         isolated: Executor | None = None,
     ) -> None:
         self.isolated = isolated
+        self.enrol: Callable[[Abilities], Awaitable[None]] = _nobody_asks
         self.engine, self.worker, self.tools, self.read_blob = engine, worker, tools, read_blob
         self.adopted: dict[str, Definition] = {}
         self.sessions: dict[str, Session] = {}
@@ -52,6 +54,7 @@ class PythonCode:
                 await self.engine.register(each.plan)
             for each in found:
                 self._serve(each)
+            await self.enrol(self.worker.can)
         return definition
 
     def of(self, plan: str) -> "Definition | None":
@@ -106,7 +109,7 @@ class PythonCode:
 
     def _rooms(self) -> "House":
         from refold.executors.threads import Threads
-        from refold.worker.tries import House
+        from refold.worker.tries import ChildRun, House
 
         async def read(run: str, hash: str) -> Any:
             return codec.unbox(await self.read_blob(run, hash))
@@ -114,9 +117,20 @@ class PythonCode:
         async def register(plan: Plan) -> str:
             return await self.engine.register(plan)
 
+        async def look(run: str) -> ChildRun:
+            def seen() -> ChildRun:
+                try:
+                    state = self.engine.mailroom.turns.look(run).state
+                except NotFound:
+                    return ChildRun(run)  # its letter is still on its way
+                return ChildRun(run, state.started_at, state.ended_at, dict(state.usage))
+
+            child: ChildRun = await self.engine.advance(seen)
+            return child
+
         if self._house is None:
             self._threads = Threads(self.worker.slots)
-            self._house = House(self.worker.clock, read, self.known, register, self._threads.run, self.isolated)
+            self._house = House(self.worker.clock, read, self.known, register, look, self._threads.run, self.isolated)
         return self._house
 
     def _tell_ends(self) -> None:
@@ -135,3 +149,7 @@ class PythonCode:
             tell_births(births)
 
         mailroom.on_end, mailroom.on_births = ended, born
+
+
+async def _nobody_asks(can: Abilities) -> None:
+    """Where nobody else can see who works."""

@@ -18,7 +18,7 @@ from refold.ports import Store, Tool
 from refold.runtime.engine import Engine
 from refold.settings import Settings
 from refold.wiring.process import Process, assemble, open_secrets, serve_only
-from refold.wiring.store import kept_in
+from refold.wiring.store import kept_in, tell_others
 from refold.wiring.world import ARTIFACTS, WallClock, World
 from refold.worker.heartbeat import on_thread
 
@@ -89,11 +89,11 @@ async def open_process(
             settings,
             f"run-{only[:8]}-{os.urandom(2).hex()}" if only else f"worker-{os.urandom(4).hex()}",
         )
-        if only:
-            serve_only(process, only)
+        tell_others(process, kept, db)
+        serve_only(process, only)
         serving = asyncio.create_task(process.serve())
         try:
-            async with _as_long_as(serving):
+            async with _as_long_as(serving, process.engine):
                 yield process
         finally:
             try:
@@ -107,7 +107,7 @@ async def open_process(
 
 
 @asynccontextmanager
-async def _as_long_as(serving: "asyncio.Task[None]") -> AsyncIterator[None]:
+async def _as_long_as(serving: "asyncio.Task[None]", engine: Engine) -> AsyncIterator[None]:
     """Nobody may wait for what nobody will do: an error that ends the service ends what goes on inside."""
     waiting, errors = asyncio.current_task(), list[BaseException]()
     assert waiting is not None
@@ -116,6 +116,7 @@ async def _as_long_as(serving: "asyncio.Task[None]") -> AsyncIterator[None]:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             errors.append(error)
+            engine.is_served = False
             waiting.cancel()
 
     serving.add_done_callback(end)
@@ -134,7 +135,8 @@ async def _as_long_as(serving: "asyncio.Task[None]") -> AsyncIterator[None]:
 
 def run_sync(
     plan: "Plan | Written",
-    input: dict[str, Any] | None = None,
+    /,
+    input: Any = None,
     *,
     tools: Mapping[str, Tool] | None = None,
     evaluate: Evaluate | None = None,
@@ -143,16 +145,32 @@ def run_sync(
     **inputs: Any,
 ) -> Any:
     """Run a workflow to its end and return its result; works inside a running event loop too (notebooks)."""
+    said = {"tools": tools, "evaluate": evaluate, "db": db, "store": store}
+    meant = _meant(plan, input, {name: each for name, each in said.items() if each is not None})
+    opening: dict[str, Any] = {name: each for name, each in said.items() if name not in meant}
 
     async def run() -> Any:
-        async with open_engine(tools, evaluate=evaluate, db=db, store=store) as engine:
-            return await engine.run(plan, input, **inputs)
+        async with open_engine(**opening) as engine:
+            return await engine.run(plan, input, **meant, **inputs)
 
+    return _in_a_thread(run) if _is_in_a_loop() else asyncio.run(run())
+
+
+def _meant(plan: "Plan | Written", input: Any, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Of keywords that have a meaning here, those that are inputs of the workflow."""
+    if isinstance(plan, Plan) or not said:
+        return {}
+    from refold.authoring.workflows.definition import define
+
+    return define(plan).inputs.sorted_out(None, said, {})[0] if input is None else {}
+
+
+def _is_in_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(run())
-    return _in_a_thread(run)
+        return False
+    return True
 
 
 def _in_a_thread(run: Callable[[], Any]) -> Any:

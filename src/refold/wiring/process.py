@@ -88,7 +88,8 @@ def assemble(
         return found
 
     known = make_tools(tools, world, settings, read_blob, name)
-    can = Abilities(worker=name, tools=frozenset(known))
+    queues = settings.queues or None
+    can = Abilities(worker=name, queues=queues, tools=frozenset(known))
     worker = Worker(desk, known, tool_settings, world.clock, world.doorbell, can)
     worker.slots, worker.lease_for, worker.poll = settings.slots, settings.lease_for, settings.poll
     worker.heartbeat = world.heartbeat
@@ -100,6 +101,8 @@ def assemble(
     sweep.every = settings.sweep_every
     timers = Timers(world.clock, mailroom.wake)
     mailroom.on_alarm = timers.set
+    engine.workers = lambda: {worker.can.worker: worker.can}
+    engine.serves = lambda queue: queues is None or queue in queues
     code = engine.code = PythonCode(engine, worker, known, read_blob, world.executors.get("process"))
     return Process(engine, worker, sweep, timers, desk, known, secrets=world.secrets, code=code)
 
@@ -116,7 +119,9 @@ def open_secrets(settings: Settings, db: str | os.PathLike[str] | None) -> Stron
 
 
 def serve_only(process: Process, run: str) -> None:
-    """This run and what it starts."""
+    """This run and what it starts; all runs if it is empty."""
+    if not run:
+        return
     worker, mailroom = process.worker, process.engine.mailroom
     kin = process.kin = process.sweep.kin = Kin(run, mailroom.turns, process.engine.advance)
     tell = mailroom.on_end

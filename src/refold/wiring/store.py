@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from refold.core.expressions import Values
-from refold.ports import Clock, Store
+from refold.ports import Abilities, Clock, Store
 from refold.runtime.advance import Advancing, Here
 from refold.runtime.intake import Intake
 from refold.runtime.turn import Turns
@@ -16,6 +16,7 @@ from refold.wiring.world import WallClock, language
 
 if TYPE_CHECKING:
     from refold.stores.sqlite.store import SqliteStore
+    from refold.wiring.process import Process
 
 
 @asynccontextmanager
@@ -51,6 +52,23 @@ def open_intake(db: str | os.PathLike[str]) -> "Iterator[tuple[Intake, SqliteSto
         yield Intake(turns), store
     finally:
         store.close()
+
+
+def tell_others(process: "Process", store: Store, db: str | os.PathLike[str] | None) -> None:
+    """Let other processes know what the worker of this one can take, and this one what theirs can."""
+    if db is None:
+        return  # there are none
+    from refold.stores.sqlite.doctor import abilities, enrol
+    from refold.stores.sqlite.store import SqliteStore
+
+    assert isinstance(store, SqliteStore) and process.code is not None
+    file, advance = store, process.engine.advance
+
+    async def tell(can: Abilities) -> None:
+        await advance(lambda: enrol(file, can))
+
+    process.code.enrol = tell
+    process.engine.workers = lambda: abilities(file)
 
 
 def rebuild_file(db: str | os.PathLike[str]) -> dict[str, Exception | None]:

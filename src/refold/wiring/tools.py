@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from refold.core.paging import SOURCE
 from refold.core.pipelines import TOOL
 from refold.ports import Programs, Tool
 from refold.settings import Settings
@@ -10,6 +11,7 @@ from refold.tools.function import FunctionTool
 from refold.tools.noop import noop
 from refold.tools.shelf import Shelf
 from refold.tools.sql_shelf import sql_tools
+from refold.wiring.sources import source_tool
 from refold.wiring.vault import vault_of
 from refold.wiring.world import World, language
 
@@ -55,7 +57,11 @@ def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read
         tool.vault = vault_of(world.secrets, shelf) if world.secrets is not None else None
         return tool
 
-    makers: dict[str, Callable[[], Tool]] = {"assert": insisting, TOOL: pipeline}
+    makers: dict[str, Callable[[], Tool]] = {
+        "assert": insisting,
+        TOOL: pipeline,
+        SOURCE: lambda: source_tool(world, shelf),
+    }
     ready: dict[str, Tool] = {"noop": noop, **given}
     if world.executors:
         ready = {"function": FunctionTool(world.executors), **ready}

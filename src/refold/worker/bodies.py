@@ -4,6 +4,7 @@ from asyncio import CancelledError, current_task
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from msgspec import structs
 
@@ -13,9 +14,8 @@ from refold.authoring.workflows.exact import MARK
 from refold.authoring.workflows.live import carried
 from refold.core.faults import fault_of
 from refold.core.outcomes import Failed, Fault, Parked, Succeeded, Suspended
-from refold.core.plan import Step
 from refold.errors import InvalidValue, StaleWrite, ToolFailed
-from refold.ports import Call, Done
+from refold.ports import Call, Done, Memory
 from refold.worker.blocking import Blocking
 from refold.worker.context import Context
 from refold.worker.durable import Suspension
@@ -52,7 +52,9 @@ class BodyTool:
     async def __call__(self, call: Call) -> Done:
         assert call.meanwhile is not None
         body = self.definition.bodies[call.command.step]
-        tried = Try(call, self.definition, await call.meanwhile.recall(), self.house, self.session(call.run))
+        mapped = call.command.item is not None  # it knows what it has recorded, and nothing of a context
+        memory = Memory(recorded=call.command.recorded) if mapped else await call.meanwhile.recall()
+        tried = Try(call, self.definition, memory, self.house, self.session(call.run))
         try:
             await self._run(body, tried)
         except Suspension:
@@ -69,9 +71,10 @@ class BodyTool:
             return Done(Failed(self._fault(call.command.step, error)), usage=tried.usage)
         if tried.calls.pending:
             return await _suspended(tried)  # the body has swallowed it
-        await tried.published.flush()
+        if tried.published.count:
+            await tried.published.flush()
         self._pass_on(tried)
-        return _completed(tried)
+        return _told(tried) if mapped else _completed(tried)
 
     def _pass_on(self, tried: Try) -> None:
         """Live objects go with the events that refer to them."""
@@ -84,12 +87,9 @@ class BodyTool:
 
     def _fault(self, step: str, error: BaseException) -> Fault:
         """A policy may name classes of exceptions: a subclass is one of them."""
-        fault, retry = fault_of(error), self._step(step).retry
+        fault, retry = fault_of(error), self.definition.step(step).retry
         named = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in retry.on), "")
         return structs.replace(fault, kind=named) if named else fault
-
-    def _step(self, step: str) -> Step:
-        return next(each for each in self.definition.plan.steps if each.name == step)
 
     async def _run(self, body: Body, tried: Try) -> None:
         try:
@@ -99,18 +99,21 @@ class BodyTool:
         if body.policy.isolation == "process":
             await run_isolated(body, tried)
             return
-        context = Context(tried)
-        given = (events if body.signature.as_list else events[0],)
-        seen = context if body.signature.is_async else Blocking(context)
-        work = partial(body.function, *((seen, *given) if body.signature.wants_context else given))
-        value = await (work() if body.signature.is_async else self.house.in_thread(work))
-        for event in listed(body.name, value):
+        for event in listed(body.name, await self._value(body, tried, events)):
             if isinstance(event, InputRequestEvent):
                 id = event.request_id or f"{tried.call.command.id}/request"
-                answer = await context.ask(event.prompt, id=id, metadata=event.metadata)
+                answer = await Context(tried).ask(event.prompt, id=id, metadata=event.metadata)
                 tried.send(InputResponseEvent(request_id=id, response=answer))
             else:
                 tried.send(event)
+
+    async def _value(self, body: Body, tried: Try, events: list[Any]) -> Any:
+        signature = body.signature
+        given = events if signature.as_list else events[0]
+        if not signature.is_async:
+            seen = (Blocking(Context(tried)), given) if signature.wants_context else (given,)
+            return await self.house.in_thread(partial(body.function, *seen))
+        return await (body.function(Context(tried), given) if signature.wants_context else body.function(given))
 
 
 def _is_told_to_end(error: BaseException) -> bool:
@@ -131,12 +134,22 @@ async def _suspended(tried: Try) -> Done:
     return Done(Suspended(tuple(tried.calls.pending.values()), progress))
 
 
+def _told(tried: Try) -> Done:
+    """An item of `ctx.map`: what it gave goes back to who asked for it, and to no step."""
+    if tried.state.writes():
+        why = "an item of `ctx.map` has no context of its own to write to; return what is to be kept"
+        return Done(Failed(Fault("context", why, retryable=False)), usage=tried.usage)
+    events = [{"type": each.type, "data": each.data} for each in tried.events]
+    return Done(Succeeded({"events": events}), usage=tried.usage)
+
+
 def _completed(tried: Try) -> Done:
     def renew(stale: StaleWrite) -> Done:
         if tried.state.renewed(stale):
             return _completed(tried)
         return Done(Parked(until=tried.house.clock.now(), reason="somebody else was faster"))
 
+    writes = tried.state.writes()
     return Done(
-        Succeeded(None), writes=tried.state.writes(), usage=tried.usage, events=tuple(tried.events), renew=renew
+        Succeeded(None), writes=writes, usage=tried.usage, events=tuple(tried.events), renew=renew if writes else None
     )

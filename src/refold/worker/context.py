@@ -1,23 +1,27 @@
 """What a body of a Python workflow gets beside its event: state, events, durable calls, the outside."""
 
-import asyncio
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
+from refold.authoring.workflows.classes import timed
+from refold.authoring.workflows.definition import define, is_workflow
+from refold.authoring.workflows.inputs import Inputs
+from refold.authoring.workflows.mapped import Mapped
+from refold.authoring.workflows.mapping import Each, check
 from refold.core.durations import seconds
 from refold.core.faults import fault_of
-from refold.core.outcomes import SECOND, Awaited, Cancelled, Failed, Outcome, Succeeded, TimedOut
+from refold.core.outcomes import SECOND, Awaited
 from refold.core.plan import Plan, Retry
+from refold.core.questions import ANSWER
 from refold.core.retry import delay, may_retry
-from refold.errors import ChildFailed, InvalidValue
+from refold.errors import InvalidValue
+from refold.worker.children import Children, Span, result_of
 from refold.worker.gathering import gathered
+from refold.worker.mapping import Mapping, by_calls
 from refold.worker.state import Change
 from refold.worker.tries import Try
-
-Span = str | int | float
-ANSWER = "answer:"  # signals that answer a request
 
 
 class Context:
@@ -26,7 +30,7 @@ class Context:
     def __init__(self, tried: Try) -> None:
         self.run_id, self.idempotency_key = tried.call.run, tried.call.idempotency_key
         self.attempt = tried.call.command.attempt
-        self.state, self.session = tried.state, tried.session
+        self.state, self.session, self.children = tried.state, tried.session, Children(tried)
         self._try, self._calls, self._house = tried, tried.calls, tried.house
         self._definition, self._call = tried.definition, tried.call
         self._asked = 0
@@ -73,7 +77,8 @@ class Context:
         input = {"id": id, "prompt": prompt, "metadata": self._put(metadata, "metadata")}
         if key not in self._calls.recorded and key not in self._calls.memory.awaited:
             await self.publish({"request_id": id, "prompt": prompt, "metadata": metadata})
-        return await self._awaited(Awaited(key, self._until(timeout), f"{ANSWER}{id}", input=input), timeout)
+        call = Awaited(key, self._until(timeout), f"{ANSWER}{id}", input=input)
+        return await self._awaited(call, f"the question {prompt!r}", timeout)
 
     async def sleep(self, span: Span, *, key: str | None = None) -> None:
         """As long as that, whatever happens to this process; nothing is held meanwhile."""
@@ -83,41 +88,39 @@ class Context:
     async def wait_for(self, signal: str, *, timeout: Span | None = None, key: str | None = None) -> Any:
         """What a signal of this name brings; one that came early is kept. Raises TimeoutError."""
         name = self._calls.key("signal", signal, key)
-        return await self._awaited(Awaited(name, self._until(timeout), signal), timeout)
+        return await self._awaited(Awaited(name, self._until(timeout), signal), f"signal {signal!r}", timeout)
 
     async def run_child(
         self,
         workflow: Any,
-        input: dict[str, Any] | None = None,
+        /,
+        input: Any = None,
         *,
         timeout: Span | None = None,
         key: str | None = None,
         **inputs: Any,
     ) -> Any:
         """The result of a run of another workflow, or of a playbook's plan. Raises ChildFailed or TimeoutError."""
-        given = {**(input or {}), **inputs}
-        if isinstance(workflow, Plan):
-            plan, exact = await self._house.register(workflow), self._definition.exact
-        else:
-            child = await self._house.adopt(workflow)
-            plan, exact = child.hash, child.exact
-        put = {name: exact.put(each, f"input.{name}") for name, each in given.items()}
-        name = self._calls.key("child", [plan, put], key)
-        outcome = await self._calls.outcome(Awaited(name, self._until(timeout), child=plan, input=put))
-        return exact.get(_result(outcome, name, timeout))
+        said = {name: each for name, each in (("timeout", timeout), ("key", key)) if each is not None}
+        takes = define(workflow).inputs if is_workflow(workflow) else Inputs()
+        given, own = takes.sorted_out(input, said, inputs)
+        return await self.children.result(workflow, given, own.get("key"), own.get("timeout"))
 
-    async def map(
-        self, work: Callable[[Any], Any], items: Iterable[Any], *, window: int = 16, key: str = ""
-    ) -> list[Any]:
-        """The results of durable calls for each item, in their order; `window` of them are made at once."""
-        room = asyncio.Semaphore(window)
-        name = key or getattr(work, "__qualname__", "map")
+    async def map(self, work: Any, items: Any, **how: Unpack[Each]) -> Mapped:
+        """What `work` gives for each item, in their order.
 
-        async def one(i: int, item: Any) -> Any:
-            async with room:
-                return await self.call(work, item, key=f"{name}[{i}]")
-
-        return list(await asyncio.gather(*(one(i, item) for i, item in enumerate(items))))
+        It is a step of this workflow, which gets events; another workflow, which gets inputs; or a plain function.
+        Items are a list, an iterator, a generator function, or a source such as `{"kind": "csv", "path": "all.csv"}`.
+        Raises ChildFailed if more failed than is tolerated.
+        """
+        check(how)
+        mapping = Mapping(self._try)
+        if is_workflow(work) or isinstance(work, Plan) or mapping.step_of(work) is not None:
+            return await mapping.over(work, items, how)
+        name = how.get("key") or getattr(work, "__qualname__", "map")
+        return await by_calls(
+            lambda number, item: self.call(work, item, key=f"{name}[{number}]", retry=how.get("retry")), items, how
+        )
 
     async def call(
         self, work: Callable[..., Any], *given: Any, key: str | None = None, retry: Retry | None = None, **named: Any
@@ -128,7 +131,7 @@ class Context:
         """
         arguments = None if key is not None else self._put([list(given), named], "arguments; give the call a `key`")
         name = self._calls.key(f"call:{getattr(work, '__qualname__', type(work).__name__)}", arguments, key)
-        tried = partial(self._tried, partial(work, *given, **named), retry or Retry())
+        tried = partial(self._tried, partial(work, *given, **named), timed(retry, "ctx.call") or Retry())
         return self._definition.exact.get(await self._calls.once(name, tried))
 
     def usage(self, **amounts: int | float) -> None:
@@ -163,18 +166,8 @@ class Context:
         made = await self._house.in_thread(work)
         return await made if inspect.isawaitable(made) else made
 
-    async def _awaited(self, call: Awaited, timeout: Span | None) -> Any:
-        return self._definition.exact.get(_result(await self._calls.outcome(call), call.key, timeout))
+    async def _awaited(self, call: Awaited, what: str, timeout: Span | None) -> Any:
+        return self._definition.exact.get(result_of(await self._calls.outcome(call), what, timeout))
 
     def _until(self, span: Span | None) -> int | None:
         return None if span is None else self._house.clock.now() + round(seconds(span) * SECOND)
-
-
-def _result(outcome: Outcome, what: str, timeout: Span | None) -> Any:
-    if isinstance(outcome, Succeeded):
-        return outcome.result
-    if isinstance(outcome, TimedOut):
-        raise TimeoutError(f"nothing came for {what} within {timeout}")
-    if isinstance(outcome, Failed):
-        raise ChildFailed(outcome.fault)
-    raise ChildFailed(fault_of(RuntimeError(outcome.reason if isinstance(outcome, Cancelled) else "it did not end")))

@@ -2,13 +2,12 @@
 
 import asyncio
 import hashlib
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
-from refold.core.outcomes import Awaited, Blob, Outcome, Succeeded
+from refold.core.outcomes import Awaited, Blob, Cancelled, Outcome, Succeeded
 from refold.errors import InvalidValue
 from refold.ports import Meanwhile, Memory
 
@@ -26,7 +25,7 @@ class Calls:
         self.memory, self.meanwhile, self.read_blob = memory, meanwhile, read_blob
         self.recorded: dict[str, Outcome] = dict(memory.recorded)
         self.pending: dict[str, Awaited] = {}
-        self._times: Counter[str] = Counter()
+        self._times: dict[str, int] = {}  # how often there was a call of a name
         self._busy = 0  # calls under way in this very moment
         self._quiet: asyncio.Event | None = None  # none of them is; made with the first
 
@@ -34,12 +33,12 @@ class Calls:
         """By its kind, its arguments and how often there was one like it; or by the name that was given to it."""
         if given is not None:
             name = f"{kind}:{given}"
-            if self._times[name]:
+            if name in self._times:
                 raise InvalidValue(given, "two durable calls of one step have this key; each needs its own")
         else:
             text = msgspec.json.encode(arguments, order="sorted")
             name = f"{kind}:{hashlib.sha256(text).hexdigest()[:12]}"
-        self._times[name] += 1
+        self._times[name] = self._times.get(name, 0) + 1
         return name if given is not None else f"{name}:{self._times[name]}"
 
     async def outcome(self, call: Awaited) -> Outcome:
@@ -68,6 +67,12 @@ class Calls:
                 self._quiet.set()
         self.recorded[key] = Succeeded(result)
         return result
+
+    async def give_up(self, key: str, reason: str) -> None:
+        """A call that nobody waits for any more, unless it has come to something meanwhile; its run is cancelled."""
+        if key not in self.recorded:
+            self.recorded[key] = Cancelled(reason)
+            await self.meanwhile.record(key, Cancelled(reason))
 
     async def _suspend(self) -> None:
         """What else the body has begun goes first: calls finish, and those that wait too are known by then."""

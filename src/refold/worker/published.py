@@ -16,6 +16,7 @@ class Published:
         self._before = before  # that an earlier try of the same body has shown
         self._lines: list[Any] = []
         self._sending: asyncio.Task[None] | None = None
+        self._error: BaseException | None = None  # why lines were not shown
 
     async def put(self, line: Any) -> None:
         self.count += 1
@@ -24,6 +25,7 @@ class Published:
         self._lines.append(line)
         if self._sending is None:
             self._sending = asyncio.create_task(self._send())
+            self._sending.add_done_callback(self._sent)
         if len(self._lines) >= AHEAD:
             await self.flush()
 
@@ -32,6 +34,12 @@ class Published:
         sending = self._sending
         if sending is not None:
             await asyncio.shield(sending)
+        if self._error is not None:
+            raise self._error
+
+    def _sent(self, sending: asyncio.Task[None]) -> None:
+        if not sending.cancelled():
+            self._error = sending.exception() or self._error
 
     async def _send(self) -> None:
         try:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.authoring.names import a
 from refold.authoring.workflows.live import Live, Until
 from refold.errors import Conflict, LiveObjectLost
 
@@ -102,7 +103,7 @@ class Session:
 def _saved(key: str, value: Any, names: Mapping[type, str]) -> tuple[str, str]:
     save = next((getattr(value, name) for name in SAVES if hasattr(value, name)), None)
     if save is None or type(value) not in names:
-        raise Conflict(f"the live object {key!r}, a {type(value).__name__}, lacks {SAVE}, or `types` does not name it")
+        raise Conflict(f"the live object {key!r}, {a(type(value).__name__)}, lacks {SAVE}, or `types` does not name it")
     return names[type(value)], b64encode(save()).decode()
 
 

@@ -97,6 +97,13 @@ class State:
     def stored(self, key: str) -> Any:
         return self._own[key].value if key in self._own else self._memory.ctx.get(key)
 
+    def keep(self, key: str, value: Any) -> None:
+        """For the engine itself; no body sees it."""
+        self._own[f"{OWN}{key}"] = Entry(self._exact.put(value, key))
+
+    def kept(self, key: str, default: Any = None) -> Any:
+        return self.get(f"{OWN}{key}", default)
+
     def writes(self) -> tuple[Write, ...]:
         return tuple(_write(key, entry) for key, entry in self._own.items())
 

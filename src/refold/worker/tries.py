@@ -1,12 +1,14 @@
 """One try of a body: what it was given, and what it has gathered until it ends."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
+from refold.authoring.names import a
 from refold.authoring.workflows.definition import Definition
-from refold.core.outcomes import Blob, Sent
+from refold.core.outcomes import Blob, Instant, Sent
 from refold.core.plan import Plan
 from refold.errors import InvalidValue
 from refold.ports import Call, Clock, Executor, Memory
@@ -16,6 +18,15 @@ from refold.worker.session import Session
 from refold.worker.state import State
 
 
+class ChildRun(Struct, frozen=True):
+    """What is known of a run that a body has started."""
+
+    id: str
+    started_at: Instant = 0
+    ended_at: Instant = 0  # 0: it has not ended
+    usage: dict[str, int | float] = {}
+
+
 class House(Struct):
     """What bodies need of their process."""
 
@@ -23,6 +34,7 @@ class House(Struct):
     read_blob: Callable[[str, str], Awaitable[Any]]  # by run and hash
     adopt: Callable[[Any], Awaitable[Definition]]  # a workflow that is to be started as a child
     register: Callable[[Plan], Awaitable[str]]
+    look: Callable[[str], Awaitable[ChildRun]]  # at a run, by its id
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
     isolated: Executor | None = None  # processes for steps that want one
 
@@ -32,7 +44,7 @@ class Try:
         assert call.meanwhile is not None
         self.call, self.definition, self.house, self.session = call, definition, house, session
         self.state = State(memory, definition.exact)
-        self.calls = Calls(memory, call.meanwhile, self._blob)
+        self.calls = Calls(memory, call.meanwhile, partial(_whole, house, call.run))
         progress = call.command.progress if isinstance(call.command.progress, dict) else {}
         self.published = Published(call.meanwhile, progress.get("published", 0))
         self.events: list[Sent] = []
@@ -41,8 +53,10 @@ class Try:
     def send(self, event: Any) -> None:
         self.events.append(Sent(*self.definition.sent(event, f"step {self.call.command.step!r}")))
 
-    async def _blob(self, blob: Blob) -> Any:
-        return await self.house.read_blob(self.call.run, blob.hash)
+
+async def _whole(house: House, run: str, blob: Blob) -> Any:
+    """No method: a try that referred to itself would wait for the garbage collector, with all it holds."""
+    return await house.read_blob(run, blob.hash)
 
 
 def listed(step: str, value: Any) -> list[Any]:
@@ -50,6 +64,6 @@ def listed(step: str, value: Any) -> list[Any]:
     if value is None:
         return []
     if isinstance(value, (dict, tuple, set, str, bytes, int, float)) or hasattr(value, "__next__"):
-        gave = f"it gave a {type(value).__name__}; a step gives an event, a list of events, or None"
+        gave = f"it gave {a(type(value).__name__)}; a step gives an event, a list of events, or None"
         raise InvalidValue(f"step {step!r}", gave)
     return value if isinstance(value, list) else [value]

@@ -2,10 +2,8 @@
 
 from refold.authoring.checks.arcs import check_arcs
 from refold.authoring.checks.graph import check_graph
-from refold.authoring.checks.keychains import check_keychain
 from refold.authoring.checks.names import check_names
 from refold.authoring.checks.scopes import Names
-from refold.authoring.checks.sealed import check_sealed
 from refold.authoring.checks.secrets import check_secrets
 from refold.authoring.checks.templates import check_templates
 from refold.authoring.checks.tools import check_tools
@@ -20,7 +18,5 @@ def check(reading: Reading, sketch: Sketch) -> None:
     check_arcs(reading, sketch)
     names = Names(sketch)
     check_templates(reading, sketch, names)
-    check_sealed(reading, sketch)
     check_tools(reading, sketch, names)
     check_secrets(reading, sketch)
-    check_keychain(reading, sketch)

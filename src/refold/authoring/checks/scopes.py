@@ -75,14 +75,14 @@ class Names:
         if name in OUTCOME:
             return scope == "outcome"
         if name in ITEM:
-            return bool(draft.iterator) and scope in ("input", "tool")
+            return bool(draft.iterator) and (scope in ("input", "tool") or (scope == "key" and name == "iter"))
         return name in self.ctx or name in self.steps or name in self.inputs
 
     def _is_own(self, name: str, draft: Draft, scope: Scope) -> bool:
         """The item of a loop, or a value of the step's input: whatever is below it."""
         if scope == "tool" and name in draft.bound:
             return True
-        return name == draft.iterator and scope in ("input", "tool")
+        return name == draft.iterator and scope in ("key", "input", "tool")
 
     def _parts(self, name: str, draft: Draft, scope: Scope) -> Collection[str] | None:
         """What can stand behind the dot; None if that is not known before a run."""
@@ -97,13 +97,17 @@ class Names:
                 bound = draft.bound if scope == "tool" else frozenset()
                 return self.inputs | bound if self.declared else None
             case "iter":
-                return (draft.iterator, "index", "count")
+                return (draft.iterator, "index") if scope == "key" else (draft.iterator, "index", "count")
             case _:
                 return PARTS.get(name)
 
     def _hint(self, name: str, draft: Draft, scope: Scope) -> str:
+        if scope == "source" and (name == draft.iterator or name in ITEM):
+            return "a source is asked before there is an item"
+        if scope == "source" and name in ("secrets", "keychain"):
+            return "write `{secret: name}` as the value of a key that may be secret"
         if name == draft.iterator:
-            return "the item of a loop can be read in `input` and in the keys of the tool only"
+            return "the item of a loop can be read in `input`, the keys of the tool, and `key` and `after` of the loop"
         if name in draft.bound and scope != "tool":
             return "names of `input` can be read in the keys of the tool only"
         if name in ELSEWHERE:

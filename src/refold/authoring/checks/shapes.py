@@ -29,7 +29,8 @@ class Gap(Struct, frozen=True):
 
 
 LIST = Shape({}, kind="a list")
-FAN_OUT = Shape({"results": LIST, "items": LIST, "stats": Shape(dict.fromkeys(("total", "success", "failed")))})
+STATS = Shape(dict.fromkeys(("total", "success", "failed", "skipped", "cancelled")))
+FAN_OUT = Shape({"results": LIST, "items": LIST, "stats": STATS, "failed": LIST})
 VERDICT = Shape({"succeeded": LIST, "failed": LIST, "errors": None})
 
 

@@ -24,11 +24,11 @@ from refold.authoring.dialects.noetl_results import NoetlContext
 from refold.authoring.dialects.noetl_visits import Telling
 from refold.core.facts import Bypassed, Fact, ItemsSettled, LoopLeft, Move, Parent, Routed, RunStarted, Took
 from refold.core.fold import Record, fold
+from refold.core.loaded import Loaded
 from refold.core.loops import Graph, analyse
 from refold.core.outcomes import Instant
 from refold.core.plan import Arc, Call, Loop, Plan, Step, plan_hash
 from refold.core.state import RunState
-from refold.core.view import Loaded
 
 PLAYBOOK = "(playbook)"
 NOETL = Call(tool="noetl")

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from refold.core.loaded import Loaded
 from refold.core.loops import Graph
 from refold.core.plan import bare_key
 from refold.core.state import RunState
-from refold.core.view import Loaded, step_value
+from refold.core.view import step_value
 
 RESULT = ("context", "result", "context", "data")  # where a worker puts what the tool returned
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from refold.authoring.described import Catalog
 from refold.authoring.names import did_you_mean
 from refold.authoring.noetl.readers import NOETL_READERS
 from refold.authoring.noetl.steps import Whole, arcs_of, read_step
@@ -11,7 +12,6 @@ from refold.authoring.noetl.tasks import Book
 from refold.authoring.reading import Fields, Reading
 from refold.authoring.sketch import Sketch
 from refold.authoring.steps import Draft
-from refold.authoring.work import Catalog
 from refold.authoring.yaml_text import Node
 from refold.core.plan import Plan
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from refold.authoring.described import Catalog
 from refold.authoring.names import did_you_mean
 from refold.authoring.noetl.children import read_started
 from refold.authoring.noetl.keys import Config, config_of
@@ -15,7 +16,6 @@ from refold.authoring.reading import Fields, Reading, cut
 from refold.authoring.reading import kind_of as type_of
 from refold.authoring.rules import rules_of
 from refold.authoring.tables import Key
-from refold.authoring.work import Catalog
 from refold.authoring.yaml_text import Node
 from refold.core.pipelines import Task
 from refold.templates import paths_of

@@ -1,17 +1,20 @@
 """Workflows written in Python: a class whose steps take and send events, or plain functions put together."""
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from refold.authoring.names import a
 from refold.authoring.workflows.events import StartEvent, StopEvent
+from refold.authoring.workflows.inputs import of_function
 from refold.core.durations import seconds
 from refold.core.plan import Retry
-from refold.errors import InvalidPlan
+from refold.errors import InvalidPlan, InvalidValue
 
 Body = TypeVar("Body", bound=Callable[..., Any])
-POLICY, RESOURCE = "__refold_step__", "__refold_resource__"
+POLICY, RESOURCE, FLOW = "__refold_step__", "__refold_resource__", "__refold_flow__"
 ISOLATIONS = ("inline", "process")
 
 
@@ -43,6 +46,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     collect: Collect | None = None
     on_error: type | None = None
     sends: tuple[type, ...] = ()
+    mapped: bool = False
+    settings: dict[str, Any] = {}  # of a step that Refold provides
 
 
 @overload
@@ -61,6 +66,7 @@ def step(
     collect: Collect | None = None,
     on_error: type | None = None,
     sends: Sequence[type] = (),
+    mapped: bool = False,
 ) -> Callable[[Body], Body]: ...
 
 
@@ -69,13 +75,13 @@ def step(body: Any = None, /, **policy: Any) -> Any:
 
     `workers` of it run at once for different events (0: many), in the order of their coming. `sends` names events that
     it sends with `ctx.send` and that its return annotation does not tell of. `on_error` is the event that its final
-    failure becomes; without one, the run fails.
+    failure becomes; without one, the run fails. A step that is `mapped` is run by `ctx.map` alone.
     """
     said = _policy(**policy)
 
     def mark(body: Any) -> Any:
         if not callable(body):
-            raise InvalidPlan([f"@step stands before a {type(body).__name__}; it must stand before a function"])
+            raise InvalidPlan([f"@step stands before {a(type(body).__name__)}; it must stand before a function"])
         setattr(body, POLICY, said)
         return body
 
@@ -88,10 +94,27 @@ def _policy(*, timeout: Any = None, sends: Iterable[type] = (), **rest: Any) -> 
         raise InvalidPlan([f"@step: workers is {workers!r}; it is a number, and 0 means many"])
     if isolation not in ISOLATIONS:
         raise InvalidPlan([f"@step: isolation is {isolation!r}; it is one of {', '.join(ISOLATIONS)}"])
-    unknown = rest.keys() - set(Policy.__struct_fields__)
+    known = [each for each in Policy.__struct_fields__ if each != "settings"]
+    unknown = rest.keys() - {*known}
     if unknown:
-        raise InvalidPlan([f"@step has no {', '.join(sorted(unknown))}; it has {', '.join(Policy.__struct_fields__)}"])
+        raise InvalidPlan([f"@step has no {', '.join(sorted(unknown))}; it has {', '.join(known)}"])
+    rest["retry"] = timed(rest.get("retry"), "@step")
     return Policy(timeout=None if timeout is None else seconds(timeout), sends=tuple(sends), **rest)
+
+
+def timed(retry: Retry | None, where: str) -> Retry | None:
+    """With its spans as numbers, however they were written. Raises InvalidPlan."""
+    if retry is None:
+        return None
+    if not isinstance(retry, Retry):
+        raise InvalidPlan([f"{where}: retry is {retry!r}; write it like retry=Retry(attempts=3, delay=1)"])
+    spans: dict[str, Any] = {"delay": retry.delay, "max_delay": retry.max_delay}
+    for name, span in spans.items():
+        try:
+            spans[name] = None if span is None and name == "max_delay" else seconds(span)
+        except InvalidValue as error:
+            raise InvalidPlan([f"{where}: {name} of retry is {error}"]) from None
+    return structs.replace(retry, **spans)
 
 
 class Workflow:
@@ -108,6 +131,7 @@ class Workflow:
     retry: Retry | None = None
     types: Sequence[type] = ()
     children: Sequence[Any] = ()
+    hands_on: Sequence[Any] = ()  # workflows whose results are stored in its own state
     on_failure: Literal["cancel", "drain"] = "cancel"
     live: Literal["drop", "refuse", "keep"] = "drop"
 
@@ -124,7 +148,7 @@ class Workflow:
             self.name = name
         if timeout is not None:
             self.timeout = timeout
-        self.retry = retry if retry is not None else self.retry
+        self.retry = timed(retry, name) if retry is not None else self.retry
         self.types = types or self.types
         self.functions: tuple[Callable[..., Any], ...] = tuple(steps)
 
@@ -163,7 +187,7 @@ def _name(body: Callable[..., Any]) -> str:
 
 
 class Flow:
-    """A plain async function as a workflow; made by `@flow`."""
+    """A plain function as a workflow; made by `@flow`."""
 
     def __init__(self, function: Callable[..., Any], workflow: Workflow) -> None:
         self.function, self.workflow = function, workflow
@@ -183,22 +207,36 @@ def flow(*, timeout: str | int | float | None = None, retry: Retry | None = None
 
 
 def flow(function: Any = None, /, *, timeout: Any = None, retry: Retry | None = None) -> Any:
-    """An async function of `ctx` and inputs as a workflow; what it returns is the result of the run.
+    """A function of `ctx` and inputs as a workflow; what it returns is the result of the run.
 
-    Its durable calls are recorded: after a crash it starts over, and finds what was done.
+    Its durable calls are recorded: after a crash it starts over, and finds what was done. One without `async` is run in
+    a thread, and awaits nothing.
     """
 
     def made(function: Callable[..., Any]) -> Flow:
         name = _name(function)
-
-        async def body(ctx: Any, ev: StartEvent) -> StopEvent:
-            return StopEvent(result=await function(ctx, **vars(ev)))
-
+        of_function(function)
+        body = _awaiting(function) if inspect.iscoroutinefunction(inspect.unwrap(function)) else _plain(function)
         body.__name__ = name
+        setattr(body, FLOW, function)
         step(body)
         return Flow(function, Workflow(name, [body], timeout=timeout, retry=retry))
 
     return made if function is None else made(function)
+
+
+def _awaiting(function: Callable[..., Any]) -> Callable[..., Any]:
+    async def body(ctx: Any, ev: StartEvent) -> StopEvent:
+        return StopEvent(result=await function(ctx, **vars(ev)))
+
+    return body
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    def body(ctx: Any, ev: StartEvent) -> StopEvent:
+        return StopEvent(result=function(ctx, **vars(ev)))
+
+    return body
 
 
 Written = type[Workflow] | Workflow | Flow

@@ -1,15 +1,18 @@
 """From a Python workflow to a plan, with all that is needed to run its bodies here: classes, names, functions."""
 
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from os.path import basename, splitext
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from refold.authoring.names import a
 from refold.authoring.workflows.annotations import Signature, data_classes, is_event, read_signature
 from refold.authoring.workflows.checks import Sketch, problems_of
-from refold.authoring.workflows.classes import Flow, Policy, Workflow, bodies_of, resources_of
+from refold.authoring.workflows.classes import FLOW, Flow, Policy, Workflow, bodies_of, resources_of, timed
 from refold.authoring.workflows.events import (
     ErrorEvent,
     Event,
@@ -20,6 +23,7 @@ from refold.authoring.workflows.events import (
 )
 from refold.authoring.workflows.exact import Exact, fields_of, made
 from refold.authoring.workflows.fitting import check_fields, completed
+from refold.authoring.workflows.inputs import Inputs, of_event, of_function
 from refold.authoring.workflows.live import NAME, Live
 from refold.core import plan as data
 from refold.core.durations import seconds
@@ -27,7 +31,7 @@ from refold.core.loops import analyse
 from refold.core.plan import BODY, ONCE, START, STOP, EventType, Plan, Retry, plan_hash
 from refold.errors import InvalidPlan, InvalidValue
 
-_KEPT = "__refold_definition__"
+KEPT = "__refold_definition__"
 
 
 class Body(Struct, frozen=True):
@@ -48,11 +52,30 @@ class Definition(Struct, frozen=True):
     names: Mapping[type, str]
     exact: Exact
     resources: Mapping[str, Callable[[], Any]] = {}  # how live objects are made, by their keys
+    mapped: Mapping[str, data.Step] = {}  # steps that are run for items alone
+    inputs: Inputs = Inputs()
+    found_at: str = ""  # where somebody has found it, as module:name
 
     @property
     def place(self) -> str:
         """Where another process finds the class."""
         return f"{type(self.workflow).__module__}:{type(self.workflow).__qualname__}"
+
+    @property
+    def home(self) -> str:
+        """Where its code is, as people would name it; empty if that cannot be said."""
+        if self.found_at:
+            return self.found_at
+        flows = [getattr(body.function, FLOW) for body in self.bodies.values() if hasattr(body.function, FLOW)]
+        named = flows[0] if flows else type(self.workflow)
+        module = named.__module__
+        if module == "__main__":
+            module = splitext(basename(getattr(sys.modules[module], "__file__", None) or ""))[0]
+        unknown = not module or module.startswith("refold.authoring.") or "<" in named.__qualname__
+        return "" if unknown else f"{module}:{named.__qualname__}"
+
+    def step(self, name: str) -> data.Step:
+        return self.mapped[name] if name in self.mapped else next(s for s in self.plan.steps if s.name == name)
 
     def sent(self, event: Any, sender: str) -> tuple[str, Any]:
         """An event as type and data. Raises InvalidValue or InvalidPlan."""
@@ -68,7 +91,7 @@ class Definition(Struct, frozen=True):
 
     def _unknown(self, cls: type) -> str:
         if not is_event(cls):
-            return f"it gave a {cls.__name__}; a step gives an event, a list of events, or None"
+            return f"it gave {a(cls.__name__)}; a step gives an event, a list of events, or None"
         takes = "; ".join(f"{step.name} takes {', '.join(step.accepts)}" for step in self.plan.steps)
         near = next((name for each, name in self.names.items() if issubclass(cls, each) and each is not Event), "")
         hint = f" ({near} is known; name {cls.__name__} in the return annotation too)" if near else ""
@@ -84,7 +107,7 @@ class Definition(Struct, frozen=True):
         cls = self.classes[type]
         of_error = issubclass(cls, ErrorEvent)
         if not isinstance(raw, dict):
-            raise InvalidValue(type, f"a map of fields is wanted, and this is a {raw.__class__.__name__}")
+            raise InvalidValue(type, f"a map of fields is wanted, and this is {a(raw.__class__.__name__)}")
         fields = completed(cls, self.exact.get_fields({**raw, "events": None} if of_error else raw, cls.__name__))
         if of_error:
             fields["events"] = [self.received(each["type"], each["data"]) for each in raw.get("events", ())]
@@ -94,19 +117,23 @@ class Definition(Struct, frozen=True):
     def begun(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs of a run, as they are stored; those that a class declares are held against it. Raises InvalidValue."""
         raw = {name: self.exact.put(each, f"input.{name}") for name, each in inputs.items()}
+        self.inputs.check(self.plan.name, raw)
         self.received(START, raw)
         return raw
 
 
-def define(workflow: Any) -> Definition:
+def define(workflow: Any, found_at: str = "") -> Definition:
     """Of a subclass of Workflow, an instance of one, or a flow. Made once. Raises InvalidPlan."""
     owner = workflow.workflow if isinstance(workflow, Flow) else workflow
     if not is_workflow(workflow):
         raise InvalidPlan([f"{workflow!r} is no workflow: it must be a subclass or an instance of refold.Workflow"])
-    known: Definition | None = vars(owner).get(_KEPT)
+    known: Definition | None = vars(owner).get(KEPT)
     if known is None:
         known = _made(owner() if isinstance(owner, type) else owner)
-        setattr(owner, _KEPT, known)
+        setattr(owner, KEPT, known)
+    if found_at and known.found_at != found_at:
+        known = structs.replace(known, found_at=found_at)
+        setattr(owner, KEPT, known)
     return known
 
 
@@ -118,11 +145,16 @@ def mentioned(definition: Definition) -> Iterator[Any]:
     """The workflows that its bodies name, and those that it declares: they may be started as its children."""
     yield from definition.workflow.children
     for body in definition.bodies.values():
-        function = inspect.unwrap(body.function)
+        function = inspect.unwrap(getattr(body.function, FLOW, body.function))
         code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
         for name in code.co_names if code is not None else ():
-            if is_workflow(known.get(name)) and known[name] is not Workflow:
+            if is_workflow(known.get(name)) and not _is_of_refold(known[name]):
                 yield known[name]
+
+
+def _is_of_refold(value: Any) -> bool:
+    """A class that others make workflows with."""
+    return isinstance(value, type) and value.__module__.startswith("refold.authoring.")
 
 
 def family(definition: Definition) -> list[Definition]:
@@ -145,13 +177,14 @@ def _made(workflow: Workflow) -> Definition:
     name = workflow.name or type(workflow).__name__
     classes = list(_event_classes(bodies.values()))
     names = _names(classes)
-    problems = list(problems_of(name, [_sketch(body) for body in bodies.values()]))
+    problems = list(problems_of(name, [_sketch(body) for body in bodies.values() if not body.policy.mapped]))
     problems += _unfit_for_processes(workflow, bodies.values())
     if problems:
         raise InvalidPlan(problems)
+    retry = timed(workflow.retry, name)
     plan = Plan(
         name=name,
-        steps=tuple(_step(body, names, workflow.retry) for body in bodies.values()),
+        steps=tuple(_step(body, names, retry) for body in bodies.values() if not body.policy.mapped),
         on_failure=workflow.on_failure,
         timeout=None if workflow.timeout is None else seconds(workflow.timeout),
         events=tuple(_types(names)),
@@ -161,8 +194,26 @@ def _made(workflow: Workflow) -> Definition:
     stored |= {cls for cls in classes if issubclass(cls, StopEvent) and cls is not StopEvent}
     known = {cls: each for cls, each in names.items() if each not in (START, STOP)}
     of_data = {each: cls for cls, each in (_names(sorted(stored, key=_full)) | known | {Live: NAME}).items()}
+    handed_on = {cls for each in workflow.hands_on for cls in define(each).exact.classes.values()}
+    of_data |= {_full(cls): cls for cls in handed_on.difference(of_data.values())}
     by_type = {each: cls for cls, each in names.items() if cls is not StartEvent or START not in _others(names)}
-    return Definition(workflow, plan, plan_hash(plan), bodies, by_type, names, Exact(of_data), resources_of(workflow))
+    return Definition(
+        workflow=workflow,
+        plan=plan,
+        hash=plan_hash(plan),
+        bodies=bodies,
+        classes=by_type,
+        names=names,
+        exact=Exact(of_data),
+        resources=resources_of(workflow),
+        mapped={body.name: _step(body, names, retry) for body in bodies.values() if body.policy.mapped},
+        inputs=_inputs(bodies.values(), by_type[START]),
+    )
+
+
+def _inputs(bodies: Iterable[Body], start: type) -> Inputs:
+    flow = next((getattr(body.function, FLOW) for body in bodies if hasattr(body.function, FLOW)), None)
+    return of_event(start) if flow is None else of_function(flow)
 
 
 def _unfit_for_processes(workflow: Workflow, bodies: Iterable[Body]) -> Iterator[str]:
@@ -234,7 +285,7 @@ def _step(body: Body, names: Mapping[type, str], retry: Retry | None) -> data.St
     collect = policy.collect
     return data.Step(
         name=body.name,
-        work=data.Call(tool=BODY),
+        work=data.Call(tool=BODY, settings=policy.settings),
         retry=policy.retry or retry or ONCE,
         timeout=policy.timeout,
         queue=policy.queue,

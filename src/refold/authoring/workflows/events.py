@@ -7,6 +7,8 @@ from functools import partial
 from inspect import get_annotations
 from typing import Any, dataclass_transform
 
+TAKEN = frozenset({"name", "key", "run", "db", "store", "tools", "evaluate"})  # by those who start runs
+
 
 @dataclass_transform(kw_only_default=True)
 class Event:
@@ -44,7 +46,8 @@ class StartEvent(Event):
         if name.startswith("__"):
             raise AttributeError(name)
         has = ", ".join(vars(self)) or "no input at all"
-        raise AttributeError(f"the run was started without {name!r}; it has {has}")
+        hint = f"; {name}= means something else there, so give it in a map: {{{name!r}: …}}" if name in TAKEN else ""
+        raise AttributeError(f"the run was started without {name!r}; it has {has}{hint}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(vars(self))

@@ -19,6 +19,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from refold.authoring.names import a
+from refold.authoring.workflows.mapped import Mapped
 from refold.core.codec import DEPTH_LIMIT
 from refold.errors import InvalidValue
 
@@ -53,7 +55,11 @@ class Exact:
         return {name: self._put(each, f"{path}.{name}", 1) for name, each in fields.items()}
 
     def get_fields(self, raw: Mapping[str, Any], path: str) -> dict[str, Any]:
-        return {name: self.get(each, f"{path}.{name}") for name, each in raw.items()}
+        fields = dict(raw)
+        for name, each in raw.items():
+            if type(each) in _NESTED:
+                fields[name] = self.get(each, f"{path}.{name}")
+        return fields
 
     def _put(self, value: Any, path: str, depth: int) -> Any:
         if depth > DEPTH_LIMIT:
@@ -66,7 +72,7 @@ class Exact:
             return plain(value, path)
         if kind is dict:
             return self._put_map(value, path, depth)
-        if kind is list:
+        if kind is list or kind is Mapped:
             return [self._put(each, f"{path}[{i}]", depth + 1) for i, each in enumerate(value)]
         if kind in _GROUPS:
             name, listed = _GROUPS[kind]
@@ -164,8 +170,11 @@ def is_data(cls: Any) -> bool:
 
 def _why_not(kind: type) -> str:
     if is_data(kind):
-        return f"a {kind.__name__} is stored only where an event of the workflow, or its `types`, names that class"
-    return f"a {kind.__name__} cannot be stored exactly"
+        return f"{a(kind.__name__)} is stored only where an event of the workflow, or its `types`, names that class"
+    return (
+        f"{a(kind.__name__)} cannot be stored exactly; what it says can, in a dataclass that `types` of the workflow "
+        "names, and one that lives only here is kept in `ctx.session`, made by a method marked @resource"
+    )
 
 
 def _text(value: str, path: str) -> str:
@@ -191,7 +200,7 @@ def _moment(value: datetime, path: str) -> Any:
     zone = value.tzinfo
     if zone is not None and type(zone) is not timezone:
         if type(zone) is not ZoneInfo or zone.key is None:
-            raise InvalidValue(path, f"the zone of this moment, a {type(zone).__name__}, cannot be stored exactly")
+            raise InvalidValue(path, f"the zone of this moment, {a(type(zone).__name__)}, cannot be stored exactly")
         return {MARK: ["datetime", value.replace(tzinfo=None).isoformat(), value.fold, zone.key]}
     if zone is not None and zone != timezone(value.utcoffset() or timedelta()):
         raise InvalidValue(path, "the zone of this moment cannot be stored exactly")
@@ -242,6 +251,8 @@ _GROUPS: dict[type, tuple[str, Callable[[Any], Iterable[Any]]]] = {
     set: ("set", lambda value: sorted(value, key=repr)),  # the same set is the same text
     frozenset: ("frozenset", lambda value: sorted(value, key=repr)),
 }
+
+_NESTED = frozenset({list, dict})  # all else is stored as it is
 
 _GROUPED: dict[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 

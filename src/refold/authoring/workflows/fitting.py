@@ -4,11 +4,12 @@ import dataclasses
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AnySet
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from refold.authoring.names import a
 from refold.authoring.workflows.annotations import field_hints
 from refold.errors import InvalidValue
 
@@ -24,28 +25,42 @@ def declared(cls: type) -> dict[str, Any]:
 def check_fields(cls: type, fields: Mapping[str, Any], path: str) -> None:
     """Raises InvalidValue for the first field that is missing or is not what it should be."""
     for name, hint in declared(cls).items():
-        if name not in fields and hasattr(cls, "model_validate"):
-            continue  # it says itself what is missing, and has its own defaults
         if name not in fields:
+            if hasattr(cls, "model_validate"):
+                continue  # it says itself what is missing, and has its own defaults
             raise InvalidValue(f"{path}.{name}", "this field is missing")
-        if hint is not Any:
+        if hint is not Any and type(fields[name]) is not hint:
             check(fields[name], hint, f"{path}.{name}")
 
 
 def completed(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
     """With the defaults of fields that were not there when it was stored."""
-    if dataclasses.is_dataclass(cls) and len(fields) < len(dataclasses.fields(cls)):
+    for name, default in _defaults(cls).items():
+        if name not in fields:
+            fields[name] = default()
+    return fields
+
+
+@cache
+def _defaults(cls: type) -> dict[str, Callable[[], Any]]:
+    """How the defaults of a class are made; a model knows its own."""
+    found: dict[str, Callable[[], Any]] = {}
+    if dataclasses.is_dataclass(cls):
         for each in dataclasses.fields(cls):
-            if each.name not in fields and each.default is not dataclasses.MISSING:
-                fields[each.name] = each.default
-            elif each.name not in fields and each.default_factory is not dataclasses.MISSING:
-                fields[each.name] = each.default_factory()
+            if each.default is not dataclasses.MISSING:
+                found[each.name] = partial(_same, each.default)
+            elif each.default_factory is not dataclasses.MISSING:
+                found[each.name] = each.default_factory
     elif issubclass(cls, msgspec.Struct):
         optional = cls.__struct_fields__[len(cls.__struct_fields__) - len(cls.__struct_defaults__) :]
         for name, default in zip(optional, cls.__struct_defaults__, strict=True):
-            if name not in fields and not isinstance(default, type(msgspec.NODEFAULT)):
-                fields[name] = getattr(default, "factory", lambda default=default: default)()
-    return fields
+            if not isinstance(default, type(msgspec.NODEFAULT)):
+                found[name] = getattr(default, "factory", partial(_same, default))
+    return found
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def check(value: Any, hint: Any, path: str) -> None:
@@ -121,4 +136,4 @@ def _name(hint: Any) -> str:
 
 
 def _not(value: Any, wanted: str) -> str:
-    return f"{wanted} is declared, and this is a {type(value).__name__}"
+    return f"{wanted} is declared, and this is {a(type(value).__name__)}"

@@ -161,7 +161,10 @@ class Commands(Struct):
         if can.runs is not None:
             later = self.file.row(queries.ANY_LATER, (self.namespace, now))
             waiting = OfSomeRuns(self.file, self.namespace, can.runs)
-            return later is None and all(waiting.best(queue, ABOVE_ALL) is None for queue in can.queues)
+            queues = can.queues if can.queues is not None else waiting.queues()
+            return later is None and all(waiting.best(queue, ABOVE_ALL) is None for queue in queues)
+        if can.queues is None:
+            return self.file.row(queries.ANYTHING_AT_ALL, (self.namespace, now)) is None
         return all(self.file.row(queries.ANYTHING, (self.namespace, now, queue)) is None for queue in can.queues)
 
     def flush(self) -> None:

@@ -1,11 +1,13 @@
 """What there is to know about a store's file when something is wrong, or might be."""
 
 import os
+from collections.abc import Mapping
 
 import apsw
-from msgspec import Struct
+from msgspec import Struct, json
 
 from refold.core.outcomes import Instant
+from refold.ports import Abilities
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.mounts import file_system_of, mount_table
@@ -58,12 +60,41 @@ def living(store: SqliteStore) -> tuple[str, ...]:
     return tuple(worker for worker, lock in rows if life.is_there(lock) and not life.is_free(lock))
 
 
+def abilities(store: SqliteStore) -> Mapping[str, Abilities]:
+    """Of each that lives; its tools are None if it has not said."""
+    with store.file.guard:
+        rows = store.file.rows(queries.ABILITIES, (store.namespace,))
+    alive = frozenset(living(store))
+    return {
+        worker: Abilities(
+            worker,
+            None if queues is None else tuple(json.decode(queues, type=list[str])),
+            None if tools is None else frozenset(json.decode(tools, type=list[str])),
+        )
+        for worker, tools, queues in rows
+        if worker in alive
+    }
+
+
+def enrol(store: SqliteStore, can: Abilities) -> None:
+    """Before it has claimed anything, or because it can take more than before."""
+    with store.turn([]) as turn:
+        turn.enrol(can)
+
+
 def holders(store: SqliteStore) -> list[tuple[str, str, str, Instant]]:
     """Every lease of somebody who lives: run, command, worker, and when it runs out."""
     alive = frozenset(living(store))
     with store.file.guard:
         leased = [read_queued(row) for row in store.file.rows(queries.LEASES, (store.namespace,))]
     return [(each.run, each.id, each.worker, each.until) for each in leased if each.worker in alive and each.worker]
+
+
+def plans(store: SqliteStore, beginning: str, limit: int = 10) -> list[str]:
+    """Hashes that begin so."""
+    with store.file.guard:
+        rows = store.file.rows(queries.PLANS, (store.namespace, len(beginning), beginning, limit))
+    return [hash for (hash,) in rows]
 
 
 def count(store: SqliteStore) -> dict[str, int]:

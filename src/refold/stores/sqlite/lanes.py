@@ -19,6 +19,9 @@ Tools = frozenset[str] | None
 class Waiting(Protocol):
     """The commands that wait in the file."""
 
+    def queues(self) -> Iterable[str]:
+        """Those in which something waits, by their names."""
+
     def best(self, queue: str, below: int) -> int | None:
         """The highest priority below another that has something to claim."""
 
@@ -32,6 +35,9 @@ class Waiting(Protocol):
 class OfAllRuns:
     def __init__(self, file: File, namespace: str) -> None:
         self.file, self.namespace = file, namespace
+
+    def queues(self) -> Iterable[str]:
+        return [queue for (queue,) in self.file.rows(queries.QUEUES, (self.namespace,))]
 
     def best(self, queue: str, below: int) -> int | None:
         row = self.file.row(queries.BEST_LANE, (self.namespace, queue, below))
@@ -53,6 +59,10 @@ class OfSomeRuns:
     def __init__(self, file: File, namespace: str, runs: Collection[str]) -> None:
         self.file, self.namespace, self.runs = file, namespace, runs
         self.behind = OfAllRuns(file, namespace).behind
+
+    def queues(self) -> Iterable[str]:
+        found = [self.file.rows(queries.QUEUES_OF_RUN, (self.namespace, run)) for run in self.runs]
+        return sorted({queue for rows in found for (queue,) in rows})
 
     def best(self, queue: str, below: int) -> int | None:
         found = [self._best_of(run, queue, below) for run in self.runs]
@@ -76,7 +86,8 @@ class Picker:
 
     def __init__(self, waiting: Waiting, can: Abilities) -> None:
         self.waiting, self.can = waiting, can
-        self._lines: dict[str, Line | None] = {queue: self._line(queue, ABOVE_ALL) for queue in can.queues}
+        queues = can.queues if can.queues is not None else waiting.queues()
+        self._lines: dict[str, Line | None] = {queue: self._line(queue, ABOVE_ALL) for queue in queues}
 
     def take(self) -> Queued | None:
         """The highest priority first, of one priority in the order of the worker's queues."""
@@ -154,13 +165,14 @@ def in_order(fresh: Iterable[Queued], can: Abilities) -> list[Queued]:
     fitting = [
         each
         for each in fresh
-        if each.queue in can.queues
+        if (can.queues is None or each.queue in can.queues)
         and (can.tools is None or each.tool in can.tools)
         and (can.runs is None or each.run in can.runs)
     ]
     if len(fitting) < 2:
         return fitting
-    queues = {queue: at for at, queue in enumerate(can.queues)}
+    known = can.queues if can.queues is not None else sorted({each.queue for each in fitting})
+    queues = {queue: at for at, queue in enumerate(known)}
     rounds: dict[tuple[str, str, int], int] = {}
     ranked = []
     for each in fitting:

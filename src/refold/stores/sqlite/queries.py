@@ -74,6 +74,9 @@ RUNS_CALLED: Final = """
 PLAN: Final = "select data from plans where namespace = ? and hash = ?"
 """A plan by its hash."""
 
+PLANS: Final = "select hash from plans where namespace = ? and substr(hash, 1, ?) = ? order by hash limit ?"
+"""Plans whose hashes begin so."""
+
 PUT_PLAN: Final = "insert or ignore into plans (namespace, hash, data) values (?, ?, ?)"
 """A plan is named by its hash, so the first one to come is as good as any other."""
 
@@ -129,6 +132,27 @@ FRONT: Final = """
     where namespace = ? and run = ? and queue = ? and priority = ? and state = 'waiting' order by place limit ?"""
 """The first commands of a run in a lane, one of which may have the turn."""
 
+QUEUES: Final = """
+    with recursive waiting (queue) as (
+        select min(queue) from commands indexed by commands_first where namespace = ?1 and turn is not null
+        union all
+        select (select min(queue) from commands indexed by commands_first
+            where namespace = ?1 and turn is not null and queue > waiting.queue)
+        from waiting where waiting.queue is not null)
+    select queue from waiting where queue is not null"""
+"""The queues that have something to claim; what waits in them costs nothing."""
+
+QUEUES_OF_RUN: Final = """
+    with recursive waiting (queue) as (
+        select min(queue) from commands indexed by commands_waiting
+        where namespace = ?1 and run = ?2 and state = 'waiting'
+        union all
+        select (select min(queue) from commands indexed by commands_waiting
+            where namespace = ?1 and run = ?2 and state = 'waiting' and queue > waiting.queue)
+        from waiting where waiting.queue is not null)
+    select queue from waiting where queue is not null"""
+"""The queues in which a run has something waiting."""
+
 BEST_LANE: Final = """
     select priority from commands indexed by commands_first
     where namespace = ? and queue = ? and turn is not null and priority < ? order by priority desc limit 1"""
@@ -170,6 +194,13 @@ ANYTHING: Final = """
     select 1 from commands indexed by commands_first where namespace = ?1 and queue = ?3 and turn is not null
     limit 1"""
 """Whether a queue may have something to claim."""
+
+ANYTHING_AT_ALL: Final = """
+    select 1 from commands indexed by commands_later where namespace = ?1 and state = 'later' and not_before <= ?2
+    union all
+    select 1 from commands indexed by commands_first where namespace = ?1 and turn is not null
+    limit 1"""
+"""Whether any queue may have something to claim."""
 
 LEASES: Final = f"select {_COMMAND} from commands indexed by commands_leased where namespace = ? and state = 'leased'"
 """Everything that somebody holds: as many as there are busy slots."""
@@ -244,8 +275,12 @@ ADD_LINE: Final = "insert into streams (namespace, run, n, data, seal) values (?
 STREAM: Final = "select n, data, seal from streams where namespace = ? and run = ? and n > ? order by n limit ?"
 """A side stream from a number on; -1: all of it."""
 
-PUT_WORKER: Final = "insert or replace into workers (namespace, worker, lock) values (?, ?, ?)"
-"""Who claims, and the lock that it holds for life."""
+PUT_WORKER: Final = """
+    insert or replace into workers (namespace, worker, lock, tools, queues) values (?, ?, ?, ?, ?)"""
+"""Who claims, the lock that it holds for life, and what it can take."""
+
+ABILITIES: Final = "select worker, tools, queues from workers where namespace = ?"
+"""What each can take."""
 
 WORKERS: Final = "select worker, lock from workers where namespace = ? and lock <> ?"
 """The workers of other processes."""

@@ -45,7 +45,7 @@ class SqliteTurn:
         self.now: Instant = 0
         self._begun = False
         self._expected = runs
-        self._new_workers: set[str] = set()
+        self._new_workers: dict[str, Abilities] = {}
         self._buffer = Buffer(tools.namespace)
         self._begin_anew()
 
@@ -107,7 +107,9 @@ class SqliteTurn:
         """Whoever claims holds a lock for life, so that others can tell when it is dead."""
         self._file.life.take()
         lock = self._file.life.name
-        self._file.write(queries.PUT_WORKER, [(self._namespace, each, lock) for each in self._new_workers])
+        workers = self._new_workers.items()
+        rows = [(self._namespace, each, lock, _listed(can.tools), _listed(can.queues)) for each, can in workers]
+        self._file.write(queries.PUT_WORKER, rows)
 
     def head(self, run: str) -> int:
         if not self._begun:
@@ -220,8 +222,13 @@ class SqliteTurn:
             self.begin()
         leases = self.commands.claim(can, lease_for, limit, self.now)
         if leases and can.worker not in self._tools.workers:
-            self._new_workers.add(can.worker)
+            self.enrol(can)
         return leases
+
+    def enrol(self, can: Abilities) -> None:
+        """Let others know who is here and what it can take."""
+        self.begin()
+        self._new_workers[can.worker] = can
 
     def remove(self, run: str) -> None:
         self.begin()
@@ -264,3 +271,7 @@ class SqliteTurn:
                 opening.has_letters, opening.next_due = True, 0
             troubled, self._buffer = self._buffer.troubled, Buffer(self._namespace)
             self._buffer.troubled = troubled
+
+
+def _listed(names: Collection[str] | None) -> str | None:
+    return None if names is None else json.encode(sorted(names)).decode()

@@ -1,0 +1,75 @@
+"""Who lives and would serve a run, and what is said if nobody can."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from refold.core.facts import RunStarted
+from refold.core.plan import BODY
+from refold.core.summary import Summary
+from refold.core.why import SHORT, Holder, World
+from refold.errors import NotFound
+from refold.ports import Abilities
+from refold.runtime.living import world
+from refold.runtime.reading import graph_of
+from refold.stores.sqlite.doctor import abilities, holders
+from refold.stores.sqlite.store import SqliteStore
+
+
+def world_of(store: SqliteStore, row: Summary, here: Sequence[Abilities] = ()) -> World:
+    """Leases, and who lives and would serve this run: whoever serves everything, it, or a run that it belongs to.
+
+    `here` are workers of this process, which others may not have heard of yet.
+    """
+    leases, serving = holders(store), {**serving_it(store, row), **{can.worker: can for can in here}}
+    held = {command: Holder(worker, until) for run, command, worker, until in leases if run == row.run}
+    busy = (Holder(worker, until) for run, _, worker, until in leases if run != row.run and worker in serving)
+    return world(store, serving, held, tuple(busy))
+
+
+def serving_it(store: SqliteStore, row: Summary) -> Mapping[str, Abilities]:
+    names = _names(store, row)
+    return {worker: can for worker, can in abilities(store).items() if worker.startswith(names)}
+
+
+def _names(store: SqliteStore, row: Summary) -> tuple[str, ...]:
+    names, above = ["worker-", f"run-{row.run[:8]}-"], store.summary(row.parent) if row.parent else None
+    while above is not None:
+        names.append(f"run-{above.run[:8]}-")
+        above = store.summary(above.parent) if above.parent else None
+    return tuple(names)
+
+
+class Found(NamedTuple):
+    """A Python workflow whose code is at hand."""
+
+    target: str  # where
+    workflow: str
+
+
+def who_has_its_code(store: SqliteStore, row: Summary, here: Mapping[str, Found]) -> Collection[str]:
+    """Workers of other processes, if this one has not the code of the run; none if it has.
+
+    `here` is what this one has, by the hashes of plans. Raises NotFound if nobody has it.
+    """
+    if row.plan in here or not graph_of(store, row.plan).by_events:
+        return ()
+    body = f"{BODY}:{row.plan}"
+    others = [worker for worker, can in serving_it(store, row).items() if can.tools is None or body in can.tools]
+    if others:
+        return others
+    raise NotFound(_absent(store, row, here))
+
+
+def _absent(store: SqliteStore, row: Summary, here: Mapping[str, Found]) -> str:
+    told = f"the code of {row.workflow} (plan {row.plan[:SHORT]}) is not here"
+    for plan, found in here.items():
+        if found.workflow == row.workflow:
+            how = f"`refold runs migrate {row.name or row.run} --to {found.target}`"
+            return f"{told}: {found.target} is plan {plan[:SHORT]} by now; {how} moves the run to it"
+    return f"{told}: give it with --code {home(store, row.run) or 'MODULE:CLASS'}"
+
+
+def home(store: SqliteStore, run: str) -> str:
+    """Where its code was when it was started; only to be told, never to be imported."""
+    first = next(iter(store.facts(run, 0, 1)), None)
+    return first[2].code if first is not None and isinstance(first[2], RunStarted) else ""

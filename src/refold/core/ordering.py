@@ -1,0 +1,116 @@
+"""Order between the items of a loop: who waits for whom, as keys and as numbers."""
+
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappush
+
+from refold.core.outcomes import Fault
+from refold.core.state import DONE, LOST, PASSED, STOPPED, TAKEN_BACK, WAITS, FanOut, Order
+
+_NOT_DONE = bytes((LOST, PASSED, TAKEN_BACK))
+
+
+def note(order: Order, first: int, keys: Iterable[str], after: dict[int, tuple[str, ...]]) -> None:
+    """More items, from number `first` on."""
+    order.names.update({key: first + place for place, key in enumerate(keys)})
+    order.after.update(after)
+
+
+def begin(fan: FanOut, drops: bool) -> None:
+    """All items are known: either nobody can wait for ever, or the loop says why it does not begin."""
+    order = fan.order
+    assert order is not None
+    unknown = next(_unknown(order), None)
+    if unknown is not None:
+        fan.fault = Fault("order", "item {!r} waits for {!r}, which is no item of this loop".format(*unknown))
+        return
+    circle = _drop_circles(order, drops)
+    if circle:
+        fan.fault = Fault("order", f"items wait for each other: {' -> '.join(circle)}")
+        return
+    order.known, fan.next = True, fan.count
+    _link(fan, order)
+
+
+def go_on(fan: FanOut) -> None:
+    """Some items are to be run again, and what waited for them with them."""
+    assert fan.order is not None
+    _link(fan, fan.order)
+
+
+def completed(fan: FanOut, item: int) -> None:
+    order = fan.order
+    assert order is not None
+    for waiting in order.behind.get(item, ()):
+        order.left[waiting] -= 1
+        if not order.left[waiting] and fan.status[waiting] == WAITS:
+            heappush(fan.todo, waiting)
+
+
+def pass_over(fan: FanOut, items: Iterable[int]) -> None:
+    """Whatever waited for these will never run."""
+    assert fan.order is not None
+    todo = list(items)
+    while todo:
+        for waiting in fan.order.behind.get(todo.pop(), ()):
+            if fan.status[waiting] in (WAITS, STOPPED):
+                fan.status[waiting] = PASSED
+                fan.passed += 1
+                todo.append(waiting)
+
+
+def waiters(fan: FanOut, items: Iterable[int]) -> set[int]:
+    """These, and all that were passed over because of them."""
+    found, todo = set(items), list(items)
+    while todo and fan.order is not None:
+        for waiting in fan.order.behind.get(todo.pop(), ()):
+            if waiting not in found and fan.status[waiting] == PASSED:
+                found.add(waiting)
+                todo.append(waiting)
+    return found
+
+
+def _unknown(order: Order) -> Iterator[tuple[str, str]]:
+    names = {item: key for key, item in order.names.items() if item in order.after}
+    return ((names[item], key) for item, keys in order.after.items() for key in keys if key not in order.names)
+
+
+def _drop_circles(order: Order, drops: bool) -> list[str]:
+    """Walk along those that items wait for, in their order; one that leads back to an item on the way closes a circle,
+    and is dropped or told."""
+    over: set[int] = set()
+    for start in order.after:
+        path: dict[int, Iterator[str]] = {} if start in over else {start: iter(order.after[start])}
+        while path:
+            item = next(reversed(path))
+            key = next(path[item], None)
+            if key is None:
+                over.add(item)
+                del path[item]
+                continue
+            other = order.names[key]
+            if other in path:
+                if not drops:
+                    return _named(order, [*list(path)[list(path).index(other) :], other])
+                order.dropped.append((item, other))
+            elif other not in over and other in order.after:
+                path[other] = iter(order.after[other])
+    return []
+
+
+def _named(order: Order, items: list[int]) -> list[str]:
+    names = {item: key for key, item in order.names.items()}
+    return [names[item] for item in items]
+
+
+def _link(fan: FanOut, order: Order) -> None:
+    """Who is free now: all that were not begun and wait for nobody."""
+    dropped = set(order.dropped)
+    order.left, order.behind = {}, {}
+    for item, keys in order.after.items():
+        others = {other for other in map(order.names.__getitem__, keys) if (item, other) not in dropped}
+        order.left[item] = sum(fan.status[other] != DONE for other in others)
+        for other in sorted(others):
+            order.behind.setdefault(other, []).append(item)
+    pass_over(fan, [item for item in range(fan.count) if fan.status[item] in _NOT_DONE])
+    fan.todo = [item for item in range(fan.count) if fan.status[item] == WAITS and not order.left.get(item)]
+    heapify(fan.todo)

@@ -1,0 +1,124 @@
+"""What can reach a run."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.facts import Parent
+from refold.core.loops import Graph
+from refold.core.outcomes import Outcome
+from refold.ports import Abilities, Done, Lease
+
+
+class Start(Struct, frozen=True, gc=False):
+    plan: bytes | None  # None: the store has it
+    plan_hash: str
+    input: dict[str, Any] = {}
+    name: str = ""
+    key: str = ""
+    parent: Parent | None = None
+    depth: int = 0
+    code: str = ""
+
+
+class Settle(Struct, frozen=True, gc=False):
+    lease: Lease
+    done: Done
+    then: Abilities | None = None
+
+
+class Note(Struct, frozen=True, gc=False):
+    """A durable call of a command that is being run."""
+
+    lease: Lease
+    key: str
+    outcome: Outcome
+
+
+class Expire(Struct, frozen=True):
+    """The lease of this generation ran out of time, or its command out of workers."""
+
+    command: str
+    generation: int
+    losses: int
+
+
+class Signal(Struct, frozen=True):
+    name: str
+    value: Any = None
+    sender: str = ""
+
+
+class DecideGate(Struct, frozen=True):
+    step: str
+    option: str
+    by: str = ""
+    feedback: Any = None
+    visit: int | None = None  # None: the last one
+
+
+class Pause(Struct, frozen=True):
+    by: str = ""
+
+
+class Resume(Struct, frozen=True):
+    by: str = ""
+    budget: dict[str, int | float] = {}  # new limits
+
+
+class Cancel(Struct, frozen=True):
+    reason: str = ""
+    by: str = ""
+    command: str = ""  # empty: the whole run
+
+
+class Look(Struct, frozen=True):
+    """Nothing new from here: take letters and due timers from the store."""
+
+
+class Reopen(Struct, frozen=True):
+    """A run that has failed or was cancelled goes on; with a step, from there."""
+
+    by: str = ""
+    step: str = ""
+    budget: dict[str, int | float] = {}  # new limits
+
+
+class RetryItems(Struct, frozen=True):
+    """Items of a list loop that did not complete are run again, while it goes on or after the end of the run."""
+
+    step: str = ""  # empty: of all loops of a run that has completed although some failed
+    items: tuple[int, ...] = ()  # empty: all of them
+    by: str = ""
+
+
+class Migrate(Struct, frozen=True):
+    """Follow another plan from here on."""
+
+    plan: str
+    graph: Graph
+    by: str = ""
+
+
+class CancelItems(Struct, frozen=True):
+    step: str
+    items: tuple[int, ...]
+    by: str = ""
+
+
+Mail = (
+    Start
+    | Settle
+    | Note
+    | Expire
+    | Signal
+    | DecideGate
+    | Pause
+    | Resume
+    | Cancel
+    | Look
+    | Reopen
+    | RetryItems
+    | CancelItems
+    | Migrate
+)

@@ -1,0 +1,201 @@
+"""The sources of Refold, as data: their keys, what their items are, and their checks."""
+
+from collections.abc import Mapping
+
+from refold.descriptions import ToolInfo, ToolKey
+from refold.sources.checks import (
+    check_csv,
+    check_filter,
+    check_http,
+    check_parquet,
+    check_python,
+    check_range,
+    check_sql,
+)
+
+PLACE = "its file, seen from the folder of the playbook"
+CHANGED = " If the file changes while it is read, the next page is a failure of kind `source_changed`."
+VALUES = ToolKey(name="params", type="any", about="a list, for `$1` and `$2`, or a map, for `$name`")
+FILTER = ToolKey(
+    name="filter", type="map", about="by column, the value or the list of values that are let through; all must fit"
+)
+
+LIST = ToolInfo(
+    kind="list",
+    about="The elements of a list.",
+    keys=(ToolKey(name="items", type="list", required=True, about="any values"),),
+    result="the elements",
+)
+
+RANGE = ToolInfo(
+    kind="range",
+    about="Whole numbers, one after the other.",
+    keys=(
+        ToolKey(name="start", type="integer", about="the first (0)"),
+        ToolKey(name="stop", type="integer", required=True, about="the first that is not there any more"),
+        ToolKey(name="step", type="integer", about="from one to the next (1); below 0 it goes down"),
+    ),
+    result="the numbers",
+    check=check_range,
+)
+
+CSV = ToolInfo(
+    kind="csv",
+    about="The rows of a CSV file. Values may be in quotes, with line ends in them. A page costs no more than its rows,"
+    " wherever they stand. A row that has more or fewer values than there are columns is a failure that names its line."
+    + CHANGED,
+    keys=(
+        ToolKey(name="path", type="text", required=True, about=PLACE),
+        ToolKey(name="delimiter", type="text", about="between values (`,`)"),
+        ToolKey(name="header", type="bool", about="whether the first row names the columns (true without `columns`)"),
+        ToolKey(name="columns", type="list", about="names of the columns, in place of those in the file"),
+        ToolKey(name="encoding", type="text", about="of the file (utf-8); not utf-16 and its like"),
+        ToolKey(
+            name="types",
+            type="map",
+            about="by column, `integer`, `number` or `bool`: empty values are null; without a type, all is text",
+        ),
+        FILTER,
+    ),
+    result="a map by column for each row",
+    check=check_csv,
+)
+
+JSONL = ToolInfo(
+    kind="jsonl",
+    about="The lines of a file, each of them JSON. Empty lines are left out; one that is no JSON is a failure that"
+    " names it." + CHANGED,
+    keys=(ToolKey(name="path", type="text", required=True, about=PLACE), FILTER),
+    result="the values, any JSON",
+    check=check_filter,
+)
+
+PARQUET = ToolInfo(
+    kind="parquet",
+    about="The rows of a Parquet file, in their order. Needs `pip install refold[duckdb]`." + CHANGED,
+    keys=(
+        ToolKey(name="path", type="text", required=True, about=PLACE),
+        ToolKey(name="columns", type="list", about="names of those that are wanted (all)"),
+        ToolKey(
+            name="where",
+            type="text",
+            static=True,
+            about="a condition in SQL, such as `amount > $least`; its values come from `params`",
+        ),
+        VALUES,
+    ),
+    result="a map by column for each row, with values as the tool duckdb gives them",
+    check=check_parquet,
+)
+
+GLOB = ToolInfo(
+    kind="glob",
+    about="Files whose paths fit a pattern, sorted by the parts of their paths. Folders are no items. `**` stands for"
+    " any folders, or none, but goes through no links; what begins with a dot must be named.",
+    keys=(
+        ToolKey(
+            name="pattern",
+            type="text",
+            required=True,
+            about="such as `incoming/**/*.csv`, seen from the folder of the playbook",
+        ),
+        ToolKey(name="filter", type="map", about="by `path`, `name`, `size` or `modified`, the values let through"),
+    ),
+    result="`{path, name, size, modified}`: the whole path, bytes, and a time of ISO 8601",
+    check=check_filter,
+)
+
+SQL = ToolInfo(
+    kind="sql",
+    about="The rows of a query. With `key` each page begins after the last key of the one before, and costs no more"
+    " than its rows if there is an index; the key must be unique and never null. Rows that are added behind it are"
+    " found. Without `key` pages are counted off, and the query must have an ORDER BY that leaves no two rows equal."
+    " The query can change nothing. DuckDB needs `pip install refold[duckdb]`, PostgreSQL needs"
+    " `pip install refold[postgres]`.",
+    keys=(
+        ToolKey(
+            name="driver",
+            type="text",
+            required=True,
+            static=True,
+            choices=("sqlite", "duckdb", "postgres"),
+            about="the tool of that name asks for the rows",
+        ),
+        ToolKey(
+            name="query",
+            type="text",
+            required=True,
+            static=True,
+            about="one statement; values are written `$1` or `$name` and come from `params`",
+        ),
+        VALUES,
+        ToolKey(name="key", type="text", static=True, about="a column of the result by which pages follow each other"),
+        ToolKey(name="database", type="text", about="sqlite, duckdb: " + PLACE + "; postgres: its name"),
+        ToolKey(name="attach", type="map", about="duckdb: more files, by the names they get"),
+        ToolKey(name="url", type="any", secret=True, about="postgres: `postgresql://USER@HOST:PORT/DATABASE`"),
+        ToolKey(name="host", type="text", about="postgres: in place of `url`, with the next four and `database`"),
+        ToolKey(name="port", type="any", about="postgres: (5432)"),
+        ToolKey(name="user", type="any", secret=True, about="postgres: who connects"),
+        ToolKey(name="password", type="any", secret=True, about="postgres: best `{secret: name}`"),
+        ToolKey(name="sslmode", type="text", about="postgres: such as `require` or `verify-full`"),
+        ToolKey(name="auth", type="map", secret=True, about="postgres: a map of these; `{secret: name}` with fields"),
+        ToolKey(name="schema", type="text", about="postgres: where names are looked for"),
+        ToolKey(name="timeout", type="duration", about="for one page"),
+    ),
+    result="a map by column for each row, with values as the tool of the driver gives them",
+    check=check_sql,
+)
+
+HTTP = ToolInfo(
+    kind="http",
+    about="Items from the answers of a server, which may be spread over pages. Requests are made by the tool http, with"
+    " all that it refuses. 429 and failures of the server are worth another try, after the time it asks for. Another"
+    " host is told none of `params`, `headers` and `auth`.",
+    keys=(
+        ToolKey(name="url", type="text", required=True, about="of the first page, http or https"),
+        ToolKey(name="params", type="map", secret=True, about="of the query; a list repeats its name"),
+        ToolKey(name="headers", type="map", secret=True, about="null is not sent"),
+        ToolKey(
+            name="auth",
+            type="map",
+            secret=True,
+            about="`{bearer: {secret: name}}`, or in short `{secret: name}`;"
+            " `{basic: {username, password}}` or `{api_key: {header, value}}`",
+        ),
+        ToolKey(name="items", type="text", about="where the list stands in the body, such as `data.orders` (the body)"),
+        ToolKey(
+            name="next",
+            type="map",
+            about="where the next page is: `{link: true}`, in the header Link; `{path: data.next}`, an address in the"
+            " body; `{page: page, start: 1}`, a parameter that counts, until a page is empty; `{cursor: data.next,"
+            " param: cursor}`, a value in the body that is sent as a parameter. Without it there is one page",
+        ),
+        ToolKey(name="timeout", type="duration", about="for one page (30s)"),
+        ToolKey(name="max_bytes", type="integer", about="the largest body that is read (10 MiB)"),
+        ToolKey(name="verify", type="bool", static=True, about="whether certificates are checked (true)"),
+    ),
+    result="the elements of the lists",
+    check=check_http,
+)
+
+PYTHON = ToolInfo(
+    kind="python",
+    about="What Python code gives one after the other: an iterator, a generator, a list, or one that is async. It runs"
+    " in a process of its own, where it waits between pages. When that is gone, the code begins anew and the items that"
+    " were given are passed over: it must give the same ones again. The code is trusted.",
+    keys=(
+        ToolKey(name="function", type="text", static=True, about="`package.module:function`, which gives the items"),
+        ToolKey(
+            name="code",
+            type="text",
+            static=True,
+            about="in its place, code that returns them, or has a function `main` that gives them",
+        ),
+        ToolKey(name="args", type="map", about="arguments of the function, by name"),
+    ),
+    result="the items, as the tool python gives values",
+    check=check_python,
+)
+
+KINDS = (LIST, RANGE, CSV, JSONL, PARQUET, GLOB, SQL, HTTP, PYTHON)
+CATALOG: Mapping[str, ToolInfo] = {info.kind: info for info in KINDS}

@@ -1,0 +1,80 @@
+"""Files as sources read them: from a place on, and only as long as they are what they were on the first page."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+from zlib import crc32
+
+from refold.core.outcomes import Fault
+from refold.descriptions import refused
+from refold.errors import ToolFailed
+
+LONGEST = 16 * 1024 * 1024  # bytes of a line
+PAGE = 8 * 1024 * 1024  # bytes of a file after which a page is full, whatever it holds
+HEAD = 4096  # bytes by which a file is known again
+
+
+def located(settings: Mapping[str, Any], key: str = "path") -> str:
+    """Seen from the folder of the playbook, or from where this process works."""
+    path: str = settings[key]
+    if not path or "\0" in path:
+        raise refused(f"`{key}` must be the path of a file, not {path!r}")
+    if "://" in path:
+        raise refused(f"`{key}` is a file, and {path!r} is an address; the source http reads one")
+    return os.path.join(os.path.abspath(settings.get("folder") or "."), path)
+
+
+def opened(path: str) -> BinaryIO:
+    """Raises ToolFailed."""
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise refused(f"{path} cannot be read: {error.strerror or error}", "storage_access") from None
+
+
+def mark_of(path: str, file: BinaryIO) -> str:
+    """By which the same file is known again: its size, when it was changed, and how it begins."""
+    found = os.fstat(file.fileno())
+    file.seek(0)
+    head = crc32(file.read(HEAD))
+    return f"{found.st_size}-{found.st_mtime_ns}-{head:08x}"
+
+
+def begun(cursor: Any, path: str, mark: str) -> Mapping[str, Any]:
+    """The place that a cursor means, in a file that has not changed since. Raises ToolFailed."""
+    if cursor is None:
+        return {}
+    if not isinstance(cursor, Mapping) or not isinstance(cursor.get("at"), int):
+        raise refused(f"{cursor!r} is no cursor of this source", "bad_cursor")
+    if cursor.get("file") != mark:
+        why = f"{path} has changed since its first page was read, so that no place in it is what it was"
+        hint = "let it be while the loop goes on, or read a copy"
+        raise ToolFailed(Fault("source_changed", f"{why}; {hint}", retryable=False))
+    return cursor
+
+
+class Lines:
+    """The lines of a file from a place on; it knows where the next one begins, and how many were before it."""
+
+    def __init__(self, file: BinaryIO, path: str, at: int = 0, line: int = 0) -> None:
+        file.seek(at)
+        self._file, self.path, self.at, self.line = file, path, at, line
+
+    def __iter__(self) -> Iterator[bytes]:
+        while raw := self._file.readline(LONGEST + 1):
+            self.line += 1
+            if len(raw) > LONGEST:
+                raise self.wrong(f"it has more than {LONGEST >> 20} MiB")
+            self.at += len(raw)
+            yield raw.removeprefix(b"\xef\xbb\xbf") if self.at == len(raw) else raw
+
+    @property
+    def over(self) -> bool:
+        return self.at >= os.fstat(self._file.fileno()).st_size
+
+    def wrong(self, why: str) -> ToolFailed:
+        return refused(f"{self.path}, line {self.line}: {why}", "parse")
+
+    def cursor(self, mark: str) -> dict[str, Any] | None:
+        """What is after the lines that were read; None: nothing."""
+        return None if self.over else {"at": self.at, "line": self.line, "file": mark}

@@ -1,0 +1,102 @@
+"""The source `glob`: files by a pattern, sorted by their paths, part by part; a cursor is the last path."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+from refold.descriptions import refused
+from refold.ports import Page, Pull
+from refold.sources.filters import check_columns, filter_of, fits
+
+COLUMNS = ("path", "name", "size", "modified")
+ANY_DEPTH = "**"
+
+
+async def from_glob(pull: Pull) -> Page:
+    return await asyncio.to_thread(_page, pull)
+
+
+def _page(pull: Pull) -> Page:
+    keys = pull.settings
+    check_columns(keys.get("filter", {}), COLUMNS, "filter")
+    wanted = filter_of(keys.get("filter", {}))
+    root, parts = _pattern(os.path.abspath(keys.get("folder") or "."), keys["pattern"])
+    if not os.path.isdir(root):
+        raise refused(f"`pattern`: there is no folder {root}", "storage_access")
+    after: Sequence[str] = pull.cursor.split("/") if isinstance(pull.cursor, str) else ()
+    items: list[dict[str, Any]] = []
+    last = ""
+    for found in _walk(root, "", frozenset({0}), parts, after):
+        item = _item(os.path.join(root, found))
+        if item is None or not fits(item, wanted):
+            continue
+        if len(items) == pull.most:
+            return Page(items, last)
+        items.append(item)
+        last = found
+    return Page(items)
+
+
+def _pattern(folder: str, pattern: str) -> tuple[str, Sequence[str]]:
+    """Where to begin, and what the parts of a path from there on must be like."""
+    if not pattern or "\0" in pattern:
+        raise refused(f"`pattern` must be the pattern of a path, not {pattern!r}")
+    parts = os.path.normpath(os.path.join(folder, pattern)).split(os.sep)
+    plain = next((i for i, part in enumerate(parts) if any(sign in part for sign in "*?[")), len(parts) - 1)
+    return os.sep.join(parts[:plain]) or os.sep, [
+        part for i, part in enumerate(parts[plain:], plain) if part != ANY_DEPTH or parts[i - 1] != ANY_DEPTH
+    ]
+
+
+def _walk(root: str, folder: str, states: frozenset[int], parts: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    """Files in order; `states` are the parts that a name in this folder may be the first for.
+
+    `after` is what is left of the cursor's path here: names before it were given.
+    """
+    for name, is_folder, is_link in _entries(os.path.join(root, folder)):
+        if after and name < after[0]:
+            continue
+        matched = _matched(name, states, parts)
+        path = f"{folder}/{name}" if folder else name
+        if is_folder:
+            onward = frozenset(i for i, deeper in matched if i < len(parts) and not (is_link and deeper))
+            if onward:
+                yield from _walk(root, path, onward, parts, after[1:] if after[:1] == [name] else ())
+        elif any(i == len(parts) for i, _ in matched) and list(after) != [name]:
+            yield path
+
+
+def _matched(name: str, states: frozenset[int], parts: Sequence[str]) -> set[tuple[int, bool]]:
+    """The parts that follow once this name is taken, and whether that was by `**`, which goes through no links."""
+    found: set[tuple[int, bool]] = set()
+    for state in states:
+        if parts[state] == ANY_DEPTH:
+            if not name.startswith("."):
+                found.add((state, True))
+                if state == len(parts) - 1:
+                    found.add((len(parts), True))
+            found |= _matched(name, frozenset({state + 1}), parts) if state + 1 < len(parts) else set()
+        elif fnmatchcase(name, parts[state]) and (not name.startswith(".") or parts[state].startswith(".")):
+            found.add((state + 1, False))
+    return found
+
+
+def _entries(folder: str) -> list[tuple[str, bool, bool]]:
+    """By name; a folder that is not there, or that nobody may read, has none."""
+    try:
+        with os.scandir(folder) as found:
+            return sorted((each.name, each.is_dir(), each.is_symlink()) for each in found)
+    except OSError:
+        return []
+
+
+def _item(path: str) -> dict[str, Any] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None  # it has gone in the meantime, or is a link to nothing
+    modified = datetime.fromtimestamp(found.st_mtime, UTC).isoformat()
+    return {"path": path, "name": os.path.basename(path), "size": found.st_size, "modified": modified}

@@ -1,0 +1,80 @@
+"""The tool `source`: one page of a source, as a loop asks for it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from refold.core.codec import check_value
+from refold.descriptions import ToolInfo, refused
+from refold.errors import InvalidValue
+from refold.ports import Call, Page, Pull
+from refold.sources.settings import Read, did_you_mean, settings_of
+from refold.sources.shelf import Shelf
+
+MOST = 500  # items of a page, if nobody says how many
+
+
+class SourceTool:
+    """Gives `{items, cursor}`; `catalog` describes the kinds on the shelf."""
+
+    def __init__(self, sources: Shelf, catalog: Mapping[str, ToolInfo], read: Read | None = None) -> None:
+        self._sources, self._catalog, self._read = sources, catalog, read
+
+    async def __call__(self, call: Call) -> dict[str, Any]:
+        asked = call.input
+        if not isinstance(asked, dict) or not isinstance(asked.get("kind"), str):
+            raise refused("the input of `source` is a map of `kind`, `settings`, `cursor`, `most` and `owner`")
+        kind = asked["kind"]
+        info, source = self._found(kind)
+        pull = Pull(
+            settings=await settings_of(info, _map(asked.get("settings")), self._read),
+            cursor=asked.get("cursor"),
+            most=_most(asked.get("most", MOST)),
+            owner=asked.get("owner") or call.idempotency_key,
+        )
+        return _told(kind, pull, await source(pull))
+
+    async def close(self) -> None:
+        await self._sources.close()
+
+    def _found(self, kind: str) -> tuple[ToolInfo, Any]:
+        if kind not in self._catalog or kind not in self._sources:
+            hint = did_you_mean(kind, self._sources) or f"; there are {', '.join(self._sources)}"
+            raise refused(f"there is no source of the kind {kind!r}{hint}", "no_source")
+        try:
+            return self._catalog[kind], self._sources[kind]
+        except InvalidValue as error:
+            raise refused(str(error), "no_source") from None
+
+
+def _map(given: Any) -> Mapping[str, Any]:
+    if given is None or isinstance(given, Mapping):
+        return given or {}
+    raise refused("`settings` of a source must be a map")
+
+
+def _most(given: Any) -> int:
+    if isinstance(given, int) and given >= 1:
+        return int(given)
+    raise refused("`most` must be a number of items, at least 1")
+
+
+def _told(kind: str, pull: Pull, page: Any) -> dict[str, Any]:
+    """What a loop can rely on: JSON data, no more than it has asked for, and a cursor that moves on."""
+    if not isinstance(page, Page):
+        raise _misbehaved(kind, f"it gave a {type(page).__name__} and no Page")
+    items = list(page.items)
+    if len(items) > pull.most:
+        raise _misbehaved(kind, f"it gave {len(items)} items, and {pull.most} were wanted")
+    if page.cursor is not None and page.cursor == pull.cursor:
+        raise _misbehaved(kind, f"its cursor does not move on: {page.cursor!r} comes after itself")
+    told = {"items": items, "cursor": page.cursor}
+    try:
+        check_value(told["items"], "items")
+        check_value(told["cursor"], "cursor")
+    except InvalidValue as error:
+        raise refused(f"the source {kind}: {error}", "invalid_value") from None
+    return told
+
+
+def _misbehaved(kind: str, why: str) -> Exception:
+    return refused(f"the source {kind} cannot be used: {why}", "bad_source")

@@ -1,0 +1,63 @@
+"""The source `python`: whatever Python code gives one after the other; a cursor counts the items that were given.
+
+Each loop has a process of its own, in which its iterator lives from page to page. When that is gone, the code begins
+anew and what was given is passed over.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from refold.descriptions import refused
+from refold.ports import Page, Pull
+from refold.sources.means import Lane
+
+BODY = "refold.sources.iterating:page_of"
+CODE = {  # who runs Python code, by name: it is loaded in the other process only
+    "make": "refold.tools.python_body:made",
+    "telling": "refold.tools.python_body:errors_told",
+    "plain": "refold.tools.python_values:plain",
+}
+LANES = 8  # loops whose iterators are kept
+
+
+class PythonSource:
+    def __init__(self, lane: Callable[[], Lane] | None) -> None:
+        self._lane = lane
+        self._lanes: OrderedDict[str, Lane] = OrderedDict()
+        self._busy: set[str] = set()
+
+    async def __call__(self, pull: Pull) -> Page:
+        if self._lane is None:
+            raise refused("the source python needs processes, and this worker has none")
+        lane = self._lanes.pop(pull.owner, None) or self._lane()
+        self._lanes[pull.owner] = lane
+        self._busy.add(pull.owner)
+        try:
+            told = await lane.run(BODY, _order(pull))
+        finally:
+            self._busy.discard(pull.owner)
+        page = Page(told["items"], told["cursor"])
+        if page.cursor is None:
+            await self._end(pull.owner)
+        while len(self._lanes) > LANES and (idle := [each for each in self._lanes if each not in self._busy]):
+            await self._end(idle[0])
+        return page
+
+    async def close(self) -> None:
+        for owner in list(self._lanes):
+            await self._end(owner)
+
+    async def _end(self, owner: str) -> None:
+        lane = self._lanes.pop(owner, None)
+        if lane is not None:
+            await lane.close()
+
+
+def _order(pull: Pull) -> dict[str, Any]:
+    keys = pull.settings
+    run, _, place = pull.owner.partition("/")
+    step = place.rpartition("/")[0] or "source"
+    code = {"code": keys["code"]} if "code" in keys else {"entry": keys["function"]}
+    body = {"step": step, "input": dict(keys.get("args", {})), "context": {"run": run, "step": step}, **code}
+    return {**CODE, "owner": pull.owner, "body": body, "cursor": pull.cursor or 0, "most": pull.most}

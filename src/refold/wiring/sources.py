@@ -1,0 +1,46 @@
+"""The tool `source` of a process: the kinds of sources, put together with the tools and the processes they use."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from refold.core.commands import Command
+from refold.ports import Call, Tool
+from refold.wiring.world import World
+
+if TYPE_CHECKING:
+    from refold.executors.isolated import Isolated
+    from refold.sources.means import Lane, Token
+    from refold.tools.sql_text import Style
+
+PAGES = 1 << 62  # a process is kept as long as its iterator is: it has no last order
+
+
+def source_tool(world: World, tools: Mapping[str, Tool]) -> Tool:
+    """Nothing of it is loaded before a loop asks for a page."""
+    from refold.sources.added import Added, Installed
+    from refold.sources.catalog import CATALOG
+    from refold.sources.means import Means
+    from refold.sources.pulling import SourceTool
+    from refold.sources.shelf import Shelf, own_makers
+
+    async def ask(tool: str, keys: Mapping[str, Any]) -> Any:
+        return await tools[tool](Call("source", Command("source", "source", 1, 1, tool), keys))
+
+    isolated = world.isolated
+    means = Means(ask=ask, tokens=_tokens, lane=None if isolated is None else lambda: _lane(isolated))
+    read = None if world.secrets is None else world.secrets.read
+    return SourceTool(Shelf({**own_makers(means), **Added(CATALOG).makers()}), Installed(CATALOG), read)
+
+
+def _tokens(text: str, driver: str) -> "Iterable[Token]":
+    from refold.tools.sql_text import tokens
+
+    return tokens(text, cast("Style", driver))
+
+
+def _lane(isolated: "Isolated") -> "Lane":
+    from refold.executors.processes import Processes
+
+    lane = Processes(1, grace=isolated.grace, wardens=isolated.wardens, env=isolated.env)
+    lane.orders_each = PAGES
+    return lane

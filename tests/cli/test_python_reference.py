@@ -1,0 +1,67 @@
+"""The reference of Python workflows is what the code says."""
+
+import re
+from pathlib import Path
+
+import refold
+from refold.authoring.workflows.classes import Policy
+from refold.cli.python_reference import SECTIONS, names_of, page
+from refold.cli.python_reference_words import DATA, STEP
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: python -m refold.cli.python_reference"
+
+
+def test_every_public_name_is_on_the_page_once() -> None:
+    headings = re.findall(r"^### `(\w+)`$", page(), re.M)
+    assert sorted([*headings, *DATA]) == sorted(refold.__all__)
+    assert [name for name in DATA if f"| `{name}` |" not in page()] == []
+
+
+def test_a_name_that_no_section_has_is_there_all_the_same() -> None:
+    errors, others = (next(each for each in SECTIONS if each.title == title) for title in ("Errors", "Pipelines"))
+    assert "StageFailed" in names_of(errors) and "StageFailed" not in names_of(others)
+    assert {"Pipeline", "Stage"} <= {*names_of(others)}
+
+
+def test_every_name_and_every_method_says_what_it_is() -> None:
+    text = page()
+    silent = re.findall(r"^### `([\w.()]+)`\n\n(?:```\n[^`]*```\n\n)?\n", text, re.M)
+    assert silent == []
+    methods = re.findall(r"^\| `((?:await )?\w+\(.*)` \| (.*) \|$", text, re.M)
+    assert len(methods) > 50
+    assert [method for method, about in methods if not about.strip()] == []
+
+
+def test_every_option_of_a_step_is_told_with_its_default() -> None:
+    section = page().split("### `step`")[1].split("\n### ")[0]
+    assert re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", section, re.M) == [
+        ("workers", "0"),
+        ("retry", "None"),
+        ("timeout", "None"),
+        ("queue", '"default"'),
+        ("priority", "0"),
+        ("isolation", '"inline"'),
+        ("collect", "None"),
+        ("on_error", "None"),
+        ("sends", "()"),
+        ("mapped", "False"),
+    ]
+    assert STEP.keys() <= {*Policy.__struct_fields__}
+
+
+def test_the_context_has_its_methods_and_none_that_is_the_engines_own() -> None:
+    section = page().split("### `Context`")[1].split("\n### ")[0]
+    methods = re.findall(r"^\| `(?:await )?(\w+)\(", section, re.M)
+    assert " ".join(methods) == "get set update send publish collect ask sleep wait_for run_child map call usage log"
+    state = page().split("### `ctx.state`")[1].split("\n### ")[0]
+    assert re.findall(r"^\| `(\w+)\(", state, re.M) == ["get", "get_or", "bytes", "delete", "keys"]
+
+
+def test_what_must_be_awaited_is_shown_so() -> None:
+    assert "| `await sleep(span: Span, *, key: str \\| None=None) -> None` |" in page()
+    assert "| `send(event: Any) -> None` |" in page()
+    assert re.search(r"^\| `stream\(.*\) -> AsyncIterator\[Shown\]` \|", page(), re.M)
