@@ -8,14 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from refold.authoring.coded import Coded
 from refold.authoring.playbook import read
+from refold.core.plan import Plan, Step
 from refold.sources.kinds import kinds
 from refold.tools.catalog import CATALOG
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted([*(DOCS / "howto").glob("*.md"), *(DOCS / "explanation").glob("*.md")])
 FILE = re.compile(r"```yaml\n# (\S+)\n(.*?)```", re.S)
+MODULE = re.compile(r"```python\n# (\S+\.py)\n(.*?)```", re.S)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.M)
+
+
+def named(target: str) -> Coded:
+    """Code is imported by the commands alone."""
+    return Coded(target, (Plan(name=target, steps=(Step(name="a"),)),))
 
 
 def run(folder: Path, command: str) -> list[str]:
@@ -39,8 +47,11 @@ def test_the_files_are_good_and_the_commands_print_what_stands_below_them(page: 
     text = page.read_text(encoding="utf-8")
     files = FILE.findall(text)
     assert len(files) == text.count("```yaml")
+    for name, body in MODULE.findall(text):
+        (tmp_path / name).write_text(body, encoding="utf-8")
     for name, body in files:
-        assert read(body, name, CATALOG, lambda other: dict(files)[other].encode(), sources=kinds).warnings == ()
+        load = lambda other: dict(files)[other].encode()  # noqa: E731
+        assert read(body, name, CATALOG, load, sources=kinds, code=named).warnings == ()
         (tmp_path / name).write_text(body, encoding="utf-8")
     for command, expected in COMMAND.findall("".join(re.findall(r"```console\n(.*?)```", text, re.S))):
         told = run(tmp_path, command)

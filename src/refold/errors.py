@@ -112,8 +112,8 @@ class ToolFailed(RefoldError):
 
 
 class StaleWrite(RefoldError):
-    def __init__(self, key: str, current: Any, version: int) -> None:
-        self.key, self.current, self.version = key, current, version
+    def __init__(self, key: str, current: Any, version: int, is_there: bool = True) -> None:
+        self.key, self.current, self.version, self.is_there = key, current, version, is_there
         super().__init__(f"context key {key!r} has moved on to version {version}")
 
 

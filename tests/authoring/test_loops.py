@@ -46,7 +46,7 @@ def playbook(source: str, **files: str) -> Playbook:
         return files[name].encode()
 
     known = lambda: {"cities", "token"}  # noqa: E731
-    return read(source, "/plays/loops.yaml", CATALOG, load, known, lambda: {**SOURCES, "own": OWN})
+    return read(source, "/plays/loops.yaml", CATALOG, load, secrets=known, sources=lambda: {**SOURCES, "own": OWN})
 
 
 def step(loop: str, more: str = "") -> Step:

@@ -1,9 +1,10 @@
-"""Playbooks that start other playbooks: each file is read once, and none may lead back to one that led to it."""
+"""Playbooks that start others, or Python workflows: each is read once, and no file leads back to one that led to it."""
 
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+from refold.authoring.coded import Code, Coded, check_coded
 from refold.authoring.declared import check_given
 from refold.authoring.problems import InvalidPlaybook, Problem
 from refold.authoring.reading import Fields, Reading, Secrets
@@ -18,6 +19,7 @@ Load = Callable[[str], bytes]
 
 SUFFIXES = (".yaml", ".yml")
 DEEPEST = 100  # files that lead to one another
+WRITTEN_SO = "a workflow in Python is written `module:Class`, seen from the folder of this file"
 IDLE = {
     "queue": "give it to the steps of the child",
     "priority": "give it to the steps of the child",
@@ -42,10 +44,12 @@ class Family(Generic[P]):
         load: Load | None,
         read: Callable[[bytes, str, "Family[P]"], P],
         secrets: Secrets | None = None,
+        code: Code | None = None,
     ) -> None:
-        self.load, self._read, self.secrets = load, read, secrets
+        self.load, self._read, self.secrets, self._code = load, read, secrets, code
         self.above: list[str] = []
         self.known: dict[str, P] = {}
+        self.coded: dict[str, Coded] = {}
 
     def child(self, reading: Reading, node: Node, file: str) -> tuple[str, Plan] | None:
         """The file as it is known here, and its plan; says what is wrong with it."""
@@ -56,6 +60,21 @@ class Family(Generic[P]):
         if there not in self.known and not self._get(reading, node, there):
             return None
         return there, self.known[there].plan
+
+    def workflow(self, reading: Reading, node: Node) -> Coded | None:
+        """The Python workflow that is named there; says what is wrong with it."""
+        there = self._seen_from_here(node.value)
+        if there not in self.coded:
+            if self._code is None:
+                message = f"`{there}` is code, which is not loaded from here"
+                reading.at(node, "unreadable-child", message, "name a playbook")
+                return None
+            try:
+                self.coded[there] = self._code(there)
+            except RefoldError as error:
+                reading.at(node, "unreadable-child", str(error), WRITTEN_SO)
+                return None
+        return self.coded[there]
 
     def is_itself(self, file: str) -> bool:
         return self._seen_from_here(file) == self.above[-1]
@@ -108,11 +127,21 @@ class Family(Generic[P]):
         reading.at(node, "circle", f"these playbooks start each other: {circle}", "a playbook may start only itself")
 
 
+def names_code(text: str) -> bool:
+    """Whether it is `module:Class`, with or without a folder before it, and no file."""
+    module, sign, name = text.partition(":")
+    words = [*module.rpartition("/")[2].split("."), *name.split(".")]
+    return bool(sign) and not text.endswith(SUFFIXES) and all(word.isidentifier() for word in words)
+
+
 def started_of(reading: Reading, family: Family[Any], keys: Mapping[str, Node]) -> Started:
     """A child that is one of several tasks of a step."""
     node = keys.get("path") or keys.get("name")
     if node is None or not isinstance(node.value, str):
         return Started(plan="")  # that was told
+    if "path" in keys and names_code(node.value):
+        coded = family.workflow(reading, node)
+        return Started(plan="" if coded is None else plan_hash(coded.plans[0]), path=node.value)
     file = node.value if "path" in keys else family.named(node.value)
     found = None if family.is_itself(file) else family.child(reading, node, file)
     return Started(plan="" if found is None else plan_hash(found[1]), path=node.value)
@@ -126,6 +155,8 @@ def read_child(reading: Reading, step: Fields, family: Family[Any], keys: Mappin
     node = keys.get("path") or keys.get("name")
     if node is None or not isinstance(node.value, str):
         return Child()  # that was told
+    if "path" in keys and names_code(node.value):
+        return _read_coded(reading, step, family, node)
     file = node.value if "path" in keys else family.named(node.value)
     if family.is_itself(file):
         return Child()
@@ -134,6 +165,14 @@ def read_child(reading: Reading, step: Fields, family: Family[Any], keys: Mappin
         return Child()
     _check_inputs(reading, step, *found)
     return Child(plan=plan_hash(found[1]))
+
+
+def _read_coded(reading: Reading, step: Fields, family: Family[Any], node: Node) -> Child:
+    coded = family.workflow(reading, node)
+    if coded is None:
+        return Child()
+    check_coded(reading, step, coded)
+    return Child(plan=plan_hash(coded.plans[0]))
 
 
 def read_body(reading: Reading, step: Fields, family: Family[Any]) -> Child | None:

@@ -93,7 +93,7 @@ def check_defaults(reading: Reading, fields: Fields) -> None:
 
 def check_given(reading: Reading, step: Fields, file: str, plan: Plan) -> None:
     """What a step gives to the playbook it starts: what is missing, and what cannot fit as it is written."""
-    given = dict(_given(step))
+    given = {name: node for inputs in given_to(step) for name, node in inputs.nodes.items()}
     for declared in plan.inputs:
         node = given.get(declared.name)
         if node is None:
@@ -124,11 +124,12 @@ def _starter(step: Fields) -> Node:
     return starter
 
 
-def _given(step: Fields) -> Iterator[tuple[str, Node]]:
+def given_to(step: Fields) -> Iterator[Node]:
+    """The maps of inputs that a step gives to what it starts."""
     for holder in (step.node, step.get("tool")):
         inputs = holder.nodes.get("input") if holder is not None else None
         if inputs is not None and isinstance(inputs.value, dict):
-            yield from inputs.nodes.items()
+            yield inputs
 
 
 def _is_item(step: Fields, name: str, given: Mapping[str, Node]) -> bool:

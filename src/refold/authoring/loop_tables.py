@@ -86,8 +86,8 @@ LOOP = Table(
             name="workflow",
             type="text",
             example="label-one.yaml",
-            about="a playbook, seen from the folder of this one: each item is a run of it, in place of a `tool`. Its"
-            " inputs are those of `input`, or else the item by its name",
+            about="a playbook, seen from the folder of this one, or a workflow in Python as `module:Class`: each item"
+            " is a run of it, in place of a `tool`. Its inputs are those of `input`, or else the item by its name",
         ),
         Key(name="spec", type="table", of="loop.spec", example="{mode: parallel}", about="how items follow each other"),
     ),

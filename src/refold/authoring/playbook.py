@@ -1,7 +1,7 @@
 """A playbook, read: YAML text to a plan, with the place of everything, or all that is wrong with it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from msgspec import Struct, structs
 
@@ -13,6 +13,7 @@ from refold.authoring.checks.check import check
 from refold.authoring.checks.promises import with_result
 from refold.authoring.checks.secrets import sealed_steps
 from refold.authoring.children import Family, Load
+from refold.authoring.coded import Code
 from refold.authoring.declared import check_defaults
 from refold.authoring.described import Catalog
 from refold.authoring.language import TABLES
@@ -40,6 +41,19 @@ class Playbook(Struct, frozen=True):
     warnings: tuple[Problem, ...] = ()
     metadata: Mapping[str, Any] = {}
     children: tuple["Playbook", ...] = ()  # all that it starts, and all that they start
+    code: tuple[str, ...] = ()  # Python workflows among them, as module:name; whoever runs it needs their code
+
+
+class Asked(TypedDict, total=False):
+    """Who is asked for what a playbook names, and only when it does.
+
+    `secrets` knows the names of all that there are: others are errors then. `sources` knows the kinds of them, and
+    `code` the workflows in Python.
+    """
+
+    secrets: Secrets | None
+    sources: Sources
+    code: Code
 
 
 def read(
@@ -47,25 +61,24 @@ def read(
     file: str,
     catalog: Catalog,
     load: Load | None = None,
-    secrets: Secrets | None = None,
-    sources: Sources = dict,
+    **asked: Unpack[Asked],
 ) -> Playbook:
-    """Raises InvalidPlaybook with every error and warning that was found; `load` gets the files of its children.
-
-    `secrets` is asked for the names of all that there are, when one is named: others are errors then. `sources`
-    is asked for the kinds that there are, when a loop has one.
-    """
+    """Raises InvalidPlaybook with every error and warning that was found; `load` gets the files of its children."""
 
     def read_one(text: str | bytes, file: str, family: Family[Playbook]) -> Playbook:
         family.begin(file)
         try:
-            return _read(text, file, catalog, family, sources)
+            return _read(text, file, catalog, family, asked.get("sources", dict))
         finally:
             family.end()
 
-    family: Family[Playbook] = Family(load, read_one, secrets)
+    family: Family[Playbook] = Family(load, read_one, asked.get("secrets"), asked.get("code"))
     found = read_one(text, file, family)
-    return structs.replace(found, children=tuple(family.known.values())) if family.known else found
+    if not family.known and not family.coded:
+        return found
+    coded = [Playbook(plan, each.target, "", {}) for each in family.coded.values() for plan in each.plans]
+    code = tuple(each.target for each in family.coded.values())
+    return structs.replace(found, children=(*family.known.values(), *coded), code=code)
 
 
 def _read(text: str | bytes, file: str, catalog: Catalog, family: Family[Playbook], sources: Sources) -> Playbook:

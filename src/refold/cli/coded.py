@@ -1,36 +1,14 @@
-"""Python workflows on the command line: `module:Class`, found as `python -m` would find the module."""
+"""Python workflows on the command line: `module:Class`."""
 
-import os
-import sys
 from collections.abc import Iterable
 from typing import Any
 
 from refold.authoring.drawn import drawn
-from refold.authoring.names import a, did_you_mean
 from refold.authoring.playbook import Playbook
-from refold.authoring.workflows.definition import define, family, is_workflow
+from refold.authoring.workflows.definition import define, family
 from refold.cli.served import Found
 from refold.core.plan import Plan
-from refold.errors import InvalidValue, NotFound
-from refold.executors.resolve import imported
-
-
-def load(target: str) -> Any:
-    """The workflow. Raises NotFound or InvalidValue; what the module raises comes out as it is."""
-    module, _, path = target.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    found: Any = imported(module)
-    if found is None:
-        raise NotFound(f"there is no module {module!r} here or among the installed ones")
-    for part in path.split("."):
-        if not hasattr(found, part):
-            known = [name for name, each in vars(found).items() if is_workflow(each)]
-            raise NotFound(f"module {module!r} has no {path!r}: {did_you_mean(part, known)}")
-        found = getattr(found, part)
-    if not is_workflow(found):
-        raise InvalidValue(target, f"is {a(type(found).__name__)} and no workflow")
-    return found
+from refold.wiring.named import load
 
 
 def as_playbook(target: str) -> Playbook:

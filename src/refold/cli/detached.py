@@ -5,7 +5,7 @@ from typing import Any
 
 from refold.cli.shown import run_object
 from refold.cli.words import now
-from refold.core.plan import BODY, Plan
+from refold.core.plan import BODY, Plan, plan_hash
 from refold.runtime.reading import Reading
 from refold.stores.sqlite.doctor import abilities
 from refold.wiring import open_intake
@@ -21,7 +21,7 @@ def leave(
             intake.register(child)
         intake.start(plan, input, *names)
         graph, state = Reading(store, names[0]).read()
-        body = f"{BODY}:{state.plan}" if graph.by_events else ""
+        bodies = {f"{BODY}:{plan_hash(each)}" for each in (plan, *children) if each.events}
         serving = {worker: can.tools for worker, can in abilities(store).items() if worker.startswith("worker-")}
-        workers = [worker for worker, tools in serving.items() if not body or tools is None or body in tools]
+        workers = [worker for worker, tools in serving.items() if tools is None or bodies <= tools]
         return run_object(store, graph, state, now()), workers

@@ -9,12 +9,12 @@ from typing import Any
 from msgspec import Struct
 
 from refold.cli import exits, out, words
-from refold.cli.plainly import plainly
 from refold.cli.screen import Screen
 from refold.cli.shown import error_text, run_object, timed_out
 from refold.cli.stuck import unless_stuck
 from refold.core.progress import progress
 from refold.runtime.engine import Engine, Shown
+from refold.runtime.plainly import plainly
 from refold.settings import Settings
 from refold.wiring import Process, open_process
 from refold.worker.stop import in_foreground

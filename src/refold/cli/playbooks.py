@@ -4,8 +4,10 @@ import os
 import sys
 from collections.abc import Collection, Mapping
 
+from refold.authoring.children import names_code
+from refold.authoring.coded import Coded
 from refold.authoring.names import meant
-from refold.authoring.playbook import Playbook, read
+from refold.authoring.playbook import Asked, Playbook, read
 from refold.cli.options import settings
 from refold.cli.source import Source
 from refold.descriptions import ToolInfo
@@ -24,10 +26,10 @@ def read_file(file: str, db: str | None = None) -> Playbook:
 
         return open_secrets(settings(), db).names()
 
-    known, catalog = secrets if db is not None else None, Installed(CATALOG)
+    asked = Asked(secrets=secrets if db is not None else None, sources=_sources, code=_named)
     if file == STDIN:
-        return read(sys.stdin.buffer.read(), "<stdin>", catalog, load, known, _sources)
-    return read(load(file), file, catalog, load, known, _sources)
+        return read(sys.stdin.buffer.read(), "<stdin>", Installed(CATALOG), load, **asked)
+    return read(load(file), file, Installed(CATALOG), load, **asked)
 
 
 def _sources() -> Mapping[str, ToolInfo]:
@@ -36,11 +38,15 @@ def _sources() -> Mapping[str, ToolInfo]:
     return kinds()
 
 
+def _named(target: str) -> Coded:
+    from refold.wiring.named import named
+
+    return named(target)
+
+
 def is_code(target: str) -> bool:
     """Whether it is `module:Class` and no file."""
-    module, sign, name = target.partition(":")
-    words = [*module.split("."), *name.split(".")]
-    return bool(sign) and all(word.isidentifier() for word in words) and not os.path.exists(target)
+    return names_code(target) and not os.path.exists(target)
 
 
 def load(file: str) -> bytes:

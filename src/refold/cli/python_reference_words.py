@@ -104,7 +104,9 @@ ATTRIBUTES = {
 INTERNAL = {
     "Workflow": frozenset({"hands_on"}),
     "Engine": frozenset({"code", "lines", "follow", "workers"}),
-    "State": frozenset({"change", "take_alone", "stored", "writes", "take_over", "renewed", "keep", "kept"}),
+    "State": frozenset(
+        {"change", "check_open", "take_alone", "stored", "writes", "take_over", "renewed", "keep", "kept"}
+    ),
     "Session": frozenset({"sent", "handled", "end", "saved"}),
     "PipelineState": frozenset({"answered"}),
 }
@@ -144,7 +146,7 @@ ABOUT = {
     "ctx.state.get": "The value of a key, or the default.",
     "ctx.state.bytes": "The value, if it is bytes.",
     "ctx.state.keys": "All that there are.",
-    "ctx.session.get": "The object, made by its `@resource` if need be, or the default.",
+    "ctx.session.get": "The object, or the default. Raises LiveObjectLost if an export left it out.",
     "ctx.session.put": "As `ctx.session[key] = value`, and `until` says how long it is kept.",
     "InputResponseEvent": "What an `InputRequestEvent` becomes when it was answered.",
     "RunFailed": "The run ended as failed.",

@@ -191,7 +191,7 @@ def _tell_going_on(row: Summary, others: Collection[str], shown: Mapping[str, An
 def again(name: str, db: str, *files: str) -> str:
     """The command that goes on with a run."""
     where = "" if db == DB else f" --db {shlex.quote(db)}"
-    code = "".join(f" --code {file}" for file in files if is_code(file))
+    code = "".join(f" --code {shlex.quote(file)}" for file in files if is_code(file))
     return f"refold runs resume {shlex.quote(name)}{where}{code}"
 
 
@@ -200,9 +200,8 @@ def _execute(wanted: Wanted, asked: Options) -> int:
 
     source = source_of(wanted.playbook)
     typed = wanted.run if wanted.key else wanted.name
-    order = Order(
-        wanted.run, asked.db, again(typed, asked.db, asked.file), settings(own_machine=True), asked.output != "table"
-    )
+    going_on = again(typed, asked.db, asked.file, *wanted.playbook.code)
+    order = Order(wanted.run, asked.db, going_on, settings(own_machine=True), asked.output != "table")
 
     async def begin(engine: Any) -> None:
         plan, input = wanted.playbook.plan, wanted.input
@@ -211,6 +210,9 @@ def _execute(wanted: Wanted, asked: Options) -> int:
             return
         for child in wanted.playbook.children:
             await engine.register(child.plan)
+        for target in wanted.playbook.code:
+            await engine.register(_code(target))
+            engine.homes[plan_hash(plan)] = shlex.join(wanted.playbook.code)
         await engine.start(plan, input, name=wanted.name, key=wanted.key, run=wanted.run)
 
     ended = execute(order, begin, _screen(asked.progress, asked.quiet, source))
@@ -224,7 +226,7 @@ def _coded(target: str) -> Playbook:
 
 
 def _code(target: str) -> Any:
-    from refold.cli.coded import load
+    from refold.wiring.named import load
 
     return load(target)
 
@@ -308,15 +310,16 @@ def _leave(wanted: Wanted, asked: Options) -> int:
     from refold.cli.detached import leave
 
     plan, children = wanted.playbook.plan, [child.plan for child in wanted.playbook.children]
-    code = asked.file if is_code(asked.file) else ""
-    input = _begun(code, wanted.input) if code else wanted.input
+    coded = is_code(asked.file)
+    input = _begun(asked.file, wanted.input) if coded else wanted.input
+    code = shlex.join([asked.file] if coded else wanted.playbook.code)
     seen, workers = leave(asked.db, plan, children, input, wanted.run, wanted.name, wanted.key, code)
     if asked.output != "table":
         out.put_json(seen, asked.output)
     else:
         out.put(f"{seen['name']}  {seen['id']}")
     if not asked.quiet:
-        name = again(str(seen["name"]), asked.db, asked.file)
+        name = again(str(seen["name"]), asked.db, asked.file, *wanted.playbook.code)
         if workers:
             out.tell(f"it will be executed by {' or '.join(workers)}")
         else:

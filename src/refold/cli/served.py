@@ -1,8 +1,10 @@
 """Who lives and would serve a run, and what is said if nobody can."""
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from refold.cli.needed import Need, needs
 from refold.core.facts import RunStarted
 from refold.core.plan import BODY
 from refold.core.summary import Summary
@@ -51,25 +53,35 @@ def who_has_its_code(store: SqliteStore, row: Summary, here: Mapping[str, Found]
 
     `here` is what this one has, by the hashes of plans. Raises NotFound if nobody has it.
     """
-    if row.plan in here or not graph_of(store, row.plan).by_events:
-        return ()
-    body = f"{BODY}:{row.plan}"
-    others = [worker for worker, can in serving_it(store, row).items() if can.tools is None or body in can.tools]
-    if others:
-        return others
-    raise NotFound(_absent(store, row, here))
+    serving, having = serving_it(store, row), dict[str, None]()
+    for need in needs(store, row):
+        if need.plan in here:
+            continue
+        body = f"{BODY}:{need.plan}"
+        others = [worker for worker, can in serving.items() if can.tools is None or body in can.tools]
+        if not others:
+            raise NotFound(_absent(store, row, need, here))
+        having.update(dict.fromkeys(others))
+    return having.keys()
 
 
-def _absent(store: SqliteStore, row: Summary, here: Mapping[str, Found]) -> str:
-    told = f"the code of {row.workflow} (plan {row.plan[:SHORT]}) is not here"
+def _absent(store: SqliteStore, row: Summary, need: Need, here: Mapping[str, Found]) -> str:
+    workflow, run = graph_of(store, need.plan).plan.name, need.run
+    told = f"the code of {workflow} (plan {need.plan[:SHORT]}) is not here"
     for plan, found in here.items():
-        if found.workflow == row.workflow:
-            how = f"`refold runs migrate {row.name or row.run} --to {found.target}`"
-            return f"{told}: {found.target} is plan {plan[:SHORT]} by now; {how} moves the run to it"
-    return f"{told}: give it with --code {home(store, row.run) or 'MODULE:CLASS'}"
+        if found.workflow == workflow:
+            now = f"{told}: {found.target} is plan {plan[:SHORT]} by now"
+            if run is not None:
+                return f"{now}; `refold runs migrate {run.name or run.run} --to {found.target}` moves the run to it"
+            how = f"`refold runs migrate {row.name or row.run} --to FILE`"
+            return f"{now}; {how}, with the playbook of {row.workflow}, lets it start that"
+    where = shlex.split(home(store, row)) or ["MODULE:CLASS"]
+    return f"{told}: give it with {' '.join(f'--code {shlex.quote(each)}' for each in where)}"
 
 
-def home(store: SqliteStore, run: str) -> str:
-    """Where its code was when it was started; only to be told, never to be imported."""
-    first = next(iter(store.facts(run, 0, 1)), None)
-    return first[2].code if first is not None and isinstance(first[2], RunStarted) else ""
+def home(store: SqliteStore, row: Summary) -> str:
+    """Where its code was when it was started, or the run above it; only to be told, never to be imported."""
+    first = next(iter(store.facts(row.run, 0, 1)), None)
+    code = first[2].code if first is not None and isinstance(first[2], RunStarted) else ""
+    above = store.summary(row.parent) if row.parent and not code else None
+    return code if above is None else home(store, above)

@@ -9,9 +9,9 @@ import click
 from msgspec import Struct, to_builtins
 
 from refold.cli import exits, out
-from refold.cli.coded import load
 from refold.cli.options import inputs, output_option, quiet_option, value_of
 from refold.cli.playbooks import is_code, read_file
+from refold.wiring.named import load
 
 TOLD = 5  # names in a line
 

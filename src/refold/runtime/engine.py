@@ -81,6 +81,7 @@ class Engine(Steering):
         self.store, self.mailroom, self.advance, self.clock, self.new_id = store, mailroom, advance, clock, new_id
         self.ends = Ends(store, advance)
         self.serves: Callable[[str], bool] = lambda queue: True  # whether the worker of this process does
+        self.homes: dict[str, str] = {}  # where the code is that runs of these plans need; told to people
         self._plans: dict[int, tuple[Plan, bytes, str]] = {}
         mailroom.on_end = self.ends.ended
 
@@ -160,7 +161,7 @@ class Engine(Steering):
         """Whether this has started the run; else the key had it already."""
         codec.check_value(begin.input, "input")
         data, hash = self._prepared(begin.plan)
-        code = "" if begin.definition is None else begin.definition.home
+        code = self.homes.get(hash, "") if begin.definition is None else begin.definition.home
         try:
             await self.mailroom.send(begin.run, Start(data, hash, begin.input, begin.name, begin.key, code=code))
         except Conflict:

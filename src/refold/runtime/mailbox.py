@@ -1,6 +1,6 @@
 """How each piece of mail becomes facts or is refused."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from refold.core.facts import (
     GateDecided,
     ItemsSettled,
     PageCame,
+    Parent,
     RunPaused,
     RunResumed,
     RunStarted,
@@ -29,7 +30,9 @@ from refold.core.facts import (
     StepSettled,
 )
 from refold.core.inputs import started_with
-from refold.core.outcomes import Awaited, Cancelled, Failed, Fault, Outcome, Report, Sent, Succeeded, TimedOut
+from refold.core.loops import Graph
+from refold.core.outcomes import ITSELF, Awaited, Cancelled, Failed, Fault, Outcome, Report, Sent, Succeeded, TimedOut
+from refold.core.plan import Child
 from refold.core.state import ENDING, FAILED, INITIAL, RUNNING, TERMINAL
 from refold.core.visits import can_add
 from refold.core.writes import AddTo, AppendTo, PutIf, Write
@@ -55,6 +58,7 @@ from refold.runtime.mail import (
     Signal,
     Start,
 )
+from refold.runtime.plainly import plainly
 from refold.runtime.reopen import refuse_spent
 
 
@@ -66,6 +70,7 @@ class Accepting(Struct):
     held: Mapping[str, int] = {}  # the commands that are being reported, by the generation of their holder
     items: dict[tuple[str, int], list[Report]] = {}
     settled: set[str] = set()
+    graph: Callable[[str], Graph] | None = None  # of any plan
 
     def accept(self, mail: Mail) -> None:
         """Say what follows from it, or raise why not; a refusal changes nothing."""
@@ -154,7 +159,7 @@ class Accepting(Struct):
                         f"{command.id} writes when its loop ends; no version of {write.key!r} holds till then"
                     )
                 if write.version != version:
-                    raise StaleWrite(write.key, held, version)
+                    raise StaleWrite(write.key, held, version, write.key in state.ctx)
             elif held is not None and write.key not in written and not _fits(write, held):
                 raise Conflict(f"context key {write.key!r} holds a {type(held).__name__}; this does not fit: {write}")
             written.add(write.key)
@@ -249,7 +254,7 @@ class Accepting(Struct):
                         ChildEnded(
                             letter.sender,
                             body.parent.command,
-                            self._brought(letter.sender, body.outcome),
+                            self._brought(letter.sender, body),
                             body.parent.call,
                             body.usage,
                         )
@@ -275,11 +280,28 @@ class Accepting(Struct):
         if self.d.state.life not in TERMINAL and self.d.state.life != INITIAL:
             self._operate(mail)
 
-    def _brought(self, sender: str, outcome: Outcome) -> Outcome:
-        """A blob belongs to its run, so a child's large result is taken over into the parent's."""
-        if isinstance(outcome, Succeeded) and outcome.blob is not None:
-            return Succeeded(*self.d.box(codec.unbox(self.turn.blob(sender, outcome.blob.hash))))
-        return outcome
+    def _brought(self, sender: str, body: LetterEnded) -> Outcome:
+        """A blob belongs to its run, so a child's large result is taken over into the parent's.
+
+        Templates cannot read what is stored exactly: a playbook gets plain data.
+        """
+        outcome = body.outcome
+        if not isinstance(outcome, Succeeded):
+            return outcome
+        plain = not self.d.graph.by_events and self._is_coded(body.parent)
+        if outcome.blob is None:
+            return Succeeded(plainly(outcome.result)) if plain else outcome
+        result = codec.unbox(self.turn.blob(sender, outcome.blob.hash))
+        return Succeeded(*self.d.box(plainly(result) if plain else result))
+
+    def _is_coded(self, at: Parent) -> bool:
+        """Whether the child that was started there is a Python workflow."""
+        opened = self.d.state.open.get(at.command)
+        if opened is None:
+            return False
+        call, work = opened.calls.get(at.call), self.d.graph.step(opened.step).work
+        plan = work.plan if isinstance(work, Child) else call.child if call is not None else ""
+        return plan not in ("", ITSELF) and self.graph is not None and self.graph(plan).by_events
 
     def ring(self, key: str) -> None:
         """A timer is due."""

@@ -16,7 +16,7 @@ from refold.runtime.mail import Look, Mail, Settle
 from refold.runtime.turn import Post, Seen, Turned, Turns
 
 BATCH = 1000  # posts in one commit
-SHARE = 12  # posts of one run in a commit while others have mail too
+SHARE = 4  # posts of one run in a commit while others have mail too
 COMPANY = 0.05  # seconds for which others that had mail are expected to have more
 AT_ONCE = 16  # reports in a row that are not put off, before everybody else has a go
 
@@ -125,6 +125,8 @@ class Mailroom:
             for run in turned.grown:
                 with suppress(Unavailable):
                     await self.advance(partial(self.turns.snapshot, run))
+            if self._waiting:
+                await asyncio.sleep(0)  # whoever was answered has a go before the next turn, which may be taken here
 
     def _batch(self) -> Waiting:
         """All that waits. Of several runs each has its share, or the least of them would wait for the largest."""

@@ -26,6 +26,7 @@ from refold.runtime.mail import Mail, Note, Settle, Start
 from refold.runtime.mailbox import Accepting
 from refold.runtime.memory import memory_of, with_memory
 from refold.runtime.migrating import replayed
+from refold.runtime.plainly import spelt_out
 from refold.runtime.reopen import dead_of
 
 TRIES = 3  # of a turn whose commit the store refused
@@ -216,7 +217,7 @@ class Turns:
                 commands=commands,
                 new=d.new,
                 timers=timers,
-                letters=d.letters,
+                letters=spelt_out(d.letters, known.graph, self.graph),
                 read_letters=[letter.key for letter in letters] if letters else (),
                 blobs=d.blobs,
                 plan=plan,
@@ -237,7 +238,7 @@ class Turns:
     def _fold_mail(
         self, turn: StoreTurn, d: Decision, posts: list[Post], letters: Sequence[Letter], reported: set[str]
     ) -> None:
-        accepting = Accepting(d, turn, turn.generations(d.state.run, reported) if reported else {})
+        accepting = Accepting(d, turn, turn.generations(d.state.run, reported) if reported else {}, graph=self.graph)
         for post in posts:
             post.error = post.next = None
             try:

@@ -43,6 +43,8 @@ from refold.tools.added import Installed
 from refold.tools.catalog import CATALOG
 from refold.tools.shelf import Shelf
 from refold.wiring import World, assemble
+from refold.wiring.named import load
+from refold.wiring.named import named as named_code
 
 T = TypeVar("T")
 Target = Any
@@ -217,6 +219,8 @@ class Bench:
         playbook = file if isinstance(file, Playbook) else playbook_of(os.fspath(file))
         for child in playbook.children:
             await self.engine.register(child.plan)
+        for target in playbook.code:
+            await self._known(load(target))
         return playbook.plan
 
     def _driven(self, what: Coroutine[Any, Any, T]) -> T:
@@ -239,5 +243,10 @@ def playbook_of(file: str) -> Playbook:
     if not os.path.exists(file):
         raise NotFound(f"there is no playbook {os.path.abspath(file)}")
     return read_playbook(
-        Path(file).read_bytes(), file, Installed(CATALOG), lambda other: Path(other).read_bytes(), sources=kinds
+        Path(file).read_bytes(),
+        file,
+        Installed(CATALOG),
+        lambda other: Path(other).read_bytes(),
+        sources=kinds,
+        code=named_code,
     )

@@ -86,6 +86,7 @@ class Subject(Struct, frozen=True):
     signals: Mapping[str, Any] = {}
     answer: Any = "yes"
     faked: tuple[str, ...] = ()  # kinds and steps that are not even computed
+    code: tuple[Any, ...] = ()  # Python workflows that a playbook starts
 
     def plans(self) -> tuple[Plan, ...]:
         return (self.plan, *self.children)
@@ -174,7 +175,7 @@ class Stand(Simulation):
         if TOOL in parts.tools:
             pipeline: Any = parts.tools[TOOL]
             pipeline.vault = Vault(read=_secret, keychain=_keychain, seal=lambda v, _: v, open_all=lambda v, _: v)
-        if self.subject.workflow is not None:
+        if self.subject.workflow is not None or self.subject.code:
             assert parts.code is not None
             house = parts.code._rooms()
             house.in_thread, house.isolated = self._right_here, Apart()
@@ -184,7 +185,9 @@ class Stand(Simulation):
     async def _adopt(self, parts: Parts) -> None:
         code = parts.code
         assert code is not None
-        await stubborn(lambda: code.known(self.subject.workflow))
+        own = () if self.subject.workflow is None else (self.subject.workflow,)
+        for each in (*own, *self.subject.code):
+            await stubborn(partial(code.known, each))
         for hash, definition in code.adopted.items():
             name = f"{BODY}:{hash}"
             parts.tools.add(name, self._body(parts.tools[name], definition))

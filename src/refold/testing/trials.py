@@ -20,6 +20,7 @@ from refold.testing.faults import Rates
 from refold.testing.oracles import Violation
 from refold.testing.replaying import Replay, read
 from refold.testing.stand import Memo, Stand, Subject
+from refold.wiring.named import load
 
 CALM = Rates()
 MORE = 50  # times the steps of the undisturbed run
@@ -100,7 +101,8 @@ def subject_of(workflow: Any, input: Mapping[str, Any], asked: Asked) -> Subject
     if isinstance(workflow, Playbook):
         check_inputs(workflow.plan, dict(input))
         children = tuple(child.plan for child in workflow.children)
-        return Subject(workflow.plan.name, workflow.plan, dict(input), children, **more)
+        code = tuple(map(load, workflow.code))
+        return Subject(workflow.plan.name, workflow.plan, dict(input), children, code=code, **more)
     if isinstance(workflow, Plan):
         return Subject(workflow.name, workflow, dict(input), **more)
     definition = define(workflow)

@@ -147,11 +147,18 @@ NOOP = ToolInfo(
 
 PLAYBOOK = ToolInfo(
     kind="playbook",
-    about="Starts another playbook as a run of its own, a child, and waits for it without a worker. The step's `input`"
-    " is the child's, and may give what its `workload` names; in a loop without `input`, the item is. A playbook may"
-    " start itself; two that start each other are refused. What the child uses up is added to what its parent uses up.",
+    about="Starts another playbook, or a workflow in Python, as a run of its own, a child, and waits for it without a"
+    " worker. The step's `input` is the child's, and may give what its `workload` names, or what its code takes; in a"
+    " loop without `input`, the item is. A playbook may start itself; two that start each other are refused. What the"
+    " child uses up is added to what its parent uses up.",
     keys=(
-        ToolKey(name="path", type="text", static=True, about="its file, seen from the folder of this one"),
+        ToolKey(
+            name="path",
+            type="text",
+            static=True,
+            about="its file, seen from the folder of this one;"
+            " or `module:Class` for a workflow in Python, whose module is looked for there too",
+        ),
         ToolKey(name="name", type="text", static=True, about="in short: `NAME.yaml` or `NAME.yml` in the same folder"),
     ),
     result="the result of the child. A child that fails is a failure of kind `child_failed`",

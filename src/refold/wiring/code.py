@@ -82,21 +82,22 @@ class PythonCode:
         self.worker.doorbell.ring()
 
     def _session(self, definition: "Definition") -> "Callable[[str], Session]":
-        from refold.worker.session import Session, revived
+        from refold.worker.session import Session
 
         def session(run: str) -> Session:
             run = self._root(run)
             if run not in self.sessions:
-                saved = revived(self._saved.pop(run, {}), definition.exact.classes)
-                self.sessions[run] = Session(definition.resources, saved)
+                self.sessions[run] = Session(definition.resources, self._saved.pop(run, {}), definition.exact.classes)
             return self.sessions[run]
 
         return session
 
     def live(self, run: str, definition: "Definition") -> dict[str, tuple[str, str]]:
         """What an export says of the live objects of a run. Raises Conflict."""
-        session = self.sessions.get(self._root(run))
-        return {} if session is None else session.saved(definition.workflow.live, definition.exact.names)
+        session = self.sessions.get(run := self._root(run))
+        if session is None:
+            return self._saved.get(run, {})
+        return session.saved(definition.workflow.live, definition.exact.names)
 
     def revive(self, run: str, saved: Mapping[str, tuple[str, str]]) -> None:
         """They come back when a body asks for them."""

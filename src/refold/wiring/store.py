@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from refold.authoring.names import a
 from refold.core.expressions import Values
+from refold.errors import InvalidValue
 from refold.ports import Abilities, Clock, Store
 from refold.runtime.advance import Advancing, Here
 from refold.runtime.intake import Intake
@@ -24,6 +26,7 @@ async def kept_in(
     store: Store | None, db: str | os.PathLike[str] | None, clock: Clock
 ) -> AsyncIterator[tuple[Store, Here | Advancing]]:
     """The store, and where its turns are taken: a file may make its thread wait, and that is not the event loop's."""
+    _check(store, db)
     if db is None:
         yield store if store is not None else MemoryStore(clock.now), Here()
         return
@@ -38,6 +41,15 @@ async def kept_in(
             await advance(file.close)
     finally:
         advance.close()
+
+
+def _check(store: Store | None, db: str | os.PathLike[str] | None) -> None:
+    if db is not None and store is not None:
+        raise InvalidValue("store", "there is `db` too; a run is kept in one of them, so give one of them")
+    if db is not None and not isinstance(db, str | os.PathLike):
+        raise InvalidValue("db", f"it is the path of a file, and this is {a(type(db).__name__)}")
+    if store is not None and not callable(getattr(store, "turn", None)):
+        raise InvalidValue("store", f"{a(type(store).__name__)} is no store; it lacks what refold.ports.Store tells of")
 
 
 @contextmanager

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from msgspec import structs
-
 from refold.authoring.workflows.definition import Body, Definition
 from refold.authoring.workflows.events import InputRequestEvent, InputResponseEvent
 from refold.authoring.workflows.exact import MARK
 from refold.authoring.workflows.live import carried
-from refold.core.faults import fault_of
+from refold.authoring.workflows.mapping import ON
 from refold.core.outcomes import Failed, Fault, Parked, Succeeded, Suspended
 from refold.errors import InvalidValue, StaleWrite, ToolFailed
 from refold.ports import Call, Done, Memory
@@ -21,7 +19,7 @@ from refold.worker.context import Context
 from refold.worker.durable import Suspension
 from refold.worker.isolated import run_isolated
 from refold.worker.session import Session
-from refold.worker.tries import House, Try, listed
+from refold.worker.tries import House, Try, judged, listed
 
 KEPT = 100  # exceptions that are kept for those who wait for their runs
 
@@ -68,12 +66,14 @@ class BodyTool:
             if isinstance(error, CancelledError):
                 raise
             self.originals.keep(call, error)  # also what is no Exception: `sys.exit` ends the step, not the worker
-            return Done(Failed(self._fault(call.command.step, error)), usage=tried.usage)
+            fault = judged(error, call.settings.get(ON) or self.definition.step(call.command.step).retry.on)
+            return Done(Failed(fault), usage=tried.usage)
         if tried.calls.pending:
             return await _suspended(tried)  # the body has swallowed it
         if tried.published.count:
             await tried.published.flush()
         self._pass_on(tried)
+        tried.state.ended = call.command.step
         return _told(tried) if mapped else _completed(tried)
 
     def _pass_on(self, tried: Try) -> None:
@@ -84,12 +84,6 @@ class BodyTool:
             tried.session.sent(carried(sent.data, MARK), self.definition.takers(sent.type))
         for event in tried.call.input["events"]:
             tried.session.handled(carried(event["data"], MARK))
-
-    def _fault(self, step: str, error: BaseException) -> Fault:
-        """A policy may name classes of exceptions: a subclass is one of them."""
-        fault, retry = fault_of(error), self.definition.step(step).retry
-        named = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in retry.on), "")
-        return structs.replace(fault, kind=named) if named else fault
 
     async def _run(self, body: Body, tried: Try) -> None:
         try:

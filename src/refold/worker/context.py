@@ -11,7 +11,6 @@ from refold.authoring.workflows.inputs import Inputs
 from refold.authoring.workflows.mapped import Mapped
 from refold.authoring.workflows.mapping import Each, check
 from refold.core.durations import seconds
-from refold.core.faults import fault_of
 from refold.core.outcomes import SECOND, Awaited
 from refold.core.plan import Plan, Retry
 from refold.core.questions import ANSWER
@@ -21,7 +20,7 @@ from refold.worker.children import Children, Span, result_of
 from refold.worker.gathering import gathered
 from refold.worker.mapping import Mapping, by_calls
 from refold.worker.state import Change
-from refold.worker.tries import Try
+from refold.worker.tries import Try, judged
 
 
 class Context:
@@ -53,6 +52,7 @@ class Context:
 
     async def publish(self, event: Any) -> None:
         """Show an event, or any value, to those who follow the run; no step gets it."""
+        self.state.check_open()
         command = self._call.command
         known = type(event) in self._definition.names
         name, data = self._definition.sent(event, command.step) if known else ("", self._put(event, "published"))
@@ -75,7 +75,9 @@ class Context:
         id = id or f"{command.id}/{self._asked}"
         key = self._calls.key("ask", None, id)
         input = {"id": id, "prompt": prompt, "metadata": self._put(metadata, "metadata")}
-        if key not in self._calls.recorded and key not in self._calls.memory.awaited:
+        if key in self._calls.recorded or key in self._calls.memory.awaited:
+            self._try.published.pass_over()
+        else:
             await self.publish({"request_id": id, "prompt": prompt, "metadata": metadata})
         call = Awaited(key, self._until(timeout), f"{ANSWER}{id}", input=input)
         return await self._awaited(call, f"the question {prompt!r}", timeout)
@@ -136,6 +138,7 @@ class Context:
 
     def usage(self, **amounts: int | float) -> None:
         """What was used up, by its unit: `ctx.usage(tokens=312, usd=0.004)`. Counted once, when the step has ended."""
+        self.state.check_open()
         for unit, amount in amounts.items():
             self._try.usage[unit] = self._try.usage.get(unit, 0) + amount
 
@@ -153,7 +156,7 @@ class Context:
             try:
                 return self._put(await self._made(work), "result")
             except Exception as error:
-                fault = fault_of(error)
+                fault = judged(error, retry.on)
                 if not may_retry(retry, attempt, fault):
                     raise
                 await self._house.clock.sleep(delay(retry, attempt, fault, 0.5) / SECOND)

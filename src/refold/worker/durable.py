@@ -21,8 +21,11 @@ class Suspension(BaseException):
 class Calls:
     """Those of one try of a body."""
 
-    def __init__(self, memory: Memory, meanwhile: Meanwhile, read_blob: ReadBlob) -> None:
+    def __init__(
+        self, memory: Memory, meanwhile: Meanwhile, read_blob: ReadBlob, check_open: Callable[[], None]
+    ) -> None:
         self.memory, self.meanwhile, self.read_blob = memory, meanwhile, read_blob
+        self.check_open = check_open  # raises if the body has returned
         self.recorded: dict[str, Outcome] = dict(memory.recorded)
         self.pending: dict[str, Awaited] = {}
         self._times: dict[str, int] = {}  # how often there was a call of a name
@@ -31,6 +34,7 @@ class Calls:
 
     def key(self, kind: str, arguments: Any, given: str | None) -> str:
         """By its kind, its arguments and how often there was one like it; or by the name that was given to it."""
+        self.check_open()
         if given is not None:
             name = f"{kind}:{given}"
             if name in self._times:

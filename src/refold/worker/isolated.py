@@ -64,7 +64,7 @@ def run_here(order: dict[str, Any]) -> Any:
         raise Conflict("a step in a process of its own starts no child runs; let another step start them")
 
     house = House(_NoClock(), refuse, refuse, refuse, refuse, refuse)
-    tried = Try(call, definition, Memory(order["ctx"], order["versions"]), house, Session(definition.resources, {}))
+    tried = Try(call, definition, Memory(order["ctx"], order["versions"]), house, Session(definition.resources, {}, {}))
     events = [definition.received(each["type"], each["data"]) for each in call.input["events"]]
     given = (events if body.signature.as_list else events[0],)
     value = body.function(*((Context(tried), *given) if body.signature.wants_context else given))

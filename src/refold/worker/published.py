@@ -29,6 +29,10 @@ class Published:
         if len(self._lines) >= AHEAD:
             await self.flush()
 
+    def pass_over(self) -> None:
+        """A line that was shown before, whatever comes of this try; it has its place among the others."""
+        self.count += 1
+
     async def flush(self) -> None:
         """Returns when all is where it belongs. Raises what stood in the way."""
         sending = self._sending

@@ -15,6 +15,11 @@ MOST = 10_000  # objects of one run
 SAVE, LOAD = "__refold_serialize__", "__refold_deserialize__"
 SAVES, LOADS = (SAVE, "__blazen_serialize__"), (LOAD, "__blazen_deserialize__")
 
+Saved = tuple[str, str]
+"""The name of a class, and what an object of it says of itself."""
+
+LEFT_OUT: Saved = ("", "")
+
 
 class Held(Struct):
     value: Any
@@ -28,17 +33,24 @@ class Session:
     A child run shares that of its parent.
     """
 
-    def __init__(self, factories: Mapping[str, Callable[[], Any]], saved: Mapping[str, Callable[[], Any]]) -> None:
+    def __init__(
+        self, factories: Mapping[str, Callable[[], Any]], saved: Mapping[str, Saved], classes: Mapping[str, type]
+    ) -> None:
         self._held: dict[str, Held] = {}
-        self._factories = {**factories, **saved}
+        self._factories, self._saved, self._classes = factories, dict(saved), classes
 
     def __getitem__(self, key: str | Live) -> Any:
         name = key.key if isinstance(key, Live) else key
         if name not in self._held:
-            if name not in self._factories:
-                raise LiveObjectLost(name)
-            self[name] = self._factories[name]()
+            self[name] = self._made(name)
         return self._held[name].value
+
+    def _made(self, name: str) -> Any:
+        if name in self._saved:
+            return _revived(name, self._saved[name], self._classes)
+        if name not in self._factories:
+            raise LiveObjectLost(name)
+        return self._factories[name]()
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.put(key, value)
@@ -53,7 +65,8 @@ class Session:
         return len(self._held)
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self._held or key in self._factories else default
+        """Raises LiveObjectLost for what an export has left out: that it is gone is not for a default to hide."""
+        return self[key] if key in self._held or key in self._saved or key in self._factories else default
 
     def put(self, key: str, value: Any, until: Until = "run") -> None:
         if key not in self._held and len(self._held) >= MOST:
@@ -68,7 +81,9 @@ class Session:
 
     def remove(self, key: str | Live) -> Any:
         """Returns what was there, or None."""
-        held = self._held.pop(key.key if isinstance(key, Live) else key, None)
+        name = key.key if isinstance(key, Live) else key
+        self._saved.pop(name, None)
+        held = self._held.pop(name, None)
         return None if held is None else held.value
 
     def sent(self, keys: Iterable[str], takers: int) -> None:
@@ -90,33 +105,27 @@ class Session:
         self._held = {key: held for key, held in self._held.items() if held.until == "never"}
         return bool(self._held)
 
-    def saved(self, policy: str, names: Mapping[type, str]) -> dict[str, tuple[str, str]]:
-        """What goes into an export: the name of a class, and what an object of it says of itself. Raises Conflict."""
+    def saved(self, policy: str, names: Mapping[type, str]) -> dict[str, Saved]:
+        """What goes into an export, also of what came from one and nobody has asked for. Raises Conflict."""
         self._held = {key: held for key, held in self._held.items() if held.until != "export"}
         if policy == "refuse" and self._held:
             raise Conflict(f"the run has live objects that cannot be exported: {', '.join(self._held)}")
+        held = {key: held.value for key, held in self._held.items() if key not in self._factories}
         if policy != "keep":
-            return {}
-        return {key: _saved(key, held.value, names) for key, held in self._held.items() if key not in self._factories}
+            return dict.fromkeys([*self._saved, *held], LEFT_OUT)
+        return {**self._saved, **{key: _saved(key, value, names) for key, value in held.items()}}
 
 
-def _saved(key: str, value: Any, names: Mapping[type, str]) -> tuple[str, str]:
+def _saved(key: str, value: Any, names: Mapping[type, str]) -> Saved:
     save = next((getattr(value, name) for name in SAVES if hasattr(value, name)), None)
     if save is None or type(value) not in names:
         raise Conflict(f"the live object {key!r}, {a(type(value).__name__)}, lacks {SAVE}, or `types` does not name it")
     return names[type(value)], b64encode(save()).decode()
 
 
-def revived(saved: Mapping[str, tuple[str, str]], classes: Mapping[str, type]) -> dict[str, Callable[[], Any]]:
-    """How objects that were exported come back, when they are asked for."""
-
-    def maker(key: str, name: str, text: str) -> Callable[[], Any]:
-        def make() -> Any:
-            load = next((getattr(classes[name], each) for each in LOADS if hasattr(classes.get(name), each)), None)
-            if load is None:
-                raise LiveObjectLost(key)
-            return load(b64decode(text))
-
-        return make
-
-    return {key: maker(key, name, text) for key, (name, text) in saved.items()}
+def _revived(key: str, saved: Saved, classes: Mapping[str, type]) -> Any:
+    name, text = saved
+    load = next((getattr(classes[name], each) for each in LOADS if hasattr(classes.get(name), each)), None)
+    if load is None:
+        raise LiveObjectLost(key)
+    return load(b64decode(text))

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from refold.authoring.workflows.exact import Exact
 from refold.core.writes import DeleteKey, PutIf, SetKey, Write
-from refold.errors import InvalidValue, StaleWrite
+from refold.errors import Conflict, InvalidValue, StaleWrite
 from refold.ports import Memory
 
 T = TypeVar("T")
@@ -36,6 +36,12 @@ class State:
     def __init__(self, memory: Memory, exact: Exact) -> None:
         self._memory, self._exact = memory, exact
         self._own: dict[str, Entry] = {}
+        self.ended = ""  # the step whose body has returned: from here on nobody hears of what it says
+
+    def check_open(self) -> None:
+        """Raises Conflict if the body has returned."""
+        if self.ended:
+            raise Conflict(f"step {self.ended!r} has ended, and this would be lost; say it before the body returns")
 
     def __getitem__(self, key: str) -> Any:
         value = self._find(key)
@@ -44,6 +50,7 @@ class State:
         return value
 
     def __setitem__(self, key: str, value: Any) -> None:
+        self.check_open()
         self._own[_checked(key)] = Entry(self._exact.put(value, f"context.{key}"))
 
     def __contains__(self, key: str) -> bool:
@@ -71,6 +78,7 @@ class State:
 
     def delete(self, key: str) -> None:
         """Nothing happens if it is not there."""
+        self.check_open()
         self._own[_checked(key)] = Entry(gone=True)
 
     def keys(self) -> list[str]:
@@ -78,6 +86,7 @@ class State:
         return [name for name in names if name in self and not name.startswith(OWN)]
 
     def change(self, key: str, change: Change, default: Any = None) -> None:
+        self.check_open()
         entry = self._own.get(_checked(key))
         held = self._find(key)
         changed = self._exact.put(change(default if held is _MISSING else held), f"context.{key}")
@@ -92,6 +101,7 @@ class State:
 
     def take_alone(self, key: str, value: Any) -> None:
         """Of a key of the engine, as it is stored."""
+        self.check_open()
         self._own[key] = Entry(value, version=self._memory.versions.get(key, 0), alone=True)
 
     def stored(self, key: str) -> Any:
@@ -125,9 +135,9 @@ class State:
         entry = self._own[stale.key]
         if entry.alone:
             return False
-        value = self._exact.get(stale.current)
+        value = self._exact.get(stale.current) if stale.is_there else _MISSING
         for change, default in entry.changes:
-            value = change(default if value is None else value)
+            value = change(default if value is _MISSING else value)
         entry.value, entry.version = self._exact.put(value, f"context.{stale.key}"), stale.version
         return True
 

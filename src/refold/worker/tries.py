@@ -1,14 +1,15 @@
 """One try of a body: what it was given, and what it has gathered until it ends."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from refold.authoring.names import a
 from refold.authoring.workflows.definition import Definition
-from refold.core.outcomes import Blob, Instant, Sent
+from refold.core.faults import fault_of
+from refold.core.outcomes import Blob, Fault, Instant, Sent
 from refold.core.plan import Plan
 from refold.errors import InvalidValue
 from refold.ports import Call, Clock, Executor, Memory
@@ -44,19 +45,27 @@ class Try:
         assert call.meanwhile is not None
         self.call, self.definition, self.house, self.session = call, definition, house, session
         self.state = State(memory, definition.exact)
-        self.calls = Calls(memory, call.meanwhile, partial(_whole, house, call.run))
+        self.calls = Calls(memory, call.meanwhile, partial(_whole, house, call.run), self.state.check_open)
         progress = call.command.progress if isinstance(call.command.progress, dict) else {}
         self.published = Published(call.meanwhile, progress.get("published", 0))
         self.events: list[Sent] = []
         self.usage: dict[str, int | float] = {}
 
     def send(self, event: Any) -> None:
+        self.state.check_open()
         self.events.append(Sent(*self.definition.sent(event, f"step {self.call.command.step!r}")))
 
 
 async def _whole(house: House, run: str, blob: Blob) -> Any:
     """No method: a try that referred to itself would wait for the garbage collector, with all it holds."""
     return await house.read_blob(run, blob.hash)
+
+
+def judged(error: BaseException, on: Iterable[str]) -> Fault:
+    """A policy may name classes of exceptions: a subclass is one of them."""
+    fault, names = fault_of(error), frozenset(on)
+    named = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in names), "")
+    return structs.replace(fault, kind=named) if named else fault
 
 
 def listed(step: str, value: Any) -> list[Any]:

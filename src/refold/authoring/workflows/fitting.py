@@ -41,6 +41,11 @@ def completed(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def needed(cls: type) -> frozenset[str]:
+    """The fields without which there is no object of this class."""
+    return frozenset(declared(cls)) - _defaults(cls).keys()
+
+
 @cache
 def _defaults(cls: type) -> dict[str, Callable[[], Any]]:
     """How the defaults of a class are made; a model knows its own."""

@@ -13,6 +13,7 @@ from refold.core.durations import seconds
 from refold.core.plan import BODY, Loop, Plan, Retry, Step
 from refold.errors import InvalidValue
 
+ON = "on"  # the setting that tells a body which exceptions its policy names, if that is not the policy of its step
 FAILURES: Mapping[str, Any] = {"continue": "all", "skip_dependents": "all", "halt": "halt"}
 
 
@@ -125,4 +126,7 @@ def with_policies(plan: Plan, how: Each) -> Plan:
     (step,) = plan.steps
     retry = timed(how.get("retry"), "ctx.map") or step.retry
     timeout = seconds(how["timeout"]) if "timeout" in how else step.timeout
-    return structs.replace(plan, steps=(structs.replace(step, retry=retry, timeout=timeout),))
+    work = step.work
+    if isinstance(work, data.Call) and retry.on:
+        work = structs.replace(work, settings={ON: list(retry.on)})
+    return structs.replace(plan, steps=(structs.replace(step, work=work, retry=retry, timeout=timeout),))
