@@ -52,8 +52,10 @@ def test_a_loop_is_told_every_two_seconds_and_at_its_end() -> None:
         assert said(changes, of(structs.replace(row, done=n), after=n / 10)) == []
     later = structs.replace(row, done=40, failed=2)
     assert said(changes, of(later, after=2.1)) == ["each: 42/100 items, 2 failed"]
+    fast = structs.replace(later, done=60, rate=14.25, left=2.7)
+    assert said(changes, of(fast, after=4.2)) == ["each: 62/100 items, 2 failed, 14.2 per second, 2.7 s left"]
     over = structs.replace(row, status="completed", done=100)
-    assert said(changes, of(over, after=2.2)) == ["each: completed 100/100 items"]
+    assert said(changes, of(over, after=4.3)) == ["each: completed 100/100 items"]
 
 
 def test_more_changes_than_anybody_reads_are_counted() -> None:

@@ -52,6 +52,21 @@ def test_a_table_has_counts_keys_states_tries_and_what_came_of_each(shipped: Pat
     assert lines[4].endswith("sh ended with exit code 1")
 
 
+def test_a_run_tells_how_many_items_of_its_loops_have_come_to_what(shipped: Path) -> None:
+    steps = json.decode(refold(shipped, "runs", "show", "one", "-o", "json").out)["steps"]
+    assert steps["ship"]["items"] == {
+        "count": 4,
+        "completed": 2,
+        "failed": 1,
+        "running": 0,
+        "skipped": 1,
+        "cancelled": 0,
+        "more": False,
+        "rate": 0.0,
+        "left": None,
+    }
+
+
 def test_items_are_chosen_by_their_state_and_told_one_a_line(shipped: Path) -> None:
     [failed] = rows(shipped, "one", "ship", "--state", "failed")
     assert (failed["item"], failed["key"], failed["tries"], failed["value"]) == (1, "b", 1, {"id": "b", "n": 0})

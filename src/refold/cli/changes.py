@@ -87,6 +87,11 @@ def _mark(row: Row) -> tuple[object, ...]:
     return row.status, row.visits, waits, row.attempts if not row.count else None, row.done, row.failed
 
 
+def _speed(row: Row) -> str:
+    left = "" if row.left is None else f", {words.span(row.left)} left"
+    return f", {row.rate:.3g} per second{left}" if row.rate else ""
+
+
 def _words(row: Row, progress: Progress) -> str:
     over = row.done + row.failed + row.skipped + row.cancelled
     counts = f" {over}/{row.count}{'+' if row.more else ''} items" if row.count else ""
@@ -96,7 +101,7 @@ def _words(row: Row, progress: Progress) -> str:
             return words.why(row.reason, progress.now) + counts
         case "issued" | "entered":
             again = row.attempts and row.visits == 1 and not row.count
-            return (f"try {row.attempts + 1}" if again else "started") if not counts else counts.strip()
+            return (f"try {row.attempts + 1}" if again else "started") if not counts else counts.strip() + _speed(row)
         case "failed":
             fault = row.fault
             why = f": {out.printable(said(fault).strip())}" if fault is not None else ""

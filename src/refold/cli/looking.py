@@ -113,7 +113,16 @@ def _put_run(seen: dict[str, Any], state: RunState) -> None:
 def _came_of(step: dict[str, Any]) -> str:
     if step["error"] is not None:
         return said(convert(step["error"], Fault))
+    if step["result"] is None and step.get("items"):
+        return _counted(step["items"])
     return "" if step["result"] is None else _short(step["result"])
+
+
+def _counted(items: dict[str, Any]) -> str:
+    over = sum(items[name] for name in ("completed", "failed", "skipped", "cancelled"))
+    told = f"{over}/{items['count']}{'+' if items['more'] else ''} items"
+    told += f", {items['rate']:g} per second" if items["rate"] else ""
+    return told + (f", {words.span(items['left'])} left" if items["left"] is not None else "")
 
 
 def _short(value: Any) -> str:

@@ -10,7 +10,8 @@ from refold.core.faults import said
 from refold.core.loaded import Loaded
 from refold.core.loops import Graph
 from refold.core.outcomes import Fault, Instant
-from refold.core.state import ISSUED, RunState
+from refold.core.progress import pace
+from refold.core.state import ISSUED, FanOut, RunState
 from refold.core.summary import Summary, shown_steps, status_of
 from refold.core.view import LISTED, step_value
 from refold.ports import Store
@@ -29,6 +30,8 @@ def run_object(store: Store, graph: Graph, state: RunState, now: Instant) -> dic
             shown = steps[graph.name(s)]
             shown["result"] = _result(state, loaded, s) if step.done_at else None
             shown["error"] = fault_object(shown["error"])
+            if step.fan is not None:
+                shown["items"] = _items(step.fan, now if step.life == ISSUED else step.fan.since)
             if shown["status"] == ISSUED and graph.name(s) in at_work:
                 shown["status"] = "claimed"
         return {
@@ -45,6 +48,15 @@ def run_object(store: Store, graph: Graph, state: RunState, now: Instant) -> dic
         }
 
     return with_values(store, state.run, computed)
+
+
+def _items(fan: FanOut, now: Instant) -> dict[str, Any]:
+    """How many of a loop's items have come to what; of one that goes on, how fast, and for how long."""
+    speed = pace(fan, now)
+    counts = {"count": fan.count, "completed": fan.done, "failed": fan.failed, "running": fan.open}
+    more = {"skipped": fan.passed, "cancelled": fan.taken_back, "more": speed.more}
+    left = None if speed.left is None else round(speed.left, 1)
+    return {**counts, **more, "rate": round(speed.rate, 3), "left": left}
 
 
 def row_object(row: Summary) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from refold.core.facts import StepFault
 from refold.core.fanout import settled
 from refold.core.loops import Graph
 from refold.core.outcomes import SECOND, Fault, Instant
-from refold.core.state import AT_END, BROKEN, FAILED, FanOut, RunState
+from refold.core.state import AT_END, BROKEN, FAILED, ISSUED, FanOut, RunState
 from refold.core.summary import shown_life, status_of
 from refold.core.why import Reason, World, of_commands
 
@@ -28,6 +28,8 @@ class Row(Struct, frozen=True):
     skipped: int = 0
     cancelled: int = 0
     more: bool = False  # its source may have more items than are counted
+    rate: float = 0.0  # items per second, on the whole
+    left: float | None = None  # seconds, at that
     reason: Reason | None = None  # why it waits, if it does
     fault: Fault | None = None  # of a step that failed
 
@@ -55,7 +57,7 @@ def progress(graph: Graph, state: RunState, now: Instant) -> Progress:
         workflow=graph.plan.name,
         status=status_of(graph, state, now),
         seq=state.seq,
-        rows=tuple(_row(graph, state, s, waits.get(graph.name(s))) for s in range(len(state.steps))),
+        rows=tuple(_row(graph, state, s, waits.get(graph.name(s)), now) for s in range(len(state.steps))),
         started_at=state.started_at,
         now=max(now, state.at),
         ended_at=state.ended_at,
@@ -63,7 +65,7 @@ def progress(graph: Graph, state: RunState, now: Instant) -> Progress:
     )
 
 
-def _row(graph: Graph, state: RunState, s: int, reason: Reason | None) -> Row:
+def _row(graph: Graph, state: RunState, s: int, reason: Reason | None, now: Instant) -> Row:
     step = state.steps[s]
     status = shown_life(step)
     fault = step.fault if status == FAILED else None
@@ -71,7 +73,10 @@ def _row(graph: Graph, state: RunState, s: int, reason: Reason | None) -> Row:
     if fan is None:
         return Row(graph.name(s), status, step.visits, step.attempts, reason=reason, fault=fault)
     items = (fan.count, fan.done, fan.failed, fan.open, len(fan.retried), fan.passed, fan.taken_back, has_more(fan))
-    return Row(graph.name(s), status, step.visits, step.attempts, *items, reason=reason, fault=fault)
+    speed = pace(fan, now) if step.life == ISSUED else Pace()
+    return Row(
+        graph.name(s), status, step.visits, step.attempts, *items, speed.rate, speed.left, reason=reason, fault=fault
+    )
 
 
 class Pace(Struct, frozen=True):
