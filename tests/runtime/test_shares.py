@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 from refold.doorbells.local import LocalDoorbell
+from refold.runtime.mail import Look
 from refold.runtime.mailroom import COMPANY, SHARE, Mailroom
 from refold.runtime.turn import Turned
 
@@ -24,6 +25,11 @@ async def inline(work: Any) -> Any:
     return work()
 
 
+def put(room: Mailroom, *runs: str) -> None:
+    for run in runs:
+        room.drop(run, Look())
+
+
 def mailroom() -> tuple[Mailroom, Noting]:
     noting = Noting()
     return Mailroom(noting, inline, LocalDoorbell()), noting  # type: ignore[arg-type]
@@ -36,14 +42,14 @@ async def through(room: Mailroom) -> None:
 
 async def test_mail_of_one_run_alone_is_one_turn() -> None:
     room, noting = mailroom()
-    room.nudge(["large"] * 100)
+    put(room, *["large"] * 100)
     await through(room)
     assert noting.turns == [{"large": 100}]
 
 
 async def test_of_several_runs_each_has_its_share_in_a_turn() -> None:
     room, noting = mailroom()
-    room.nudge(["large"] * (3 * SHARE) + ["small"])
+    put(room, *["large"] * (3 * SHARE), "small")
     await through(room)
     assert noting.turns[0] == {"large": SHARE, "small": 1}
     assert sum(noting.turns, Counter()) == {"large": 3 * SHARE, "small": 1}
@@ -51,12 +57,23 @@ async def test_of_several_runs_each_has_its_share_in_a_turn() -> None:
 
 async def test_who_had_mail_a_moment_ago_is_expected_to_have_more() -> None:
     room, noting = mailroom()
-    room.nudge(["large", "small"])
+    put(room, "large", "small")
     await through(room)
-    room.nudge(["large"] * (2 * SHARE))
+    put(room, *["large"] * (2 * SHARE))
     await through(room)
     assert noting.turns[1:] == [{"large": SHARE}, {"large": SHARE}]
     await asyncio.sleep(COMPANY * 1.2)
-    room.nudge(["large"] * (2 * SHARE))
+    put(room, *["large"] * (2 * SHARE))
     await through(room)
     assert noting.turns[-1] == {"large": 2 * SHARE}
+
+
+async def test_one_look_is_enough_however_many_letters_came() -> None:
+    room, noting = mailroom()
+    room.nudge(["parent"] * 50)
+    room.nudge(["parent", "other"])
+    await through(room)
+    assert noting.turns == [{"parent": 1, "other": 1}]
+    room.nudge(["parent"])
+    await through(room)
+    assert noting.turns[1:] == [{"parent": 1}]

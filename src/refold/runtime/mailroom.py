@@ -66,6 +66,7 @@ class Mailroom:
         self.at_once: AtOnce = lambda work: (False, None)
         self._in_a_row = 0
         self._company_until = 0.0
+        self._nudged: set[str] = set()  # runs for which a look is waiting
 
     async def send(self, run: str, mail: Mail) -> Post:
         """Returns when it is committed; raises what the run has against it."""
@@ -102,7 +103,9 @@ class Mailroom:
     def nudge(self, runs: Sequence[str]) -> None:
         """These runs have letters or due timers; nobody waits for the answer."""
         for run in runs:
-            self._put(Post(run, Look()), None)
+            if run not in self._nudged:  # one look sees all that has come until then
+                self._nudged.add(run)
+                self._put(Post(run, Look()), None)
 
     def wake(self, run: str) -> None:
         """Something of this run came due: a timer, or a command that may start now."""
@@ -120,7 +123,10 @@ class Mailroom:
 
     async def _deliver(self) -> None:
         while self._waiting:
-            turned = await self._turn(self._batch())
+            batch = self._batch()
+            if self._nudged:
+                self._nudged.difference_update(post.run for post, _ in batch if isinstance(post.mail, Look))
+            turned = await self._turn(batch)
             self._tell(turned)
             for run in turned.grown:
                 with suppress(Unavailable):
