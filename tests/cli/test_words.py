@@ -1,5 +1,6 @@
 """Moments, spans, names and values, as they are said and as they are typed."""
 
+import re
 from pathlib import Path
 
 import click
@@ -43,6 +44,11 @@ def test_machines_get_moments_in_utc_and_nothing_for_what_has_not_happened() -> 
 def test_every_kind_of_reason_has_words() -> None:
     for kind in words.KINDS:
         assert words.why(Reason("a", kind, sources=("b",), worker="w", until=NOON + SECOND), NOON)
+
+
+def test_every_kind_that_is_described_has_words() -> None:
+    told = {*re.findall(r"(\w+) \(", (Reason.__doc__ or "").split("told:")[1]), "final"}
+    assert told == words.KINDS.keys()
 
 
 def test_one_item_waits_and_two_wait() -> None:

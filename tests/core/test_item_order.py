@@ -4,7 +4,8 @@ from typing import Any
 
 from refold.core.facts import FanOutEntered, ItemsCancelled, ItemsReopened, RunReopened
 from refold.core.plan import Loop, Plan
-from refold.testing.given import failed, started, succeeded
+from refold.core.why import reasons
+from refold.testing.given import NOON, failed, started, succeeded
 from tests.core.acts import Given, Then, plan, step
 
 
@@ -121,3 +122,9 @@ def test_a_failed_run_goes_on_in_the_same_order_and_repeats_nothing_that_was_don
     assert begun(run.when(succeeded("a", item=1, visit=2))) == [2]
     then = run.when(succeeded("a", item=2, visit=2))
     assert then.state.life == "completed" and run.replayed() == run.state
+
+
+def test_it_says_how_many_items_wait_for_others_and_how_many_for_room() -> None:
+    run, _ = entered(ordered({"a": [], "b": ["a"], "c": ["b"], "d": [], "e": []}, window=2))
+    told = {reason.kind: reason.count for reason in reasons(run.graph, run.state, NOON) if reason.item is None}
+    assert told == {"window": 1, "order": 2}

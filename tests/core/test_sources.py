@@ -18,6 +18,8 @@ from refold.core.facts import (
 from refold.core.loaded import Loaded, item_of_key, key_of
 from refold.core.outcomes import SECOND, Blob, Failed, Fault, Outcome, Report, Succeeded
 from refold.core.plan import PATIENT, Child, Loop, Plan, Retry, Source
+from refold.core.summary import status_of
+from refold.core.why import reasons
 from refold.testing.given import NOON, failed, started, succeeded
 from tests.core.acts import Given, Then, plan, step
 
@@ -205,3 +207,13 @@ def test_a_page_that_comes_when_the_run_is_ending_is_left() -> None:
     run.claimed = frozenset({"a/1/page1"})
     assert run.when(CancelAsked()).state.life == "cancelled"
     assert run.replayed() == run.state
+
+
+def test_a_page_for_items_that_are_runs_is_tried_again_like_any_other() -> None:
+    run, _ = entered(pulled(work=Child(plan="other"), retry=Retry(attempts=2, delay=3.0)))
+    then = run.when(brought(1, Failed(Fault("connection"))))
+    assert then.facts == (PageAsked("a", 1, 1, 2, NOON + 3 * SECOND),)
+    assert then.timers == {} and [command.not_before for command in then.commands] == [NOON + 3 * SECOND]
+    assert [reason.kind for reason in reasons(run.graph, run.state, NOON)] == ["backoff"]
+    assert status_of(run.graph, run.state, NOON + 4 * SECOND) == "running"
+    assert len(run.when(came(1, [{"n": 1}], attempt=2)).letters) == 1

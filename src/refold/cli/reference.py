@@ -63,6 +63,7 @@ a run is one of `running`, `waiting`, `paused`, `ending`, `completed`, `failed`,
 | `poll` | something must hold, `note`; the next look is at `until` |
 | `child` | the child `run` is not over |
 | `window` | so many (`count`) items of a loop, or events of a step, wait for others |
+| `order` | so many (`count`) items of a loop wait until others of it have completed |
 | `batch` | so many (`count`) events wait for others, until there are `note` of them; `signal` is what they share |
 | `join` | these `sources` are not over |
 | `loop` | the loop of the steps in `sources` is not over |

@@ -99,8 +99,11 @@ def _paused(reason: Reason, now: Instant) -> str:
 def _window(reason: Reason, now: Instant) -> str:
     if reason.note:
         return f"{reason.count} more {reason.note} wait for it"
-    waiting = "1 item waits" if reason.count == 1 else f"{reason.count} items wait"
-    return f"{waiting} for a place in the window"
+    return f"{_items(reason.count)} for a place in the window"
+
+
+def _items(count: int) -> str:
+    return "1 item waits" if count == 1 else f"{count} items wait"
 
 
 def _batch(reason: Reason, now: Instant) -> str:
@@ -126,6 +129,7 @@ KINDS: dict[str, Callable[[Reason, Instant], str]] = {
     "poll": lambda reason, now: f"looks again at {until(reason.until or 0, now)}, until",
     "child": lambda reason, now: f"waits for run {reason.run}",
     "window": _window,
+    "order": lambda reason, now: f"{_items(reason.count)} for others of the loop",
     "join": lambda reason, now: "waits for " + ", ".join(reason.sources),
     "loop": lambda reason, now: "waits until the loop of " + ", ".join(reason.sources) + " is over",
     "final": lambda reason, now: "comes at the end of the run",

@@ -360,7 +360,7 @@ def _timer(graph: Graph, state: RunState, key: str) -> Instant | None:
 
 def starts_at(graph: Graph, opened: OpenCommand) -> Instant | None:
     """When a child that is to be tried again starts; no worker looks at the time for it."""
-    waits = opened.not_before and not opened.child and not opened.held
+    waits = opened.not_before and not opened.child and not opened.held and not opened.page
     return opened.not_before if waits and isinstance(graph.step(opened.step).work, Child) else None
 
 

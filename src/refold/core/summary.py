@@ -56,7 +56,7 @@ def status_of(graph: Graph, state: RunState, now: Instant) -> str:
 
 
 def _waits(graph: Graph, opened: OpenCommand, now: Instant) -> bool:
-    if not isinstance(graph.step(opened.step).work, Call):
+    if not isinstance(graph.step(opened.step).work, Call) and not opened.page:
         return True
     return opened.held or opened.not_before > now
 

@@ -165,6 +165,8 @@ def no_code(reason: Reason) -> str:
 def _waits(graph: Graph, opened: OpenCommand, now: Instant, where: dict[str, Any]) -> Reason:
     step = graph.step(opened.step)
     looks_at = opened.until if opened.until is not None else opened.not_before
+    if opened.page:
+        return _of_call(opened, now, where)
     match step.work:
         case _ if step.poll is not None and looks_at > now:
             return Reason(kind="poll", until=looks_at, note=str(step.poll.until), **where)
@@ -264,6 +266,8 @@ def briefly(graph: Graph, state: RunState, world: World | None = None) -> dict[s
 
 def _reason(graph: Graph, state: RunState, opened: OpenCommand) -> str:
     match graph.step(opened.step).work:
+        case _ if opened.page:
+            return _call_reason(opened, "")
         case Gate():
             return "waits for a decision"
         case Child() if opened.child:
