@@ -30,7 +30,7 @@ def run_object(store: Store, graph: Graph, state: RunState, now: Instant) -> dic
             shown = steps[graph.name(s)]
             shown["result"] = _result(state, loaded, s) if step.done_at else None
             shown["error"] = fault_object(shown["error"])
-            if step.fan is not None:
+            if step.fan is not None and (step.life == ISSUED or step.fan.done < step.fan.count):
                 shown["items"] = _items(step.fan, now if step.life == ISSUED else step.fan.since)
             if shown["status"] == ISSUED and graph.name(s) in at_work:
                 shown["status"] = "claimed"
