@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import Any
 
@@ -21,4 +22,19 @@ class Blocking:
         return partial(self._wait, found) if name in WAITING else found
 
     def _wait(self, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(method(*given, **named), self._loop).result()
+        done: Future[Any] = Future()
+
+        def begin() -> None:
+            """On the loop: if that has ended, nothing was begun that nobody waits for."""
+            self._loop.create_task(method(*given, **named)).add_done_callback(partial(_pass_on, done))
+
+        self._loop.call_soon_threadsafe(begin)
+        return done.result()
+
+
+def _pass_on(done: "Future[Any]", task: "asyncio.Task[Any]") -> None:
+    error = CancelledError() if task.cancelled() else task.exception()
+    if error is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(task.result())
