@@ -64,8 +64,10 @@ def test_each_template_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_in_a_file_that_speaks_of_no_secret_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "uses_of", None)
+    asked: list[str] = []
+    monkeypatch.setattr(secrets, "uses_of", lambda text, *more: asked.append(text))
     read(HEAD + 'workflow: [{step: a, tool: {kind: noop, result: "{{ run.id }}"}}]\n', "play.yaml", CATALOG)
+    assert asked == []
 
 
 def test_a_condition_of_a_block_cannot_read_a_secret_result_either() -> None:

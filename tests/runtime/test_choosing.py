@@ -107,8 +107,10 @@ def test_what_cannot_be_chosen_is_refused_and_changes_nothing(stage: Stage) -> N
 def test_a_step_without_items_or_not_begun_has_none_to_choose(stage: Stage) -> None:
     loop = alone(each([item("a")])).steps[0]
     run = stage.start(plan(step("first", "each", work=work(takes=10)), loop))
+    before = stage.history(run)
     refused(stage, stage.engine.retry_items(run, "first"), Conflict, "step 'first' has no items$")
     refused(stage, stage.engine.cancel_items(run, "each", [0]), Conflict, "step 'each' has no items yet")
+    assert stage.history(run) == before
 
 
 def test_items_of_a_step_that_is_over_wait_for_the_end_of_the_run(stage: Stage) -> None:

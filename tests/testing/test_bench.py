@@ -170,6 +170,8 @@ def test_a_bench_is_closed_once_and_for_all() -> None:
     bench.start(Patient)
     bench.close()
     bench.close()
+    with pytest.raises(Conflict, match="this bench is closed"):
+        bench.run(Patient)
 
 
 def test_shell_and_sqlite_are_real(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from refold.core.moments import instant
 from refold.core.outcomes import SECOND
 from refold.core.plan import BODY, Plan
 from refold.doorbells.local import LocalDoorbell
-from refold.errors import NotFound
+from refold.errors import Conflict, NotFound
 from refold.runtime.advance import inline
 from refold.runtime.engine import Engine
 from refold.secrets.names import variable
@@ -225,6 +225,9 @@ class Bench:
 
     def _driven(self, what: Coroutine[Any, Any, T]) -> T:
         """Here, or on a thread of its own where another loop is running."""
+        if self._loop.is_closed():
+            what.close()
+            raise Conflict("this bench is closed; make another with `testing.engine()`")
         if asyncio._get_running_loop() is None:
             return self._complete(what)
         if self._thread is None:
