@@ -226,10 +226,14 @@ def play(seeds: range) -> Counter[str]:
     return seen
 
 
+MET = ("completed", "failed", "skipped", "cancelled", "waiting", "gone on")
+"""What the cases must have met, to be worth anything."""
+
+
 @pytest.mark.parametrize("first", range(0, CASES, CHUNK))
 def test_the_core_and_a_referee_agree_over_random_orders_and_failures(first: int) -> None:
     seen = play(range(first, first + CHUNK))
-    assert min(seen[each] for each in ("completed", "failed", "skipped", "cancelled", "waiting", "gone on")) > 5, seen
+    assert min(seen[each] for each in MET) > 5, seen
 
 
 @pytest.mark.proof
@@ -237,9 +241,7 @@ def test_the_core_and_a_referee_agree_over_random_orders_and_failures(first: int
 def test_the_core_and_a_referee_agree_over_many_more() -> None:
     seen = play(range(FIRST, FIRST + 30_000))
     print(seen)
-    assert min(seen[each] for each in ("completed", "failed", "skipped", "cancelled", "waiting", "gone on")) > 1000, (
-        seen
-    )
+    assert min(seen[each] for each in MET) > 1000, seen
 
 
 def test_the_referee_of_items_knows_nothing_of_the_engine_and_is_short() -> None:

@@ -152,6 +152,9 @@ class Bench:
 
     def do(self, what: Coroutine[Any, Any, T]) -> T:
         """What comes of this, done on the loop of the bench; then all that can happen at this moment happens."""
+        if self._loop.is_closed():
+            what.close()  # or it would be told that nobody waited for it
+            raise Conflict("this bench is closed; make another with `testing.engine()`")
 
         async def whole() -> T:
             try:
@@ -225,9 +228,6 @@ class Bench:
 
     def _driven(self, what: Coroutine[Any, Any, T]) -> T:
         """Here, or on a thread of its own where another loop is running."""
-        if self._loop.is_closed():
-            what.close()
-            raise Conflict("this bench is closed; make another with `testing.engine()`")
         if asyncio._get_running_loop() is None:
             return self._complete(what)
         if self._thread is None:
