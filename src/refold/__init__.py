@@ -1,6 +1,5 @@
 """Refold: durable workflows for Python, as a log of facts, a pure fold and one commit per step."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,43 +31,6 @@ if TYPE_CHECKING:
     from refold.worker.context import Context
 
 __version__ = "0.1.0"
-
-_HOME = {
-    "refold.authoring.workflows.events": (
-        "ErrorEvent",
-        "Event",
-        "InputRequestEvent",
-        "InputResponseEvent",
-        "StartEvent",
-        "StopEvent",
-    ),
-    "refold.authoring.workflows.live": ("Live",),
-    "refold.authoring.workflows.pipeline_state": ("PipelineState",),
-    "refold.authoring.workflows.pipelines": ("Pipeline",),
-    "refold.authoring.workflows.stages": (
-        "LoopDecision",
-        "LoopStage",
-        "ParallelStage",
-        "PipelineResult",
-        "Stage",
-        "StageResult",
-    ),
-    "refold.authoring.workflows.classes": ("Collect", "Workflow", "flow", "resource", "step"),
-    "refold.core.plan": ("Arc", "Call", "Child", "Gate", "Loop", "Plan", "Retry", "Step", "Wait"),
-    "refold.errors": (
-        "ChildFailed",
-        "LiveObjectLost",
-        "RefoldError",
-        "RunCancelled",
-        "RunFailed",
-        "StageFailed",
-        "StepFailed",
-    ),
-    "refold.runtime.engine": ("Engine",),
-    "refold.runtime.handle": ("Handle",),
-    "refold.wiring": ("open_engine", "run_sync"),
-    "refold.worker.context": ("Context",),
-}
 
 __all__ = [
     "Arc",
@@ -116,8 +78,65 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names are imported when they are used: `import refold` alone costs next to nothing."""
-    for module, names in _HOME.items():
-        if name in names:
-            return getattr(import_module(module), name)
+    """Import a name when it is first used: `import refold` alone costs next to nothing."""
+    if name in ("ErrorEvent", "Event", "InputRequestEvent", "InputResponseEvent", "StartEvent", "StopEvent"):
+        from refold.authoring.workflows import events
+
+        return getattr(events, name)
+    if name in ("Live",):
+        from refold.authoring.workflows import live
+
+        return getattr(live, name)
+    if name in ("PipelineState",):
+        from refold.authoring.workflows import pipeline_state
+
+        return getattr(pipeline_state, name)
+    if name in ("Pipeline",):
+        from refold.authoring.workflows import pipelines
+
+        return getattr(pipelines, name)
+    if name in ("LoopDecision", "LoopStage", "ParallelStage", "PipelineResult", "Stage", "StageResult"):
+        from refold.authoring.workflows import stages
+
+        return getattr(stages, name)
+    if name in ("Collect", "Workflow", "flow", "resource", "step"):
+        from refold.authoring.workflows import classes
+
+        return getattr(classes, name)
+    if name in ("Arc", "Call", "Child", "Gate", "Loop", "Plan", "Retry", "Step", "Wait"):
+        from refold.core import plan
+
+        return getattr(plan, name)
+    if name in (
+        "ChildFailed",
+        "LiveObjectLost",
+        "RefoldError",
+        "RunCancelled",
+        "RunFailed",
+        "StageFailed",
+        "StepFailed",
+    ):
+        from refold import errors
+
+        return getattr(errors, name)
+    if name in ("Engine",):
+        from refold.runtime import engine
+
+        return getattr(engine, name)
+    if name in ("Handle",):
+        from refold.runtime import handle
+
+        return getattr(handle, name)
+    if name in ("open_engine", "run_sync"):
+        from refold import wiring
+
+        return getattr(wiring, name)
+    if name in ("Context",):
+        from refold.worker import context
+
+        return getattr(context, name)
+    if name in __all__:
+        from refold import errors
+
+        return getattr(errors, name)
     raise AttributeError(f"module 'refold' has no attribute {name!r}")

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
-from importlib import import_module
 from typing import Any
 
 from refold.descriptions import ToolInfo
@@ -63,7 +62,9 @@ class Added(Mapping[str, Any]):
     def _entries(self) -> dict[str, Any]:
         if not any(_mentions(self._group, folder) for folder in sys.path):
             return {}
-        found = import_module("importlib.metadata").entry_points(group=self._group)
+        from importlib.metadata import entry_points
+
+        found = entry_points(group=self._group)
         return {entry.name: entry for entry in found if entry.name not in self._own}
 
 

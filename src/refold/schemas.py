@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
 from msgspec import Struct, json
@@ -21,17 +20,19 @@ class Misfit(Struct, frozen=True):
 
 def misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
     """In the order of their paths; none if the value fits."""
-    unresolvable = import_module("referencing").exceptions.Unresolvable
+    from referencing.exceptions import Unresolvable
+
     try:
         found = sorted(_validator(json.encode(schema)).iter_errors(value), key=lambda each: each.json_path)
-    except unresolvable as error:
+    except Unresolvable as error:
         return [Misfit("$", f"the schema has a reference that leads nowhere: {error}")]
     return [Misfit(each.json_path, each.message) for each in found]
 
 
 def flaw(schema: Mapping[str, Any]) -> tuple[list[Any], str] | None:
     """What makes a map no JSON Schema: the keys that lead there, and why; None if it is one."""
-    jsonschema = import_module("jsonschema")
+    import jsonschema
+
     try:
         _kind(schema).check_schema(schema)
     except jsonschema.SchemaError as error:
@@ -46,11 +47,14 @@ def said(found: list[Misfit], root: str) -> str:
 
 
 def _kind(schema: Mapping[str, Any]) -> Any:
-    jsonschema = import_module("jsonschema")
+    import jsonschema
+
     return jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
 
 
 @lru_cache(maxsize=256)
 def _validator(schema: bytes) -> Any:
+    from referencing import Registry
+
     read = json.decode(schema)
-    return _kind(read)(read, registry=import_module("referencing").Registry())
+    return _kind(read)(read, registry=Registry())

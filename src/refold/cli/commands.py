@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,63 +11,160 @@ from refold import __version__
 from refold.cli import exits, out
 from refold.errors import InvalidPlan, RefoldError, Stopped
 
+
+def _checking() -> Any:
+    from refold.cli import checking
+
+    return checking
+
+
+def _completing() -> Any:
+    from refold.cli import completing
+
+    return completing
+
+
+def _dlq() -> Any:
+    from refold.cli import dlq
+
+    return dlq
+
+
+def _examples() -> Any:
+    from refold.cli import examples
+
+    return examples
+
+
+def _files() -> Any:
+    from refold.cli import files
+
+    return files
+
+
+def _following() -> Any:
+    from refold.cli import following
+
+    return following
+
+
+def _gates() -> Any:
+    from refold.cli import gates
+
+    return gates
+
+
+def _items() -> Any:
+    from refold.cli import items
+
+    return items
+
+
+def _looking() -> Any:
+    from refold.cli import looking
+
+    return looking
+
+
+def _migrating() -> Any:
+    from refold.cli import migrating
+
+    return migrating
+
+
+def _questions() -> Any:
+    from refold.cli import questions
+
+    return questions
+
+
+def _recording() -> Any:
+    from refold.cli import recording
+
+    return recording
+
+
+def _running() -> Any:
+    from refold.cli import running
+
+    return running
+
+
+def _secret() -> Any:
+    from refold.cli import secret
+
+    return secret
+
+
+def _sim() -> Any:
+    from refold.cli import sim
+
+    return sim
+
+
+def _steering() -> Any:
+    from refold.cli import steering
+
+    return steering
+
+
 RUNS = {
-    "list": "refold.cli.looking:list_runs",
-    "show": "refold.cli.looking:show",
-    "history": "refold.cli.looking:history",
-    "watch": "refold.cli.following:watch",
-    "logs": "refold.cli.following:logs",
-    "why": "refold.cli.looking:why",
-    "items": "refold.cli.items:items",
-    "pause": "refold.cli.steering:pause",
-    "resume": "refold.cli.running:resume",
-    "cancel": "refold.cli.steering:cancel",
-    "retry": "refold.cli.running:retry",
-    "signal": "refold.cli.steering:signal",
-    "migrate": "refold.cli.migrating:migrate",
-    "prune": "refold.cli.steering:prune",
-    "record": "refold.cli.recording:record",
+    "list": lambda: _looking().list_runs,
+    "show": lambda: _looking().show,
+    "history": lambda: _looking().history,
+    "watch": lambda: _following().watch,
+    "logs": lambda: _following().logs,
+    "why": lambda: _looking().why,
+    "items": lambda: _items().items,
+    "pause": lambda: _steering().pause,
+    "resume": lambda: _running().resume,
+    "cancel": lambda: _steering().cancel,
+    "retry": lambda: _running().retry,
+    "signal": lambda: _steering().signal,
+    "migrate": lambda: _migrating().migrate,
+    "prune": lambda: _steering().prune,
+    "record": lambda: _recording().record,
 }
 GATES = {
-    "list": "refold.cli.gates:list_gates",
-    "show": "refold.cli.gates:show",
-    "approve": "refold.cli.gates:approve",
-    "reject": "refold.cli.gates:reject",
-    "answer": "refold.cli.questions:answer",
+    "list": lambda: _gates().list_gates,
+    "show": lambda: _gates().show,
+    "approve": lambda: _gates().approve,
+    "reject": lambda: _gates().reject,
+    "answer": lambda: _questions().answer,
 }
 DLQ = {
-    "list": "refold.cli.dlq:list_groups",
-    "show": "refold.cli.dlq:show",
-    "redrive": "refold.cli.dlq:redrive",
+    "list": lambda: _dlq().list_groups,
+    "show": lambda: _dlq().show,
+    "redrive": lambda: _dlq().redrive,
 }
 DB = {
-    "info": "refold.cli.files:info",
-    "check": "refold.cli.files:check",
-    "rebuild": "refold.cli.files:rebuild",
+    "info": lambda: _files().info,
+    "check": lambda: _files().check,
+    "rebuild": lambda: _files().rebuild,
 }
 SECRET = {
-    "set": "refold.cli.secret:set_secret",
-    "list": "refold.cli.secret:list_secrets",
-    "rm": "refold.cli.secret:remove",
-    "rotate": "refold.cli.secret:rotate",
+    "set": lambda: _secret().set_secret,
+    "list": lambda: _secret().list_secrets,
+    "rm": lambda: _secret().remove,
+    "rotate": lambda: _secret().rotate,
 }
 COMMANDS = {
-    "run": "refold.cli.running:run",
-    "validate": "refold.cli.checking:validate",
-    "graph": "refold.cli.checking:graph",
-    "sim": "refold.cli.sim:sim",
-    "schema": "refold.cli.checking:schema",
-    "examples": "refold.cli.examples:examples",
-    "init": "refold.cli.examples:init",
-    "doctor": "refold.cli.files:doctor",
-    "completion": "refold.cli.completing:completion",
+    "run": lambda: _running().run,
+    "validate": lambda: _checking().validate,
+    "graph": lambda: _checking().graph,
+    "sim": lambda: _sim().sim,
+    "schema": lambda: _checking().schema,
+    "examples": lambda: _examples().examples,
+    "init": lambda: _examples().init,
+    "doctor": lambda: _files().doctor,
+    "completion": lambda: _completing().completion,
 }
 
 
 class Later(click.Group):
-    """Commands by where they are; only the one that is asked for is imported."""
+    """Commands by what loads them; only the one that is asked for is imported."""
 
-    def __init__(self, *given: Any, places: Mapping[str, str], **named: Any) -> None:
+    def __init__(self, *given: Any, places: Mapping[str, Callable[[], click.Command]], **named: Any) -> None:
         super().__init__(*given, **named)
         self.places = places
         self.commands = {**dict.fromkeys(places), **self.commands}  # type: ignore[dict-item]
@@ -79,9 +175,7 @@ class Later(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.places:
             return self.commands.get(cmd_name)
-        module, _, name = self.places[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        return command
+        return self.places[cmd_name]()
 
 
 runs = Later("runs", places=RUNS, help="Look at runs, and steer them.", no_args_is_help=True)

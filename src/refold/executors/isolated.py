@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from refold.executors.limits import Limits
@@ -30,19 +29,18 @@ class Isolated:
 
     @cached_property
     def wardens(self) -> "Wardens":
-        made: Wardens = _part("wards").Wardens(self.limits)
-        return made
+        from refold.executors.wards import Wardens
+
+        return Wardens(self.limits)
 
     @cached_property
     def processes(self) -> "Processes":
-        made: Processes = _part("processes").Processes(self.size, grace=self.grace, wardens=self.wardens, env=self.env)
-        return made
+        from refold.executors.processes import Processes
+
+        return Processes(self.size, grace=self.grace, wardens=self.wardens, env=self.env)
 
     @cached_property
     def programs(self) -> "Programs":
-        made: Programs = _part("programs").Programs(self.grace, wardens=self.wardens, env=self.env)
-        return made
+        from refold.executors.programs import Programs
 
-
-def _part(name: str) -> Any:
-    return import_module(f"refold.executors.{name}")
+        return Programs(self.grace, wardens=self.wardens, env=self.env)

@@ -1,6 +1,5 @@
 """Answers held against the JSON Schema of their form; what checks them is loaded with the first form."""
 
-from importlib import import_module
 from typing import Any
 
 from refold.errors import InvalidValue
@@ -10,7 +9,9 @@ SHOWN = 5  # faults that are told
 
 def check_form(form: dict[str, Any], answers: Any) -> None:
     """Raises InvalidValue with what is wrong. No schema is fetched from anywhere."""
-    jsonschema, referencing = import_module("jsonschema"), import_module("referencing")
+    import jsonschema
+    import referencing
+
     kind = jsonschema.validators.validator_for(form, default=jsonschema.Draft202012Validator)
     try:
         kind.check_schema(form)

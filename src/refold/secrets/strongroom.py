@@ -3,7 +3,6 @@
 import os
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -44,21 +43,30 @@ class Strongroom:
         self.discretion = Discreet()
 
     async def read(self, name: str) -> Any:
-        return await _load("providers").Providers(self.providers(), self.redactor.remember).read(name)
+        from refold.secrets.providers import Providers
+
+        return await Providers(self.providers(), self.redactor.remember).read(name)
 
     def names(self) -> Collection[str] | None:
-        found: Collection[str] | None = _load("providers").Providers(self.providers(), lambda value: None).names()
-        return found
+        from refold.secrets.providers import Providers
+
+        return Providers(self.providers(), lambda value: None).names()
 
     def providers(self) -> "list[Provider]":
         """In the order in which they are asked; the encrypted file is one as soon as it is there."""
-        found: list[Provider] = [_load("environment").Environment(self._variables.open())]
+        from refold.secrets.environment import Environment
+
+        found: list[Provider] = [Environment(self._variables.open())]
         if self._where.folder:
-            found.append(_load("folder").Folder(self._where.folder))
+            from refold.secrets.folder import Folder
+
+            found.append(Folder(self._where.folder))
         if self._where.file and os.path.exists(self._where.file):
             found.append(self.file)
         if self._where.keyring:
-            found.append(_load("ring").Ring())
+            from refold.secrets.ring import Ring
+
+            found.append(Ring())
         return found
 
     def keychain(
@@ -70,10 +78,13 @@ class Strongroom:
         request: "Request",
     ) -> "Keychain":
         """Of one run; what its entries bring is kept here, for other runs too if they say so."""
-        folder = _load("folder").Folder(self._where.folder)
-        sources = _load("kinds").Sources(self, self.redactor.remember, self._variables.open(), folder, request)
-        found: Keychain = _load("keychain").Keychain(entries, place, sources, self.kept, render, names)
-        return found
+        from refold.secrets.folder import Folder
+        from refold.secrets.keychain import Keychain
+        from refold.secrets.kinds import Sources
+
+        folder = Folder(self._where.folder)
+        sources = Sources(self, self.redactor.remember, self._variables.open(), folder, request)
+        return Keychain(entries, place, sources, self.kept, render, names)
 
     def guarded(self, programs: Programs) -> Programs:
         """The same, and none is started with a secret among its arguments."""
@@ -81,30 +92,32 @@ class Strongroom:
 
     @cached_property
     def redactor(self) -> "Redactor":
-        found: Redactor = _load("redactor").Redactor()
+        from refold.secrets.redactor import Redactor
+
+        found = Redactor()
         self.discretion.redactor = found
         return found
 
     @cached_property
     def kept(self) -> "Kept":
-        found: Kept = _load("kept").Kept(self._clock)
-        return found
+        from refold.secrets.kept import Kept
+
+        return Kept(self._clock)
 
     @cached_property
     def keys(self) -> "Keys":
-        found: Keys = _load("keys").Keys(self._where.key_file, self._variables.open().get("REFOLD_KEY", ""))
-        return found
+        from refold.secrets.keys import Keys
+
+        return Keys(self._where.key_file, self._variables.open().get("REFOLD_KEY", ""))
 
     @cached_property
     def sealer(self) -> "Sealer":
-        found: Sealer = _load("sealer").Sealer(self.keys, self.redactor.remember)
-        return found
+        from refold.secrets.sealer import Sealer
+
+        return Sealer(self.keys, self.redactor.remember)
 
     @cached_property
     def file(self) -> "EncryptedFile":
-        found: EncryptedFile = _load("encrypted").EncryptedFile(self._where.file, self.keys)
-        return found
+        from refold.secrets.encrypted import EncryptedFile
 
-
-def _load(module: str) -> Any:
-    return import_module(f"refold.secrets.{module}")
+        return EncryptedFile(self._where.file, self.keys)

@@ -56,7 +56,9 @@ class Live:
     def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """On one event loop for all pages; asyncio is loaded only for those who need it."""
         if self._runner is None:
-            self._runner = import_module("asyncio").Runner()
+            import asyncio
+
+            self._runner = asyncio.Runner()
         return self._runner.run(coroutine)
 
 

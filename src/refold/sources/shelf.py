@@ -1,7 +1,6 @@
 """The sources of a process, by their kinds: each is loaded when a loop first needs it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
 from typing import Any
 
 from refold.ports import Source
@@ -38,19 +37,61 @@ class Shelf(Mapping[str, Source]):
 
 
 def own_makers(means: Means) -> dict[str, Maker]:
-    """Of the kinds in the catalog."""
+    """Return what makes each source of the catalog. Its module is loaded when a loop first needs it."""
+
+    def from_list() -> Source:
+        from refold.sources.listed import from_list
+
+        return from_list
+
+    def from_range() -> Source:
+        from refold.sources.listed import from_range
+
+        return from_range
+
+    def from_csv() -> Source:
+        from refold.sources.csv_file import from_csv
+
+        return from_csv
+
+    def from_jsonl() -> Source:
+        from refold.sources.jsonl_file import from_jsonl
+
+        return from_jsonl
+
+    def from_parquet() -> Source:
+        from refold.sources.parquet_file import ParquetSource
+
+        return ParquetSource(means.ask)
+
+    def from_glob() -> Source:
+        from refold.sources.glob_files import from_glob
+
+        return from_glob
+
+    def from_sql() -> Source:
+        from refold.sources.sql import SqlSource
+
+        return SqlSource(means.ask, means.tokens)
+
+    def from_http() -> Source:
+        from refold.sources.http_pages import HttpSource
+
+        return HttpSource(means.ask)
+
+    def from_python() -> Source:
+        from refold.sources.python_items import PythonSource
+
+        return PythonSource(means.lane)
+
     return {
-        "list": lambda: _loaded("listed", "from_list"),
-        "range": lambda: _loaded("listed", "from_range"),
-        "csv": lambda: _loaded("csv_file", "from_csv"),
-        "jsonl": lambda: _loaded("jsonl_file", "from_jsonl"),
-        "parquet": lambda: _loaded("parquet_file", "ParquetSource")(means.ask),
-        "glob": lambda: _loaded("glob_files", "from_glob"),
-        "sql": lambda: _loaded("sql", "SqlSource")(means.ask, means.tokens),
-        "http": lambda: _loaded("http_pages", "HttpSource")(means.ask),
-        "python": lambda: _loaded("python_items", "PythonSource")(means.lane),
+        "list": from_list,
+        "range": from_range,
+        "csv": from_csv,
+        "jsonl": from_jsonl,
+        "parquet": from_parquet,
+        "glob": from_glob,
+        "sql": from_sql,
+        "http": from_http,
+        "python": from_python,
     }
-
-
-def _loaded(module: str, name: str) -> Any:
-    return getattr(import_module(f"refold.sources.{module}"), name)

@@ -1,6 +1,5 @@
 """Templates: expressions in texts, evaluated by minijinja within bounds; to look at them needs no engine."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from refold.templates.text import Piece, TemplateProblem, Use, paths_of, problem_of, uses_of
@@ -14,5 +13,7 @@ __all__ = ["Piece", "TemplateProblem", "Templates", "Use", "paths_of", "problem_
 def __getattr__(name: str) -> Any:
     """The engine is loaded when somebody evaluates."""
     if name == "Templates":
-        return import_module("refold.templates.language").Templates
+        from refold.templates.language import Templates
+
+        return Templates
     raise AttributeError(f"module 'refold.templates' has no attribute {name!r}")

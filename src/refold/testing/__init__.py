@@ -1,6 +1,5 @@
 """What tests of Refold and of its users run on: simulated processes, time and chance."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,14 +8,6 @@ if TYPE_CHECKING:
     from refold.testing.fakes import Called, fails, hangs, http_answer, takes
     from refold.testing.runs import Run, StillGoing
     from refold.testing.trials import Asked, SimFailed, Simulated, sim
-
-_HOME = {
-    "bench": ("Bench",),
-    "facing": ("AsyncBench", "AsyncRun", "engine"),
-    "fakes": ("Called", "fails", "hangs", "http_answer", "takes"),
-    "runs": ("Run", "StillGoing"),
-    "trials": ("Asked", "SimFailed", "Simulated", "sim"),
-}
 
 __all__ = [
     "Asked",
@@ -38,8 +29,25 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names are imported when they are used: the parts below are used without each other."""
-    for module, names in _HOME.items():
-        if name in names:
-            return getattr(import_module(f"refold.testing.{module}"), name)
+    """Import a name when it is first used, so that a test loads only the parts it needs."""
+    if name == "Bench":
+        from refold.testing import bench
+
+        return getattr(bench, name)
+    if name in ("AsyncBench", "AsyncRun", "engine"):
+        from refold.testing import facing
+
+        return getattr(facing, name)
+    if name in ("Called", "fails", "hangs", "http_answer", "takes"):
+        from refold.testing import fakes
+
+        return getattr(fakes, name)
+    if name in ("Run", "StillGoing"):
+        from refold.testing import runs
+
+        return getattr(runs, name)
+    if name in ("Asked", "SimFailed", "Simulated", "sim"):
+        from refold.testing import trials
+
+        return getattr(trials, name)
     raise AttributeError(f"module 'refold.testing' has no attribute {name!r}")

@@ -65,3 +65,8 @@ def _parts(input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(bound, dict) or not isinstance(config, dict):
         raise refused("`input` and `config` of a tool must be maps")
     return bound, config
+
+
+def missing(error: ModuleNotFoundError, extra: str) -> str:
+    """Say which extra of Refold installs the package that is not there."""
+    return f"{error.name} is not installed: run `pip install refold[{extra}]`"

@@ -241,9 +241,10 @@ def _is_package(name: Any) -> bool:
     """Something that is installed under a name that its modules do not have."""
     if find_spec(str(name).partition(".")[0]) is not None:
         return False
-    installed = import_module("importlib.metadata")  # it takes its time, and few ask for it
+    from importlib.metadata import distribution  # slow to load, and rarely needed
+
     try:
-        return bool(installed.distribution(str(name)))
+        return bool(distribution(str(name)))
     except ModuleNotFoundError:
         return False
 

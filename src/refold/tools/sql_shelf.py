@@ -1,44 +1,72 @@
 """The SQL tools and transfer, by their names: each is loaded with its library when a step first needs it."""
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from refold.ports import Call, Tool
-from refold.tools.keys import refused
+from refold.tools.keys import missing, refused
 
 
 def sql_tools(http: Callable[[], Tool]) -> dict[str, Callable[[], Tool]]:
-    """What makes each of them; `http` makes the tool that fetches what transfers read from an address."""
-    sides = {
-        "sqlite": lambda: _loaded("transfer_sqlite", "SqliteSide")(),
-        "duckdb": lambda: _loaded("transfer_duckdb", "DuckdbSide")(),
-        "postgres": lambda: _loaded("transfer_postgres", "PostgresSide")(),
-        "http": lambda: _loaded("transfer_http", "HttpSide")(http()),
-    }
+    """Return what makes each of them; `http` makes the tool that fetches what transfers read from an address."""
     return {
-        "sqlite": lambda: _tool("sqlite", "sql_sqlite", "sqlite_tool"),
-        "duckdb": lambda: _tool("duckdb", "sql_duckdb", "duckdb_tool"),
-        "postgres": lambda: _tool("postgres", "sql_postgres", "PostgresTool"),
-        "transfer": lambda: _loaded("transfer", "TransferTool")(sides),
+        "sqlite": lambda: _or_missing(_sqlite, "sqlite"),
+        "duckdb": lambda: _or_missing(_duckdb, "duckdb"),
+        "postgres": lambda: _or_missing(_postgres, "postgres"),
+        "transfer": lambda: _transfer(http),
     }
 
 
-def _loaded(module: str, name: str) -> Any:
-    return getattr(import_module(f"refold.tools.{module}"), name)
+def _sqlite() -> Tool:
+    from refold.tools.sql_sqlite import sqlite_tool
+
+    return sqlite_tool()
 
 
-def _tool(extra: str, module: str, name: str) -> Tool:
-    """The tool, or one that says what to install."""
+def _duckdb() -> Tool:
+    from refold.tools.sql_duckdb import duckdb_tool
+
+    return duckdb_tool()
+
+
+def _postgres() -> Tool:
+    from refold.tools.sql_postgres import PostgresTool
+
+    return PostgresTool()
+
+
+def _transfer(http: Callable[[], Tool]) -> Tool:
+    from refold.tools.transfer import TransferTool
+
+    def sqlite_side() -> Any:
+        from refold.tools.transfer_sqlite import SqliteSide
+
+        return SqliteSide()
+
+    def duckdb_side() -> Any:
+        from refold.tools.transfer_duckdb import DuckdbSide
+
+        return DuckdbSide()
+
+    def postgres_side() -> Any:
+        from refold.tools.transfer_postgres import PostgresSide
+
+        return PostgresSide()
+
+    def http_side() -> Any:
+        from refold.tools.transfer_http import HttpSide
+
+        return HttpSide(http())
+
+    return TransferTool({"sqlite": sqlite_side, "duckdb": duckdb_side, "postgres": postgres_side, "http": http_side})
+
+
+def _or_missing(make: Callable[[], Tool], extra: str) -> Tool:
+    """Return the tool, or one that says what to install."""
     try:
-        tool: Tool = _loaded(module, name)()
+        return make()
     except ModuleNotFoundError as error:
         return _missing(missing(error, extra))
-    return tool
-
-
-def missing(error: ModuleNotFoundError, extra: str) -> str:
-    return f"{error.name} is not installed: run `pip install refold[{extra}]`"
 
 
 def _missing(why: str) -> Tool:

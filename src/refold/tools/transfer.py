@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from refold.ports import Call
-from refold.tools.keys import Keys, refused
+from refold.tools.keys import Keys, missing, refused
 from refold.tools.sql_catalog import TRANSFER
 from refold.tools.sql_faults import timed_out
-from refold.tools.sql_shelf import missing
 from refold.tools.transfer_columns import Column, chosen
 from refold.tools.transfer_ends import Into, Rows, Side, Stream
 from refold.tools.transfer_request import FILES, Transfer, transfer_of

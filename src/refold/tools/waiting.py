@@ -1,7 +1,6 @@
 """The kinds of steps that the engine itself does, without a worker: their keys, their results, and their checks."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 from refold.descriptions import ToolInfo, ToolKey, ToolProblem
@@ -91,9 +90,10 @@ def _form(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     form = keys.get("form")
     if not isinstance(form, Mapping):
         return
-    jsonschema = import_module("jsonschema")
+    import jsonschema
+
     try:
-        jsonschema.validators.validator_for(form, default=jsonschema.Draft202012Validator).check_schema(form)
+        jsonschema.validators.validator_for(form, default=jsonschema.Draft202012Validator).check_schema(dict(form))
     except jsonschema.SchemaError as error:
         where = ".".join(str(each) for each in error.absolute_path)
         hint = f"look at `{where}`" if where else "write `form: {type: object, properties: {…}}`"
