@@ -5,11 +5,11 @@ from typing import Any
 
 from refold.core.budget import watch_budget
 from refold.core.decision import Decision
-from refold.core.emitted import event_at
 from refold.core.emitting import catch_failures, end_by_event, end_without_event, take_events
 from refold.core.ending import end_if_asked, end_run, fail_completed, withdraw_waits
 from refold.core.facts import RunEnded, StepFault
 from refold.core.issuing import fill_windows, issue_entered, start_waiting_children, try_again
+from refold.core.loaded_events import event_at
 from refold.core.routing_rules import deliver_signals, enter_step, give_up_items, route
 from refold.core.state import COMPLETED, ENDING, FAILED, INITIAL, PENDING, RUNNING, TERMINAL, RunState
 from refold.core.view import run_result

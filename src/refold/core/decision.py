@@ -23,7 +23,7 @@ from refold.core.commands import (
 )
 from refold.core.concerned import ANSWERS, CONCERNED, OPENING, READ_AGAIN, REPORTING, SENDING, SENDS
 from refold.core.due import due
-from refold.core.emitted import events_of, group_of, runs_out, timers, timers_of
+from refold.core.emitted import group_of, runs_out, timers, timers_of
 from refold.core.expressions import CannotEvaluate, Evaluate
 from refold.core.facts import (
     CallSettled,
@@ -46,6 +46,7 @@ from refold.core.facts import (
 )
 from refold.core.given import GIVEN, overlaid
 from refold.core.loaded import Loaded
+from refold.core.loaded_events import events_of
 from refold.core.loops import Graph
 from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, Suspended
 from refold.core.paging import SOURCE, page_input

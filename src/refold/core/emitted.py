@@ -1,10 +1,8 @@
 """Typed events between steps: which step takes which, in what order, and what is gathered before it is taken."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from refold.core import visits, waits
-from refold.core.expressions import Missing
 from refold.core.facts import (
     EventsTaken,
     Fact,
@@ -16,7 +14,7 @@ from refold.core.facts import (
     StepSettled,
     VisitFailed,
 )
-from refold.core.loaded import Loaded
+from refold.core.faults import error_value
 from refold.core.loops import Graph
 from refold.core.outcomes import SECOND, Instant, Sent, Succeeded
 from refold.core.plan import START, STOP
@@ -32,7 +30,6 @@ from refold.core.state import (
     RunState,
     StepState,
 )
-from refold.core.view import error_value
 
 AT_ONCE = 64  # commands of a step that says nothing else
 GATHERED = "collect"  # in the place of a visit, which is a number
@@ -211,25 +208,6 @@ def sent_by(fact: Fact, place: int) -> Sent:
             return Sent(fact.event, data)
         case _:
             raise AssertionError(fact)
-
-
-def event_at(loaded: Loaded, ref: Ref) -> Any:
-    """An event as a step gets it; raises Missing."""
-    seq, place = ref
-    if seq not in loaded.facts:
-        raise Missing(facts=[seq])
-    fact = loaded.facts[seq]
-    sent = sent_by(fact, place)
-    if isinstance(fact, VisitFailed):
-        return {"type": sent.type, "data": {**sent.data, "events": events_of(loaded, fact.events)}}
-    return {"type": sent.type, "data": loaded.blob(sent.blob) if sent.blob is not None else sent.data}
-
-
-def events_of(loaded: Loaded, refs: tuple[Ref, ...]) -> list[Any]:
-    missing = {seq for seq, _ in refs} - loaded.facts.keys() if len(refs) > 1 else None  # of one, `event_at` tells
-    if missing:
-        raise Missing(facts=missing)
-    return [event_at(loaded, ref) for ref in refs]
 
 
 def timers_of(graph: Graph, state: RunState, fact: Fact) -> Iterator[str]:

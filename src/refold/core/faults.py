@@ -4,6 +4,8 @@ import math
 import traceback
 from typing import Any
 
+from msgspec import to_builtins
+
 from refold.core.outcomes import Fault
 
 MOST = 64 * 1024  # characters of a message or a traceback: the rest is left out
@@ -23,6 +25,11 @@ def fault_of(error: BaseException) -> Fault:
         retryable=retryable if isinstance(retryable, bool) else None,
         retry_after=_seconds(_said(error, "retry_after")),
     )
+
+
+def error_value(fault: Fault | None) -> Any:
+    """Return a fault as the plain data that templates read as `error`."""
+    return None if fault is None else to_builtins(fault)
 
 
 def said(fault: Fault) -> str:

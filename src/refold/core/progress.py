@@ -6,8 +6,8 @@ from refold.core.facts import StepFault
 from refold.core.fanout import settled
 from refold.core.loops import Graph
 from refold.core.outcomes import SECOND, Fault, Instant
-from refold.core.state import AT_END, BROKEN, FAILED, ISSUED, FanOut, RunState
-from refold.core.summary import shown_life, status_of
+from refold.core.state import AT_END, BROKEN, FAILED, ISSUED, FanOut, RunState, shown_life
+from refold.core.summary import status_of
 from refold.core.why import Reason, World, of_commands
 
 MANY = 1000  # open commands: more are not asked one by one why they wait

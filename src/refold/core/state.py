@@ -220,3 +220,8 @@ class RunState(Struct):
     blob: Blob | None = None
     error: StepFault | None = None
     also_failed: tuple[StepFault, ...] = ()
+
+
+def shown_life(step: StepState) -> str:
+    """A step is shown as skipped only if it was never entered."""
+    return step.last if step.life in (PENDING, SKIPPED) and step.visits and step.last else step.life

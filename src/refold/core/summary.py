@@ -8,7 +8,7 @@ from refold.core.facts import StepFault
 from refold.core.loops import Graph
 from refold.core.outcomes import Instant
 from refold.core.plan import Call
-from refold.core.state import PAUSED, PENDING, RUNNING, SKIPPED, WAITING, OpenCommand, RunState, StepState
+from refold.core.state import PAUSED, RUNNING, WAITING, OpenCommand, RunState, shown_life
 
 
 class Summary(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -59,11 +59,6 @@ def _waits(graph: Graph, opened: OpenCommand, now: Instant) -> bool:
     if not isinstance(graph.step(opened.step).work, Call) and not opened.page:
         return True
     return opened.held or opened.not_before > now
-
-
-def shown_life(step: StepState) -> str:
-    """A step is shown as skipped only if it was never entered."""
-    return step.last if step.life in (PENDING, SKIPPED) and step.visits and step.last else step.life
 
 
 def shown_steps(graph: Graph, state: RunState) -> dict[str, dict[str, Any]]:

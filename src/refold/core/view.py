@@ -5,18 +5,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from msgspec import to_builtins
-
 from refold.core import fanout
 from refold.core.expressions import Aliased, CannotEvaluate, Missing, Path, View, step_into, unaliased
 from refold.core.facts import ChildEnded, Fact, ItemsSettled
+from refold.core.faults import error_value
 from refold.core.loaded import Loaded, item_value, key_of
 from refold.core.loops import Graph
 from refold.core.moments import stamp
 from refold.core.outcomes import Fault, Outcome, Succeeded
 from refold.core.retry import fault_of
-from refold.core.state import DONE, FAILED, LOST, OPEN, PASSED, STOPPED, FanOut, RunState
-from refold.core.summary import shown_life
+from refold.core.state import DONE, FAILED, LOST, OPEN, PASSED, STOPPED, FanOut, RunState, shown_life
 
 LISTED = 100_000  # items: the result of a run whose loop has more is how many came to what, and not a list
 
@@ -213,10 +211,6 @@ def _item(outcome: Outcome | None, loaded: Loaded, life: int) -> dict[str, Any]:
     if isinstance(outcome, Succeeded):
         return {"status": "completed", "result": _result(outcome, loaded), "error": None}
     return {"status": "failed", "result": None, "error": error_value(fault_of(outcome))}
-
-
-def error_value(fault: Fault | None) -> Any:
-    return None if fault is None else to_builtins(fault)
 
 
 class _Output(Mapping[str, Any]):

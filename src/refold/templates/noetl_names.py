@@ -7,8 +7,7 @@ from refold.core.expressions import Aliased, CannotEvaluate, View, unaliased
 from refold.core.given import GIVEN
 from refold.core.outcomes import Fault
 from refold.core.plan import Call, bare_key
-from refold.core.state import FAILED
-from refold.core.summary import shown_life
+from refold.core.state import FAILED, shown_life
 from refold.core.view import RunView, Told, step_value
 from refold.templates.json_paths import Selected
 

@@ -8,7 +8,6 @@ from msgspec import structs, to_builtins
 
 from refold.core import codec
 from refold.core.commands import page_id
-from refold.core.emitted import events_of
 from refold.core.facts import (
     CallSettled,
     ChildEnded,
@@ -19,6 +18,7 @@ from refold.core.facts import (
     RunStarted,
     StepSettled,
 )
+from refold.core.loaded_events import events_of
 from refold.core.outcomes import Cancelled, Outcome, Parked, Succeeded, Suspended
 from refold.core.pipelines import TOOL
 from refold.core.plan import Call, Plan, read_plan
