@@ -163,6 +163,9 @@ class Store(DeadLetters, Protocol):
     def turn(self, runs: Sequence[str]) -> AbstractContextManager[StoreTurn]:
         """Lock these runs; no turn of another holds one of them meanwhile."""
 
+    def now(self) -> Instant:
+        """The store's time, from any thread. It follows the machine's clock, but never back."""
+
     def plan(self, hash: str) -> bytes | None: ...
 
     def put_plan(self, hash: str, data: bytes) -> None: ...
@@ -185,6 +188,9 @@ class Store(DeadLetters, Protocol):
         """One heartbeat for all the worker holds, also for what ran out and was not taken back yet; a lease not
         returned is lost."""
 
+    def held(self, worker: str) -> Sequence[Lease]:
+        """All leases of the worker, as they are."""
+
     def hand_back(self, lease: Lease) -> bool:
         """Give the command to somebody else at once; no try and no loss is counted. False if the lease is stale."""
 
@@ -194,6 +200,9 @@ class Store(DeadLetters, Protocol):
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
         """Runs that have a letter, then those with a due timer that are not paused, the longest due first, each once;
         and the next moment after now at which a timer is due."""
+
+    def unread(self, limit: int) -> Sequence[Letter]:
+        """Letters of all runs that nobody has read."""
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         """Append to the run's side stream, numbered from 1; False if the lease is stale."""
@@ -210,6 +219,8 @@ class Desk(Protocol):
         """Raises LeaseLost if another holder owns the command now. Returns the next claim, of the same commit."""
 
     async def extend(self, worker: str, lease_for: float) -> Sequence[Lease]: ...
+
+    async def held(self, worker: str) -> Sequence[Lease]: ...
 
     async def hand_back(self, lease: Lease) -> None: ...
 

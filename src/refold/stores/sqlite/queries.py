@@ -210,6 +210,15 @@ LEASES_OF_WORKER: Final = f"""
     where namespace = ? and state = 'leased' and worker = ?"""
 """Everything that one worker holds."""
 
+MARK: Final = "select at, steady, boot, seal from marks where namespace = ?"
+"""What the store's clock showed in a recent commit."""
+
+PUT_MARK: Final = "insert or replace into marks (namespace, at, steady, boot, seal) values (?, ?, ?, ?, ?)"
+"""What it shows now."""
+
+FOREIGN: Final = "pragma data_version"
+"""A number that changes when another connection has written, and not when this one has."""
+
 FLOOR: Final = "select floor from generations where namespace = ?"
 """Where generations begin."""
 
@@ -253,6 +262,9 @@ RUNS_WITH_LETTERS: Final = """
     from (select run, min(number) as first from letters where namespace = ? group by run order by first limit ?) waiting
     join letters on letters.number = waiting.first order by waiting.first"""
 """Runs that have mail, the longest unread first; as the index has it, and as the letter itself."""
+
+UNREAD: Final = "select run, key, data, seal from letters where namespace = ? limit ?"
+"""Letters that nobody has read."""
 
 PUT_BLOB: Final = "insert or replace into blobs (namespace, run, hash, data, seal) values (?, ?, ?, ?, ?)"
 """A value too large for the log."""
