@@ -188,7 +188,7 @@ class Store(DeadLetters, Protocol):
         """One heartbeat for all the worker holds, also for what ran out and was not taken back yet; a lease not
         returned is lost."""
 
-    def held(self, worker: str) -> Sequence[Lease]:
+    def leases_of(self, worker: str) -> Sequence[Lease]:
         """All leases of the worker, as they are."""
 
     def hand_back(self, lease: Lease) -> bool:
@@ -200,9 +200,6 @@ class Store(DeadLetters, Protocol):
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
         """Runs that have a letter, then those with a due timer that are not paused, the longest due first, each once;
         and the next moment after now at which a timer is due."""
-
-    def unread(self, limit: int) -> Sequence[Letter]:
-        """Letters of all runs that nobody has read."""
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         """Append to the run's side stream, numbered from 1; False if the lease is stale."""
@@ -220,7 +217,7 @@ class Desk(Protocol):
 
     async def extend(self, worker: str, lease_for: float) -> Sequence[Lease]: ...
 
-    async def held(self, worker: str) -> Sequence[Lease]: ...
+    async def leases_of(self, worker: str) -> Sequence[Lease]: ...
 
     async def hand_back(self, lease: Lease) -> None: ...
 

@@ -32,7 +32,7 @@ class FakeClock:
 
     def __init__(self, at: Instant = NOON, boot: str = "this start") -> None:
         self.at, self.since_boot = at, 7 * SECOND
-        self.steady = Steady(lambda: self.since_boot, boot)
+        self.steady: Steady = Steady(lambda: self.since_boot, boot)
 
     def __call__(self) -> Instant:
         return self.at

@@ -92,10 +92,10 @@ def test_a_lease_runs_out_and_is_kept_by_the_stores_clock(store: Store, clock: F
     clock.elapse(9)
     store.extend("alive", 10.0)
     store.expire(5)
-    assert (len(store.held("dead")), len(store.held("alive"))) == (1, 1)
+    assert (len(store.leases_of("dead")), len(store.leases_of("alive"))) == (1, 1)
     clock.elapse(1)
     store.expire(5)
-    assert (len(store.held("dead")), len(store.held("alive"))) == (0, 1)
+    assert (len(store.leases_of("dead")), len(store.leases_of("alive"))) == (0, 1)
 
 
 def test_small_corrections_of_the_clock_are_waited_for_and_do_not_add_up(store: Store, clock: FakeClock) -> None:

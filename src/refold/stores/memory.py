@@ -135,7 +135,7 @@ class MemoryStore(MemoryDead):
                 kept.append(queued.lease())
         return [lease for lease in kept if lease is not None]
 
-    def held(self, worker: str) -> Sequence[Lease]:
+    def leases_of(self, worker: str) -> Sequence[Lease]:
         leases = [self.commands[key].lease() for key in self.leases]
         return [lease for lease in leases if lease is not None and lease.worker == worker]
 
@@ -170,10 +170,6 @@ class MemoryStore(MemoryDead):
         runs = [run for run, letters in self.letters.items() if letters]
         runs += [run for _, run, _ in found if self.rows[run].status != PAUSED]
         return list(dict.fromkeys(runs))[:limit], next_due
-
-    def unread(self, limit: int) -> Sequence[Letter]:
-        written = [data for letters in self.letters.values() for data in letters.values()]
-        return [codec.decode_letter(data) for data in written[:limit]]
 
     def _is_stale(self, due: Instant, run: str, key: str) -> bool:
         return self.timers.get(run, {}).get(key) != due

@@ -128,8 +128,6 @@ def serve_only(process: Process, run: str) -> None:
         return
     worker, mailroom = process.worker, process.engine.mailroom
     kin = process.kin = process.sweep.kin = Kin(run, mailroom.turns, process.engine.advance)
-    if process.listener is not None:
-        process.listener.kin = kin
     tell = mailroom.on_end
 
     def serve(runs: frozenset[str]) -> None:

@@ -1,6 +1,5 @@
 """The store of a process, and what is done to a file where nothing is executed."""
 
-import asyncio
 import os
 import random
 from collections.abc import AsyncIterator, Iterator
@@ -85,18 +84,15 @@ def tell_others(process: "Process", store: Store, db: str | os.PathLike[str] | N
     process.code.enrol = tell
     engine, keeper = process.engine, process.worker.keeper
     engine.workers = lambda: abilities(file)
-    looks = set[asyncio.Task[None]]()
 
-    def heard() -> None:
+    async def heard() -> None:
+        if process.kin is not None:
+            await process.kin.gather()  # or the worker would not take what others have started
+        engine.mailroom.doorbell.ring()
         engine.ends.look_now()
-        if keeper.held and not looks:
-            look = asyncio.get_running_loop().create_task(keeper.look())
-            looks.add(look)
-            look.add_done_callback(looks.discard)
+        await keeper.look()
 
-    process.listener = Listener(
-        file, file.foreign_writes, advance, engine.mailroom, process.sweep.clock, heard, listen_every
-    )
+    process.listener = Listener(file.foreign_writes, advance, process.sweep.clock, heard, listen_every)
 
 
 def rebuild_file(db: str | os.PathLike[str]) -> dict[str, Exception | None]:

@@ -57,7 +57,7 @@ class Keeper:
         finds it."""
         asked = tuple(self.held)
         try:
-            leases = await self.desk.held(self.worker) if asked else ()
+            leases = await self.desk.leases_of(self.worker) if asked else ()
         except RefoldError:
             return
         self.hear(Beat(asked, {place(lease): lease for lease in leases}))

@@ -263,9 +263,6 @@ RUNS_WITH_LETTERS: Final = """
     join letters on letters.number = waiting.first order by waiting.first"""
 """Runs that have mail, the longest unread first; as the index has it, and as the letter itself."""
 
-UNREAD: Final = "select run, key, data, seal from letters where namespace = ? limit ?"
-"""Letters that nobody has read."""
-
 PUT_BLOB: Final = "insert or replace into blobs (namespace, run, hash, data, seal) values (?, ?, ?, ?, ?)"
 """A value too large for the log."""
 

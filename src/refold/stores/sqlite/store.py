@@ -7,8 +7,6 @@ from typing import Any
 
 from msgspec import json
 
-from refold.core import codec
-from refold.core.commands import Letter
 from refold.core.fold import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.summary import Summary
@@ -112,7 +110,7 @@ class SqliteStore(SqliteDead):
                 turn.commands.change(command)
             return [command.lease() for command in held]
 
-    def held(self, worker: str) -> Sequence[Lease]:
+    def leases_of(self, worker: str) -> Sequence[Lease]:
         return [read_queued(row).lease() for row in self._rows(queries.LEASES_OF_WORKER, worker)]
 
     def hand_back(self, lease: Lease) -> bool:
@@ -157,12 +155,6 @@ class SqliteStore(SqliteDead):
             runs[run] = None
         next_due = self._row(queries.NEXT_DUE, now)
         return list(runs)[:limit], None if next_due is None else next_due[0]
-
-    def unread(self, limit: int) -> Sequence[Letter]:
-        rows = self._rows(queries.UNREAD, limit)
-        for run, key, data, mark in rows:
-            check(f"letter {key} to run {run}", (run, key, data), mark)
-        return [codec.decode_letter(data) for _, _, data, _ in rows]
 
     def foreign_writes(self) -> int:
         """A number that changes when another process has written."""

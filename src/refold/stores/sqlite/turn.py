@@ -19,8 +19,8 @@ from refold.stores.sqlite.buffer import Buffer, Draft
 from refold.stores.sqlite.commands import Commands
 from refold.stores.sqlite.dead import put_dead
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.marks import put_mark, read_mark
 from refold.stores.sqlite.lines import append, encoded
+from refold.stores.sqlite.marks import put_mark, read_mark
 from refold.stores.sqlite.openings import Openings
 from refold.stores.sqlite.remembered import MANY, Opening, Remembered
 from refold.stores.sqlite.rows import LEASED, Queued, check, read_fact, read_run
