@@ -163,6 +163,9 @@ class Store(DeadLetters, Protocol):
     def turn(self, runs: Sequence[str]) -> AbstractContextManager[StoreTurn]:
         """Lock these runs; no turn of another holds one of them meanwhile."""
 
+    def now(self) -> Instant:
+        """The store's time, from any thread. It follows the machine's clock, but never back."""
+
     def plan(self, hash: str) -> bytes | None: ...
 
     def put_plan(self, hash: str, data: bytes) -> None: ...
@@ -184,6 +187,9 @@ class Store(DeadLetters, Protocol):
     def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
         """One heartbeat for all the worker holds, also for what ran out and was not taken back yet; a lease not
         returned is lost."""
+
+    def leases_of(self, worker: str) -> Sequence[Lease]:
+        """All leases of the worker, as they are."""
 
     def hand_back(self, lease: Lease) -> bool:
         """Give the command to somebody else at once; no try and no loss is counted. False if the lease is stale."""
@@ -210,6 +216,8 @@ class Desk(Protocol):
         """Raises LeaseLost if another holder owns the command now. Returns the next claim, of the same commit."""
 
     async def extend(self, worker: str, lease_for: float) -> Sequence[Lease]: ...
+
+    async def leases_of(self, worker: str) -> Sequence[Lease]: ...
 
     async def hand_back(self, lease: Lease) -> None: ...
 

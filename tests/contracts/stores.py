@@ -12,12 +12,13 @@ from refold.core.plan import Plan, Step, canonical, plan_hash
 from refold.core.state import RUNNING
 from refold.core.summary import Summary
 from refold.ports import Abilities, Lease, Store, StoreTurn, Writes
+from refold.stores.clock import Steady
 from refold.stores.memory import MemoryStore
 from refold.stores.sqlite.store import SqliteStore
 
-STORES: dict[str, Callable[[Path, Callable[[], Instant]], Store]] = {
-    "memory": lambda folder, now: MemoryStore(now),
-    "sqlite": lambda folder, now: SqliteStore(folder / "refold.db", now),
+STORES: dict[str, Callable[[Path, "FakeClock"], Store]] = {
+    "memory": lambda folder, clock: MemoryStore(clock, clock.steady),
+    "sqlite": lambda folder, clock: SqliteStore(folder / "refold.db", clock, clock.steady),
 }
 
 NOON: Instant = 1_704_110_400 * SECOND
@@ -27,16 +28,23 @@ PLAN_BYTES, PLAN_HASH = canonical(PLAN), plan_hash(PLAN)
 
 
 class FakeClock:
-    """The world's clock, moved by the test alone; microseconds."""
+    """The clocks of a machine, moved by the test alone; microseconds. One can be set, the steady one cannot."""
 
-    def __init__(self) -> None:
-        self.at = NOON
+    def __init__(self, at: Instant = NOON, boot: str = "this start") -> None:
+        self.at, self.since_boot = at, 7 * SECOND
+        self.steady: Steady = Steady(lambda: self.since_boot, boot)
 
     def __call__(self) -> Instant:
         return self.at
 
     def forward(self, seconds: float) -> None:
+        """Somebody sets the clock."""
         self.at += round(seconds * SECOND)
+
+    def elapse(self, seconds: float) -> None:
+        """Time passes."""
+        self.forward(seconds)
+        self.since_boot += round(seconds * SECOND)
 
 
 @contextmanager

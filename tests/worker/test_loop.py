@@ -53,6 +53,10 @@ class HandDesk:
         await self._first("extend")
         return list(self.held.values())
 
+    async def leases_of(self, worker: str) -> Sequence[Lease]:
+        await self._first("leases_of")
+        return list(self.held.values())
+
     async def hand_back(self, lease: Lease) -> None:
         await self._first("hand_back")
         if self.held.pop(place(lease), None) is not None:

@@ -9,6 +9,7 @@ from refold.cli import words
 from refold.core.state import TERMINAL
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
+from refold.stores.clock import machine_steady
 from refold.stores.sqlite.store import SqliteStore
 
 LISTED = 10  # candidates that are named
@@ -20,7 +21,7 @@ def opened(db: str) -> Iterator[SqliteStore]:
     """A file that is there; only `run` makes one."""
     if not os.path.exists(db):
         raise NotFound(f"there is no database {db}: `refold run` makes one, --db names another")
-    store = SqliteStore(db, words.now)
+    store = SqliteStore(db, words.now, machine_steady())
     try:
         yield store
     finally:

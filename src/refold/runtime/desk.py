@@ -34,6 +34,10 @@ class LocalDesk:
         held: Sequence[Lease] = await self.advance(lambda: self.store.extend(worker, lease_for))
         return held
 
+    async def leases_of(self, worker: str) -> Sequence[Lease]:
+        held: Sequence[Lease] = await self.advance(lambda: self.store.leases_of(worker))
+        return held
+
     async def hand_back(self, lease: Lease) -> None:
         await self.advance(lambda: self.store.hand_back(lease))
         self.mailroom.doorbell.ring()

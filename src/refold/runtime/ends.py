@@ -44,6 +44,12 @@ class Ends:
     def ended(self, seen: Seen) -> None:
         self._tell(seen.state.run, seen)
 
+    def look_now(self) -> None:
+        """Another process has written. Where many wait, they wait for the next poll."""
+        if self._timer is not None and len(self._watched) <= PAGE:
+            self._timer.cancel()
+            self._begin_to_look()
+
     async def is_over(self, run: str) -> bool:
         [(_, found)] = await self._ask([run])
         if isinstance(found, Exception):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from refold.core.state import TERMINAL
-from refold.errors import RefoldError
+from refold.errors import Unavailable
 from refold.ports import Advance, Clock
 from refold.runtime.turn import Turns
 
@@ -32,32 +32,28 @@ class Kin:
             await clock.sleep(EVERY)
 
     async def gather(self) -> None:
-        """Those that are there already, whoever started them."""
-        self._be(await self.advance(self._found))
+        """Those that are there already, whichever process started them."""
+        before = self.runs
+        try:
+            found = await self.advance(self._found)
+        except Unavailable:
+            return  # the next time will find the same
+        self._be(found | (self.runs - before))  # a child may have been born meanwhile
 
     def _found(self) -> frozenset[str]:
-        """One that nobody waits for is known only by its birth, and stays until it has ended."""
-        found = set(self.runs)
-        todo = list(found)
+        """A detached child is known only by its birth, and stays until it has ended."""
+        found: set[str] = set()
+        over: set[str] = set()
+        todo = set(self.runs)
         while todo:
-            for child in self._children(todo.pop()):
-                if child not in found:
-                    found.add(child)
-                    todo.append(child)
-        return frozenset(run for run in found if run == self.run or not self._is_over(run))
-
-    def _is_over(self, run: str) -> bool:
-        try:
-            return self.turns.look(run).state.life in TERMINAL
-        except RefoldError:
-            return False
-
-    def _children(self, run: str) -> tuple[str, ...]:
-        try:
-            state = self.turns.look(run).state
-        except RefoldError:
-            return ()  # it has not begun, or whoever serves it will say what is wrong with it
-        return (*state.children.values(), *state.orphans)
+            found |= todo
+            started: set[str] = set()
+            for state in self.turns.states(todo):
+                started.update(state.children.values(), state.orphans)
+                if state.life in TERMINAL:
+                    over.add(state.run)
+            todo = started - found
+        return frozenset(found - over | {self.run})
 
     def _be(self, runs: frozenset[str]) -> None:
         if runs != self.runs:

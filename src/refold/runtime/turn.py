@@ -150,6 +150,25 @@ class Turns:
         assert copied is not None
         return Seen(known.graph, copied, turn.now)
 
+    def states(self, runs: Collection[str]) -> list[RunState]:
+        """The newest states of these runs, to be read at once and not kept: they change with the next turn. A run
+        that has not begun, or whose log cannot be folded, is left out; whoever serves it says what is wrong."""
+        found: list[RunState] = []
+        with self.store.turn(sorted(runs)) as turn:
+            for run in sorted(runs):
+                try:
+                    known = self._know(turn, run, (), ())
+                except Unavailable:
+                    raise
+                except RefoldError:
+                    continue
+                if known is None:
+                    continue
+                if known.state.life in TERMINAL:
+                    del self.known[run]
+                found.append(known.state)
+        return found
+
     def _was_applied(self, turn_id: str, heads: dict[str, int]) -> bool:
         """A commit is all or nothing, so one fact under this turn's id settles it."""
         for _ in range(TRIES):

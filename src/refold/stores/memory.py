@@ -16,6 +16,7 @@ from refold.core.state import PAUSED
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
 from refold.ports import Abilities, Expired, Lease, Writes
+from refold.stores.clock import Steady, StoreClock
 from refold.stores.dead import MemoryDead
 from refold.stores.lanes import Lane, Lanes
 from refold.stores.removal import FLOOR_STEP, refuse_removal
@@ -66,10 +67,10 @@ Key = tuple[str, str]
 class MemoryStore(MemoryDead):
     """One dict per table of the other stores; whoever calls holds the lock."""
 
-    def __init__(self, now: Callable[[], Instant]) -> None:
+    def __init__(self, now: Callable[[], Instant], steady: Steady | None = None) -> None:
         super().__init__()
-        self._now = now
-        self._clock: Instant = 0
+        self.clock = StoreClock(now, steady)
+        self.now = self.clock.now
         self.logs: dict[str, list[Entry]] = {}
         self.plans: dict[str, bytes] = {}
         self.rows: dict[str, Summary] = {}
@@ -85,13 +86,9 @@ class MemoryStore(MemoryDead):
         self.streams: dict[str, list[bytes]] = {}
         self.floor = 0  # where generations begin
 
-    def _moment(self) -> Instant:
-        self._clock = max(self._clock, self._now())  # the store's clock never goes back
-        return self._clock
-
     @contextmanager
     def turn(self, runs: Sequence[str]) -> Iterator["MemoryTurn"]:
-        turn = MemoryTurn(self, self._moment())
+        turn = MemoryTurn(self, self.now())
         try:
             yield turn
         except BaseException:
@@ -129,7 +126,7 @@ class MemoryStore(MemoryDead):
         self.snapshots[run] = data
 
     def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
-        now, kept = self._moment(), []
+        now, kept = self.now(), []
         for key in self.leases:
             queued = self.commands[key]
             if queued.worker == worker:
@@ -137,6 +134,10 @@ class MemoryStore(MemoryDead):
                 self.commands[key] = queued
                 kept.append(queued.lease())
         return [lease for lease in kept if lease is not None]
+
+    def leases_of(self, worker: str) -> Sequence[Lease]:
+        leases = [self.commands[key].lease() for key in self.leases]
+        return [lease for lease in leases if lease is not None and lease.worker == worker]
 
     def hand_back(self, lease: Lease) -> bool:
         queued = self._held_by(lease)
@@ -146,7 +147,7 @@ class MemoryStore(MemoryDead):
         return True
 
     def expire(self, losses: int) -> Sequence[Expired]:
-        now, found = self._moment(), []
+        now, found = self.now(), []
         for key in list(self.leases):
             queued = self.commands[key]
             lease = None if queued.deadline is None else queued.lease()
@@ -158,7 +159,7 @@ class MemoryStore(MemoryDead):
         return found
 
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
-        now, found = self._moment(), dict[tuple[Instant, str, str], None]()
+        now, found = self.now(), dict[tuple[Instant, str, str], None]()
         while self.agenda and (self.agenda[0][0] <= now or self._is_stale(*self.agenda[0])):
             each = heapq.heappop(self.agenda)
             if not self._is_stale(*each):
@@ -202,7 +203,7 @@ class MemoryStore(MemoryDead):
             self.leases[key] = None
         elif queued.held:
             return
-        elif queued.command.not_before > self._clock:
+        elif queued.command.not_before > self.clock.at:
             heapq.heappush(self.later, (queued.command.not_before, *key))
         else:
             self.lanes.join(queued.lane(), key[0], (queued.place, key[1]), turn)

@@ -19,7 +19,7 @@ from refold.runtime.engine import Engine
 from refold.settings import Settings
 from refold.wiring.process import Process, assemble, open_secrets, serve_only
 from refold.wiring.store import kept_in, tell_others
-from refold.wiring.world import ARTIFACTS, WallClock, World
+from refold.wiring.world import ARTIFACTS, StoreTime, World
 from refold.worker.heartbeat import on_thread
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ async def open_process(
 
     `only` is a run: this process serves it and what it starts, and leaves the rest of the store to others.
     """
-    clock = WallClock()
-    async with kept_in(store, db, clock) as (kept, advance):
+    async with kept_in(store, db) as (kept, advance):
         settings = settings if settings is not None else Settings()
         inline = Inline(settings.slots)
         isolated = Isolated(
@@ -68,7 +67,7 @@ async def open_process(
             environment(os.environ, settings.pass_env),
         )
         world = World(
-            clock,
+            StoreTime(kept),
             LocalDoorbell(),
             advance,
             random.random,
@@ -89,7 +88,7 @@ async def open_process(
             settings,
             f"run-{only[:8]}-{os.urandom(2).hex()}" if only else f"worker-{os.urandom(4).hex()}",
         )
-        tell_others(process, kept, db)
+        tell_others(process, kept, db, settings.listen_every)
         serve_only(process, only)
         serving = asyncio.create_task(process.serve())
         try:

@@ -13,6 +13,7 @@ from refold.ports import Abilities, Lease, Store, Tool
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine
 from refold.runtime.kin import Kin
+from refold.runtime.listener import Listener
 from refold.runtime.mailroom import Mailroom
 from refold.runtime.sweep import Sweep
 from refold.runtime.timers import Timers
@@ -37,6 +38,7 @@ class Process(Struct):
     desk: LocalDesk
     tools: Shelf
     kin: Kin | None = None
+    listener: Listener | None = None  # where other processes may write
     secrets: Strongroom | None = None
     code: PythonCode | None = None
 
@@ -44,6 +46,8 @@ class Process(Struct):
         """Everything that runs for the life of the process; returns when it was stopped."""
         async with asyncio.TaskGroup() as group:
             beside = [group.create_task(part()) for part in (self.sweep.run, self.timers.run)]
+            if self.listener is not None:
+                beside.append(group.create_task(self.listener.run()))
             if self.kin is not None:
                 beside.append(group.create_task(self.kin.run_for(self.sweep.clock)))
             await self.worker.run()

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from refold.authoring.names import a
 from refold.core.expressions import Values
 from refold.errors import InvalidValue
-from refold.ports import Abilities, Clock, Store
+from refold.ports import Abilities, Store
 from refold.runtime.advance import Advancing, Here
 from refold.runtime.intake import Intake
+from refold.runtime.listener import Listener
 from refold.runtime.turn import Turns
+from refold.stores.clock import machine_steady
 from refold.stores.memory import MemoryStore
-from refold.wiring.world import WallClock, language
+from refold.wiring.world import language, wall
 
 if TYPE_CHECKING:
     from refold.stores.sqlite.store import SqliteStore
@@ -23,18 +25,18 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def kept_in(
-    store: Store | None, db: str | os.PathLike[str] | None, clock: Clock
+    store: Store | None, db: str | os.PathLike[str] | None
 ) -> AsyncIterator[tuple[Store, Here | Advancing]]:
     """The store, and where its turns are taken: a file may make its thread wait, and that is not the event loop's."""
     _check(store, db)
     if db is None:
-        yield store if store is not None else MemoryStore(clock.now), Here()
+        yield store if store is not None else MemoryStore(wall, machine_steady()), Here()
         return
     from refold.stores.sqlite.store import SqliteStore
 
     advance = Advancing()
     try:
-        file = await advance(lambda: SqliteStore(db, clock.now))
+        file = await advance(lambda: SqliteStore(db, wall, machine_steady()))
         try:
             yield file, advance
         finally:
@@ -57,7 +59,7 @@ def open_intake(db: str | os.PathLike[str]) -> "Iterator[tuple[Intake, SqliteSto
     """Mail for the runs of a file, where nothing is executed: whoever serves them finds what has changed."""
     from refold.stores.sqlite.store import SqliteStore
 
-    store = SqliteStore(db, WallClock().now)
+    store = SqliteStore(db, wall, machine_steady())
     turns = Turns(store, Values(), random.random, lambda: os.urandom(16).hex())
     turns.languages = language
     try:
@@ -66,8 +68,8 @@ def open_intake(db: str | os.PathLike[str]) -> "Iterator[tuple[Intake, SqliteSto
         store.close()
 
 
-def tell_others(process: "Process", store: Store, db: str | os.PathLike[str] | None) -> None:
-    """Let other processes know what the worker of this one can take, and this one what theirs can."""
+def tell_others(process: "Process", store: Store, db: str | os.PathLike[str] | None, listen_every: float) -> None:
+    """Let other processes know what the worker of this one can take, and this one what theirs can and write."""
     if db is None:
         return  # there are none
     from refold.stores.sqlite.doctor import abilities, enrol
@@ -80,7 +82,17 @@ def tell_others(process: "Process", store: Store, db: str | os.PathLike[str] | N
         await advance(lambda: enrol(file, can))
 
     process.code.enrol = tell
-    process.engine.workers = lambda: abilities(file)
+    engine, keeper = process.engine, process.worker.keeper
+    engine.workers = lambda: abilities(file)
+
+    async def heard() -> None:
+        if process.kin is not None:
+            await process.kin.gather()  # or the worker would not take what others have started
+        engine.mailroom.doorbell.ring()
+        engine.ends.look_now()
+        await keeper.look()
+
+    process.listener = Listener(file.foreign_writes, advance, process.sweep.clock, heard, listen_every)
 
 
 def rebuild_file(db: str | os.PathLike[str]) -> dict[str, Exception | None]:
@@ -88,7 +100,7 @@ def rebuild_file(db: str | os.PathLike[str]) -> dict[str, Exception | None]:
     from refold.runtime.rebuild import rebuild
     from refold.stores.sqlite.store import SqliteStore
 
-    store = SqliteStore(db, WallClock().now)
+    store = SqliteStore(db, wall, machine_steady())
     try:
         return rebuild(store, Values(), language)
     finally:

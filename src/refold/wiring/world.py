@@ -12,8 +12,9 @@ from msgspec import Struct
 from refold.core.expressions import unknown
 from refold.core.outcomes import Instant
 from refold.executors.isolated import Isolated
-from refold.ports import Advance, AtOnce, Clock, Doorbell, Executor
+from refold.ports import Advance, AtOnce, Clock, Doorbell, Executor, Store
 from refold.secrets.strongroom import Strongroom
+from refold.stores.clock import StoreClock, machine_steady
 from refold.worker.heartbeat import Heartbeat, as_task
 
 if TYPE_CHECKING:
@@ -23,9 +24,26 @@ if TYPE_CHECKING:
 ARTIFACTS = os.path.join(".refold", "artifacts")
 
 
+def wall() -> Instant:
+    """What the machine's clock shows; somebody may set it."""
+    return time.time_ns() // 1000
+
+
 class WallClock:
-    def now(self) -> Instant:
-        return time.time_ns() // 1000
+    """For what is not judged by a store's clock; it does not go back either."""
+
+    def __init__(self) -> None:
+        self.now = StoreClock(wall, machine_steady()).now
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class StoreTime:
+    """The clock of a process is that of its store, so that all who set timers and judge them agree."""
+
+    def __init__(self, store: Store) -> None:
+        self.now = store.now
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -52,6 +52,16 @@ class Keeper:
                 continue  # the next beat may come through in time
             tell(Beat(asked, {place(lease): lease for lease in leases}))
 
+    async def look(self) -> None:
+        """Another process has written, and may have withdrawn what is held here. Where this fails, the next beat
+        finds it."""
+        asked = tuple(self.held)
+        try:
+            leases = await self.desk.leases_of(self.worker) if asked else ()
+        except RefoldError:
+            return
+        self.hear(Beat(asked, {place(lease): lease for lease in leases}))
+
     def hold(self, lease: Lease) -> Held:
         where = place(lease)
         held = self.held[where] = Held(where, lease)

@@ -210,6 +210,15 @@ LEASES_OF_WORKER: Final = f"""
     where namespace = ? and state = 'leased' and worker = ?"""
 """Everything that one worker holds."""
 
+MARK: Final = "select at, steady, boot, seal from marks where namespace = ?"
+"""What the store's clock showed in a recent commit."""
+
+PUT_MARK: Final = "insert or replace into marks (namespace, at, steady, boot, seal) values (?, ?, ?, ?, ?)"
+"""What it shows now."""
+
+FOREIGN: Final = "pragma data_version"
+"""A number that changes when another connection has written, and not when this one has."""
+
 FLOOR: Final = "select floor from generations where namespace = ?"
 """Where generations begin."""
 

@@ -12,10 +12,12 @@ from refold.core.outcomes import SECOND, Instant
 from refold.core.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import Expired, Lease
+from refold.stores.clock import Steady, StoreClock
 from refold.stores.sqlite import lines as lines_of
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.dead import SqliteDead
 from refold.stores.sqlite.file import File
+from refold.stores.sqlite.marks import read_mark
 from refold.stores.sqlite.remembered import Remembered
 from refold.stores.sqlite.rows import LEASED, Queued, Values, check, read_fact, read_queued, read_run, seal
 from refold.stores.sqlite.turn import ALL, SqliteTurn, Tools
@@ -30,6 +32,7 @@ class SqliteStore(SqliteDead):
         self,
         path: str | os.PathLike[str],
         now: Callable[[], Instant],
+        steady: Steady | None = None,
         *,
         namespace: str = "default",
         patience: float = PATIENCE,
@@ -38,8 +41,10 @@ class SqliteStore(SqliteDead):
         self.file = File(path, patience, vfs)
         self.namespace = namespace
         self.close = self.file.close
-        self._now, self._clock, self._number = now, 0, 0
-        self._tools = Tools(self.file, namespace, self._time, self._next_number, set(), Remembered())
+        self.clock, self._number = StoreClock(now, steady), 0
+        self.now = self.clock.now
+        read_mark(self.file, namespace, self.clock)
+        self._tools = Tools(self.file, namespace, self.clock, self._next_number, set(), Remembered())
 
     def turn(self, runs: Sequence[str]) -> SqliteTurn:
         return SqliteTurn(self._tools, bool(runs), runs)
@@ -105,6 +110,9 @@ class SqliteStore(SqliteDead):
                 turn.commands.change(command)
             return [command.lease() for command in held]
 
+    def leases_of(self, worker: str) -> Sequence[Lease]:
+        return [read_queued(row).lease() for row in self._rows(queries.LEASES_OF_WORKER, worker)]
+
     def hand_back(self, lease: Lease) -> bool:
         with SqliteTurn(self._tools, True) as turn:
             command = _held_by(turn, lease)
@@ -115,7 +123,7 @@ class SqliteStore(SqliteDead):
     def expire(self, losses: int) -> Sequence[Expired]:
         """Judged under the lock only if there is something to judge."""
         dead = self._dead_workers()
-        if not dead and not any(_is_over(each, self._time()) for each in self._leases()):
+        if not dead and not any(_is_over(each, self.now()) for each in self._leases()):
             return []
         found: list[Expired] = []
         with SqliteTurn(self._tools, True) as turn:
@@ -136,7 +144,7 @@ class SqliteStore(SqliteDead):
         return found
 
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
-        now = self._time()
+        now = self.now()
         runs: dict[str, None] = {}
         for run, receiver in self._rows(queries.RUNS_WITH_LETTERS, limit):
             if run != receiver:
@@ -147,6 +155,13 @@ class SqliteStore(SqliteDead):
             runs[run] = None
         next_due = self._row(queries.NEXT_DUE, now)
         return list(runs)[:limit], None if next_due is None else next_due[0]
+
+    def foreign_writes(self) -> int:
+        """A number that changes when another process has written."""
+        with self.file.guard:
+            row = self.file.row(queries.FOREIGN, ())
+        assert row is not None
+        return int(row[0])
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         encoded = lines_of.encoded(lines)
@@ -182,13 +197,9 @@ class SqliteStore(SqliteDead):
         life = self.file.life
         return [(worker, lock) for worker, lock in self._rows(queries.WORKERS, life.name) if life.is_free(lock)]
 
-    def _time(self) -> Instant:
-        self._clock = max(self._clock, self._now())  # the store's clock never goes back
-        return self._clock
-
     def _next_number(self) -> int:
         """Grows with time, so that it grows over all processes of the machine too."""
-        self._number = max(self._number + 1, self._clock)
+        self._number = max(self._number + 1, self.clock.at)
         return self._number
 
 

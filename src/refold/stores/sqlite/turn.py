@@ -12,6 +12,7 @@ from refold.core.state import PAUSED
 from refold.core.summary import Summary
 from refold.errors import Conflict, Corrupt, NotFound
 from refold.ports import Abilities, Lease, Writes
+from refold.stores.clock import MARK_EVERY, StoreClock
 from refold.stores.removal import FLOOR_STEP, refuse_removal
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.buffer import Buffer, Draft
@@ -19,6 +20,7 @@ from refold.stores.sqlite.commands import Commands
 from refold.stores.sqlite.dead import put_dead
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.lines import append, encoded
+from refold.stores.sqlite.marks import put_mark, read_mark
 from refold.stores.sqlite.openings import Openings
 from refold.stores.sqlite.remembered import MANY, Opening, Remembered
 from refold.stores.sqlite.rows import LEASED, Queued, check, read_fact, read_run
@@ -31,7 +33,7 @@ class Tools(Struct, frozen=True):
 
     file: File
     namespace: str
-    now: Callable[[], Instant]
+    clock: StoreClock
     number: Callable[[], int]  # each greater than the one before
     workers: set[str]  # those of this process that others know of
     remembered: Remembered
@@ -44,6 +46,7 @@ class SqliteTurn:
         self._tools, self._file, self._namespace, self._at_once = tools, tools.file, tools.namespace, at_once
         self.now: Instant = 0
         self._begun = False
+        self._wrote = False  # facts
         self._expected = runs
         self._new_workers: dict[str, Abilities] = {}
         self._buffer = Buffer(tools.namespace)
@@ -62,7 +65,7 @@ class SqliteTurn:
                 if len(self._expected) > 1:
                     self._openings.find(self._expected)
             else:
-                self.now = self._tools.now()
+                self.now = self._tools.clock.now()
         except BaseException:
             self._file.guard.release()
             raise
@@ -80,9 +83,13 @@ class SqliteTurn:
 
     def begin(self) -> None:
         """The time is that of the lock: whoever waited for it does not come with an old one."""
-        if not self._begun:
-            self._tools.remembered.begin(self._file.begin())
-            self._begun, self.now = True, self._tools.now()
+        if self._begun:
+            return
+        tools, version = self._tools, self._file.begin()
+        if version != tools.remembered.version:  # another process has written, and its clock may be ahead
+            read_mark(self._file, self._namespace, tools.clock)
+        tools.remembered.begin(version)
+        self._begun, self.now = True, tools.clock.now()
 
     def _commit(self) -> None:
         try:
@@ -90,6 +97,9 @@ class SqliteTurn:
             self._buffer.flush(self._file)
             if self._new_workers:
                 self._enrol()
+            marks = self._wrote and self.now - self._tools.clock.marked >= MARK_EVERY
+            if marks:
+                put_mark(self._file, self._namespace, self._tools.clock)
         except BaseException:
             self._tools.remembered.forget()
             self._file.roll_back()
@@ -99,6 +109,8 @@ class SqliteTurn:
         except BaseException:
             self._tools.remembered.forget()
             raise
+        if marks:
+            self._tools.clock.marked = self.now
         self._tools.remembered.keep(self._openings.runs, self._buffer.troubled, self._file.version())
         if self._new_workers:
             self._tools.workers.update(self._new_workers)
@@ -191,6 +203,7 @@ class SqliteTurn:
             raise Conflict(f"run {run} has moved on from fact {writes.expected} to {opening.head}")
         draft, lines = Draft(self._namespace, writes), encoded(writes.lines) if writes.lines else ()
         commands.load(run, [id for id in writes.commands if id not in writes.new])
+        self._wrote = True
         self._buffer.add(draft, opening.stored, self._tools.remembered.plans)  # nothing can fail from here on
         before, now = opening.status, writes.summary.status
         opening.head, opening.status, opening.stored = draft.head, now, now

@@ -1,0 +1,112 @@
+"""The time of a store: it follows the machine's clock forwards, and does not follow it back."""
+
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from threading import Lock
+
+from msgspec import Struct
+
+from refold.core.outcomes import SECOND, Instant
+
+SLACK = SECOND // 4  # a clock set back by less is waited for: else many small corrections would add up
+MARK_EVERY = SECOND  # between two marks that a process writes
+FARTHEST = 1 << 56  # no mark is believed beyond it: the year 4253
+
+
+class Steady(Struct, frozen=True):
+    """A clock that nobody can set."""
+
+    read: Callable[[], int]  # microseconds since some moment
+    boot: str = ""  # names that moment, for all processes of the machine; empty: it is not known
+
+
+class Mark(Struct, frozen=True):
+    """What a store's clock showed, and what the steady clock showed at the same moment."""
+
+    at: Instant
+    steady: int = 0
+    boot: str = ""
+
+    def is_plausible(self) -> bool:
+        return 0 <= self.at < FARTHEST
+
+
+class StoreClock:
+    """Shows the machine's time. If that is set back, this clock continues at the pace of the steady clock.
+
+    So a timer that was set for "in 5 s" takes 5 s, whatever happens to the machine's clock meanwhile. A store that
+    outlives its process writes marks; from the last one, the time continues in the next process. Without a steady
+    clock, this one stands still until the machine's clock has caught up.
+    """
+
+    def __init__(self, wall: Callable[[], Instant], steady: Steady | None = None) -> None:
+        self._wall, self._steady = wall, steady
+        self._lock = Lock()
+        self.at: Instant = 0  # what it showed last
+        self._read_at = self._elapsed()  # what the steady clock showed then
+        self.marked: Instant = 0  # the newest mark that is known to be stored
+
+    def now(self) -> Instant:
+        """Read the machine's clock first: if this thread is interrupted between the two readings, the steady clock is
+        ahead, and nothing is gained."""
+        with self._lock:
+            wall, read_at = self._wall(), self._elapsed()
+            expected = self.at + read_at - self._read_at
+            self.at = max(wall, self.at) if wall >= expected - SLACK else expected
+            self._read_at = read_at
+            return self.at
+
+    def mark(self) -> Mark:
+        """Of the last reading."""
+        with self._lock:
+            return Mark(self.at, self._read_at, "" if self._steady is None else self._steady.boot)
+
+    def resume(self, mark: Mark) -> None:
+        """Show at least the time of the mark, and what has passed since, as far as that is known."""
+        with self._lock:
+            read_at, at = self._elapsed(), mark.at
+            self.marked = max(self.marked, at)
+            if mark.boot and self._steady is not None and mark.boot == self._steady.boot:
+                at += max(read_at - mark.steady, 0)
+            if at > self.at + read_at - self._read_at and at < FARTHEST:
+                self.at, self._read_at = at, read_at
+
+    def _elapsed(self) -> int:
+        return 0 if self._steady is None else self._steady.read()
+
+
+@cache
+def machine_steady() -> Steady:
+    """The machine's own; where it can, it counts the time that the machine sleeps."""
+    clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+    if clock is None:
+        return Steady(lambda: time.monotonic_ns() // 1000)
+    return Steady(lambda: time.clock_gettime_ns(clock) // 1000, _boot())
+
+
+def _boot() -> str:
+    """Different after each start of the machine, and where processes have clocks of their own."""
+    if sys.platform == "darwin":
+        return _boot_of_mac()
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+    except OSError:
+        return ""  # then the time between two processes is not counted
+    try:
+        with open("/proc/self/timens_offsets", encoding="ascii") as file:
+            offsets = file.read().split()
+    except OSError:
+        return boot  # a kernel without such clocks
+    return " ".join((boot, *offsets))
+
+
+def _boot_of_mac() -> str:
+    import ctypes
+
+    text, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+    libc = ctypes.CDLL(None)
+    failed = libc.sysctlbyname(b"kern.bootsessionuuid", text, ctypes.byref(size), None, ctypes.c_size_t(0))
+    return "" if failed else text.value.decode("ascii", "replace")
