@@ -41,6 +41,8 @@ def spots_of(text: str) -> list[Spot]:
     count = text.count(HOLE)
     if not count:
         return []
+    if text.strip() == HOLE:
+        raise Misplaced(0, "a value stands in the place of the whole code", "write the code here")
     stem = "Hole"
     while stem in text:
         stem += "H"

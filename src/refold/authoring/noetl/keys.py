@@ -1,6 +1,6 @@
 """The keys of a NoETL tool, as the tool here has them: renamed, put into its shapes, and sorted by their use."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ REFUSED = {
     "sink": "write a task of its own that stores the result",
     "set_vars": "write `set: {ctx.name: …}`",
 }
+PROGRAM_KEYS = ("code", "command", "cmds", "script", "query", "commands")
 RESPONSES = {"json": "json", "text": "text", "binary": "base64", "auto": "auto"}
 FINE = list(range(200, 300))
 
@@ -201,30 +202,39 @@ def _check_values(reading: Reading, kind: Kind, info: ToolInfo, config: Config, 
     """Values in texts that are programs: each must have a place in which it cannot be code."""
     texts = {**config.rendered, **config.keys}
     for name, how in config.quoted.items():
-        for found in info.values(how, name, texts[name]) if info.values is not None else ():
-            _tell(reading, kind, found, nodes)
+        if info.values is not None:
+            tell_values(reading, info.values(how, name, texts[name]), _node_of(kind, name, nodes))
     if info.programs is not None:
-        for found in info.programs({**config.settings, **texts}):
-            _tell(reading, kind, found, nodes)
-    if kind.kind == "transfer" and info.check is not None:
-        for found in info.check(texts):
-            if found.key == "source":
-                _tell(reading, kind, found, nodes)
+        for found in info.programs(texts):
+            tell_values(reading, [found], _node_of(kind, found.key, nodes))
+    if kind.kind == "transfer" and info.check is not None and "source" in nodes:
+        tell_values(reading, (each for each in info.check(texts) if each.code == "spliced"), nodes["source"])
+    for key in info.keys:
+        inner = nodes.get(key.name) if key.type == "tool" else None
+        for name in PROGRAM_KEYS if inner is not None and isinstance(inner.value, dict) else ():
+            if _has_templates(inner.nodes[name].value if name in inner.nodes else None):
+                message = f"no value may be put into `{name}` of a tool in a tool"
+                reading.at(inner.nodes[name], "bad-value", message, "give it in `input`, `args`, `env` or `params`")
     for name in ("entry", "libs") if kind.kind == "python" else ():
         if name in config.rendered:
             message = f"`{name}` names code, and cannot be computed"
             reading.at(nodes[name], "bad-value", message, "write the name out")
 
 
-def _tell(reading: Reading, kind: Kind, found: ToolProblem, nodes: Mapping[str, Node]) -> None:
-    named = [each for name, each in nodes.items() if kind.keys.get(name, name) == found.key]
-    node = named[0] if named else nodes["script"]  # code in the long form
-    if found.item is not None and isinstance(node.value, list):
-        node = node.nodes[found.item]
-    elif isinstance(node.value, list) and len(node.nodes) == 1:
-        node = node.nodes[0]
-    place = place_inside(reading.source, node, found.line, found.column) if found.line else node.place
-    reading.say(Problem(found.code, found.message, place, found.hint, found.severity, 2 if found.line else node.length))
+def tell_values(reading: Reading, problems: Iterable[ToolProblem], node: Node) -> None:
+    """Each where its value stands, in a text or in one of a list of them."""
+    for found in problems:
+        child = node
+        if isinstance(node.value, list):
+            child = node.nodes[found.item or 0]
+        place = place_inside(reading.source, child, found.line, found.column) if found.line else child.place
+        length = 2 if found.line else child.length
+        reading.say(Problem(found.code, found.message, place, found.hint, found.severity, length))
+
+
+def _node_of(kind: Kind, key: str, nodes: Mapping[str, Node]) -> Node:
+    named = [each for name, each in nodes.items() if kind.keys.get(name, name) == key]
+    return named[0] if named else nodes["script"]  # code in its long form
 
 
 def _sort(config: Config, kind: Kind, name: str, value: Any, static: bool) -> None:
