@@ -33,6 +33,8 @@ class ToolProblem(Struct, frozen=True):
     line: int = 0
     column: int = 0
     code: str = "bad-tool"  # stable, for tools and searches
+    item: int | None = None  # which text of a list it is, if the key has several
+    severity: Literal["error", "warning"] = "error"
 
 
 class ToolInfo(Struct, frozen=True, kw_only=True):
@@ -45,6 +47,8 @@ class ToolInfo(Struct, frozen=True, kw_only=True):
     result_keys: tuple[str, ...] = ()  # all that a result can have, if it is a map and they are fixed
     by_engine: bool = False  # no worker takes part
     check: Callable[[Mapping[str, Any]], Sequence[ToolProblem]] | None = None  # beyond names and types
+    values: Callable[[str, str, Any], Iterator[ToolProblem]] | None = None  # values in a text of a NoETL file
+    programs: Callable[[Mapping[str, Any]], Iterator[ToolProblem]] | None = None  # values in text for an interpreter
     reads: Callable[[Mapping[str, Any]], Sequence[tuple[str, int, int]]] | None = None  # names from outside, and where
     check_bound: Callable[[Mapping[str, Any], Collection[str]], Sequence[ToolProblem]] | None = None  # names of input
 

@@ -10,7 +10,7 @@ from tests.noetl.house import House
 
 KINDS = {
     "a python exception": ("kind: python, code: \"raise ValueError('x')\"", "error"),
-    "python that cannot be read": ("kind: python, code: \"{{ '(' }}\"", None),
+    "python that cannot be read": ('kind: python, code: "{% if true %}({% endif %}"', None),
     "a program that fails": ("kind: shell, command: exit 7", "exit"),
     "a refused connection": ('kind: http, url: "http://127.0.0.1:9/"', "connection"),
     "an sql error": ("kind: duckdb, command: SELECT * FROM nowhere", None),

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from refold.authoring.inside import place_inside
 from refold.authoring.names import did_you_mean, meant
+from refold.authoring.problems import Problem
 from refold.authoring.reading import Reading, cut, either, kind_of
 from refold.authoring.template_text import holds_secret, is_expression, is_secret, is_template
 from refold.authoring.yaml_text import Node
@@ -65,6 +66,8 @@ def read_described(reading: Reading, node: Node, catalog: Catalog, sort: Sort = 
     told = _keys(reading, node, info, keys, sort)
     if info.check is not None:
         _check(reading, node, info, keys, sort)
+    if info.programs is not None:
+        _warn_of_programs(reading, info, keys)
     return Described(info, keys, told)
 
 
@@ -179,6 +182,14 @@ def _check(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node
             reading.at_place(place, code, found.message, found.hint or f"mend the text of `{found.key}`")
         else:
             reading.at_key(node, found.key, code, found.message, found.hint or _about(info, found.key))
+
+
+def _warn_of_programs(reading: Reading, info: ToolInfo, keys: Mapping[str, Node]) -> None:
+    assert info.programs is not None
+    for found in info.programs({name: child.value for name, child in keys.items()}):
+        child = keys[found.key].nodes[found.item]
+        place = place_inside(reading.source, child, found.line, found.column)
+        reading.say(Problem(found.code, found.message, place, found.hint, found.severity, 2))
 
 
 def _about(info: ToolInfo, name: str) -> str:

@@ -24,6 +24,11 @@ class Templates:
     def __init__(self, undefined: Literal["strict", "chainable"] = "strict") -> None:
         self._lenient = undefined == "chainable"
 
+    @property
+    def lenient(self) -> bool:
+        """Whether this is the language of NoETL files."""
+        return self._lenient
+
     def names(self, view: View) -> View:
         return named_as_noetl(view) if self._lenient else view
 
@@ -54,7 +59,7 @@ class Templates:
         if template.statements:
             return Walk(text, evaluation).pieces_of(template.statements)
         return [
-            piece if isinstance(piece, str) else Piece(evaluated(evaluation, text, piece, _copied))
+            piece if isinstance(piece, str) else Piece(evaluated(evaluation, text, piece, _copied), piece.at)
             for piece in template.pieces
         ]
 

@@ -204,7 +204,7 @@ class _Collected:
         if isinstance(part, str):
             self.pieces.append(self._copies.of(part))
         else:
-            self.pieces.append(Piece(self.walk.evaluated(part, self._copied)))
+            self.pieces.append(Piece(self.walk.evaluated(part, self._copied), part.at))
 
     def _copied(self, value: Any, is_path: bool) -> Any:
         return self._copies.of(value)

@@ -32,9 +32,10 @@ class Text(Struct, frozen=True):
 
 
 class Piece(Struct, frozen=True):
-    """A value in the midst of a text, for those who write it down in their own way."""
+    """A value in the midst of a text, for those who write it down in their own way; `at`: where its expression is."""
 
     value: Any
+    at: int = 0
 
 
 class TemplateProblem(Struct, frozen=True):
@@ -164,6 +165,17 @@ def problem_of(text: str, undefined: str = "strict") -> TemplateProblem | None:
         hint = _LITERAL if text[wrong.at : wrong.at + 2] == "{{" or text[: wrong.at].rstrip().endswith("{{") else ""
         return TemplateProblem(wrong.message, *place(text, wrong.at), hint)
     return None
+
+
+def pieces_of(text: str) -> list[str | Piece] | None:
+    """The text with a piece without a value for each expression; None if it has statements, or is no template."""
+    try:
+        found = read(text, lenient=True)
+    except Wrong:
+        return None
+    if found.statements:
+        return None
+    return [piece if isinstance(piece, str) else Piece(None, piece.at) for piece in found.pieces]
 
 
 def uses_of(text: str, undefined: str = "strict") -> tuple[Use, ...]:

@@ -4,7 +4,17 @@ from collections.abc import Mapping
 
 from refold.descriptions import ToolInfo, ToolKey
 from refold.tools.asserting import ASSERT
-from refold.tools.checks import PAGES, check_http, check_main, check_playbook, check_python, check_shell, names_in_code
+from refold.tools.checks import (
+    PAGES,
+    check_http,
+    check_main,
+    check_playbook,
+    check_python,
+    check_shell,
+    names_in_code,
+    programs_in,
+    values_of,
+)
 from refold.tools.outward_catalog import KINDS as OUTWARD
 from refold.tools.sql_catalog import KINDS as SQL
 from refold.tools.waiting import GATE, POLL, QUALITY, WAIT
@@ -55,6 +65,7 @@ PYTHON = ToolInfo(
     result="what the code gives, as JSON data: tuples become lists, sets sorted lists, times ISO texts; what has no"
     " obvious form is refused with its path",
     check=check_python,
+    values=values_of("python"),
     check_bound=check_main,
     reads=names_in_code,
 )
@@ -88,6 +99,8 @@ SHELL = ToolInfo(
     result="`{exit_code, stdout, stderr, truncated}`: the first MiB of each stream, and how many bytes were left out",
     result_keys=("exit_code", "stdout", "stderr", "truncated"),
     check=check_shell,
+    values=values_of("shell"),
+    programs=programs_in("command"),
 )
 
 HTTP = ToolInfo(

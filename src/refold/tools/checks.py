@@ -1,7 +1,7 @@
 """What can be wrong with the keys of a tool, beyond their names and types, and be seen before a run."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.descriptions import ToolProblem
@@ -189,3 +189,62 @@ def check_playbook(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
     if ("path" in keys) == ("name" in keys):
         return [ToolProblem("", "a playbook is started by exactly one of `path` and `name`", "give `path`")]
     return []
+
+
+def values_of(kind: str) -> Callable[[str, str, Any], Iterator[ToolProblem]]:
+    """What is wrong with values in the texts of a NoETL tool."""
+
+    def problems(how: str, name: str, given: Any) -> Iterator[ToolProblem]:
+        from refold.tools.pipeline_quoting import problems_in  # loaded for NoETL files alone
+
+        return problems_in(kind, how, name, given)
+
+    return problems
+
+
+# Interpreters, and the options behind which their program stands.
+PROGRAM_OPTIONS: Mapping[str, str] = {
+    r"(?:ba|da|k|z|c|tc|a|fi)?sh": r"-\w*c\w*",
+    r"python[\d.]*|pypy[\d.]*": r"-\w*c",
+    r"perl|ruby": r"-\w*[eE]",
+    r"node|nodejs|deno|bun": r"-e|-p|-pe|--eval|--print|eval",
+    r"php|lua|Rscript": r"-r|-e|-B|-E",
+    r"psql|mysql|mariadb|duckdb|clickhouse": r"-c|-e|--command(?:=.*)?|--execute(?:=.*)?|-cmd",
+}
+FIRST_IS_PROGRAM = r"[gmn]?awk|g?sed|jq|yq|eval|expr|bc|ssh|sqlite3|su|xargs|trap"
+
+
+def programs_in(*keys: str) -> Callable[[Mapping[str, Any]], Iterator[ToolProblem]]:
+    """Warnings about values in what one of these lists hands to an interpreter as its program."""
+
+    def problems(given: Mapping[str, Any]) -> Iterator[ToolProblem]:
+        words: list[tuple[str, int, Any]] = []
+        for key in keys:
+            listed = given.get(key)
+            words += [(key, item, word) for item, word in enumerate(listed)] if isinstance(listed, list) else ()
+        for at, name in _program_texts([word for _, _, word in words]):
+            key, item, word = words[at]
+            found = TEMPLATE.search(word)
+            assert found is not None
+            line, column = word.count("\n", 0, found.start()) + 1, found.start() - word.rfind("\n", 0, found.start())
+            message = f"a value goes into the program of `{name}`, and what it holds can be run"
+            hint = 'give it as an argument behind the program, and read it there: "$1", sys.argv[1]'
+            yield ToolProblem(key, message, hint, line, column, "value-as-code", item, "warning")
+
+    return problems
+
+
+def _program_texts(words: Sequence[Any]) -> Iterator[tuple[int, str]]:
+    """Which of these words are programs of an interpreter among them, and hold values."""
+    for i, word in enumerate(words):
+        name = word.rsplit("/", 1)[-1] if isinstance(word, str) and not TEMPLATE.search(word) else ""
+        option = next((each for known, each in PROGRAM_OPTIONS.items() if name and re.fullmatch(known, name)), None)
+        if option is None and not re.fullmatch(FIRST_IS_PROGRAM, name):
+            continue
+        for at, text in enumerate(words[i + 1 :], i + 1):
+            is_program = option is None or re.fullmatch(option, str(words[at - 1])) or re.fullmatch(option, str(text))
+            if is_program and isinstance(text, str) and TEMPLATE.search(text):
+                yield at, name
+            if option is not None and re.fullmatch(option, str(words[at - 1])):
+                break  # what follows are arguments
+        return

@@ -1,6 +1,7 @@
 """The tools that reach beyond the run, as data: artifacts, events, containers, MCP servers and language models."""
 
 from refold.descriptions import ToolInfo, ToolKey
+from refold.tools.checks import programs_in
 from refold.tools.outward_checks import check_artifact, check_container, check_emit, check_llm, check_mcp
 
 ARTIFACT = ToolInfo(
@@ -89,6 +90,7 @@ CONTAINER = ToolInfo(
     " were left out",
     result_keys=("exit_code", "stdout", "stderr", "truncated", "name", "image"),
     check=check_container,
+    programs=programs_in("command", "args"),
 )
 
 MCP = ToolInfo(
@@ -116,6 +118,7 @@ MCP = ToolInfo(
     " `result` the answer itself",
     result_keys=("status", "server", "endpoint", "method", "tool", "arguments", "text", "result"),
     check=check_mcp,
+    programs=programs_in("command"),
 )
 
 LLM = ToolInfo(

@@ -12,6 +12,7 @@ from refold.tools.keys import seconds_of
 from refold.tools.pipeline_quoting import QUOTED
 from refold.tools.pipeline_scope import Scope
 from refold.tools.pipeline_secrets import Wallet, as_auth, named_in
+from refold.tools.sql_splicing import STYLES
 
 
 class Ready(Struct):
@@ -34,8 +35,9 @@ class Renderer:
             self.scope.at_this_moment(**await self.wallet.names(wanted))
         self.scope.bound = bound = self.bound(task)
         try:
-            keys = self._keys(task)
-            settings = {**task.settings, **self.values(task.rendered, "")}
+            quoted = self._quoted(task)
+            keys = self._rendered(task.keys, quoted)
+            settings = {**task.settings, **self._rendered(task.rendered, quoted)}
         finally:
             self.scope.bound = self.scope.given
             self.scope.at_this_moment()
@@ -44,13 +46,29 @@ class Renderer:
                 keys[name] = as_auth(task.kind, await self.wallet.entry(keys[name]))
         return Ready(bound, keys, settings, self._context())
 
-    def _keys(self, task: Task) -> dict[str, Any]:
-        plain = {name: template for name, template in task.keys.items() if name not in task.quoted}
-        keys = self.values(plain, "")
-        for name, how in task.quoted.items():
-            if name in task.keys:
-                keys |= QUOTED[how](task, name, lambda text: self.templates.pieces(text, self.scope), keys)
-        return keys
+    def _rendered(self, templates: Mapping[str, Any], quoted: Mapping[str, Any]) -> dict[str, Any]:
+        plain = {name: template for name, template in templates.items() if name not in quoted}
+        return {**self.values(plain, ""), **{name: quoted[name] for name in templates if name in quoted}}
+
+    def _quoted(self, task: Task) -> dict[str, Any]:
+        """Texts of NoETL files with their values in them."""
+        texts = {**task.rendered, **task.keys}
+        found: dict[str, Any] = {}
+        for name, how in self._ways(task).items():
+            if name in texts:
+                found |= QUOTED[how](task, name, lambda text: self.templates.pieces(text, self.scope), texts)
+        return found
+
+    def _ways(self, task: Task) -> dict[str, str]:
+        """How values are put into the texts of a task; plans of older versions do not say it of all of them."""
+        ways: dict[str, str] = dict(task.quoted)
+        if task.kind == "python" and "code" in task.rendered:
+            ways["code"] = "python"
+        if task.kind == "shell" and "script" in task.rendered:
+            ways["script"] = "shell"
+        if task.kind in STYLES and isinstance(task.keys.get("commands"), list) and self.templates.lenient:
+            ways["commands"] = "sql"
+        return ways
 
     def bound(self, task: Task) -> dict[str, Any]:
         """The step's input, and over it the task's own."""

@@ -1,291 +1,125 @@
-"""Values in the text of a shell command, each quoted for the place it stands in, so that it is data and nothing else.
+"""Values in the text of a shell command (bash, sh, dash): each becomes one quoted word, or the text is refused.
 
-The text between the values is read as a POSIX shell and bash read it, as far as to know where quotes are open. Where
-that cannot be known for sure, or where no quoting keeps a value from being code, it is refused.
+A value may stand as a word, as part of a word, or inside plain quotes, also within `$(...)`. It is written in single
+quotes there, in which no character means anything. All other places are refused, and so is every text with values that
+has something this reader does not follow: here-documents, backticks, `${...}` that does more than name a variable,
+arithmetic on what may come from a value, programs given to another interpreter. The reader is small on purpose: it
+refuses what it does not know. Texts without values are not read at all.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-BARE, DOUBLE, SINGLE, HERE, LITERAL, COMMENT, SUM = "bare", "double", "single", "here", "literal", "comment", "sum"
-HEREDOC = re.compile(r"<<(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n$`\\]+)\"|((?:\\?[\w.+-])+))")
-CLOSED = re.compile(r"\$\{[^{}'\"\\`\n]*\}|`[^`\\\n]*`")  # what begins and ends here, without quotes
-WORD = re.compile(r"[^\s;&|()<>'\"\\$`#]+")
-BEFORE_A_WORD = " \t\n;&|()"
-COMPARES = re.compile(r"-(?:eq|ne|lt|le|gt|ge)\s+[\"']?$")
-COMPARED = re.compile(r"[\"']?\s+-(?:eq|ne|lt|le|gt|ge)\b")
-LET = re.compile(r"(?:^|[\s;&|(])(?:let|declare\s+-i)\s[^;&|\n]*$")
-WHOLE = re.compile(r"-?\d{1,18}")
+from refold.tools.holes import HOLE, Misplaced
 
-ANSI = "after `$'...'`, which shells read differently; use plain quotes"
-BACKTICKS = "inside backticks; write $(...) in their stead"
-PARAMETERS = "inside `${...}`; set a variable to the value first, and use that"
-CASES = "after a `case` inside $(...); move it out of there"
-SUMS = "in arithmetic, where only a whole number may stand; the value is another"
+SHELLS = ("bash", "sh", "dash")
+BARE, DOUBLE, SINGLE = "bare", "double", "single"
+REMEDY = 'pass the value in `env` and write "$NAME"'
+COMPUTE = "compute it in a template, such as {{ n + 1 }}, or in a `python` step"
+
+COUNTED, OTHER = "\1", "\2"  # in the text of a word: arithmetic, and any other expansion
+NAME = re.compile(r"[A-Za-z_]\w*", re.A)
+ASSIGNED = re.compile(r"([A-Za-z_]\w*)\+?=", re.A)
+PARAMETER = re.compile(r"\$\{#?(\w+)(?:(?::?[-=?+]|##?|%%?)[\w ./:,@%+*-]*)?\}", re.A)
+SUM = re.compile(r"[\w\s+*/%<>=!&|^~?:,$-]*", re.A)
+NUMBER = re.compile(rf"[\d{COUNTED}]+", re.A)
+POSITIONAL = re.compile(r"[0-9@*]", re.A)
+CONTINUES = re.compile(r"[\w \t\"'/.,:=}-]", re.A)  # what may stand before a line that a backslash ends
+
+RESERVED = {"if", "then", "else", "elif", "while", "until", "do", "{", "!", "time"}
+PREFIXES = {"sudo", "nohup", "exec", "command", "builtin"}
+TIMED = re.compile(r"\d+(?:\.\d+)?[smhd]?", re.A)
+INTERPRETER = re.compile(r"(?:ba|da|k|z|c|tc|a|fi)?sh|busybox|python[\d.]*|pypy[\d.]*", re.A)
+TWICE = {"eval", "let", "alias", "coproc", "select", "compgen", "complete"}  # never in a text with values
+NAMING = {"read", "unset", "mapfile", "readarray", "getopts", "wait", "set", "shift", "enable", "shopt", "return"}
+DECLARING = {"export", "readonly", "local", "declare", "typeset"}
+# Programs to which an argument is a program, or names one: wherever they stand in a command, and only at its beginning.
+LANGUAGES = {
+    *("awk", "gawk", "mawk", "nawk", "sed", "gsed", "perl", "ruby", "node", "nodejs", "deno", "php", "lua", "tclsh"),
+    *("jq", "yq", "ssh", "psql", "mysql", "mariadb", "sqlite3", "duckdb", "bc", "dc", "expr", "osascript", "gdb"),
+    *("parallel", "xargs", "Rscript", "m4"),
+}
+STARTING = {
+    *("source", ".", "trap", "env", "nice", "setsid", "stdbuf", "chroot", "timeout", "script", "make", "watch", "su"),
+    *("at", "batch", "ed", "ex", "vi", "vim", "expect", "R"),
+    *PREFIXES,
+}
+READING_DATA = {*("awk", "gawk", "mawk", "nawk", "sed", "gsed", "jq", "yq", "xargs", "make", "env", "trap", "expr"), *PREFIXES}
+SPECIAL = re.compile(
+    r"BASH\w*|ENV|SHELL|SHELLOPTS|IFS|PATH|PS\d|PROMPT_COMMAND|RANDOM|SRANDOM|SECONDS|OPTIND|LINENO|HIST\w*|LD_\w+"
+    r"|DYLD_\w+|PYTHON\w+|PERL\w*|RUBY\w*|NODE_\w+|JAVA_\w+|GIT_\w+|EDITOR|VISUAL|PAGER|BROWSER|GLOBIGNORE|MAILCHECK",
+    re.A,
+)
+COMPUTES = {"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R", "=~"}
 
 
-class Rendered(Protocol):
-    """What a template has given, to be put into the text."""
+class Word(Struct):
+    """`text` has a mark for each part that is not written out; `holes` are those in it, also within `$(...)`."""
+
+    text: str = ""
+    holes: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # variables that it expands
+    quoted: bool = False
 
     @property
-    def value(self) -> Any: ...
+    def literal(self) -> str | None:
+        return None if self.holes or any(mark in self.text for mark in (HOLE, COUNTED, OTHER)) else self.text
+
+    @property
+    def assigns(self) -> str:
+        """The variable, if it is an assignment."""
+        found = ASSIGNED.match(self.text)
+        return found[1] if found else ""
 
 
-class Value(Struct, frozen=True):
-    value: Any
+class Command(Struct):
+    """A simple command: its words, without redirections."""
+
+    words: list[Word] = field(default_factory=list)
 
 
-class Unquotable(ValueError):
-    """A value stands where it cannot be made safe; says where, and what to do."""
+class Frame(Struct):
+    """The text itself, or a `$(...)` in it."""
 
-    kind, retryable = "invalid_settings", False
-
-
-def quoted(pieces: Sequence[str | Rendered]) -> str:
-    """The text for a shell. Raises Unquotable."""
-    reader = _Reader()
-    for place, piece in enumerate(pieces):
-        if isinstance(piece, str):
-            reader.read(piece)
-            continue
-        text = _text(piece.value)
-        if _is_computed(pieces, place) and not WHOLE.fullmatch(text):
-            raise Unquotable(f"a value stands {SUMS}")
-        reader.put(text)
-    return "".join(reader.out)
-
-
-def _is_computed(pieces: Sequence[str | Rendered], place: int) -> bool:
-    """Beside a comparison of numbers, or after `let`: bash takes even a quoted text there for a sum, and runs it."""
-    before = pieces[place - 1] if place else ""
-    after = pieces[place + 1] if place + 1 < len(pieces) else ""
-    behind = isinstance(before, str) and (COMPARES.search(before) or LET.search(before))
-    return bool(behind or (isinstance(after, str) and COMPARED.match(after)))
-
-
-class _Place(Struct):
-    """What is open: a quote, a $(...), a here-document."""
-
-    kind: str
-    until: str = ""  # the line that ends a here-document
-    tabs: bool = False  # whether tabs before that line do not count
+    command: Command = field(default_factory=Command)
+    word: Word | None = None
+    in_double: bool = False
+    breaks: bool = False  # the open quote goes on over several lines
+    inside: list[int] = field(default_factory=list)  # holes in the open quote
     depth: int = 0  # of parentheses
-    closes: bool = False  # a `)` ends it
+    redirects: bool = False  # the next word is where something is read from or written to
+    holes: list[int] = field(default_factory=list)
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self.out: list[str] = []
-        self._places = [_Place(BARE)]
-        self._awaited: list[_Place] = []  # here-documents that begin with the next line
-        self._line: list[str] = []  # of a here-document, up to here
-        self._mixed = False  # whether that line has a part of a value
-        self._unsure = ""  # why nobody knows what is open
-        self._last = "\n"
-        self._escaped = False
-
-    @property
-    def _place(self) -> _Place:
-        return self._places[-1]
-
-    def put(self, text: str) -> None:
-        kind = self._place.kind
-        self._check(text, kind)
-        if kind in (HERE, LITERAL):
-            for part in re.split(r"(\n)", text):
-                self._grow(part, True)
-        self.out.append(FORMS[kind](text))
-        self._last = "'"
-
-    def _check(self, text: str, kind: str) -> None:
-        if self._unsure:
-            raise Unquotable(f"a value stands {self._unsure}")
-        if "\0" in text:
-            raise Unquotable("a value has a NUL character, which no program can be given")
-        if self._escaped:
-            raise Unquotable("a value stands behind a backslash; take the backslash away, or write two of them")
-        if self._last == "$" and kind in (BARE, DOUBLE, HERE):
-            raise Unquotable("a value stands behind a `$`; write \\$ for the sign itself")
-        for outer in self._places[:-1]:
-            if outer.kind == HERE and ("\n" in text or outer.until in text):
-                raise Unquotable(f"a value might end the here-document {outer.until!r}; set a variable to it before")
-        if kind == SUM and not WHOLE.fullmatch(text):
-            raise Unquotable(f"a value stands {SUMS}")
-
-    def read(self, text: str) -> None:
-        self.out.append(text)
-        at = 0
-        while at < len(text):
-            if self._escaped:
-                self._escape(text[at])
-                at += 1
-            else:
-                at += READERS[self._place.kind](self, text, at)
-
-    def _escape(self, char: str) -> None:
-        """What stands behind a backslash; a line that goes on is as if it were one with the next."""
-        self._escaped = False
-        if char != "\n":
-            self._last = "\\"
-        elif self._last in "$<(" or self._place.kind == HERE:
-            self._unsure = self._unsure or "behind a line that a backslash ends; write it as one line"
-        self._grow(char)
-
-    def _step(self, text: str, at: int) -> int:
-        self._last = text[at]
-        return 1
-
-    def _bare(self, text: str, at: int) -> int:
-        char = text[at]
-        if char in "\\'\"\n":
-            return self._quote_or_line(text, at)
-        if char in "$`":
-            return self._expansion(text, at)
-        if char in "()":
-            return self._parenthesis(text, at)
-        if text.startswith("<<", at):
-            return self._heredoc(text, at)
-        if self._last in BEFORE_A_WORD:
-            self._begin_word(text, at)
-        return self._step(text, at)
-
-    def _begin_word(self, text: str, at: int) -> None:
-        if text[at] == "#":
-            self._places.append(_Place(COMMENT))
-        elif self._places[1:] and (word := WORD.match(text, at)) and word[0] == "case":
-            self._unsure = self._unsure or CASES
-
-    def _quote_or_line(self, text: str, at: int) -> int:
-        match text[at]:
-            case "\\":
-                self._escaped = True
-                return 1
-            case "'":
-                if self._last == "$":
-                    self._unsure = self._unsure or ANSI
-                self._places.append(_Place(SINGLE))
-            case '"':
-                self._places.append(_Place(DOUBLE))
-            case _:
-                self._begin_heredoc()
-        return self._step(text, at)
-
-    def _parenthesis(self, text: str, at: int) -> int:
-        place = self._place
-        if text.startswith("((", at) and self._last in BEFORE_A_WORD:
-            self._places.append(_Place(SUM, depth=2, closes=True))
-            self._last = "("
-            return 2
-        place.depth += 1 if text[at] == "(" else -1
-        if place.closes and place.depth == 0:
-            self._places.pop()
-        return self._step(text, at)
-
-    def _sum(self, text: str, at: int) -> int:
-        if text[at] in "'\"\\`":
-            self._unsure = self._unsure or "in arithmetic with quotes; set a variable first"
-        if text[at] in "()":
-            self._place.depth += 1 if text[at] == "(" else -1
-            if self._place.depth == 0:
-                self._places.pop()
-        return self._step(text, at)
-
-    def _double(self, text: str, at: int) -> int:
-        if text[at] == "\\":
-            self._escaped = True
-            return 1
-        if text[at] == '"':
-            self._places.pop()
-        elif text[at] in "$`":
-            return self._expansion(text, at)
-        return self._step(text, at)
-
-    def _single(self, text: str, at: int) -> int:
-        if text[at] == "'":
-            self._places.pop()
-        return self._step(text, at)
-
-    def _comment(self, text: str, at: int) -> int:
-        if text[at] == "\n":
-            self._places.pop()
-            self._begin_heredoc()
-        return self._step(text, at)
-
-    def _expansion(self, text: str, at: int) -> int:
-        """What `$` or a backtick begins."""
-        self._grow(text[at])
-        if found := CLOSED.match(text, at):
-            self._grow(found[0])
-            self._last = "}"
-            return len(found[0])
-        if text[at] == "`":
-            self._unsure = self._unsure or BACKTICKS
-        elif text.startswith("$((", at):
-            self._places.append(_Place(SUM, depth=2, closes=True))
-            self._last = "("
-            return 3
-        elif text.startswith("$(", at):
-            self._places.append(_Place(BARE, depth=1, closes=True))
-            self._last = "("
-            return 2
-        elif text.startswith("${", at):
-            self._unsure = self._unsure or PARAMETERS
-        return self._step(text, at)
-
-    def _heredoc(self, text: str, at: int) -> int:
-        if text.startswith("<<<", at):
-            self._last = "<"
-            return 3
-        found = HEREDOC.match(text, at)
-        if found is None or found.end() == len(text):  # a value may be a part of the word
-            self._unsure = self._unsure or "behind a `<<` whose end is not plain"
-            return self._step(text, at)
-        tabs, literal, also, plain = found.groups()
-        word = literal or also or plain.replace("\\", "")
-        is_literal = plain is None or "\\" in plain
-        self._awaited.append(_Place(LITERAL if is_literal else HERE, until=word, tabs=bool(tabs)))
-        self._last = "<"
-        return len(found[0])
-
-    def _begin_heredoc(self) -> None:
-        self._places += reversed(self._awaited)
-        self._awaited.clear()
-
-    def _here(self, text: str, at: int) -> int:
-        """A line of a here-document; what is expanded there is as in double quotes."""
-        if self._place.kind == HERE and text[at] == "\\":
-            self._escaped = True
-            self._grow("\\")
-            return 1
-        if self._place.kind == HERE and text[at] in "$`":
-            return self._expansion(text, at)
-        self._grow(text[at])
-        return self._step(text, at)
-
-    def _grow(self, part: str, of_a_value: bool = False) -> None:
-        place = self._place
-        if place.kind not in (HERE, LITERAL):
-            return
-        if part != "\n":
-            self._line.append(part)
-            self._mixed = self._mixed or (of_a_value and part != "")
-            return
-        line = "".join(self._line)
-        if (line.lstrip("\t") if place.tabs else line) == place.until:
-            if self._mixed or of_a_value:
-                raise Unquotable(
-                    f"a value would end the here-document {place.until!r}; choose another word for its end"
-                )
-            self._places.pop()
-        self._line.clear()
-        self._mixed = of_a_value
+def places_of(texts: Sequence[str]) -> list[str]:
+    """What kind of place each hole of the texts has; the texts are lines that one shell runs. Raises Misplaced."""
+    if not any(HOLE in text for text in texts):
+        return []
+    reader = _Reader()
+    for text in texts:
+        reader.read(text)
+    _Checks(reader).check()
+    return reader.places
 
 
-def _text(value: Any) -> str:
+def written(place: str, value: Any) -> str:
+    """Raises ValueError for a text that no program can be given."""
+    text = text_of(value)
+    if "\0" in text:
+        raise ValueError("a value has a NUL character, which no program can be given")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a value has half of a surrogate pair, which is no character") from None
+    inside = text.replace("'", "'\\''")
+    return {BARE: f"'{inside}'", SINGLE: inside, DOUBLE: f"\"'{inside}'\""}[place]
+
+
+def text_of(value: Any) -> str:
     """As programs write it."""
     match value:
         case str():
@@ -300,29 +134,396 @@ def _text(value: Any) -> str:
             return json.dumps(value, ensure_ascii=False)
 
 
-def _in_double(text: str) -> str:
-    return re.sub(r'([\\"$`])', r"\\\1", text)
+class _Reader:
+    def __init__(self) -> None:
+        self.places: list[str] = []
+        self.commands: list[Command] = []
+        self.sums: list[str] = []  # names that arithmetic reads
+        self.feeds = False  # a program may read what another one writes, or a file
+        self._frames = [Frame()]
+        self._text = ""
+        self._at = 0
+
+    @property
+    def _frame(self) -> Frame:
+        return self._frames[-1]
+
+    def read(self, text: str) -> None:
+        """One text that is complete by itself."""
+        self._text, self._at = text, 0
+        while self._at < len(text):
+            self._at += self._in_double() if self._frame.in_double else self._bare()
+        if len(self._frames) > 1 or self._frame.in_double:
+            self._refuse("in a text in which a quote or a `$(` is not closed", "close it on its own line")
+        self._end_command()
+
+    def _refuse(self, where: str, remedy: str = REMEDY, hole: int | None = None) -> NoReturn:
+        """Of the next hole of this text, if none is named, or else of the last one."""
+        if hole is None:
+            hole = len(self.places) if HOLE in self._rest() else max(len(self.places) - 1, 0)
+        raise Misplaced(hole, f"a value stands {where}", remedy)
+
+    def _rest(self) -> str:
+        return self._text[self._at :]
+
+    # Characters outside of quotes. Each method returns how many characters it has read.
+
+    def _bare(self) -> int:
+        text, at, frame = self._text, self._at, self._frame
+        match text[at]:
+            case " " | "\t":
+                self._end_word()
+            case "\n" | ";" | "&" | "|":
+                return self._separator()
+            case "<" | ">":
+                return self._redirection()
+            case "(":
+                return self._opening()
+            case ")":
+                self._closing()
+            case "#" if frame.word is None:
+                return self._comment()
+            case "\\":
+                return self._backslash()
+            case "'":
+                return self._single()
+            case '"':
+                self._word().quoted = True
+                frame.in_double, frame.breaks, frame.inside = True, False, []
+            case "$":
+                return self._expansion()
+            case "`":
+                self._refuse("in a text with backticks", "write $(...) in their stead")
+            case "[" if frame.word is not None and NAME.fullmatch(frame.word.text):
+                self._refuse("in a text with a subscript, which bash computes", COMPUTE)
+            case char if char == HOLE:
+                self._hole(BARE)
+            case char:
+                self._word().text += char
+        return 1
+
+    def _in_double(self) -> int:
+        text, at, frame = self._text, self._at, self._frame
+        match text[at]:
+            case '"':
+                if frame.breaks and frame.inside:
+                    self._refuse("in quotes that go on over several lines", REMEDY, frame.inside[0])
+                frame.in_double = False
+            case "\\":
+                return self._backslash()
+            case "$":
+                return self._expansion()
+            case "`":
+                self._refuse("in a text with backticks", "write $(...) in their stead")
+            case char if char == HOLE:
+                frame.inside.append(len(self.places))
+                self._hole(DOUBLE)
+            case char:
+                frame.breaks = frame.breaks or char == "\n"
+                self._word().text += char
+        return 1
+
+    def _word(self) -> Word:
+        if self._frame.word is None:
+            self._frame.word = Word()
+        return self._frame.word
+
+    def _hole(self, place: str) -> None:
+        number = len(self.places)
+        self.places.append(place)
+        self._word().holes.append(number)
+        self._word().text += HOLE
+        for frame in self._frames:
+            frame.holes.append(number)
+
+    def _end_word(self) -> None:
+        frame = self._frame
+        if frame.word is not None and not frame.redirects:
+            frame.command.words.append(frame.word)
+        frame.redirects = frame.redirects and frame.word is None
+        frame.word = None
+
+    def _end_command(self) -> None:
+        self._end_word()
+        frame = self._frame
+        words = frame.command.words
+        if len(self._frames) > 1 and words and words[0].literal == "case":
+            self._refuse("after a `case` inside $(...)", "move it out of there")
+        if words:
+            self.commands.append(frame.command)
+        frame.redirects = False
+        frame.command = Command()
+
+    def _separator(self) -> int:
+        text, at = self._text, self._at
+        if text.startswith("&>", at):
+            return 1  # the redirection comes next
+        two = text[at : at + 2]
+        self.feeds = self.feeds or (text[at] == "|" and two != "||")
+        self._end_command()
+        return 2 if two in ("||", "&&", "|&", ";;") else 1
+
+    def _redirection(self) -> int:
+        text, at, frame = self._text, self._at, self._frame
+        if text.startswith(("<<", "<(", ">("), at):
+            self._refuse("in a text with a here-document, a here-string or `<(...)`")
+        if frame.word is not None and (frame.word.literal or "").isdigit() and not frame.word.quoted:
+            frame.word = None  # the number of what is redirected
+        self._end_word()
+        frame.redirects = True
+        self.feeds = self.feeds or text[at] == "<"
+        width = 2 if text[at : at + 2] in (">>", ">&", ">|", "<&", "<>") else 1
+        if text.startswith("\\\n", at + width):
+            self._refuse("behind a line that a backslash ends", "write it as one line")
+        return width
+
+    def _opening(self) -> int:
+        text, at, frame = self._text, self._at, self._frame
+        if text.startswith("(\\\n", at):
+            self._refuse("behind a line that a backslash ends", "write it as one line")
+        if frame.word is not None:
+            if frame.word.literal is None or not text.startswith("()", at) or frame.command.words:
+                self._refuse("in a text with a list or a pattern in parentheses")
+            self._end_command()
+            return 2
+        if text.startswith("((", at):
+            return self._sum(at + 2)
+        frame.depth += 1
+        self._end_command()
+        return 1
+
+    def _closing(self) -> None:
+        self._end_command()
+        frame = self._frame
+        if len(self._frames) == 1 or frame.depth:
+            frame.depth = max(frame.depth - 1, 0)
+            return
+        self._frames.pop()
+        word = self._word()
+        word.text += OTHER
+        word.holes += frame.holes
+
+    def _comment(self) -> int:
+        line = self._rest().split("\n", 1)[0]
+        if HOLE in line:
+            self._refuse("in a comment", "take it out of the comment")
+        if len(self._frames) > 1:
+            self._refuse("in a text with a comment inside $(...)", "take the comment out of it")
+        return len(line)
+
+    def _backslash(self) -> int:
+        text, at, frame = self._text, self._at, self._frame
+        following = text[at + 1 : at + 2]
+        if following == HOLE:
+            self._refuse("behind a backslash", "take the backslash away")
+        if following in ("\n", ""):
+            if following == "" or (at and not CONTINUES.fullmatch(text[at - 1])):
+                self._refuse("in a text with a line that a backslash ends", "write it as one line")
+            frame.breaks = True
+            return 2
+        word = self._word()
+        word.quoted = True
+        word.text += ("\\" if frame.in_double and following not in '$`"\\' else "") + following
+        return 2
+
+    def _single(self) -> int:
+        end = self._text.find("'", self._at + 1)
+        if end < 0:
+            self._refuse("in a text in which a quote is not closed", "close it on its own line")
+        inside = self._text[self._at + 1 : end]
+        if HOLE in inside and "\n" in inside:
+            self._refuse("in quotes that go on over several lines")
+        word = self._word()
+        word.quoted = True
+        for part in re.split(f"({HOLE})", inside):
+            if part == HOLE:
+                self._hole(SINGLE)
+            else:
+                word.text += part
+        return end + 1 - self._at
+
+    def _expansion(self) -> int:
+        text, at, frame = self._text, self._at, self._frame
+        following = text[at + 1 : at + 2]
+        if following == HOLE:
+            self._refuse("behind a `$`", "write \\$ for the sign itself")
+        if following == "[" or text.startswith("$\\\n", at) or (following in ("'", '"') and not frame.in_double):
+            self._refuse("in a text with `$'...'`, `$\"...\"` or `$[...]`", "write it in another way")
+        if text.startswith("$((", at):
+            return self._sum(at + 3)
+        if following == "(":
+            self._word()
+            self._frames.append(Frame())
+            return 2
+        if following == "{":
+            found = PARAMETER.match(text, at)
+            if found is None:
+                self._refuse("in a text with a `${...}` that does more than to name a variable")
+            return self._variable(found[1], len(found[0]))
+        if found := NAME.match(text, at + 1):
+            return self._variable(found[0], 1 + len(found[0]))
+        if following and following in "0123456789@*#?$!-":
+            return self._variable(following, 2)
+        self._word().text += "$"
+        return 1
+
+    def _variable(self, name: str, width: int) -> int:
+        word = self._word()
+        word.names.append(name)
+        word.text += OTHER
+        return width
+
+    def _sum(self, begin: int) -> int:
+        """Arithmetic up to its `))`; only names, numbers and signs may be in it."""
+        text, depth, end = self._text, 2, begin
+        while end < len(text) and depth:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        inside = text[begin : end - 2]
+        if HOLE in inside:
+            self._refuse("in arithmetic", COMPUTE)
+        if depth or text[end - 2 : end] != "))" or not SUM.fullmatch(re.sub(r"[()]", " ", inside)):
+            self._refuse("in a text with arithmetic that does more than to count", COMPUTE)
+        self.sums += re.findall(r"(?<!\w)[A-Za-z_]\w*", inside, re.A)
+        self.sums += re.findall(r"\$(\W|\d)", inside, re.A)
+        self._word().text += COUNTED
+        return end - self._at
 
 
-def _in_here(text: str) -> str:
-    return re.sub(r"([\\$`])", r"\\\1", text)
+class _Checks:
+    """What a whole text must not do, whatever its values are: to run a value in another way than as a word."""
+
+    def __init__(self, reader: _Reader) -> None:
+        self.commands, self.sums, self.feeds = reader.commands, reader.sums, reader.feeds
+        self.bound: set[str] = set()  # variables that get what is not written out
+        self.counted: set[str] = set()  # variables that get nothing but numbers
+        self._learn()
+
+    def check(self) -> None:
+        conditional = any(word.literal == "[[" for command in self.commands for word in command.words)
+        for name in self.sums:
+            if name not in self.counted:
+                raise self._misplaced(f"in a text that computes with `{name}`, and bash runs what that may hold", (), COMPUTE)
+        for command in self.commands:
+            words = _without_reserved(command.words)
+            if conditional and not (words and words[0].literal in ("[", "test")):
+                self._forbid(words, COMPUTES, "in a text with `[[ ... {} ... ]]`, where bash computes", "write `[`")
+            self._command(words)
+
+    def _learn(self) -> None:
+        """Which variables are set, and to what."""
+        others: set[str] = set()
+        for command in self.commands:
+            words = _without_reserved(command.words)
+            names = {word.literal for word in words if word.literal and NAME.fullmatch(word.literal)}
+            if words and words[0].literal in {*NAMING, "for", "printf"}:
+                self.bound |= {name for name in names if name is not None}
+            for word in words:
+                if not (name := word.assigns):
+                    continue
+                value = word.text.split("=", 1)[1]
+                if NUMBER.fullmatch(value):
+                    self.counted.add(name)
+                else:
+                    others.add(name)
+                if word.literal is None and not NUMBER.fullmatch(value):
+                    self.bound.add(name)
+        self.counted -= others | self.bound
+
+    def _command(self, words: list[Word]) -> None:
+        while words and words[0].assigns:
+            self._assignment(words[0])
+            words = words[1:]
+        if not words:
+            return
+        words = _without_prefix(words)
+        program = words[0]
+        if program.literal is None and (program.holes or self._carries(words)):
+            raise self._misplaced("where a program is named", words, "write the program out, or give a list")
+        name = _base(program.literal or "")
+        if name in TWICE:
+            raise self._misplaced(f"in a text with `{name}`, which reads a text twice")
+        if name in ("[", "test"):
+            self._forbid(words, {"-v", "-R"}, "in a text with `test {}`, which computes", COMPUTE)
+        if name in NAMING or (name == "printf" and any((w.text or "").startswith("-v") for w in words[1:2])):
+            self._written_out(words, f"in an argument of `{name}`, where names are computed")
+        if name in DECLARING:
+            self._declaration(name, words)
+        if name == "for":
+            self._written_out(words[:2], "where a variable is named")
+        self._languages(words)
+
+    def _languages(self, words: list[Word]) -> None:
+        for i, word in enumerate(words):
+            name = _base(word.literal or "")
+            if INTERPRETER.fullmatch(name):
+                self._interpreter(name, words[i + 1 :])
+                return
+            if name in LANGUAGES or (i == 0 and name in STARTING):
+                fed = name not in READING_DATA
+                if self._carries(words[i + 1 :]) or (fed and self.feeds):
+                    raise self._misplaced(f"in a program for `{name}`", words)
+
+    def _interpreter(self, name: str, rest: list[Word]) -> None:
+        """Its program must be written out; what stands behind that are arguments."""
+        first = rest[0].literal if rest else None
+        second = rest[1].literal if len(rest) > 1 else None
+        if first in ("-c", "-m") and second is not None and "{}" not in second and name != "busybox":
+            return
+        if first is not None and not first.startswith("-") and name != "busybox":
+            return
+        if self._carries(rest) or self.feeds:
+            raise self._misplaced(f"in a program for `{name}`", rest, 'give it behind the program, and write "$1" there')
+
+    def _assignment(self, word: Word) -> None:
+        if word.literal is None and SPECIAL.fullmatch(word.assigns) and self._carries([word]):
+            raise self._misplaced(f"in `{word.assigns}=`, which decides what is run", [word])
+
+    def _declaration(self, name: str, words: list[Word]) -> None:
+        for word in words[1:]:
+            if word.assigns:
+                self._assignment(word)
+            elif word.literal is None or word.literal.startswith("-"):
+                raise self._misplaced(f"in a text with `{name}` that does more than `{name} NAME=...`", words)
+
+    def _written_out(self, words: Sequence[Word], where: str) -> None:
+        if any(word.literal is None for word in words):
+            raise self._misplaced(where, words, "write the name out")
+
+    def _forbid(self, words: Sequence[Word], forbidden: set[str], where: str, remedy: str) -> None:
+        for word in words:
+            if word.literal in forbidden:
+                raise self._misplaced(where.format(word.literal), words, remedy)
+
+    def _carries(self, words: Sequence[Word]) -> bool:
+        """Whether a value may come there: it stands there, or a variable does that may hold one."""
+        return any(word.holes or any(n in self.bound or POSITIONAL.fullmatch(n) for n in word.names) for word in words)
+
+    def _misplaced(self, where: str, words: Sequence[Word] = (), remedy: str = REMEDY) -> Misplaced:
+        holes: Iterator[int] = (hole for word in words for hole in word.holes)
+        return Misplaced(next(holes, 0), f"a value stands {where}", remedy)
 
 
-FORMS: Mapping[str, Callable[[str], str]] = {
-    BARE: lambda text: "'" + text.replace("'", "'\\''") + "'",
-    DOUBLE: _in_double,
-    SINGLE: lambda text: text.replace("'", "'\\''"),
-    HERE: _in_here,
-    LITERAL: str,
-    COMMENT: lambda text: re.sub(r"[\r\n]", " ", text),
-    SUM: str,
-}
-READERS: Mapping[str, Callable[[_Reader, str, int], int]] = {
-    BARE: _Reader._bare,
-    DOUBLE: _Reader._double,
-    SINGLE: _Reader._single,
-    HERE: _Reader._here,
-    LITERAL: _Reader._here,
-    COMMENT: _Reader._comment,
-    SUM: _Reader._sum,
-}
+def _without_reserved(words: list[Word]) -> list[Word]:
+    at = 0
+    while at < len(words) and words[at].literal in RESERVED and not words[at].quoted:
+        at += 1
+    return words[at:]
+
+
+def _without_prefix(words: list[Word]) -> list[Word]:
+    """`sudo cp x` is `cp x`; with options it stays what it is, and no value may follow."""
+    while len(words) > 1:
+        first, second = words[0].literal, words[1].literal
+        if first == "timeout" and TIMED.fullmatch(second or "") and len(words) > 2:
+            second, skip = words[2].literal, 2
+        else:
+            skip = 1 if first in PREFIXES else 0
+        if not skip or second is None or second.startswith("-") or "=" in second:
+            return words
+        words = words[skip:]
+    return words
+
+
+def _base(path: str) -> str:
+    return path.rsplit("/", 1)[-1]

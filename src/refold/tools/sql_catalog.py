@@ -1,6 +1,7 @@
 """The tools that speak SQL and the one that moves rows, as data: their keys, their results, and their checks."""
 
 from refold.descriptions import ToolInfo, ToolKey
+from refold.tools.checks import values_of
 from refold.tools.sql_checks import check_sql, check_transfer
 
 ABOUT = (
@@ -65,6 +66,7 @@ def _speaks_sql(kind: str, about: str, code: str, keys: tuple[ToolKey, ...]) -> 
         result=RESULT,
         result_keys=RESULT_KEYS,
         check=check_sql,
+        values=values_of(kind),
     )
 
 

@@ -52,7 +52,7 @@ def check_transfer(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
 def _query_of_source(source: Any) -> Iterator[ToolProblem]:
     query = source.get("query") if isinstance(source, Mapping) else None
     for problem in spliced("source", query) if isinstance(query, str) else ():
-        yield ToolProblem("source", problem.message, problem.hint)
+        yield ToolProblem("source", problem.message, problem.hint, code="spliced")
 
 
 SOURCES = ("sqlite", "duckdb", "postgres", "csv", "json", "jsonl", "parquet", "http")

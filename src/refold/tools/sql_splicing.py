@@ -1,209 +1,231 @@
-"""Values that stand in the text of SQL, made safe for the place where they stand.
+"""Values in the text of SQL, as playbooks of others have them: `INSERT INTO t VALUES ('{{ x }}', {{ n }})`.
 
-For playbooks of others, which write `INSERT INTO t VALUES ('{{ x }}', {{ n }})`. A value never becomes SQL: it is bound
-as a parameter, quoted as a name or a literal, taken as it is where only a plain name or number can stand, or refused.
+Each value becomes a quoted literal of that database, or part of a name where only a name can stand. It never becomes
+SQL. What a place asks for follows from the author's text alone, and a place that is not in this table is refused.
 
 | where it stands | what becomes of it |
 | --- | --- |
-| the whole text | the author's own SQL |
-| in single quotes | with the text around it in the quotes, one parameter |
+| in single quotes, also with escapes (`E'...'`) | with the text around it, one literal |
+| the only thing between dollar quotes, in a query | a literal |
 | in double quotes | part of a quoted name |
+| bare, where a value can stand | a literal; a number, true, false or null as it is |
 | bare, where a table, a schema or a column is named, or as part of a longer name | itself, if it is a plain name |
-| bare, where a value can stand | a parameter |
-| after `IN (` or `ARRAY [`, joined with commas (`1,2`), or in quotes with `','` | several of them |
-| the same, where no parameter can stand: in CREATE or COPY, after FROM, after a type (`DATE '...'`) | a literal |
-| in a comment | nothing |
-| between dollar quotes, or in quotes with escapes (`E'...'`) | itself, if it is plain |
-| anywhere else | refused |
+| after `IN (` or `ARRAY [`, a list, or numbers joined with commas (`1,2`) | several literals |
 """
 
+import math
 import re
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from refold.errors import ToolFailed
-from refold.tools.keys import refused
+from refold.tools.holes import HOLE, Misplaced
 from refold.tools.sql_text import Style, Token, tokens
-from refold.tools.sql_values import json_text, json_value
+from refold.tools.sql_values import json_text
 
-PLAIN_NAME = re.compile(r"[A-Za-z_0-9]+(\.[A-Za-z_0-9]+)*")
-PLAIN_TEXT = re.compile(r"[A-Za-z_0-9]+([.:-][A-Za-z_0-9]+)*")
+PLAIN_NAME = re.compile(r"[A-Za-z_0-9]+(\.[A-Za-z_0-9]+)*", re.A)
 WORD = re.compile(r"[\w$.]")
-NUMBERS = re.compile(r"-?[0-9]+( *, *-?[0-9]+)+")
-JOINED = re.compile(r"' *, *'")
+NUMBERS = re.compile(r"-?[0-9]+( *, *-?[0-9]+)+", re.A)
+BEGUN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[0-9a-fA-F]?|u\w{0,3}|U\w{0,7}|[0-7]{1,2})?\Z")
 OWN_QUOTING = re.compile(r"""\|\s*replace\(\s*(?:"'"|'\\'')\s*,\s*(?:"''"|'\\'\\'')\s*\)\s*$""")
+OWN_LIST = re.compile(r"""\|\s*join\(\s*(?:"' *, *'"|'\\' *, *\\'')\s*\)\s*$""")
+REMEDY = "write $1 there, and give the value in `params`"
 
 NAMED_AFTER = {
     *("FROM", "INTO", "TABLE", "UPDATE", "JOIN", "EXISTS", "VIEW", "INDEX", "SCHEMA", "DATABASE", "SEQUENCE", "ONLY"),
-    *("TRUNCATE", "DESCRIBE", "REFERENCES", "AS", "BY", "COLUMN", "CONSTRAINT", "ANALYZE", "USE", "TYPE", "FUNCTION"),
-    *("ROLE", "USER", "EXTENSION", "DETACH", "COPY", "VACUUM", "SET"),
+    *("TRUNCATE", "DESCRIBE", "REFERENCES", "AS", "BY", "COLUMN", "CONSTRAINT", "ANALYZE", "USE", "TYPE"),
+    *("ROLE", "USER", "DETACH", "COPY", "VACUUM", "SET"),
 }
 VALUE_AFTER = {
-    *(
-        "SELECT",
-        "DISTINCT",
-        "ALL",
-        "WHERE",
-        "AND",
-        "OR",
-        "NOT",
-        "IN",
-        "LIKE",
-        "ILIKE",
-        "BETWEEN",
-        "THEN",
-        "WHEN",
-        "ELSE",
-    ),
-    *(
-        "CASE",
-        "LIMIT",
-        "OFFSET",
-        "VALUES",
-        "RETURNING",
-        "IS",
-        "FIRST",
-        "NEXT",
-        "ON",
-        "HAVING",
-        "DEFAULT",
-        "TO",
-        "ESCAPE",
-    ),
-    *("ANY", "SOME", "SIMILAR", "GLOB", "REGEXP", "MATCH", "CALL", "ATTACH", "USING", "TOP", "QUALIFY", "ARRAY"),
+    *("SELECT", "DISTINCT", "ALL", "WHERE", "AND", "OR", "NOT", "IN", "LIKE", "ILIKE", "BETWEEN", "THEN", "WHEN"),
+    *("ELSE", "CASE", "LIMIT", "OFFSET", "VALUES", "RETURNING", "IS", "FIRST", "NEXT", "ON", "HAVING", "DEFAULT", "TO"),
+    *("ESCAPE", "ANY", "SOME", "SIMILAR", "GLOB", "REGEXP", "MATCH", "ATTACH", "USING", "TOP", "QUALIFY", "ARRAY"),
 }
+VALUE_AFTER_SIGN = set("(,=<>+-*/%|[!~^:?{")
 TYPES = {
     *("INTERVAL", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMETZ", "ZONE", "JSON", "JSONB", "UUID", "NUMERIC"),
     *("DECIMAL", "INTEGER", "INT", "BIGINT", "BOOLEAN", "REAL", "POINT", "INET", "TEXT", "VARCHAR", "BYTEA", "BLOB"),
 }
-TAKING_PARAMETERS = {"SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "VALUES", "MERGE", "REPLACE", "FROM", "UPSERT"}
+QUERIES = {"SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "VALUES", "MERGE", "REPLACE", "FROM", "UPSERT"}
+# Statements and functions to which a text is a program.
+PROGRAMS = {"DO", "EXECUTE", "PREPARE", "LOAD", "INSTALL", "IMPORT"}
+DEFINED = {"FUNCTION", "PROCEDURE", "TRIGGER", "RULE", "MACRO", "EVENT", "EXTENSION", "SECRET"}
+RUNNING = {
+    *("DBLINK", "DBLINK_EXEC", "DBLINK_SEND_QUERY", "DBLINK_OPEN", "QUERY", "QUERY_TABLE", "QUERY_TO_XML"),
+    *("QUERY_TO_XMLSCHEMA", "QUERY_TO_XML_AND_XMLSCHEMA", "CURSOR_TO_XML", "CROSSTAB", "CONNECTBY", "TS_STAT"),
+    *("TS_REWRITE", "POSTGRES_QUERY", "POSTGRES_EXECUTE", "MYSQL_QUERY", "MYSQL_EXECUTE", "SQLITE_QUERY", "EVAL"),
+    *("LOAD_EXTENSION", "JSON_EXECUTE_SERIALIZED_SQL", "SET_CONFIG"),
+}
 
 
-class Spliced(Struct, frozen=True):
-    """A value where the text has an expression; `text`: how its language writes it between other text."""
+class Part(Struct, frozen=True):
+    """A piece of the statement that holds values; `texts` stand around the holes, one more than there are."""
 
-    value: Any
-    text: str | None = None
+    kind: str  # literal, escaped, name, plain or bare
+    holes: tuple[int, ...]
+    texts: tuple[str, ...] = ("", "")
+    quote: str = ""  # of a name
+    in_list: bool = False
 
 
-def spliced(pieces: Sequence[str | Spliced], style: Style, start: int = 1) -> tuple[str, list[Any]]:
-    """The statement, and the values of its parameters, which are numbered from `start`. Raises ToolFailed."""
-    texts = [piece for piece in pieces if isinstance(piece, str) and piece.strip()]
-    values = [piece for piece in pieces if isinstance(piece, Spliced)]
-    if not texts and len(values) == 1 and isinstance(values[0].value, str):
-        return values[0].value, []
-    writing = _Writing(style, start)
-    for i, piece in enumerate(pieces):
-        if isinstance(piece, str):
-            writing.text(piece)
-        else:
-            writing.value(piece, _begins_with_word(pieces, i + 1))
-    return writing.done()
+def parts_of(text: str, style: Style) -> list[str | Part]:
+    """The text, and what each of its holes is to be. Raises Misplaced."""
+    return _Reader(text, style).read() if HOLE in text else [text]
+
+
+def written(parts: Sequence[str | Part], values: Sequence[Any], style: Style) -> str:
+    """Raises ValueError for a value that its place cannot hold."""
+    return "".join(part if isinstance(part, str) else _part(part, values, style) for part in parts)
 
 
 def without_own_quoting(expression: str) -> str:
-    """An expression that doubles quotes itself, which binding must not see: `x | replace("'", "''")` is `x`."""
-    return OWN_QUOTING.sub("", expression).rstrip()
+    """What an author does against quotes in values, which is done here: `x | replace("'", "''")` is `x`."""
+    return OWN_LIST.sub("", OWN_QUOTING.sub("", expression)).rstrip()
 
 
-def _begins_with_word(pieces: Sequence[str | Spliced], at: int) -> bool:
-    """Whether what follows belongs to the same name; another value does."""
-    for piece in islice(pieces, at, None):
-        if isinstance(piece, Spliced):
-            return True
-        if piece:
-            return WORD.match(piece) is not None
-    return False
-
-
-class _Writing:
-    """The text so far. What is open at its end, a quote or a comment, says where the next value stands."""
-
-    def __init__(self, style: Style, start: int) -> None:
-        self.style, self.start = style, start
-        self.out: list[str] = []
-        self.first = ""  # word of the statement
+class _Reader:
+    def __init__(self, text: str, style: Style) -> None:
+        self.whole, self.style = text, style
+        self.tokens = list(tokens(text, style))
+        self.out: list[str | Part] = []
+        self.words: list[str] = []  # of the statement, in capitals
+        self.called: set[str] = set()  # functions among them
         self.last: list[Token] = []  # two, without spaces and comments
-        self.open = ""  # the quote or comment that is not closed yet, with the values in it
-        self.holds_value = False
-        self.params: list[Any] = []
+        self.hole = 0  # the next one
+        self.first_hole = -1  # of the statement
+        self.at = 0
 
-    def text(self, piece: str) -> None:
-        if not piece:
+    def read(self) -> list[str | Part]:
+        if "standard_conforming_strings" in self.whole.lower():
+            raise Misplaced(0, "a value stands in a text that changes how quotes are read", REMEDY)
+        for number, token in enumerate(self.tokens):
+            if token.open and token.kind != "comment":
+                raise self._misplaced("in a text with a quote that is never closed", "close it")
+            self._token(number, token)
+            self.at += len(token.text)
+        self._end_statement()
+        return self.out
+
+    def _token(self, number: int, token: Token) -> None:
+        if HOLE in token.text:
+            if self.first_hole < 0:
+                self.first_hole = self.hole
+            self._holed(number, token)
             return
-        held, self.open = self.open + piece, ""
-        for token in tokens(held, self.style):
-            if token.open:
-                self.open = token.text
-            elif self.holds_value and token.kind == "text" and token.text[0] == "'":
-                self._literal(token.text[1:-1].replace("''", "'"))
-            else:
-                self._add(token)
-            self.holds_value &= token.open  # it was the first token, if it was open before
-
-    def value(self, piece: Spliced, goes_on: bool) -> None:
-        if not self.open:
-            self._bare(piece, goes_on)
-        elif self.open.startswith(("--", "/*")):
-            pass  # nobody reads it there
-        elif self.open.startswith("'"):
-            self.open += _told(piece).replace("'", "''")
-            self.holds_value = True
-        elif self.open.startswith(('"', "`", "[")):
-            self.open += _in_name(_told(piece), self.open[0])
-        else:
-            self.open += _plain(_told(piece), PLAIN_TEXT, "between dollar quotes, or in quotes with escapes")
-
-    def done(self) -> tuple[str, list[Any]]:
-        if self.open and not self.open.startswith(("--", "/*")):
-            raise refused(f"the statement has a quote that is never closed: {self.open[:20]!r}", "parse")
-        return "".join(self.out) + self.open, self.params
-
-    def _add(self, token: Token) -> None:
+        if not token.text.isascii() and token.kind in ("sign", "space"):
+            raise self._misplaced(f"in a text with {token.text!r} outside of quotes", "take that character away")
+        if token.kind == "text" and (self._before() == HOLE or (self._is_after("number") and self._touches())):
+            raise self._misplaced("just before a quoted text", "put an operator between them")
+        if self.style == "sqlite" and token.kind == "placeholder" and self._following(number, "(", ":"):
+            raise self._misplaced("in a text with a parameter of a form of its own", REMEDY)
         self.out.append(token.text)
+        self._note(token)
+
+    def _note(self, token: Token) -> None:
         if token.kind == "sign" and token.text == ";":
-            self.first, self.last = "", []
+            self._end_statement()
         elif token.kind not in ("space", "comment"):
-            self.first = self.first or token.text.upper()
+            if token.text == "(" and self._word() and self._word(2) not in ("INTO", "TABLE", "EXISTS"):
+                self.called.add(self._word())
+            if token.kind == "word":
+                self.words.append(token.text.upper())
+            elif not self.words:
+                self.words.append("")
             self.last = [*self.last[-1:], token]
 
-    def _bare(self, piece: Spliced, goes_on: bool) -> None:
-        touches = bool(self.out) and WORD.match(self.out[-1][-1]) is not None
-        if touches and self.last[-1].kind == "placeholder":
-            raise self._refused()
-        if goes_on or touches or self._is_named():
-            self._add(Token("word", _plain(_told(piece), PLAIN_NAME, "where a name stands")))
-        elif not self._may_hold_a_value():
-            raise self._refused()
-        elif piece.value is None or isinstance(piece.value, bool):
-            self._add(Token("word", {None: "NULL", True: "TRUE", False: "FALSE"}[piece.value]))
-        elif isinstance(piece.value, str) and self._is_in_list() and NUMBERS.fullmatch(piece.value):
-            self._add(Token("number", piece.value))
-        elif self.first in TAKING_PARAMETERS:
-            self._parameter(_scalar(piece.value))
-        else:
-            self._add(Token("number", _as_literal(_scalar(piece.value))))
+    def _end_statement(self) -> None:
+        """What a statement must not be to hold values: one that runs a text."""
+        words, first = self.words, self.words[0] if self.words else ""
+        defines = first in ("CREATE", "ALTER") and DEFINED & set(words[1:6])
+        runs = first in PROGRAMS or defines or RUNNING & self.called or (first == "COPY" and "PROGRAM" in words)
+        if self.first_hole >= 0 and (runs or "CRON" in words):
+            why = f"a value stands in a statement that runs a text ({' '.join(words[:3]).lower()})"
+            raise Misplaced(self.first_hole, why, "write that text without values")
+        self.words, self.called, self.last, self.first_hole = [], set(), [], -1
 
-    def _literal(self, content: str) -> None:
-        """A parameter, except where the language wants a literal."""
-        if self.out and WORD.match(self.out[-1][-1]):
-            raise self._refused()  # X'...' and its like
-        wants_literal = self._word() in TYPES or self._is_named()
-        if self.first in TAKING_PARAMETERS and not wants_literal:
-            parts = JOINED.split(content) if self._is_in_list() else [content]
-            for i, part in enumerate(parts):
-                if i:
-                    self._add(Token("sign", ", "))
-                self._parameter(part)
-        else:
-            self._add(Token("text", _as_literal(content)))
+    def _holed(self, number: int, token: Token) -> None:
+        match token.kind:
+            case "hole":
+                self._bare(number)
+            case "comment":
+                raise self._misplaced("in a comment", "take it out of the comment")
+            case "text":
+                self._text(number, token)
+            case "name":
+                if self._before() == "&":
+                    raise self._misplaced("in a name with escapes of its own", "write a plain name")
+                self._put("name", token.text[1:-1].split(HOLE), token, token.text[0])
+            case _:
+                self._dollar(token)
 
-    def _parameter(self, value: Any) -> None:
-        self.params.append(value)
-        self._add(Token("placeholder", f"${self.start + len(self.params) - 1}"))
+    def _text(self, number: int, token: Token) -> None:
+        """One literal. Two that stand side by side are read as one by some databases, and in the way of the first."""
+        escaped = token.text[0] in "eE"
+        if self._touches() or self._before() == "&":
+            raise self._misplaced("in quotes with a letter before them", "write plain quotes")
+        if self._is_after("text", "hole", "dollar", "placeholder", "number") or self._next_kind(number) == "text":
+            raise self._misplaced("in one of two quoted texts side by side", "write `||` between them")
+        texts = token.text[2:-1].split(HOLE) if escaped else token.text[1:-1].split(HOLE)
+        if escaped and any(BEGUN_ESCAPE.search(text) for text in texts[:-1]):
+            raise self._misplaced("behind a backslash", "write it apart from the escape")
+        self._put("escaped" if escaped else "literal", texts, token)
+
+    def _dollar(self, token: Token) -> None:
+        tag = token.text[: token.text.index("$", 1) + 1]
+        if token.text != f"{tag}{HOLE}{tag}" or not self.words or self.words[0] not in QUERIES:
+            raise self._misplaced("between dollar quotes with other text", "write that text without values")
+        if self._is_after("text", "hole", "dollar", "placeholder", "number") or WORD.fullmatch(self._before()):
+            raise self._misplaced("in one of two quoted texts side by side", "write `||` between them")
+        self._put("literal", ["", ""], token)
+
+    def _bare(self, number: int) -> None:
+        before, following = self._before(), self.whole[self.at + 1 : self.at + 2]
+        if following and following in "'\"$&`":
+            raise self._misplaced("just before a quote", "put a space or an operator between them")
+        if before == "$" and self.last[-1].text == "$":
+            raise self._misplaced("behind a `$`", REMEDY)
+        if WORD.fullmatch(before) and self._is_after("placeholder", "number"):
+            raise self._misplaced("as part of a number or a parameter", REMEDY)
+        goes_on = following == HOLE or WORD.fullmatch(following) is not None
+        if goes_on or before == HOLE or WORD.fullmatch(before) or self._is_named():
+            if not self.last:
+                raise self._misplaced("where a statement begins", "write the statement out")
+            self._put("plain", ["", ""], Token("word", HOLE))
+            return
+        if not self._may_hold_a_value() or self._next_kind(number) in ("text", "hole", "dollar"):
+            said = self.whole[: self.at].replace(HOLE, "…")[-30:]
+            raise self._misplaced(f"after {said!r}, where no value can stand", f"quote it, or {REMEDY}")
+        self._put("bare", ["", ""], Token("hole", HOLE))
+
+    def _put(self, kind: str, texts: list[str], token: Token, quote: str = "") -> None:
+        count = len(texts) - 1
+        holes = tuple(range(self.hole, self.hole + count))
+        self.hole += count
+        self.out.append(Part(kind, holes, tuple(texts), quote, self._is_in_list()))
+        self._note(token)
+
+    def _misplaced(self, where: str, remedy: str) -> Misplaced:
+        count = self.whole.count(HOLE)
+        return Misplaced(min(self.hole, count - 1), f"a value stands {where}", remedy)
+
+    def _before(self) -> str:
+        """The character that stands just before."""
+        return self.whole[self.at - 1 : self.at] if self.at else ""
+
+    def _touches(self) -> bool:
+        return WORD.fullmatch(self._before()) is not None or self._before() == HOLE
+
+    def _is_after(self, *kinds: str) -> bool:
+        return bool(self.last) and self.last[-1].kind in kinds
+
+    def _next_kind(self, number: int) -> str:
+        """Of the next token that is no space and no comment."""
+        rest = self.tokens[number + 1 :]
+        return next((token.kind for token in rest if token.kind not in ("space", "comment")), "")
+
+    def _following(self, number: int, *signs: str) -> bool:
+        return number + 1 < len(self.tokens) and self.tokens[number + 1].text[:1] in signs
 
     def _word(self, back: int = 1) -> str:
         """The word that stands just before, in capitals, or the one before that."""
@@ -214,7 +236,7 @@ class _Writing:
         """Whether a name is what must stand here."""
         word = self._word()
         if word == "ON":
-            return self.first not in TAKING_PARAMETERS  # CREATE INDEX ... ON
+            return self.words[0] not in QUERIES  # CREATE INDEX ... ON
         return word in NAMED_AFTER and (self._word(2), word) != ("DISTINCT", "FROM")
 
     def _is_in_list(self) -> bool:
@@ -227,44 +249,87 @@ class _Writing:
             return False
         if self.last[-1].kind == "word":
             return self._word() in {"FROM", *VALUE_AFTER, *TYPES}  # FROM: where it is no name, IS DISTINCT FROM
-        return self.last[-1].kind == "sign" and self.last[-1].text not in (")", "]", "::")
-
-    def _refused(self) -> ToolFailed:
-        said = "".join(self.out)[-30:]
-        why = f"no value can stand after {said!r}: quote it, or write $1 there and give it in `params`"
-        return refused(why, "parse")
+        return self.last[-1].kind == "sign" and self.last[-1].text in VALUE_AFTER_SIGN
 
 
-def _told(piece: Spliced) -> str:
+def _part(part: Part, values: Sequence[Any], style: Style) -> str:
+    first = values[part.holes[0]]
+    match part.kind:
+        case "plain":
+            return _plain(_told(first))
+        case "name":
+            told = [_in_name(_told(values[hole]), part.quote) for hole in part.holes]
+            close = "]" if part.quote == "[" else part.quote
+            return part.quote + _around(part.texts, told) + close
+        case "escaped":
+            told = [_checked(_told(values[hole])).replace("\\", "\\\\").replace("'", "''") for hole in part.holes]
+            return f"E'{_around(part.texts, told)}'"
+        case "literal":
+            if part.in_list and part.texts == ("", "") and isinstance(first, list) and first:
+                return ", ".join(quoted(_told(each), style) for each in first)
+            texts = tuple(text.replace("''", "'") for text in part.texts)
+            return quoted(_around(texts, [_told(values[hole]) for hole in part.holes]), style)
+        case _:
+            return _value(first, part.in_list, style)
+
+
+def _around(texts: Sequence[str], told: Sequence[str]) -> str:
+    return texts[0] + "".join(value + text for value, text in zip(told, texts[1:], strict=True))
+
+
+def _value(value: Any, in_list: bool, style: Style) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value) if value >= 0 else f"({value})"  # `--5` would be a comment
+        case float() if math.isfinite(value):
+            return repr(value) if value > 0 or repr(value) == "0.0" else f"({value!r})"
+        case str() if in_list and NUMBERS.fullmatch(value):
+            return value
+        case list() if in_list and value:
+            return ", ".join(_value(each, False, style) for each in value)
+        case _:
+            return quoted(_told(value), style)
+
+
+def _told(value: Any) -> str:
     """As text between other text."""
-    if piece.text is not None:
-        return piece.text
-    if piece.value is None:
+    if value is None:
         return ""
-    return piece.value if isinstance(piece.value, str) else json_text(piece.value)
+    return value if isinstance(value, str) else json_text(value)
 
 
-def _scalar(value: Any) -> Any:
-    return value if isinstance(value, (str, int, float)) else json_text(value)
+def quoted(text: str, style: Style) -> str:
+    """A literal. In PostgreSQL one with a backslash is written so that no setting can read it in another way."""
+    doubled = _checked(text).replace("'", "''")
+    if style == "postgres" and "\\" in text:
+        return " E'" + doubled.replace("\\", "\\\\") + "'"
+    return f"'{doubled}'"
 
 
-def _in_name(text: str, quote: str) -> str:
-    if "\x00" in text or (quote == "[" and "]" in text):
-        raise refused(f"{text!r} is no name", "parse")
-    return text if quote == "[" else text.replace(quote, quote * 2)
-
-
-def _plain(text: str, allowed: re.Pattern[str], where: str) -> str:
-    if allowed.fullmatch(text) is None:
-        hint = "letters, digits and _" if allowed is PLAIN_NAME else "letters and digits"
-        raise refused(f"{text[:60]!r} cannot stand {where}: only {hint} can", "parse")
+def _checked(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("a value has a NUL character, which no statement can hold")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a value has half of a surrogate pair, which is no character") from None
     return text
 
 
-def _as_literal(value: str | int | float) -> str:
-    told = json_value(value)
-    if not isinstance(told, str):
-        return str(told)
-    if "\x00" in told:
-        raise refused("a text with a NUL cannot be part of a statement", "parse")
-    return "'" + told.replace("'", "''") + "'"
+def _in_name(text: str, quote: str) -> str:
+    if quote == "[" and "]" in text:
+        raise ValueError(f"{text[:60]!r} is no name in square brackets")
+    return _checked(text) if quote == "[" else _checked(text).replace(quote, quote * 2)
+
+
+def _plain(text: str) -> str:
+    if PLAIN_NAME.fullmatch(text) is None:
+        raise ValueError(f"{text[:60]!r} cannot stand where a name stands: only letters, digits and _ can")
+    return text
+
+
+STYLES: Mapping[str, Style] = {"sqlite": "sqlite", "duckdb": "duckdb", "postgres": "postgres"}

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from refold.tools.holes import HOLE
 from refold.tools.keys import refused
 
 Style = Literal["sqlite", "duckdb", "postgres"]
-Kind = Literal["space", "comment", "text", "name", "dollar", "placeholder", "word", "number", "sign"]
+Kind = Literal["hole", "space", "comment", "text", "name", "dollar", "placeholder", "word", "number", "sign"]
 
 
 class Token(Struct, frozen=True, gc=False):
@@ -33,22 +34,24 @@ class Statement(Struct, frozen=True, gc=False):
 
 
 _SHARED = {
-    "space": r"\s+",
+    "hole": HOLE,
+    "space": r"[ \t\n\r\f\v]+",
     "comment": r"--[^\n]*|/\*.*?(?:\*/|\Z)",
     "text": r"'(?:[^']|'')*(?:'|\Z)",
     "name": r'"(?:[^"]|"")*(?:"|\Z)',
     "placeholder": r"\?(?:\d+)?|\$\w+",
-    "word": r"[^\W\d]\w*",
-    "number": r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?",
+    "word": r"[^\W\d][\w$]*",
+    "number": r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?",
     "sign": r"::|.",
 }
 _ESCAPED = r"[eE]'(?:[^'\\]|''|\\.)*(?:'|\Z)|" + _SHARED["text"]
-_DOLLAR = r"\$(?P<tag>[^\W\d]\w*)?\$.*?(?:\$(?P=tag)\$|\Z)|\$\$.*?(?:\$\$|\Z)"
+_LINE = r"--[^\n\r]*"  # to PostgreSQL and DuckDB a carriage return ends a line too; SQLite goes on
+_DOLLAR = r"\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?(?:\$(?P=tag)\$|\Z)"
 _NUMBERED = r"\$\w+"
 _RULES: Mapping[Style, Mapping[str, str]] = {
     "sqlite": {**_SHARED, "name": _SHARED["name"] + r"|`(?:[^`]|``)*(?:`|\Z)|\[[^\]]*(?:\]|\Z)"},
-    "duckdb": {"dollar": _DOLLAR, **_SHARED, "text": _ESCAPED},
-    "postgres": {"dollar": _DOLLAR, **_SHARED, "text": _ESCAPED, "placeholder": _NUMBERED, "word": r"[^\W\d][\w$]*"},
+    "duckdb": {"dollar": _DOLLAR, **_SHARED, "comment": _LINE, "text": _ESCAPED},
+    "postgres": {"dollar": _DOLLAR, **_SHARED, "comment": _LINE, "text": _ESCAPED, "placeholder": _NUMBERED},
 }
 _PATTERNS = {
     style: re.compile("|".join(f"(?P<{kind}>{rule})" for kind, rule in rules.items()), re.S)
@@ -60,7 +63,7 @@ def tokens(text: str, style: Style) -> Iterator[Token]:
     at = 0
     pattern = _PATTERNS[style]
     while at < len(text):
-        if style == "postgres" and text.startswith("/*", at):
+        if style != "sqlite" and text.startswith("/*", at):
             token = Token("comment", *_nested(text, at))
         else:
             found = pattern.match(text, at)
@@ -101,7 +104,7 @@ def _is_open_text(text: str) -> bool:
 
 
 def _nested(text: str, start: int) -> tuple[str, bool]:
-    """A comment of PostgreSQL may hold others."""
+    """A comment of PostgreSQL or DuckDB may hold others."""
     depth = 0
     for found in re.compile(r"/\*|\*/").finditer(text, start):
         depth += 1 if found.group() == "/*" else -1

@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec import structs
 
+from refold.authoring.noetl.keys import tell_values
 from refold.authoring.noetl.kinds import kind_of
 from refold.authoring.noetl.tasks import Book
 from refold.authoring.reading import Fields, Reading
@@ -27,6 +28,8 @@ def read_cursor(reading: Reading, loop: Fields, pipeline: Pipeline, book: Book) 
     keys = {**options, "query": cursor.get("claim", ""), **({"auth": auth} if auth is not None else {})}
     if kind not in book.catalog:
         reading.at(cursor.node, "unknown-tool", f"there is no tool `{kind}`", "install the extra that has it")
+    elif (check := book.catalog[kind].values) is not None and "claim" in cursor.node.nodes:
+        tell_values(reading, check("sql", "query", keys["query"]), cursor.node.nodes["claim"])
     claim = Task(
         name="claim",
         kind=kind,

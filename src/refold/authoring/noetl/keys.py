@@ -1,16 +1,17 @@
 """The keys of a NoETL tool, as the tool here has them: renamed, put into its shapes, and sorted by their use."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from refold.authoring.inside import place_inside
 from refold.authoring.noetl.kinds import OLD_SPEC, Kind
+from refold.authoring.problems import Problem
 from refold.authoring.reading import Reading, cut
 from refold.authoring.template_text import is_expression, is_template
 from refold.authoring.yaml_text import Node
-from refold.descriptions import ToolInfo
+from refold.descriptions import ToolInfo, ToolProblem
 
 OWN = frozenset(
     {"name", "kind", "spec", "set", "input", "args", "output", "desc", "description", "timeout", "timeout_seconds"}
@@ -25,6 +26,7 @@ REFUSED = {
     "sink": "write a task of its own that stores the result",
     "set_vars": "write `set: {ctx.name: …}`",
 }
+PROGRAM_KEYS = ("code", "command", "cmds", "script", "query", "commands")
 RESPONSES = {"json": "json", "text": "text", "binary": "base64", "auto": "auto"}
 FINE = list(range(200, 300))
 
@@ -59,6 +61,8 @@ def config_of(reading: Reading, node: Node, spec: Node | None, kind: Kind, info:
             reading.warn(nodes.get(name, node), "unknown-key", message, "leave it out")
         else:
             _sort(config, kind, name, value, name in known and known[name].static)
+    if info is not None:
+        _check_values(reading, kind, info, config, nodes)
     return config
 
 
@@ -114,6 +118,10 @@ def _values(reading: Reading, kind: Kind, nodes: Mapping[str, Node]) -> dict[str
             return _shell(values, nodes)
         case "noop":
             return _noop(values)
+        case "sqlite" | "duckdb" | "postgres":
+            if isinstance(values.get("commands"), str) and "query" not in values:
+                values["query"] = values.pop("commands")
+            return values
         case _:
             return values
 
@@ -175,7 +183,9 @@ def _shell(values: dict[str, Any], nodes: Mapping[str, Node]) -> dict[str, Any]:
     command = values.get("command")
     lines = "cmds" in nodes and isinstance(command, list)
     if isinstance(command, str) or lines:
-        values["command"] = {"shell": values.pop("shell", "bash"), "lines": command if lines else [command]}
+        given = values.pop("shell", "bash")
+        shell = "bash" if isinstance(given, bool) else given
+        values["command"] = {"shell": shell, "lines": command if lines else [command]}
     return values
 
 
@@ -188,6 +198,45 @@ def _check_code(reading: Reading, info: ToolInfo | None, code: Node | None) -> N
         reading.at_place(place, "bad-tool", found.message, found.hint or "mend the code")
 
 
+def _check_values(reading: Reading, kind: Kind, info: ToolInfo, config: Config, nodes: Mapping[str, Node]) -> None:
+    """Values in texts that are programs: each must have a place in which it cannot be code."""
+    texts = {**config.rendered, **config.keys}
+    for name, how in config.quoted.items():
+        if info.values is not None:
+            tell_values(reading, info.values(how, name, texts[name]), _node_of(kind, name, nodes))
+    if info.programs is not None:
+        for found in info.programs(texts):
+            tell_values(reading, [found], _node_of(kind, found.key, nodes))
+    if kind.kind == "transfer" and info.check is not None and "source" in nodes:
+        tell_values(reading, (each for each in info.check(texts) if each.code == "spliced"), nodes["source"])
+    for key in info.keys:
+        inner = nodes.get(key.name) if key.type == "tool" else None
+        for name in PROGRAM_KEYS if inner is not None and isinstance(inner.value, dict) else ():
+            if _has_templates(inner.nodes[name].value if name in inner.nodes else None):
+                message = f"no value may be put into `{name}` of a tool in a tool"
+                reading.at(inner.nodes[name], "bad-value", message, "give it in `input`, `args`, `env` or `params`")
+    for name in ("entry", "libs") if kind.kind == "python" else ():
+        if name in config.rendered:
+            message = f"`{name}` names code, and cannot be computed"
+            reading.at(nodes[name], "bad-value", message, "write the name out")
+
+
+def tell_values(reading: Reading, problems: Iterable[ToolProblem], node: Node) -> None:
+    """Each where its value stands, in a text or in one of a list of them."""
+    for found in problems:
+        child = node
+        if isinstance(node.value, list):
+            child = node.nodes[found.item or 0]
+        place = place_inside(reading.source, child, found.line, found.column) if found.line else child.place
+        length = 2 if found.line else child.length
+        reading.say(Problem(found.code, found.message, place, found.hint, found.severity, length))
+
+
+def _node_of(kind: Kind, key: str, nodes: Mapping[str, Node]) -> Node:
+    named = [each for name, each in nodes.items() if kind.keys.get(name, name) == key]
+    return named[0] if named else nodes["script"]  # code in its long form
+
+
 def _sort(config: Config, kind: Kind, name: str, value: Any, static: bool) -> None:
     if name == "auth" and isinstance(value, str):
         config.credentials = (*config.credentials, name)
@@ -195,8 +244,9 @@ def _sort(config: Config, kind: Kind, name: str, value: Any, static: bool) -> No
         (config.rendered if _has_templates(value) else config.settings)[name] = value
     else:
         config.keys[name] = value
-        if name in kind.quoted and not isinstance(value, list):
-            config.quoted[name] = kind.quoted[name]
+    is_program_and_arguments = kind.kind == "shell" and isinstance(value, list)
+    if name in kind.quoted and name not in config.settings and not is_program_and_arguments:
+        config.quoted[name] = kind.quoted[name]
 
 
 def _has_templates(value: Any) -> bool:

@@ -33,7 +33,7 @@ class Kind(Struct, frozen=True):
 
 ARTIFACT = Kind("artifact", {"result_ref": "ref"}, idle=frozenset({"prefer", "flight_endpoint", "bearer_token"}))
 KINDS: Mapping[str, Kind] = {
-    "python": Kind("python", {}, ("code", "script"), idle=frozenset({"python", "auth"})),
+    "python": Kind("python", {}, ("code", "script"), {"code": "python"}, frozenset({"python", "auth"})),
     "http": Kind(
         "http",
         {
@@ -47,7 +47,13 @@ KINDS: Mapping[str, Kind] = {
         },
         ("url", "endpoint"),
     ),
-    "shell": Kind("shell", {"cmds": "command"}, ("command", "cmds"), {"command": "shell"}, frozenset({"capture"})),
+    "shell": Kind(
+        "shell",
+        {"cmds": "command"},
+        ("command", "cmds", "script"),
+        {"command": "shell", "script": "shell"},
+        frozenset({"capture"}),
+    ),
     "postgres": Kind(
         "postgres",
         {**SQL, "credential": "auth", "connection_string": "url"},
