@@ -29,7 +29,7 @@ def own_children(pid: int) -> set[int]:
     return {int(each) for each in _read(f"/proc/{pid}/task/{pid}/children").split()}
 
 
-def noted_in(folder: Path, count: int, seconds: float = 10.0) -> Collection[int]:
+def noted_in(folder: Path, count: int, seconds: float = 60.0) -> Collection[int]:
     """The process ids that a body has written down as names of files."""
 
     def found() -> set[int]:

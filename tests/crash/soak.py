@@ -65,7 +65,7 @@ def soak(folder: Path, seconds: float, every: float, least: int, seed: int) -> S
             time.sleep(every * chance.uniform(0.5, 1.5))
             victim = chance.randrange(WORKERS)
             os.kill(workers[victim], signal.SIGKILL)
-            code = ended(workers[victim], 10.0, output)
+            code = ended(workers[victim], 60.0, output)
             assert code == -signal.SIGKILL, f"a worker had ended by itself, with {code}: {output.read_text()[-4000:]}"
             soaked.kills += 1
             workers[victim] = _fork_worker(folder)

@@ -95,12 +95,12 @@ def test_a_lock_that_another_program_holds_for_seconds_reaches_nobody(tmp_path: 
             db.execute("commit")
 
         pid = fork(hold, tmp_path / "output")
-        assert within(10, ready.exists)
+        assert within(60, ready.exists)
         assert len(store.facts("r")) == 1  # whoever only reads does not wait
         began = time.monotonic()
         commit(store, "r", note())
         assert time.monotonic() - began > 1.0
-        assert ended(pid, 10.0, tmp_path / "output") == 0
+        assert ended(pid, 60.0, tmp_path / "output") == 0
         assert len(store.facts("r")) == 2
 
 
@@ -126,14 +126,14 @@ def test_a_process_that_stops_in_the_middle_of_a_turn_makes_others_say_so_and_go
 
     with opened(tmp_path) as store:
         pid = fork(stop_inside, tmp_path / "output")
-        assert within(10, ready.exists)
+        assert within(60, ready.exists)
         store.file.patience = 0.15
         for _ in range(3):
             with pytest.raises(Unavailable, match="another process has been writing"):
                 commit(store, "r", note())
         os.kill(pid, signal.SIGCONT)
-        assert ended(pid, 10.0, tmp_path / "output") == 0
-        assert within(5, lambda: _commits(store))
+        assert ended(pid, 60.0, tmp_path / "output") == 0
+        assert within(60, lambda: _commits(store))
         commit(store, "r", note())
         assert len(store.facts("r")) == 2
         with opened(tmp_path, patience=5.0) as another:  # the lock is not kept by one who gave up
@@ -152,7 +152,7 @@ def claim_and_wait(folder: Path, ready: Path) -> None:
     store = SqliteStore(folder / "refold.db", FakeClock())
     claim(store, 2, "doomed")
     ready.touch()
-    time.sleep(60)
+    time.sleep(3600)
 
 
 def test_the_leases_of_a_killed_process_are_losses_at_once(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_the_leases_of_a_killed_process_are_losses_at_once(tmp_path: Path) -> No
     with opened(tmp_path) as store:
         issue(store, "r", order("a1"), order("a2"), order("a3"))
         pid = fork(lambda: claim_and_wait(tmp_path, ready), tmp_path / "output")
-        assert within(10, ready.exists)
+        assert within(60, ready.exists)
         mine = claim_one(store, "mine")
         assert list(store.expire(5)) == []
         held = holder(store, "r", "a1")
@@ -180,7 +180,7 @@ def test_a_dead_holder_that_was_one_loss_too_many_is_reported_as_run_out(tmp_pat
     with opened(tmp_path) as store:
         issue(store, "r", order("a1"))
         pid = fork(lambda: claim_and_wait(tmp_path, ready), tmp_path / "output")
-        assert within(10, ready.exists)
+        assert within(60, ready.exists)
         kill(pid)
         (expired,) = store.expire(0)
         held = holder(store, "r", "a1")
@@ -195,7 +195,7 @@ def test_a_living_process_keeps_its_leases_however_often_others_look(tmp_path: P
     with opened(tmp_path) as store:
         issue(store, "r", order("a1"))
         pid = fork(lambda: claim_and_wait(tmp_path, ready), tmp_path / "output")
-        assert within(10, ready.exists)
+        assert within(60, ready.exists)
         os.kill(pid, signal.SIGSTOP)  # even one that does not move
         for _ in range(20):
             assert list(store.expire(0)) == []
@@ -208,19 +208,19 @@ def test_a_child_that_outlives_its_parent_does_not_keep_its_locks(tmp_path: Path
 
     def outlive() -> None:
         ready.touch()
-        time.sleep(30)
+        time.sleep(3600)
 
     def parent() -> None:
         store = SqliteStore(tmp_path / "refold.db", FakeClock())
         claim_one(store, "doomed")
         with store.turn(["s"]):
             parent_ready.write_text(str(fork(outlive, tmp_path / "child")))
-            time.sleep(30)
+            time.sleep(3600)
 
     with opened(tmp_path, patience=2.0) as store:
         issue(store, "r", order("a1"))
         pid = fork(parent, tmp_path / "output")
-        assert within(10, lambda: ready.exists() and parent_ready.exists())
+        assert within(60, lambda: ready.exists() and parent_ready.exists())
         time.sleep(0.1)
         kill(pid)
         try:

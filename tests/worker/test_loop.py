@@ -114,7 +114,7 @@ async def working(desk: HandDesk, tool: Any, **more: Any) -> AsyncIterator[Worke
         await asyncio.wait([running])
 
 
-async def until(holds: Callable[[], Any], seconds: float = 5.0) -> None:
+async def until(holds: Callable[[], Any], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.005)

@@ -36,7 +36,7 @@ def program(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
-def left(process: "subprocess.Popen[str]", seconds: float = 5.0) -> tuple[int, str, str]:
+def left(process: "subprocess.Popen[str]", seconds: float = 60.0) -> tuple[int, str, str]:
     """How and with what words it ended."""
     out, err = process.communicate(timeout=seconds)
     return process.returncode, out, err
@@ -55,7 +55,7 @@ def test_the_first_signal_hands_back_after_the_grace_and_prints_how_to_go_on(
 
 def test_a_step_that_ends_within_the_grace_counts_and_nothing_new_begins(tmp_path: Path) -> None:
     with program("wait_for", str(tmp_path), "20", "inline", "hang_later") as process:
-        assert within(5.0, lambda: any(tmp_path.iterdir()))
+        assert within(60.0, lambda: any(tmp_path.iterdir()))
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
         assert process.poll() is None
@@ -67,7 +67,7 @@ def test_a_step_that_ends_within_the_grace_counts_and_nothing_new_begins(tmp_pat
 
 def test_a_run_that_ends_within_the_grace_has_its_result(tmp_path: Path) -> None:
     with program("wait_for", str(tmp_path), "20") as process:
-        assert within(5.0, lambda: any(tmp_path.iterdir()))
+        assert within(60.0, lambda: any(tmp_path.iterdir()))
         process.send_signal(signal.SIGTERM)
         time.sleep(0.1)
         (tmp_path / "go").touch()
@@ -76,7 +76,7 @@ def test_a_run_that_ends_within_the_grace_has_its_result(tmp_path: Path) -> None
 
 def test_a_stuck_thread_does_not_keep_the_program_from_leaving(tmp_path: Path) -> None:
     with program("wait_for", str(tmp_path), "0.1") as process:
-        assert within(5.0, lambda: any(tmp_path.iterdir()))
+        assert within(60.0, lambda: any(tmp_path.iterdir()))
         process.send_signal(signal.SIGINT)
         code, out, err = left(process)
         assert (code, out.split(" threads")[0]) == (130, "left running")
@@ -102,7 +102,7 @@ def test_the_second_signal_kills_at_once_and_takes_the_processes_along(
         assert process.stderr.readline() == STOPPING.format("30")
         process.send_signal(second)
         assert left(process) == (code, "", "killed\n" + TO_GO_ON)
-        assert within(5.0, lambda: living(pids) == set())
+        assert within(60.0, lambda: living(pids) == set())
 
 
 def test_the_second_signal_kills_even_if_the_event_loop_is_blocked(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ async def test_work_that_was_stopped_is_cancelled_and_the_exit_code_names_the_si
     async def work() -> None:
         try:
             signal.raise_signal(signal.SIGTERM)
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
         finally:
             ended.append("work")
 

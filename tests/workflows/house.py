@@ -32,7 +32,7 @@ def not_functions(steps: tuple[Any, ...]) -> bool:
 
 async def result(*steps: Any, **inputs: Any) -> Any:
     async with started(*steps, **inputs) as handle:
-        return await asyncio.wait_for(handle.result(), 20)
+        return await asyncio.wait_for(handle.result(), 60)
 
 
 async def error(*steps: Any, **inputs: Any) -> BaseException:
