@@ -14,7 +14,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-SLEEPER = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(3600)"
+SLEEPER = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(3600)"
+)
 
 colour: ContextVar[str] = ContextVar("colour", default="none")
 kept = {"calls": 0}

@@ -52,7 +52,7 @@ def stops(value: Callable[[Any], Any]) -> Any:
     return only
 
 
-async def until(holds: Callable[[], Any], within: float = 20.0) -> None:
+async def until(holds: Callable[[], Any], within: float = 60.0) -> None:
     async with asyncio.timeout(within):
         while not holds():
             await asyncio.sleep(0.005)
