@@ -13,7 +13,7 @@ demo: $(READY) ## Run a playbook, kill it half-way, go on with it
 	@$(BIN)/python examples/orders/demo.py
 
 test: $(READY) ## Run the tests, without the slow proofs
-	$(BIN)/python -m pytest -m "not proof" -n 2 --timeout 120
+	$(BIN)/python -m pytest -m "not proof" -n 2 --timeout 300
 
 check: $(READY) ## Lint, format, types, layers
 	$(BIN)/ruff check

@@ -7,7 +7,7 @@ from pathlib import Path
 
 def living(pids: Iterable[int]) -> set[int]:
     """Those that have not ended; one that only waits to be reaped has."""
-    return {pid for pid in pids if _state(pid) not in ("", "Z", "X")}
+    return {pid for pid in pids if state(pid) not in ("", "Z", "X")}
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> bool:
@@ -29,7 +29,7 @@ def own_children(pid: int) -> set[int]:
     return {int(each) for each in _read(f"/proc/{pid}/task/{pid}/children").split()}
 
 
-def noted_in(folder: Path, count: int, seconds: float = 10.0) -> Collection[int]:
+def noted_in(folder: Path, count: int, seconds: float = 60.0) -> Collection[int]:
     """The process ids that a body has written down as names of files."""
 
     def found() -> set[int]:
@@ -39,7 +39,8 @@ def noted_in(folder: Path, count: int, seconds: float = 10.0) -> Collection[int]
     return found()
 
 
-def _state(pid: int) -> str:
+def state(pid: int) -> str:
+    """One letter of the kernel's, or nothing once it is gone; of a thread too."""
     return _read(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
 
 

@@ -146,7 +146,7 @@ class Trees:
 
     def run_mutant(self, mutant: Mutant, clean: Ran) -> Verdict:
         with self.lend() as tree, applied(mutant, tree):
-            return judge(mutant, run_test(tree, mutant.test, 30 + 10 * clean.seconds))
+            return judge(mutant, run_test(tree, mutant.test, (30 if mutant.hang else 120) + 10 * clean.seconds))
 
 
 def copy_tree(root: Path, tree: Path) -> None:

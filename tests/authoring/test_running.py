@@ -44,7 +44,7 @@ def run(text: str, stage: Stage | None = None, **input: Any) -> Any:
 
     async def running() -> Any:
         async with open_engine((stage or Stage()).tools(), evaluate=evaluate) as engine:
-            return await asyncio.wait_for(engine.run(plan, input), 30)
+            return await asyncio.wait_for(engine.run(plan, input), 60)
 
     return asyncio.run(running())
 

@@ -48,7 +48,7 @@ def run(playbook: Playbook, result: Any = None, **input: Any) -> Any:
         async with open_engine({"shell": shell}, evaluate=Templates()) as engine:
             for child in playbook.children:
                 await engine.register(child.plan)
-            return await asyncio.wait_for(engine.run(playbook.plan, input), 30)
+            return await asyncio.wait_for(engine.run(playbook.plan, input), 60)
 
     return asyncio.run(running())
 
@@ -197,7 +197,7 @@ def test_the_tool_does_not_see_the_schema_of_its_result() -> None:
 
     async def running() -> None:
         async with open_engine({"shell": shell}, evaluate=Templates()) as engine:
-            await asyncio.wait_for(engine.run(playbook.plan, {}), 30)
+            await asyncio.wait_for(engine.run(playbook.plan, {}), 60)
 
     asyncio.run(running())
     assert seen == [{"script": "x"}]

@@ -19,7 +19,7 @@ import pyte
 from msgspec import json
 
 PROGRAM = (sys.executable, "-m", "refold.cli")
-LIMIT = 20.0  # seconds
+LIMIT = 60.0  # seconds
 
 HEAD = "apiVersion: refold/v1\nkind: Playbook\nmetadata: {name: play}\nworkflow:\n"
 
@@ -93,7 +93,7 @@ def started(folder: Path, *arguments: str, **env: str) -> Iterator["subprocess.P
             process.kill()
 
 
-def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -132,7 +132,7 @@ class Terminal:
         self._stream.feed(data)
         return bool(data)
 
-    def until(self, text: str, seconds: float = 30.0) -> None:
+    def until(self, text: str, seconds: float = 60.0) -> None:
         """Until it stands on the screen."""
         end = time.monotonic() + seconds
         while not any(text in line for line in self.lines):
@@ -142,7 +142,7 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         os.write(self.master, keys)
 
-    def end(self, seconds: float = 30.0) -> int:
+    def end(self, seconds: float = 60.0) -> int:
         """The exit code; minus the signal that killed it."""
         end = time.monotonic() + seconds
         while self.read():

@@ -115,7 +115,7 @@ def test_two_who_decide_at_the_same_moment_do_not_both_win(folder: Path) -> None
         )
         for verb, by in (("approve", "ann"), ("reject", "bob"))
     ]
-    told = [person.communicate(timeout=30)[1] for person in people]
+    told = [person.communicate(timeout=60)[1] for person in people]
     assert sorted(person.returncode for person in people) == [0, 4], told
     winner, loser = (0, 1) if people[0].returncode == 0 else (1, 0)
     assert f"decided by {('ann', 'bob')[winner]} at" in told[loser]
@@ -158,7 +158,7 @@ def test_of_several_gates_one_must_be_named(tmp_path: Path) -> None:
         assert which.code == 4 and "name one: a, b" in which.err
         for name in "ab":
             assert refold(tmp_path, "gates", "approve", "r", name).code == 0
-        assert resumed.wait(20) == 0
+        assert resumed.wait(60) == 0
     finally:
         resumed.kill()
         resumed.wait()

@@ -171,7 +171,7 @@ from shop import Crawl
 async def serve():
     async with open_engine(db="refold.db", settings=Settings(poll=0.1, sweep_every=0.1)) as engine:
         await engine.register(Crawl)
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
 
 asyncio.run(serve())
 """

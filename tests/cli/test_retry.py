@@ -139,7 +139,7 @@ def test_a_run_beyond_its_budget_pauses_says_why_and_goes_on_with_more(tmp_path:
         assert refold(tmp_path, "runs", "resume", "dear", "--budget", "tokens=many").code == 2
         done = refold(tmp_path, "runs", "resume", "dear", "-q", "--budget", "tokens=20")
         assert (done.code, done.out.strip()) == (0, "done")
-        assert running.wait(10) == 0
+        assert running.wait(60) == 0
 
 
 def test_a_run_beyond_its_budget_fails_or_goes_to_a_step(tmp_path: Path) -> None:

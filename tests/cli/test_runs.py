@@ -157,7 +157,7 @@ def test_a_run_that_another_process_executes_is_paused_resumed_and_cancelled_thr
             until(lambda: status(tmp_path).get("last") == "claimed")
             done = refold(tmp_path, "runs", "cancel", "mine", "--reason", "enough")
             assert (done.code, done.err) == (0, "mine is asked to end\n")
-            assert (process.wait(10), helping.wait(10)) == (1, 1)
+            assert (process.wait(60), helping.wait(60)) == (1, 1)
     assert refold(tmp_path, "runs", "show", "mine", "-o", "json").data["status"] == "cancelled"
 
 
@@ -178,10 +178,10 @@ def test_watch_shows_a_run_of_another_process_until_it_is_over_and_logs_follow_i
             assert following.stdout.readline().endswith(" slow   one\n")
             assert refold(tmp_path, "runs", "watch", "--timeout", "0.1", "-q").code == 124
             (tmp_path / "go").touch()
-            out, err = watching.communicate(timeout=10)
+            out, err = watching.communicate(timeout=60)
             rest = following.stdout.read()
-            following.wait(10)
-        assert process.wait(10) == 0
+            following.wait(60)
+        assert process.wait(60) == 0
     assert (watching.returncode, json.decode(out)["result"]) == (0, 3)
     assert err.splitlines()[1:-1] == ["slow: started", "slow: completed", "last: completed"]
     assert (following.returncode, rest.splitlines()[0].endswith(" slow ! two")) == (0, True)
@@ -193,7 +193,7 @@ def test_who_watches_may_leave_without_harm(tmp_path: Path) -> None:
         assert watching.stderr is not None
         assert watching.stderr.readline().startswith("run play-")
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(10) == 130
+        assert watching.wait(60) == 130
     assert listed(tmp_path)[0]["status"] == "running"
 
 
@@ -208,7 +208,7 @@ def test_after_kill_9_resume_goes_on_and_repeats_nothing_that_was_finished(tmp_p
         until(lambda: (tmp_path / "items").exists() and len((tmp_path / "items").read_text().split()) == 6)
         until(lambda: steps_done(tmp_path) == 4)
         os.kill(process.pid, signal.SIGKILL)
-        assert process.wait(10) == -9
+        assert process.wait(60) == -9
     (tmp_path / "go").touch()
     done = refold(tmp_path, "runs", "resume", "mine", "-o", "json", "-q")
     assert (done.code, done.data["status"]) == (0, "completed")

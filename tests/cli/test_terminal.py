@@ -123,7 +123,7 @@ def test_sigterm_hands_back_and_says_how_to_go_on(tmp_path: Path) -> None:
     with started(tmp_path, "run", slow(tmp_path), "--name", "mine") as process:
         until((tmp_path / "begun").exists)
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err.splitlines()[-1]) == (143, "", TO_GO_ON)
     assert statuses(tmp_path)["slow"] == "issued"
 
@@ -144,14 +144,14 @@ def test_under_nohup_a_closed_terminal_does_not_matter(tmp_path: Path) -> None:
         until((tmp_path / "begun").exists)
         process.send_signal(signal.SIGHUP)
         (tmp_path / "go").touch()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def piped(folder: Path, line: str) -> "subprocess.CompletedProcess[str]":
     shown = line.replace("refold", shlex.join(PROGRAM), 1)
     command = ["bash", "-c", f"set -o pipefail; {shown}"]
     return subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=20, check=False
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=60, check=False
     )
 
 

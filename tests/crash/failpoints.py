@@ -48,17 +48,19 @@ def die_at_write(n: int) -> None:
     become_disk("deadly", count)
 
 
-def be_full(n: int, seconds: float) -> None:
-    """From the n-th write on nothing can be written, until somebody has made room."""
+def be_full(n: int, seconds: float, refusals: int = 3) -> None:
+    """From the n-th write on nothing can be written, until somebody has made room; several tries have failed then."""
     operations = _Counter(n)
     until: list[float] = []
+    refused: list[bool] = []
 
     def refuse(kind: str, *_: object) -> None:
         if kind != "write":
             return
         if operations.is_due():
             until.append(time.monotonic() + seconds)
-        if until and time.monotonic() < until[0]:
+        if until and (time.monotonic() < until[0] or len(refused) < refusals):
+            refused.append(True)
             raise apsw.FullError("no space left on this device")
 
     become_disk("full", refuse)

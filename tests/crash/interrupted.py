@@ -9,9 +9,10 @@ from typing import Any
 from msgspec import Struct
 
 import refold.stores.sqlite.file as file
+from refold.settings import Settings
 from tests.crash.evidence import Evidence, acked, effects, ending, read
 from tests.crash.processes import emptied, ended, fork, kill
-from tests.crash.reference import RESULT, work
+from tests.crash.reference import QUICK, RESULT, work
 
 PATIENCE = 60.0
 CHECKPOINT_AT, TRUNCATE_AT = 60, 120  # pages, so that a short life sees both kinds of checkpoint
@@ -50,12 +51,14 @@ def interrupt(folder: Path, arm: Callable[[], object], expected: dict[str, Any],
     return True
 
 
-def finish(folder: Path, before: Evidence, expected: dict[str, Any], figures: Figures) -> Evidence:
+def finish(
+    folder: Path, before: Evidence, expected: dict[str, Any], figures: Figures, settings: Settings = QUICK
+) -> Evidence:
     """`before`: what the first process left. Another one comes, and all ends as if there had been only one."""
     before.check()
     assert_acked(folder, before, figures)
     done, began = before.successes(), effects(folder)
-    live(folder, armed(folder), 0)
+    live(folder, armed(folder, settings=settings), 0)
     after = read(folder / "refold.db")
     after.check()
     for run, log in before.logs.items():
@@ -90,13 +93,18 @@ def assert_each_success_had_a_body(after: Evidence, folder: Path) -> None:
             assert ((each.run, each.command), each.attempt) in began, each
 
 
-def armed(folder: Path, arm: Callable[[], object] = lambda: None) -> Callable[[], None]:
+def armed(
+    folder: Path,
+    arm: Callable[[], object] = lambda: None,
+    tell: Callable[[str, int], object] | None = None,
+    settings: Settings = QUICK,
+) -> Callable[[], None]:
     """The life of a process that runs the reference workflow."""
 
     def life() -> None:
         file.CHECKPOINT_AT, file.TRUNCATE_AT = CHECKPOINT_AT, TRUNCATE_AT
         arm()
-        work(folder)
+        work(folder, tell, settings)
 
     return life
 

@@ -151,7 +151,7 @@ class Bodies:
 
     async def hangs_once(self, call: ToolCall) -> Any:
         if call.command.attempt == 1:
-            await asyncio.sleep(60.0)
+            await asyncio.sleep(3600.0)
         return "in time"
 
 

@@ -54,18 +54,18 @@ class Soaked(Struct):
     slowest: float = 0.0
 
 
-def soak(folder: Path, seconds: float, every: float, least: int, seed: int) -> Soaked:
-    """Until the time is over and the client has started enough commands; then it is checked that all of them ended."""
+def soak(folder: Path, seconds: float, every: float, kills: int, least: int, seed: int) -> Soaked:
+    """Until the time is over, so many were killed and the client has started enough commands; all of them must end."""
     chance, began, soaked = random.Random(seed), time.monotonic(), Soaked()
     output = folder / "output"
     client = fork(lambda: asyncio.run(_keep_busy(folder, least)), output)
     workers = [_fork_worker(folder) for _ in range(WORKERS)]
     try:
-        while time.monotonic() - began < seconds:
+        while time.monotonic() - began < seconds or soaked.kills < kills:
             time.sleep(every * chance.uniform(0.5, 1.5))
             victim = chance.randrange(WORKERS)
             os.kill(workers[victim], signal.SIGKILL)
-            code = ended(workers[victim], 10.0, output)
+            code = ended(workers[victim], 60.0, output)
             assert code == -signal.SIGKILL, f"a worker had ended by itself, with {code}: {output.read_text()[-4000:]}"
             soaked.kills += 1
             workers[victim] = _fork_worker(folder)

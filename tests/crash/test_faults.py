@@ -5,15 +5,18 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from refold.errors import Stopped
 from refold.testing.scripted import Scripted
 from refold.wiring import open_process
 from refold.worker.stop import in_foreground
+from tests.alive import within
 from tests.crash.evidence import effects, lines, read
 from tests.crash.failpoints import be_full
 from tests.crash.interrupted import (
@@ -31,21 +34,43 @@ from tests.crash.processes import emptied, scratch
 from tests.crash.reference import QUICK, Bodies, Diary, Witness, drive
 
 FULL_FOR = 0.15  # seconds
+PATIENT = structs.replace(QUICK, lease_for=60.0)  # a machine that stands still for a moment is no lost worker
+
+Tell = Callable[[str, int], object]
 
 
-async def stoppable(folder: Path) -> None:
+def at_fact(n: int, note: Tell, act: Callable[[], object]) -> Tell:
+    """Notes what is done, and acts once so many facts are: the process knows the moment better than a watcher."""
+    done: dict[str, int] = {}
+    acted: list[bool] = []
+
+    def tell(run: str, number: int) -> None:
+        note(run, number)
+        done[run] = number
+        if not acted and sum(done.values()) >= n:
+            acted.append(True)
+            act()
+
+    return tell
+
+
+async def stoppable(folder: Path, arm: Callable[[Tell], Tell]) -> None:
     db, acks = folder / "refold.db", Diary(folder / "acks")
-    async with open_process(Bodies(folder).tools(), evaluate=Scripted(), db=db, settings=QUICK) as process:
-        Witness(process, acks.note)
+    async with open_process(Bodies(folder).tools(), evaluate=Scripted(), db=db, settings=PATIENT) as process:
+        Witness(process, arm(acks.note))
         (folder / "busy").touch()
         await in_foreground(drive(process.engine), process.stop, grace=0.02, resume="the other process", say=print)
 
 
-def live_until_stopped(folder: Path) -> None:
+def live_until_stopped(folder: Path, arm: Callable[[Tell], Tell] = lambda note: note) -> None:
     try:
-        asyncio.run(stoppable(folder))
+        asyncio.run(stoppable(folder, arm))
     except Stopped as stopped:
         os._exit(stopped.code)
+
+
+def stop_myself() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def stop_after(folder: Path, seconds: float, pid: int) -> None:
@@ -55,33 +80,48 @@ def stop_after(folder: Path, seconds: float, pid: int) -> None:
     os.kill(pid, signal.SIGTERM)
 
 
-def stop_politely(moments: list[float]) -> Figures:
+def stop_politely(lives: Callable[[Path], Iterator[Callable[[], int]]]) -> Figures:
     figures = Figures()
     with scratch() as scratched:
         folder = scratched / "run"
         expected = uninterrupted(folder)
-        for seconds in moments:
+        for lived in lives(folder):
             emptied(folder)
-            term, meanwhile = 128 + signal.SIGTERM, partial(stop_after, folder, seconds)
-            if live(folder, partial(live_until_stopped, folder), term, 0, -signal.SIGTERM, meanwhile=meanwhile) != term:
+            if lived() != TERM:
                 continue  # it had just finished
             figures.kills += 1
             assert "to go on: the other process" in (folder / "output").read_text()
-            after = finish(folder, copied(folder), expected, figures)
+            after = finish(folder, copied(folder), expected, figures, PATIENT)
             assert not [each for each in after.settled() if each.losses], "work was lost instead of handed back"
     print(f"asked to stop: {figures}")
     return figures
 
 
+TERM = 128 + signal.SIGTERM
+
+
 def test_a_process_that_is_asked_to_stop_loses_nothing() -> None:
-    figures = stop_politely([0.02, 0.06, 0.1, 0.15, 0.22])
-    assert figures.kills >= 3
+    facts = (4, 12, 25, 40, 55)
+
+    def lives(folder: Path) -> Iterator[Callable[[], int]]:
+        for n in facts:
+            arm = partial(at_fact, n, act=stop_myself)
+            yield partial(live, folder, partial(live_until_stopped, folder, arm), TERM)
+
+    figures = stop_politely(lives)
+    assert figures.kills == len(facts)
     assert figures.facts_acked >= 50
 
 
 @pytest.mark.proof
 def test_a_process_that_is_asked_to_stop_at_any_moment_loses_nothing() -> None:
-    figures = stop_politely([n / 400 for n in range(100)])
+    def lives(folder: Path) -> Iterator[Callable[[], int]]:
+        for n in range(100):
+            stopping = partial(stop_after, folder, n / 400)
+            life = partial(live_until_stopped, folder)
+            yield partial(live, folder, life, TERM, 0, -signal.SIGTERM, meanwhile=stopping)
+
+    figures = stop_politely(lives)
     assert figures.kills >= 60
     assert figures.facts_acked >= 1000
 
@@ -135,16 +175,16 @@ def test_a_full_disk_at_any_write_stops_a_run_until_there_is_room_again() -> Non
 LIMIT = 8192  # bytes
 
 
-def limit_files(folder: Path, facts: int, pid: int) -> None:
-    """The kernel lets it write nothing beyond the first few pages of a file, for a while."""
-    deadline = time.monotonic() + 20
-    while len((folder / "acks").read_bytes().splitlines() if (folder / "acks").exists() else []) < facts:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+def limit_my_files() -> None:
+    """The kernel lets this process write nothing beyond the first few pages of a file."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, hard))
+
+
+def lift_limit(folder: Path, pid: int) -> None:
+    """After a while: it has been refused, and has tried again in vain."""
+    assert within(60, lambda: len(list(lines(folder / "failures"))) >= 2), "the limit came too late"
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (LIMIT, hard))
-    time.sleep(FULL_FOR)
-    os.kill(pid, 0)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
 
 
@@ -155,7 +195,9 @@ def test_a_file_that_cannot_grow_for_a_while_stops_a_run_for_a_while(facts: int)
         folder = scratched / "run"
         expected = uninterrupted(folder)
         emptied(folder)
-        live(folder, armed(folder), 0, meanwhile=partial(limit_files, folder, facts))
+        acks = Diary(folder / "acks")
+        life = armed(folder, tell=at_fact(facts, acks.note, limit_my_files))
+        live(folder, life, 0, meanwhile=partial(lift_limit, folder))
         check_alone(folder, expected, figures)
         failures = list(lines(folder / "failures"))
     print(f"{len(failures)} turns could not be taken, such as: {failures[:1]}")

@@ -18,19 +18,19 @@ from refold.ports import Call as ToolCall
 from refold.settings import Settings
 from refold.testing.scripted import Scripted
 from refold.wiring import open_process
+from tests.alive import state
 from tests.crash.evidence import lines, read
 from tests.crash.processes import Stuck, ended, fork, kill
 from tests.crash.reference import Diary
 
 SHORT = Settings(lease_for=0.3, sweep_every=0.05, poll=0.05, slots=1)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Buried(Struct):
     zombies: int = 0
     refused: int = 0
     while_running: int = 0  # reports that came while the new holder was still at work: only the generation tells
-    writers: int = 0  # stopped while they held the lock on the file, so nobody could take over
 
 
 def bury(folder: Path, count: int) -> Buried:
@@ -46,12 +46,12 @@ def bury(folder: Path, count: int) -> Buried:
             ),
         ),
     )
-    output, buried, current = folder / "output", Buried(), dict[str, int]()
+    output, buried, accepted = folder / "output", Buried(), dict[str, int]()
     workers = [fork(lambda: asyncio.run(_serve(folder, plan)), output) for _ in range(2)]
     try:
         watch = Watch(folder, tuple(workers))
         for item in range(count):
-            _bury_one(watch, f"items/1/{item}", item % 2 == 0, buried, current)
+            accepted[f"items/1/{item}"] = _bury_one(watch, f"items/1/{item}", item % 2 == 0, buried)
         for pid in workers.copy():
             workers.remove(pid)
             assert ended(pid, PATIENCE, output) == 0, output.read_text()
@@ -61,36 +61,27 @@ def bury(folder: Path, count: int) -> Buried:
     found = read(folder / "refold.db")
     found.check()
     settled = found.settled()
-    assert {(each.command, each.generation) for each in settled} == set(current.items())
+    assert {(each.command, each.generation) for each in settled} == set(accepted.items())
     assert len(settled) == count
     assert {each.outcome for each in settled} == {"succeeded"}
     assert "Traceback" not in output.read_text(), output.read_text()
     return buried
 
 
-def _bury_one(watch: "Watch", command: str, while_running: bool, buried: Buried, current: dict[str, int]) -> None:
+def _bury_one(watch: "Watch", command: str, while_running: bool, buried: Buried) -> int:
+    """The generation of the report that was believed."""
     zombie = watch.until(lambda: watch.holders(command))[0]
-    os.kill(zombie, signal.SIGSTOP)
-    heir = zombie
-    try:
-        heir = watch.until(lambda: watch.holders(command)[1:], 3.0)[0]
-    except Stuck:
-        buried.writers += 1
-    if heir == zombie:
-        os.kill(zombie, signal.SIGCONT)
-        for pid in watch.workers:
-            watch.let_go(command, pid)
-        watch.until(lambda: watch.is_over(command))
-        current[command] = watch.accepted(command)
-        return
-    current[command] = watch.generation(command)
+    late = watch.stop(zombie, command)
+    [heir] = {*watch.workers} - {zombie}
+    watch.until(lambda: heir in watch.holders(command))
+    assert watch.generation(command) > late, "nobody can tell the two holders apart"
     buried.zombies += 1
     if while_running:
         os.kill(zombie, signal.SIGCONT)
         watch.let_go(command, zombie)
         watch.until(lambda: watch.was_refused(command, zombie))
-        assert not watch.is_over(command), f"the late report of {command} was believed"
-        buried.while_running += 1
+        assert watch.accepted(command) != late, f"the late report of {command} was believed"
+        buried.while_running += not watch.is_over(command)
         watch.let_go(command, heir)
         watch.until(lambda: watch.is_over(command))
     else:
@@ -100,6 +91,9 @@ def _bury_one(watch: "Watch", command: str, while_running: bool, buried: Buried,
         watch.let_go(command, zombie)
         watch.until(lambda: watch.was_refused(command, zombie))
     buried.refused += 1
+    believed = watch.accepted(command)
+    assert believed > late, f"the late report of {command} was believed"
+    return believed
 
 
 class Watch:
@@ -118,6 +112,20 @@ class Watch:
                 raise Stuck(f"not within {within:g} s; {(self.folder / 'output').read_text()[-4000:]}")
             time.sleep(0.003)
         return what
+
+    def stop(self, pid: int, command: str) -> int:
+        """Between two writes, or nobody could take over; returns the generation of what it holds."""
+        while True:
+            os.kill(pid, signal.SIGSTOP)
+            self.until(lambda: not is_running(pid))
+            if not self._locks() & held_by(pid):
+                return self.generation(command)
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.003)
+
+    def _locks(self) -> set[int]:
+        """The inodes of the files that a writer locks."""
+        return {os.stat(path).st_ino for path in self.folder.glob("refold.db*") if path.is_file()}
 
     def holders(self, command: str) -> list[int]:
         return [int(pid) for pid, of in lines(self.folder / "effects") if of == command]
@@ -172,6 +180,18 @@ async def _serve(folder: Path, plan: Plan) -> None:
         process.desk.settle = noted  # type: ignore[method-assign]
         run = await process.engine.start(plan, key="zombies")
         await process.engine.result(run)
+
+
+def is_running(pid: int) -> bool:
+    """Whether any of its threads is not stopped yet."""
+    return any(state(int(each)) != "T" for each in os.listdir(f"/proc/{pid}/task"))
+
+
+def held_by(pid: int) -> set[int]:
+    """The inodes of the files of which it has a lock that lets nobody else in."""
+    told = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    mine = (words for words in told if words[1] != "->" and words[3:5] == ["WRITE", str(pid)])
+    return {int(words[5].rpartition(":")[2]) for words in mine}
 
 
 def _name(command: str, pid: int) -> str:

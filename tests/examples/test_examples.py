@@ -82,7 +82,7 @@ def watcher(folder: Path) -> None:
     with under_way(folder, run, "--name", "stock") as process:
         until(lambda: process.poll() is not None or "arrive" in looked(folder, ["runs", "why", "stock"]))
         (folder / "delivery.csv").rename(folder / "inbox" / "delivery.csv")
-        assert process.communicate(timeout=30)[0] == "3 articles from delivery.csv\n"
+        assert process.communicate(timeout=60)[0] == "3 articles from delivery.csv\n"
     assert (folder / "done" / "delivery.csv").exists()
     assert rows(folder / "stock.db", "select article, pieces from stock where article = 'B-9'") == [("B-9", 120)]
 
@@ -125,7 +125,7 @@ def review(folder: Path) -> None:
         assert "decided" in looked(folder, again, "-o", "json")
         until(lambda: process.poll() is not None or "Live logs" in looked(folder, show))
         assert "decided" in looked(folder, publish, "--by", "eve", "-o", "json")
-        assert process.communicate(timeout=30)[0] == "Live logs\n"
+        assert process.communicate(timeout=60)[0] == "Live logs\n"
     assert (folder / "note.md").read_text().endswith("Live logs; retries with jitter.\n\nReviewed by eve.\n")
     assert json.loads(looked(folder, ["runs", "show", "note", "-o", "json"]))["usage"]["tokens"] > 40
 
@@ -253,7 +253,7 @@ def test_an_example_that_is_killed_goes_on_and_copies_every_row_once(tmp_path: P
     with under_way(folder, run, "-i", "batch=1", "--name", "copying") as process:
         until(lambda: process.poll() is not None or copied(folder) >= 5)
         process.send_signal(signal.SIGKILL)
-        assert process.wait(30) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
     before = copied(folder)
     assert 5 <= before < 120
     assert ran(folder, ["runs", "resume", "copying"]).data == {"copied": 120, "last": 120}

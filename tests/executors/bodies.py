@@ -14,7 +14,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-SLEEPER = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+SLEEPER = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(3600)"
+)
 
 colour: ContextVar[str] = ContextVar("colour", default="none")
 kept = {"calls": 0}
@@ -150,18 +152,18 @@ def hang(folder: str) -> None:
         if os.fork() == 0:
             os.setsid()
             _note(folder, os.getpid())
-            time.sleep(60)
+            time.sleep(3600)
         os._exit(0)
     os.waitpid(middle, 0)
     for pid in (os.getpid(), near.pid, far.pid):
         _note(folder, pid)
-    time.sleep(60)
+    time.sleep(3600)
 
 
 def hang_politely(folder: str) -> None:
     try:
         _note(folder, os.getpid())
-        time.sleep(60)
+        time.sleep(3600)
     finally:
         Path(folder, "cleaned up").touch()
 
@@ -169,7 +171,7 @@ def hang_politely(folder: str) -> None:
 async def hang_later(folder: str) -> None:
     try:
         _note(folder, os.getpid())
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
     finally:
         Path(folder, "cleaned up").touch()
 
@@ -189,7 +191,7 @@ def forget_a_child() -> list[Any]:
 
 def babble() -> None:
     os.write(3, b"\0\0\0\1x")
-    time.sleep(60)
+    time.sleep(3600)
 
 
 def log(text: str) -> None:
@@ -221,4 +223,4 @@ async def block_the_loop(given: dict[str, Any]) -> str:
 
 async def block_for_ever(folder: str) -> None:
     _note(folder, os.getpid())
-    time.sleep(60)
+    time.sleep(3600)

@@ -45,7 +45,7 @@ BOMB = (  # never more than 500: each that begins takes a ticket, and without on
     f"            {NOTE}"
     "    except OSError:\n        pass\n"
 )
-CROWD = BOMB.replace("return False", "time.sleep(60)")  # those without a ticket leave the processor to others
+CROWD = BOMB.replace("return False", "time.sleep(3600)")  # those without a ticket leave the processor to others
 LEAVE = (  # a daemon of the book, that wipes its environment and its name too
     "heard, said = os.pipe()\n"
     "if os.fork() == 0:\n"
@@ -59,11 +59,11 @@ LEAVE = (  # a daemon of the book, that wipes its environment and its name too
     "os.wait()\n"
     "os.read(heard, 1)\n"
 )
-STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + NOTE + "time.sleep(60)\n"
+STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + NOTE + "time.sleep(3600)\n"
 HOG = "kept = []\nwhile True:\n    kept.append(bytearray(10_000_000))\n"
 CRASH = NOTE + "import ctypes\nctypes.string_at(0)\n"
 EXIT = NOTE + "os._exit(7)\n"
-UPSTAIRS = NOTE + "os.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(60)\n"
+UPSTAIRS = NOTE + "os.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(3600)\n"
 SPIN = NOTE + "while True:\n    pass\n"
 
 
@@ -101,14 +101,28 @@ async def _steps(opened: Engine) -> None:
         await asyncio.sleep(0.02)
 
 
+async def out_of_time(opened: Engine, kind: str, code: str, folder: Path, count: int, *limits: float) -> float:
+    """A try that was begun so far before its time was over; returns how long it took beyond its time.
+
+    On a busy machine nothing may have begun within the first limit; then the next one counts.
+    """
+    for limit in limits:
+        within_limit = folder / str(limit)
+        within_limit.mkdir()
+        began = time.monotonic()
+        fault = await failed(opened, step(kind, code, within_limit, timeout=limit))
+        took = time.monotonic() - began
+        assert fault.kind == "timeout"
+        noted = {int(each.name[4:]) for each in within_limit.iterdir() if each.name.startswith("pid ")}
+        assert living(noted) == set()
+        if len(noted) >= count:
+            return took - limit
+    raise AssertionError(f"less than {count} began within {limits[-1]:g} s")
+
+
 @KINDS
 async def test_a_bomb_of_500_processes_is_gone_when_its_try_is_over(opened: Engine, kind: str, tmp_path: Path) -> None:
-    began = time.monotonic()
-    fault = await failed(opened, step(kind, BOMB, tmp_path, timeout=2.0))
-    assert fault.kind == "timeout"
-    assert time.monotonic() - began < 2.0 + GRACE + 10.0
-    pids = noted_in(tmp_path, 100)
-    assert living(pids) == set()
+    assert await out_of_time(opened, kind, BOMB, tmp_path, 100, 2.0, 8.0, 32.0) < GRACE + 60.0
 
 
 @KINDS
@@ -118,21 +132,19 @@ async def test_a_daemon_that_wipes_its_traces_is_gone_when_its_try_is_over(
     await opened.run(step(kind, LEAVE, tmp_path))
     assert living(noted_in(tmp_path, 1)) == set(), "of a try that succeeded"
     await fault_of_run(opened, step(kind, LEAVE + "sys.exit(3)", tmp_path))
-    await failed(opened, step(kind, LEAVE + "time.sleep(60)", tmp_path, timeout=1.0))
     await fault_of_run(opened, step(kind, LEAVE + "os._exit(3)", tmp_path))
-    assert living(noted_in(tmp_path, 4)) == set()
+    assert living(noted_in(tmp_path, 3)) == set()
+    await out_of_time(opened, kind, LEAVE + "time.sleep(3600)", tmp_path, 1, 1.0, 4.0, 16.0)
 
 
 @KINDS
 async def test_who_ignores_being_asked_is_killed_after_the_grace(opened: Engine, kind: str, tmp_path: Path) -> None:
-    fault = await failed(opened, step(kind, STUBBORN, tmp_path, timeout=1.0))
-    assert fault.kind == "timeout"
-    assert living(noted_in(tmp_path, 1)) == set()
+    assert await out_of_time(opened, kind, STUBBORN, tmp_path, 1, 1.0, 4.0, 16.0) >= GRACE
 
 
 @KINDS
 @pytest.mark.parametrize(
-    "code", [CROWD, LEAVE + "time.sleep(60)\n", STUBBORN], ids=["a crowd", "a daemon", "one that ignores being asked"]
+    "code", [CROWD, LEAVE + "time.sleep(3600)\n", STUBBORN], ids=["a crowd", "a daemon", "one that ignores being asked"]
 )
 async def test_a_try_that_is_out_of_time_is_gone_within_its_grace_and_a_second(
     opened: Engine, kind: str, code: str, tmp_path: Path
@@ -142,17 +154,21 @@ async def test_a_try_that_is_out_of_time_is_gone_within_its_grace_and_a_second(
     Others use this machine too: they can make a try slower but none faster, so the fastest of a few is the measure.
     """
     took = list[float]()
-    while len(took) < 5 and min(took, default=60.0) > 1.0 + GRACE + 1.0:
-        folder = tmp_path / str(len(took))
+    for number in range(10):
+        folder = tmp_path / str(number)
         folder.mkdir()
         run = await opened.start(step(kind, code, folder, timeout=1.0))
         await opened.wait(run)
+        if not any(each.name.startswith("pid ") for each in folder.iterdir()):
+            continue  # it was out of time before it had begun
         assert living(noted_in(folder, 1)) == set()
         history = await opened.history(run)
         issued, settled = (
             next(at for _, at, fact in history if isinstance(fact, it)) for it in (StepIssued, StepSettled)
         )
         took.append((settled - issued) / SECOND)
+        if took[-1] <= 1.0 + GRACE + 1.0 or len(took) == 5:
+            break
     assert 1.0 <= min(took) <= 1.0 + GRACE + 1.0, took
 
 
@@ -180,7 +196,7 @@ async def test_who_dies_hard_fails_by_name(
     fault = await failed(opened, step(kind, code, tmp_path))
     assert (fault.kind, fault.code) == (python if kind == "python" else shell)
     pids = noted_in(tmp_path, 1)
-    assert await asyncio.to_thread(within, 5.0, lambda: living(pids) == set())
+    assert await asyncio.to_thread(within, 60.0, lambda: living(pids) == set())
 
 
 @KINDS
@@ -337,12 +353,12 @@ def test_an_engine_that_is_killed_takes_its_tools_along(tmp_path: Path) -> None:
     (tmp_path / "code").write_text(LEAVE + STUBBORN)
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), str(tmp_path / "code")], cwd=ROOT)
     try:
-        pids = {*noted_in(tmp_path, 4, 20.0), *children(parent.pid)}
+        pids = {*noted_in(tmp_path, 4), *children(parent.pid)}
         assert len(living(pids)) >= 7, "and supervisor and wardens"
     finally:
         parent.kill()
         parent.wait()
-    assert within(5.0, lambda: living(pids) == set())
+    assert within(60.0, lambda: living(pids) == set())
 
 
 async def test_a_warden_is_used_again_and_there_are_no_more_than_programs_at_once() -> None:
@@ -361,7 +377,7 @@ async def test_a_stop_that_comes_with_the_start_is_not_lost() -> None:
     wardens = Wardens(Limits())
     ward = wardens.start(Start(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
     ward.stop(5.0)
-    assert await asyncio.wait_for(ward.over, 10) == -signal.SIGTERM
+    assert await asyncio.wait_for(ward.over, 60) == -signal.SIGTERM
     again = wardens.start(Start(argv=["true"], env={"PATH": os.environ["PATH"]}, files={}))
     assert await again.over == 0
     again.stop(0.0)
@@ -371,7 +387,7 @@ async def test_a_stop_that_comes_with_the_start_is_not_lost() -> None:
 async def test_closing_ends_all_wards() -> None:
     wardens = Wardens(Limits())
     ward = wardens.start(Start(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
-    assert await asyncio.to_thread(within, 5.0, lambda: len(children(wardens.pid)) == 2)
+    assert await asyncio.to_thread(within, 60.0, lambda: len(children(wardens.pid)) == 2)
     pids = children(os.getpid())
     await wardens.close()
     assert (await ward.over, living(pids)) == (None, set())

@@ -41,14 +41,15 @@ async def test_threads_are_used_again_and_end_with_the_executor() -> None:
         await run(executor, "thread_name")
     assert len(step_threads() - before) == 1
     await executor.close()
-    assert await asyncio.to_thread(within, 5.0, lambda: step_threads() <= before)
+    assert await asyncio.to_thread(within, 60.0, lambda: step_threads() <= before)
 
 
 async def test_no_more_functions_run_at_once_than_there_are_threads(tmp_path: Path) -> None:
     before = step_threads()
     executor = Inline(threads=2)
     running = [asyncio.create_task(run(executor, "wait_for", str(tmp_path))) for _ in range(5)]
-    await asyncio.sleep(0.1)
+    assert await asyncio.to_thread(within, 60.0, lambda: any(tmp_path.iterdir()))
+    await asyncio.sleep(0.05)
     assert len(step_threads() - before) == 2
     (tmp_path / "go").touch()
     await asyncio.gather(*running)
@@ -70,14 +71,14 @@ async def test_a_function_that_is_cancelled_goes_on_unheard_and_another_thread_t
     before = step_threads()
     executor = Inline(threads=1)
     stuck = asyncio.create_task(run(executor, "wait_for", str(tmp_path)))
-    assert await asyncio.to_thread(within, 5.0, lambda: any(tmp_path.iterdir()))
+    assert await asyncio.to_thread(within, 60.0, lambda: any(tmp_path.iterdir()))
     stuck.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stuck
-    assert await asyncio.wait_for(run(executor, "echo", "next"), 5.0) == "next"
+    assert await asyncio.wait_for(run(executor, "echo", "next"), 60.0) == "next"
     assert len(step_threads() - before) == 2
     (tmp_path / "go").touch()
-    assert await asyncio.to_thread(within, 5.0, lambda: len(step_threads() - before) == 1)
+    assert await asyncio.to_thread(within, 60.0, lambda: len(step_threads() - before) == 1)
     await executor.close()
 
 
@@ -130,10 +131,10 @@ async def test_context_variables_reach_the_thread() -> None:
 async def test_a_call_from_a_thread_costs_little() -> None:
     executor = Inline()
     await run(executor, "echo", 1)
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(200):
         await run(executor, "echo", 1)
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
     await executor.close()
 
 

@@ -30,7 +30,7 @@ def test_by_default_a_child_is_only_started(house: House) -> None:
     seen = house.play(parent("input: {a: 5}"), files=FILES)
     child = seen.result.pop("execution_id")
     assert seen.result == {"status": "started", "path": "kids/child", "async": True}
-    shown = house.do(asyncio.wait_for(house.engine.wait(child), 30))
+    shown = house.do(asyncio.wait_for(house.engine.wait(child), 60))
     assert (shown.status, shown.result) == ("completed", {"last": 7})
     assert shown.state.parent is not None and shown.state.parent.run == seen.id
 

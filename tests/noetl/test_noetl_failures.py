@@ -92,11 +92,11 @@ workflow:
 """
     file = tmp_path / "pid"
     run = house.start(text, {"f": str(file)})
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not (file.exists() and file.read_text().strip()) and time.monotonic() < until:
         time.sleep(0.02)
     house.do(house.engine.cancel(run, reason="enough"))
-    shown = house.do(asyncio.wait_for(house.engine.wait(run), 30))
+    shown = house.do(asyncio.wait_for(house.engine.wait(run), 60))
     assert shown.status == "cancelled"
     program = Path("/proc") / file.read_text().strip()
     while program.exists() and time.monotonic() < until:

@@ -71,7 +71,7 @@ def test_a_time_limit_stops_the_request(house: House, site: Web) -> None:
     web, address = site
 
     def wait(asked: Asked) -> Answer:
-        web.stop.wait(30)
+        web.stop.wait(60)
         return says({})
 
     web["/slow"] = wait

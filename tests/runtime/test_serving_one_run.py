@@ -70,7 +70,7 @@ async def test_children_of_children_are_served(tmp_path: Path) -> None:
     notes = Notes()
     async with serving(tmp_path, "mine", notes) as process:
         await process.engine.start(TOP, run="mine")
-        shown = await asyncio.wait_for(process.engine.wait("mine"), 20)
+        shown = await asyncio.wait_for(process.engine.wait("mine"), 60)
         assert (shown.status, shown.result, notes.seen) == ("completed", "top", ["leaf"] * 3 + ["top"])
         assert process.kin is not None
         assert process.kin.runs == {"mine"}, "what is over costs nothing"
@@ -82,12 +82,12 @@ async def test_children_that_were_there_before_are_served(tmp_path: Path) -> Non
     notes.go.clear()
     async with serving(tmp_path, "mine", notes) as process:
         await process.engine.start(TOP, run="mine")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(notes.seen) < 2:
                 await asyncio.sleep(0.01)
     again = Notes()
     async with serving(tmp_path, "mine", again) as process:
-        shown = await asyncio.wait_for(process.engine.wait("mine"), 20)
+        shown = await asyncio.wait_for(process.engine.wait("mine"), 60)
         assert (shown.status, again.seen) == ("completed", ["leaf"] * 3 + ["top"])
 
 
@@ -96,13 +96,13 @@ async def test_a_child_served_alone_does_not_bring_its_parent_along(tmp_path: Pa
     notes.go.clear()
     async with serving(tmp_path, "mine", notes) as process:
         await process.engine.start(TOP, run="mine")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not notes.seen:
                 await asyncio.sleep(0.01)
         (child, *_) = [row.run for row in await process.engine.runs() if row.workflow == "leaf"]
     again = Notes()
     async with serving(tmp_path, child, again) as process:
-        assert (await asyncio.wait_for(process.engine.wait(child), 10)).status == "completed"
+        assert (await asyncio.wait_for(process.engine.wait(child), 60)).status == "completed"
         await asyncio.sleep(0.2)
         assert again.seen == ["leaf"]
         assert process.kin is not None

@@ -55,7 +55,7 @@ def works(address: str, postgres: str, folder: Path) -> dict[str, dict[str, Any]
             add(ends, f"python {way} {name}", kind="python", code=code, isolation=way, input=token)
     code = "import os, sys\nprint(token, file=sys.stderr, flush=True)\nos._exit(3)"
     add("died", "python died", kind="python", code=code, input=token)
-    code = "import time\nprint(token, flush=True)\ntime.sleep(60)"
+    code = "import time\nprint(token, flush=True)\ntime.sleep(3600)"
     add("timeout", "python timeout", kind="python", code=code, input=token, timeout=0.7)
     add("completed", "python sealed", kind="python", code="result = token", input=token, seal=True)
     for way in ("process", "inline"):
@@ -218,7 +218,7 @@ def site() -> Site:
         return lambda asked: says({"you sent": asked.headers}, status)
 
     def late(asked: Asked) -> Answer:
-        found.stop.wait(20)
+        found.stop.wait(60)
         return Answer()
 
     found["/ok"] = says({"ok": True})

@@ -55,7 +55,7 @@ def chain(*bodies: Body) -> Workflow:
 
 async def result(workflow: Any, **inputs: Any) -> Any:
     async with open_engine() as engine:
-        return await asyncio.wait_for(engine.run(workflow, **inputs), 20)
+        return await asyncio.wait_for(engine.run(workflow, **inputs), 60)
 
 
 async def test_set_and_get_a_value() -> None:

@@ -1,11 +1,11 @@
 """Several processes share a file: each comes to its turn, nobody sees a lock, and a dead one holds nothing."""
 
-import json
+import fcntl
 import os
 import signal
-import statistics
 import threading
 import time
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,17 +28,15 @@ def wall() -> int:
 
 
 def append(folder: Path, name: str) -> None:
-    """As fast as it can, and note how long each took."""
+    """As fast as it can, once all are there."""
     store = SqliteStore(folder / "refold.db", wall)
-    took = []
+    (folder / f"ready {name}").touch()
+    assert within(60, lambda: len(list(folder.glob("ready *"))) == PROCESSES)
     for _ in range(APPENDS):
-        began = time.perf_counter()
         with store.turn(["shared"]) as turn:
             head = turn.head("shared")
         commit(store, name, note(str(head)))
         commit(store, "shared", note(name))
-        took.append(time.perf_counter() - began)
-    (folder / f"{name}.json").write_text(json.dumps(took))
     store.close()
 
 
@@ -47,14 +45,18 @@ def test_processes_that_write_at_once_each_get_their_turn_and_lose_nothing(tmp_p
         pass
     output = tmp_path / "output"
     pids = [fork(lambda name=f"p{n}": append(tmp_path, name), output) for n in range(PROCESSES)]  # type: ignore[misc]
-    assert [ended(pid, 100.0, output) for pid in pids] == [0] * PROCESSES, output.read_text()
+    assert [ended(pid, 250.0, output) for pid in pids] == [0] * PROCESSES, output.read_text()
     with opened(tmp_path) as store:
         assert [len(store.facts(f"p{n}")) for n in range(PROCESSES)] == [APPENDS] * PROCESSES
-        assert len(store.facts("shared")) == PROCESSES * APPENDS
-    took = [each for n in range(PROCESSES) for each in json.loads((tmp_path / f"p{n}.json").read_text())]
-    means = [statistics.mean(json.loads((tmp_path / f"p{n}.json").read_text())) for n in range(PROCESSES)]
-    assert max(means) < 3 * min(means)
-    assert max(took) < 3.0  # SQLite's own lock lets one wait for as long as others come
+        shared = [fact for _, _, fact in store.facts("shared")]
+    assert len(shared) == PROCESSES * APPENDS
+    names = [next(n for n in range(PROCESSES) if fact == note(f"p{n}")) for fact in shared]
+    done = Counter[int]()
+    for name in names:  # until the first has done its part; SQLite's own lock lets one wait for as long as others come
+        done[name] += 1
+        if done[name] == APPENDS:
+            break
+    assert min(done[n] for n in range(PROCESSES)) > APPENDS / 3, done
     assert ask(tmp_path, "pragma integrity_check") == [("ok",)]
 
 
@@ -62,15 +64,18 @@ def test_whoever_waits_for_the_lock_comes_before_whoever_had_it(tmp_path: Path) 
     """Each takes it again the moment it lets go; they alternate all the same."""
     log: list[str] = []
     start = threading.Barrier(2)
+    left: list[str] = []
 
     def work(name: str) -> None:
-        lock = WriterLock(str(tmp_path / "file"))
+        lock, door = WriterLock(str(tmp_path / "file")), os.open(tmp_path / "file-door", os.O_RDWR | os.O_CREAT)
         start.wait()
         for _ in range(40):
-            lock.take(20.0)
+            lock.take(60.0)
             log.append(name)
-            time.sleep(0.002)
+            assert within(60, lambda: bool(left) or is_locked(door)), "the other one does not wait"
             lock.release()
+        left.append(name)
+        os.close(door)
         lock.close()
 
     threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
@@ -82,25 +87,38 @@ def test_whoever_waits_for_the_lock_comes_before_whoever_had_it(tmp_path: Path) 
     assert sum(runs[:60]) > 40
 
 
+def is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
+
+
 def test_a_lock_that_another_program_holds_for_seconds_reaches_nobody(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         commit(store, "r", note())
-        ready = tmp_path / "ready"
+        ready, enough = tmp_path / "ready", tmp_path / "enough"
 
         def hold() -> None:
             db = apsw.Connection(str(tmp_path / "refold.db"))
             db.execute("begin immediate")
             ready.touch()
-            time.sleep(2.0)
+            assert within(60, enough.exists)
             db.execute("commit")
 
         pid = fork(hold, tmp_path / "output")
-        assert within(10, ready.exists)
+        assert within(60, ready.exists)
         assert len(store.facts("r")) == 1  # whoever only reads does not wait
-        began = time.monotonic()
-        commit(store, "r", note())
-        assert time.monotonic() - began > 1.0
-        assert ended(pid, 10.0, tmp_path / "output") == 0
+        waiting = threading.Thread(target=lambda: commit(store, "r", note()))
+        waiting.start()
+        waiting.join(1.5)
+        assert waiting.is_alive()
+        enough.touch()
+        waiting.join(60)
+        assert not waiting.is_alive()
+        assert ended(pid, 60.0, tmp_path / "output") == 0
         assert len(store.facts("r")) == 2
 
 
@@ -126,17 +144,17 @@ def test_a_process_that_stops_in_the_middle_of_a_turn_makes_others_say_so_and_go
 
     with opened(tmp_path) as store:
         pid = fork(stop_inside, tmp_path / "output")
-        assert within(10, ready.exists)
+        assert within(60, ready.exists)
         store.file.patience = 0.15
         for _ in range(3):
             with pytest.raises(Unavailable, match="another process has been writing"):
                 commit(store, "r", note())
         os.kill(pid, signal.SIGCONT)
-        assert ended(pid, 10.0, tmp_path / "output") == 0
-        assert within(5, lambda: _commits(store))
+        assert ended(pid, 60.0, tmp_path / "output") == 0
+        assert within(60, lambda: _commits(store))
         commit(store, "r", note())
         assert len(store.facts("r")) == 2
-        with opened(tmp_path, patience=5.0) as another:  # the lock is not kept by one who gave up
+        with opened(tmp_path, patience=60.0) as another:  # the lock is not kept by one who gave up
             commit(another, "r", note())
 
 
@@ -152,7 +170,7 @@ def claim_and_wait(folder: Path, ready: Path) -> None:
     store = SqliteStore(folder / "refold.db", FakeClock())
     claim(store, 2, "doomed")
     ready.touch()
-    time.sleep(60)
+    time.sleep(3600)
 
 
 def test_the_leases_of_a_killed_process_are_losses_at_once(tmp_path: Path) -> None:
@@ -160,7 +178,7 @@ def test_the_leases_of_a_killed_process_are_losses_at_once(tmp_path: Path) -> No
     with opened(tmp_path) as store:
         issue(store, "r", order("a1"), order("a2"), order("a3"))
         pid = fork(lambda: claim_and_wait(tmp_path, ready), tmp_path / "output")
-        assert within(10, ready.exists)
+        assert within(60, ready.exists)
         mine = claim_one(store, "mine")
         assert list(store.expire(5)) == []
         held = holder(store, "r", "a1")
@@ -180,7 +198,7 @@ def test_a_dead_holder_that_was_one_loss_too_many_is_reported_as_run_out(tmp_pat
     with opened(tmp_path) as store:
         issue(store, "r", order("a1"))
         pid = fork(lambda: claim_and_wait(tmp_path, ready), tmp_path / "output")
-        assert within(10, ready.exists)
+        assert within(60, ready.exists)
         kill(pid)
         (expired,) = store.expire(0)
         held = holder(store, "r", "a1")
@@ -195,7 +213,7 @@ def test_a_living_process_keeps_its_leases_however_often_others_look(tmp_path: P
     with opened(tmp_path) as store:
         issue(store, "r", order("a1"))
         pid = fork(lambda: claim_and_wait(tmp_path, ready), tmp_path / "output")
-        assert within(10, ready.exists)
+        assert within(60, ready.exists)
         os.kill(pid, signal.SIGSTOP)  # even one that does not move
         for _ in range(20):
             assert list(store.expire(0)) == []
@@ -208,20 +226,19 @@ def test_a_child_that_outlives_its_parent_does_not_keep_its_locks(tmp_path: Path
 
     def outlive() -> None:
         ready.touch()
-        time.sleep(30)
+        time.sleep(3600)
 
     def parent() -> None:
         store = SqliteStore(tmp_path / "refold.db", FakeClock())
         claim_one(store, "doomed")
         with store.turn(["s"]):
             parent_ready.write_text(str(fork(outlive, tmp_path / "child")))
-            time.sleep(30)
+            time.sleep(3600)
 
-    with opened(tmp_path, patience=2.0) as store:
+    with opened(tmp_path, patience=60.0) as store:
         issue(store, "r", order("a1"))
         pid = fork(parent, tmp_path / "output")
-        assert within(10, lambda: ready.exists() and parent_ready.exists())
-        time.sleep(0.1)
+        assert within(60, lambda: ready.exists() and parent_ready.exists() and bool(parent_ready.read_text()))
         kill(pid)
         try:
             assert list(store.expire(5)) == []
@@ -261,10 +278,9 @@ def test_a_log_that_a_reader_has_kept_long_is_cut_when_it_can_be(
         reader = apsw.Connection(str(tmp_path / "refold.db"))
         looking = reader.execute("select 1 from runs union all select 2")
         next(looking)
-        began = time.monotonic()
+        store.file.patience = 3600.0
         for n in range(100):
-            commit(store, "r", note("x" * 500, n))
-        assert time.monotonic() - began < 5.0  # nobody waits for the reader
+            commit(store, "r", note("x" * 500, n))  # nobody waits for the reader
         assert (tmp_path / "refold.db-wal").stat().st_size > 150 * 4096
         looking.close()
         reader.close()

@@ -41,7 +41,7 @@ TOOLS = {"echo": echo, "big": big, "fails": fails}
 
 @asynccontextmanager
 async def an_engine() -> AsyncIterator[Engine]:
-    async with asyncio.timeout(20), open_engine(TOOLS) as engine:
+    async with asyncio.timeout(60), open_engine(TOOLS) as engine:
         yield engine
 
 
@@ -238,7 +238,7 @@ def test_the_language_is_part_of_what_a_plan_is() -> None:
 async def test_commands_are_made_again_from_the_log_with_the_same_inputs(tmp_path: Any) -> None:
     looped = plan(step("a", tool="nobody", loop=Loop(items="{{ rows }}"), input="{{ item }}-{{ key }}"))
     file = tmp_path / "refold.db"
-    async with asyncio.timeout(20), open_engine(TOOLS, db=file) as engine:
+    async with asyncio.timeout(60), open_engine(TOOLS, db=file) as engine:
         run = await engine.start(looped, {"rows": [1, 2], "key": "k"})
     store = SqliteStore(file, lambda: time.time_ns() // 1000)
     try:

@@ -43,7 +43,7 @@ def _called(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         case "variable":
             return {"result": {"content": [{"type": "text", "text": os.environ.get("VARIABLE", "")}]}}
         case "sleep":
-            time.sleep(60)
+            time.sleep(3600)
             return {"result": {}}
         case "leave":
             sys.exit("goodbye")

@@ -37,7 +37,7 @@ if os.path.exists(state):
 what = passed.get("WHAT") or ""
 if what == "sleep":
     open(state, "w").close()
-    time.sleep(60)
+    time.sleep(3600)
 if what == "unreachable":
     print("docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", file=sys.stderr)
     print("\\nRun 'docker run --help' for more information", file=sys.stderr)
@@ -73,7 +73,7 @@ class Docker:
         return (self.folder / "running").exists()
 
     async def begun(self) -> None:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not self.is_running:
             assert time.monotonic() < until
             await asyncio.sleep(0.02)

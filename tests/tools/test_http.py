@@ -250,7 +250,7 @@ async def test_an_answer_that_breaks_off_may_be_tried_again(http: HttpTool, site
 
 async def test_a_request_that_takes_too_long_is_a_timeout(http: HttpTool, site: Site, at: str) -> None:
     def slow(_: Asked) -> Answer:
-        site.stop.wait(10)
+        site.stop.wait(60)
         return says(1)
 
     site["/x"] = slow
@@ -262,7 +262,7 @@ async def test_a_request_that_takes_too_long_is_a_timeout(http: HttpTool, site: 
 
 async def test_the_timeout_of_the_step_ends_a_request(site: Site, at: str) -> None:
     def slow(_: Asked) -> Answer:
-        site.stop.wait(10)
+        site.stop.wait(60)
         return says(1)
 
     site["/x"] = slow

@@ -125,7 +125,7 @@ async def test_lines_are_there_while_the_step_still_runs(kept: str, tmp_path: Pa
     code = "import os, time\nprint('begun')\nwhile not os.path.exists(go):\n    time.sleep(0.01)\nprint('done')"
     async with open_engine(settings=SETTINGS, db=None if kept == "memory" else tmp_path / "refold.db") as opened:
         run = await opened.start(one_step("python", {"code": code}, None, {"go": str(tmp_path / "go")}))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not await opened.logs(run):
                 await asyncio.sleep(0.02)
         assert (await opened.show(run)).status == "running"

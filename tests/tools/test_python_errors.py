@@ -230,7 +230,7 @@ async def test_results_of_many_megabytes_come_through() -> None:
 
 
 async def test_inline_code_that_is_cancelled_hears_of_it(python: PythonTool) -> None:
-    code = "import asyncio\ntry:\n    seen.append(1)\n    await asyncio.sleep(60)\nfinally:\n    print('cleaned up')"
+    code = "import asyncio\ntry:\n    seen.append(1)\n    await asyncio.sleep(3600)\nfinally:\n    print('cleaned up')"
     said: list[Any] = []
     which = call({"code": code, "isolation": "inline"}, None, {"seen": []}, lambda *line: said.append(line))
     running = asyncio.create_task(python(which))

@@ -99,7 +99,7 @@ def test_no_value_of_many_is_run_wherever_it_stands(shell: str, tmp_path: Any) -
         except Unquotable:
             continue
         argv = [shell, "sh", "-c", text] if shell == "busybox" else [shell, "-c", text]
-        subprocess.run(argv, capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=20, cwd=tmp_path)
+        subprocess.run(argv, capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=60, cwd=tmp_path)
         assert not trap.exists(), (template, text)
 
 

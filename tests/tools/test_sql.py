@@ -153,7 +153,7 @@ async def test_a_step_that_is_cancelled_stops_its_statement(db: Database) -> Non
     await asyncio.sleep(0.3)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 60)
     assert await db.rows("select 1") == [[1]]
 
 

@@ -20,7 +20,7 @@ async def ended(opened: Engine, text: str, keys: str, signal: Any = None) -> Any
     run = await opened.start(plan)
     if signal is not None:
         await opened.signal(run, "paid", signal)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         shown = await opened.wait(run)
     assert shown.error is None, shown.error
     return shown.result if text is ALONE else shown.result["out"]

@@ -103,6 +103,6 @@ def calls(body: str, input: Any = None, isolation: str = "inline", **more: Any) 
 
 async def settled(engine: Engine, run: str) -> StepSettled:
     """The one report of its one step, once the run has ended."""
-    await asyncio.wait_for(engine.wait(run), 10)
+    await asyncio.wait_for(engine.wait(run), 60)
     [fact] = [fact for _, _, fact in await engine.history(run) if isinstance(fact, StepSettled)]
     return fact

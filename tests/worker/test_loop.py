@@ -118,7 +118,7 @@ async def working(desk: HandDesk, tool: Any, **more: Any) -> AsyncIterator[Worke
         await asyncio.wait([running])
 
 
-async def until(holds: Callable[[], Any], seconds: float = 5.0) -> None:
+async def until(holds: Callable[[], Any], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.005)
@@ -140,7 +140,7 @@ async def test_a_command_whose_claim_comes_in_after_the_stop_is_handed_back_unbe
     desk.waiting = [lease()]
     async with working(desk, bodies) as worker:
         await until(lambda: desk.held)
-        stopping = asyncio.create_task(worker.stop(grace=1.0))
+        stopping = asyncio.create_task(worker.stop(grace=60.0))
         await asyncio.sleep(0.01)
         answered.set()
         await stopping
@@ -178,7 +178,7 @@ async def test_within_the_grace_a_body_finishes_and_its_lease_is_kept_alive() ->
     desk.waiting = [lease()]
     async with working(desk, bodies) as worker:
         await until(lambda: bodies.began)
-        stopping = asyncio.create_task(worker.stop(grace=5.0))
+        stopping = asyncio.create_task(worker.stop(grace=60.0))
         before = desk.beats
         await until(lambda: desk.beats >= before + 3)
         bodies.go.set()
@@ -226,7 +226,7 @@ async def test_stopping_a_worker_that_never_ran_is_no_trouble() -> None:
 async def test_a_lease_that_a_heartbeat_does_not_return_ends_its_body_and_frees_the_slot(heartbeat: Any) -> None:
     desk, bodies = HandDesk(), Bodies()
     desk.waiting = [lease("a/1")]
-    async with working(desk, bodies, slots=1, heartbeat=heartbeat, poll=30.0):
+    async with working(desk, bodies, slots=1, heartbeat=heartbeat, poll=3600.0):
         await until(lambda: bodies.began)
         desk.waiting.append(lease("a/2"))
         desk.held.clear()
@@ -350,7 +350,7 @@ async def test_a_slot_whose_report_brought_nothing_does_not_ask_again() -> None:
 
     bodies.go.set()
     desk.before["claim"] = ask
-    async with working(desk, bodies, slots=2, poll=60.0) as worker:
+    async with working(desk, bodies, slots=2, poll=3600.0) as worker:
         await until(lambda: asked == 1)
         desk.waiting = [lease("a/1")]
         worker.doorbell.ring()
@@ -371,7 +371,7 @@ def lend(desk: HandDesk, worker: Worker, command: str) -> None:
 async def test_what_came_while_no_slot_was_free_is_taken_when_one_falls_free() -> None:
     desk, bodies, asked = HandDesk(), Bodies(), asyncio.Event()
     desk.before["claim"] = asked.set
-    async with working(desk, bodies, slots=1, poll=60.0) as worker:
+    async with working(desk, bodies, slots=1, poll=3600.0) as worker:
         await until(asked.is_set)
         lend(desk, worker, "a/1")
 
@@ -388,7 +388,7 @@ async def test_what_came_while_no_slot_was_free_is_taken_when_one_falls_free() -
 async def test_a_slot_that_lost_its_lease_looks_for_another_command() -> None:
     desk, bodies, asked = HandDesk(), Bodies(), asyncio.Event()
     desk.before["claim"] = asked.set
-    async with working(desk, bodies, slots=1, poll=60.0, lease_for=60.0) as worker:
+    async with working(desk, bodies, slots=1, poll=3600.0, lease_for=3600.0) as worker:
         await until(asked.is_set)
         lend(desk, worker, "a/1")
         await until(lambda: bodies.began == ["a/1"])

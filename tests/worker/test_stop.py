@@ -4,7 +4,6 @@ import asyncio
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from refold.errors import Stopped
 from refold.worker.stop import in_foreground
-from tests.alive import children, living, noted_in, within
+from tests.alive import children, living, noted_in, state, within
 
 ROOT = Path(__file__).parents[2]
 STOPPING = "stopping: steps may finish within {} s, then they are handed back; once more kills them\n"
@@ -36,7 +35,20 @@ def program(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
-def left(process: "subprocess.Popen[str]", seconds: float = 5.0) -> tuple[int, str, str]:
+def said(process: "subprocess.Popen[str]") -> str:
+    """The next line of its words about itself, once it is there."""
+    assert process.stderr is not None
+    return process.stderr.readline()
+
+
+def is_pending(pid: int, number: int) -> bool:
+    """Whether the process has still to hear this signal: two of a kind that wait are one."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    waiting = [int(line.split()[1], 16) for line in status if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> (number - 1) & 1 for mask in waiting)
+
+
+def left(process: "subprocess.Popen[str]", seconds: float = 60.0) -> tuple[int, str, str]:
     """How and with what words it ended."""
     out, err = process.communicate(timeout=seconds)
     return process.returncode, out, err
@@ -54,29 +66,29 @@ def test_the_first_signal_hands_back_after_the_grace_and_prints_how_to_go_on(
 
 
 def test_a_step_that_ends_within_the_grace_counts_and_nothing_new_begins(tmp_path: Path) -> None:
-    with program("wait_for", str(tmp_path), "20", "inline", "hang_later") as process:
-        assert within(5.0, lambda: any(tmp_path.iterdir()))
+    with program("wait_for", str(tmp_path), "60", "inline", "hang_later") as process:
+        assert within(60.0, lambda: any(tmp_path.iterdir()))
         process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        assert said(process) == STOPPING.format("60")
         assert process.poll() is None
         (tmp_path / "go").touch()
         code, out, err = left(process)
-        assert (code, out.split(" threads")[0], err) == (130, "left running", STOPPING.format("20") + TO_GO_ON)
+        assert (code, out.split(" threads")[0], err) == (130, "left running", TO_GO_ON)
     assert not any(each.name.startswith("pid") for each in tmp_path.iterdir())
 
 
 def test_a_run_that_ends_within_the_grace_has_its_result(tmp_path: Path) -> None:
-    with program("wait_for", str(tmp_path), "20") as process:
-        assert within(5.0, lambda: any(tmp_path.iterdir()))
+    with program("wait_for", str(tmp_path), "60") as process:
+        assert within(60.0, lambda: any(tmp_path.iterdir()))
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
+        assert said(process) == STOPPING.format("60")
         (tmp_path / "go").touch()
-        assert left(process) == (0, f"result {process.pid}\n", STOPPING.format("20"))
+        assert left(process) == (0, f"result {process.pid}\n", "")
 
 
 def test_a_stuck_thread_does_not_keep_the_program_from_leaving(tmp_path: Path) -> None:
     with program("wait_for", str(tmp_path), "0.1") as process:
-        assert within(5.0, lambda: any(tmp_path.iterdir()))
+        assert within(60.0, lambda: any(tmp_path.iterdir()))
         process.send_signal(signal.SIGINT)
         code, out, err = left(process)
         assert (code, out.split(" threads")[0]) == (130, "left running")
@@ -95,21 +107,20 @@ def test_a_process_of_a_step_is_killed_when_the_step_is_handed_back(tmp_path: Pa
 def test_the_second_signal_kills_at_once_and_takes_the_processes_along(
     tmp_path: Path, first: int, second: int, code: int
 ) -> None:
-    with program("hang", str(tmp_path), "30", "process") as process:
+    with program("hang", str(tmp_path), "3600", "process") as process:
         pids = set(noted_in(tmp_path, 4)) | children(process.pid)
         process.send_signal(first)
-        assert process.stderr is not None
-        assert process.stderr.readline() == STOPPING.format("30")
+        assert said(process) == STOPPING.format("3600")
         process.send_signal(second)
         assert left(process) == (code, "", "killed\n" + TO_GO_ON)
-        assert within(5.0, lambda: living(pids) == set())
+        assert within(60.0, lambda: living(pids) == set())
 
 
 def test_the_second_signal_kills_even_if_the_event_loop_is_blocked(tmp_path: Path) -> None:
-    with program("block_for_ever", str(tmp_path), "30") as process:
+    with program("block_for_ever", str(tmp_path), "3600") as process:
         noted_in(tmp_path, 1)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.1)
+        assert within(60.0, lambda: not is_pending(process.pid, signal.SIGINT) and state(process.pid) == "S")
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert left(process) == (130, "", "killed\n" + TO_GO_ON)
@@ -145,7 +156,7 @@ async def test_work_that_was_stopped_is_cancelled_and_the_exit_code_names_the_si
     async def work() -> None:
         try:
             signal.raise_signal(signal.SIGTERM)
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
         finally:
             ended.append("work")
 

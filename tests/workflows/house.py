@@ -32,7 +32,7 @@ def not_functions(steps: tuple[Any, ...]) -> bool:
 
 async def result(*steps: Any, **inputs: Any) -> Any:
     async with started(*steps, **inputs) as handle:
-        return await asyncio.wait_for(handle.result(), 20)
+        return await asyncio.wait_for(handle.result(), 60)
 
 
 async def error(*steps: Any, **inputs: Any) -> BaseException:
@@ -52,7 +52,7 @@ def stops(value: Callable[[Any], Any]) -> Any:
     return only
 
 
-async def until(holds: Callable[[], Any], within: float = 20.0) -> None:
+async def until(holds: Callable[[], Any], within: float = 60.0) -> None:
     async with asyncio.timeout(within):
         while not holds():
             await asyncio.sleep(0.005)

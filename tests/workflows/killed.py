@@ -86,7 +86,7 @@ async def begin(db: str, run: str) -> Any:
 async def go_on(db: str, run: str) -> Any:
     async with open_engine(db=db, settings=SHORT) as engine:
         handle = await engine.attach(run, paying if run == "paying" else Killed)
-        return await asyncio.wait_for(handle.result(), 30)
+        return await asyncio.wait_for(handle.result(), 60)
 
 
 if __name__ == "__main__":

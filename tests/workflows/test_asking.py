@@ -23,7 +23,7 @@ from tests.workflows.house import SHORT, Done, Page, result, started
 
 
 async def asked(handle: Handle, count: int = 1) -> list[str]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found := await handle.requests()) < count:
             await asyncio.sleep(0.005)
     return [each.id for each in found]
@@ -66,7 +66,7 @@ async def test_an_early_answer_is_kept_bw45() -> None:
         for n in range(10):
             handle = await engine.start(asks)
             await handle.answer("r1", n)
-            assert await asyncio.wait_for(handle.result(), 20) == n
+            assert await asyncio.wait_for(handle.result(), 60) == n
 
 
 async def test_only_the_branch_that_asks_waits_bw46() -> None:
@@ -87,7 +87,7 @@ async def test_only_the_branch_that_asks_waits_bw46() -> None:
 
     async with started(begin, fetch, join) as handle:
         [id] = await asked(handle)
-        await asyncio.wait_for(done.wait(), 20)
+        await asyncio.wait_for(done.wait(), 60)
         await handle.answer(id, 7)
         assert await handle.result() == [1, 7]
 
@@ -155,7 +155,7 @@ async def test_a_request_is_answered_in_another_process_and_the_rest_goes_on_bw4
         await handle.answer("p1", 11, early=True)
         await handle.answer("p0", 10)
         await handle.resume()
-        assert await asyncio.wait_for(handle.result(), 20) == [10, 11]
+        assert await asyncio.wait_for(handle.result(), 60) == [10, 11]
 
 
 async def test_somebody_answers_while_the_result_is_awaited_bw48() -> None:

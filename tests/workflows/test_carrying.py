@@ -63,7 +63,7 @@ async def test_what_is_queued_and_in_flight_goes_on_elsewhere_bw2_bw3(tmp_path: 
         run = await engine.restore(data)
         handle = await engine.attach(run, second)
         await handle.signal("big")
-        assert await asyncio.wait_for(handle.result(), 20) == [0, 1, 2, 100_000]
+        assert await asyncio.wait_for(handle.result(), 60) == [0, 1, 2, 100_000]
         assert second.seen == [0, 1, 2]
         with pytest.raises(Conflict, match="is here already"):
             await engine.restore(data)
@@ -116,7 +116,7 @@ async def test_a_run_goes_on_when_its_handle_is_gone_bw13(tmp_path: Path) -> Non
     async with open_engine(db=db, settings=SHORT) as engine:
         handle = await engine.attach(run, second)
         await handle.signal("big")
-        assert await asyncio.wait_for(handle.result(), 20) == [0, 1, 2, 100_000]
+        assert await asyncio.wait_for(handle.result(), 60) == [0, 1, 2, 100_000]
 
 
 async def test_a_run_waits_for_who_has_its_code_and_why_says_so(tmp_path: Path) -> None:

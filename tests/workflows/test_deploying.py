@@ -52,7 +52,7 @@ async def hundreds(ctx: Context, ev: Page) -> int:
 
 
 async def suspended(engine: Engine, run: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not any(each.held for each in (await engine.show(run)).state.open.values()):
             await asyncio.sleep(0.01)
 
@@ -91,7 +91,7 @@ async def test_new_code_does_not_touch_an_old_run_which_says_who_has_what(tmp_pa
             await engine.attach(run, new)
         await engine.migrate(run, hash, "ann")
         handle = await engine.attach(run, new)
-        assert await asyncio.wait_for(handle.result(), 20) == [10, 20]
+        assert await asyncio.wait_for(handle.result(), 60) == [10, 20]
         assert (await engine.show(run)).state.plan == hash
         assert RunMigrated(hash, "ann") in [fact for _, _, fact in await engine.history(run)]
 
@@ -107,7 +107,7 @@ async def test_in_memory_a_handle_says_that_the_code_is_not_here(tmp_path: Path)
         handle = await engine.attach(run, crawl(waits))
         assert "no live worker" not in str(await handle.why())
         await engine.signal(run, "go")
-        assert await asyncio.wait_for(handle.result(), 20) == [1, 2]
+        assert await asyncio.wait_for(handle.result(), 60) == [1, 2]
 
 
 async def test_what_a_body_has_recorded_is_there_for_the_new_code(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_what_a_body_has_recorded_is_there_for_the_new_code(tmp_path: Path
         handle = await engine.attach(run, new)
         for _ in range(2):
             await engine.signal(run, "go")
-        assert await asyncio.wait_for(handle.result(), 20) == [1, 2]
+        assert await asyncio.wait_for(handle.result(), 60) == [1, 2]
     assert made == ["made 1", "made 2"]
 
 
@@ -147,7 +147,7 @@ async def test_code_that_is_at_work_is_stopped_and_starts_over_with_the_new_code
         await until(lambda: engine.mailroom.taker.keeper.held)  # type: ignore[union-attr]
         await asyncio.sleep(0.05)
         new = await handle.migrate(crawl(tens, timeout=5.0), by="ann")
-        assert await asyncio.wait_for(new.result(), 20) == [10, 20]
+        assert await asyncio.wait_for(new.result(), 60) == [10, 20]
         await until(lambda: ends)
     assert ends == ["cleaned up"]
 
@@ -161,7 +161,7 @@ async def test_a_paused_run_is_moved_and_stays_paused() -> None:
         assert (await engine.show(handle.id)).status == "paused"
         await engine.signal(handle.id, "go")
         await new.resume()
-        assert await asyncio.wait_for(new.result(), 20) == [10, 20]
+        assert await asyncio.wait_for(new.result(), 60) == [10, 20]
 
 
 async def refused(new: Workflow, old: Workflow | None = None) -> tuple[tuple[str, str], ...]:
@@ -235,14 +235,14 @@ async def test_a_run_that_is_over_is_not_moved_and_says_what_to_do() -> None:
         await suspended(engine, handle.id)
         await handle.cancel()
         with pytest.raises(RunCancelled):
-            await asyncio.wait_for(handle.result(), 20)
+            await asyncio.wait_for(handle.result(), 60)
         with pytest.raises(Conflict, match=r"is cancelled, and only one that is under way .* retry .* reopens it"):
             await handle.migrate(crawl(tens))
         await engine.retry(handle.id)
         with pytest.raises(Conflict, match=r"follows plan .* already"):
             await handle.migrate(crawl(tens))
         new = await handle.migrate(crawl(tens, timeout=5.0))
-        assert await asyncio.wait_for(new.result(), 20) == [10, 20]
+        assert await asyncio.wait_for(new.result(), 60) == [10, 20]
 
 
 async def test_another_limit_of_a_gathering_counts_from_the_first_event_on() -> None:
@@ -256,7 +256,7 @@ async def test_another_limit_of_a_gathering_counts_from_the_first_event_on() -> 
         await suspended(engine, handle.id)
         new = await handle.migrate(crawl(first_only, collect=Collect(Done, n=2, timeout=0.2)))
         with pytest.raises(Exception, match=r"1 of 2 events came within 0\.2 s"):
-            await asyncio.wait_for(new.result(), 20)
+            await asyncio.wait_for(new.result(), 60)
 
 
 async def test_a_run_that_was_moved_is_rebuilt_exported_and_restored(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ async def test_a_run_that_was_moved_is_rebuilt_exported_and_restored(tmp_path: P
         handle = await engine.attach(run, new)
         for _ in range(2):
             await handle.signal("go")
-        assert await asyncio.wait_for(handle.result(), 20) == [100, 200]
+        assert await asyncio.wait_for(handle.result(), 60) == [100, 200]
 
 
 async def test_a_snapshot_knows_the_plan_of_its_time(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ async def test_a_snapshot_knows_the_plan_of_its_time(tmp_path: Path) -> None:
         turns.known.clear()
         handle = await engine.attach(run, new)
         await handle.signal("go")
-        assert await asyncio.wait_for(handle.result(), 20) == [10, 20]
+        assert await asyncio.wait_for(handle.result(), 60) == [10, 20]
 
 
 class Marks:
@@ -317,7 +317,7 @@ async def test_a_cancelled_wait_for_a_run_cancels_the_run_bw31() -> None:
     marks = Marks()
     async with open_engine(settings=SHORT) as engine:
         waiting = asyncio.create_task(engine.run(marks.workflow()))
-        await asyncio.wait_for(marks.begun.wait(), 20)
+        await asyncio.wait_for(marks.begun.wait(), 60)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -341,7 +341,7 @@ async def test_a_cancelled_wait_for_a_plan_cancels_the_run_too_bw31() -> None:
     async with open_engine({"hang": hang}, settings=SHORT) as engine:
         with suppress(TimeoutError):
             await asyncio.wait_for(engine.run(plan), 0.5)
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), 60)
         [row] = await engine.runs()
         assert row.status == "cancelled"
         await until(lambda: ended)
@@ -352,7 +352,7 @@ async def test_whoever_lets_go_of_a_handle_leaves_the_run_alone_bw13() -> None:
     async with open_engine(settings=SHORT) as engine:
         handle = await engine.start(marks.workflow())
         waiting = asyncio.create_task(handle.result())
-        await asyncio.wait_for(marks.begun.wait(), 20)
+        await asyncio.wait_for(marks.begun.wait(), 60)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -368,7 +368,7 @@ async def test_who_waits_for_a_run_that_another_has_started_does_not_cancel_it_b
         workflow = marks.workflow()
         await engine.start(workflow, key="one")
         waiting = asyncio.create_task(engine.run(workflow, key="one"))
-        await asyncio.wait_for(marks.begun.wait(), 20)
+        await asyncio.wait_for(marks.begun.wait(), 60)
         await asyncio.sleep(0.05)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -408,5 +408,5 @@ async def test_a_run_goes_on_elsewhere_with_every_option_of_the_original_bw7(tmp
         handle = await engine.attach(run, workflow)
         state = (await engine.show(run)).state
         assert (state.deadline, state.open["only/1"].attempt) == (before.deadline, 2)
-        assert await asyncio.wait_for(handle.result(lambda request: 21), 20) == 42
+        assert await asyncio.wait_for(handle.result(lambda request: 21), 60) == 42
         assert [shown.value async for shown in handle.stream()][:2] == ["begun", "begun"]

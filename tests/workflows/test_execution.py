@@ -83,7 +83,7 @@ class Marks:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    async def wait(self, seconds: float = 30.0) -> None:
+    async def wait(self, seconds: float = 60.0) -> None:
         self.seen.append("began")
         try:
             await asyncio.sleep(seconds)
@@ -249,7 +249,7 @@ async def test_sync_steps_do_not_hold_the_loop_bw41() -> None:
     all_there = threading.Barrier(8)
 
     def fetch(ev: Page) -> Done:
-        all_there.wait(15)  # nobody goes on before the others have begun
+        all_there.wait(60)  # nobody goes on before the others have begun
         return Done(n=ev.n)
 
     @step(collect=Collect(Done, n=8))
@@ -264,7 +264,7 @@ async def test_a_step_that_holds_a_thread_runs_out_of_time_all_the_same_bw41() -
 
     @step(timeout="200ms")
     def only(ev: StartEvent) -> StopEvent:
-        go.wait(15)
+        go.wait(60)
         return StopEvent()
 
     try:
@@ -354,7 +354,7 @@ async def test_a_playbook_is_a_child_of_a_python_workflow_and_the_other_way_roun
     async with open_engine(settings=SHORT) as engine:
         hash = await engine.register(doubled)
         parent = Plan(name="parent", steps=(Step(name="kid", work=Child(plan=hash), input={"n": 21}),))
-        assert await asyncio.wait_for(engine.run(parent), 20) == 42
+        assert await asyncio.wait_for(engine.run(parent), 60) == 42
 
 
 async def test_durable_calls_at_once_wait_for_each_other() -> None:
@@ -535,7 +535,7 @@ async def test_a_step_without_async_makes_durable_calls_too() -> None:
 
     async with started(only) as handle:
         await handle.signal("go", "word")
-        assert await asyncio.wait_for(handle.result(), 20) == [2, "word"]
+        assert await asyncio.wait_for(handle.result(), 60) == [2, "word"]
     assert (seen.count("work 1"), seen.count("began") >= 2) == (1, True)
 
 

@@ -164,7 +164,7 @@ def test_whoever_interrupts_it_is_told_how_to_go_on(folder: Path) -> None:
     with started(folder, "run", playbook(folder, CRAWL, TOLD), "--name", "play") as process:
         until(lambda: "fetch" in marks(folder))
         process.send_signal(signal.SIGINT)
-        assert "refold runs resume play --code shop:Crawl" in process.communicate(timeout=30)[1]
+        assert "refold runs resume play --code shop:Crawl" in process.communicate(timeout=60)[1]
 
 
 def test_what_looks_like_a_stored_value_is_data(folder: Path) -> None:

@@ -167,7 +167,7 @@ async def test_branches_run_at_once_and_give_a_map_in_their_order() -> None:
 
     @flow
     async def meets(ctx: Context, value: int) -> int:
-        await asyncio.wait_for(both.wait(), 20)
+        await asyncio.wait_for(both.wait(), 60)
         return value + 1
 
     branches = [Stage("x", meets), Stage("y", meets, input=lambda state: 7), Stage("z", fails, when=lambda state: 0)]
@@ -199,7 +199,7 @@ def waiting(marks: list[str]) -> Any:
 
 
 async def after(marks: list[str]) -> list[str]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "cleaned up" not in marks:
             await asyncio.sleep(0.01)
     return marks
@@ -208,7 +208,7 @@ async def after(marks: list[str]) -> list[str]:
 def when_begun(marks: list[str], does: Any) -> Any:
     @flow
     async def then(ctx: Context, **inputs: Any) -> Any:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not marks:
                 await asyncio.sleep(0.01)
         return does()
@@ -233,7 +233,7 @@ async def test_the_first_success_is_enough_and_the_others_are_cancelled_for_real
     ]
     pipeline = Pipeline("p", [ParallelStage("race", branches, join="first"), Stage("next", told)])
     async with started(pipeline) as handle:
-        done = await asyncio.wait_for(handle.result(), 20)
+        done = await asyncio.wait_for(handle.result(), 60)
         assert done.stage("race").output == {"wins": "won"}
         assert done.output == {"wins": "won"}
         assert [(each.name, each.skipped) for each in done.stage("race").branches] == [
@@ -251,7 +251,7 @@ async def test_the_losers_of_a_round_are_gone_before_the_loop_is_bw31() -> None:
 
     @flow
     async def wins(ctx: Context, **inputs: Any) -> str:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while marks.count("begun") <= marks.count("cleaned up"):
                 await asyncio.sleep(0.01)
         return "won"
@@ -261,7 +261,7 @@ async def test_the_losers_of_a_round_are_gone_before_the_loop_is_bw31() -> None:
 
     @flow
     async def waits(ctx: Context, **inputs: Any) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while marks.count("begun") > marks.count("cleaned up"):
                 await asyncio.sleep(0.01)  # for the one before
         await waiting(marks)(ctx)

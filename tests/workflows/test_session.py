@@ -113,7 +113,7 @@ async def test_a_child_shares_the_objects_of_its_parent_and_they_end_when_they_s
 
     async with open_engine(settings=SHORT) as engine:
         handle = await engine.start(parent)
-        assert await asyncio.wait_for(handle.result(), 20) == [True, after_child]
+        assert await asyncio.wait_for(handle.result(), 60) == [True, after_child]
         assert (handle.id in engine.code.sessions) == after_run  # type: ignore[attr-defined]
 
 
@@ -179,7 +179,7 @@ async def restored(data: bytes, workflow: Workflow) -> Any:
         handle = await engine.attach(await engine.restore(data), workflow)
         await handle.signal("go")
         await handle.resume()
-        return await asyncio.wait_for(handle.result(), 20)
+        return await asyncio.wait_for(handle.result(), 60)
 
 
 async def test_objects_that_say_how_are_exported_and_come_back_bw57() -> None:

@@ -115,7 +115,7 @@ async def test_usage_is_counted_once_with_that_of_children_bw63() -> None:
 
     async with open_engine(settings=SHORT) as engine:
         handle = await engine.start(parent)
-        await asyncio.wait_for(handle.result(), 20)
+        await asyncio.wait_for(handle.result(), 60)
         assert await handle.usage() == {"tokens": 106, "usd": 0.5}
 
 
