@@ -8,7 +8,7 @@ from msgspec import json
 
 from refold.authoring.yaml_text import Node
 
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.S)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*(')?|\"(?:[^\"\\]|\\.)*(\")?", re.S)  # one that is never closed is met once
 
 
 def is_template(value: Any) -> bool:
@@ -56,4 +56,4 @@ def templates(node: Node) -> Iterator[Node]:
 
 
 def _without_strings(text: str) -> str:
-    return _QUOTED.sub(lambda found: "_" * len(found.group()), text)
+    return _QUOTED.sub(lambda found: "_" * len(found.group()) if any(found.groups()) else found.group(), text)

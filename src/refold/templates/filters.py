@@ -1,8 +1,7 @@
 """Filters that make texts and lists, each within its bounds; the others are the engine's own."""
 
 import base64
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +17,8 @@ Filter = Callable[..., Any]
 _WIDEST = 1000  # a width in a format, an indentation
 _MOST_PARTS = 100_000
 _MOST_SLICES = 10_000
-_PRINTF = re.compile(r"%(?:\(\w+\))?[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?[a-zA-Z%]")
+_MOST_STRIPPED = 1000  # different characters that are stripped at once
+_DIGITS = "0123456789"
 _UNSET: Any = object()
 
 
@@ -27,7 +27,7 @@ def _plain(method: Callable[[str], str]) -> Filter:
 
 
 def _trim(bench: Workbench, value: Any, chars: str | None = None) -> str:
-    return bench.text(value).strip(chars)
+    return bench.text(value).strip(stripped(chars))
 
 
 def _string(bench: Workbench, value: Any) -> str:
@@ -68,15 +68,64 @@ def printf(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
     """In the manner of printf; widths are short and written out."""
     pattern = bench.text(value)
     places = 0
-    for match in _PRINTF.finditer(pattern):
+    for widths in _conversions(pattern):
         places += 1
-        for width in match.groups():
-            if width and (width == "*" or len(width) > 4 or int(width) > _WIDEST):
-                raise CannotEvaluate(f"{match.group()!r} is too wide")
+        for width in widths:
+            if width == "*" or len(width) > 4 or int(width or 0) > _WIDEST:
+                raise CannotEvaluate(f"the width {_short(width)!r} in a format is too wide")
     given = [each if isinstance(each, (int, float)) else bench.written(each) for each in (*args, *named.values())]
     longest = max((len(each) for each in given if isinstance(each, str)), default=0)
     bench.room(len(pattern) + places * (longest + _WIDEST))
     return pattern % (dict(zip(named, given, strict=True)) if named else tuple(given))
+
+
+def _conversions(pattern: str) -> Iterator[tuple[str, str]]:
+    """Width and precision of each place in a printf format, as written, leading zeros left out.
+
+    Each character is looked at once: a pattern that backtracks takes hours for a long run of zeros.
+    """
+    at, end = 0, len(pattern)
+    while (at := pattern.find("%", at)) >= 0:
+        at += 1
+        if pattern.startswith("(", at):
+            open = 1
+            while open and (at := at + 1) < end:
+                open += (pattern[at] == "(") - (pattern[at] == ")")
+            at += 1
+        while at < end and pattern[at] in "-+ #0":
+            at += 1
+        width, at = _number_at(pattern, at)
+        precision = ""
+        if pattern.startswith(".", at):
+            precision, at = _number_at(pattern, at + 1)
+        yield width, precision
+        at += 1  # the letter; Python itself refuses one that has no meaning, or none at all
+
+
+def _number_at(pattern: str, at: int) -> tuple[str, int]:
+    """The digits or the star that begin here, and the place behind them."""
+    if pattern.startswith("*", at):
+        return "*", at + 1
+    first = at
+    while at < len(pattern) and pattern[at] in _DIGITS:
+        at += 1
+    return pattern[first:at].lstrip("0"), at
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def stripped(chars: str | None) -> str | None:
+    """The characters to strip, each once: Python goes through them for every character of the text."""
+    if chars is None:
+        return None
+    if not isinstance(chars, str):
+        raise CannotEvaluate(f"{kind(chars)} is no text")
+    once = "".join(dict.fromkeys(chars))
+    if len(once) > _MOST_STRIPPED:
+        raise CannotEvaluate(f"at most {_MOST_STRIPPED} different characters can be stripped")
+    return once
 
 
 def _indent(bench: Workbench, value: Any, width: int = 4, first: bool = False, blank: bool = False) -> str:

@@ -16,6 +16,7 @@ _WIDEST = 1000
 _WORD = re.compile(r"\w+")
 _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
 _LEEWAY = 5
+_LONGEST_LINE = 10_000  # to wrap a line takes time that grows with the square of its length
 
 
 def width(value: Any) -> int:
@@ -39,6 +40,8 @@ def _wordwrap(
     bench.room(len(text) * (1 + len(between)))
     bench.charge(8 * len(text))
     columns = max(width(columns), 1)
+    if any(len(line) > _LONGEST_LINE for line in text.splitlines()):
+        raise CannotEvaluate(f"a line to wrap has at most {_LONGEST_LINE} characters")
     lines = [
         textwrap.wrap(line, columns, expand_tabs=False, replace_whitespace=False, break_long_words=break_long_words)
         for line in text.splitlines()

@@ -7,6 +7,8 @@ from typing import Any
 Key = str | int | None
 """A name, a place in a list, or everything."""
 
+LONGEST = 10_000  # characters of a path
+
 _STEP = re.compile(
     r"\.(?P<name>[A-Za-z_][\w-]*)|\.\*|\[\*\]|\[(?P<place>-?\d+)\]|\[(?P<quote>['\"])(?P<key>.*?)(?P=quote)\]"
 )
@@ -14,16 +16,19 @@ _STEP = re.compile(
 
 def parsed(path: str) -> tuple[Key, ...]:
     """Its keys. Raises ValueError."""
-    rest = path.strip()
-    rest = rest[1:] if rest.startswith("$") else f".{rest}" if rest[:1] not in (".", "[") else rest
+    text = path.strip()
+    if len(text) > LONGEST:
+        raise ValueError(f"a path has at most {LONGEST} characters; this one has {len(text)}")
+    text = text[1:] if text.startswith("$") else f".{text}" if text[:1] not in (".", "[") else text
     found: list[Key] = []
-    while rest:
-        match = _STEP.match(rest)
+    at = 0
+    while at < len(text):
+        match = _STEP.match(text, at)
         if match is None:
-            raise ValueError(f"{rest!r} of {path!r} cannot be read: only names, [0], ['name'] and [*] can")
+            raise ValueError(f"{text[at:]!r} of {path!r} cannot be read: only names, [0], ['name'] and [*] can")
         name, place, key = match["name"], match["place"], match["key"]
         found.append(int(place) if place is not None else name if name is not None else key)
-        rest = rest[match.end() :]
+        at = match.end()
     return tuple(found)
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from refold.core.expressions import CannotEvaluate
 from refold.templates.data import ITEM, LISTS, bare
-from refold.templates.filters import get, items, join, keys, replace, split, values
+from refold.templates.filters import get, items, join, keys, replace, split, stripped, values
 from refold.templates.jinja import width
 from refold.templates.workbench import Workbench
 
 _PLAIN = (
-    "capitalize casefold endswith find isalnum isalpha isdigit islower isnumeric isspace isupper lower lstrip"
-    " partition removeprefix removesuffix rfind rpartition rstrip startswith strip swapcase title upper"
+    "capitalize casefold endswith find isalnum isalpha isdigit islower isnumeric isspace isupper lower"
+    " partition removeprefix removesuffix startswith swapcase title upper"
 )
 _FIELD = re.compile(r"\{\{|\}\}|\{(\w*)(?::([^{}]*))?\}|[{}]")
 _WIDTH = re.compile(r"\d+")
@@ -33,6 +33,34 @@ def _padded(name: str) -> Callable[..., Any]:
     return call
 
 
+def _stripping(name: str) -> Callable[..., Any]:
+    def call(bench: Workbench, value: Any, chars: str | None = None) -> Any:
+        return getattr(str, name)(bench.text(value), stripped(chars))
+
+    return call
+
+
+def _find_from_behind(bench: Workbench, value: Any, part: str, *bounds: Any) -> int:
+    """As `str.rfind`, which takes time that grows with the product of both lengths; a search from the front does not."""
+    text = bench.text(value)
+    first, last, _ = slice(*(bounds if len(bounds) > 1 else (*bounds, None))).indices(len(text))
+    found = _from_behind(text[first:last], part) if first <= last else -1
+    return found + first if found >= 0 else -1
+
+
+def _from_behind(text: str, part: str) -> int:
+    found = text[::-1].find(part[::-1])
+    return len(text) - found - len(part) if found >= 0 else -1
+
+
+def _parted_from_behind(bench: Workbench, value: Any, separator: str) -> list[str]:
+    text = bench.text(value)
+    if not separator:
+        raise CannotEvaluate("the separator is empty")
+    at = _from_behind(text, separator)
+    return ["", "", text] if at < 0 else [text[:at], separator, text[at + len(separator) :]]
+
+
 def _joined(bench: Workbench, value: Any, parts: Any) -> str:
     return join(bench, parts, value)
 
@@ -44,7 +72,10 @@ def _lines(bench: Workbench, value: Any) -> list[str]:
 def _split_from_behind(bench: Workbench, value: Any, separator: str | None = None, maxsplit: int = -1) -> list[str]:
     text = bench.text(value)
     bench.charge(ITEM * (text.count(separator) if separator else len(text) // 2))
-    return text.rsplit(separator, maxsplit)
+    if not separator:
+        return text.rsplit(separator, maxsplit)
+    parts = text[::-1].split(separator[::-1], maxsplit)  # a search from behind is slow, as above
+    return [part[::-1] for part in reversed(parts)]
 
 
 def _count(bench: Workbench, value: Any, part: Any) -> int:
@@ -56,8 +87,10 @@ def _count(bench: Workbench, value: Any, part: Any) -> int:
 def _formatted(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
     """`'{} of {n}'.format(1, n=2)`: fields without attributes and subscripts, so nothing but the arguments is seen."""
     numbers = iter(range(len(args)))
+    size = 0
 
     def field(match: re.Match[str]) -> str:
+        nonlocal size
         name, spec = match.groups()
         if name is None:
             if len(match.group()) == 1:
@@ -68,23 +101,27 @@ def _formatted(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
         given = args[int(name or next(numbers))] if not name or name.isdigit() else named[name]
         shown = given if isinstance(given, (int, float)) else bench.written(given)
         bench.charge(len(shown) if isinstance(shown, str) else 0)
-        return format(shown, spec or "")
+        made = format(shown, spec or "")
+        size += len(made)
+        bench.room(size)
+        return made
 
     text = bench.text(value)
-    result = _FIELD.sub(field, text)
-    bench.room(len(result))
-    return result
+    return _FIELD.sub(field, text)
 
 
 METHODS_OF_MAPS: dict[str, Callable[..., Any]] = {"get": get, "items": items, "keys": keys, "values": values}
 METHODS: dict[str, Callable[..., Any]] = {
     **METHODS_OF_MAPS,
     **{name: _of_text(name) for name in _PLAIN.split()},
+    **{name: _stripping(name) for name in ("lstrip", "rstrip", "strip")},
     **{name: _padded(name) for name in ("center", "ljust", "rjust", "zfill")},
     "count": _count,
     "format": _formatted,
     "join": _joined,
     "replace": replace,
+    "rfind": _find_from_behind,
+    "rpartition": _parted_from_behind,
     "rsplit": _split_from_behind,
     "split": split,
     "splitlines": _lines,
