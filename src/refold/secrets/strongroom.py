@@ -97,7 +97,7 @@ class Strongroom:
 
     @cached_property
     def sealer(self) -> "Sealer":
-        found: Sealer = _load("sealer").Sealer(self.keys, self.redactor.remember)
+        found: Sealer = _load("sealer").Sealer(self.keys, self.redactor.remember_result)
         return found
 
     @cached_property

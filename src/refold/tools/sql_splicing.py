@@ -24,6 +24,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.core.faults import LEFT_OUT, short
 from refold.errors import ToolFailed
 from refold.tools.keys import refused
 from refold.tools.sql_text import Style, Token, tokens
@@ -159,7 +160,7 @@ class _Writing:
 
     def done(self) -> tuple[str, list[Any]]:
         if self.open and not self.open.startswith(("--", "/*")):
-            raise refused(f"the statement has a quote that is never closed: {self.open[:20]!r}", "parse")
+            raise refused(f"the statement has a quote that is never closed: {short(self.open, 20)!r}", "parse")
         return "".join(self.out) + self.open, self.params
 
     def _add(self, token: Token) -> None:
@@ -230,7 +231,8 @@ class _Writing:
         return self.last[-1].kind == "sign" and self.last[-1].text not in (")", "]", "::")
 
     def _refused(self) -> ToolFailed:
-        said = "".join(self.out)[-30:]
+        whole = "".join(self.out)
+        said = whole if len(whole) <= 30 else LEFT_OUT + whole[-30:]
         why = f"no value can stand after {said!r}: quote it, or write $1 there and give it in `params`"
         return refused(why, "parse")
 
@@ -257,7 +259,7 @@ def _in_name(text: str, quote: str) -> str:
 def _plain(text: str, allowed: re.Pattern[str], where: str) -> str:
     if allowed.fullmatch(text) is None:
         hint = "letters, digits and _" if allowed is PLAIN_NAME else "letters and digits"
-        raise refused(f"{text[:60]!r} cannot stand {where}: only {hint} can", "parse")
+        raise refused(f"{short(text, 60)!r} cannot stand {where}: only {hint} can", "parse")
     return text
 
 
