@@ -12,6 +12,7 @@ from refold.templates import paths_of
 
 SCOPES = ("keychain", "secrets")
 HIDDEN = "***"
+ABOUT_CODE = ("file", "line", "source")  # where Python code has failed; this is part of the playbook, not of a result
 SHORTEST_LINE = 4  # characters of a line of a secret result that is taken out of a message
 
 Owner = tuple[str, str]
@@ -106,12 +107,18 @@ class Unseen:
 
 def hidden(fault: Fault) -> Fault:
     """A failure of a task whose result would be secret: what it brings along of that result is not shown."""
-    lines = sorted({line for text in _texts(fault.data) for line in text.split("\n")}, key=len, reverse=True)
+    data = fault.data if isinstance(fault.data, dict) else {"": fault.data}
+    shown = {name: each for name, each in data.items() if name in ABOUT_CODE}
+    brought = {name: each for name, each in data.items() if name not in ABOUT_CODE}
+    lines = sorted({line for text in _texts(brought) for line in text.split("\n")}, key=len, reverse=True)
     found = [line.strip() for line in lines if len(line.strip()) >= SHORTEST_LINE]
     message, traceback = fault.message, fault.traceback
     for line in found:
         message, traceback = message.replace(line, HIDDEN), traceback.replace(line, HIDDEN)
-    return structs.replace(fault, message=message, traceback=traceback, data=_without_texts(fault.data))
+    left = {**_without_texts(brought), **shown}
+    return structs.replace(
+        fault, message=message, traceback=traceback, data=left if isinstance(fault.data, dict) else left[""]
+    )
 
 
 def _texts(value: Any) -> Iterator[str]:
