@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from enum import Enum
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -268,6 +269,27 @@ Say = Callable[[str, str], None]
 """Takes what a body prints, `stdout` or `stderr` and a line, from any thread; what fails there is nobody's concern."""
 
 
+class Piece(str):
+    """A piece of a line that is too long to be passed on at once: the next text of its stream continues it."""
+
+
+class LeftOut(str):
+    """A note of Refold in a stream, not printed by a body: what was printed is cut at this place."""
+
+
+class Ending(Enum):
+    """What follows the texts of a stream."""
+
+    MORE = "more"  # other texts may
+    OVER = "over"  # nothing
+    CUT = "cut"  # texts that are left out
+
+
+Redaction = Callable[[Sequence[str], Ending], Sequence[str]]
+"""Takes the next texts of a stream and returns them without secrets. If more may follow, it can return less texts than
+it was given: the last ones may hold the beginning of a secret, and are to be given again with those that follow."""
+
+
 class Call(Struct, frozen=True, gc=False):
     """One try of a command, as a tool sees it."""
 
@@ -356,6 +378,12 @@ class Discretion(Protocol):
         """With *** in the place of every secret."""
 
     def fault(self, fault: Fault) -> Fault: ...
+
+    def value(self, value: Any) -> Any:
+        """With *** in the place of every secret, in texts and in names."""
+
+    def stream(self) -> Redaction:
+        """For one stream: a secret is found across its texts too."""
 
     def check_result(self, value: Any) -> None:
         """Raises ToolFailed, with the path, if the value holds a secret."""

@@ -16,6 +16,7 @@ class Misfit(Struct, frozen=True):
 
     path: str
     message: str
+    rule: str = ""  # the keys that lead to what it does not fit: `properties.price.type`
 
 
 def misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
@@ -25,8 +26,13 @@ def misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
     try:
         found = sorted(_validator(json.encode(schema)).iter_errors(value), key=lambda each: each.json_path)
     except Unresolvable as error:
-        return [Misfit("$", f"the schema has a reference that leads nowhere: {error}")]
-    return [Misfit(each.json_path, each.message) for each in found]
+        return [Misfit("$", f"the schema has a reference that leads nowhere: {error}", "$ref")]
+    return [Misfit(each.json_path, each.message, ".".join(map(str, each.absolute_schema_path))) for each in found]
+
+
+def unfit(schema: Mapping[str, Any], value: Any) -> str:
+    """Where in the schema a value does not fit, in words that show nothing of the value; empty if it fits."""
+    return ", ".join(dict.fromkeys(f"`{each.rule}`" for each in misfits(schema, value)[:SHOWN]))
 
 
 def flaw(schema: Mapping[str, Any]) -> tuple[list[Any], str] | None:

@@ -38,6 +38,9 @@ def works(address: str, postgres: str, folder: Path) -> dict[str, dict[str, Any]
     """Each with how it must end: `completed`, or the kind of its failure."""
     found: dict[str, dict[str, Any]] = {}
 
+    def add_step(ends: str, name: str, **step: Any) -> None:
+        found[name] = {"ends": ends, "step": {"step": "a", **step}}
+
     def add(ends: str, name: str, *, timeout: float | None = None, seal: bool = False, **tool: Any) -> None:
         step = {"step": "a", "tool": tool} | ({"timeout": timeout} if timeout is not None else {})
         found[name] = {"ends": ends, "step": step | ({"output": {"secret": True}} if seal else {})}
@@ -63,6 +66,8 @@ def works(address: str, postgres: str, folder: Path) -> dict[str, dict[str, Any]
             entry = f"tests.secrets.house:{function}"
             add(ends, f"function {way} {function}", kind="python", entry=entry, isolation=way, input=token)
     _add_shell(add)
+    _add_cut_and_wrapped(add)
+    _add_sealed(add_step)
     _add_http(add, address)
     _add_sql(add)
     _add_postgres(add, postgres)
@@ -94,6 +99,71 @@ def _add_shell(add: Any) -> None:
         add(ends, f"shell {name}", kind="shell", script=script, **more, **limit)
     add("secret", "shell argument", kind="shell", command=["echo", SECRET])
     add("no_program", "shell not there", kind="shell", command=["/nowhere"], env={"TOKEN": SECRET})
+
+
+def _add_cut_and_wrapped(add: Any) -> None:
+    """Secrets at the place where Refold cuts a text, and as other programs wrap them."""
+    env = {"env": {"TOKEN": SECRET}}
+    filler = "head -c {} /dev/zero | tr '\\0' {}"
+    mib, before = 1024 * 1024, 15  # characters of the secret before the cut
+    for ends, name, script in (
+        ("completed", "output cut", filler.format(mib - before, "x") + '; printf %s "$TOKEN$TOKEN"'),
+        ("completed", "errors cut", f'{{ {filler.format(mib - before, "x")}; printf %s "$TOKEN"; }} >&2'),
+        ("exit", "failed and cut", filler.format(mib - before, "x") + '; printf %s "$TOKEN"; exit 3'),
+        ("exit", "last line cut", f'{{ printf %s "$TOKEN"; {filler.format(8000 - 20, "y")}; }} >&2; exit 3'),
+        ("exit", "long line cut", filler.format(16 * 1024 - before, "z") + '; echo "$TOKEN"; sleep 0.3; exit 3'),
+        ("secret", "base64 wrapped", 'printf %s "a:$TOKEN" | base64 -w 20'),
+        ("secret", "base64 wrapped at 5", 'printf %s "$TOKEN" | base64 -w 5 | sed "s/$/\r/"'),
+        ("exit", "base64 wrapped and failed", 'printf %s "$TOKEN" | base64 -w 20 | tee /dev/stderr; exit 3'),
+        ("secret", "hex wrapped", 'printf %s "$TOKEN" | xxd -p -c 7'),
+        ("secret", "hex in groups", 'printf %s "$TOKEN" | od -An -tx1 -w8'),
+        ("secret", "hex with colons", 'printf %s "$TOKEN" | xxd -p -c 9 -u | sed "s/../&:/g"'),
+        ("secret", "in capitals", 'printf %s "$TOKEN" | tr a-z A-Z'),
+        ("exit", "in small letters", 'printf %s "$TOKEN" | tr A-Z a-z >&2; exit 3'),
+    ):
+        add(ends, f"shell {name}", kind="shell", script=script, **env)
+    slow = 'printf %s "$TOKEN" | base64 -w 20 | while read -r line; do echo "$line"; sleep 0.3; done; exit 3'
+    add("exit", "shell base64 wrapped, line by line", kind="shell", script=slow, **env)
+    lines = f'{filler.format(mib - 40, "x")} | fold -w 1000; echo; printf %s "$TOKEN" | base64 -w 20'
+    add("exit", "shell lines left out", kind="shell", script=f"{lines}; exit 3", **env)
+    token = {"token": SECRET}
+    code = "import os, sys\nprint(token + 'x' * 4080, file=sys.stderr, flush=True)\nos._exit(3)"
+    add("died", "python died, last words cut", kind="python", code=code, input=token)
+    for way in ("process", "inline"):
+        code = "raise ValueError('x' * (32 * 1024 - 12) + token + 'y' * 70_000)"
+        add("error", f"python {way} raised and cut", kind="python", code=code, isolation=way, input=token)
+        code = "raise ValueError('x' * 70_000 + token + 'y' * (32 * 1024 - 12))"
+        add("error", f"python {way} raised and cut behind", kind="python", code=code, isolation=way, input=token)
+    add("error", "python raised in small letters", kind="python", code="raise ValueError(token.lower())", input=token)
+
+
+def _add_sealed(add_step: Any) -> None:
+    """Steps whose result is secret, where the value is made by the step: nobody knows it before."""
+    made = {"name": "one", "kind": "python", "code": "result = {'fresh': token[::-1]}", "input": {"token": SECRET}}
+    fresh, output = {"t": "{{ one.fresh }}"}, {"output": {"secret": True}}
+    rules = [{"when": "{{ output.status == 'error' }}", "then": {"do": "retry", "attempts": 2, "delay": 0.3}}]
+    again = {"spec": {"policy": {"rules": rules}}}
+    for ends, name, second in (
+        ("error", "failed", {"kind": "python", "code": "raise LookupError(str(t))", "input": fresh, **again}),
+        ("exit", "shell failed", {"kind": "shell", "script": 'echo "$T"; exit 3', "env": {"T": "{{ one.fresh }}"}}),
+        ("secret", "argument", {"kind": "shell", "command": ["echo", "{{ one.fresh }}"]}),
+        ("expression", "no number", {"kind": "noop", "result": "{{ one.fresh + 1 }}"}),
+        ("secret", "set", {"kind": "noop", "result": 1, "set": {"ctx.told": "{{ one.fresh }}"}}),
+        ("completed", "emitted", {"kind": "emit", "event": "a", "data": {"x": "{{ one.fresh }}"}}),
+        ("completed", "waited", {"kind": "wait", "seconds": 0.3}),
+        ("completed", "printed", {"kind": "python", "code": "print(t)\nresult = 1", "input": fresh}),
+    ):
+        add_step(ends, f"sealed list {name}", tool=[made, {"name": "two", **second}], **output)
+    env = {"env": {"TOKEN": SECRET}}
+    told = 'printf %s "$TOKEN" | rev'
+    for ends, name, script in (
+        ("completed", "told", told),
+        ("exit", "failed", f"{told}; {told} >&2; exit 3"),
+    ):
+        add_step(ends, f"sealed shell {name}", tool={"kind": "shell", "script": script, **env}, **output)
+    for ends, name, type in (("completed", "fits", "string"), ("schema", "does not fit", "integer")):
+        schema = {"type": "object", "properties": {"fresh": {"type": type}}, "required": ["fresh"]}
+        add_step(ends, f"sealed schema {name}", tool=made, output={"secret": True, "schema": schema})
 
 
 def _add_http(add: Any, address: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from refold import Engine, RunFailed
 from refold.core.commands import Command
@@ -70,7 +71,6 @@ async def test_a_result_without_one_is_told_as_it_is() -> None:
         Done(Succeeded(1), writes=(SetKey("token", SECRET),)),
         Done(Succeeded(1), usage={SECRET: 1}),
         Parked(until=5, progress={"so far": SECRET}),
-        Parked(until=5, reason=SECRET),
         Cancelled(SECRET),
     ],
     ids=lambda said: type(said).__name__,
@@ -78,6 +78,11 @@ async def test_a_result_without_one_is_told_as_it_is() -> None:
 async def test_whatever_else_a_tool_tells_holds_no_secret_either(said: Any) -> None:
     outcome = await outcome_of(said)
     assert isinstance(outcome, Failed) and outcome.fault.kind == "secret" and SECRET not in str(outcome)
+
+
+async def test_the_reason_of_a_wait_is_redacted_and_the_try_still_waits() -> None:
+    outcome = await outcome_of(Parked(until=5, reason=f"try 2: no user {SECRET}", progress={"so far": 1}))
+    assert outcome == Parked(until=5, reason="try 2: no user ***", progress={"so far": 1})
 
 
 async def test_every_part_of_a_fault_is_redacted() -> None:
@@ -141,7 +146,8 @@ async def test_a_program_with_a_secret_among_its_arguments_is_not_started() -> N
             await guarded.run(bad)
         assert SECRET not in str(caught.value.fault)
     good = Program(argv=["curl"], env={"TOKEN": SECRET}, stdin=SECRET.encode())
-    assert (await guarded.run(good)).code == 0 and programs.started == [good]
+    assert (await guarded.run(good)).code == 0
+    assert [structs.replace(each, keep=good.keep) for each in programs.started] == [good]
     await guarded.close()
     assert programs.started == []
 

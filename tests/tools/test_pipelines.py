@@ -229,6 +229,78 @@ workflow:
     assert any("$sealed" in repr(fact) for fact in played.facts)
 
 
+SEALED = """\
+workflow:
+  - step: login
+    tool:
+      - {name: one, kind: python, isolation: inline, code: "return {'token': 'made-of-' + 'nothing', 'n': 7}"}
+      - name: two
+        kind: python
+        isolation: inline
+        input: {t: "{{ one.token }}", n: "{{ _attempt }}"}
+        code: |
+          if n < TRIES:
+              raise LookupError(f"there is no {t}")
+          return [len(t), n]
+        spec: {policy: {rules: [{when: "{{ output.status == 'error' }}", then: {do: retry, attempts: 2, delay: 0.01}}]}}
+    output: {secret: true}
+    next: use
+  - {step: use, tool: {kind: python, isolation: inline, code: "return n", input: {n: "{{ login.two }}"}}}
+"""
+
+
+def test_what_a_secret_step_has_so_far_is_sealed_while_it_waits_and_opened_when_it_continues(tmp_path: Path) -> None:
+    played = play(SEALED.replace("TRIES", "2"), folder=tmp_path)
+    assert played.result == [15, 2]
+    (wait,) = parked(played)
+    assert wait.progress["attempt"] == 2 and not {"labels", "prev", "vars"} & wait.progress.keys()
+    assert not any("made-of-nothing" in repr(fact) for fact in played.facts)
+
+
+def test_a_failure_of_a_secret_step_shows_nothing_of_what_its_tasks_have_given(tmp_path: Path) -> None:
+    played = play(SEALED.replace("TRIES", "9"), folder=tmp_path)
+    assert played.status == "failed" and played.fault is not None
+    assert played.fault.message == "there is no ***" and played.fault.data["task"] == "two"
+    assert played.fault.data["source"].startswith("raise LookupError")
+    assert [each.reason for each in parked(played)] == ["try 2 of task 'two': there is no ***"]
+    assert not any("made-of-nothing" in repr(fact) for fact in played.facts)
+
+
+def test_what_a_failed_program_of_a_secret_step_has_said_is_not_shown(tmp_path: Path) -> None:
+    text = """\
+workflow:
+  - step: login
+    tool: {kind: shell, script: "echo made-of-nothing; echo not-to-be-shown >&2; exit 3"}
+    output: {secret: true}
+"""
+    played = play(text, folder=tmp_path)
+    assert played.fault is not None
+    assert played.fault.message == "the script ended with exit code 3: ***" and played.fault.code == 3
+    assert played.fault.data == {"exit_code": 3, "stdout": "***", "stderr": "***", "truncated": 0}
+    outcomes = [repr(fact.report) for fact in played.facts if isinstance(fact, StepSettled)]
+    assert not any("not-to-be" in each or "made-of" in each for each in outcomes)
+
+
+@pytest.mark.parametrize("tool", ["", "- "], ids=["one tool", "a list"])
+def test_a_secret_result_is_checked_by_its_schema_before_it_is_sealed(tmp_path: Path, tool: str) -> None:
+    text = """\
+workflow:
+  - step: login
+    tool:
+      TOOL{name: one, kind: python, isolation: inline, code: "return {'token': 'made-of-' + 'nothing'}"}
+    output: {secret: true, schema: {type: object, properties: {token: {TYPE}}, required: [token]}}
+    next: use
+  - {step: use, tool: {kind: python, isolation: inline, code: "return len(t)", input: {t: "{{ login.token }}"}}}
+""".replace("TOOL", tool)
+    assert play(text.replace("TYPE", "type: string"), folder=tmp_path).result == 15
+    played = play(text.replace("TYPE", "type: integer"), folder=tmp_path)
+    assert played.status == "failed" and played.fault is not None and played.fault.kind == "schema"
+    assert "at `properties.token.type`" in played.fault.message
+    assert not any("made-of-nothing" in repr(fact) for fact in played.facts)
+    played = play(text.replace("TYPE", "not: {const: made-of-nothing}"), folder=tmp_path)
+    assert played.fault is not None and "made-of-nothing" not in str(played.fault)
+
+
 def test_a_condition_cannot_read_what_is_sealed() -> None:
     text = """\
 workflow:

@@ -9,6 +9,7 @@ from msgspec import to_builtins
 from refold.core.outcomes import Fault
 
 MOST = 64 * 1024  # characters of a message or a traceback: the rest is left out
+LEFT_OUT = "…"  # stands where a text was cut, so that what is left of a secret there is recognized
 
 
 def fault_of(error: BaseException) -> Fault:
@@ -71,5 +72,11 @@ def _text(error: BaseException) -> str:
 def _storable(text: str) -> str:
     """A lone surrogate is no text; it is spelt out. Of what is too long, both ends are kept."""
     if len(text) > MOST:
-        text = f"{text[: MOST // 2]}\n[... {len(text) - MOST} characters are left out ...]\n{text[-MOST // 2 :]}"
+        note = f"{LEFT_OUT}\n[{len(text) - MOST} characters are left out]\n{LEFT_OUT}"
+        text = f"{text[: MOST // 2]}{note}{text[-MOST // 2 :]}"
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def short(text: str, most: int) -> str:
+    """The beginning of a text that is too long to be shown, with a mark where it was cut."""
+    return text if len(text) <= most else text[:most] + LEFT_OUT

@@ -82,6 +82,7 @@ class Pipeline(PipelineData, frozen=True):
     select: dict[str, str] = {}  # names by which paths into the result can be read besides
     claim: Claim | None = None
     secret: bool = False  # its result is stored encrypted
+    schema: dict[str, Any] | None = None  # what a secret result must fit, for it can be checked only while it is open
     opens: bool = False  # what it is given may hold such results
 
 

@@ -1,4 +1,10 @@
-"""The spellings under which a secret turns up: as it is, and as other programs write it."""
+"""The spellings under which a secret turns up: as it is, and as other programs write it.
+
+A text is searched in three forms. As it is, for values that are ordinary words. Folded to small letters, for every
+spelling that shows the characters of a value one by one. Packed, for codes: what may stand between two characters of a
+code that is wrapped or grouped (ends of lines, also as `\\n`, spaces, colons) is taken out, and both alphabets of
+base64 are the same.
+"""
 
 import html
 import json
@@ -7,19 +13,54 @@ from base64 import b64encode
 from collections.abc import Iterator
 from urllib.parse import quote_from_bytes
 
+from msgspec import Struct
+
 SHORTEST = 8  # characters; what is shorter is found everywhere
 WORD = 16  # characters of a word that is known by itself, in a secret of several lines
+LONG = 16  # characters; a value of so many is found when it is wrapped, and is no ordinary word
 PLAIN = re.compile(r"[A-Za-z0-9_.~-]*")
 KEPT_IN_ADDRESSES = ("", "/", "/:", "!'()*", "/:@!$&'()*+,;=")  # by one writer or another
+BETWEEN = b"\0\t\n\v\f\r :\\"  # what may stand between two characters of a code
+ENDS_OF_LINES = (b"\\n", b"\\r", b"\\t")  # as JSON and Python write them
+_PACK = bytes.maketrans(b"-_", b"+/")
 
 
-def forms(value: str) -> frozenset[str]:
+class Spellings(Struct, frozen=True):
     """All of one value; none if it is too short to be known."""
-    found: set[str] = set()
+
+    exact: frozenset[str]  # found in a text as it is
+    folded: frozenset[str]  # found in a folded text
+    packed: frozenset[bytes]  # found in a packed text
+
+
+def spellings(value: str) -> Spellings:
+    shown: set[str] = set()
+    packed: set[bytes] = set()
     for part in _parts(value):
-        spelt = set(_spellings(part))
-        found |= spelt | {_in_json(each) for each in spelt}
-    return frozenset(each for each in found if len(each) >= SHORTEST)
+        spelt = set(_written(part))
+        shown |= spelt | {_in_json(each) for each in spelt}
+        packed |= {pack(code) for code in _codes(part)}
+    shown = {each for each in shown if len(each) >= SHORTEST}
+    packed = {each for each in packed if len(each) >= SHORTEST}
+    if is_word(value.strip()):
+        return Spellings(frozenset(shown), frozenset(), frozenset(packed))
+    return Spellings(frozenset(), frozenset(map(fold, shown)), frozenset(packed))
+
+
+def is_word(text: str) -> bool:
+    """Whether a text is an ordinary word, such as `password` or `Administrator`: other texts hold it by chance."""
+    return len(text) < LONG and text.isalpha() and (text.isupper() or text[1:].islower())
+
+
+def fold(text: str) -> str:
+    """In small letters, each at the place where the letter was: no other folding keeps the length of every text."""
+    if text.isascii():
+        return text.lower()
+    return text.replace("\u0130", "i").lower().replace("\u03c2", "\u03c3")
+
+
+def pack(data: bytes) -> bytes:
+    return data.translate(_PACK, BETWEEN)
 
 
 def _parts(value: str) -> Iterator[str]:
@@ -34,35 +75,42 @@ def _parts(value: str) -> Iterator[str]:
         yield from (word for word in bare.split() if len(word) >= WORD and not word.startswith("-----"))
 
 
-def _spellings(text: str) -> Iterator[str]:
-    data = text.encode("utf-8", "surrogatepass")
+def _written(text: str) -> Iterator[str]:
+    """Spellings that show the characters one by one."""
     yield text
-    yield from (data.hex(), data.hex().upper())
-    yield from _in_sixes(data)
     if PLAIN.fullmatch(text):
         return  # the others write it as it is
-    yield from _in_address(data)
+    data = text.encode("utf-8", "surrogatepass")
+    for kept in KEPT_IN_ADDRESSES:
+        address = quote_from_bytes(data, kept)
+        yield from (address, address.replace("%20", "+"))
     once, spelt_out = _in_json(text), json.dumps(text)[1:-1]
     yield from (once, _in_json(once), spelt_out, json.dumps(spelt_out)[1:-1])
     yield from (repr(text)[1:-1], ascii(text)[1:-1], repr(data)[2:-1], text.encode("unicode_escape").decode())
     yield from (html.escape(text), html.escape(text, quote=False))
+    yield from (html.escape(text).replace("&#x27;", "&#39;"), html.escape(text, quote=False).replace("'", "&apos;"))
     yield text.replace("'", "'\\''")  # in a shell's single quotes
+    yield text.replace("'", "'\"'\"'")
+    yield re.sub(r'(["$`\\])', r"\\\1", text)  # in its double quotes
+    yield re.sub(r"([^A-Za-z0-9_@%+=:,./\n-])", r"\\\1", text)  # without quotes, as `printf %q` has it
 
 
-def _in_sixes(data: bytes) -> Iterator[str]:
+def _codes(text: str) -> Iterator[bytes]:
+    """Hex and base64, and a long text itself, for it may be wrapped like a code."""
+    data = text.encode("utf-8", "surrogatepass")
+    if len(pack(data)) >= LONG:
+        yield data
+    for each in {data, *([] if text.isascii() else [text.encode("latin-1", "ignore")])}:
+        if len(each) >= SHORTEST:
+            yield from (each.hex().encode(), each.hex().upper().encode())
+            yield from _in_sixes(each)
+
+
+def _in_sixes(data: bytes) -> Iterator[bytes]:
     """Those characters that do not depend on what stands before and after, for each of the three places."""
     for before in range(3):
-        text = b64encode(bytes(before) + data).decode()
-        own = text[(0, 2, 3)[before] : (before + len(data)) * 8 // 6]
-        yield own
-        yield own.replace("+", "-").replace("/", "_")
-
-
-def _in_address(data: bytes) -> Iterator[str]:
-    for kept in KEPT_IN_ADDRESSES:
-        text = quote_from_bytes(data, kept)
-        small = re.sub("%[0-9A-F]{2}", lambda found: found.group().lower(), text)
-        yield from (text, small, text.replace("%20", "+"), small.replace("%20", "+"))
+        text = b64encode(bytes(before) + data)
+        yield text[(0, 2, 3)[before] : (before + len(data)) * 8 // 6]
 
 
 def _in_json(text: str) -> str:

@@ -5,18 +5,22 @@ the fastest way up to a thousand or so, from there on a pattern of their beginni
 """
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from refold.secrets.forms import SHORTEST, forms
+from refold.core.faults import LEFT_OUT
+from refold.secrets.forms import BETWEEN, ENDS_OF_LINES, SHORTEST, Spellings, fold, is_word, pack, spellings
 from refold.secrets.hidden import SHOWN, leaves
 
 MOST = 1000  # values; the one that was handed out longest ago is forgotten first
 FEW = 1000  # spellings
 DEPTH = 200
 BEGINNING = 4
+LEAST_AT_CUT = 2  # characters of a secret that are recognized where a text is known to have been cut
+LONGEST_REACH = 1 << 20
 
 _PUBLIC = """
 account audience bucket cluster database db db_host db_name db_port db_user dbname driver email endpoint expires_at
@@ -27,45 +31,77 @@ username version warehouse zone
 PUBLIC = frozenset(_PUBLIC.split())
 """Fields of a secret that are no secret themselves: a result may tell which host it came from."""
 
+_PUBLIC_HEADERS = """
+accept-ranges access-control-allow-origin age allow cache-control connection content-encoding content-language
+content-length content-type date expires keep-alive last-modified pragma server status strict-transport-security
+transfer-encoding vary via x-content-type-options x-frame-options x-powered-by
+"""
+PUBLIC_IN_RESULTS = PUBLIC | frozenset(_PUBLIC_HEADERS.split())
+"""In a secret result also the headers that every answer of a server has: other results have the same ones."""
+
+Text = TypeVar("Text", str, bytes)
+Span = tuple[int, int]
+
 
 class Redactor:
     def __init__(self, most: int = MOST) -> None:
         self.most = most
-        self._values: dict[str, frozenset[str]] = {}  # the newest last
-        self._forms: tuple[str, ...] = ()
-        self._joined = ""
-        self._begun: dict[str, list[str]] = {}
-        self._pattern: re.Pattern[str] | None = None
+        self._values: dict[str, Spellings] = {}  # the newest last
+        self._results: dict[str, Spellings] = {}  # the same for secret results, which never push out a value
+        self._exact: Needles[str] = Needles(())
+        self._folded: Needles[str] = Needles(())
+        self._packed: Needles[bytes] = Needles(())
+        self._reach = 0
         self._fresh = True  # all these follow from the values
 
     def __repr__(self) -> str:
-        return f"Redactor({len(self._values)} values)"
+        return f"Redactor({len(self._values) + len(self._results)} values)"
 
     @property
     def knows(self) -> bool:
         """Whether there is anything to look for."""
-        return bool(self._values)
+        return bool(self._values or self._results)
+
+    @property
+    def reach(self) -> int:
+        """How many characters a secret can take up, wrapped and grouped; two of three may stand between."""
+        self._refresh()
+        return self._reach
 
     def remember(self, value: Any) -> None:
         """From now on each text in it is kept out of everything; too short ones, and public fields, are not."""
-        for leaf in leaves(value, PUBLIC):
-            known = self._values.pop(leaf, None)
+        self._remember(self._values, leaves(value, PUBLIC))
+
+    def remember_result(self, value: Any) -> None:
+        """The same for a result that is declared secret, except for what many results have: words and headers."""
+        found = leaves(value, PUBLIC_IN_RESULTS)
+        for text in list(found):
+            found += leaves(_meaning(text), PUBLIC_IN_RESULTS)
+            if "\n" in text.strip():
+                found += map(str.strip, text.split("\n"))
+        self._remember(self._results, (each for each in found if not is_word(each.strip())))
+
+    def _remember(self, values: dict[str, Spellings], texts: Iterable[str]) -> None:
+        for text in list(dict.fromkeys(texts))[-self.most :]:
+            known = values.pop(text, None)
             if known is None:
-                known = forms(leaf)
+                known = spellings(text)
                 self._fresh = False
-            if known:
-                self._values[leaf] = known
-        while len(self._values) > self.most:
-            del self._values[next(iter(self._values))]
+            if known.exact or known.folded or known.packed:
+                values[text] = known
+        while len(values) > self.most:
+            del values[next(iter(values))]
             self._fresh = False
 
-    def redact(self, text: str) -> str:
-        """With *** in the place of every secret, also of one that is cut off at the beginning or at the end."""
-        if not self._values or len(text) < SHORTEST:
+    def redact(self, text: str, *, cut: bool = False) -> str:
+        """With *** in the place of every secret, also of one that is cut off at the beginning or at the end.
+
+        `cut`: it is known that the text was cut at its end.
+        """
+        if not self.knows or len(text) < (LEAST_AT_CUT if cut else SHORTEST):
             return text
-        spans = [span for form in self._in(text) for span in _spans(text, form)]
-        spans = sorted([*spans, *self._cut_off(text)])
-        return _without(text, spans) if spans else text
+        spans = [*self.spans(text), *self.cut_off(text, cut)]
+        return without(text, sorted(spans)) if spans else text
 
     def redacted(self, value: Any, depth: int = 0) -> Any:
         """The same for every text and every name in a value; what is nested too deep is left out."""
@@ -86,7 +122,7 @@ class Redactor:
 
         Of a value that is no JSON, and will be refused for it, that part is searched which the refusal may quote.
         """
-        if not self._values:
+        if not self.knows:
             return None
         if isinstance(value, str):
             return "$" if self._has(value) else None
@@ -114,39 +150,182 @@ class Redactor:
             yield path
 
     def _has(self, text: str) -> bool:
-        return bool(self._in(text))
+        self._refresh()
+        if self._exact.within(text) or self._folded.within(fold(text)):
+            return True
+        return any(self._packed.within(each.data) for each in _packings(text))
 
-    def _in(self, text: str) -> list[str]:
-        """The spellings that stand in it."""
-        if not self._fresh:
-            self._refresh()
+    def spans(self, text: str) -> list[Span]:
+        """Where whole secrets stand, in any order; they may overlap."""
+        self._refresh()
+        found = [*self._exact.spans(text), *self._folded.spans(fold(text))]
+        for packing in _packings(text):
+            found += packing.places(list(self._packed.spans(packing.data)))
+        return found
+
+    def cut_off(self, text: str, cut: bool = False) -> Iterator[Span]:
+        """What is left of a secret where the text itself was cut: lines and tails have a longest length."""
+        self._refresh()
+        ends = [*self._at_start(text, 0, SHORTEST), *self._at_end(text, len(text), LEAST_AT_CUT if cut else SHORTEST)]
+        yield from (span for span in ends if not _FRAME.fullmatch(text, *span))
+        at = text.find(LEFT_OUT)
+        while at >= 0:  # we say so where we cut a text
+            yield from self._at_end(text, at, LEAST_AT_CUT)
+            yield from self._at_start(text, at + len(LEFT_OUT), LEAST_AT_CUT)
+            at = text.find(LEFT_OUT, at + len(LEFT_OUT))
+
+    def begun(self, text: str, least: int) -> int:
+        """The place at which a secret may begin that continues behind the end of a text; its length if none does."""
+        self._refresh()
+        return min((begin for begin, _ in self._at_end(text, len(text), least)), default=len(text))
+
+    def _at_start(self, text: str, begin: int, least: int) -> Iterator[Span]:
+        piece = text[begin : begin + self._reach]
+        for needles, shown in ((self._exact, piece), (self._folded, fold(piece))):
+            size = needles.ended_at_start(shown, least)
+            if size:
+                yield begin, begin + size
+        for packing in _packings(piece):
+            size = self._packed.ended_at_start(packing.data, least)
+            for _, end in packing.places([(0, size)] if size else []):
+                yield begin, begin + end
+
+    def _at_end(self, text: str, end: int, least: int) -> Iterator[Span]:
+        begin = max(end - self._reach, 0)
+        piece = text[begin:end]
+        for needles, shown in ((self._exact, piece), (self._folded, fold(piece))):
+            size = needles.begun_at_end(shown, least)
+            if size:
+                yield end - size, end
+        for packing in _packings(piece):
+            size, whole = self._packed.begun_at_end(packing.data, least), len(packing.data)
+            for at, _ in packing.places([(whole - size, whole)] if size else []):
+                yield begin + at, end
+
+    def _refresh(self) -> None:
+        if self._fresh:
+            return
+        known = [*self._values.values(), *self._results.values()]
+        self._exact = Needles({form for each in known for form in each.exact})
+        self._folded = Needles({form for each in known for form in each.folded})
+        self._packed = Needles({form for each in known for form in each.packed})
+        longest = max(self._exact.longest, self._folded.longest, 3 * self._packed.longest)
+        self._reach = min(longest + 256, LONGEST_REACH) if known else 0
+        self._fresh = True
+
+
+class Needles(Generic[Text]):
+    """Texts to look for in others of their kind."""
+
+    def __init__(self, forms: Iterable[Text]) -> None:
+        self.forms: tuple[Text, ...] = tuple(forms)
+        self.longest = max(map(len, self.forms), default=0)
+        self._begun: dict[Text, list[Text]] = {}
+        self._pattern: re.Pattern[Text] | None = None
+        if self.forms:
+            self._joined: Text = self.forms[0][:0].join(_ended(form) for form in self.forms)
+        if len(self.forms) > FEW:
+            for form in self.forms:
+                self._begun.setdefault(form[:BEGINNING], []).append(form)
+            self._pattern = _pattern_of(set(self._begun))
+
+    def within(self, text: Text) -> list[Text]:
+        """Those that stand in a text."""
         if self._pattern is None:
-            return [form for form in self._forms if form in text]
+            return [form for form in self.forms if form in text]
         begun = {found.group(1) for found in self._pattern.finditer(text)}
         return [form for each in begun for form in self._begun[each] if form in text]
 
-    def _cut_off(self, text: str) -> Iterator[tuple[int, int]]:
-        """What is left of a secret where the text itself was cut: lines and tails have a longest length."""
-        first, last = text[:SHORTEST], text[-SHORTEST:]
-        if first not in self._joined and last not in self._joined:
-            return
-        for form in self._forms:
-            at = form.find(first)
-            if at > 0 and text.startswith(form[at:]):
-                yield 0, len(form) - at
-            end = form.rfind(last) + SHORTEST
-            if SHORTEST <= end < len(form) and text.endswith(form[:end]):
-                yield len(text) - end, len(text)
+    def spans(self, text: Text) -> Iterator[Span]:
+        for form in self.within(text):
+            at = text.find(form)
+            while at >= 0:
+                yield at, at + len(form)
+                at = text.find(form, at + 1)
 
-    def _refresh(self) -> None:
-        self._forms = tuple(set().union(*self._values.values()))
-        self._joined = "\0".join(self._forms)
-        self._begun, self._pattern = {}, None
-        if len(self._forms) > FEW:
-            for form in self._forms:
-                self._begun.setdefault(form[:BEGINNING], []).append(form)
-            self._pattern = re.compile(f"(?=({_any_of(set(self._begun))}))")
-        self._fresh = True
+    def begun_at_end(self, text: Text, least: int) -> int:
+        """How many characters at the end of a text, not less than `least`, are the beginning of one of them."""
+        last = text[len(text) - least :] if len(text) >= least else text[:0]
+        if not last or not self.forms or last not in self._joined:
+            return 0
+        longest = 0
+        for form in self.forms:
+            at = form.rfind(last, 0, len(form) - 1)
+            while at >= 0 and at + least > longest:
+                if text.endswith(form[: at + least]):
+                    longest = at + least
+                at = form.rfind(last, 0, at + least - 1)
+        return longest
+
+    def ended_at_start(self, text: Text, least: int) -> int:
+        """How many characters at the start of a text, not less than `least`, are the end of one of them."""
+        first = text[:least] if len(text) >= least else text[:0]
+        if not first or not self.forms or first not in self._joined:
+            return 0
+        longest = 0
+        for form in self.forms:
+            at = form.find(first, 1)
+            while at >= 0 and len(form) - at > longest:
+                if text.startswith(form[at:]):
+                    longest = len(form) - at
+                at = form.find(first, at + 1)
+        return longest
+
+
+class _Packing:
+    """A text without what may stand between the characters of a code, and the way back to the places in the text."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw, self.data = raw, pack(raw)
+
+    def places(self, spans: list[Span]) -> list[Span]:
+        """The same spans, in characters of the text."""
+        if not spans:
+            return []
+        starts, kept, total = list[int](), list[int](), 0
+        for run in _RUN.finditer(self.raw):
+            starts.append(run.start())
+            kept.append(total)
+            total += run.end() - run.start()
+
+        def raw_place(at: int) -> int:
+            i = bisect_right(kept, at) - 1
+            return starts[i] + at - kept[i]
+
+        found = [(raw_place(begin), raw_place(end - 1) + 1) for begin, end in spans]
+        if self.raw.isascii():
+            return found
+        in_characters, characters, done = dict[int, int](), 0, 0
+        for at in sorted({place for span in found for place in span}):
+            characters += len(self.raw[done:at].decode("utf-8", "replace"))
+            in_characters[at], done = characters, at
+        return [(in_characters[begin], in_characters[end]) for begin, end in found]
+
+
+_FRAME = re.compile(r"\s*-----[^-]*-----\s*")  # around a key; it is no secret
+_RUN = re.compile(b"[^" + re.escape(BETWEEN) + b"]+")
+
+
+def _packings(text: str) -> Iterator[_Packing]:
+    """As it is, and with each end of a line that is written with two characters taken for one."""
+    raw = text.encode("utf-8", "replace")
+    yield _Packing(raw)
+    if b"\\" in raw:
+        spelt = raw
+        for end in ENDS_OF_LINES:
+            spelt = spelt.replace(end, b"\\\\")
+        if spelt != raw:
+            yield _Packing(spelt)
+
+
+def _meaning(text: str) -> Any:
+    """What a text of JSON holds; nothing if it is none."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
 
 
 def _repr(value: Any) -> str:
@@ -156,11 +335,18 @@ def _repr(value: Any) -> str:
         return f"a {type(value).__name__}"
 
 
-def _spans(text: str, form: str) -> Iterator[tuple[int, int]]:
-    at = text.find(form)
-    while at >= 0:
-        yield at, at + len(form)
-        at = text.find(form, at + 1)
+def _ended(form: Text) -> Text:
+    """With a mark behind it, so that nothing is found across two of them."""
+    return form + "\0" if isinstance(form, str) else form + b"\0"
+
+
+def _pattern_of(words: "set[Text]") -> "re.Pattern[Text]":
+    """Finds each place where one of them stands."""
+    some = next(iter(words))
+    if isinstance(some, str):
+        return re.compile(f"(?=({_any_of(set(words))}))")
+    shown = _any_of({word.decode("latin-1") for word in words})
+    return re.compile(f"(?=({shown}))".encode("latin-1"))
 
 
 def _any_of(words: set[str]) -> str:
@@ -174,7 +360,8 @@ def _any_of(words: set[str]) -> str:
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
 
 
-def _without(text: str, spans: list[tuple[int, int]]) -> str:
+def without(text: str, spans: list[Span]) -> str:
+    """With *** in the place of these spans, which are in their order."""
     kept, done = list[str](), 0
     for begin, end in spans:
         if begin > done or not kept:

@@ -114,7 +114,7 @@ class Strongroom:
     def sealer(self) -> "Sealer":
         from refold.secrets.sealer import Sealer
 
-        return Sealer(self.keys, self.redactor.remember)
+        return Sealer(self.keys, self.redactor.remember_result)
 
     @cached_property
     def file(self) -> "EncryptedFile":

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -24,10 +24,11 @@ VARIABLE = re.compile(r"[^=\0]+")
 
 
 class ContainerTool:
-    """`env` is what docker itself sees, such as DOCKER_HOST; containers do not."""
+    """`env` is what docker itself sees, such as DOCKER_HOST; containers do not. `conceal` takes the secrets out of a
+    text before it is cut."""
 
-    def __init__(self, programs: Programs, env: Mapping[str, str]) -> None:
-        self.programs, self.env = programs, env
+    def __init__(self, programs: Programs, env: Mapping[str, str], conceal: Callable[[str], str] = str) -> None:
+        self.programs, self.env, self._conceal = programs, env, conceal
         self._keys = Keys(CONTAINER)
 
     async def __call__(self, call: Call) -> Any:
@@ -44,7 +45,7 @@ class ContainerTool:
         except asyncio.CancelledError:
             await self._remove(name)
             raise
-        return _judged(ended, keys, name)
+        return _judged(ended, keys, name, self._conceal)
 
     async def _run(self, program: Program, call: Call, name: str) -> Ended:
         ended = await self._start(program, call)
@@ -142,7 +143,7 @@ def _reason(stderr: str) -> str:
     return next((line.removeprefix("docker: ") for line in lines if line.startswith("docker: ")), lines[-1])
 
 
-def _judged(ended: Ended, keys: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _judged(ended: Ended, keys: Mapping[str, Any], name: str, conceal: Callable[[str], str]) -> dict[str, Any]:
     result = {
         "exit_code": ended.code,
         "stdout": ended.stdout.decode("utf-8", "replace"),
@@ -161,4 +162,4 @@ def _judged(ended: Ended, keys: Mapping[str, Any], name: str) -> dict[str, Any]:
     if ended.code in NOT_STARTED:
         why = f"the program {NOT_STARTED[ended.code]} {keys['image']}: {last}"
         raise ToolFailed(Fault("no_program", why, code=ended.code, retryable=False, data=result))
-    raise ToolFailed(fault_of_end(f"container {keys['image']}", ended, result))
+    raise ToolFailed(fault_of_end(f"container {keys['image']}", ended, result, conceal))

@@ -12,6 +12,7 @@ import httpcore2
 import httpx2
 import msgspec
 
+from refold.core.faults import LEFT_OUT
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 
@@ -81,8 +82,15 @@ def fault_of_status(response: httpx2.Response, body: bytes) -> Fault:
         code=f"HTTP_{status}",
         retryable=status in WORTH_ANOTHER_TRY or status >= 500,
         retry_after=_retry_after(response.headers),
-        data=_told(response, body[:SHOWN], "auto" if len(body) <= SHOWN else "text"),
+        data=_beginning(response, body),
     )
+
+
+def _beginning(response: httpx2.Response, body: bytes) -> dict[str, Any]:
+    if len(body) <= SHOWN:
+        return _told(response, body, "auto")
+    told = _told(response, body[:SHOWN], "text")
+    return {**told, "text": told["text"].rstrip("\ufffd") + LEFT_OUT}
 
 
 def _phrase(status: int) -> str:

@@ -13,7 +13,9 @@ from refold.core.outcomes import SECOND, Failed, Fault, Parked, Succeeded, Suspe
 from refold.core.pipelines import Pipeline, Rule, Task
 from refold.core.retry import fault_of as fault_in
 from refold.core.writes import SetKey
+from refold.errors import ToolFailed
 from refold.ports import Call, Clock, Done, Tool
+from refold.schemas import unfit
 from refold.templates import Templates
 from refold.tools.pipeline_calls import Awaits, awaits_of, call_of
 from refold.tools.pipeline_cursor import Claiming, numbers_of
@@ -21,8 +23,9 @@ from refold.tools.pipeline_envelope import envelope, raw
 from refold.tools.pipeline_known import Pipelines
 from refold.tools.pipeline_render import Renderer
 from refold.tools.pipeline_scope import Progress, Scope
-from refold.tools.pipeline_secrets import Vault, Wallet
+from refold.tools.pipeline_secrets import Unseen, Vault, Wallet, hidden
 
+VALUES = ("labels", "prev", "ctx", "iter", "vars", "inner")  # parts of the progress that come from tasks
 LONGEST_WAIT = 365 * 86_400.0  # seconds between two tries
 
 
@@ -46,10 +49,18 @@ class PipelineTool:
         return await (self._run if pipeline.claim is None else self._run_claims)(call, pipeline)
 
     async def _run(self, call: Call, pipeline: Pipeline) -> Done:
-        progress = convert(call.command.progress or {}, Progress)
+        progress = self._opened(convert(call.command.progress or {}, Progress), call.run)
         if progress.of != call.command.attempt:  # what an earlier try of the step has left behind counts no more
             progress = Progress(of=call.command.attempt, since=self.clock.now())
         return await _Running(self, call, pipeline, progress).run()
+
+    def _opened(self, progress: Progress, run: str) -> Progress:
+        if progress.sealed is None:
+            return progress
+        if self.vault is None:
+            raise ToolFailed(Fault("auth", "this worker has no key to open what is kept of a secret step with"))
+        values = self.vault.open_all(progress.sealed, run)
+        return structs.replace(progress, sealed=None, **{name: values[name] for name in VALUES})
 
     async def _run_claims(self, call: Call, pipeline: Pipeline) -> Done:
         assert pipeline.claim is not None
@@ -102,6 +113,8 @@ class _Running:
         tried, meta = await self._timed(task)
         if tried.aside is not None:
             return Done(tried.aside, usage=self.usage)
+        if self.pipeline.secret:
+            self.wallet.remember(tried.data)
         made.runs, made.inner = made.runs + 1, None
         made.labels.pop(task.name, None)
         if tried.fault is None or tried.data is not None:
@@ -162,6 +175,9 @@ class _Running:
         if task.kind not in self.tool.tools:
             return Tried(fault=Fault("unknown_tool", f"this worker has no tool {task.kind!r}", retryable=False))
         given = call_of(self.call, task, ready, self.progress, self.pipeline.single)
+        unseen = Unseen(self.call.say) if self.pipeline.secret and self.call.say is not None else None
+        if unseen is not None:
+            given = structs.replace(given, say=unseen.say)
         limit = asyncio.timeout(self._left(seconds))
         try:
             async with limit:
@@ -170,6 +186,9 @@ class _Running:
             if not limit.expired():
                 raise
             return Tried(fault=Fault("timeout", f"task {task.name!r}: no result in time", retryable=True))
+        finally:
+            if unseen is not None:
+                unseen.end()
 
     def _shaped(self, task: Task, tried: Tried) -> Tried:
         """As those expect it who come after: NoETL calls the body of an answer by two names."""
@@ -193,7 +212,15 @@ class _Running:
 
     def _put_aside(self, inner: Any = None) -> Any:
         self.progress.waiting, self.progress.inner = True, inner
-        return to_builtins(self.progress)
+        return self._kept()
+
+    def _kept(self) -> Any:
+        """The progress as it is stored: where the result is secret, so is all that has come of the tasks before."""
+        made = to_builtins(self.progress)
+        if not self.pipeline.secret:
+            return made
+        counts = {name: value for name, value in made.items() if name not in VALUES}
+        return {**counts, "sealed": self.wallet.seal({name: made[name] for name in VALUES})}
 
     def _taken(self, value: Any) -> Tried:
         if isinstance(value, Done):
@@ -245,8 +272,9 @@ class _Running:
         until = self.tool.clock.now() + round(wait * SECOND)
         if self.pipeline.timeout is not None and until > made.since + self.pipeline.timeout * SECOND:
             return Done(TimedOut(self.pipeline.timeout), usage=self.usage)
-        reason = f"try {made.attempt} of task {self.pipeline.tasks[made.at].name!r}: {fault.message}"
-        return Done(Parked(until=until, progress=to_builtins(made), reason=reason[:500]), usage=self.usage)
+        why = (hidden(fault) if self.pipeline.secret else fault).message
+        reason = self.wallet.conceal(f"try {made.attempt} of task {self.pipeline.tasks[made.at].name!r}: {why}")
+        return Done(Parked(until=until, progress=self._kept(), reason=reason[:500]), usage=self.usage)
 
     def _wait(self, rule: Rule, fault: Fault) -> float:
         """Seconds before the next try; never less than the error itself asks for."""
@@ -263,6 +291,7 @@ class _Running:
 
     def _failed(self, fault: Fault) -> Done:
         """By a task that is named, if it is one of several."""
+        fault = hidden(fault) if self.pipeline.secret else fault
         name = self.pipeline.tasks[min(self.progress.at, len(self.pipeline.tasks) - 1)].name
         if not self.pipeline.single and (fault.data is None or isinstance(fault.data, dict)):
             fault = structs.replace(fault, data={**(fault.data or {}), "task": name})
@@ -272,9 +301,13 @@ class _Running:
         made = self.progress
         writes = tuple(SetKey(key, value) for key, value in made.ctx.items())
         last = made.labels.get(self.pipeline.tasks[0].name) if self.pipeline.single else _gathered(made.labels)
-        return Done(
-            Succeeded(self.wallet.seal(last) if self.pipeline.secret else last), writes=writes, usage=self.usage
-        )
+        if self.pipeline.secret:
+            found = unfit(self.pipeline.schema, last) if self.pipeline.schema is not None else ""
+            if found:
+                why = f"the result does not fit its schema, at {found}; the values are secret and not shown"
+                return Done(Failed(Fault("schema", why)), usage=self.usage)
+            last = self.wallet.seal(last)
+        return Done(Succeeded(last), writes=writes, usage=self.usage)
 
 
 def _by_outcome(task: Task, tried: Tried) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct, convert, structs, to_builtins
 
+from refold.core.faults import short
 from refold.core.outcomes import Failed, Fault, Parked, Succeeded
 from refold.core.pipelines import Claim, Pipeline
 from refold.core.retry import fault_of
@@ -120,7 +121,7 @@ class Claiming:
             return Done(Failed(fault))
         cursor.tries += 1
         cursor.rows = [Row(row.value) for row in cursor.rows]
-        return self._aside(self.now, f"try {cursor.tries} of the claimed rows: {fault.message}"[:500])
+        return self._aside(self.now, short(f"try {cursor.tries} of the claimed rows: {fault.message}", 500))
 
     def _call_for(self, place: int, row: Row) -> Call:
         given, claim = self.call.input or {}, self.claim

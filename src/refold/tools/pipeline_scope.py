@@ -28,6 +28,7 @@ class Progress(Struct):
     since: int = 0  # when it was begun
     waiting: bool = False  # it was put aside in the midst of a try
     inner: Any = None  # the progress of the tool itself
+    sealed: Any = None  # all values among these, where the result is secret
 
 
 class Scope:

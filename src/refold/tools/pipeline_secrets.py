@@ -1,16 +1,19 @@
 """Secrets of a pipeline: fetched in the worker for the task that names them, and never part of what is stored."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from refold.core.outcomes import Fault
 from refold.errors import NotFound, ToolFailed
-from refold.ports import Entries
+from refold.ports import Entries, Piece, Say
 from refold.templates import paths_of
 
 SCOPES = ("keychain", "secrets")
+HIDDEN = "***"
+ABOUT_CODE = ("file", "line", "source")  # where Python code has failed; this is part of the playbook, not of a result
+SHORTEST_LINE = 4  # characters of a line of a secret result that is taken out of a message
 
 Owner = tuple[str, str]
 """A playbook and a run of it."""
@@ -30,6 +33,8 @@ class Vault(Struct, frozen=True):
 
     read: Callable[[str], Awaitable[Any]]
     keychain: Callable[[Sequence[Mapping[str, Any]], Owner, Render], Entries]
+    remember: Callable[[Any], None]  # a value that is secret from now on
+    conceal: Callable[[str], str]  # takes all secrets out of a text
     seal: Callable[[Any, str], Any]  # a value, for a run
     open_all: Callable[[Any, str], Any]  # all that is sealed in a value, of a run
 
@@ -63,6 +68,13 @@ class Wallet:
             raise _unusable("this worker has no key to seal a secret result with")
         return self._vault.seal(value, self._owner[1])
 
+    def remember(self, value: Any) -> None:
+        if self._vault is not None:
+            self._vault.remember(value)
+
+    def conceal(self, text: str) -> str:
+        return text if self._vault is None else self._vault.conceal(text)
+
     def opened(self, value: Any) -> Any:
         return value if self._vault is None else self._vault.open_all(value, self._owner[1])
 
@@ -77,6 +89,55 @@ class Wallet:
 
 def _unusable(why: str) -> ToolFailed:
     return ToolFailed(Fault("auth", why, retryable=False))
+
+
+class Unseen:
+    """Takes what a task prints whose result is secret: often the one is the other. Its lines are counted, not shown."""
+
+    def __init__(self, say: Say) -> None:
+        self._say, self._lines = say, 0
+
+    def say(self, stream: str, text: str) -> None:
+        self._lines += not isinstance(text, Piece)
+
+    def end(self) -> None:
+        if self._lines:
+            self._say("stderr", f"({self._lines} lines are not shown: the output of this step is secret)")
+
+
+def hidden(fault: Fault) -> Fault:
+    """A failure of a task whose result would be secret: what it brings along of that result is not shown."""
+    data = fault.data if isinstance(fault.data, dict) else {"": fault.data}
+    shown = {name: each for name, each in data.items() if name in ABOUT_CODE}
+    brought = {name: each for name, each in data.items() if name not in ABOUT_CODE}
+    lines = sorted({line for text in _texts(brought) for line in text.split("\n")}, key=len, reverse=True)
+    found = [line.strip() for line in lines if len(line.strip()) >= SHORTEST_LINE]
+    message, traceback = fault.message, fault.traceback
+    for line in found:
+        message, traceback = message.replace(line, HIDDEN), traceback.replace(line, HIDDEN)
+    left = {**_without_texts(brought), **shown}
+    return structs.replace(
+        fault, message=message, traceback=traceback, data=left if isinstance(fault.data, dict) else left[""]
+    )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+
+
+def _without_texts(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_texts(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_texts(each) for each in value]
+    return HIDDEN if isinstance(value, str) and value else value
 
 
 def as_auth(kind: str, entry: Mapping[str, Any]) -> dict[str, Any]:

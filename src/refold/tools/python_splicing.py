@@ -73,7 +73,7 @@ def literal(value: Any) -> str:
         case float():
             return f"({value!r})" if math.isfinite(value) else "(1e999 - 1e999)" if math.isnan(value) else f"({'-' * (value < 0)}1e999)"
         case str():
-            return f"({ascii(value)})"
+            return f"({value!a})"
         case list() | tuple():
             return f"[{', '.join(map(literal, value))}]"
         case dict():

@@ -3,7 +3,7 @@
 import codecs
 import json
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refold.core.outcomes import Fault
@@ -17,8 +17,10 @@ LAST_WORDS = 8000  # characters of each stream that a failure tells
 
 
 class ShellTool:
-    def __init__(self, programs: Programs) -> None:
-        self.programs = programs
+    """`conceal` takes the secrets out of a text before it is cut."""
+
+    def __init__(self, programs: Programs, conceal: Callable[[str], str] = str) -> None:
+        self.programs, self._conceal = programs, conceal
         self._keys = Keys(SHELL)
 
     async def __call__(self, call: Call) -> Any:
@@ -42,7 +44,8 @@ class ShellTool:
             "truncated": ended.left_out,
         }
         if ended.code not in ok_codes:
-            raise ToolFailed(fault_of_end("the script" if "script" in keys else program.argv[0], ended, result))
+            name = "the script" if "script" in keys else program.argv[0]
+            raise ToolFailed(fault_of_end(name, ended, result, self._conceal))
         return result
 
     async def close(self) -> None:
@@ -101,10 +104,10 @@ def _encoding(name: str) -> str:
         raise refused(f"there is no encoding {name!r}") from None
 
 
-def fault_of_end(program: str, ended: Ended, result: Mapping[str, Any]) -> Fault:
+def fault_of_end(program: str, ended: Ended, result: Mapping[str, Any], conceal: Callable[[str], str]) -> Fault:
     """Trying again may help, unless the step says otherwise: a program does not tell."""
     how = f"ended with exit code {ended.code}" if ended.code >= 0 else f"was killed by {_signal(-ended.code)}"
-    told = {name: value[-LAST_WORDS:] if isinstance(value, str) else value for name, value in result.items()}
+    told = {n: conceal(each)[-LAST_WORDS:] if isinstance(each, str) else each for n, each in result.items()}
     last = told["stderr"].strip()
     message = f"{program} {how}" + (f": {last.splitlines()[-1]}" if last else "")
     return Fault("exit", message, traceback=last, code=ended.code, retryable=True, data=told)

@@ -20,6 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.core.faults import short
 from refold.tools.holes import HOLE, Misplaced
 from refold.tools.sql_text import Style, Token, tokens
 from refold.tools.sql_values import json_text
@@ -322,13 +323,13 @@ def _checked(text: str) -> str:
 
 def _in_name(text: str, quote: str) -> str:
     if quote == "[" and "]" in text:
-        raise ValueError(f"{text[:60]!r} is no name in square brackets")
+        raise ValueError(f"{short(text, 60)!r} is no name in square brackets")
     return _checked(text) if quote == "[" else _checked(text).replace(quote, quote * 2)
 
 
 def _plain(text: str) -> str:
     if PLAIN_NAME.fullmatch(text) is None:
-        raise ValueError(f"{text[:60]!r} cannot stand where a name stands: only letters, digits and _ can")
+        raise ValueError(f"{short(text, 60)!r} cannot stand where a name stands: only letters, digits and _ can")
     return text
 
 

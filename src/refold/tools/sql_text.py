@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from refold.core.faults import short
 from refold.tools.holes import HOLE
 from refold.tools.keys import refused
 
@@ -121,7 +122,7 @@ def statements(text: str, style: Style) -> list[Statement]:
     marks = _Marks(style)
     for token in tokens(text, style):
         if token.open and token.kind != "comment":
-            raise refused(f"`query` has a quote that is never closed: {token.text[:40]!r}", "parse")
+            raise refused(f"`query` has a quote that is never closed: {short(token.text, 40)!r}", "parse")
         if token.kind == "sign" and token.text == ";" and not _is_body(parts):
             found += _statement(parts, marks, line)
             line += sum(each.text.count("\n") for each in parts)

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from refold.core.expressions import Evaluate
+from refold.core.pipelines import TOOL as PIPELINE
 from refold.core.plan import Call
 from refold.ports import Abilities, Lease, Store, Tool
 from refold.runtime.desk import LocalDesk
@@ -81,7 +82,10 @@ def assemble(
         graph = turns.graphs.get(lease.plan) or await world.advance(lambda: turns.graph(lease.plan))
         step = graph.plan.steps[graph.index[lease.command.step]]
         settings = step.work.settings if isinstance(step.work, Call) else {}
-        return settings if step.result is None else {**settings, RESULT: step.result}
+        if step.result is None:
+            return settings
+        is_sealed = isinstance(step.work, Call) and step.work.tool == PIPELINE and settings.get("secret", False)
+        return {**settings, "schema" if is_sealed else RESULT: step.result}
 
     async def read_blob(run: str, hash: str) -> bytes:
         def read() -> bytes:

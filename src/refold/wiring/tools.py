@@ -29,6 +29,8 @@ def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read
         found = world.isolated.programs
         return found if world.secrets is None else world.secrets.guarded(found)
 
+    conceal = _concealing(world)
+
     def insisting() -> Tool:
         from refold.tools.asserting import assert_that
 
@@ -42,7 +44,7 @@ def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read
     def shell() -> Tool:
         from refold.tools.shell import ShellTool
 
-        return ShellTool(programs())
+        return ShellTool(programs(), conceal)
 
     def http() -> Tool:
         from refold.tools.http import HttpTool
@@ -72,10 +74,15 @@ def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read
     return shelf
 
 
+def _concealing(world: World) -> Callable[[str], str]:
+    return str if world.secrets is None else world.secrets.discretion.text
+
+
 def _outward(
     world: World, http: Callable[[], Tool], programs: Callable[[], Programs], read_blob: ReadBlob
 ) -> dict[str, Callable[[], Tool]]:
     """Those that reach beyond the run."""
+    conceal = _concealing(world)
 
     def artifact() -> Tool:
         from refold.tools.artifact import ArtifactTool
@@ -90,12 +97,12 @@ def _outward(
     def container() -> Tool:
         from refold.tools.container import ContainerTool
 
-        return ContainerTool(programs(), world.docker)
+        return ContainerTool(programs(), world.docker, conceal)
 
     def mcp() -> Tool:
         from refold.tools.mcp import McpTool
 
-        return McpTool(http(), programs(), str if world.secrets is None else world.secrets.discretion.text)
+        return McpTool(http(), programs(), conceal)
 
     def llm() -> Tool:
         from refold.tools.llm import LlmTool

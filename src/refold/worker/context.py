@@ -11,6 +11,7 @@ from refold.authoring.workflows.inputs import Inputs
 from refold.authoring.workflows.mapped import Mapped
 from refold.authoring.workflows.mapping import Each, check
 from refold.core.durations import seconds
+from refold.core.faults import short
 from refold.core.outcomes import SECOND, Awaited
 from refold.core.plan import Plan, Retry
 from refold.core.questions import ANSWER
@@ -58,7 +59,7 @@ class Context:
         name, data = self._definition.sent(event, command.step) if known else ("", self._put(event, "published"))
         line = {"at": self._house.clock.now(), "step": command.step, "visit": command.visit}
         line |= {"attempt": command.attempt, "stream": "event", "type": name, "data": data}
-        await self._try.published.put({**line, "text": name or repr(event)[:200]})
+        await self._try.published.put({**line, "text": name or short(repr(event), 200)})
 
     def collect(self, event: Any, n: int, by: str = "") -> list[Any] | None:
         """Put this event to the others that came here; n of them at once, in the order of their coming, or None."""

@@ -10,7 +10,7 @@ from msgspec import structs
 from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.ports import Abilities, Clock, Desk, Discretion, Done, Doorbell, Lease, Offer, Tool
-from refold.worker.discretion import OPEN
+from refold.worker.discretion import OPEN, discreet
 from refold.worker.heartbeat import Heartbeat, as_task
 from refold.worker.lease import Held, Keeper
 from refold.worker.meanwhile import AtWork
@@ -175,7 +175,7 @@ class Worker:
             raise LeaseLost(f"the store cannot say what {lease.command.id} needs: {error}") from None
         printed = Printed(lease, self.desk.publish, self.clock, self.discretion)
         try:
-            beside = Beside(printed.say, AtWork(self.desk, lease, self.clock, self.lease_for / 30))
+            beside = Beside(printed.say, AtWork(self.desk, lease, self.clock, self.lease_for / 30, self.discretion))
             done = await run_tool(lease, settings, self.tools, self.clock, beside, self.discretion)
         except BaseException:
             if printed.any:
@@ -195,7 +195,7 @@ class Worker:
                 await self.clock.sleep(self.lease_for / 30)
             except StaleWrite as stale:
                 renewed = done.renew(stale) if done.renew is not None else _stale(stale, done)
-                done = structs.replace(renewed, lines=done.lines)
+                done = structs.replace(discreet(renewed, self.discretion), lines=done.lines)
             except LeaseLost:
                 raise
             except Exception as error:  # whatever the run has against it, its step fails by name instead of hanging

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from refold.errors import Unavailable
-from refold.ports import Clock, Discretion, Lease
+from refold.ports import Clock, Discretion, Ending, Lease, LeftOut, Redaction
 from refold.worker.discretion import OPEN
 
 EVERY = 0.2  # seconds that a line waits for others
@@ -22,6 +22,7 @@ class Printed:
 
     any = False
     _closed = False
+    _has_more = False  # lines that nobody has looked at yet
     _waiting = _passed = _left_out = 0  # characters; what is left out: lines
     _timer: asyncio.TimerHandle | None = None
     _sending: asyncio.Task[None] | None = None
@@ -29,7 +30,9 @@ class Printed:
     def __init__(self, lease: Lease, publish: Publish, clock: Clock, discretion: Discretion = OPEN) -> None:
         self.lease, self.publish, self.clock, self.discretion = lease, publish, clock, discretion
         self._loop = asyncio.get_running_loop()
-        self._lines: list[dict[str, Any]] = []
+        self._lines: list[dict[str, Any]] = []  # as they were printed
+        self._ready: list[dict[str, Any]] = []  # without secrets
+        self._streams: dict[str, Redaction] = {}
 
     def say(self, stream: str, text: str) -> None:
         """From any thread; what another one says is there before anything it does afterwards is seen."""
@@ -46,17 +49,21 @@ class Printed:
     async def close(self) -> None:
         """The try was stopped. Returns when its lines are where they belong, or cannot be."""
         await self._end()
-        await self._send()
+        await self._send(self._ending())
 
     async def rest(self) -> tuple[Any, ...]:
         """The try is over: the lines that go to the stream with its report, so that they cost nothing more."""
         await self._end()
-        lines, self._lines = self._lines, []
+        self._redact(self._ending())
+        lines, self._ready = self._ready, []
         return tuple(lines)
+
+    def _ending(self) -> Ending:
+        return Ending.CUT if self._left_out else Ending.OVER
 
     async def _end(self) -> None:
         if self._left_out:
-            self._put("stderr", f"({self._left_out} lines more are left out)")
+            self._put("stderr", LeftOut(f"({self._left_out} lines more are left out)"))
         self._closed = True
         while self._sending is not None:
             await asyncio.wait([self._sending])
@@ -83,8 +90,26 @@ class Printed:
         line = {"at": self.clock.now(), "step": command.step, "visit": command.visit, "attempt": command.attempt}
         if command.item is not None:
             line["item"] = command.item
-        self.any = True
-        self._lines.append({**line, "stream": stream, "text": _storable(self.discretion.text(text))})
+        self.any = self._has_more = True
+        self._lines.append({**line, "stream": stream, "text": text})
+
+    def _redact(self, ending: Ending) -> None:
+        """All that can be shown is ready afterwards; a line that may end within a secret waits for the next one."""
+        self._has_more = False
+        waiting: list[dict[str, Any]] = []
+        by_stream: dict[str, list[dict[str, Any]]] = {}
+        for line in self._lines:
+            by_stream.setdefault(line["stream"], []).append(line)
+        for name, lines in by_stream.items():
+            if name not in self._streams:
+                self._streams[name] = self.discretion.stream()
+            shown = self._streams[name]([line["text"] for line in lines], ending)
+            for line, text in zip(lines, shown, strict=False):
+                line["text"] = _storable(text)
+            waiting += lines[len(shown) :]
+        kept = {id(line) for line in waiting}
+        self._ready += [line for line in self._lines if id(line) not in kept]
+        self._lines = [line for line in self._lines if id(line) in kept]
 
     def _flush(self) -> None:
         if self._timer is not None:
@@ -96,21 +121,22 @@ class Printed:
 
     def _sent(self, _: object) -> None:
         self._sending = None
-        if self._lines and self._timer is None:
+        if (self._ready or self._has_more) and self._timer is None:
             self._timer = self._loop.call_later(EVERY, self._flush)
 
-    async def _send(self) -> None:
-        lines, self._lines, self._waiting = self._lines, [], 0
+    async def _send(self, ending: Ending = Ending.MORE) -> None:
+        self._redact(ending)
+        lines, self._ready, self._waiting = self._ready, [], 0
         if not lines:
             return
         try:
             await self.publish(self.lease, lines)
         except Unavailable:
-            self._lines = [*lines, *self._lines]  # the next time, if there is one
+            self._ready = [*lines, *self._ready]  # the next time, if there is one
         except Exception:
             return  # most likely the lease is lost, and with it the right to be heard
 
 
 def _storable(text: str) -> str:
     """A lone surrogate is no text; it is spelt out."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+    return str(text) if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
