@@ -76,7 +76,7 @@ class Frames:
     def cut(self, data: bytes) -> list[bytes]:
         """Raises Garbled, as soon as one byte of a seal is wrong: the rest of a message may never come."""
         self._kept += data
-        found = []
+        found: list[bytes] = []
         head = len(self._seal) + HEAD
         while True:
             seal = self._kept[: len(self._seal)]

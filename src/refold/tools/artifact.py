@@ -125,7 +125,10 @@ UNFINISHED = ".refold-unfinished"
 
 
 def _make_folder(path: str) -> None:
-    """With all that are missing above it, each for us alone whatever the umask is; those that exist stay as they are."""
+    """With all that are missing above it, each for us alone whatever the umask is; those that exist stay as they are.
+
+    `os.makedirs` gives its mode to the last of them only.
+    """
     if os.path.isdir(path):
         return
     if above := os.path.dirname(path):

@@ -15,6 +15,7 @@ from refold.core.retry import fault_of as fault_in
 from refold.core.writes import SetKey
 from refold.ports import Call, Clock, Done, Tool
 from refold.templates import Templates
+from refold.time_limits import Limit, began
 from refold.tools.pipeline_calls import Awaits, awaits_of, call_of
 from refold.tools.pipeline_cursor import Claiming, numbers_of
 from refold.tools.pipeline_envelope import envelope, raw
@@ -162,7 +163,7 @@ class _Running:
         if task.kind not in self.tool.tools:
             return Tried(fault=Fault("unknown_tool", f"this worker has no tool {task.kind!r}", retryable=False))
         given = call_of(self.call, task, ready, self.progress, self.pipeline.single)
-        limit = asyncio.timeout(self._left(seconds))
+        limit = Limit(self._left(seconds))
         try:
             async with limit:
                 return self._shaped(task, self._taken(await self.tool.tools[task.kind](given)))
@@ -170,6 +171,9 @@ class _Running:
             if not limit.expired():
                 raise
             return Tried(fault=Fault("timeout", f"task {task.name!r}: no result in time", retryable=True))
+        finally:
+            self.progress.since += round(limit.waited * SECOND)  # to wait for a turn counts for no limit
+            began()
 
     def _shaped(self, task: Task, tried: Tried) -> Tried:
         """As those expect it who come after: NoETL calls the body of an answer by two names."""
