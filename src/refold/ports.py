@@ -37,13 +37,17 @@ class Lease(Struct, frozen=True, gc=False):
     claimed_at: Instant
     plan: str
     losses: int = 0
-    deadline: Instant | None = None  # the command's timeout, by the store's clock
+    deadline: Instant | None = None  # the end of the command's timeout, by the store's clock
     beat_at: Instant = 0  # the last sign of life, a claim or a heartbeat; one after the deadline: the command hangs
     memory: Memory | None = None  # of a workflow of events, if it was at hand
 
     def hangs(self) -> bool:
         """Its holder lives and has let the deadline pass; a dead holder's lease runs out, and that is a loss."""
         return self.deadline is not None and self.beat_at > self.deadline
+
+
+Place = tuple[str, str, int]
+"""Of a lease: its run, its command and its generation."""
 
 
 class Abilities(Struct, frozen=True):
@@ -185,9 +189,10 @@ class Store(DeadLetters, Protocol):
 
     def put_snapshot(self, run: str, data: bytes) -> None: ...
 
-    def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
+    def extend(self, worker: str, lease_for: float, left: Mapping[Place, float] = {}) -> Sequence[Lease]:
         """One heartbeat for all the worker holds, also for what ran out and was not taken back yet; a lease not
-        returned is lost."""
+        returned is lost. `left`: how many seconds of its timeout the body of a lease still has, which moves its
+        deadline, because a body may start long after the claim; without it the timeout counts from the claim."""
 
     def leases_of(self, worker: str) -> Sequence[Lease]:
         """All leases of the worker, as they are."""
@@ -216,7 +221,7 @@ class Desk(Protocol):
     async def settle(self, lease: Lease, done: "Done", then: Abilities | None = None) -> Lease | None:
         """Raises LeaseLost if another holder owns the command now. Returns the next claim, of the same commit."""
 
-    async def extend(self, worker: str, lease_for: float) -> Sequence[Lease]: ...
+    async def extend(self, worker: str, lease_for: float, left: Mapping[Place, float] = {}) -> Sequence[Lease]: ...
 
     async def leases_of(self, worker: str) -> Sequence[Lease]: ...
 

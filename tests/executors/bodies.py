@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import json
 import logging
 import os
 import resource
@@ -14,9 +15,23 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from refold.executors.wire import Returned, frame
+
 SLEEPER = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(3600)"
 )
+
+LIST_FILES = """
+import json, os
+
+def is_open(number):
+    try:
+        return bool(os.fstat(number))
+    except OSError:
+        return False  # the folder that was just listed
+
+print(json.dumps(sorted(n for n in map(int, os.listdir("/proc/self/fd")) if is_open(n))))
+"""
 
 colour: ContextVar[str] = ContextVar("colour", default="none")
 kept = {"calls": 0}
@@ -192,6 +207,52 @@ def forget_a_child() -> list[Any]:
 def babble() -> None:
     os.write(3, b"\0\0\0\1x")
     time.sleep(3600)
+
+
+def spoil(what: str) -> str:
+    """Write to the line of this process what is no answer, or one that nobody asked for; then go on as usual."""
+    forged = {
+        "a byte": b"x",
+        "a great length": b"xxxx",
+        "a short length": b"\0\0\1\0",
+        "no text": b'\0\0\0\4"\xff\xff"',
+        "a forged answer": frame(Returned(1, "forged")),
+        "a forged answer to the next": frame(Returned(2, "forged")),
+        "a deep answer": (100_000).to_bytes(4, "big") + 100_000 * b"[",
+        "half an answer": frame(Returned(1, "forged"))[:-3],
+    }
+    os.write(3, forged[what])
+    return "as usual"
+
+
+def open_files() -> list[int]:
+    """The numbers of the files that this process has open."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            os.fstat(int(name))
+        except OSError:
+            continue  # the folder that was just listed
+        found.append(int(name))
+    return sorted(found)
+
+
+def open_files_of_a_fork() -> list[int]:
+    heard, said = os.pipe()
+    if os.fork() == 0:
+        os.close(heard)
+        os.write(said, json.dumps([each for each in open_files() if each != said]).encode())
+        os._exit(0)
+    os.close(said)
+    with open(heard, "rb") as file:
+        data = file.read()
+    os.wait()
+    return list(json.loads(data))
+
+
+def open_files_of_a_program() -> list[int]:
+    done = subprocess.run([sys.executable, "-c", LIST_FILES], stdout=subprocess.PIPE, check=True, close_fds=False)
+    return list(json.loads(done.stdout))
 
 
 def log(text: str) -> None:

@@ -234,3 +234,17 @@ async def test_many_that_put_the_same_file_leave_one_of_theirs(artifact: Artifac
     await asyncio.gather(*(artifact(put("same.json", value)) for value in values))
     assert msgspec.json.decode((folder / "same.json").read_bytes()) in values
     assert sorted(each.name for each in folder.iterdir()) == ["link.txt", "out", "same.json"]
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077, 0o777], ids=oct)
+async def test_every_folder_that_is_made_for_artifacts_is_for_us_alone_whatever_the_umask(
+    mask: int, tmp_path: Path
+) -> None:
+    root = tmp_path / ".refold" / "artifacts"
+    before = os.umask(mask)
+    try:
+        await ArtifactTool(str(root), no_blob)(put("deep/down/a.txt", "x"))
+    finally:
+        os.umask(before)
+    made = [root.parent, root, root / "deep", root / "deep" / "down"]
+    assert [oct(each.stat().st_mode & 0o777) for each in made] == 4 * ["0o700"]

@@ -11,7 +11,7 @@ from refold.core.commands import Command
 from refold.core.outcomes import Failed, Outcome, Succeeded
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import Ambiguous, Corrupt, LeaseLost, Unavailable
-from refold.ports import Abilities, Call, Done, Lease, Memory
+from refold.ports import Abilities, Call, Done, Lease, Memory, Place
 from refold.wiring import WallClock
 from refold.worker.heartbeat import as_task, on_thread
 from refold.worker.lease import Beat, Keeper, place
@@ -48,7 +48,7 @@ class HandDesk:
         await self._first("settle")
         return found
 
-    async def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
+    async def extend(self, worker: str, lease_for: float, left: Mapping[Place, float] = {}) -> Sequence[Lease]:
         self.beats += 1
         await self._first("extend")
         return list(self.held.values())

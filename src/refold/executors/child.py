@@ -23,28 +23,30 @@ from refold.errors import InvalidValue
 from refold.executors.resolve import resolve
 from refold.executors.wire import Answer, Bye, Frames, Hello, Order, Raised, Ready, Returned, frame, to_child
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 CHUNK = 1 << 16
 MOST = 256 << 20  # bytes of an answer
 
 
 def main(descriptor: int) -> None:
     _adopt_orphans()
+    _end_with_the_warden()
     faulthandler.enable()
     signal.signal(signal.SIGTERM, _stop)
-    me, cpu = os.getpid(), 0
+    me, cpu, seal = os.getpid(), 0, b""
     with socket.socket(fileno=descriptor) as line:
         line.set_inheritable(False)
+        os.register_at_fork(after_in_child=line.close)  # what a body forks has no line to the engine
         for message in _messages(line):
             match message:
                 case Hello():
-                    cpu = message.cpu
+                    cpu, seal = message.cpu, message.seal
                     _prepare(message)
-                    line.sendall(frame(Ready()))
+                    line.sendall(frame(Ready(), seal))
                 case Order():
                     if cpu:
                         _limit_cpu(cpu)
-                    answer = _carry_out(message)
+                    answer = _carry_out(message, seal)
                     if os.getpid() != me:
                         os._exit(0)  # the body has forked, and this is what came back here of its copy
                     _flush()
@@ -64,6 +66,12 @@ def _adopt_orphans() -> None:
     """What a body starts stays below this process, and so it is known whether anything of it is left."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _end_with_the_warden() -> None:
+    """A supervisor ends what has lost its warden; this is for when both have been killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _any_left() -> bool:
@@ -99,7 +107,7 @@ def _limit_cpu(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, hard))
 
 
-def _carry_out(order: Order) -> bytes:
+def _carry_out(order: Order, seal: bytes) -> bytes:
     try:
         result = _call(order)
         check_value(result, "result")
@@ -111,13 +119,14 @@ def _carry_out(order: Order) -> bytes:
     except BaseException as error:  # `sys.exit` too ends the step and not the process
         answer = Raised(order.number, _explained(fault_of(error)), _any_left())
     try:
-        data = frame(answer)
+        data = frame(answer, seal)
         if len(data) > MOST:
             why = f"{len(data) >> 20} MiB are more than the {MOST >> 20} MiB that a step can give"
             raise ValueError(f"{why}: write them to a file, and give its path")
         return data
     except Exception as error:
-        return frame(Raised(order.number, Fault("invalid_value", f"result: {error}", retryable=False), answer.left))
+        fault = Fault("invalid_value", f"result: {error}", retryable=False)
+        return frame(Raised(order.number, fault, answer.left), seal)
 
 
 def _explained(fault: Fault) -> Fault:

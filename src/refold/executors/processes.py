@@ -17,6 +17,7 @@ from refold.executors.limits import environment
 from refold.executors.wards import Wardens
 from refold.executors.warm import Died, WarmProcess
 from refold.ports import Say
+from refold.time_limits import waiting
 
 TRIES = 3  # of a start whose warden was killed before it
 Coming = asyncio.Future[WarmProcess]
@@ -50,10 +51,13 @@ class Processes:
         if call.startswith("__main__:"):
             why = f"{call!r}: another process has another __main__; put the function into a module"
             raise ToolFailed(Fault("no_function", why, retryable=False))
-        async with self._room:
+        with waiting():
+            await self._room.acquire()
+        try:
             if self._closed:
                 raise ToolFailed(Fault("closed", "the pool of processes is closed"))
-            process = await self._take()
+            with waiting():
+                process = await self._take()
             try:
                 result = await process.run(call, input, say)
             except ToolFailed:
@@ -66,6 +70,8 @@ class Processes:
                 raise
             await self._done_with(process)
             return result
+        finally:
+            self._room.release()
 
     async def warm(self) -> None:
         """Have all processes ready before the first command."""

@@ -8,6 +8,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
+from refold.time_limits import waiting
+
 Errand = tuple[Callable[[], Any], asyncio.Future[tuple[Any, BaseException | None]]]
 
 
@@ -19,7 +21,9 @@ class Threads:
         self._idle: list[SimpleQueue[Errand | None]] = []
 
     async def run(self, work: Callable[[], Any]) -> Any:
-        async with self._room:
+        with waiting():
+            await self._room.acquire()
+        try:
             inbox = self._idle.pop() if self._idle else _hire()
             answer: asyncio.Future[tuple[Any, BaseException | None]] = asyncio.get_running_loop().create_future()
             context = copy_context()
@@ -30,6 +34,8 @@ class Threads:
                 inbox.put(None)
                 raise
             self._idle.append(inbox)
+        finally:
+            self._room.release()
         if error is not None:
             raise error
         return value

@@ -3,10 +3,12 @@
 All of them are child subreapers: a process whose parent is dead becomes a child of the nearest of them, whatever group,
 session or environment it has given itself. So a warden ends a program for good by killing until it has no child left,
 and the supervisor does the same for a warden that was killed. That the engine is gone is the end of a socket to them.
+No program inherits any of these sockets: all that a step could say there would be believed.
 
 Run as a script by `wards.py`: only the standard library is imported, and little of it, so that it starts fast.
 """
 
+import array
 import ctypes
 import errno
 import os
@@ -26,6 +28,10 @@ FILES = 8  # that an order may bring along
 ROUNDS = 100  # of stopping, each of what the one before has not found; with one that finds nothing, all are stopped
 REAP_EVERY = 5.0  # seconds; what a program has orphaned and then died waits so long to be taken away
 LOOK_EVERY = 0.01  # seconds between two looks where nobody tells of an end
+SCAN_AFTER, SCAN_EVERY = (
+    0.02,
+    1.0,
+)  # seconds: all that is left is looked for again so late, and then less and less often
 PROC = os.path.isdir("/proc/self")
 RESERVED = 10  # numbers of files that are for programs
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)  # its work ends when the engine's does
@@ -101,17 +107,21 @@ class Supervisor:
         for descriptor in files:
             with suppress(OSError):  # no more processes: whoever holds the other end learns of it by its end
                 if (pid := os.fork()) == 0:
-                    self._become_a_warden(descriptor)
+                    self._become_a_warden(descriptor, files)
                 self._wardens.add(pid)
+        for descriptor in files:
             os.close(descriptor)
         return bool(data)
 
-    def _become_a_warden(self, descriptor: int) -> None:
+    def _become_a_warden(self, descriptor: int, files: Sequence[int]) -> None:
+        """It holds one line and no other, so that the end of a warden is the end of its line."""
         code = 1
         try:
             self.control.close()
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._deaths.close()
+            for each in files:
+                if each != descriptor:
+                    os.close(each)
             _prctl(PR_SET_CHILD_SUBREAPER)
             with socket.socket(fileno=descriptor) as line:
                 Warden(line).run()
@@ -134,8 +144,9 @@ class Supervisor:
         return descendants(os.getpid(), self._wardens)
 
     def _any_stray(self) -> bool:
+        """The short list of its own children is enough to see that some are left; that none is, takes a whole look."""
         self._reap()
-        return bool(self._strays())
+        return not self._wardens.issuperset(own_children()) or bool(self._strays())
 
 
 class Deaths:
@@ -152,6 +163,12 @@ class Deaths:
         with suppress(BlockingIOError):
             while os.read(self.file, CHUNK):
                 pass
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for each in (self.file, self._write):
+            os.close(each)
 
 
 class Gone(Exception):
@@ -206,8 +223,9 @@ class Warden:
         actions: list[tuple[object, ...]] = [
             (os.POSIX_SPAWN_DUP2, *each) for each in zip(self._files, numbers, strict=True)
         ]
-        if 0 not in numbers:
-            actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
+        for number, mode in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
+            if number not in numbers:  # it never gets that of the warden, which is the engine's
+                actions.append((os.POSIX_SPAWN_OPEN, number, os.devnull, mode, 0))
         os.chdir(cwd)
         try:
             program = found(argv[0], env)
@@ -245,7 +263,7 @@ class Warden:
         """Passes on what it is told, and says by when all must have ended: the latest order counts."""
         while (order := self._next()) is not None:
             if order[0] == b"stop":
-                for pid in self._mine():
+                for pid in self._mine() if float(order[1]) else ():  # without a grace nobody has time to clean up
                     send(pid, signal.SIGTERM)
                 until = time.monotonic() + float(order[1])
         return until
@@ -309,15 +327,31 @@ def found(program: bytes, env: Mapping[bytes, bytes]) -> bytes:
 
 
 def _receive(line: socket.socket) -> tuple[bytes, list[int]]:
+    """What was said, and the files that came along; no program inherits them.
+
+    `socket.recv_fds` does not pass its flags on in Python 3.11, so the files that it gives are inherited by all.
+    """
+    room = array.array("i")
     try:
-        data, files, *_ = socket.recv_fds(line, CHUNK, FILES, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+        data, told, *_ = line.recvmsg(
+            CHUNK, socket.CMSG_LEN(FILES * room.itemsize), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+        )
     except ConnectionResetError:
         return b"", []
-    return data, files
+    for level, kind, packed in told:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            room.frombytes(packed[: len(packed) - len(packed) % room.itemsize])
+    for each in room:
+        os.set_inheritable(each, False)  # where the system does not know the flag
+    return data, list(room)
 
 
 def kill_all(find: Callable[[], set[int]], any_left: Callable[[], bool]) -> None:
-    """Until nothing is left. First all are stopped, so that those still to be killed do not make new ones."""
+    """Until nothing is left. First all are stopped, so that those still to be killed do not make new ones.
+
+    What is stopped and killed makes no new ones and needs no second look, but for one that was overlooked: so the
+    number of looks hardly grows with the number of processes, each of which makes a look longer.
+    """
     stopped: set[int] = set()
     for _ in range(ROUNDS):
         new = find() - stopped
@@ -326,10 +360,12 @@ def kill_all(find: Callable[[], set[int]], any_left: Callable[[], bool]) -> None
         stopped |= new
         if not new:
             break
-    pause = 0.0005
+    pause, again, looked_at = 0.0005, SCAN_AFTER, -SCAN_EVERY
     while any_left():
-        for pid in find():
-            send(pid, signal.SIGKILL)
+        if time.monotonic() - looked_at >= again:
+            for pid in find():
+                send(pid, signal.SIGKILL)
+            again, looked_at = min(2 * again, SCAN_EVERY), time.monotonic()
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
 
@@ -350,6 +386,15 @@ def descendants(pid: int, without: Set[int] = frozenset()) -> set[int]:
         known.update(children)
         look += children
     return known
+
+
+def own_children() -> set[int]:
+    """Those of this process, of which the system may leave out some while others end."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+            return {int(each) for each in file.read().split()}
+    except OSError:
+        return set()
 
 
 def _parents() -> Iterator[tuple[int, int]]:

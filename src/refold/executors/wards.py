@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from refold.executors.limits import Limits, environment
 WARDEN = os.path.join(os.path.dirname(__file__), "warden.py")  # a script, and not imported here
 HEAD = 4  # bytes of a length
 CHUNK = 1 << 12
+SAID = re.compile(rb"ended (?P<code>-?\d{1,3})|failed (?P<number>\d{1,4}) (?P<what>program|folder)")
 STUCK = 10.0  # seconds after the grace in which even a killed process may be held up by the system
 
 
@@ -131,12 +133,15 @@ class Line:
             return
         *words, self._kept = (self._kept + data).split(b"\n")
         for word in words:  # the last of a program: the warden is free for another
+            said = SAID.fullmatch(word)
+            if said is None or self._ward is None:
+                self.close()  # whoever speaks there is no warden, and what it watches over ends with the line
+                return
             self._wardens.free(self)
-            match word.decode().split():
-                case ["ended", code]:
-                    self._end(int(code))
-                case ["failed", number, what]:
-                    self._end(None, int(number), what)
+            if said["code"] is not None:
+                self._end(int(said["code"]))
+            else:
+                self._end(None, int(said["number"]), said["what"].decode())
 
     def _end(self, code: int | None, number: int = 0, what: str = "") -> None:
         ward, self._ward = self._ward, None

@@ -7,14 +7,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.executors.ends import death
 from refold.executors.lines import Lines
 from refold.executors.wards import Start, Wardens
-from refold.executors.wire import Answer, Bye, Frames, Hello, Order, Raised, Ready, frame, from_child
+from refold.executors.wire import SEAL, Answer, Bye, Frames, Garbled, Hello, Order, Raised, Ready, frame, from_child
 from refold.ports import Say
 
 START_LIMIT = 60.0  # seconds for its imports
@@ -33,7 +31,8 @@ class _Line(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.broken = False
-        self._frames = Frames()
+        self.seal = os.urandom(SEAL)
+        self._frames = Frames(self.seal)
         self._answer: asyncio.Future[Ready | Answer] | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -42,14 +41,15 @@ class _Line(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        for each in self._frames.cut(data):
-            try:
+        """Whatever comes there that is no answer to a question is the end of this process, and raises nothing."""
+        try:
+            for each in self._frames.cut(data):
                 answer = from_child.decode(each)
-            except msgspec.DecodeError:
-                self.give_up()
-                return
-            if self._answer is not None and not self._answer.done():
+                if self._answer is None or self._answer.done():
+                    raise Garbled
                 self._answer.set_result(answer)
+        except (Garbled, ValueError, RecursionError):  # a ValueError is what is no JSON, no text or no message
+            self.give_up()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.give_up()
@@ -116,7 +116,7 @@ class WarmProcess:
         await loop.create_connection(lambda: self._line, sock=self._ours)
         try:
             async with asyncio.timeout(START_LIMIT):
-                await self._line.ask(Hello(sys.path, tuple(preload), self._limits.cpu))
+                await self._line.ask(Hello(sys.path, tuple(preload), self._limits.cpu, self._line.seal))
         except TimeoutError:
             raise Died from None
 

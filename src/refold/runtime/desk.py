@@ -1,6 +1,6 @@
 """The desk of a process that has the store at hand."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -9,7 +9,7 @@ from refold.core.codec import check_value, checked_outcome
 from refold.core.outcomes import Failed, Fault, Outcome, Parked, Succeeded, Suspended
 from refold.core.writes import AddTo
 from refold.errors import InvalidValue, LeaseLost
-from refold.ports import Abilities, Advance, Done, Lease, Memory, Store
+from refold.ports import Abilities, Advance, Done, Lease, Memory, Place, Store
 from refold.runtime.mail import Note, Settle
 from refold.runtime.mailroom import Mailroom
 
@@ -30,8 +30,8 @@ class LocalDesk:
         post = await self.mailroom.send(lease.run, Settle(lease, _honest(done), then))
         return post.next
 
-    async def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
-        held: Sequence[Lease] = await self.advance(lambda: self.store.extend(worker, lease_for))
+    async def extend(self, worker: str, lease_for: float, left: Mapping[Place, float] = {}) -> Sequence[Lease]:
+        held: Sequence[Lease] = await self.advance(lambda: self.store.extend(worker, lease_for, left))
         return held
 
     async def leases_of(self, worker: str) -> Sequence[Lease]:

@@ -15,7 +15,7 @@ from refold.core.plan import plan_hash, read_plan
 from refold.core.state import PAUSED
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
-from refold.ports import Abilities, Expired, Lease, Writes
+from refold.ports import Abilities, Expired, Lease, Place, Writes
 from refold.stores.clock import Steady, StoreClock
 from refold.stores.dead import MemoryDead
 from refold.stores.lanes import Lane, Lanes
@@ -125,12 +125,14 @@ class MemoryStore(MemoryDead):
     def put_snapshot(self, run: str, data: bytes) -> None:
         self.snapshots[run] = data
 
-    def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
+    def extend(self, worker: str, lease_for: float, left: Mapping[Place, float] = {}) -> Sequence[Lease]:
         now, kept = self.now(), []
         for key in self.leases:
             queued = self.commands[key]
             if queued.worker == worker:
-                queued = structs.replace(queued, until=now + round(lease_for * SECOND), beat_at=now)
+                seconds = left.get((*key, queued.generation))
+                deadline = queued.deadline if seconds is None else now + round(seconds * SECOND)
+                queued = structs.replace(queued, until=now + round(lease_for * SECOND), deadline=deadline, beat_at=now)
                 self.commands[key] = queued
                 kept.append(queued.lease())
         return [lease for lease in kept if lease is not None]

@@ -86,7 +86,7 @@ class ArtifactTool:
         form = _format(name, keys, keys["data"])
         data, path = _encoded(keys["data"], form), self._path(name)
         try:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            _make_folder(os.path.dirname(path))
             _replace(path, data)
         except OSError as error:
             raise _trouble(name, error) from None
@@ -122,6 +122,22 @@ class ArtifactTool:
 
 
 UNFINISHED = ".refold-unfinished"
+
+
+def _make_folder(path: str) -> None:
+    """With all that are missing above it, each for us alone whatever the umask is; those that exist stay as they are.
+
+    `os.makedirs` gives its mode to the last of them only.
+    """
+    if os.path.isdir(path):
+        return
+    if above := os.path.dirname(path):
+        _make_folder(above)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return  # another step was faster, or it is a file, as whoever writes there will learn
+    os.chmod(path, 0o700)
 
 
 def _replace(path: str, data: bytes) -> None:

@@ -17,6 +17,7 @@ from refold.errors import ToolFailed
 from refold.ports import Call, Clock, Done, Tool
 from refold.schemas import unfit
 from refold.templates import Templates
+from refold.time_limits import Limit, began
 from refold.tools.pipeline_calls import Awaits, awaits_of, call_of
 from refold.tools.pipeline_cursor import Claiming, numbers_of
 from refold.tools.pipeline_envelope import envelope, raw
@@ -178,7 +179,7 @@ class _Running:
         unseen = Unseen(self.call.say) if self.pipeline.secret and self.call.say is not None else None
         if unseen is not None:
             given = structs.replace(given, say=unseen.say)
-        limit = asyncio.timeout(self._left(seconds))
+        limit = Limit(self._left(seconds))
         try:
             async with limit:
                 return self._shaped(task, self._taken(await self.tool.tools[task.kind](given)))
@@ -189,6 +190,8 @@ class _Running:
         finally:
             if unseen is not None:
                 unseen.end()
+            self.progress.since += round(limit.waited * SECOND)  # to wait for a turn counts for no limit
+            began()
 
     def _shaped(self, task: Task, tried: Tried) -> Tried:
         """As those expect it who come after: NoETL calls the body of an answer by two names."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
+from refold.time_limits import waiting
 from refold.tools.sql_faults import failure
 
 THREADS = 32  # at once, and as many again that were given up
@@ -69,9 +70,9 @@ class Blocking:
         if len(self._lost) >= THREADS:
             why = f"{len(self._lost)} calls of {self.name} do not end, though they were interrupted; start it anew"
             raise failure("db_connection", why, "THREADS_LOST")
-        until = None if timeout is None else asyncio.get_running_loop().time() + timeout
-        async with asyncio.timeout_at(until):
+        with waiting():
             await self._room.acquire()
+        until = None if timeout is None else asyncio.get_running_loop().time() + timeout
         try:
             doing = self._begun(work, do)
             try:

@@ -16,6 +16,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from refold.errors import ToolFailed
 from refold.ports import Call
+from refold.time_limits import Limit, waiting
 from refold.tools.keys import Keys, refused
 from refold.tools.sql_catalog import POSTGRES
 from refold.tools.sql_faults import failure, kind_of_sqlstate, timed_out
@@ -76,7 +77,7 @@ class PostgresTool:
         conninfo = conninfo_of(keys)
         try:
             clean = _leaves_no_trace(request)
-            async with asyncio.timeout(request.timeout), self.pools.connection(conninfo, clean) as connection:
+            async with Limit(request.timeout), self.pools.connection(conninfo, clean) as connection:
                 return await _answer(connection, request, call, keys.get("schema"))
         except TimeoutError:
             raise timed_out(request.timeout, f"PG_{CANCELED}", _pg(CANCELED)) from None
@@ -86,26 +87,36 @@ class PostgresTool:
 
 
 class Pools:
-    """One for each way to connect; a connection that broke is replaced."""
+    """One for each way to connect; a connection that broke is replaced.
+
+    Who waits until another gives its connection back has not started; to connect is part of a step and of its time.
+    """
 
     def __init__(self) -> None:
         self._pools: dict[str, AsyncConnectionPool[Connection]] = {}
+        self._rooms: dict[str, asyncio.Semaphore] = {}
 
     @asynccontextmanager
     async def connection(self, conninfo: str, clean: bool) -> AsyncIterator[Connection]:
         """`clean`: whether the session is afterwards what it was; if not, it is made anew for the next."""
-        pool = await self._pool(conninfo)
+        room = self._rooms.setdefault(conninfo, asyncio.Semaphore(CONNECTIONS))
+        with waiting():
+            await room.acquire()
         try:
-            connection = await pool.getconn()
-        except PoolTimeout:
-            await _tried(conninfo)
-            raise failure("db_connection", f"no connection within {PATIENCE:g} s", "CONN_TIMEOUT") from None
-        try:
-            yield connection
-        except psycopg.Error as error:
-            raise fault_of(error, None) from None
+            pool = await self._pool(conninfo)
+            try:
+                connection = await pool.getconn()
+            except PoolTimeout:
+                await _tried(conninfo)
+                raise failure("db_connection", f"no connection within {PATIENCE:g} s", "CONN_TIMEOUT") from None
+            try:
+                yield connection
+            except psycopg.Error as error:
+                raise fault_of(error, None) from None
+            finally:
+                await asyncio.shield(_returned(pool, connection, clean))
         finally:
-            await asyncio.shield(_returned(pool, connection, clean))
+            room.release()
 
     async def _pool(self, conninfo: str) -> AsyncConnectionPool[Connection]:
         if conninfo not in self._pools:

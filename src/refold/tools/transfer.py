@@ -1,10 +1,10 @@
 """The tool `transfer`: moves rows from a database, a file or an address into a table or a file, all or none."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from refold.ports import Call
+from refold.time_limits import Limit
 from refold.tools.keys import Keys, missing, refused
 from refold.tools.sql_catalog import TRANSFER
 from refold.tools.sql_faults import timed_out
@@ -23,7 +23,7 @@ class TransferTool:
     async def __call__(self, call: Call) -> Any:
         transfer = transfer_of(call, self._keys.read(call).keys)
         try:
-            async with asyncio.timeout(transfer.timeout):
+            async with Limit(transfer.timeout):
                 return await self._moved(transfer)
         except TimeoutError:
             raise timed_out(transfer.timeout, "TRANSFER_TIMEOUT") from None

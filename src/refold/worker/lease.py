@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from refold.errors import RefoldError
-from refold.ports import Clock, Desk, Lease
-
-Place = tuple[str, str, int]
+from refold.ports import Clock, Desk, Lease, Place
+from refold.time_limits import Stopwatch
 
 
 def place(lease: Lease) -> Place:
@@ -20,6 +19,7 @@ class Held(Struct):
     where: Place
     lease: Lease
     body: asyncio.Task[None] | None = None  # cancelled if the lease is lost; None: has not begun, reports, or was told
+    watch: Stopwatch = field(default_factory=Stopwatch)  # how long its body has run
 
 
 class Beat(Struct, frozen=True):
@@ -47,7 +47,7 @@ class Keeper:
             await self.clock.sleep(self.every)
             asked = tuple(self.held)  # one step of the interpreter, so another thread may take it
             try:
-                leases = await self.desk.extend(self.worker, self.lease_for)
+                leases = await self.desk.extend(self.worker, self.lease_for, self._left(asked))
             except RefoldError:
                 continue  # the next beat may come through in time
             tell(Beat(asked, {place(lease): lease for lease in leases}))
@@ -61,6 +61,15 @@ class Keeper:
         except RefoldError:
             return
         self.hear(Beat(asked, {place(lease): lease for lease in leases}))
+
+    def _left(self, asked: Sequence[Place]) -> dict[Place, float]:
+        """Of those with a timeout, the seconds that are left: it starts with the body, and not with the claim."""
+        left: dict[Place, float] = {}
+        for where in asked:
+            held = self.held.get(where)
+            if held is not None and held.lease.command.timeout is not None:
+                left[where] = held.lease.command.timeout - held.watch.ran()
+        return left
 
     def hold(self, lease: Lease) -> Held:
         where = place(lease)

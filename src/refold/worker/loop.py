@@ -10,6 +10,7 @@ from msgspec import structs
 from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.ports import Abilities, Clock, Desk, Discretion, Done, Doorbell, Lease, Offer, Tool
+from refold.time_limits import Stopwatch
 from refold.worker.discretion import OPEN, discreet
 from refold.worker.heartbeat import Heartbeat, as_task
 from refold.worker.lease import Held, Keeper
@@ -152,7 +153,7 @@ class Worker:
                 await self._hand_back(lease)
                 return None
             held.body = task
-            done = await self._run(lease)
+            done = await self._run(lease, held.watch)
             held.body = None  # from here on the desk says itself if the lease is lost
             asking = self.keeper.begin_asking()
             next_lease = await self._settle(lease, done)
@@ -168,14 +169,14 @@ class Worker:
             self.keeper.end_asking(asking)
             self.keeper.release(held)
 
-    async def _run(self, lease: Lease) -> Done:
+    async def _run(self, lease: Lease, watch: Stopwatch) -> Done:
         try:
             settings = await self.settings(lease)
         except RefoldError as error:
             raise LeaseLost(f"the store cannot say what {lease.command.id} needs: {error}") from None
         printed = Printed(lease, self.desk.publish, self.clock, self.discretion)
         try:
-            beside = Beside(printed.say, AtWork(self.desk, lease, self.clock, self.lease_for / 30, self.discretion))
+            beside = Beside(printed.say, AtWork(self.desk, lease, self.clock, self.lease_for / 30, self.discretion), watch)
             done = await run_tool(lease, settings, self.tools, self.clock, beside, self.discretion)
         except BaseException:
             if printed.any:

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
 from refold.core.faults import fault_of
-from refold.core.outcomes import Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
+from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
 from refold.ports import Call, Clock, Discretion, Done, Lease, Meanwhile, Say, Tool
 from refold.schemas import SHOWN, misfits, said
+from refold.time_limits import Limit, Stopwatch
 from refold.worker.discretion import OPEN, discreet
 
 RESULT = "$result"  # the key of the settings that is not for the tool: the schema of its result
@@ -21,6 +22,7 @@ class Beside(Struct, frozen=True):
 
     say: Say | None = None
     meanwhile: Meanwhile | None = None
+    watch: Stopwatch = field(default_factory=Stopwatch)  # measures how long it runs
 
 
 async def run_tool(
@@ -32,7 +34,12 @@ async def run_tool(
     discretion: Discretion = OPEN,
 ) -> Done:
     """Everything a tool can do becomes an outcome without secrets; only being stopped from outside is passed on."""
-    return discreet(await _run(lease, settings, tools, clock, beside or Beside()), discretion)
+    beside = beside or Beside()
+    with beside.watch:
+        done = await _run(lease, settings, tools, clock, beside)
+    if beside.watch.delay:
+        done = structs.replace(done, started_at=done.started_at + round(beside.watch.delay * SECOND))
+    return discreet(done, discretion)
 
 
 async def _run(
@@ -50,7 +57,7 @@ async def _run(
         if command.timeout is None:
             value = await tools[command.tool](call)
         else:
-            async with asyncio.timeout(command.timeout) as limit:
+            async with Limit(command.timeout) as limit:
                 value = await tools[command.tool](call)
     except asyncio.CancelledError as error:
         task = asyncio.current_task()

@@ -1,7 +1,7 @@
 """The store on one SQLite file: each method one read, or one turn of its own."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -11,7 +11,7 @@ from refold.core.fold import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.summary import Summary
 from refold.errors import Corrupt
-from refold.ports import Expired, Lease
+from refold.ports import Expired, Lease, Place
 from refold.stores.clock import Steady, StoreClock
 from refold.stores.sqlite import lines as lines_of
 from refold.stores.sqlite import queries
@@ -100,13 +100,16 @@ class SqliteStore(SqliteDead):
     def put_snapshot(self, run: str, data: bytes) -> None:
         self._write(queries.PUT_SNAPSHOT, [(self.namespace, run, data, seal((run, data)))])
 
-    def extend(self, worker: str, lease_for: float) -> Sequence[Lease]:
+    def extend(self, worker: str, lease_for: float, left: Mapping[Place, float] = {}) -> Sequence[Lease]:
         if not self._rows(queries.LEASES_OF_WORKER, worker):
             return []
         with SqliteTurn(self._tools, True) as turn:
             held = [read_queued(row) for row in self._rows(queries.LEASES_OF_WORKER, worker)]
             for command in held:
                 command.until, command.beat_at = turn.now + round(lease_for * SECOND), turn.now
+                seconds = left.get((command.run, command.id, command.generation))
+                if seconds is not None:
+                    command.deadline = turn.now + round(seconds * SECOND)
                 turn.commands.change(command)
             return [command.lease() for command in held]
 

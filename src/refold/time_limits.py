@@ -1,0 +1,125 @@
+"""Time limits of bodies. A body that waits for its turn has not started, or stands still: no limit of it goes on.
+
+Whoever makes a body wait for something that others use (an interpreter, a thread, a connection of a pool) says so with
+`waiting`. It holds for the limits that the same task is under: what runs beside it in other tasks goes on.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any
+
+_clocks: ContextVar[tuple["Stopwatch | Limit", ...]] = ContextVar("clocks", default=())
+"""All that measures the time of the body that runs here."""
+
+
+class Stopwatch:
+    """How long a body has run. The body runs inside `with`, in the task that entered it; any thread may ask `ran`."""
+
+    def __init__(self) -> None:
+        self.delay = 0.0  # seconds that it has waited before it did anything
+        self.owner: asyncio.Task[Any] | None = None
+        self._began = False
+        self._waits = 0
+        self._paused_at = 0.0
+        self._now: Callable[[], float] = lambda: 0.0
+        self._state: tuple[float, float | None] = (0.0, None)  # seconds before, and since when; changed as a whole
+
+    def ran(self) -> float:
+        """Seconds, without those in which it has waited; none before its start, and no more after its end."""
+        before, since = self._state
+        return before if since is None else before + self._now() - since
+
+    def began(self) -> None:
+        """It has done something: to wait from here on is an interruption, and does not put off its start."""
+        self._began = True
+
+    def __enter__(self) -> "Stopwatch":
+        self.owner, self._now = asyncio.current_task(), asyncio.get_running_loop().time
+        self._state = (0.0, self._now())
+        self._token: Token[Any] = _clocks.set((*_clocks.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _clocks.reset(self._token)
+        self._state = (self.ran(), None)
+
+    def pause(self) -> None:
+        self._waits += 1
+        if self._waits == 1:
+            self._paused_at = self._now()
+            self._state = (self.ran(), None)
+
+    def go_on(self) -> None:
+        self._waits -= 1
+        if self._waits == 0:
+            before, now = self._state[0], self._now()
+            self._state = (before, now)
+            if not self._began:
+                self.delay += now - self._paused_at
+
+
+class Limit:
+    """Like `asyncio.timeout`, but it stands still while what it limits waits for its turn."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.waited = 0.0  # seconds
+        self.owner: asyncio.Task[Any] | None = None
+        self._timeout = asyncio.timeout(seconds)
+        self._waits = 0
+        self._paused_at = 0.0
+
+    def expired(self) -> bool:
+        return self._timeout.expired()
+
+    async def __aenter__(self) -> "Limit":
+        await self._timeout.__aenter__()
+        self.owner = asyncio.current_task()
+        self._token: Token[Any] = _clocks.set((*_clocks.get(), self))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _clocks.reset(self._token)
+        await self._timeout.__aexit__(kind, error, traceback)
+
+    def pause(self) -> None:
+        self._waits += 1
+        if self._waits == 1:
+            self._paused_at = asyncio.get_running_loop().time()
+            self._until = None if self._timeout.expired() else self._timeout.when()
+            if self._until is not None:
+                self._timeout.reschedule(None)
+
+    def go_on(self) -> None:
+        self._waits -= 1
+        if self._waits == 0:
+            waited = asyncio.get_running_loop().time() - self._paused_at
+            self.waited += waited
+            if self._until is not None:
+                self._timeout.reschedule(self._until + waited)
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """While a body waits for its turn."""
+    task = asyncio.current_task()
+    clocks = [each for each in _clocks.get() if each.owner is task]
+    for each in clocks:
+        each.pause()
+    try:
+        yield
+    finally:
+        for each in clocks:
+            each.go_on()
+
+
+def began() -> None:
+    """The body that runs here has done something."""
+    task = asyncio.current_task()
+    for each in _clocks.get():
+        if isinstance(each, Stopwatch) and each.owner is task:
+            each.began()
