@@ -89,6 +89,9 @@ class Writes(Struct, gc=False):
     lines: Sequence[Any] = ()  # for the run's side stream
 
 
+HAND_BACKS = 100  # of one command: then they are a loss
+
+
 class Expired(Struct, frozen=True):
     """A command that hangs or has lost too many workers; it stays with its holder until a turn of its run says so."""
 
@@ -185,8 +188,13 @@ class Store(DeadLetters, Protocol):
         """One heartbeat for all the worker holds, also for what ran out and was not taken back yet; a lease not
         returned is lost."""
 
-    def hand_back(self, lease: Lease) -> bool:
-        """Give the command to somebody else at once; no try and no loss is counted. False if the lease is stale."""
+    def hand_back(self, lease: Lease, lost: bool = False) -> bool:
+        """Give the command to somebody else at once; no try and no loss is counted. False if the lease is stale.
+
+        With `lost` the lease runs out at once instead, and nobody can extend it: the next `expire` counts a loss, or
+        says that there were too many. So it does after HAND_BACKS of one command, or a worker that takes it and gives
+        it back again and again would do so for ever.
+        """
 
     def expire(self, losses: int) -> Sequence[Expired]:
         """Take back leases that ran out, each a loss; return what hangs or would be lost more often than allowed."""
@@ -211,7 +219,7 @@ class Desk(Protocol):
 
     async def extend(self, worker: str, lease_for: float) -> Sequence[Lease]: ...
 
-    async def hand_back(self, lease: Lease) -> None: ...
+    async def hand_back(self, lease: Lease, lost: bool = False) -> None: ...
 
     async def publish(self, lease: Lease, lines: Sequence[Any]) -> None: ...
 

@@ -11,7 +11,7 @@ from refold.core.fold import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.summary import Summary
 from refold.errors import Corrupt
-from refold.ports import Expired, Lease
+from refold.ports import HAND_BACKS, Expired, Lease
 from refold.stores.sqlite import lines as lines_of
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.dead import SqliteDead
@@ -105,12 +105,17 @@ class SqliteStore(SqliteDead):
                 turn.commands.change(command)
             return [command.lease() for command in held]
 
-    def hand_back(self, lease: Lease) -> bool:
+    def hand_back(self, lease: Lease, lost: bool = False) -> bool:
         with SqliteTurn(self._tools, True) as turn:
             command = _held_by(turn, lease)
-            if command is not None:
+            if command is None:
+                return False
+            command.hand_backs += 1
+            if lost or command.hand_backs >= HAND_BACKS:
+                turn.commands.give_up(command, turn.now)
+            else:
                 turn.commands.take_back(command, command.losses)
-            return command is not None
+            return True
 
     def expire(self, losses: int) -> Sequence[Expired]:
         """Judged under the lock only if there is something to judge."""
@@ -194,7 +199,7 @@ class SqliteStore(SqliteDead):
 
 def _held_by(turn: SqliteTurn, lease: Lease) -> Queued | None:
     command = turn.commands.get(lease.run, lease.command.id)
-    if command is None or command.state != LEASED or command.generation != lease.generation:
+    if command is None or not command.is_held() or command.generation != lease.generation:
         return None
     return command
 
