@@ -13,7 +13,6 @@ from refold.ports import Abilities, Advance, Done, Lease, Memory, Store
 from refold.runtime.mail import Note, Settle
 from refold.runtime.mailroom import Mailroom
 
-
 FAR = 2**63  # moments are below
 
 

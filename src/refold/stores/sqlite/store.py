@@ -17,7 +17,7 @@ from refold.stores.sqlite import queries
 from refold.stores.sqlite.dead import SqliteDead
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.remembered import Remembered
-from refold.stores.sqlite.rows import LEASED, Queued, Values, check, read_fact, read_queued, read_run, seal
+from refold.stores.sqlite.rows import Queued, Values, check, read_fact, read_queued, read_run, seal
 from refold.stores.sqlite.turn import ALL, SqliteTurn, Tools
 
 PATIENCE = 10.0  # seconds to wait for whoever writes
