@@ -14,7 +14,7 @@ from refold.core.state import RunState
 from refold.errors import Corrupt, InvalidValue, UnknownFact
 
 BLOB_ABOVE = 64 * 1024
-SNAPSHOT_FORMAT = 1
+SNAPSHOT_FORMAT = 2  # what is sealed in a run is known since
 DEPTH_LIMIT = 200
 
 _SMALL = (bool, float, type(None))

@@ -39,6 +39,7 @@ class Command(Struct, frozen=True, omit_defaults=True, gc=False):
     timeout: float | None = None
     progress: Any = None
     recorded: dict[str, Outcome] = {}  # durable calls of earlier tries, by key
+    sealed: tuple[str, ...] = ()  # digests of what is sealed in the input; whatever else looks so is plain data
 
 
 class Held(Struct, frozen=True):

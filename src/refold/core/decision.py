@@ -50,6 +50,7 @@ from refold.core.loops import Graph
 from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, Suspended
 from refold.core.paging import SOURCE, page_input
 from refold.core.plan import BODY, Call, Child, Step
+from refold.core.sealed import sealed_in
 from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
 from refold.core.view import RunView, item_view
 
@@ -254,6 +255,7 @@ class Decision(Struct):
         if opened.held:
             return HELD
         assert isinstance(step.work, Call)
+        input = opened.input if opened.item is None and not opened.events else self.input_of(command)
         return Command(
             id=command,
             step=step.name,
@@ -261,13 +263,14 @@ class Decision(Struct):
             attempt=opened.attempt,
             tool=step.work.tool if step.work.tool != BODY else f"{BODY}:{self.state.plan}",
             item=opened.item,
-            input=opened.input if opened.item is None and not opened.events else self.input_of(command),
+            input=input,
             queue=step.queue,
             priority=step.priority,
             not_before=opened.not_before,
             timeout=step.timeout,
             progress=opened.progress,
             recorded=opened.recorded,
+            sealed=sealed_in(input, self.state.sealed) if self.state.sealed else (),
         )
 
     def _page_row(self, command: str, step: Step, opened: OpenCommand) -> Command:

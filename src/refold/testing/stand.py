@@ -174,7 +174,7 @@ class Stand(Simulation):
         parts = super()._parts(process)
         if TOOL in parts.tools:
             pipeline: Any = parts.tools[TOOL]
-            pipeline.vault = Vault(read=_secret, keychain=_keychain, seal=lambda v, _: v, open_all=lambda v, _: v)
+            pipeline.vault = Vault(read=_secret, keychain=_keychain, seal=lambda v, _: v, open_all=lambda v, *_: v)
         if self.subject.workflow is not None or self.subject.code:
             assert parts.code is not None
             house = parts.code._rooms()

@@ -67,7 +67,7 @@ class _Running:
         self.tool, self.call, self.pipeline, self.progress = tool, call, pipeline, progress
         owner = (pipeline.playbook, call.run)
         self.wallet = Wallet(tool.vault, pipeline.keychain, owner, self._render_for_keychain)
-        given = self.wallet.opened(call.input or {}) if pipeline.opens else call.input or {}
+        given = self.wallet.opened(call.input or {}, call.command.sealed)
         self.scope = Scope(pipeline, progress, self._ids(), given)
         self.renderer = Renderer(tool.templates(pipeline.language), self.scope, self.wallet)
         self.usage: dict[str, int | float] = {}

@@ -1,6 +1,6 @@
 """Secrets of a pipeline: fetched in the worker for the task that names them, and never part of what is stored."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -31,7 +31,7 @@ class Vault(Struct, frozen=True):
     read: Callable[[str], Awaitable[Any]]
     keychain: Callable[[Sequence[Mapping[str, Any]], Owner, Render], Entries]
     seal: Callable[[Any, str], Any]  # a value, for a run
-    open_all: Callable[[Any, str], Any]  # all that is sealed in a value, of a run
+    open_all: Callable[[Any, str, Collection[str]], Any]  # what is sealed in a value, of a run, by its digests
 
 
 class Wallet:
@@ -63,8 +63,9 @@ class Wallet:
             raise _unusable("this worker has no key to seal a secret result with")
         return self._vault.seal(value, self._owner[1])
 
-    def opened(self, value: Any) -> Any:
-        return value if self._vault is None else self._vault.open_all(value, self._owner[1])
+    def opened(self, value: Any, sealed: Collection[str]) -> Any:
+        """`sealed` are the digests of what is; anything else that looks so is plain data."""
+        return value if self._vault is None or not sealed else self._vault.open_all(value, self._owner[1], sealed)
 
     async def _read(self, name: str) -> Any:
         if self._vault is None:

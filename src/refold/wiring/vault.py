@@ -33,5 +33,5 @@ def vault_of(room: "Strongroom", tools: Mapping[str, Tool]) -> "Vault":
         read=room.read,
         keychain=keychain,
         seal=lambda value, run: room.sealer.seal(value, run),
-        open_all=lambda value, run: room.sealer.open_all(value, run),
+        open_all=lambda value, run, sealed: room.sealer.open_all(value, run, sealed),
     )

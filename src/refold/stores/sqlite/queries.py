@@ -100,7 +100,8 @@ ADD_COMMAND: Final = f"""
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
         iif(?20 is null or exists (
             select 1 from commands indexed by commands_waiting
-            where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and state = 'waiting'), null, ?20), ?21)"""
+            where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and state = 'waiting'), null, ?20),
+        ?21)"""
 """A new command stands behind the others of its run, so it has a turn only if none of them waits in the lane."""
 
 ADD_APART: Final = f"insert into commands values ({','.join('?' * 21)})"
