@@ -94,6 +94,9 @@ class Writes(Struct, gc=False):
     lines: Sequence[Any] = ()  # for the run's side stream
 
 
+HAND_BACKS = 100  # of one command: then they are a loss
+
+
 class Expired(Struct, frozen=True):
     """A command that hangs or has lost too many workers; it stays with its holder until a turn of its run says so."""
 
@@ -197,8 +200,13 @@ class Store(DeadLetters, Protocol):
     def leases_of(self, worker: str) -> Sequence[Lease]:
         """All leases of the worker, as they are."""
 
-    def hand_back(self, lease: Lease) -> bool:
-        """Give the command to somebody else at once; no try and no loss is counted. False if the lease is stale."""
+    def hand_back(self, lease: Lease, lost: bool = False) -> bool:
+        """Give the command to somebody else at once; no try and no loss is counted. False if the lease is stale.
+
+        With `lost` the lease runs out at once instead, and nobody can extend it: the next `expire` counts a loss, or
+        says that there were too many. So it does after HAND_BACKS of one command, or a worker that takes it and gives
+        it back again and again would do so for ever.
+        """
 
     def expire(self, losses: int) -> Sequence[Expired]:
         """Take back leases that ran out, each a loss; return what hangs or would be lost more often than allowed."""
@@ -225,7 +233,7 @@ class Desk(Protocol):
 
     async def leases_of(self, worker: str) -> Sequence[Lease]: ...
 
-    async def hand_back(self, lease: Lease) -> None: ...
+    async def hand_back(self, lease: Lease, lost: bool = False) -> None: ...
 
     async def publish(self, lease: Lease, lines: Sequence[Any]) -> None: ...
 

@@ -8,6 +8,8 @@ from msgspec import Struct, json
 
 SHOWN = 5  # faults that are told
 
+ENDLESS = "the schema refers to itself without an end (look at its `$ref`), or the value is nested too deeply for it"
+
 TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 
@@ -27,6 +29,10 @@ def misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
         found = sorted(_validator(json.encode(schema)).iter_errors(value), key=lambda each: each.json_path)
     except Unresolvable as error:
         return [Misfit("$", f"the schema has a reference that leads nowhere: {error}", "$ref")]
+    except RecursionError:
+        return [Misfit("$", ENDLESS, "$ref")]
+    except Exception as error:  # a schema is the user's: whatever is wrong with it, the value is not known to fit
+        return [Misfit("$", f"the schema cannot be used: {type(error).__name__}: {error}", "$")]
     return [Misfit(each.json_path, each.message, ".".join(map(str, each.absolute_schema_path))) for each in found]
 
 
@@ -43,6 +49,10 @@ def flaw(schema: Mapping[str, Any]) -> tuple[list[Any], str] | None:
         _kind(schema).check_schema(schema)
     except jsonschema.SchemaError as error:
         return list(error.absolute_path), str(error.message)
+    except RecursionError:
+        return [], "it is nested too deeply"
+    except Exception as error:  # such as a regular expression that no library reads
+        return [], f"it cannot be used: {type(error).__name__}: {error}"
     return None
 
 

@@ -31,6 +31,7 @@ class HandDesk:
         self.held: dict[Any, Lease] = {}
         self.settled: list[tuple[str, Done]] = []
         self.handed_back: list[str] = []
+        self.lost: list[str] = []  # given up
         self.beats = 0
         self.before: dict[str, Callable[[], Any]] = {}  # what happens first, by the name of the call
 
@@ -57,10 +58,10 @@ class HandDesk:
         await self._first("leases_of")
         return list(self.held.values())
 
-    async def hand_back(self, lease: Lease) -> None:
+    async def hand_back(self, lease: Lease, lost: bool = False) -> None:
         await self._first("hand_back")
         if self.held.pop(place(lease), None) is not None:
-            self.handed_back.append(lease.command.id)
+            (self.lost if lost else self.handed_back).append(lease.command.id)
 
     async def publish(self, lease: Lease, lines: Sequence[Any]) -> None: ...
 

@@ -14,10 +14,14 @@ from refold.core.state import RunState
 from refold.errors import Corrupt, InvalidValue, UnknownFact
 
 BLOB_ABOVE = 64 * 1024
-SNAPSHOT_FORMAT = 1
+SNAPSHOT_FORMAT = 2  # what is sealed in a run is known since
 DEPTH_LIMIT = 200
 
 _SMALL = (bool, float, type(None))
+_KNOWN = frozenset({str, int, float, bool, type(None)})
+_WORD = 2**63
+_DIGITS = 4_300  # of a number: Python neither writes nor reads more
+_LARGEST = 10**_DIGITS - 1
 
 _encode = msgspec.json.Encoder().encode
 _fact: msgspec.json.Decoder[Fact] = msgspec.json.Decoder(Fact)
@@ -116,8 +120,21 @@ def checked_outcome(outcome: Outcome) -> Outcome:
 
 def check_value(value: Any, path: str = "$") -> None:
     """Refuse at the door what would not come back as it went in."""
-    if value is not None and type(value) is not int:
+    if value is not None and not (type(value) is int and -_WORD <= value < _WORD):
         _check(value, path, 0)
+
+
+def check_made(value: Any, path: str = "the value") -> None:
+    """As `check_value`, of a value that an expression has made: JSON data in all likelihood, so it costs little."""
+    if isinstance(value, _SMALL):
+        return
+    try:
+        data = _encode(value)
+    except Exception as error:
+        check_value(value, path)  # it knows where
+        raise InvalidValue(path, f"it cannot be stored: {error}") from None
+    if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
+        check_value(value, path)
 
 
 def _check(value: Any, path: str, depth: int) -> None:
@@ -138,12 +155,25 @@ def _check_scalar(value: Any, path: str) -> None:
     match value:
         case str():
             _check_text(value, path)
+            _check_kind(value, path)
         case float() if not math.isfinite(value):
             raise InvalidValue(path, f"{value} has no place in JSON")
+        case int() if not -_LARGEST <= value <= _LARGEST:
+            raise InvalidValue(path, f"a number of more than {_DIGITS:,} digits cannot be written down")
         case None | int() | float():
-            pass
+            _check_kind(value, path)
         case _:
             raise InvalidValue(path, f"a {type(value).__name__} is no JSON value")
+
+
+def _check_kind(value: Any, path: str) -> None:
+    """A class that somebody has made out of text or numbers may have no place in JSON."""
+    if type(value) in _KNOWN:
+        return
+    try:
+        _encode(value)
+    except Exception:
+        raise InvalidValue(path, f"a {type(value).__name__} is no JSON value") from None
 
 
 def _check_keys(value: dict[Any, Any], path: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.facts import Parent
-from refold.core.outcomes import Instant, Outcome
+from refold.core.outcomes import Instant, Outcome, Report
 
 
 def command_id(step: str, visit: int, item: int | None = None) -> str:
@@ -39,6 +39,7 @@ class Command(Struct, frozen=True, omit_defaults=True, gc=False):
     timeout: float | None = None
     progress: Any = None
     recorded: dict[str, Outcome] = {}  # durable calls of earlier tries, by key
+    sealed: tuple[str, ...] = ()  # digests of what is sealed in the input; whatever else looks so is plain data
 
 
 class Held(Struct, frozen=True):
@@ -76,7 +77,14 @@ class LetterResume(Struct, frozen=True, tag="resume"):
     pass
 
 
-LetterBody = LetterStart | LetterEnded | LetterCancel | LetterPause | LetterResume
+class LetterReport(Struct, frozen=True, tag="report", omit_defaults=True):
+    """What came of a command, kept by a run for itself while an internal error keeps it from being folded."""
+
+    command: str
+    report: Report
+
+
+LetterBody = LetterStart | LetterEnded | LetterCancel | LetterPause | LetterResume | LetterReport
 
 
 class Letter(Struct, frozen=True):

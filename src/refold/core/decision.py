@@ -51,7 +51,8 @@ from refold.core.loops import Graph
 from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, Suspended
 from refold.core.paging import SOURCE, page_input
 from refold.core.plan import BODY, Call, Child, Step
-from refold.core.state import COMPLETED, FAILED, RUNNING, OpenCommand, RunState
+from refold.core.sealed import sealed_in
+from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
 from refold.core.view import RunView, item_view
 
 RUN_TIMER = "run"
@@ -94,6 +95,8 @@ class Decision(Struct):
     _touched: dict[str, None] = {}
     _timers: dict[str, None] = {}
     _orphans: set[str] = set()
+    _inputs: dict[str, Any] = {}  # of items, each evaluated once in a turn: what is told of one follows from one value
+    _unfit: dict[str, Fault | None] = {}  # why the child of an item cannot begin
 
     def __post_init__(self) -> None:
         self.now = max(self.now, self.state.at)  # a run's times never go back
@@ -154,7 +157,7 @@ class Decision(Struct):
 
     def commands(self) -> dict[str, Command | Held | None]:
         """Every command this turn touched, as the store must hold it from now on; None: gone."""
-        return {command: self._row(command) for command in self._touched}
+        return {command: self._storable_row(command) for command in self._touched}
 
     def touch_open(self, spared: Collection[str] = ()) -> None:
         """Every open command and every timer, so that all that the store must hold of the run is told, not only what
@@ -209,10 +212,37 @@ class Decision(Struct):
         assert fan is not None
         if opened.item is None:
             return page_input(self.state.run, step, fan)
+        if command not in self._inputs:
+            try:
+                self._inputs[command] = self._item_input(step, fan, opened)
+            except CannotEvaluate as error:
+                self._inputs[command] = error
+        found = self._inputs[command]
+        if isinstance(found, CannotEvaluate):
+            raise found
+        return found
+
+    def _item_input(self, step: Step, fan: FanOut, opened: OpenCommand) -> Any:
+        assert step.loop is not None and opened.item is not None
         view = item_view(fan, self.loaded, step.loop.name, opened.item, opened.visit)
         if step.input is None:
             return view[step.loop.name]
         return overlaid(self.evaluate.value(step.input, view), fan.capture.get(GIVEN, {}))
+
+    def misfit_of(self, command: str, plan: str) -> Fault | None:
+        """Why the child of an item cannot begin; asked once in a turn, for the answer may depend on an expression."""
+        if command not in self._unfit:
+            self._unfit[command] = self.misfit(plan, as_input(self.input_of(command)))
+        return self._unfit[command]
+
+    def _storable_row(self, command: str) -> Command | Held | None:
+        """A command whose failure is still to be judged may have failed because it has no input."""
+        try:
+            return self._row(command)
+        except CannotEvaluate:
+            if command not in self.state.judge:
+                raise
+            return HELD
 
     def _row(self, command: str) -> Command | Held | None:
         opened = self.state.open.get(command)
@@ -226,6 +256,7 @@ class Decision(Struct):
         if opened.held:
             return HELD
         assert isinstance(step.work, Call)
+        input = opened.input if opened.item is None and not opened.events else self.input_of(command)
         return Command(
             id=command,
             step=step.name,
@@ -233,13 +264,14 @@ class Decision(Struct):
             attempt=opened.attempt,
             tool=step.work.tool if step.work.tool != BODY else f"{BODY}:{self.state.plan}",
             item=opened.item,
-            input=opened.input if opened.item is None and not opened.events else self.input_of(command),
+            input=input,
             queue=step.queue,
             priority=step.priority,
             not_before=opened.not_before,
             timeout=step.timeout,
             progress=opened.progress,
             recorded=opened.recorded,
+            sealed=sealed_in(input, self.state.sealed) if self.state.sealed else (),
         )
 
     def _page_row(self, command: str, step: Step, opened: OpenCommand) -> Command:
@@ -305,7 +337,7 @@ class Decision(Struct):
             if opened.child:
                 with suppress(CannotEvaluate):
                     input = self.input_of(command)
-                    if opened.item is None or self.misfit(plan, as_input(input)) is None:
+                    if opened.item is None or self.misfit_of(command, plan) is None:
                         self.start_child(command, plan, input, opened.attempt)
 
     def _start_called_children(self, before: dict[str, set[str]]) -> None:

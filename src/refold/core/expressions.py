@@ -5,8 +5,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from refold.core.codec import check_made
 from refold.core.plan import Template
-from refold.errors import InvalidPlan
+from refold.errors import InvalidPlan, InvalidValue
 
 Path = tuple[str, ...]
 
@@ -21,6 +22,15 @@ class Missing(Exception):
 
 class CannotEvaluate(Exception):
     """An expression that has no value here; the visit it belongs to fails with this message."""
+
+
+def no_value(error: BaseException) -> CannotEvaluate:
+    """What an expression language did not foresee, as an error of the expression that it was given."""
+    try:
+        said = str(error)
+    except BaseException:
+        said = "it cannot be put into words"
+    return CannotEvaluate(f"{type(error).__name__}: {said}" if said else type(error).__name__)
 
 
 class View(Protocol):
@@ -77,6 +87,56 @@ Languages = Callable[[str], Evaluate]
 
 def unknown(language: str) -> Evaluate:
     raise InvalidPlan([f"expressions in {language!r} are not known here; a newer Refold may know them"])
+
+
+_FORESEEN = (CannotEvaluate, Missing, KeyboardInterrupt)  # the last one is Ctrl-C, and nobody else's
+
+
+class Contained:
+    """A language that raises CannotEvaluate and Missing and nothing else, and whose values can be stored.
+
+    Expressions are the user's, and they are evaluated when a body has ended. Whatever goes wrong in one of them is an
+    error of the step that has it, and never a reason not to record what the body came to.
+    """
+
+    def __init__(self, evaluate: Evaluate) -> None:
+        self.evaluate = evaluate
+
+    def names(self, view: View) -> View:
+        try:
+            return self.evaluate.names(view)
+        except _FORESEEN:
+            raise
+        except BaseException as error:
+            raise no_value(error) from error
+
+    def value(self, template: Template, view: View) -> Any:
+        try:
+            value = self.evaluate.value(template, view)
+            check_made(value)
+        except _FORESEEN:
+            raise
+        except InvalidValue as error:
+            raise CannotEvaluate(str(error)) from None
+        except BaseException as error:
+            raise no_value(error) from error
+        return value
+
+    def truth(self, template: Template, view: View) -> bool:
+        try:
+            return bool(self.evaluate.truth(template, view))
+        except _FORESEEN:
+            raise
+        except BaseException as error:
+            raise no_value(error) from error
+
+    def paths(self, template: Template) -> Sequence[Path]:
+        try:
+            return self.evaluate.paths(template)
+        except _FORESEEN:
+            raise
+        except BaseException as error:
+            raise no_value(error) from error
 
 
 class Values:

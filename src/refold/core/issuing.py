@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.core import fanout
 from refold.core.commands import child_id, command_id
-from refold.core.decision import Decision, as_input, starts_at
+from refold.core.decision import Decision, starts_at
 from refold.core.expressions import CannotEvaluate
 from refold.core.facts import Entered, FanOutEntered, ItemsIssued, ItemsRetried, ItemsSettled, PageAsked, StepIssued
 from refold.core.given import GIVEN, given_to, overlaid
@@ -165,12 +165,13 @@ def _unfit(d: Decision, step: Step, visit: int, items: Iterable[int]) -> Iterato
     if (step.input is None and not isinstance(step.work, Child)) or refused is not None:
         return
     for item in items:
+        command = command_id(step.name, visit, item)
         try:
-            input = d.input_of(command_id(step.name, visit, item))
+            d.input_of(command)
         except CannotEvaluate as error:
             yield Report(1, Failed(Fault("expression", str(error), retryable=False)), item=item)
             continue
-        misfit = d.misfit(step.work.plan or d.state.plan, as_input(input)) if isinstance(step.work, Child) else None
+        misfit = d.misfit_of(command, step.work.plan or d.state.plan) if isinstance(step.work, Child) else None
         if misfit is not None:
             yield Report(1, Failed(misfit), item=item)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from refold.core import fanout, ordering, visits, waits
+from refold.core import fanout, ordering, sealed, visits, waits
 from refold.core.commands import command_id, page_id
 from refold.core.facts import (
     FanOutEntered,
@@ -78,6 +78,8 @@ def settled(graph: Graph, state: RunState, fact: ItemsSettled) -> None:
             raise Corrupt(f"{command} was settled but is not open")
         if isinstance(report.outcome, Failed):
             state.children.pop(command, None)  # a child reports by letter; this one never started
+        if graph.secret:
+            sealed.note(graph, state, s, report.outcome)
         visits.report_item(graph, state, command, report)
         if type(report.outcome) is not Succeeded:
             waits.put_aside(state, command, report.outcome)

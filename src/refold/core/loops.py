@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from refold.core.pipelines import is_secret
 from refold.core.plan import Arc, Call, Gate, Plan, Step
 from refold.core.plan_checks import finalizers_of, problems_of
 from refold.errors import InvalidPlan
@@ -52,6 +53,7 @@ class Graph(Struct, frozen=True):
     finalizers: frozenset[int]
     entry: int
     gates: frozenset[int]
+    secret: frozenset[int]  # steps whose results are sealed by whoever runs them
     repeats: frozenset[int]  # calls that are made again until something holds
     waits: frozenset[int]  # steps that no worker looks after, or not alone
     takers: dict[str, tuple[int, ...]]  # per type of event: the steps that take it
@@ -342,6 +344,7 @@ def analyse(plan: Plan) -> Graph:
         windows=tuple(1 if step.loop is None or step.loop.sequential else step.loop.window for step in plan.steps),
         finalizers=frozenset(index[name] for name in finalizers_of(plan)),
         entry=entry,
+        secret=frozenset(s for s, step in enumerate(plan.steps) if is_secret(step.work)),
         gates=frozenset(s for s, step in enumerate(plan.steps) if isinstance(step.work, Gate)),
         repeats=frozenset(s for s in polled if isinstance(plan.steps[s].work, Call)),
         waits=frozenset(s for s, step in enumerate(plan.steps) if not isinstance(step.work, Call)).union(polled),

@@ -86,6 +86,11 @@ class Pipeline(PipelineData, frozen=True):
     opens: bool = False  # what it is given may hold such results
 
 
+def is_secret(work: Any) -> bool:
+    """Its result is sealed where it arises, and no result of it is plain data."""
+    return isinstance(work, Call) and work.tool == TOOL and bool(work.settings.get("secret"))
+
+
 def tool_of(call: Call) -> str:
     """As people wrote it: the kinds of a pipeline's tasks, and else the tool itself."""
     if call.tool != TOOL:

@@ -213,6 +213,7 @@ class RunState(Struct):
     given: dict[int, dict[str, Any]] = {}  # arc -> what its latest taking gives to the visit it leads to
     ctx: dict[str, Any] = {}
     versions: dict[str, int] = {}
+    sealed: set[str] = set()  # results that were sealed, by their digest: whatever else looks so is plain data
     usage: dict[str, int | float] = {}
     budget: dict[str, int | float] = {}  # limits of it
     latest: Latest | None = None

@@ -24,6 +24,7 @@ class Summary(Struct, frozen=True, omit_defaults=True, gc=False):
     seq: int = 0
     error: StepFault | None = None
     gates: tuple[str, ...] = ()  # commands that wait for a person
+    stuck: str = ""  # the internal error that keeps it from being decided; what it has reported is kept
 
 
 def summarize(graph: Graph, state: RunState) -> Summary:

@@ -6,12 +6,14 @@ from typing import Any
 from msgspec import structs
 
 from refold.core.codec import check_value, checked_outcome
-from refold.core.outcomes import Failed, Fault, Outcome, Parked, Succeeded, Suspended
-from refold.core.writes import AddTo
+from refold.core.outcomes import Failed, Fault, Outcome, Parked, Sent, Succeeded, Suspended
+from refold.core.writes import AddTo, PutIf, Write
 from refold.errors import InvalidValue, LeaseLost
 from refold.ports import Abilities, Advance, Done, Lease, Memory, Place, Store
 from refold.runtime.mail import Note, Settle
 from refold.runtime.mailroom import Mailroom
+
+FAR = 2**63  # moments are below
 
 
 class LocalDesk:
@@ -38,8 +40,8 @@ class LocalDesk:
         held: Sequence[Lease] = await self.advance(lambda: self.store.leases_of(worker))
         return held
 
-    async def hand_back(self, lease: Lease) -> None:
-        await self.advance(lambda: self.store.hand_back(lease))
+    async def hand_back(self, lease: Lease, lost: bool = False) -> None:
+        await self.advance(lambda: self.store.hand_back(lease, lost))
         self.mailroom.doorbell.ring()
 
     async def publish(self, lease: Lease, lines: Sequence[Any]) -> None:
@@ -57,7 +59,10 @@ class LocalDesk:
 
 
 def _honest(done: Done) -> Done:
-    """What would not come back as it went in fails the try, by its path, instead of sticking in the log."""
+    """What cannot be taken as it is fails its step by name, with its path, and the body does not run again.
+
+    A tool may be anybody's, and so may its results: what they are is not believed before it was looked at.
+    """
     try:
         outcome = done.outcome
         if isinstance(outcome, Succeeded):
@@ -65,16 +70,64 @@ def _honest(done: Done) -> Done:
         else:
             outcome = checked_outcome(outcome)
             _check_wait(outcome)
-        for write in done.writes:
-            value = write.amount if isinstance(write, AddTo) else getattr(write, "value", None)
-            check_value(value, f"context.{write.key}")
-        for sent in done.events:
-            check_value(sent.data, f"event {sent.type}")
-        for unit, amount in done.usage.items():
-            _check_amount(amount, f"usage.{unit}")
+        for write in _listed(done.writes, "writes"):
+            _check_write(write)
+        for sent in _listed(done.events, "events"):
+            _check_sent(sent)
+        _check_usage(done.usage)
+        _check_moment(done.started_at)
     except InvalidValue as error:
-        return Done(Failed(Fault("invalid_value", str(error), retryable=False)), done.started_at, lines=done.lines)
+        return _refused(done, str(error))
+    except Exception as error:  # its own methods may raise anything, and a value can be a circle
+        return _refused(done, f"{type(error).__name__} while it was looked at: {error}")
     return done if outcome is done.outcome else structs.replace(done, outcome=outcome)
+
+
+def _refused(done: Done, why: str) -> Done:
+    started_at = done.started_at if isinstance(done.started_at, int) else 0
+    return Done(Failed(Fault("invalid_value", why, retryable=False)), started_at, lines=done.lines)
+
+
+def _listed(value: Any, path: str) -> Sequence[Any]:
+    if not isinstance(value, tuple):
+        raise InvalidValue(path, f"a {type(value).__name__} is no tuple")
+    return value
+
+
+def _check_write(write: Any) -> None:
+    if not isinstance(write, Write):
+        raise InvalidValue("writes", f"a {type(write).__name__} is no write to the context")
+    if not isinstance(write.key, str):
+        raise InvalidValue("context", f"the key {write.key!r} is no string")
+    check_value(write.key, "context")
+    value = write.amount if isinstance(write, AddTo) else getattr(write, "value", None)
+    check_value(value, f"context.{write.key}")
+    if isinstance(write, AddTo) and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise InvalidValue(f"context.{write.key}", f"{value!r} is no number that can be added")
+    if isinstance(write, PutIf) and type(write.version) is not int:
+        raise InvalidValue(f"context.{write.key}", f"{write.version!r} is no version")
+
+
+def _check_sent(sent: Any) -> None:
+    if not isinstance(sent, Sent) or not isinstance(sent.type, str):
+        raise InvalidValue("events", f"a {type(sent).__name__} is no event")
+    check_value(sent.type, "events")
+    check_value(sent.data, f"event {sent.type}")
+
+
+def _check_usage(usage: Any) -> None:
+    if not isinstance(usage, dict):
+        raise InvalidValue("usage", f"a {type(usage).__name__} is no map of amounts, such as {{'tokens': 120}}")
+    for unit, amount in usage.items():
+        if not isinstance(unit, str):
+            raise InvalidValue("usage", f"the key {unit!r} is no string")
+        check_value(unit, "usage")
+        _check_amount(amount, f"usage.{unit}")
+
+
+def _check_moment(moment: Any) -> None:
+    if type(moment) is not int or not 0 <= moment < FAR:
+        raise InvalidValue("started_at", f"{moment!r} is no moment, which is a number of microseconds")
 
 
 def _check_wait(outcome: Outcome) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from refold.errors import InvalidValue
+from refold.schemas import ENDLESS
 
 SHOWN = 5  # faults that are told
 
@@ -19,6 +20,11 @@ def check_form(form: dict[str, Any], answers: Any) -> None:
         faults = sorted(found, key=lambda each: each.json_path)
     except (jsonschema.SchemaError, referencing.exceptions.Unresolvable) as error:
         raise InvalidValue("form", f"it is no JSON Schema that can be used: {error}".splitlines()[0]) from None
+    except RecursionError:
+        raise InvalidValue("form", ENDLESS) from None
+    except Exception as error:
+        why = f"it is no JSON Schema that can be used: {type(error).__name__}: {error}"
+        raise InvalidValue("form", why.splitlines()[0]) from None
     if faults:
         told = "; ".join(f"{each.json_path.replace('$', 'feedback', 1)}: {each.message}" for each in faults[:SHOWN])
         more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""

@@ -3,10 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from refold.core import codec
-from refold.core.commands import Command, Letter, LetterCancel, LetterEnded, LetterPause, LetterResume, LetterStart
+from refold.core.commands import (
+    Letter,
+    LetterCancel,
+    LetterEnded,
+    LetterPause,
+    LetterReport,
+    LetterResume,
+    LetterStart,
+)
 from refold.core.decision import RUN_TIMER, Decision, starts_at
 from refold.core.due import rung
 from refold.core.emitted import group_of, runs_out
@@ -37,7 +45,7 @@ from refold.core.state import ENDING, FAILED, INITIAL, RUNNING, TERMINAL
 from refold.core.visits import can_add
 from refold.core.writes import AddTo, AppendTo, PutIf, Write
 from refold.errors import Conflict, InvalidValue, LeaseLost, NotFound, StaleWrite
-from refold.ports import Lease, StoreTurn
+from refold.ports import Done, Lease, StoreTurn
 from refold.runtime.choosing import change
 from refold.runtime.deciding import decision
 from refold.runtime.inputs import begun_with, check_inputs
@@ -121,22 +129,29 @@ class Accepting(Struct):
         lease, done = mail.lease, mail.done
         self._refuse_stale(lease)
         if done.writes and isinstance(done.outcome, Succeeded):
-            self._judge_writes(lease.command, done.writes)
+            self._judge_writes(lease.command.id, done.writes)
+        report = self._boxed_report(reported(lease, done))
         self.d.lines.extend(done.lines)
-        report = Report(
-            attempt=lease.command.attempt,
-            outcome=self._boxed(done.outcome),
-            item=lease.command.item,
-            worker=lease.worker,
-            generation=lease.generation,
-            claimed_at=lease.claimed_at,
-            started_at=done.started_at,
-            losses=lease.losses,
-            writes=done.writes,
-            usage=done.usage,
-            events=tuple(map(self._sent, done.events)),
-        )
         self._report(lease.command.id, report)
+
+    def _boxed_report(self, report: Report) -> Report:
+        """With what is large in it in blobs."""
+        events = tuple(map(self._sent, report.events))
+        return structs.replace(report, outcome=self._boxed(report.outcome), events=events)
+
+    def _settle_kept(self, kept: LetterReport) -> None:
+        """Nobody has held the command since; nobody is there either who could write anew what has become stale."""
+        opened, report = self.d.state.open.get(kept.command), kept.report
+        if opened is None or opened.attempt != report.attempt or kept.command in self.settled:
+            return  # it was withdrawn, or settled in another way
+        if report.writes and isinstance(report.outcome, Succeeded):
+            try:
+                self._judge_writes(kept.command, report.writes)
+            except StaleWrite as stale:
+                report = _failed(report, Fault("stale_write", str(stale), retryable=True))
+            except Conflict as error:
+                report = _failed(report, Fault("refused", str(error), retryable=False))
+        self._report(kept.command, self._boxed_report(report))
 
     def _note(self, mail: Note) -> None:
         self._refuse_stale(mail.lease)
@@ -148,24 +163,22 @@ class Accepting(Struct):
         if self.held.get(lease.command.id) != lease.generation or lease.command.id in self.settled:
             raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held under {lease.generation}")
 
-    def _judge_writes(self, command: Command, writes: tuple[Write, ...]) -> None:
+    def _judge_writes(self, command: str, writes: tuple[Write, ...]) -> None:
         """A write that is stale or does not fit refuses the whole report: nothing is lost silently."""
         state, written = self.d.state, set[str]()
         for write in writes:
             held, version = state.ctx.get(write.key), state.versions.get(write.key, 0)
             if isinstance(write, PutIf):
                 if self._writes_later(command):
-                    raise Conflict(
-                        f"{command.id} writes when its loop ends; no version of {write.key!r} holds till then"
-                    )
+                    raise Conflict(f"{command} writes when its loop ends; no version of {write.key!r} holds till then")
                 if write.version != version:
                     raise StaleWrite(write.key, held, version, write.key in state.ctx)
             elif held is not None and write.key not in written and not _fits(write, held):
                 raise Conflict(f"context key {write.key!r} holds a {type(held).__name__}; this does not fit: {write}")
             written.add(write.key)
 
-    def _writes_later(self, command: Command) -> bool:
-        loop = self.d.graph.step(self.d.state.open[command.id].step).loop
+    def _writes_later(self, command: str) -> bool:
+        loop = self.d.graph.step(self.d.state.open[command].step).loop
         return loop is not None and not loop.sequential
 
     def _sent(self, sent: Sent) -> Sent:
@@ -259,6 +272,8 @@ class Accepting(Struct):
                             body.usage,
                         )
                     )
+            case LetterReport():
+                self._settle_kept(body)
             case LetterCancel() if body.again or not state.cancels:  # else it is so already
                 self._operate_late(Cancel(body.reason, by=letter.sender))
             case LetterPause():
@@ -339,6 +354,27 @@ class Accepting(Struct):
         if self.d.graph.by_events and (call.signal or call.child):
             return TimedOut()
         return Succeeded({"by": "timer"})
+
+
+def reported(lease: Lease, done: Done) -> Report:
+    """What a worker handed in, as the log will have it."""
+    return Report(
+        attempt=lease.command.attempt,
+        outcome=done.outcome,
+        item=lease.command.item,
+        worker=lease.worker,
+        generation=lease.generation,
+        claimed_at=lease.claimed_at,
+        started_at=done.started_at,
+        losses=lease.losses,
+        writes=done.writes,
+        usage=done.usage,
+        events=done.events,
+    )
+
+
+def _failed(report: Report, fault: Fault) -> Report:
+    return structs.replace(report, outcome=Failed(fault), writes=(), events=())
 
 
 def _fits(write: Write, held: Any) -> bool:

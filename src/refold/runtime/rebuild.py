@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from refold.core import codec
-from refold.core.commands import Command, Held
+from refold.core.commands import Command, Held, LetterReport
 from refold.core.decision import Decision
-from refold.core.expressions import Evaluate, Languages, Missing, unknown
+from refold.core.expressions import Contained, Evaluate, Languages, Missing, unknown
 from refold.core.loops import Graph, analyse
 from refold.core.migrating import Graphs, replay
 from refold.core.plan import read_plan
@@ -59,7 +59,7 @@ def projected(turn: StoreTurn, run: str, graph_of: Graphs, evaluate: Evaluate, l
     state = RunState(run=run)
     graph = replay(graph_of, turn.facts(run), state)
     language = graph.plan.language
-    d = Decision(graph, state, state.at, languages(language) if language else evaluate, lambda: 0.0)
+    d = Decision(graph, state, state.at, Contained(languages(language) if language else evaluate), lambda: 0.0)
     if state.life not in TERMINAL:
         d.touch_open()
     return Writes(
@@ -69,17 +69,23 @@ def projected(turn: StoreTurn, run: str, graph_of: Graphs, evaluate: Evaluate, l
         at=state.at,
         facts=(),
         summary=summarize(graph, state),
-        commands=_commands(turn, d),
+        commands=_commands(turn, d, _reported(turn, run)),
         timers={key: due for key, due in d.timers().items() if due is not None},
         dead=loaded_dead(turn, d),
     )
 
 
-def _commands(turn: StoreTurn, d: Decision) -> dict[str, Command | Held | None]:
+def _reported(turn: StoreTurn, run: str) -> frozenset[str]:
+    """Commands whose report is kept and was not folded yet: nobody may run them again."""
+    return frozenset(each.body.command for each in turn.letters(run) if isinstance(each.body, LetterReport))
+
+
+def _commands(turn: StoreTurn, d: Decision, reported: frozenset[str]) -> dict[str, Command | Held | None]:
     """Inputs of items may need values that are not in memory."""
     while True:
         try:
-            return {id: order for id, order in d.commands().items() if order is not None}
+            orders = d.commands().items()
+            return {id: order for id, order in orders if order is not None and id not in reported}
         except Missing as missing:
             for number, _, fact in turn.some_facts(d.state.run, missing.facts):
                 d.loaded.facts[number] = fact

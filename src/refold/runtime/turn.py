@@ -1,20 +1,24 @@
 """One turn of the machine: lock runs, fold what is new, decide, write, commit; one commit for many runs."""
 
+import logging
+import os
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
+from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from refold.core import codec
-from refold.core.commands import Command, Held, Letter, LetterStart
+from refold.core.commands import HELD, Command, Held, Letter, LetterReport, LetterStart
 from refold.core.decision import Decision
-from refold.core.expressions import Evaluate, Languages, unknown
+from refold.core.expressions import Contained, Evaluate, Languages, unknown
 from refold.core.loaded import Loaded
 from refold.core.loops import Graph, analyse
-from refold.core.outcomes import Instant
+from refold.core.outcomes import SECOND, Failed, Fault, Instant
 from refold.core.plan import Child, hash_of, read_plan
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize
@@ -22,16 +26,20 @@ from refold.errors import Ambiguous, Corrupt, LeaseLost, NotFound, RefoldError, 
 from refold.ports import Lease, Memory, Offer, Store, StoreTurn, Writes
 from refold.runtime.lineage import Lineage
 from refold.runtime.loading import decided
-from refold.runtime.mail import Mail, Note, Settle, Start
-from refold.runtime.mailbox import Accepting
+from refold.runtime.mail import Expire, Look, Mail, Note, Settle, Start
+from refold.runtime.mailbox import Accepting, reported
 from refold.runtime.memory import memory_of, with_memory
 from refold.runtime.migrating import replayed
 from refold.runtime.plainly import spelt_out
 from refold.runtime.reopen import dead_of
 
 TRIES = 3  # of a turn whose commit the store refused
+FIRST_PAUSE, LONGEST_PAUSE = 1, 300  # seconds before a run that is stuck is decided again
+
+log = logging.getLogger("refold.runtime")
 
 _OWN = (Start, Settle)  # mail that concerns its run alone
+_PATIENT = (Settle, Note, Expire, Look)  # mail that can wait until a run that is stuck is tried again
 
 
 class Post(Struct):
@@ -50,6 +58,14 @@ class Known(Struct):
     state: RunState
     snapshot_at: int = 0
     kept: Loaded = field(default_factory=Loaded)  # what is needed again soon
+
+
+class Stuck(Struct, frozen=True):
+    """A run whose turn ends with an error that is none of the user's; its reports are kept beside its log."""
+
+    why: str
+    tries: int
+    until: Instant  # it is not decided again before
 
 
 class Seen(Struct, frozen=True):
@@ -94,6 +110,7 @@ class Turns:
         self.known: OrderedDict[str, Known] = OrderedDict()
         self.graphs: dict[str, Graph] = {}
         self.broken: dict[str, Corrupt] = {}  # runs whose log cannot be folded; they trouble nobody else
+        self.stuck: dict[str, Stuck] = {}
 
     def take(self, posts: Sequence[Post], offer: Callable[[], Offer | None] = lambda: None) -> Turned:
         """Deliver mail to its runs in one commit. Each post learns its own fate; a refused one harms no other."""
@@ -187,12 +204,7 @@ class Turns:
         runs = sorted(by_run)
         with self.store.turn(runs) as turn:
             for run in by_run:  # in the order of their mail, so that what was due first goes on first
-                try:
-                    self._advance(turn, run, by_run[run], turn_id, heads, turned)
-                except Unavailable:
-                    raise
-                except Exception as error:  # this run is left out, its neighbours commit
-                    self._leave_out(run, by_run[run], error)
+                self._advance_or_keep(turn, run, by_run[run], turn_id, heads, turned)
             states = partial(self._of_events, by_run)
             for posts in by_run.values():
                 turned.issued -= self._claim_next(turn, posts, states)
@@ -200,6 +212,64 @@ class Turns:
             if offered is not None:
                 turned.leases.extend(with_memory(turn.claim(offered.can, self.lease_for, offered.slots), states))
                 turned.issued -= len(turned.leases)
+
+    def _advance_or_keep(
+        self, turn: StoreTurn, run: str, posts: list[Post], turn_id: str, heads: dict[str, int], turned: Turned
+    ) -> None:
+        """A run that cannot be advanced is left out, its neighbours commit; what its workers report is kept."""
+        stuck = self.stuck.get(run)
+        if stuck is not None and turn.now < stuck.until and all(isinstance(post.mail, _PATIENT) for post in posts):
+            self._keep(turn, run, posts, turn_id, stuck)
+            return
+        try:
+            self._advance(turn, run, posts, turn_id, heads, turned)
+            self.stuck.pop(run, None)
+        except (Unavailable, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # of any class: a rule that raises SystemExit does not end the process
+            self._leave_out(run, posts, error)
+            stuck = self.stuck[run] = _stuck(run, error, stuck.tries + 1 if stuck is not None else 1, turn.now)
+            turned.alarms.append((stuck.until, run))
+            self._keep(turn, run, posts, turn_id, stuck)
+
+    def _keep(self, turn: StoreTurn, run: str, posts: list[Post], turn_id: str, stuck: Stuck) -> None:
+        """What bodies came to is committed, beside the log, and none of them runs again: the run reads it as a letter
+        to itself, in the turn in which it goes on. Whoever else waits learns of the error."""
+        row = self.store.summary(run)
+        if row is None:
+            return  # it was to be started
+        settled = {post.mail.lease.command.id: post for post in posts if isinstance(post.mail, Settle)}
+        held = turn.generations(run, settled) if settled else {}
+        letters: list[Letter] = []
+        lines: list[Any] = []
+        for post in posts:
+            mail = post.mail
+            if isinstance(mail, Settle):
+                command = mail.lease.command.id
+                if settled[command] is not post or held.get(command) != mail.lease.generation:
+                    post.error = LeaseLost(f"{command} of run {run} is no longer held under {mail.lease.generation}")
+                    continue
+                post.error = None
+                letters.append(_kept(run, mail))
+                lines.extend(mail.done.lines)
+            elif isinstance(mail, Note):
+                post.error = Unavailable(f"run {run} is stuck: {stuck.why}")  # its body asks again
+            elif isinstance(mail, _PATIENT):
+                post.error = None
+        if letters or row.stuck != stuck.why:
+            turn.write(
+                Writes(
+                    run=run,
+                    turn=turn_id,
+                    expected=turn.head(run),
+                    at=turn.now,
+                    facts=(),
+                    summary=structs.replace(row, stuck=stuck.why),
+                    commands={letter.body.command: HELD for letter in letters if isinstance(letter.body, LetterReport)},
+                    letters=letters,
+                    lines=lines,
+                )
+            )
 
     def _advance(
         self, turn: StoreTurn, run: str, posts: list[Post], turn_id: str, heads: dict[str, int], turned: Turned
@@ -220,7 +290,7 @@ class Turns:
         self._fold_mail(turn, d, posts, letters, reported if len(reported) == len(posts) else reported | _noted(posts))
         known.graph = d.graph  # it may have migrated
         commands = decided(turn, d, known.kept)
-        if not d.facts and not letters:
+        if not d.facts and not letters and run not in self.stuck:
             return
         heads[run] = expected
         plan = None if expected else _plan_of(posts)
@@ -258,6 +328,9 @@ class Turns:
         self, turn: StoreTurn, d: Decision, posts: list[Post], letters: Sequence[Letter], reported: set[str]
     ) -> None:
         accepting = Accepting(d, turn, turn.generations(d.state.run, reported) if reported else {}, graph=self.graph)
+        for letter in letters:
+            if isinstance(letter.body, LetterReport):
+                accepting.read(letter)  # it came first
         for post in posts:
             post.error = post.next = None
             try:
@@ -267,17 +340,18 @@ class Turns:
             except RefoldError as refusal:
                 post.error = refusal
         for letter in letters:
-            accepting.read(letter)
+            if not isinstance(letter.body, LetterReport):
+                accepting.read(letter)
         for key in turn.due_timers(d.state.run):
             accepting.ring(key)
         accepting.flush()
 
-    def _leave_out(self, run: str, posts: list[Post], error: Exception) -> None:
+    def _leave_out(self, run: str, posts: list[Post], error: BaseException) -> None:
         self.known.pop(run, None)
         if isinstance(error, Corrupt):
             self.broken[run] = error
         for post in posts:
-            post.error = error
+            post.error = error if isinstance(error, Exception) else RuntimeError(_of_class(error))
 
     def _of_events(self, by_run: Collection[str], run: str) -> RunState | None:
         """The state of a run of events that was folded in this very turn."""
@@ -338,7 +412,7 @@ class Turns:
         return None
 
     def _language(self, graph: Graph) -> Evaluate:
-        return self.languages(graph.plan.language) if graph.plan.language else self.evaluate
+        return Contained(self.languages(graph.plan.language) if graph.plan.language else self.evaluate)
 
     def graph(self, hash: str, data: bytes | None = None) -> Graph:
         """A plan, analysed once; named by its hash, so it never changes."""
@@ -365,6 +439,48 @@ class Turns:
                 turned.grown.append(run)
         while len(self.known) > self.keep:
             self.known.popitem(last=False)
+
+
+def _stuck(run: str, error: BaseException, tries: int, now: Instant) -> Stuck:
+    """An internal error is logged each time, with its traceback; an error with a name is not one."""
+    pause = min(FIRST_PAUSE << min(tries - 1, 20), LONGEST_PAUSE)
+    why = str(error)
+    if not isinstance(error, RefoldError):
+        why = f"internal error: {_of_class(error)}{_place(error)}"
+        log.error(
+            "run %s is stuck: %s. What its steps report is kept; it is tried again in %s s (try %s). "
+            "This is a defect of Refold: please report it with the lines below",
+            *(run, why, pause, tries),
+            exc_info=error,
+        )
+    return Stuck(why, tries, now + pause * SECOND)
+
+
+def _of_class(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:
+        return type(error).__name__  # it does not even let itself be told
+
+
+def _place(error: BaseException) -> str:
+    """The function that raised it: a rule of decide, or what it has called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" (in {frames[-1].name}, {os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+
+
+def _kept(run: str, mail: Settle) -> Letter:
+    """A report as a letter of the run to itself; one that cannot be written down is a failure, by its name."""
+    command, report = mail.lease.command.id, reported(mail.lease, mail.done)
+    key = f"{command}/{mail.lease.generation}/report"
+    letter = Letter(key, run, run, LetterReport(command, report))
+    try:
+        codec.decode_letter(codec.encode_letter(letter))
+    except Exception as error:
+        fault = Fault("invalid_value", f"the report cannot be stored: {_of_class(error)}", retryable=False)
+        failed = structs.replace(report, outcome=Failed(fault), writes=(), usage={}, events=())
+        letter = Letter(key, run, run, LetterReport(command, failed))
+    return letter
 
 
 def _note_orders(

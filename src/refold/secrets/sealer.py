@@ -1,10 +1,11 @@
 """Values that stand in the log encrypted: sealed where they arise, opened only for the call that uses them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
 
+from refold.core.sealed import digest
 from refold.errors import Corrupt, NotFound, Unusable
 from refold.secrets import cipher
 from refold.secrets.keys import Keys
@@ -35,15 +36,18 @@ class Sealer:
         self._remember(value)
         return value
 
-    def open_all(self, value: Any, run: str) -> Any:
-        """The same value with all that is sealed in it opened; itself, if nothing is."""
+    def open_all(self, value: Any, run: str, known: Collection[str] | None = None) -> Any:
+        """The same value with all that is sealed in it opened; itself, if nothing is.
+
+        `known` are the digests of what was sealed: anything else that looks so is data. None: whatever looks so.
+        """
         if is_sealed(value):
-            return self.open(value, run)
+            return self.open(value, run) if known is None or digest(value) in known else value
         if isinstance(value, dict):
-            opened = {name: self.open_all(each, run) for name, each in value.items()}
+            opened = {name: self.open_all(each, run, known) for name, each in value.items()}
             return opened if any(opened[name] is not each for name, each in value.items()) else value
         if isinstance(value, list):
-            items = [self.open_all(each, run) for each in value]
+            items = [self.open_all(each, run, known) for each in value]
             return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
         return value
 

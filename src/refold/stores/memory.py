@@ -15,7 +15,7 @@ from refold.core.plan import plan_hash, read_plan
 from refold.core.state import PAUSED
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
-from refold.ports import Abilities, Expired, Lease, Place, Writes
+from refold.ports import HAND_BACKS, Abilities, Expired, Lease, Place, Writes
 from refold.stores.clock import Steady, StoreClock
 from refold.stores.dead import MemoryDead
 from refold.stores.lanes import Lane, Lanes
@@ -46,6 +46,8 @@ class Queued(Struct, frozen=True):
     claimed_at: Instant = 0
     losses: int = 0
     held: bool = False
+    hand_backs: int = 0  # since the last one that was a loss
+    given_up: bool = False  # by its holder, and not counted as a loss yet
 
     def lease(self) -> Lease | None:
         if self.worker is None:
@@ -54,8 +56,12 @@ class Queued(Struct, frozen=True):
         where = (self.run, command, self.worker, self.generation, self.until, self.claimed_at)
         return Lease(*where, self.plan, self.losses, self.deadline, self.beat_at)
 
+    def is_held(self) -> bool:
+        """Somebody has it, who may report and extend the lease."""
+        return self.worker is not None and not self.given_up
+
     def freed(self, losses: int) -> "Queued":
-        return structs.replace(self, worker=None, until=0, deadline=None, losses=losses)
+        return structs.replace(self, worker=None, until=0, deadline=None, losses=losses, given_up=False)
 
     def lane(self) -> Lane:
         return self.command.queue, self.command.priority
@@ -129,7 +135,7 @@ class MemoryStore(MemoryDead):
         now, kept = self.now(), []
         for key in self.leases:
             queued = self.commands[key]
-            if queued.worker == worker:
+            if queued.worker == worker and queued.is_held():
                 seconds = left.get((*key, queued.generation))
                 deadline = queued.deadline if seconds is None else now + round(seconds * SECOND)
                 queued = structs.replace(queued, until=now + round(lease_for * SECOND), deadline=deadline, beat_at=now)
@@ -141,11 +147,16 @@ class MemoryStore(MemoryDead):
         leases = [self.commands[key].lease() for key in self.leases]
         return [lease for lease in leases if lease is not None and lease.worker == worker]
 
-    def hand_back(self, lease: Lease) -> bool:
+    def hand_back(self, lease: Lease, lost: bool = False) -> bool:
         queued = self._held_by(lease)
         if queued is None:
             return False
-        self._replace((lease.run, lease.command.id), queued.freed(queued.losses))
+        count = queued.hand_backs + 1
+        if lost or count >= HAND_BACKS:
+            queued = structs.replace(queued, until=self.now(), deadline=None, hand_backs=0, given_up=True)
+        else:
+            queued = structs.replace(queued.freed(queued.losses), hand_backs=count)
+        self._replace((lease.run, lease.command.id), queued)
         return True
 
     def expire(self, losses: int) -> Sequence[Expired]:
@@ -188,7 +199,7 @@ class MemoryStore(MemoryDead):
 
     def _held_by(self, lease: Lease) -> Queued | None:
         queued = self.commands.get((lease.run, lease.command.id))
-        if queued is None or queued.worker is None or queued.generation != lease.generation:
+        if queued is None or not queued.is_held() or queued.generation != lease.generation:
             return None
         return queued
 
@@ -243,7 +254,7 @@ class MemoryTurn:
 
     def generations(self, run: str, commands: Collection[str]) -> Mapping[str, int]:
         found = {command: self.store.commands.get((run, command)) for command in commands}
-        return {command: each.generation for command, each in found.items() if each is not None and each.worker}
+        return {command: each.generation for command, each in found.items() if each is not None and each.is_held()}
 
     def lease(self, run: str, command: str) -> Lease | None:
         queued = self.store.commands.get((run, command))
@@ -359,6 +370,7 @@ class MemoryTurn:
                 self._queue(key, structs.replace(old.freed(old.losses), held=True))
         else:
             generation, losses = (self.store.floor, 0) if old is None else (old.generation, old.losses)
+            hand_backs = 0 if old is None else old.hand_backs
             queued = Queued(
                 writes.run,
                 order,
@@ -367,6 +379,7 @@ class MemoryTurn:
                 self.store.lanes.number(),
                 generation,
                 losses=losses,
+                hand_backs=hand_backs,
             )
             self._queue(key, queued)
 

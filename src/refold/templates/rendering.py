@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from refold.core.expressions import Aliased, CannotEvaluate, unaliased
+from refold.core.expressions import Aliased, CannotEvaluate, Missing, no_value, unaliased
 from refold.templates.blocks import Expression
 from refold.templates.engine import Evaluation, Failed
 from refold.templates.paths import Absent
@@ -28,6 +28,10 @@ def evaluated(evaluation: Evaluation, text: str, expression: Expression, finish:
     except CannotEvaluate as error:
         at = error.at if isinstance(error, Failed) else expression.at
         raise CannotEvaluate(f"{error} ({where(text, at)})") from None
+    except (Missing, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # the engine is written in Rust, and its panics are no exceptions
+        raise CannotEvaluate(f"{no_value(error)} ({where(text, expression.at)})") from error
 
 
 def where(text: str, at: int) -> str:

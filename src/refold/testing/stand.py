@@ -180,7 +180,7 @@ class Stand(Simulation):
                 remember=lambda v: None,
                 conceal=str,
                 seal=lambda v, _: v,
-                open_all=lambda v, _: v,
+                open_all=lambda v, *_: v,
             )
         if self.subject.workflow is not None or self.subject.code:
             assert parts.code is not None

@@ -12,6 +12,7 @@ from refold.core.faults import fault_of
 from refold.core.outcomes import SECOND, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
 from refold.core.pipelines import Pipeline, Rule, Task
 from refold.core.retry import fault_of as fault_in
+from refold.core.sealed import digest
 from refold.core.writes import SetKey
 from refold.errors import ToolFailed
 from refold.ports import Call, Clock, Done, Tool
@@ -60,7 +61,7 @@ class PipelineTool:
             return progress
         if self.vault is None:
             raise ToolFailed(Fault("auth", "this worker has no key to open what is kept of a secret step with"))
-        values = self.vault.open_all(progress.sealed, run)
+        values = self.vault.open_all(progress.sealed, run, (digest(progress.sealed),))
         return structs.replace(progress, sealed=None, **{name: values[name] for name in VALUES})
 
     async def _run_claims(self, call: Call, pipeline: Pipeline) -> Done:
@@ -79,7 +80,7 @@ class _Running:
         self.tool, self.call, self.pipeline, self.progress = tool, call, pipeline, progress
         owner = (pipeline.playbook, call.run)
         self.wallet = Wallet(tool.vault, pipeline.keychain, owner, self._render_for_keychain)
-        given = self.wallet.opened(call.input or {}) if pipeline.opens else call.input or {}
+        given = self.wallet.opened(call.input or {}, call.command.sealed)
         self.scope = Scope(pipeline, progress, self._ids(), given)
         self.renderer = Renderer(tool.templates(pipeline.language), self.scope, self.wallet)
         self.usage: dict[str, int | float] = {}

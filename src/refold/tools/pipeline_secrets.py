@@ -1,6 +1,6 @@
 """Secrets of a pipeline: fetched in the worker for the task that names them, and never part of what is stored."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -36,7 +36,7 @@ class Vault(Struct, frozen=True):
     remember: Callable[[Any], None]  # a value that is secret from now on
     conceal: Callable[[str], str]  # takes all secrets out of a text
     seal: Callable[[Any, str], Any]  # a value, for a run
-    open_all: Callable[[Any, str], Any]  # all that is sealed in a value, of a run
+    open_all: Callable[[Any, str, Collection[str]], Any]  # what is sealed in a value, of a run, by its digests
 
 
 class Wallet:
@@ -75,8 +75,9 @@ class Wallet:
     def conceal(self, text: str) -> str:
         return text if self._vault is None else self._vault.conceal(text)
 
-    def opened(self, value: Any) -> Any:
-        return value if self._vault is None else self._vault.open_all(value, self._owner[1])
+    def opened(self, value: Any, sealed: Collection[str]) -> Any:
+        """`sealed` are the digests of what is; anything else that looks so is plain data."""
+        return value if self._vault is None or not sealed else self._vault.open_all(value, self._owner[1], sealed)
 
     async def _read(self, name: str) -> Any:
         if self._vault is None:

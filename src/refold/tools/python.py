@@ -88,10 +88,8 @@ def _scope(call: Call) -> dict[str, Any]:
 
 
 def _done(value: Any) -> Any:
-    """What the code says it has used up stands beside its result."""
-    if isinstance(value, dict) and value.keys() == {USAGE, RESULT}:
-        return Done(Succeeded(value[RESULT]), usage=value[USAGE])
-    return value
+    """What the code says it has used up is beside its result."""
+    return Done(Succeeded(value[RESULT]), usage=value[USAGE]) if value[USAGE] else value[RESULT]
 
 
 def _context(call: Call) -> dict[str, Any]:

@@ -31,7 +31,7 @@ MODULE = "__step__"  # where classes of a step say they come from
 KEPT = 256  # signatures
 WHOLE_INPUT = ("input", "input_data", "args")
 REFOLD = (__name__, prepare.__module__, "refold.sources.iterating", "asyncio.runners", "asyncio.base_events")
-USAGE, RESULT = "$usage", "$result"  # of a body that says what it has used up
+USAGE, RESULT = "usage", "result"  # what every call gives back: the result is data, and what it has used up beside it
 
 _known_parameters: dict[Any, Sequence[inspect.Parameter]] = {}
 
@@ -113,8 +113,20 @@ def _finished(order: Order, value: Any) -> Any:
         value = plain(None if value is END else value)
     else:
         value = as_json(order.overheard.told() if value is END else value)
-    usage = order.context.get("usage")
-    return {USAGE: plain(usage), RESULT: value} if usage else value
+    return {RESULT: value, USAGE: _usage(order.context.get("usage"))}
+
+
+def _usage(told: Any) -> dict[str, int | float]:
+    """What the code says it has used up. Raises InvalidValue."""
+    if not told:
+        return {}
+    told = plain(told, "context.usage")
+    if not isinstance(told, dict):
+        raise InvalidValue("context.usage", f"a {type(told).__name__} is no map of amounts, such as {{'tokens': 120}}")
+    for unit, amount in told.items():
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount < 0:
+            raise InvalidValue(f"context.usage.{unit}", f"{amount!r} is no amount that can be used up")
+    return told
 
 
 def _loop(coroutine: Coroutine[Any, Any, Any]) -> Any:

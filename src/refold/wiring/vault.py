@@ -35,5 +35,5 @@ def vault_of(room: "Strongroom", tools: Mapping[str, Tool]) -> "Vault":
         remember=lambda value: room.redactor.remember_result(value),
         conceal=room.discretion.text,
         seal=lambda value, run: room.sealer.seal(value, run),
-        open_all=lambda value, run: room.sealer.open_all(value, run),
+        open_all=lambda value, run, sealed: room.sealer.open_all(value, run, sealed),
     )

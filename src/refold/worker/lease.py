@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -18,7 +19,8 @@ def place(lease: Lease) -> Place:
 class Held(Struct):
     where: Place
     lease: Lease
-    body: asyncio.Task[None] | None = None  # cancelled if the lease is lost; None: has not begun, reports, or was told
+    body: asyncio.Task[Any] | None = None  # cancelled if the lease is lost; None: has not begun, reports, or was told
+    stopped: bool = False  # the body was told to end, or shall not begin
     watch: Stopwatch = field(default_factory=Stopwatch)  # how long its body has run
 
 
@@ -114,7 +116,10 @@ class Keeper:
 
     def _lose(self, where: Place) -> None:
         held = self.held.get(where)
-        if held is not None and held.body is not None:
+        if held is None:
+            return
+        held.stopped = True
+        if held.body is not None:
             held.body.cancel()
             held.body = None  # told once: its cleanup is not to be cancelled too
 

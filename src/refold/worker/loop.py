@@ -1,6 +1,7 @@
 """The worker's loop: claim, run, settle, and take the next command with the same commit."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -10,13 +11,15 @@ from msgspec import structs
 from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.ports import Abilities, Clock, Desk, Discretion, Done, Doorbell, Lease, Offer, Tool
-from refold.time_limits import Stopwatch
 from refold.worker.discretion import OPEN, discreet
 from refold.worker.heartbeat import Heartbeat, as_task
 from refold.worker.lease import Held, Keeper
+from refold.worker.loop_guard import guarded_loop
 from refold.worker.meanwhile import AtWork
 from refold.worker.printed import Printed
 from refold.worker.run_tool import Beside, run_tool
+
+log = logging.getLogger("refold.worker")
 
 Settings = Callable[[Lease], Awaitable[Mapping[str, Any]]]
 """What the plan says about the tool of a leased command."""
@@ -55,7 +58,7 @@ class Worker:
         self.keeper.lease_for, self.keeper.every = self.lease_for, self.lease_for / 3
         self._over.clear()
         try:
-            async with self.heartbeat(self.keeper):
+            async with guarded_loop(), self.heartbeat(self.keeper):
                 while not self._stopping:
                     await self._kept.wait()  # what becomes of a promised slot is known soon
                     if await self._take_one():
@@ -65,9 +68,9 @@ class Worker:
                 while self._busy:  # leases are kept to the end
                     await asyncio.wait(self._busy)
         finally:
+            self._over.set()
             for task in self._busy:
                 task.cancel()
-            self._over.set()
 
     def offer(self) -> Offer | None:
         """The free slots, to whoever is about to issue commands; `accept` follows."""
@@ -140,48 +143,82 @@ class Worker:
         assert task is not None
         try:
             while held is not None:
-                held = await self._work_on(held, task)
+                held = await self._work_on(held)
         finally:
             self._busy.discard(task)
             if self._unseen or held is not None:
                 self.doorbell.ring()  # a slot is free, and its last report did not tell that there is nothing for it
 
-    async def _work_on(self, held: Held, task: "asyncio.Task[None]") -> Held | None:
+    async def _work_on(self, held: Held) -> Held | None:
         asking, lease = -1, held.lease
         try:
             if self._stopping:
                 await self._hand_back(lease)
                 return None
-            held.body = task
-            done = await self._run(lease, held.watch)
-            held.body = None  # from here on the desk says itself if the lease is lost
+            done = await self._run(held)
+            if done is None:
+                if self._stopping:
+                    await self._hand_back(lease)
+                self._unseen = True
+                return None  # it was taken from this worker
             asking = self.keeper.begin_asking()
             next_lease = await self._settle(lease, done)
             return None if next_lease is None else self.keeper.hold(next_lease)
         except asyncio.CancelledError:
-            if self._stopping:
-                await self._hand_back(lease)
+            if self._stopping or not self._over.is_set():  # else the process ends, and its leases with it
+                await self._hand_back(lease, lost=not self._stopping)
             raise
         except LeaseLost:
             self._unseen = True
             return None  # another holder owns the command now; its report counts, not this one
+        except Unavailable as error:
+            log.warning("%s of run %s is handed back: %s", lease.command.id, lease.run, error)
+            await self._hand_back(lease)
+            self._unseen = True
+            return None
+        except Exception as error:  # whatever ends this, the command is not kept from others, nor tried for ever
+            log.error("the worker gives %s of run %s up", lease.command.id, lease.run, exc_info=error)
+            await self._hand_back(lease, lost=True)
+            self._unseen = True
+            return None
         finally:
             self.keeper.end_asking(asking)
             self.keeper.release(held)
 
-    async def _run(self, lease: Lease, watch: Stopwatch) -> Done:
-        try:
-            settings = await self.settings(lease)
-        except RefoldError as error:
-            raise LeaseLost(f"the store cannot say what {lease.command.id} needs: {error}") from None
+    async def _run(self, held: Held) -> Done | None:
+        """What the body came to; None if it was stopped because the lease is lost, or the worker stops.
+
+        The body has a task of its own: what it does to its task, now or later, it does not do to the report, nor to
+        the command that follows.
+        """
+        lease = held.lease
+        settings = await self.settings(lease)
         printed = Printed(lease, self.desk.publish, self.clock, self.discretion)
+        meanwhile = AtWork(self.desk, lease, self.clock, self.lease_for / 30, self.discretion)
+        beside = Beside(printed.say, meanwhile, held.watch)
+        if held.stopped:
+            return None
+        body = asyncio.create_task(run_tool(lease, settings, self.tools, self.clock, beside, self.discretion))
+        held.body = body
         try:
-            beside = Beside(printed.say, AtWork(self.desk, lease, self.clock, self.lease_for / 30, self.discretion), watch)
-            done = await run_tool(lease, settings, self.tools, self.clock, beside, self.discretion)
+            try:
+                await asyncio.wait((body,))
+            except asyncio.CancelledError:
+                body.cancel()
+                held.stopped = True
+                await asyncio.wait((body,))
+                raise
+            finally:
+                held.body = None  # from here on the desk says itself if the lease is lost
+            done = _came_of(body, held, self.clock, self.discretion)
         except BaseException:
             if printed.any:
                 await printed.close()
             raise
+        if done is None:
+            if printed.any:
+                await printed.close()
+            return None
         return structs.replace(done, lines=await printed.rest()) if printed.any else done
 
     async def _settle(self, lease: Lease, done: Done) -> Lease | None:
@@ -201,17 +238,27 @@ class Worker:
                 raise
             except Exception as error:  # whatever the run has against it, its step fails by name instead of hanging
                 if refused:
-                    raise LeaseLost(f"run {lease.run} takes no report at all: {error}") from None
+                    raise RuntimeError(f"run {lease.run} takes no report at all: {error}") from error
                 refused = True
                 why = self.discretion.text(str(error))
                 fault = Fault("refused", why, retryable=False)
                 done = Done(Failed(fault), done.started_at, usage=done.usage, lines=done.lines)
 
-    async def _hand_back(self, lease: Lease) -> None:
+    async def _hand_back(self, lease: Lease, lost: bool = False) -> None:
         try:
-            await self.desk.hand_back(lease)
+            await self.desk.hand_back(lease, lost)
         except RefoldError:
-            return  # the lease will run out by itself
+            return  # the heartbeat finds a lease that nobody here knows, and gives it back
+
+
+def _came_of(body: "asyncio.Task[Done]", held: Held, clock: Clock, discretion: Discretion) -> Done | None:
+    """A body that was told to stop may end as it likes; one that was not, and ends as cancelled, did so itself."""
+    if not body.cancelled():
+        return body.result()
+    if held.stopped:
+        return None
+    why = "the body has cancelled its own task, or something that it has begun did so later"
+    return discreet(Done(Failed(Fault("cancelled_itself", why, type="CancelledError")), clock.now()), discretion)
 
 
 def _stale(stale: StaleWrite, done: Done) -> Done:

@@ -12,6 +12,7 @@ from refold.ports import Call, Clock, Discretion, Done, Lease, Meanwhile, Say, T
 from refold.schemas import SHOWN, misfits, said
 from refold.time_limits import Limit, Stopwatch
 from refold.worker.discretion import OPEN, discreet
+from refold.worker.loop_guard import IN_A_BODY, is_ctrl_c
 
 RESULT = "$result"  # the key of the settings that is not for the tool: the schema of its result
 OUTCOMES = frozenset({Succeeded, Failed, TimedOut, Cancelled, Parked, Suspended})
@@ -33,13 +34,26 @@ async def run_tool(
     beside: Beside | None = None,
     discretion: Discretion = OPEN,
 ) -> Done:
-    """Everything a tool can do becomes an outcome without secrets; only being stopped from outside is passed on."""
+    """Everything a tool can do becomes an outcome without secrets; only being stopped is passed on."""
     beside = beside or Beside()
-    with beside.watch:
-        done = await _run(lease, settings, tools, clock, beside)
+    token = IN_A_BODY.set(True)
+    try:
+        with beside.watch:
+            done = await _run(lease, settings, tools, clock, beside)
+    finally:
+        IN_A_BODY.reset(token)
     if beside.watch.delay:
         done = structs.replace(done, started_at=done.started_at + round(beside.watch.delay * SECOND))
-    return discreet(done, discretion)
+    try:
+        return discreet(done, discretion)
+    except Exception as error:  # a value that is a circle, or that raises when it is looked at
+        return Done(Failed(_unreadable(error)), done.started_at)
+
+
+def _unreadable(error: Exception) -> Fault:
+    """Nothing of the value is told, for it may hold a secret."""
+    why = f"the result cannot be searched for secrets: {type(error).__name__} while it was looked at"
+    return Fault("invalid_value", why, retryable=False)
 
 
 async def _run(
@@ -64,12 +78,18 @@ async def _run(
         if task is None or task.cancelling():
             raise
         return Done(Failed(fault_of(error)), started_at)  # the tool's own doing
-    except Exception as error:
+    except BaseException as error:  # of any class: a step that calls `exit()` has failed, and nothing else
+        if is_ctrl_c(error):
+            raise
         if isinstance(error, TimeoutError) and limit is not None and limit.expired():
             return Done(TimedOut(command.timeout or 0.0), started_at)
         return Done(Failed(fault_of(error)), started_at)
     done = _done(value, started_at)
-    return done if schema is None else _fitting(done, schema)
+    try:
+        return done if schema is None else _fitting(done, schema)
+    except Exception as error:
+        fault = Fault("schema", f"the result cannot be checked: {type(error).__name__}: {error}", retryable=False)
+        return Done(Failed(fault), done.started_at, usage=done.usage)
 
 
 def _fitting(done: Done, schema: Mapping[str, Any]) -> Done:

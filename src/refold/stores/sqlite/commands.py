@@ -85,7 +85,7 @@ class Commands(Struct):
         if old is None:
             fresh.generation = floor
         else:
-            fresh.generation, fresh.losses = old.generation, old.losses
+            fresh.generation, fresh.losses, fresh.hand_backs = old.generation, old.losses, old.hand_backs
             self.remove(*key)
         if fresh.not_before > now:
             fresh.state = LATER
@@ -125,6 +125,12 @@ class Commands(Struct):
         _free(command)
         command.losses = losses
         self._return(command)
+
+    def give_up(self, command: Queued, now: Instant) -> None:
+        """Its lease has run out, and belongs to nobody who could extend it: the next look counts a loss."""
+        _free(command)
+        command.until, command.hand_backs = now, 0
+        self.change(command)
 
     def pause(self, run: str) -> None:
         """A paused run stands in no lane."""

@@ -82,7 +82,7 @@ PUT_PLAN: Final = "insert or ignore into plans (namespace, hash, data) values (?
 
 _COMMAND: Final = """
     run, id, queue, priority, tool, place, not_before, plan,
-    state, generation, losses, worker, until, deadline, beat_at, claimed_at, data, seal, turn"""
+    state, generation, losses, worker, until, deadline, beat_at, claimed_at, data, seal, turn, hand_backs"""
 
 COMMAND: Final = f"select {_COMMAND} from commands where namespace = ? and run = ? and id = ?"
 """One command, whatever its state."""
@@ -100,16 +100,17 @@ ADD_COMMAND: Final = f"""
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
         iif(?20 is null or exists (
             select 1 from commands indexed by commands_waiting
-            where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and state = 'waiting'), null, ?20))"""
+            where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and state = 'waiting'), null, ?20),
+        ?21)"""
 """A new command stands behind the others of its run, so it has a turn only if none of them waits in the lane."""
 
-ADD_APART: Final = f"insert into commands values ({','.join('?' * 20)})"
+ADD_APART: Final = f"insert into commands values ({','.join('?' * 21)})"
 """A new command that stands in no lane: it is leased already, or has to wait for its moment. A short text, for to find
 what was prepared costs time with every character."""
 
 MOVE_COMMAND: Final = """
     update commands set state = ?, generation = ?, losses = ?,
-        worker = ?, until = ?, deadline = ?, beat_at = ?, claimed_at = ?, seal = ?, turn = ?
+        worker = ?, until = ?, deadline = ?, beat_at = ?, claimed_at = ?, seal = ?, turn = ?, hand_backs = ?
     where namespace = ? and run = ? and id = ?"""
 """Claimed, handed back, lost, held or released: all that can change once it is issued."""
 

@@ -95,7 +95,8 @@ class Queued(Struct, gc=False):
     claimed_at: Instant
     data: bytes
     seal: int = 0
-    turn: int | None = None  # the last column, for it is not sealed
+    turn: int | None = None  # not sealed
+    hand_backs: int = 0  # since the last one that was a loss; sealed unless it is 0, as in rows of before
     order: Command | None = None  # what the data says, if somebody has it at hand
 
     def lease(self, order: Command | None = None) -> Lease:
@@ -112,6 +113,10 @@ class Queued(Struct, gc=False):
             self.deadline,
             self.beat_at,
         )
+
+    def is_held(self) -> bool:
+        """Somebody has it, who may report: not so what was given up and is not counted as a loss yet."""
+        return self.state == LEASED and self.worker is not None
 
     def lane(self) -> "Lane":
         return self.run, self.queue, self.priority
@@ -136,6 +141,7 @@ class Queued(Struct, gc=False):
             self.beat_at,
             self.claimed_at,
             self.data,
+            *((self.hand_backs,) if self.hand_backs else ()),
         )
 
 
@@ -148,11 +154,11 @@ def fresh(run: str, order: Command, plan: str) -> Queued:
     moment = min(order.not_before, FAR) if order.not_before else 0
     data = encode_command(order)
     lane = (order.queue, order.priority, order.tool)
-    return Queued(run, order.id, *lane, 0, moment, plan, WAITING, 0, 0, None, 0, None, 0, 0, data, 0, None, order)
+    return Queued(run, order.id, *lane, 0, moment, plan, WAITING, 0, 0, None, 0, None, 0, 0, data, order=order)
 
 
 def read_queued(row: Values) -> Queued:
-    if row[17] != crc32(_pack(row[:17])):
+    if row[17] != crc32(_pack((*row[:17], row[19]) if row[19] else row[:17])):
         raise Corrupt(f"command {row[1]} of run {row[0]} is not what was written")
     return Queued(*row)
 
@@ -160,10 +166,11 @@ def read_queued(row: Values) -> Queued:
 def added(namespace: str, command: Queued, turn: int | None) -> Values:
     """The whole row."""
     values = command.values()
-    return (namespace, *values, crc32(_pack(values)), turn)
+    return (namespace, *values[:17], crc32(_pack(values)), turn, command.hand_backs)
 
 
 def moved(namespace: str, command: Queued) -> Values:
     """All that changes once a command is issued, and what it is found by."""
     values = command.values()
-    return (*values[8:16], crc32(_pack(values)), command.turn, namespace, command.run, command.id)
+    mark = crc32(_pack(values))
+    return (*values[8:16], mark, command.turn, command.hand_backs, namespace, command.run, command.id)

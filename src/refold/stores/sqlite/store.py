@@ -11,7 +11,7 @@ from refold.core.fold import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.summary import Summary
 from refold.errors import Corrupt
-from refold.ports import Expired, Lease, Place
+from refold.ports import HAND_BACKS, Expired, Lease, Place
 from refold.stores.clock import Steady, StoreClock
 from refold.stores.sqlite import lines as lines_of
 from refold.stores.sqlite import queries
@@ -19,7 +19,7 @@ from refold.stores.sqlite.dead import SqliteDead
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.marks import read_mark
 from refold.stores.sqlite.remembered import Remembered
-from refold.stores.sqlite.rows import LEASED, Queued, Values, check, read_fact, read_queued, read_run, seal
+from refold.stores.sqlite.rows import Queued, Values, check, read_fact, read_queued, read_run, seal
 from refold.stores.sqlite.turn import ALL, SqliteTurn, Tools
 
 PATIENCE = 10.0  # seconds to wait for whoever writes
@@ -116,12 +116,17 @@ class SqliteStore(SqliteDead):
     def leases_of(self, worker: str) -> Sequence[Lease]:
         return [read_queued(row).lease() for row in self._rows(queries.LEASES_OF_WORKER, worker)]
 
-    def hand_back(self, lease: Lease) -> bool:
+    def hand_back(self, lease: Lease, lost: bool = False) -> bool:
         with SqliteTurn(self._tools, True) as turn:
             command = _held_by(turn, lease)
-            if command is not None:
+            if command is None:
+                return False
+            command.hand_backs += 1
+            if lost or command.hand_backs >= HAND_BACKS:
+                turn.commands.give_up(command, turn.now)
+            else:
                 turn.commands.take_back(command, command.losses)
-            return command is not None
+            return True
 
     def expire(self, losses: int) -> Sequence[Expired]:
         """Judged under the lock only if there is something to judge."""
@@ -208,7 +213,7 @@ class SqliteStore(SqliteDead):
 
 def _held_by(turn: SqliteTurn, lease: Lease) -> Queued | None:
     command = turn.commands.get(lease.run, lease.command.id)
-    if command is None or command.state != LEASED or command.generation != lease.generation:
+    if command is None or not command.is_held() or command.generation != lease.generation:
         return None
     return command
 

@@ -183,7 +183,7 @@ class SqliteTurn:
         held: dict[str, int] = {}
         for id in commands:
             command = self.commands.get(run, id)
-            if command is not None and command.state == LEASED:
+            if command is not None and command.is_held():
                 held[id] = command.generation
         return held
 
