@@ -24,7 +24,10 @@ PATIENCE = 10.0  # seconds to wait for whoever writes
 
 
 class SqliteStore(SqliteDead):
-    """Called by one thread at a time; others wait. `close` ends it."""
+    """Called by one thread at a time; others wait. `close` ends it.
+
+    Opened for `reading`, it takes no lock and changes nothing: every method that writes raises Unusable.
+    """
 
     def __init__(
         self,
@@ -34,8 +37,9 @@ class SqliteStore(SqliteDead):
         namespace: str = "default",
         patience: float = PATIENCE,
         vfs: str | None = None,
+        reading: bool = False,
     ) -> None:
-        self.file = File(path, patience, vfs)
+        self.file = File(path, patience, vfs, reading=reading)
         self.namespace = namespace
         self.close = self.file.close
         self._now, self._clock, self._number = now, 0, 0
@@ -164,10 +168,12 @@ class SqliteStore(SqliteDead):
 
     def _rows(self, query: str, *bindings: Any) -> list[Values]:
         with self.file.guard:
+            self.file.check_place()
             return self.file.rows(query, (self.namespace, *bindings))
 
     def _row(self, query: str, *bindings: Any) -> Values | None:
         with self.file.guard:
+            self.file.check_place()
             return self.file.row(query, (self.namespace, *bindings))
 
     def _write(self, query: str, rows: Sequence[Values]) -> None:
