@@ -141,8 +141,7 @@ def rebuild(output: str, db: str) -> int:
     """Make every row, command and timer again from the logs alone."""
     from refold.wiring import rebuild_file
 
-    with stored.opened(db):
-        pass  # it is there
+    stored.check_there(db)
     told = rebuild_file(db)
     wrong = {run: str(error) for run, error in told.items() if error is not None}
     if output != "table":

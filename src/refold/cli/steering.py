@@ -105,7 +105,8 @@ def prune(older_than: str, dry_run: bool, output: str, db: str) -> None:
     before = words.now() - round(seconds(older_than) * SECOND)
     with stored.opened(db) as store:
         rows = list(_over(store, before))
-        if not dry_run:
+    if not dry_run:
+        with stored.changed(db) as store:
             rows = _remove(store, rows)
             forget_workers(store)
     if output != "table":

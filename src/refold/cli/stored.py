@@ -2,29 +2,53 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+
+import click
+from msgspec import Struct
 
 from refold.authoring.names import meant
 from refold.cli import words
 from refold.core.state import TERMINAL
 from refold.core.summary import Summary
-from refold.errors import Conflict, NotFound
+from refold.errors import Conflict, Corrupt, NotFound
 from refold.stores.sqlite.store import SqliteStore
 
 LISTED = 10  # candidates that are named
 KNOWN = 1000  # newest runs among which a mistyped name is looked for
 
 
+class WrongRows(Struct):
+    """Rows that a command could not read. It shows the others, names these, and ends with exit code 5."""
+
+    errors: dict[str, None] = {}
+
+    def report(self, error: Corrupt) -> None:
+        self.errors[str(error)] = None
+
+
 @contextmanager
 def opened(db: str) -> Iterator[SqliteStore]:
-    """A file that is there; only `run` makes one."""
+    """A file that is there, to look at: no lock is taken, and nothing is changed."""
+    context = click.get_current_context(silent=True)
+    wrong = context.find_object(WrongRows) if context is not None else None
+    check_there(db)
+    with closing(SqliteStore(db, words.now, reading=True, on_wrong=(wrong or WrongRows()).report)) as store:
+        yield store
+
+
+@contextmanager
+def changed(db: str) -> Iterator[SqliteStore]:
+    """A file that is there, to write to; what cannot be read there stops the command."""
+    check_there(db)
+    with closing(SqliteStore(db, words.now)) as store:
+        yield store
+
+
+def check_there(db: str) -> None:
+    """Only `run` makes one."""
     if not os.path.exists(db):
         raise NotFound(f"there is no database {db}: `refold run` makes one, --db names another")
-    store = SqliteStore(db, words.now)
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def found(store: SqliteStore, text: str | None) -> Summary:

@@ -3,9 +3,9 @@
 import os
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote
 
 import apsw
@@ -50,7 +50,11 @@ JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 LOOKS = 5  # at a file that seems to be another one, while a process may be about to write down that it is not
 BETWEEN = 0.05  # seconds
 
+T = TypeVar("T")
 Row = tuple[Any, ...]
+
+OnWrong = Callable[[Corrupt], object]
+"""Hears of a row that cannot be read, wherever the other rows are of use without it."""
 
 _DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _UNAVAILABLE = (
@@ -77,11 +81,18 @@ class File:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], patience: float, vfs: str | None = None, *, reading: bool = False
+        self,
+        path: str | os.PathLike[str],
+        patience: float,
+        vfs: str | None = None,
+        *,
+        reading: bool = False,
+        on_wrong: OnWrong | None = None,
     ) -> None:
         self.path = os.path.realpath(path)
         self.patience = patience
         self.reading = reading
+        self.on_wrong: OnWrong = on_wrong or _raise
         self.guard = RLock()  # a turn holds it from beginning to end
         self._vfs = vfs
         self._damage = ""
@@ -113,6 +124,16 @@ class File:
             self._fail(error)
         if self._still is not None and self._has_been_written():
             return self.rows(query, bindings)
+        return found
+
+    def readable(self, read: Callable[[Row], T], rows: Iterable[Row]) -> list[T]:
+        """The rows that can be read; each other one is reported, so that it harms nobody but its own run."""
+        found: list[T] = []
+        for row in rows:
+            try:
+                found.append(read(row))
+            except Corrupt as error:
+                self.on_wrong(error)
         return found
 
     def row(self, query: str, bindings: Row) -> Row | None:
@@ -388,6 +409,10 @@ class File:
 def _misses(error: Exception) -> bool:
     """Every query is a constant that fits the schema, so it is the schema that is not what it was."""
     return isinstance(error, apsw.SQLError) and str(error).startswith(("no such", "no query solution", "malformed"))
+
+
+def _raise(error: Corrupt) -> NoReturn:
+    raise error
 
 
 def _text(kind: str, value: Any) -> Any:

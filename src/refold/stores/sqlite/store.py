@@ -13,11 +13,12 @@ from refold.core.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import Expired, Lease
 from refold.stores.sqlite import lines as lines_of
-from refold.stores.sqlite import queries
+from refold.stores.sqlite import columns, queries
+from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.dead import SqliteDead
-from refold.stores.sqlite.file import File
+from refold.stores.sqlite.file import File, OnWrong
 from refold.stores.sqlite.remembered import Remembered
-from refold.stores.sqlite.rows import LEASED, Queued, Values, check, read_fact, read_queued, read_run, seal
+from refold.stores.sqlite.rows import LEASED, Queued, check, read_fact, read_queued, read_run, seal
 from refold.stores.sqlite.turn import ALL, SqliteTurn, Tools
 
 PATIENCE = 10.0  # seconds to wait for whoever writes
@@ -26,7 +27,8 @@ PATIENCE = 10.0  # seconds to wait for whoever writes
 class SqliteStore(SqliteDead):
     """Called by one thread at a time; others wait. `close` ends it.
 
-    Opened for `reading`, it takes no lock and changes nothing: every method that writes raises Unusable.
+    Opened for `reading`, it takes no lock and changes nothing: every method that writes raises Unusable. `on_wrong`
+    hears of rows that cannot be read where others are of use without them; without it they are raised.
     """
 
     def __init__(
@@ -38,8 +40,9 @@ class SqliteStore(SqliteDead):
         patience: float = PATIENCE,
         vfs: str | None = None,
         reading: bool = False,
+        on_wrong: OnWrong | None = None,
     ) -> None:
-        self.file = File(path, patience, vfs, reading=reading)
+        self.file = File(path, patience, vfs, reading=reading, on_wrong=on_wrong)
         self.namespace = namespace
         self.close = self.file.close
         self._now, self._clock, self._number = now, 0, 0
@@ -52,8 +55,9 @@ class SqliteStore(SqliteDead):
         row = self._row(queries.PLAN, hash)
         if row is None:
             return None
+        columns.PLANS.check((hash,), row)
         if sha256(row[0]).hexdigest() != hash:
-            raise Corrupt(f"workflow {hash} is not what its name says")
+            raise Corrupt(f"workflow {hash} is not what its name says (table plans, column data)")
         return bytes(row[0])
 
     def put_plan(self, hash: str, data: bytes) -> None:
@@ -62,12 +66,16 @@ class SqliteStore(SqliteDead):
     def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
         row = self._row(queries.RUN, run)  # first: meanwhile others may add facts, but never take one away
         rows = self._rows(queries.FACTS, run, after, ALL if limit is None else limit)
-        last = after + len(rows) if row is None else int(row[0])
+        if row is not None:
+            columns.RUNS.check((run,), row)
+        last = after + len(rows) if row is None else row[0]
         if limit is not None:
             last = min(last, after + limit)
-        if [row[0] for row in rows][: last - after] != list(range(after + 1, last + 1)):
-            raise Corrupt(f"not all of the facts {after + 1} to {last} of run {run} are there")
-        return [read_fact(run, row) for row in rows]
+        records = [read_fact(run, row) for row in rows]
+        numbers = [record[0] for record in records]
+        if len(numbers) < last - after or numbers != list(range(after + 1, after + len(numbers) + 1)):
+            raise Corrupt(f"not all of the facts {after + 1} to {last} of run {run} are there (table facts)")
+        return records
 
     def turn_of(self, run: str, number: int) -> str | None:
         for row in self._rows(queries.FACTS, run, number - 1, 1):
@@ -89,12 +97,14 @@ class SqliteStore(SqliteDead):
             rows = self._rows(queries.RUNS_OF_STATUS, status, limit)
         else:
             rows = self._rows(queries.RUNS, limit)
-        return [read_run(row[0], row[1:]) for row in rows]
+        return self.file.readable(lambda row: read_run(row[0], row[1:]), rows)
 
     def snapshot(self, run: str) -> bytes | None:
         """One that does not read as it was written is none."""
         row = self._row(queries.SNAPSHOT, run)
-        return bytes(row[0]) if row is not None and row[1] == seal((run, row[0])) else None
+        if row is None or tuple(map(type, row)) != (bytes, int) or row[1] != seal((run, row[0])):
+            return None
+        return bytes(row[0])
 
     def put_snapshot(self, run: str, data: bytes) -> None:
         self._write(queries.PUT_SNAPSHOT, [(self.namespace, run, data, seal((run, data)))])
@@ -142,15 +152,13 @@ class SqliteStore(SqliteDead):
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
         now = self._time()
         runs: dict[str, None] = {}
-        for run, receiver in self._rows(queries.RUNS_WITH_LETTERS, limit):
-            if run != receiver:
-                raise Corrupt(f"a letter to run {receiver} stands under run {run}")
-            runs[run] = None
-        for run, key, due, mark in self._rows(queries.DUE_RUNS, now):
-            check(f"timer {key} of run {run}", (run, key, due), mark)
-            runs[run] = None
+        letters, timers = self._rows(queries.RUNS_WITH_LETTERS, limit), self._rows(queries.DUE_RUNS, now)
+        runs.update(dict.fromkeys(self.file.readable(_receiver, letters)))
+        self.file.readable(_check_timer, timers)
+        runs.update((row[0], None) for row in timers if type(row[0]) is str)  # its turn says what is wrong with it
         next_due = self._row(queries.NEXT_DUE, now)
-        return list(runs)[:limit], None if next_due is None else next_due[0]
+        moment = None if next_due is None or type(next_due[0]) is not int else next_due[0]
+        return list(runs)[:limit], moment
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         encoded = lines_of.encoded(lines)
@@ -162,9 +170,11 @@ class SqliteStore(SqliteDead):
 
     def stream(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[tuple[int, Any]]:
         rows = self._rows(queries.STREAM, run, after, -1 if limit is None else limit)
-        for expected, (n, data, mark) in enumerate(rows, after + 1):
-            check(f"line {expected} of run {run}", (run, expected, data), mark if n == expected else -1)
-        return [(n, json.decode(data)) for n, data, _ in rows]
+        for expected, row in enumerate(rows, after + 1):
+            columns.LINES.check((run, row[0]), row)
+            n, data, mark = row
+            check(f"line {expected} of run {run}", (run, expected, data), mark if n == expected else -1, "streams")
+        return [(n, columns.LINES.decoded((run, n), "data", json.decode, data)) for n, data, _ in rows]
 
     def _rows(self, query: str, *bindings: Any) -> list[Values]:
         with self.file.guard:
@@ -181,12 +191,13 @@ class SqliteStore(SqliteDead):
             self.file.write(query, rows)
 
     def _leases(self) -> list[Queued]:
-        return [read_queued(row) for row in self._rows(queries.LEASES)]
+        return self.file.readable(read_queued, self._rows(queries.LEASES))
 
     def _dead_workers(self) -> list[tuple[str, str]]:
         """Those whose process let go of its lock, by dying."""
         life = self.file.life
-        return [(worker, lock) for worker, lock in self._rows(queries.WORKERS, life.name) if life.is_free(lock)]
+        rows = self._rows(queries.WORKERS, life.name)
+        return [(worker, lock) for worker, lock in rows if type(worker) is type(lock) is str and life.is_free(lock)]
 
     def _time(self) -> Instant:
         self._clock = max(self._clock, self._now())  # the store's clock never goes back
@@ -196,6 +207,19 @@ class SqliteStore(SqliteDead):
         """Grows with time, so that it grows over all processes of the machine too."""
         self._number = max(self._number + 1, self._clock)
         return self._number
+
+
+def _receiver(row: Values) -> str:
+    run, receiver = row
+    if type(run) is not str or run != receiver:
+        raise malformed("letters", (receiver,), "run", f"the index says {run!r}")
+    return run
+
+
+def _check_timer(row: Values) -> None:
+    columns.DUE_TIMERS.check(row[:2], row)
+    run, key, due, mark = row
+    check(f"timer {key} of run {run}", (run, key, due), mark, "timers")
 
 
 def _held_by(turn: SqliteTurn, lease: Lease) -> Queued | None:
