@@ -129,9 +129,21 @@ def check(output: str, db: str) -> int:
     if output != "table":
         out.put_json({"runs": len(rows), "problems": wrong}, output)
     for each in wrong if output == "table" else ():
-        out.put(f"{each['run'] or 'file'}: {each['problem']}")
+        out.put(f"{out.printable(each['run'] or 'file')}: {out.printable(each['problem'])}")
     out.tell(f"{len(rows)} runs read, {len(wrong)} problems")
     return exits.FAILED if wrong else exits.OK
+
+
+@click.command()
+@db_option
+def migrate(db: str) -> None:
+    """Bring the file up to date with this release of Refold.
+
+    Commands that write do that by themselves; those that only look leave an older file as it is and name this one.
+    """
+    with stored.changed(db) as store:
+        seen = examine(store.file)
+    out.tell(f"{seen.path} has schema {seen.schema}")
 
 
 @click.command()
@@ -147,6 +159,6 @@ def rebuild(output: str, db: str) -> int:
     if output != "table":
         out.put_json({"runs": len(told), "problems": wrong}, output)
     for run, problem in wrong.items() if output == "table" else ():
-        out.put(f"{run}: {problem}")
+        out.put(f"{out.printable(run)}: {out.printable(problem)}")
     out.tell(f"{len(told) - len(wrong)} of {len(told)} runs were rebuilt")
     return exits.FAILED if wrong else exits.OK

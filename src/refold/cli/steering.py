@@ -113,7 +113,7 @@ def prune(older_than: str, dry_run: bool, output: str, db: str) -> None:
         out.put_json([row_object(row) for row in rows], output)
         return
     for row in rows:
-        out.put(f"{row.run}  {row.name}  {row.status}  {words.moment(row.ended_at)}")
+        out.put(out.printable(f"{row.run}  {row.name}  {row.status}  {words.moment(row.ended_at)}"))
     out.tell(f"{len(rows)} runs {'would be' if dry_run else 'were'} removed")
 
 

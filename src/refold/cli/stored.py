@@ -5,44 +5,39 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import click
-from msgspec import Struct
 
 from refold.authoring.names import meant
-from refold.cli import words
+from refold.cli import out, words
+from refold.cli.wrong import WrongRows
 from refold.core.state import TERMINAL
 from refold.core.summary import Summary
-from refold.errors import Conflict, Corrupt, NotFound
+from refold.errors import Conflict, NotFound
 from refold.stores.sqlite.store import SqliteStore
 
 LISTED = 10  # candidates that are named
 KNOWN = 1000  # newest runs among which a mistyped name is looked for
 
 
-class WrongRows(Struct):
-    """Rows that a command could not read. It shows the others, names these, and ends with exit code 5."""
-
-    errors: dict[str, None] = {}
-
-    def report(self, error: Corrupt) -> None:
-        self.errors[str(error)] = None
-
-
 @contextmanager
 def opened(db: str) -> Iterator[SqliteStore]:
     """A file that is there, to look at: no lock is taken, and nothing is changed."""
-    context = click.get_current_context(silent=True)
-    wrong = context.find_object(WrongRows) if context is not None else None
     check_there(db)
-    with closing(SqliteStore(db, words.now, reading=True, on_wrong=(wrong or WrongRows()).report)) as store:
+    with closing(SqliteStore(db, words.now, reading=True, on_wrong=_wrong_rows().report)) as store:
         yield store
 
 
 @contextmanager
 def changed(db: str) -> Iterator[SqliteStore]:
-    """A file that is there, to write to; what cannot be read there stops the command."""
+    """A file that is there, to write to."""
     check_there(db)
-    with closing(SqliteStore(db, words.now)) as store:
+    with closing(SqliteStore(db, words.now, on_wrong=_wrong_rows().report)) as store:
         yield store
+
+
+def _wrong_rows() -> WrongRows:
+    """Those of this command; where there is none, as when a shell completes a name, nobody is told."""
+    context = click.get_current_context(silent=True)
+    return (context.find_object(WrongRows) if context is not None else None) or WrongRows()
 
 
 def check_there(db: str) -> None:
@@ -96,6 +91,7 @@ def _nothing_like(store: SqliteStore, text: str) -> str:
 
 
 def _ambiguous(text: str, rows: list[Summary]) -> str:
-    lines = [f"  {row.run}  {row.name}  {row.status}  {words.moment(row.created_at)}" for row in rows[:LISTED]]
+    shown = [f"{row.run}  {row.name}  {row.status}  {words.moment(row.created_at)}" for row in rows[:LISTED]]
+    lines = [f"  {out.printable(each)}" for each in shown]
     more = ["  … and more"] if len(rows) > LISTED else []
     return "\n".join([f"error: {text!r} may mean several runs:", *lines, *more])

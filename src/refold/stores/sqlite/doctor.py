@@ -18,7 +18,7 @@ from refold.stores.sqlite.store import SqliteStore
 
 
 class Findings(Struct, frozen=True):
-    """Read back from the connection itself, not from what it was asked for."""
+    """Read back from the connection and the file, not from what was asked for."""
 
     path: str
     sqlite: str
@@ -44,7 +44,7 @@ def examine(file: File, thorough: bool = False) -> Findings:
             sqlite=apsw.sqlite_lib_version(),
             file_system=file_system_of(file.path, mount_table()),
             schema=pragma("user_version"),
-            journal_mode=pragma("journal_mode"),
+            journal_mode=_journal_mode(file.path) or pragma("journal_mode"),
             synchronous=pragma("synchronous"),
             page_size=pragma("page_size"),
             pages=pragma("page_count"),
@@ -52,6 +52,12 @@ def examine(file: File, thorough: bool = False) -> Findings:
             mode=oct(os.stat(file.path).st_mode & 0o777),
             damage=() if check == ["ok"] else tuple(check),
         )
+
+
+def _journal_mode(path: str) -> str:
+    """As the file itself says it: a connection that only looks may not need the log, and then says otherwise."""
+    with open(path, "rb") as file:
+        return "wal" if file.read(20)[18:] == b"\x02\x02" else ""
 
 
 def living(store: SqliteStore) -> tuple[str, ...]:

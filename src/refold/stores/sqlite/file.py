@@ -464,7 +464,7 @@ def _seems_foreign(path: str) -> bool:
 def _replaced(path: str) -> str:
     return (
         f"{path} was replaced while {path}-wal stayed, which holds changes of the file that was there before: together "
-        f"they are neither the one nor the other. To use the file as it is now, for example a backup that was restored, "
+        f"they are neither the one nor the other. To use the file as it is now, for example a restored backup, "
         f"move {path}-wal and {path}-shm away. If they belong to it, because another program has made a checkpoint, "
         f"remove {path}-lock"
     )

@@ -90,7 +90,7 @@ def _expected() -> Mapping[tuple[str, str], str]:
         db.execute(step)
     made = db.execute("select type, name, sql from sqlite_schema where sql is not null").fetchall()
     db.close()
-    return {(kind, name): sql for kind, name, sql in made}
+    return {(str(kind), str(name)): str(sql) for kind, name, sql in made}
 
 
 _TOKEN = re.compile(

@@ -12,8 +12,8 @@ from refold.core.outcomes import SECOND, Instant
 from refold.core.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import Expired, Lease
-from refold.stores.sqlite import lines as lines_of
 from refold.stores.sqlite import columns, queries
+from refold.stores.sqlite import lines as lines_of
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.dead import SqliteDead
 from refold.stores.sqlite.file import File, OnWrong
