@@ -69,7 +69,7 @@ def graph(file: str, mermaid: bool) -> None:
     from refold.authoring import draw
 
     plan = _coded(file) if is_code(file) else read_file(file).plan
-    out.put((draw.mermaid(plan) if mermaid else draw.draw(plan)).rstrip("\n"))
+    out.put_data((draw.mermaid(plan) if mermaid else draw.draw(plan)).rstrip("\n"))
 
 
 def _coded(target: str) -> Plan:

@@ -1,5 +1,6 @@
 """The commands of `refold`: finds the one that is meant, runs it, and says in one message what went wrong."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ import click
 
 from refold import __version__
 from refold.cli import exits, out
+from refold.cli.wrong import WrongRows
 from refold.errors import InvalidPlan, RefoldError, Stopped
 
 
@@ -141,6 +143,7 @@ DB = {
     "info": lambda: _files().info,
     "check": lambda: _files().check,
     "rebuild": lambda: _files().rebuild,
+    "migrate": lambda: _files().migrate,
 }
 SECRET = {
     "set": lambda: _secret().set_secret,
@@ -227,21 +230,31 @@ def _heard(arguments: Sequence[str]) -> int:
         return exits.INTERRUPTED
     except RefoldError as error:
         return _refused(error)
+    except out.Unwritable as error:
+        return _broken(error, f"error: {error}", exits.FAILED)
     except OSError as error:
-        return _broken(error, f"error: {error.filename or 'stdout'}: {error.strerror or error}", exits.FAILED)
+        where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "the operating system"
+        return _broken(error, f"error: {where}: {error.strerror or error}", exits.FAILED)
     except Exception as error:
         hint = "this is a bug; --debug shows where"
         return _broken(error, f"{type(error).__name__}: {error} ({hint})", exits.BUG)
 
 
 def _command(arguments: Sequence[str]) -> int:
+    wrong = WrongRows()
     try:
-        code = refold.main(list(arguments), prog_name="refold", standalone_mode=False)
+        code = refold.main(list(arguments), prog_name="refold", standalone_mode=False, obj=wrong)
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()  # with what was typed, which may hold anything
+        error.show(said)
+        out.tell(said.getvalue().rstrip("\n"))
         return error.exit_code
+    for each in wrong.errors:
+        out.tell(f"error: {each}")
+    if wrong.errors:
+        return exits.UNREACHABLE
     return code if isinstance(code, int) else exits.OK
 
 

@@ -22,7 +22,7 @@ def completion(shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None
     root = click.get_current_context().find_root().command
-    out.put(found(root, {}, "refold", "_REFOLD_COMPLETE").source())
+    out.put_data(found(root, {}, "refold", "_REFOLD_COMPLETE").source())
     if out.is_terminal(sys.stdout):
         out.tell(HINTS[shell])
 
@@ -34,4 +34,5 @@ def names_of_runs(db: str, beginning: str) -> list[str]:
             rows = store.summaries(limit=100)
     except RefoldError:
         return []
-    return [stored.called(row) for row in rows if stored.called(row).startswith(beginning)]
+    names = (stored.called(row) for row in rows)
+    return [name for name in names if name.startswith(beginning) and name.isprintable()]  # a shell gets them raw

@@ -142,7 +142,7 @@ def redrive(
     if output != "table":
         out.put_json(told, output)
     for each in told if output == "table" else ():
-        out.put(f"{each['name'] or each['run']}  {each['what']}")
+        out.put(out.printable(f"{each['name'] or each['run']}  {each['what']}"))
     good = sum(each["what"] in ("retried", "would be retried") for each in told)
     out.tell(f"{good} of {len(told)} runs {'would be' if dry_run else 'were'} reopened")
     if good and not dry_run:

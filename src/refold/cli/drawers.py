@@ -5,6 +5,7 @@ from typing import Protocol
 
 from msgspec import json
 
+from refold.cli import out
 from refold.cli.changes import Changes
 from refold.cli.source import Source
 from refold.core.progress import Progress
@@ -58,13 +59,17 @@ class JsonLines(Lines):
 
     def draw(self, progress: Progress) -> None:
         for each in self.changes.objects(progress):
-            write(json.encode(each).decode())
+            _write(out.harmless_json(json.encode(each).decode()))
 
     def say(self, line: str) -> None:
-        write(json.encode({"message": line}).decode())
+        _write(out.harmless_json(json.encode({"message": line}).decode()))
 
 
 def write(line: str) -> None:
+    _write(out.harmless(line))
+
+
+def _write(line: str) -> None:
     if sys.stderr is not None:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

@@ -129,9 +129,21 @@ def check(output: str, db: str) -> int:
     if output != "table":
         out.put_json({"runs": len(rows), "problems": wrong}, output)
     for each in wrong if output == "table" else ():
-        out.put(f"{each['run'] or 'file'}: {each['problem']}")
+        out.put(f"{out.printable(each['run'] or 'file')}: {out.printable(each['problem'])}")
     out.tell(f"{len(rows)} runs read, {len(wrong)} problems")
     return exits.FAILED if wrong else exits.OK
+
+
+@click.command()
+@db_option
+def migrate(db: str) -> None:
+    """Bring the file up to date with this release of Refold.
+
+    Commands that write do that by themselves; those that only look leave an older file as it is and name this one.
+    """
+    with stored.changed(db) as store:
+        seen = examine(store.file)
+    out.tell(f"{seen.path} has schema {seen.schema}")
 
 
 @click.command()
@@ -141,13 +153,12 @@ def rebuild(output: str, db: str) -> int:
     """Make every row, command and timer again from the logs alone."""
     from refold.wiring import rebuild_file
 
-    with stored.opened(db):
-        pass  # it is there
+    stored.check_there(db)
     told = rebuild_file(db)
     wrong = {run: str(error) for run, error in told.items() if error is not None}
     if output != "table":
         out.put_json({"runs": len(told), "problems": wrong}, output)
     for run, problem in wrong.items() if output == "table" else ():
-        out.put(f"{run}: {problem}")
+        out.put(f"{out.printable(run)}: {out.printable(problem)}")
     out.tell(f"{len(told) - len(wrong)} of {len(told)} runs were rebuilt")
     return exits.FAILED if wrong else exits.OK

@@ -87,9 +87,9 @@ def _put_line(line: dict[str, Any], output: str) -> None:
         out.put_json({**line, "at": words.stamp(line.get("at", 0))}, "jsonl")
         return
     text = str(line.get("text", ""))
-    text = out.printable(text) if out.is_terminal(sys.stdout) else text
+    text = out.printable(text) if out.is_terminal(sys.stdout) else text  # a line, exactly as the step printed it
     mark = " !" if line.get("stream") == "stderr" else "  "
-    out.put(f"{words.moment(line.get('at', 0))[11:]} {_who(line)}{mark} {text}")
+    out.put_data(f"{words.moment(line.get('at', 0))[11:]} {_who(line)}{mark} {text}")
 
 
 def _who(line: dict[str, Any]) -> str:

@@ -123,8 +123,8 @@ def show(run: str, gate: str | None, output: str, db: str) -> None:
 
 
 def _lines(row: Summary, gate: Asked, now: int) -> Iterator[str]:
-    yield f"run        {stored.called(row)}"
-    yield f"gate       {gate.step} ({gate.type}, visit {gate.visit})"
+    yield f"run        {out.printable(stored.called(row))}"
+    yield f"gate       {out.printable(gate.step)} ({gate.type}, visit {gate.visit})"
     yield f"prompt     {out.printable(_text(gate.prompt))}"
     if gate.assignee:
         yield f"assignee   {out.printable(gate.assignee)}"
@@ -132,7 +132,7 @@ def _lines(row: Summary, gate: Asked, now: int) -> Iterator[str]:
         said = f"  {out.printable(label)}" if label != option else ""
         yield f"option     {out.printable(option)}{said}" + ("  (refuses)" if option in gate.refuse else "")
     if gate.form is not None:
-        yield f"form       {json.encode(gate.form).decode()}"
+        yield f"form       {out.printable(json.encode(gate.form).decode())}"
     if gate.min_approvals > 1:
         yield f"approvals  {_approvals(gate)}"
     for each in gate.approvals:

@@ -154,7 +154,7 @@ def _put_table(head: str, rows: list[ItemRow], found: int) -> None:
         (str(row.item), out.printable(row.key), row.status, str(row.tries or ""), _short(row.value), _came_of(row))
         for row in rows
     ]
-    out.put(head + "\n\n" + out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
+    out.put(out.printable(head) + "\n\n" + out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
     if found > len(rows):
         out.tell(f"{found - len(rows)} more; all of them: -o jsonl")
 

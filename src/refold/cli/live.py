@@ -40,7 +40,7 @@ class Live:
         self._update(progress, self.console.height)
 
     def say(self, line: str) -> None:
-        self.console.print(Text(line), soft_wrap=True)
+        self.console.print(Text(out.harmless(line)), soft_wrap=True)
 
     def end(self, progress: Progress | None) -> None:
         if progress is not None:
@@ -55,4 +55,5 @@ class Live:
 
 
 def _text(line: Line) -> Text:
-    return Text.assemble(*line, no_wrap=True, overflow="crop")
+    pieces = [(out.harmless(text), style) for text, style in line]
+    return Text.assemble(*pieces, no_wrap=True, overflow="crop")

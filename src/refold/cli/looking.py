@@ -90,13 +90,13 @@ def _put_run(seen: dict[str, Any], state: RunState) -> None:
     status = out.painted(seen["status"], STYLES.get(seen["status"], "cyan"), colour)
     lines = [
         f"{out.painted(out.printable(seen['name'] or seen['id']), 'bold', colour)}  {status}",
-        f"run       {seen['id']}",
+        f"run       {out.printable(seen['id'])}",
         f"workflow  {out.printable(seen['workflow'])}",
         f"started   {words.moment(state.started_at)}",
     ]
     if state.ended_at:
         lines.append(f"took      {words.took(state.started_at, state.ended_at)}")
-    lines += [f"used      {unit} {amount:g}" for unit, amount in seen["usage"].items()]
+    lines += [f"used      {out.printable(unit)} {amount:g}" for unit, amount in seen["usage"].items()]
     lines += [f"waits     {out.printable(each)}" for each in seen.get("stuck", ())]
     if state.error is not None:
         lines.append(f"error     {out.painted(out.printable(error_text(state.error)), 'red', colour)}")
@@ -164,7 +164,7 @@ def why(run: str | None, output: str, db: str) -> None:
         out.put_json({"id": row.run, "status": row.status, "reasons": objects} if output == "json" else objects, output)
         return
     if not found:
-        out.put(f"{stored.called(row)} is {row.status}: nothing waits")
+        out.put(out.printable(f"{stored.called(row)} is {row.status}: nothing waits"))
         return
     lines = [(reason.step, _item(reason.item), words.why(reason, now)) for reason in found]
     out.put(out.table(("STEP", "ITEM", "WHY"), lines, out.has_colour(sys.stdout), out.terminal_width()))

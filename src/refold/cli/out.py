@@ -1,7 +1,13 @@
-"""Where words go: data to stdout, everything else to stderr; a reader who has left is no error."""
+"""Where words go: data to stdout, everything else to stderr; a reader who has left is no error.
+
+This is the border to the terminal. Names, results and messages come from playbooks, from services and from database
+files of other people, so control codes in them are spelt out, and only the colours of `painted` pass. Data (results,
+lines of steps, JSON) is exact where it goes into a pipe or a file; on a terminal it is spelt out too.
+"""
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
@@ -14,12 +20,57 @@ GONE = (errno.EPIPE, errno.EIO, errno.EBADF)  # the pipe was closed, the termina
 SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
+COLOUR = f"\x1b{os.urandom(4).hex()}"  # begins a colour of `painted`; nothing from outside can look like it
+
+OBEYED = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069"
+"""Characters that a terminal obeys instead of showing them: control codes, and marks that turn text around."""
+
+_HARMFUL = re.compile(f"{COLOUR}([0-9]+)m|[{OBEYED}]")
+_HARMFUL_IN_JSON = re.compile(f"[{OBEYED}]")
+
+
 class Closed(Exception):
     """Nobody reads any more: what follows a stream may end."""
 
 
+class Unwritable(Exception):
+    """What was to be printed could not be written, for example because the disk is full."""
+
+
+def harmless(text: str) -> str:
+    """Text of several lines without what a terminal would obey, but for colours of our own."""
+    return text if text.isprintable() else _HARMFUL.sub(_spelt, text)
+
+
+def _spelt(found: re.Match[str]) -> str:
+    return f"\x1b[{found[1]}m" if found[1] else f"\\x{ord(found[0]):02x}"
+
+
+def harmless_json(text: str) -> str:
+    """The same of a JSON document, which stays the same document."""
+    return text if text.isprintable() else _HARMFUL_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def put(text: str) -> None:
-    """A line, or several, of data."""
+    """A line, or several, for people."""
+    _write(harmless(text))
+
+
+def put_data(text: str) -> None:
+    """Text that is a result: exactly as it is, unless a terminal would obey it."""
+    _write(harmless(text) if is_terminal(sys.stdout) else text)
+
+
+def put_json(value: Any, output: str) -> None:
+    """`json`: one document for people and machines; `jsonl`: a line, or one for each element of a list."""
+    documents = value if isinstance(value, list) and output == "jsonl" else [value]
+    for each in documents:
+        data = json.encode(each)
+        text = (data if output == "jsonl" else json.format(data, indent=2)).decode()
+        _write(harmless_json(text) if is_terminal(sys.stdout) else text)
+
+
+def _write(text: str) -> None:
     if sys.stdout is None:
         return
     try:
@@ -27,18 +78,9 @@ def put(text: str) -> None:
         sys.stdout.flush()
     except OSError as error:
         if error.errno not in GONE:
-            raise
+            raise Unwritable(f"stdout: {error.strerror or error}") from error
         leave(sys.stdout)
         raise Closed from None
-
-
-def put_json(value: Any, output: str) -> None:
-    """`json`: one document for people and machines; `jsonl`: a line, or one for each element of a list."""
-    if output == "jsonl":
-        for each in value if isinstance(value, list) else [value]:
-            put(json.encode(each).decode())
-    else:
-        put(json.format(json.encode(value), indent=2).decode())
 
 
 def tell(text: str) -> None:
@@ -46,7 +88,7 @@ def tell(text: str) -> None:
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(harmless(text) + "\n")
         sys.stderr.flush()
     except OSError:
         leave(sys.stderr)
@@ -95,7 +137,8 @@ def has_colour(stream: TextIO | None) -> bool:
 
 
 def painted(text: str, style: str, colour: bool) -> str:
-    return f"\x1b[{SGR[style]}m{text}\x1b[0m" if colour and style and text else text
+    """In a style, once it has gone through `put` or `tell`."""
+    return f"{COLOUR}{SGR[style]}m{text}{COLOUR}0m" if colour and style and text else text
 
 
 def printable(text: str) -> str:

@@ -66,14 +66,14 @@ def question_object(row: Summary, question: Question) -> dict[str, Any]:
 
 
 def question_lines(row: Summary, question: Question, now: int) -> Iterator[str]:
-    yield f"run        {stored.called(row)}"
-    yield f"question   {out.printable(question.id)} (of step {question.step}, visit {question.visit})"
+    yield f"run        {out.printable(stored.called(row))}"
+    yield f"question   {out.printable(question.id)} (of step {out.printable(question.step)}, visit {question.visit})"
     yield f"prompt     {out.printable(str(question.prompt))}"
     if question.metadata is not None:
         yield f"metadata   {out.printable(str(question.metadata))}"
     if question.until is not None:
         yield f"until      {words.until(question.until, now)}"
-    yield f"answer     refold gates answer {stored.called(row)} {question.id} VALUE"
+    yield f"answer     {out.printable(f'refold gates answer {stored.called(row)} {question.id} VALUE')}"
 
 
 def one_question(store: SqliteStore, row: Summary, id: str | None) -> Asked | None:

@@ -1,7 +1,6 @@
 """The command `runs record`: the results of a run, for tests."""
 
 import click
-from msgspec import json
 
 from refold.cli import out, stored
 from refold.cli.options import db_option, run_argument
@@ -23,7 +22,7 @@ def record(run: str, output: str, db: str) -> None:
     with stored.opened(db) as store:
         recorded = recording.record(store, stored.found(store, run).run)
     if output == STDOUT:
-        out.put(json.format(json.encode(recorded), indent=2).decode())
+        out.put_json(recorded, "json")
         return
     replaying.write(recorded, output)
     out.tell(f"{len(recorded.calls)} results of {recorded.workflow} are in {output}")

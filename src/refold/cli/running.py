@@ -281,14 +281,17 @@ def _tell_end(ended: Any, name: str, output: str, progress: str, quiet: bool) ->
         if output != "table":
             out.put_json(ended.seen, output)
         elif ended.code == exits.OK and ended.result is not None:
-            out.put(_as_text(ended.result))
+            _put_result(ended.result)
     except out.Closed:
         pass  # the run is over all the same
     return int(ended.code)
 
 
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.format(json.encode(value), indent=2).decode()
+def _put_result(value: Any) -> None:
+    if isinstance(value, str):
+        out.put_data(value)
+    else:
+        out.put_json(value, "json")
 
 
 def _tell_plan(wanted: Wanted, output: str) -> int:
@@ -301,7 +304,7 @@ def _tell_plan(wanted: Wanted, output: str) -> int:
         return exits.OK
     out.put(f"{plan.name}: {len(steps)} steps would run with {json.encode(input).decode()}")
     for name in steps:
-        out.put(f"  {name}")
+        out.put(f"  {out.printable(name)}")
     return exits.OK
 
 
@@ -317,7 +320,7 @@ def _leave(wanted: Wanted, asked: Options) -> int:
     if asked.output != "table":
         out.put_json(seen, asked.output)
     else:
-        out.put(f"{seen['name']}  {seen['id']}")
+        out.put(f"{out.printable(seen['name'])}  {seen['id']}")
     if not asked.quiet:
         name = again(str(seen["name"]), asked.db, asked.file, *wanted.playbook.code)
         if workers:

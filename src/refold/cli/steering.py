@@ -105,14 +105,15 @@ def prune(older_than: str, dry_run: bool, output: str, db: str) -> None:
     before = words.now() - round(seconds(older_than) * SECOND)
     with stored.opened(db) as store:
         rows = list(_over(store, before))
-        if not dry_run:
+    if not dry_run:
+        with stored.changed(db) as store:
             rows = _remove(store, rows)
             forget_workers(store)
     if output != "table":
         out.put_json([row_object(row) for row in rows], output)
         return
     for row in rows:
-        out.put(f"{row.run}  {row.name}  {row.status}  {words.moment(row.ended_at)}")
+        out.put(out.printable(f"{row.run}  {row.name}  {row.status}  {words.moment(row.ended_at)}"))
     out.tell(f"{len(rows)} runs {'would be' if dry_run else 'were'} removed")
 
 

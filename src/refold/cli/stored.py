@@ -2,10 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+
+import click
 
 from refold.authoring.names import meant
-from refold.cli import words
+from refold.cli import out, words
+from refold.cli.wrong import WrongRows
 from refold.core.state import TERMINAL
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
@@ -18,14 +21,30 @@ KNOWN = 1000  # newest runs among which a mistyped name is looked for
 
 @contextmanager
 def opened(db: str) -> Iterator[SqliteStore]:
-    """A file that is there; only `run` makes one."""
+    """A file that is there, to look at: no lock is taken, and nothing is changed."""
+    check_there(db)
+    with closing(SqliteStore(db, words.now, machine_steady(), reading=True, on_wrong=_wrong_rows().report)) as store:
+        yield store
+
+
+@contextmanager
+def changed(db: str) -> Iterator[SqliteStore]:
+    """A file that is there, to write to."""
+    check_there(db)
+    with closing(SqliteStore(db, words.now, machine_steady(), on_wrong=_wrong_rows().report)) as store:
+        yield store
+
+
+def _wrong_rows() -> WrongRows:
+    """Those of this command; where there is none, as when a shell completes a name, nobody is told."""
+    context = click.get_current_context(silent=True)
+    return (context.find_object(WrongRows) if context is not None else None) or WrongRows()
+
+
+def check_there(db: str) -> None:
+    """Only `run` makes one."""
     if not os.path.exists(db):
         raise NotFound(f"there is no database {db}: `refold run` makes one, --db names another")
-    store = SqliteStore(db, words.now, machine_steady())
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def found(store: SqliteStore, text: str | None) -> Summary:
@@ -73,6 +92,7 @@ def _nothing_like(store: SqliteStore, text: str) -> str:
 
 
 def _ambiguous(text: str, rows: list[Summary]) -> str:
-    lines = [f"  {row.run}  {row.name}  {row.status}  {words.moment(row.created_at)}" for row in rows[:LISTED]]
+    shown = [f"{row.run}  {row.name}  {row.status}  {words.moment(row.created_at)}" for row in rows[:LISTED]]
+    lines = [f"  {out.printable(each)}" for each in shown]
     more = ["  … and more"] if len(rows) > LISTED else []
     return "\n".join([f"error: {text!r} may mean several runs:", *lines, *more])

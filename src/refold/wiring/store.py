@@ -1,5 +1,6 @@
 """The store of a process, and what is done to a file where nothing is executed."""
 
+import logging
 import os
 import random
 from collections.abc import AsyncIterator, Iterator
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from refold.authoring.names import a
 from refold.core.expressions import Values
-from refold.errors import InvalidValue
+from refold.errors import Corrupt, InvalidValue
 from refold.ports import Abilities, Store
 from refold.runtime.advance import Advancing, Here
 from refold.runtime.intake import Intake
@@ -18,9 +19,25 @@ from refold.stores.clock import machine_steady
 from refold.stores.memory import MemoryStore
 from refold.wiring.world import language, wall
 
+LOG = logging.getLogger("refold.store")
+REPORTED = 1000  # rows, at most
+
 if TYPE_CHECKING:
     from refold.stores.sqlite.store import SqliteStore
     from refold.wiring.process import Process
+
+
+class WrongRows:
+    """Logs each row that cannot be read once; its run says so itself, and the others go on."""
+
+    def __init__(self) -> None:
+        self._reported: set[str] = set()
+
+    def report(self, error: Corrupt) -> None:
+        text = str(error)
+        if text not in self._reported and len(self._reported) < REPORTED:
+            self._reported.add(text)
+            LOG.warning("%s", text.encode("unicode_escape").decode())  # it is text of whoever wrote the file
 
 
 @asynccontextmanager
@@ -36,7 +53,7 @@ async def kept_in(
 
     advance = Advancing()
     try:
-        file = await advance(lambda: SqliteStore(db, wall, machine_steady()))
+        file = await advance(lambda: SqliteStore(db, wall, machine_steady(), on_wrong=WrongRows().report))
         try:
             yield file, advance
         finally:
@@ -59,7 +76,7 @@ def open_intake(db: str | os.PathLike[str]) -> "Iterator[tuple[Intake, SqliteSto
     """Mail for the runs of a file, where nothing is executed: whoever serves them finds what has changed."""
     from refold.stores.sqlite.store import SqliteStore
 
-    store = SqliteStore(db, wall, machine_steady())
+    store = SqliteStore(db, wall, machine_steady(), on_wrong=WrongRows().report)
     turns = Turns(store, Values(), random.random, lambda: os.urandom(16).hex())
     turns.languages = language
     try:

@@ -9,8 +9,9 @@ from refold.core.commands import Command, Held, Letter
 from refold.core.outcomes import Instant
 from refold.ports import Writes
 from refold.stores.sqlite import queries
+from refold.stores.sqlite.columns import Values
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.rows import FAR, Queued, Values, fact_rows, fresh, run_row, seal
+from refold.stores.sqlite.rows import FAR, Queued, fact_rows, fresh, run_row, seal
 
 Named = tuple[str, str]
 """A run, and the key or the hash of something that belongs to it."""

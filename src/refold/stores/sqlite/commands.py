@@ -1,21 +1,20 @@
 """The commands as one turn sees and changes them: read once, changed in memory, written together."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 
 from msgspec import Struct, json
 
-from refold.core.codec import decode_command
 from refold.core.outcomes import SECOND, Instant
 from refold.core.state import PAUSED
 from refold.errors import Corrupt
 from refold.ports import Abilities, Lease
 from refold.stores.sqlite import queries
+from refold.stores.sqlite.columns import Values
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.lanes import ABOVE_ALL, OfAllRuns, OfSomeRuns, Picker, Waiting, in_order
 from refold.stores.sqlite.openings import Openings
 from refold.stores.sqlite.remembered import Remembered
-from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, Lane, Queued, Values, added, moved, read_queued
+from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, Lane, Queued, added, moved, read_queued
 
 Key = tuple[str, str]
 """Run and command."""
@@ -150,8 +149,8 @@ class Commands(Struct):
             self._line, self._claimer = self._line_for(can, now), can
         leases: list[Lease] = []
         until = now + round(lease_for * SECOND)
-        for command in islice(self._line, limit):
-            leases.append(self._lease(command, can.worker, now, until))
+        while len(leases) < limit and (command := next(self._line, None)) is not None:
+            leases += self.file.readable(lambda row: self._lease(row[0], can.worker, now, until), [(command,)])
         return leases
 
     def is_idle(self, can: Abilities, now: Instant) -> bool:
@@ -229,18 +228,19 @@ class Commands(Struct):
 
     def _release(self, now: Instant) -> None:
         """What may start by now joins its lane, in the place it was issued in."""
-        for row in self.file.rows(queries.DUE_LATER, (self.namespace, now)):
-            command = self._known.setdefault((row[0], row[1]), read_queued(row))
-            if command is not None and command.state == LATER and (row[0], row[1]) not in self._fresh:
+        for read in self.file.readable(read_queued, self.file.rows(queries.DUE_LATER, (self.namespace, now))):
+            key = (read.run, read.id)
+            command = self._known.setdefault(key, read)
+            if command is not None and command.state == LATER and key not in self._fresh:
                 self._return(command)
 
     def _lease(self, command: Queued, worker: str, now: Instant, until: Instant) -> Lease:
         key = (command.run, command.id)
+        order = command.order if command.order is not None else command.ordered()  # nothing is changed if this fails
         self._known[key] = command
         if key not in self._fresh:
             self._touch(command.lane()).turn = self.number()  # the others of the lane come first now
             self._moved[key] = command
-        order = command.order if command.order is not None else decode_command(command.data)
         command.state, command.turn, command.worker = LEASED, None, worker
         command.generation += 1
         command.until, command.claimed_at, command.beat_at = until, now, now

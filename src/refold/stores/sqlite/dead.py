@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from msgspec import DecodeError, json
+from msgspec import json
 
 from refold.core.dead import DeadLetter
-from refold.errors import Corrupt
 from refold.stores.sqlite import queries
+from refold.stores.sqlite.columns import DEAD, Values, malformed
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.rows import Values, check, seal
+from refold.stores.sqlite.rows import check, seal
 
 _letter = json.Decoder(DeadLetter)
 
@@ -22,16 +22,17 @@ def put_dead(file: File, namespace: str, run: str, letters: Sequence[DeadLetter]
 
 
 def read_dead(row: Values) -> DeadLetter:
+    DEAD.check((row[0], row[1]), row)
     *values, mark = row
-    check(f"dead letter {row[1]} of run {row[0]}", tuple(values), mark)
-    try:
-        return _letter.decode(row[4])
-    except DecodeError as error:
-        raise Corrupt(f"dead letter {row[1]} of run {row[0]} is not readable: {error}") from None
+    check(f"dead letter {row[1]} of run {row[0]}", tuple(values), mark, "dead")
+    letter = DEAD.decoded((row[0], row[1]), "data", _letter.decode, row[4])
+    if (letter.run, letter.fingerprint, letter.at) != (row[0], row[2], row[3]):
+        raise malformed("dead", (row[0], row[1]), "data", "it does not say the same as the other columns")
+    return letter
 
 
 class SqliteDead:
-    """Finds them."""
+    """Dead letters of the store, by their reason or all of them."""
 
     file: File
     namespace: str
@@ -39,4 +40,6 @@ class SqliteDead:
     def dead_letters(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
         query, found_by = (queries.DEAD, ()) if fingerprint is None else (queries.DEAD_ALIKE, (fingerprint,))
         with self.file.guard:
-            return [read_dead(row) for row in self.file.rows(query, (self.namespace, *found_by, limit))]
+            self.file.check_place()
+            rows = self.file.rows(query, (self.namespace, *found_by, limit))
+        return self.file.readable(read_dead, rows)

@@ -8,15 +8,17 @@ from msgspec import Struct, json
 
 from refold.core.outcomes import Instant
 from refold.ports import Abilities
-from refold.stores.sqlite import queries
+from refold.stores.sqlite import columns, queries
+from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File
+from refold.stores.sqlite.locks import LOCK_NAME
 from refold.stores.sqlite.mounts import file_system_of, mount_table
 from refold.stores.sqlite.rows import read_queued
 from refold.stores.sqlite.store import SqliteStore
 
 
 class Findings(Struct, frozen=True):
-    """Read back from the connection itself, not from what it was asked for."""
+    """Read back from the connection and the file, not from what was asked for."""
 
     path: str
     sqlite: str
@@ -42,7 +44,7 @@ def examine(file: File, thorough: bool = False) -> Findings:
             sqlite=apsw.sqlite_lib_version(),
             file_system=file_system_of(file.path, mount_table()),
             schema=pragma("user_version"),
-            journal_mode=pragma("journal_mode"),
+            journal_mode=_journal_mode(file.path) or pragma("journal_mode"),
             synchronous=pragma("synchronous"),
             page_size=pragma("page_size"),
             pages=pragma("page_count"),
@@ -52,12 +54,26 @@ def examine(file: File, thorough: bool = False) -> Findings:
         )
 
 
+def _journal_mode(path: str) -> str:
+    """As the file itself says it: a connection that only looks may not need the log, and then says otherwise."""
+    with open(path, "rb") as file:
+        return "wal" if file.read(20)[18:] == b"\x02\x02" else ""
+
+
 def living(store: SqliteStore) -> tuple[str, ...]:
     """Workers that have claimed something and whose processes have not ended since."""
     life = store.file.life
     with store.file.guard:
         rows = store.file.rows(queries.WORKERS, (store.namespace, ""))
-    return tuple(worker for worker, lock in rows if life.is_there(lock) and not life.is_free(lock))
+    found = store.file.readable(_worker, rows)
+    return tuple(worker for worker, lock in found if life.is_there(lock) and not life.is_free(lock))
+
+
+def _worker(row: Values) -> tuple[str, str]:
+    columns.WORKERS.check(row[:1], row)
+    if row[1] and LOCK_NAME.fullmatch(row[1]) is None:
+        raise malformed("workers", row[:1], "lock", f"{row[1]!r} is not the name of a lock")
+    return row[0], row[1]
 
 
 def abilities(store: SqliteStore) -> Mapping[str, Abilities]:
@@ -65,15 +81,20 @@ def abilities(store: SqliteStore) -> Mapping[str, Abilities]:
     with store.file.guard:
         rows = store.file.rows(queries.ABILITIES, (store.namespace,))
     alive = frozenset(living(store))
-    return {
-        worker: Abilities(
-            worker,
-            None if queues is None else tuple(json.decode(queues, type=list[str])),
-            None if tools is None else frozenset(json.decode(tools, type=list[str])),
-        )
-        for worker, tools, queues in rows
-        if worker in alive
-    }
+    found = store.file.readable(_abilities, (row for row in rows if row[0] in alive))
+    return {each.worker: each for each in found}
+
+
+def _abilities(row: Values) -> Abilities:
+    columns.ABILITIES.check(row[:1], row)
+    worker, tools, queues = row
+    can_tools = columns.ABILITIES.decoded((worker,), "tools", _names, tools)
+    can_queues = columns.ABILITIES.decoded((worker,), "queues", _names, queues)
+    return Abilities(worker, can_queues, None if can_tools is None else frozenset(can_tools))
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else json.decode(text, type=tuple[str, ...])
 
 
 def enrol(store: SqliteStore, can: Abilities) -> None:
@@ -86,7 +107,8 @@ def holders(store: SqliteStore) -> list[tuple[str, str, str, Instant]]:
     """Every lease of somebody who lives: run, command, worker, and when it runs out."""
     alive = frozenset(living(store))
     with store.file.guard:
-        leased = [read_queued(row) for row in store.file.rows(queries.LEASES, (store.namespace,))]
+        rows = store.file.rows(queries.LEASES, (store.namespace,))
+    leased = store.file.readable(read_queued, rows)
     return [(each.run, each.id, each.worker, each.until) for each in leased if each.worker in alive and each.worker]
 
 
@@ -94,7 +116,7 @@ def plans(store: SqliteStore, beginning: str, limit: int = 10) -> list[str]:
     """Hashes that begin so."""
     with store.file.guard:
         rows = store.file.rows(queries.PLANS, (store.namespace, len(beginning), beginning, limit))
-    return [hash for (hash,) in rows]
+    return [hash for (hash,) in rows if type(hash) is str]
 
 
 def count(store: SqliteStore) -> dict[str, int]:
@@ -122,7 +144,7 @@ def forget_workers(store: SqliteStore) -> int:
     with store.turn([]) as turn:
         turn.begin()
         busy = {row[11] for row in store.file.rows(queries.LEASES, (store.namespace,))}
-        rows = store.file.rows(queries.WORKERS, (store.namespace, ""))
+        rows = store.file.readable(_worker, store.file.rows(queries.WORKERS, (store.namespace, "")))
         gone = [(store.namespace, *row) for row in rows if row[0] not in busy and not life.is_there(row[1])]
         store.file.write(queries.REMOVE_WORKER, gone)
     return len(gone)

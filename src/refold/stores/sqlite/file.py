@@ -1,10 +1,12 @@
 """One SQLite file, opened so that what is committed stays: its pragmas, its locks, and its errors by their names."""
 
 import os
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import quote
 
 import apsw
 from msgspec import Struct
@@ -12,7 +14,8 @@ from msgspec import Struct
 from refold.errors import Ambiguous, Corrupt, RefoldError, Unavailable, Unusable
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.locks import LifeLock, WriterLock
-from refold.stores.sqlite.migrate import migrate, version_of
+from refold.stores.sqlite.marker import Look, Marker, boot_id, is_foreign, look_at
+from refold.stores.sqlite.migrate import check_schema, migrate, refuse_for_reading, version_of
 from refold.stores.sqlite.mounts import mount_table, refuse_network
 
 OLDEST = (3, 51, 3)  # before it, two processes that checkpoint and write at once can damage the file
@@ -33,9 +36,27 @@ PRAGMAS: dict[str, int | str] = {  # set and read back, for one that is not obey
     "temp_store": 2,  # memory
 }
 
+READING_PRAGMAS: dict[str, int] = {
+    "query_only": 1,
+    "synchronous": 2,
+    "mmap_size": 0,
+    "cell_size_check": 1,
+    "trusted_schema": 0,
+    "temp_store": 2,
+}
+
+BESIDE = ("-wal", "-shm", "-journal")  # the files that SQLite itself opens next to a database
+JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+LOOKS = 5  # at a file that seems to be another one, while a process may be about to write down that it is not
+BETWEEN = 0.05  # seconds
+
+T = TypeVar("T")
 Row = tuple[Any, ...]
 
-_DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, UnicodeDecodeError)
+OnWrong = Callable[[Corrupt], object]
+"""Hears of a row that cannot be read, wherever the other rows are of use without it."""
+
+_DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _UNAVAILABLE = (
     apsw.BusyError,
     apsw.LockedError,
@@ -52,41 +73,89 @@ _DAMAGED_READS = (apsw.SQLITE_IOERR_CORRUPTFS, apsw.SQLITE_IOERR_DATA)
 
 
 class File:
-    """A connection that several threads may use one after the other, and one transaction at a time."""
+    """A connection that several threads may use one after the other, and one transaction at a time.
 
-    def __init__(self, path: str | os.PathLike[str], patience: float, vfs: str | None = None) -> None:
+    Opened for `reading` it takes no lock of Refold, creates, migrates and changes nothing, and works while a writer is
+    stopped or hung. A file with an empty write-ahead log is read without SQLite's shared memory as well, so that it
+    can be on a disk or in a folder where nothing can be written; as soon as somebody has written, it is opened again.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        patience: float,
+        vfs: str | None = None,
+        *,
+        reading: bool = False,
+        on_wrong: OnWrong | None = None,
+    ) -> None:
         self.path = os.path.realpath(path)
         self.patience = patience
+        self.reading = reading
+        self.on_wrong: OnWrong = on_wrong or _raise
         self.guard = RLock()  # a turn holds it from beginning to end
+        self._vfs = vfs
         self._damage = ""
         self._elsewhere = ""  # why this process must leave the file alone
         self._failure: RefoldError | None = None  # of this turn: nothing more is written in it
         self._pages = 0  # in the write-ahead log
         self._checkpointed = 0  # pages there when a checkpoint was last tried
+        self._still: tuple[Look | None, int] | None = None  # what a file that is read as immutable looked like
+        self._places: list[tuple[str, tuple[int, int]]] = []  # the files that are open, by their paths
         self._cursor: Any
+        self.db: apsw.Connection
         _refuse_library(apsw.sqlite_lib_version())
         refuse_network(self.path, mount_table())
         self.life = LifeLock(f"{self.path}-workers")
-        self.lock = _create(self.path)
-        self._open(vfs)
+        if reading:
+            self._open_for_reading()
+        else:
+            self.lock = _create(self.path)
+            self.marker = Marker(self.path, self.lock.descriptor)
+            self._open()
         _forget_in_children(weakref.ref(self))
 
     def rows(self, query: str, bindings: Row) -> list[Row]:
         try:
             found: list[Row] = self._cursor.execute(query, bindings).fetchall()
-            return found
-        except (apsw.Error, UnicodeDecodeError) as error:
+        except UnicodeDecodeError:
+            found = self._rows_of_bytes(query, bindings)
+        except apsw.Error as error:
             self._fail(error)
+        if self._still is not None and self._has_been_written():
+            return self.rows(query, bindings)
+        return found
+
+    def readable(self, read: Callable[[Row], T], rows: Iterable[Row]) -> list[T]:
+        """The rows that can be read; each other one is reported, so that it harms nobody but its own run."""
+        found: list[T] = []
+        for row in rows:
+            try:
+                found.append(read(row))
+            except Corrupt as error:
+                self.on_wrong(error)
+        return found
 
     def row(self, query: str, bindings: Row) -> Row | None:
-        try:
-            found: list[Row] = self._cursor.execute(query, bindings).fetchall()
-        except (apsw.Error, UnicodeDecodeError) as error:
-            self._fail(error)
+        found = self.rows(query, bindings)
         return found[0] if found else None
+
+    def _rows_of_bytes(self, query: str, bindings: Row) -> list[Row]:
+        """The same rows where some text is not UTF-8: it comes as bytes, and whoever reads the row names its column."""
+        cursor = self.db.cursor()
+        try:
+            names = [f"c{n}" for n, _ in enumerate(cursor.execute(query, bindings).get_description())]
+            columns = (f"typeof({name}), iif(typeof({name}) = 'text', cast({name} as blob), {name})" for name in names)
+            text = f"with found ({', '.join(names)}) as ({query}) select {', '.join(columns)} from found"
+            rows: list[Row] = cursor.execute(text, bindings).fetchall()
+        except apsw.Error as error:
+            self._fail(error)
+        return [tuple(_text(*row[n : n + 2]) for n in range(0, len(row), 2)) for row in rows]
 
     def write(self, query: str, rows: Sequence[Row]) -> None:
         """One statement, many rows; only inside a transaction."""
+        if self.reading:
+            raise Unusable(f"{self.path} was opened for reading only")
         if self._failure is not None:
             raise self._failure  # SQLite may have rolled back already, and this would be written by itself
         try:
@@ -98,11 +167,13 @@ class File:
         """Waits for whoever writes now, as long as the patience lasts; returns the version of the data."""
         if self._damage:
             raise Corrupt(self._damage)
-        if self._elsewhere:
-            raise Unusable(self._elsewhere)
+        self.check_place()
         self._failure = None
+        if self.reading:
+            return self.version()  # each query sees what is committed when it begins
         self.lock.take(self.patience)
         try:
+            self.check_place()  # the wait may have been long
             self._cursor.execute(queries.BEGIN)
             return self.version()
         except BaseException as error:
@@ -115,14 +186,30 @@ class File:
         """Grows with every commit of this connection, and when it first sees that another one has written."""
         return self.db.data_version()
 
+    def check_place(self) -> None:
+        """Raises Unusable if what is open here is no longer the file at its path; two calls of `stat`."""
+        if self._elsewhere:
+            raise Unusable(self._elsewhere)
+        for path, identity in self._places:
+            if _identity(path) != identity:
+                self._elsewhere = (
+                    f"{path} is not the file that this process has opened: it was moved, deleted or replaced "
+                    "meanwhile. Nothing more is written or acknowledged here, and what was written last may be lost "
+                    "with the old file. Put the old file back with its -wal file, or start again with the new one"
+                )
+                raise Unusable(self._elsewhere)
+
     def commit(self) -> None:
         """Returns when it is on the disk; raises Ambiguous if nobody can tell whether it is."""
+        if self.reading:
+            return
         if self._failure is not None:
             failure = self._failure
             self.roll_back()
             raise failure
         try:
             self._cursor.execute(queries.COMMIT)
+            self.check_place()  # before anybody hears of it: a file without a name is lost with this process
             if self._pages - self._checkpointed >= CHECKPOINT_AT:
                 self._checkpoint()
         except apsw.Error as error:
@@ -131,6 +218,8 @@ class File:
             self.lock.release()
 
     def roll_back(self) -> None:
+        if self.reading:
+            return
         try:
             if self.db.in_transaction:
                 self._cursor.execute(queries.ROLLBACK)
@@ -141,9 +230,21 @@ class File:
 
     def close(self) -> None:
         with self.guard:
-            try:
+            if self.reading:
                 if not self._elsewhere:
                     self.db.close()
+                self.life.close()
+                return
+            taken = not self._elsewhere and self.lock.take_if_free()
+            try:
+                if taken:
+                    self.marker.begin()  # whoever is the last to close makes a checkpoint
+                elif not self._elsewhere:
+                    self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # somebody else writes, and is not gone
+                if not self._elsewhere or self._places:
+                    self.db.close()
+                if taken:
+                    self.marker.end()
             except _UNAVAILABLE:
                 return  # everything is in the log, and whoever opens the file next goes on with it
             finally:
@@ -156,29 +257,87 @@ class File:
         inherited.itself = inherited
         self._elsewhere = f"{self.path} was opened before this process was forked: open it again here"
         self._cursor = _Elsewhere(self._elsewhere)
+        self._places, self._still = [], None
         self.guard = RLock()  # the other one may be held by a thread that is not here
-        self.lock.forget()
+        if not self.reading:
+            self.lock.forget()
         self.life.forget()
 
-    def _open(self, vfs: str | None) -> None:
+    def _open(self) -> None:
         """Under the lock, for two that make a new file at once would be in each other's way."""
-        self.lock.take(self.patience)
         try:
-            self.db = apsw.Connection(self.path, vfs=vfs)
-            self._cursor = self.db.cursor()
-            self.db.set_busy_timeout(round(self.patience * 1000))
-            version_of(self.db, self.path)  # before anything is changed in a file of somebody else
-            for name, value in PRAGMAS.items():
-                self.db.pragma(name, value)
-                if (got := self.db.pragma(name)) != value:
-                    raise Unusable(f"{self.path}: SQLite does not take {name} = {value} and stays at {got}")
-            self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # or bound values make SQLite prepare anew each time
-            self.db.set_wal_hook(self._note_pages)
-            migrate(self.db, self.path)
+            self.lock.take(self.patience)
+            try:
+                _refuse_links(self.path)
+                if _size(f"{self.path}-wal") and self.marker.is_foreign():
+                    raise Unusable(_replaced(self.path))
+                self.db = apsw.Connection(self.path, vfs=self._vfs)
+                self._cursor = self.db.cursor()
+                self.db.set_busy_timeout(round(self.patience * 1000))
+                version_of(self.db, self.path)  # before anything is changed in a file of somebody else
+                for name, value in PRAGMAS.items():
+                    self.db.pragma(name, value)
+                    if (got := self.db.pragma(name)) != value:
+                        raise Unusable(f"{self.path}: SQLite does not take {name} = {value} and stays at {got}")
+                self._prepare()
+                self.db.set_wal_hook(self._note_pages)
+                migrate(self.db, self.path)
+                check_schema(self.db, self.path)
+                self._remember_places()
+                self.marker.end()
+            finally:
+                self.lock.release()
         except apsw.Error as error:
             raise self._refusal(error) from error
-        finally:
-            self.lock.release()
+        except RefoldError:
+            self.lock.close()
+            raise
+
+    def _prepare(self) -> None:
+        self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # or bound values make SQLite prepare anew each time
+        self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)  # Refold has none, so any would be somebody else's
+        self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+        self.db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+
+    def _open_for_reading(self) -> None:
+        """Without a lock. A file whose log is empty is read as it lies there, until somebody writes to it."""
+        _refuse_links(self.path)
+        log = _size(f"{self.path}-wal")
+        self._still = None if log else (look_at(self.path), log)
+        if log and _seems_foreign(self.path):
+            raise Unusable(_replaced(self.path))
+        try:
+            uri = f"file:{quote(self.path)}?mode=ro" + ("" if self._still is None else "&immutable=1")
+            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            self.db = apsw.Connection(uri, flags=flags, vfs=self._vfs)
+            self._cursor = self.db.cursor()
+            self.db.set_busy_timeout(round(self.patience * 1000))
+            for name, value in READING_PRAGMAS.items():
+                self.db.pragma(name, value)
+            self._prepare()
+            refuse_for_reading(self.db, self.path)
+            check_schema(self.db, self.path)
+        except apsw.Error as error:
+            if self._still is not None and self._still != _stillness(self.path):
+                self._open_for_reading()  # it was being written
+                return
+            raise self._refusal(error) from error
+        self._remember_places()
+
+    def _has_been_written(self) -> bool:
+        """Whether a file that was read as it lies there was changed meanwhile; then it is open for sharing now."""
+        if self._still == _stillness(self.path):
+            return False
+        self.check_place()
+        self.db.close()
+        self._open_for_reading()
+        return True
+
+    def _remember_places(self) -> None:
+        """What is open here. The log stays the same file for as long as anybody has it open."""
+        paths = [self.path] if self._still is not None else [self.path, f"{self.path}-wal"]
+        found = [(path, _identity(path)) for path in paths]
+        self._places = [(path, identity) for path, identity in found if identity is not None]
 
     def _note_pages(self, _db: apsw.Connection, _name: str, pages: int) -> int:
         self._pages = pages
@@ -189,6 +348,7 @@ class File:
     def _checkpoint(self) -> None:
         """What fails here fails nobody: everything is in the log, and the next one will try again."""
         self._checkpointed = self._pages
+        self.marker.begin()
         try:
             if self._pages < TRUNCATE_AT:
                 self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
@@ -199,6 +359,7 @@ class File:
             if isinstance(error, _DAMAGED):
                 self._named(error)
         finally:
+            self.marker.end()
             self.db.set_busy_timeout(round(self.patience * 1000))
 
     def _fail(self, error: Exception) -> NoReturn:
@@ -235,18 +396,93 @@ class File:
 
     def _refusal(self, error: apsw.Error) -> Exception:
         """At the door: what is wrong with the file, and what to do."""
-        self.lock.close()
+        if not self.reading:
+            self.lock.close()
         named: Exception = self._named(error)
         if isinstance(error, apsw.NotADBError):
             return Corrupt(f"{self.path} is no SQLite database: give Refold a file of its own, or restore this one")
         if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
-            return Unusable(_no_access(self.path, error))
+            return Unusable(_no_reading(self.path, error) if self.reading else _no_access(self.path, error))
         return named
 
 
 def _misses(error: Exception) -> bool:
     """Every query is a constant that fits the schema, so it is the schema that is not what it was."""
     return isinstance(error, apsw.SQLError) and str(error).startswith(("no such", "no query solution", "malformed"))
+
+
+def _raise(error: Corrupt) -> NoReturn:
+    raise error
+
+
+def _text(kind: str, value: Any) -> Any:
+    """Text that is not UTF-8 stays bytes."""
+    if kind != "text":
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _stillness(path: str) -> tuple[Look | None, int]:
+    return look_at(path), _size(f"{path}-wal")
+
+
+def _seems_foreign(path: str) -> bool:
+    """Without the lock: a process may be between a checkpoint and the note about it, so it is asked several times."""
+    try:
+        descriptor = os.open(f"{path}-lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        boot = boot_id()
+        for _ in range(LOOKS):
+            if not is_foreign(path, descriptor, boot):
+                return False
+            time.sleep(BETWEEN)
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _replaced(path: str) -> str:
+    return (
+        f"{path} was replaced while {path}-wal stayed, which holds changes of the file that was there before: together "
+        f"they are neither the one nor the other. To use the file as it is now, for example a restored backup, "
+        f"move {path}-wal and {path}-shm away. If they belong to it, because another program has made a checkpoint, "
+        f"remove {path}-lock"
+    )
+
+
+def _refuse_links(path: str) -> None:
+    """SQLite would follow a link beside the file, and a journal can name a file anywhere that SQLite then opens."""
+    for end in BESIDE:
+        if os.path.islink(path + end):
+            raise Unusable(f"{path}{end} is a link: remove it, for it could lead to any file")
+    try:
+        with open(f"{path}-journal", "rb") as journal:
+            journal.seek(-min(len(JOURNAL_MAGIC), os.fstat(journal.fileno()).st_size), os.SEEK_END)
+            named = journal.read() == JOURNAL_MAGIC
+    except OSError:
+        return  # there is none, or SQLite will say what is wrong with it
+    if named:
+        raise Unusable(f"{path}-journal names another file; Refold does not make such journals: move it away")
 
 
 class _Kept(Struct, gc=False):
@@ -294,6 +530,15 @@ def _no_access(path: str, why: object) -> str:
         f"{path} cannot be opened for writing ({why}): this user needs write access to the file and to the folder "
         f"{os.path.dirname(path)}"
     )
+
+
+def _no_reading(path: str, why: object) -> str:
+    if _size(f"{path}-wal"):
+        return (
+            f"{path} cannot be read ({why}): {path}-wal holds changes that are not in it yet, and to read them "
+            f"this user needs write access to the folder {os.path.dirname(path)}, or a copy of both files elsewhere"
+        )
+    return f"{path} cannot be read ({why}): this user needs read access to it"
 
 
 def _forget_in_children(reference: "weakref.ref[File]") -> None:

@@ -4,12 +4,16 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from refold.ports import Abilities
 from refold.stores.sqlite import queries
+from refold.stores.sqlite.columns import Values
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.rows import Queued, read_queued
 
 ABOVE_ALL = 2**63 - 1
+PLACE, TURN = 5, 18  # columns of a command
 FIRST_PAGE = 4  # commands read at once; each page is twice as long as the one before
 
 Tools = frozenset[str] | None
@@ -25,11 +29,18 @@ class Waiting(Protocol):
     def best(self, queue: str, below: int) -> int | None:
         """The highest priority below another that has something to claim."""
 
-    def first(self, queue: str, priority: int, after: int, limit: int) -> Sequence[Queued]:
+    def first(self, queue: str, priority: int, after: int, limit: int) -> "Page":
         """The first command of each run of the lane, by the run's turn."""
 
-    def behind(self, command: Queued, limit: int) -> Sequence[Queued]:
-        """What its run has behind it in the lane."""
+    def behind(self, command: Queued, after: int, limit: int) -> "Page":
+        """What its run has in the lane behind a place."""
+
+
+class Page(Struct, frozen=True):
+    """Some of the commands that wait. A row that cannot be read is left out, and what is behind it is found."""
+
+    commands: Sequence[Queued]
+    last: int | None  # the turn or the place of the last row, after which the next page begins; None: there is no more
 
 
 class OfAllRuns:
@@ -43,14 +54,19 @@ class OfAllRuns:
         row = self.file.row(queries.BEST_LANE, (self.namespace, queue, below))
         return None if row is None else int(row[0])
 
-    def first(self, queue: str, priority: int, after: int, limit: int) -> Sequence[Queued]:
+    def first(self, queue: str, priority: int, after: int, limit: int) -> Page:
         rows = self.file.rows(queries.FIRST_IN_LANE, (self.namespace, queue, priority, after, limit))
-        return [read_queued(row) for row in rows]
+        return Page(self.file.readable(read_queued, rows), _last(rows, TURN, limit))
 
-    def behind(self, command: Queued, limit: int) -> Sequence[Queued]:
+    def behind(self, command: Queued, after: int, limit: int) -> Page:
         run, queue, priority = command.lane()
-        where = (self.namespace, run, queue, priority, command.place, limit)
-        return [read_queued(row) for row in self.file.rows(queries.NEXT_IN_LANE, where)]
+        rows = self.file.rows(queries.NEXT_IN_LANE, (self.namespace, run, queue, priority, after, limit))
+        return Page(self.file.readable(read_queued, rows), _last(rows, PLACE, limit))
+
+
+def _last(rows: Sequence[Values], column: int, limit: int) -> int | None:
+    last = rows[-1][column] if len(rows) == limit else None
+    return last if type(last) is int else None
 
 
 class OfSomeRuns:
@@ -68,13 +84,14 @@ class OfSomeRuns:
         found = [self._best_of(run, queue, below) for run in self.runs]
         return max((priority for priority in found if priority is not None), default=None)
 
-    def first(self, queue: str, priority: int, after: int, limit: int) -> Sequence[Queued]:
+    def first(self, queue: str, priority: int, after: int, limit: int) -> Page:
         found: list[Queued] = []
         for run in self.runs:
             where = (self.namespace, run, queue, priority, -1, 1)
-            found += [read_queued(row) for row in self.file.rows(queries.NEXT_IN_LANE, where)]
+            found += self.file.readable(read_queued, self.file.rows(queries.NEXT_IN_LANE, where))
         in_turn = [(each.turn, each) for each in found if each.turn is not None and each.turn > after]
-        return [each for _, each in sorted(in_turn, key=lambda pair: pair[0])][:limit]
+        page = [each for _, each in sorted(in_turn, key=lambda pair: pair[0])][:limit]
+        return Page(page, page[-1].turn if len(page) == limit else None)
 
     def _best_of(self, run: str, queue: str, below: int) -> int | None:
         row = self.file.row(queries.BEST_LANE_OF_RUN, (self.namespace, run, queue, below))
@@ -111,8 +128,8 @@ class Line:
 
     def __init__(self, waiting: Waiting, queue: str, priority: int, tools: Tools) -> None:
         self.waiting, self.queue, self.priority, self.tools = waiting, queue, priority, tools
-        self._page, self._last = FIRST_PAGE, -1
-        self._more = True
+        self._page = FIRST_PAGE
+        self._last: int | None = -1
         self._unserved: deque[Queued] = deque()  # the first of each run
         self._served: deque[RunInLine] = deque()
 
@@ -125,11 +142,10 @@ class Line:
         return None
 
     def _next(self) -> "RunInLine | None":
-        if not self._unserved and self._more:
+        while not self._unserved and self._last is not None:
             first = self.waiting.first(self.queue, self.priority, self._last, self._page)
-            self._unserved.extend(first)
-            self._more, self._page = len(first) == self._page, self._page * 2
-            self._last = first[-1].turn or 0 if first else self._last
+            self._unserved.extend(first.commands)
+            self._last, self._page = first.last, self._page * 2
         if self._unserved:
             return RunInLine(self.waiting, self._unserved.popleft())
         return self._served.popleft() if self._served else None
@@ -141,9 +157,8 @@ class RunInLine:
     def __init__(self, waiting: Waiting, first: Queued) -> None:
         self.waiting = waiting
         self._read: list[Queued] = [first]
-        self._last = first
-        self._page = FIRST_PAGE
-        self._more = True
+        self._first, self._page = first, FIRST_PAGE
+        self._last: int | None = first.place
 
     def take(self, tools: Tools) -> Queued | None:
         looked = 0
@@ -152,12 +167,11 @@ class RunInLine:
                 if tools is None or self._read[at].tool in tools:
                     return self._read.pop(at)
             looked = len(self._read)
-            if not self._more:
+            if self._last is None:
                 return None
-            behind = self.waiting.behind(self._last, self._page)
-            self._more, self._page = len(behind) == self._page, self._page * 2
-            self._last = behind[-1] if behind else self._last
-            self._read.extend(behind)
+            behind = self.waiting.behind(self._first, self._last, self._page)
+            self._last, self._page = behind.last, self._page * 2
+            self._read.extend(behind.commands)
 
 
 def in_order(fresh: Iterable[Queued], can: Abilities) -> list[Queued]:

@@ -1,15 +1,21 @@
 """File locks between processes: one that lets writers in one after the other, and one that shows who lives."""
 
 import os
+import re
+import stat
 import threading
 from contextlib import suppress
 
-from refold.errors import Unavailable
+from refold.errors import Unavailable, Unusable
 
 try:
     import fcntl
 except ImportError:  # where files cannot be locked like this, SQLite's own lock and the leases' time must do
     fcntl = None  # type: ignore[assignment]
+
+
+LOCK_NAME = re.compile(r"[1-9][0-9]{0,9}-[0-9a-f]{8}\.lock", re.ASCII)
+"""The names that `LifeLock.take` makes. A file from somebody else can say anything, so no other name is believed."""
 
 
 class WriterLock:
@@ -42,6 +48,15 @@ class WriterLock:
         if not self._taken.wait(patience):
             self._give_up(patience)
         self._waits = False
+
+    def take_if_free(self) -> bool:
+        """Whether it is taken now; never waits."""
+        return fcntl is None or (self._room >= 0 and not self._waits and self._take_at_once())
+
+    @property
+    def descriptor(self) -> int:
+        """Of the file that writers lock; -1 if there is none."""
+        return self._room
 
     def release(self) -> None:
         if self._room >= 0:
@@ -108,31 +123,41 @@ class LifeLock:
             return
         with suppress(FileExistsError):
             os.mkdir(self.folder, 0o700)
+        if os.path.islink(self.folder):
+            raise Unusable(f"{self.folder} is a link: remove it, for Refold keeps its locks beside the database only")
         self.name = f"{os.getpid()}-{os.urandom(4).hex()}.lock"
         self._descriptor = _open_private(self._file(self.name))
         _lock(self._descriptor, wait=True)
 
     def is_free(self, name: str) -> bool:
         """A lock whose file is not there tells nothing."""
-        if fcntl is None or not name:
+        if fcntl is None or not self._is_own(name):
             return False
         try:
-            descriptor = os.open(self._file(name), os.O_RDWR)
+            descriptor = os.open(self._file(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return False
         try:
-            return _lock(descriptor, wait=False)
+            return stat.S_ISREG(os.fstat(descriptor).st_mode) and _lock(descriptor, wait=False)
         finally:
             os.close(descriptor)
 
     def is_there(self, name: str) -> bool:
-        return os.path.exists(self._file(name))
+        return self._is_own(name) and os.path.exists(self._file(name))
 
     def remove(self, name: str) -> None:
-        """Of a process that has ended."""
-        if name:
+        """Remove the lock of a process that has ended."""
+        if self._is_own(name):
             with suppress(FileNotFoundError):
                 os.unlink(self._file(name))
+
+    def _is_own(self, name: str) -> bool:
+        """Whether it is a name that Refold makes, in a folder that is really beside the database.
+
+        The names come from the database file. Anything else there, such as `../../x` or `/etc/passwd`, is data from
+        whoever wrote the file, and is neither opened nor removed.
+        """
+        return LOCK_NAME.fullmatch(name) is not None and not os.path.islink(self.folder)
 
     def _file(self, name: str) -> str:
         return os.path.join(self.folder, name)
@@ -157,4 +182,5 @@ def _lock(descriptor: int, wait: bool) -> bool:
 
 
 def _open_private(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    """Never through a link, which could lead anywhere."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

@@ -6,9 +6,10 @@ from msgspec import Struct, json
 
 from refold.errors import Corrupt
 from refold.stores.sqlite import queries
+from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.remembered import Opening, Remembered
-from refold.stores.sqlite.rows import Values, check_run
+from refold.stores.sqlite.rows import check_run
 
 
 class Openings(Struct):
@@ -42,9 +43,13 @@ class Openings(Struct):
 
 
 def _opening(run: str, row: Values) -> Opening:
-    head, status, _, _, _, has_letters, next_due, floor, orphaned = row
-    if head is not None:
+    head, status, _, _, seal, has_letters, next_due, floor, orphaned = row
+    if seal is not None:
         check_run(run, row[:5])
     elif orphaned:
         raise Corrupt(f"run {run} has a log and no row: `refold db rebuild` makes the row again")
+    if type(next_due) not in (int, type(None)):
+        raise malformed("timers", (run,), "due", f"{next_due!r} is not an integer")
+    if type(floor) not in (int, type(None)):
+        raise malformed("generations", (), "floor", f"{floor!r} is not an integer")
     return Opening(head or 0, status or "", status, bool(has_letters), next_due, floor or 0)

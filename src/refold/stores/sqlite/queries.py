@@ -67,7 +67,8 @@ RUNS_OF_STATUS: Final = """
 RUNS_CALLED: Final = """
     select run, head, status, created_at, summary, seal from runs indexed by runs_by_age
     where namespace = ?1 and (?2 is null or status = ?2)
-        and (substr(run, 1, length(?3)) = ?3 or json_extract(cast(summary as text), '$.name') = ?3)
+        and (substr(run, 1, length(?3)) = ?3 or iif(json_valid(cast(summary as text)),
+            json_extract(cast(summary as text), '$.name'), null) = ?3)
     order by created_at desc, run desc limit ?4"""
 """Runs whose id begins with a text, or whose name it is: what people type."""
 

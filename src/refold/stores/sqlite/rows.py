@@ -1,6 +1,5 @@
 """Rows and what they mean: facts, runs and commands as the tables hold them, each with its seal."""
 
-from typing import Any
 from zlib import crc32
 
 from msgspec import Struct, json, msgpack
@@ -13,6 +12,7 @@ from refold.core.outcomes import Instant
 from refold.core.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import Lease, Writes
+from refold.stores.sqlite.columns import COMMANDS, FACTS, RUNS, Values, malformed
 
 WAITING, LATER, LEASED, HELD = "waiting", "later", "leased", "held"
 FAR: Instant = 2**63 - 1  # the last moment a column can hold
@@ -23,7 +23,7 @@ _pack = msgpack.Encoder().encode
 _encode = json.Encoder().encode
 _summary = json.Decoder(Summary)
 
-Values = tuple[Any, ...]
+STATES = (WAITING, LATER, LEASED, HELD)
 
 
 def seal(values: Values) -> int:
@@ -31,9 +31,9 @@ def seal(values: Values) -> int:
     return crc32(_pack(values))
 
 
-def check(what: str, values: Values, mark: int) -> None:
+def check(what: str, values: Values, mark: int, table: str = "") -> None:
     if mark != crc32(_pack(values)):
-        raise Corrupt(f"{what} is not what was written")
+        raise Corrupt(f"{what} is not what was written" + (f" (table {table}, column seal)" if table else ""))
 
 
 def fact_rows(namespace: str, writes: Writes) -> list[Values]:
@@ -50,12 +50,13 @@ def fact_rows(namespace: str, writes: Writes) -> list[Values]:
 
 
 def read_fact(run: str, row: Values) -> Record:
+    FACTS.check((run, row[0]), row)
     number, at, data, turn, mark = row
-    check(f"fact {number} of run {run}", (run, number, at, data, turn), mark)
+    check(f"fact {number} of run {run}", (run, number, at, data, turn), mark, "facts")
     try:
         return number, at, decode_fact(data)
     except Corrupt as error:
-        raise type(error)(f"fact {number} of run {run}: {error}") from error
+        raise type(error)(f"fact {number} of run {run}: {error} (table facts, column data)") from error
 
 
 def run_row(run: str, head: int, summary: Summary) -> Values:
@@ -65,13 +66,22 @@ def run_row(run: str, head: int, summary: Summary) -> Values:
 
 
 def check_run(run: str, row: Values) -> None:
+    if type(run) is not str:
+        raise malformed("runs", (run,), "run", "it is not text in UTF-8")
+    RUNS.check((run,), row)
     if row[4] != crc32(_pack((run, *row[:4]))):
-        raise Corrupt(f"the row of run {run} is not what was written")
+        raise Corrupt(f"the row of run {run} is not what was written (table runs, column seal)")
+    if row[0] < 0:
+        raise malformed("runs", (run,), "head", f"{row[0]} is not the number of a fact")
 
 
 def read_run(run: str, row: Values) -> Summary:
     check_run(run, row)
-    return _summary.decode(row[3])
+    summary = RUNS.decoded((run,), "summary", _summary.decode, row[3])
+    same = (summary.run, summary.status, summary.created_at) == (run, row[1], row[2])
+    if not same or not 0 <= summary.ended_at <= FAR or not 0 <= summary.seq <= FAR:
+        raise malformed("runs", (run,), "summary", "it does not say the same as the other columns")
+    return summary
 
 
 class Queued(Struct, gc=False):
@@ -103,7 +113,7 @@ class Queued(Struct, gc=False):
         """What its holder has; whoever asks knows that there is one."""
         return Lease(
             self.run,
-            decode_command(self.data) if order is None else order,
+            self.ordered() if order is None else order,
             self.worker or "",
             self.generation,
             self.until,
@@ -117,6 +127,10 @@ class Queued(Struct, gc=False):
     def is_held(self) -> bool:
         """Somebody has it, who may report: not so what was given up and is not counted as a loss yet."""
         return self.state == LEASED and self.worker is not None
+
+    def ordered(self) -> Command:
+        """What is to be done."""
+        return COMMANDS.decoded((self.run, self.id), "data", decode_command, self.data)
 
     def lane(self) -> "Lane":
         return self.run, self.queue, self.priority
@@ -158,8 +172,11 @@ def fresh(run: str, order: Command, plan: str) -> Queued:
 
 
 def read_queued(row: Values) -> Queued:
+    COMMANDS.check((row[0], row[1]), row)
     if row[17] != crc32(_pack((*row[:17], row[19]) if row[19] else row[:17])):
-        raise Corrupt(f"command {row[1]} of run {row[0]} is not what was written")
+        raise Corrupt(f"command {row[1]} of run {row[0]} is not what was written (table commands, column seal)")
+    if row[8] not in STATES:
+        raise malformed("commands", (row[0], row[1]), "state", f"there is no state {row[8]!r}")
     return Queued(*row)
 
 

@@ -13,20 +13,25 @@ from refold.core.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import HAND_BACKS, Expired, Lease, Place
 from refold.stores.clock import Steady, StoreClock
+from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite import lines as lines_of
-from refold.stores.sqlite import queries
+from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.dead import SqliteDead
-from refold.stores.sqlite.file import File
+from refold.stores.sqlite.file import File, OnWrong
 from refold.stores.sqlite.marks import read_mark
 from refold.stores.sqlite.remembered import Remembered
-from refold.stores.sqlite.rows import Queued, Values, check, read_fact, read_queued, read_run, seal
+from refold.stores.sqlite.rows import Queued, check, read_fact, read_queued, read_run, seal
 from refold.stores.sqlite.turn import ALL, SqliteTurn, Tools
 
 PATIENCE = 10.0  # seconds to wait for whoever writes
 
 
 class SqliteStore(SqliteDead):
-    """Called by one thread at a time; others wait. `close` ends it."""
+    """Called by one thread at a time; others wait. `close` ends it.
+
+    Opened for `reading`, it takes no lock and changes nothing: every method that writes raises Unusable. `on_wrong`
+    hears of rows that cannot be read where others are of use without them; without it they are raised.
+    """
 
     def __init__(
         self,
@@ -37,8 +42,10 @@ class SqliteStore(SqliteDead):
         namespace: str = "default",
         patience: float = PATIENCE,
         vfs: str | None = None,
+        reading: bool = False,
+        on_wrong: OnWrong | None = None,
     ) -> None:
-        self.file = File(path, patience, vfs)
+        self.file = File(path, patience, vfs, reading=reading, on_wrong=on_wrong)
         self.namespace = namespace
         self.close = self.file.close
         self.clock, self._number = StoreClock(now, steady), 0
@@ -53,8 +60,9 @@ class SqliteStore(SqliteDead):
         row = self._row(queries.PLAN, hash)
         if row is None:
             return None
+        columns.PLANS.check((hash,), row)
         if sha256(row[0]).hexdigest() != hash:
-            raise Corrupt(f"workflow {hash} is not what its name says")
+            raise Corrupt(f"workflow {hash} is not what its name says (table plans, column data)")
         return bytes(row[0])
 
     def put_plan(self, hash: str, data: bytes) -> None:
@@ -63,12 +71,16 @@ class SqliteStore(SqliteDead):
     def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
         row = self._row(queries.RUN, run)  # first: meanwhile others may add facts, but never take one away
         rows = self._rows(queries.FACTS, run, after, ALL if limit is None else limit)
-        last = after + len(rows) if row is None else int(row[0])
+        if row is not None:
+            columns.RUNS.check((run,), row)
+        last = after + len(rows) if row is None else row[0]
         if limit is not None:
             last = min(last, after + limit)
-        if [row[0] for row in rows][: last - after] != list(range(after + 1, last + 1)):
-            raise Corrupt(f"not all of the facts {after + 1} to {last} of run {run} are there")
-        return [read_fact(run, row) for row in rows]
+        records = [read_fact(run, row) for row in rows]
+        numbers = [record[0] for record in records]
+        if len(numbers) < last - after or numbers != list(range(after + 1, after + len(numbers) + 1)):
+            raise Corrupt(f"not all of the facts {after + 1} to {last} of run {run} are there (table facts)")
+        return records
 
     def turn_of(self, run: str, number: int) -> str | None:
         for row in self._rows(queries.FACTS, run, number - 1, 1):
@@ -90,12 +102,14 @@ class SqliteStore(SqliteDead):
             rows = self._rows(queries.RUNS_OF_STATUS, status, limit)
         else:
             rows = self._rows(queries.RUNS, limit)
-        return [read_run(row[0], row[1:]) for row in rows]
+        return self.file.readable(lambda row: read_run(row[0], row[1:]), rows)
 
     def snapshot(self, run: str) -> bytes | None:
         """One that does not read as it was written is none."""
         row = self._row(queries.SNAPSHOT, run)
-        return bytes(row[0]) if row is not None and row[1] == seal((run, row[0])) else None
+        if row is None or tuple(map(type, row)) != (bytes, int) or row[1] != seal((run, row[0])):
+            return None
+        return bytes(row[0])
 
     def put_snapshot(self, run: str, data: bytes) -> None:
         self._write(queries.PUT_SNAPSHOT, [(self.namespace, run, data, seal((run, data)))])
@@ -154,15 +168,13 @@ class SqliteStore(SqliteDead):
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
         now = self.now()
         runs: dict[str, None] = {}
-        for run, receiver in self._rows(queries.RUNS_WITH_LETTERS, limit):
-            if run != receiver:
-                raise Corrupt(f"a letter to run {receiver} stands under run {run}")
-            runs[run] = None
-        for run, key, due, mark in self._rows(queries.DUE_RUNS, now):
-            check(f"timer {key} of run {run}", (run, key, due), mark)
-            runs[run] = None
+        letters, timers = self._rows(queries.RUNS_WITH_LETTERS, limit), self._rows(queries.DUE_RUNS, now)
+        runs.update(dict.fromkeys(self.file.readable(_receiver, letters)))
+        self.file.readable(_check_timer, timers)
+        runs.update((row[0], None) for row in timers if type(row[0]) is str)  # its turn says what is wrong with it
         next_due = self._row(queries.NEXT_DUE, now)
-        return list(runs)[:limit], None if next_due is None else next_due[0]
+        moment = None if next_due is None or type(next_due[0]) is not int else next_due[0]
+        return list(runs)[:limit], moment
 
     def foreign_writes(self) -> int:
         """A number that changes when another process has written."""
@@ -181,16 +193,20 @@ class SqliteStore(SqliteDead):
 
     def stream(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[tuple[int, Any]]:
         rows = self._rows(queries.STREAM, run, after, -1 if limit is None else limit)
-        for expected, (n, data, mark) in enumerate(rows, after + 1):
-            check(f"line {expected} of run {run}", (run, expected, data), mark if n == expected else -1)
-        return [(n, json.decode(data)) for n, data, _ in rows]
+        for expected, row in enumerate(rows, after + 1):
+            columns.LINES.check((run, row[0]), row)
+            n, data, mark = row
+            check(f"line {expected} of run {run}", (run, expected, data), mark if n == expected else -1, "streams")
+        return [(n, columns.LINES.decoded((run, n), "data", json.decode, data)) for n, data, _ in rows]
 
     def _rows(self, query: str, *bindings: Any) -> list[Values]:
         with self.file.guard:
+            self.file.check_place()
             return self.file.rows(query, (self.namespace, *bindings))
 
     def _row(self, query: str, *bindings: Any) -> Values | None:
         with self.file.guard:
+            self.file.check_place()
             return self.file.row(query, (self.namespace, *bindings))
 
     def _write(self, query: str, rows: Sequence[Values]) -> None:
@@ -198,17 +214,31 @@ class SqliteStore(SqliteDead):
             self.file.write(query, rows)
 
     def _leases(self) -> list[Queued]:
-        return [read_queued(row) for row in self._rows(queries.LEASES)]
+        return self.file.readable(read_queued, self._rows(queries.LEASES))
 
     def _dead_workers(self) -> list[tuple[str, str]]:
         """Those whose process let go of its lock, by dying."""
         life = self.file.life
-        return [(worker, lock) for worker, lock in self._rows(queries.WORKERS, life.name) if life.is_free(lock)]
+        rows = self._rows(queries.WORKERS, life.name)
+        return [(worker, lock) for worker, lock in rows if type(worker) is type(lock) is str and life.is_free(lock)]
 
     def _next_number(self) -> int:
         """Grows with time, so that it grows over all processes of the machine too."""
         self._number = max(self._number + 1, self.clock.at)
         return self._number
+
+
+def _receiver(row: Values) -> str:
+    run, receiver = row
+    if type(run) is not str or run != receiver:
+        raise malformed("letters", (receiver,), "run", f"the index says {run!r}")
+    return run
+
+
+def _check_timer(row: Values) -> None:
+    columns.DUE_TIMERS.check(row[:2], row)
+    run, key, due, mark = row
+    check(f"timer {key} of run {run}", (run, key, due), mark, "timers")
 
 
 def _held_by(turn: SqliteTurn, lease: Lease) -> Queued | None:

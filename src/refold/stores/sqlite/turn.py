@@ -16,6 +16,7 @@ from refold.stores.clock import MARK_EVERY, StoreClock
 from refold.stores.removal import FLOOR_STEP, refuse_removal
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.buffer import Buffer, Draft
+from refold.stores.sqlite.columns import BLOBS, LETTERS, TIMERS
 from refold.stores.sqlite.commands import Commands
 from refold.stores.sqlite.dead import put_dead
 from refold.stores.sqlite.file import File
@@ -133,7 +134,7 @@ class SqliteTurn:
         self._settle(run)
         rows = self._file.rows(queries.FACTS, (self._namespace, run, after, ALL))
         if len(rows) != max(head - after, 0):
-            raise Corrupt(f"of the facts {after + 1} to {head} of run {run} only {len(rows)} are there")
+            raise Corrupt(f"of the facts {after + 1} to {head} of run {run} only {len(rows)} are there (table facts)")
         return [read_fact(run, row) for row in rows]
 
     def some_facts(self, run: str, numbers: Collection[int]) -> Sequence[Record]:
@@ -150,7 +151,8 @@ class SqliteTurn:
         row = self._file.row(queries.BLOB, (self._namespace, run, hash))
         if row is None:
             raise NotFound(f"run {run} has no blob {hash}")
-        check(f"blob {hash} of run {run}", (run, hash, row[0]), row[1])
+        BLOBS.check((run, hash), row)
+        check(f"blob {hash} of run {run}", (run, hash, row[0]), row[1], "blobs")
         return bytes(row[0])
 
     def letters(self, run: str) -> Sequence[Letter]:
@@ -160,9 +162,10 @@ class SqliteTurn:
             return []
         self._settle(run)
         rows = self._file.rows(queries.LETTERS, (self._namespace, run))
-        for key, data, mark in rows:
-            check(f"letter {key} to run {run}", (run, key, data), mark)
-        return [codec.decode_letter(data) for _, data, _ in rows]
+        for row in rows:
+            LETTERS.check((run, row[0]), row)
+            check(f"letter {row[0]} to run {run}", (run, *row[:2]), row[2], "letters")
+        return [LETTERS.decoded((run, key), "data", codec.decode_letter, data) for key, data, _ in rows]
 
     def due_timers(self, run: str) -> Sequence[str]:
         if not self._begun:
@@ -172,8 +175,9 @@ class SqliteTurn:
             return []
         self._settle(run)
         rows = self._file.rows(queries.DUE_TIMERS, (self._namespace, run, self.now))
-        for key, due, mark in rows:
-            check(f"timer {key} of run {run}", (run, key, due), mark)
+        for row in rows:
+            TIMERS.check((run, row[0]), row)
+            check(f"timer {row[0]} of run {run}", (run, *row[:2]), row[2], "timers")
         return [key for key, _, _ in rows]
 
     def generations(self, run: str, commands: Collection[str]) -> Mapping[str, int]:
