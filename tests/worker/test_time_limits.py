@@ -113,13 +113,12 @@ async def test_a_body_that_has_waited_runs_out_of_time_like_any_other(tmp_path: 
 
 
 async def test_who_waits_for_an_interpreter_can_be_cancelled_and_ends_with_its_run(tmp_path: Path) -> None:
-    async with engine(SETTINGS) as opened:
-        async with busy(opened, tmp_path):
-            plan = one_step("python", {"code": "result = 1"}, timeout=TIMEOUT)
-            cancelled = await opened.start(plan)
-            await asyncio.sleep(LEASE_FOR)
-            await opened.cancel(cancelled)
-            assert (await asyncio.wait_for(opened.wait(cancelled), 60)).status == "cancelled"
+    async with engine(SETTINGS) as opened, busy(opened, tmp_path):
+        plan = one_step("python", {"code": "result = 1"}, timeout=TIMEOUT)
+        cancelled = await opened.start(plan)
+        await asyncio.sleep(LEASE_FOR)
+        await opened.cancel(cancelled)
+        assert (await asyncio.wait_for(opened.wait(cancelled), 60)).status == "cancelled"
 
 
 async def test_later_tasks_of_a_pipeline_that_has_waited_have_the_rest_of_its_time(tmp_path: Path) -> None:
