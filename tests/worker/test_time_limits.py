@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg import AsyncConnection
 
 from refold import Engine
 from refold.authoring.playbook import read
@@ -75,7 +76,7 @@ async def test_three_steps_of_a_second_and_a_half_keep_within_two_seconds_with_t
     an interpreter counted, the third would need three seconds, however fast the machine is."""
     plan = read(PARALLEL, "three.yaml", CATALOG).plan
     async with engine(Settings(processes=2)) as opened:
-        seen = []
+        seen: list[str] = []
         while len(seen) < 5 and "completed" not in seen:
             run = await opened.start(plan)
             seen.append((await opened.wait(run)).status)
@@ -168,7 +169,7 @@ async def test_to_wait_for_a_connection_of_a_pool_is_no_part_of_a_timeout(
         query = "select count(*) as n from pg_locks where locktype = 'advisory' and not granted"
         return bool((await run(query, outside))["rows"][0]["n"])
 
-    other = await sql_postgres.AsyncConnection.connect(postgres, autocommit=True)
+    other = await AsyncConnection.connect(postgres, autocommit=True)
     await other.execute("select pg_advisory_lock(7)")
     held = asyncio.create_task(run("select pg_advisory_lock(7), pg_advisory_unlock(7)"))
     while not await begun():
