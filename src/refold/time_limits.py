@@ -19,11 +19,11 @@ class Stopwatch:
     """How long a body has run. The body runs inside `with`, in the task that entered it; any thread may ask `ran`."""
 
     def __init__(self) -> None:
-        self.delay = 0.0  # seconds that it has waited before it did anything
+        self.delay = 0.0  # seconds until it had its turn; 0: it did not wait before it did something
         self.owner: asyncio.Task[Any] | None = None
         self._began = False
         self._waits = 0
-        self._paused_at = 0.0
+        self._entered_at = 0.0
         self._now: Callable[[], float] = lambda: 0.0
         self._state: tuple[float, float | None] = (0.0, None)  # seconds before, and since when; changed as a whole
 
@@ -38,7 +38,8 @@ class Stopwatch:
 
     def __enter__(self) -> "Stopwatch":
         self.owner, self._now = asyncio.current_task(), asyncio.get_running_loop().time
-        self._state = (0.0, self._now())
+        self._entered_at = self._now()
+        self._state = (0.0, self._entered_at)
         self._token: Token[Any] = _clocks.set((*_clocks.get(), self))
         return self
 
@@ -49,7 +50,6 @@ class Stopwatch:
     def pause(self) -> None:
         self._waits += 1
         if self._waits == 1:
-            self._paused_at = self._now()
             self._state = (self.ran(), None)
 
     def go_on(self) -> None:
@@ -58,7 +58,7 @@ class Stopwatch:
             before, now = self._state[0], self._now()
             self._state = (before, now)
             if not self._began:
-                self.delay += now - self._paused_at
+                self.delay = now - self._entered_at
 
 
 class Limit:

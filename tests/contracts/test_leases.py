@@ -3,6 +3,7 @@
 from refold.core.commands import HELD
 from refold.core.state import PAUSED, RUNNING
 from refold.ports import Expired, Store
+from refold.worker.lease import place
 from tests.contracts.stores import (
     NOON,
     FakeClock,
@@ -211,6 +212,44 @@ def test_every_claim_has_the_whole_timeout(store: Store, clock: FakeClock) -> No
     claim_one(store)
     clock.forward(9)
     assert list(store.expire(ALLOWED)) == []
+
+
+def test_a_timeout_counts_from_the_start_that_the_holder_tells_of(store: Store, clock: FakeClock) -> None:
+    issue(store, "r", order("a1", timeout=10), order("a2", timeout=10))
+    lease, other = claim(store, 2)
+    for _ in range(5):  # its body has not started
+        clock.forward(9)
+        kept = store.extend("w", 30, {place(each): 10.0 for each in (lease, other)})
+        assert [each.deadline for each in kept] == 2 * [clock.at + 10_000_000]
+        assert list(store.expire(ALLOWED)) == []
+    clock.forward(9)
+    store.extend("w", 30, {place(lease): 4.5, place(other): 10.0})
+    clock.forward(4)
+    store.extend("w", 30, {place(lease): 0.5, place(other): 6.0})
+    assert list(store.expire(ALLOWED)) == []
+    clock.forward(1)
+    store.extend("w", 30, {place(lease): -0.5, place(other): 5.0})
+    assert [each.command for each in store.expire(ALLOWED)] == [lease.command.id]
+
+
+def test_what_a_former_holder_tells_of_its_start_moves_nothing(store: Store, clock: FakeClock) -> None:
+    issue(store, "r", order("a1", timeout=10))
+    former = claim_one(store)
+    store.hand_back(former)
+    claim_one(store)
+    clock.forward(11)
+    store.extend("w", 30, {place(former): 10.0})
+    assert len(store.expire(ALLOWED)) == 1
+
+
+def test_a_holder_that_dies_before_its_body_has_started_is_a_loss(store: Store, clock: FakeClock) -> None:
+    issue(store, "r", order("a1", timeout=10))
+    lease = claim_one(store)
+    clock.forward(20)
+    store.extend("w", 30, {place(lease): 10.0})
+    clock.forward(31)
+    assert list(store.expire(ALLOWED)) == []
+    assert claim_one(store).losses == 1
 
 
 def test_a_command_that_waits_does_not_time_out(store: Store, clock: FakeClock) -> None:
