@@ -20,6 +20,7 @@ from refold.secrets.redactor import Redactor
 from refold.settings import Settings
 from refold.wiring import WallClock, open_process, open_secrets
 from refold.worker.discretion import OPEN, discreet
+from refold.worker.meanwhile import AtWork
 from refold.worker.printed import Printed
 from refold.worker.run_tool import run_tool
 from tests.tools.calls import one_step
@@ -83,6 +84,39 @@ async def test_whatever_else_a_tool_tells_holds_no_secret_either(said: Any) -> N
 async def test_the_reason_of_a_wait_is_redacted_and_the_try_still_waits() -> None:
     outcome = await outcome_of(Parked(until=5, reason=f"try 2: no user {SECRET}", progress={"so far": 1}))
     assert outcome == Parked(until=5, reason="try 2: no user ***", progress={"so far": 1})
+
+
+async def test_a_failure_that_writes_a_secret_writes_nothing() -> None:
+    async def tool(call: Call) -> Done:
+        return Done(Failed(Fault("x")), writes=(SetKey("token", SECRET),))
+
+    done = await run_tool(LEASE, {}, {"t": tool}, WallClock(), None, discretion())
+    assert isinstance(done.outcome, Failed) and done.outcome.fault.kind == "secret" and done.writes == ()
+
+
+class Told:
+    """A desk that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    async def publish(self, lease: Lease, lines: Sequence[Any]) -> None:
+        self.told.extend(lines)
+
+    async def record(self, lease: Lease, key: str, outcome: Outcome) -> None:
+        self.told.append(outcome)
+
+
+async def test_what_a_body_publishes_and_records_before_it_is_over_holds_no_secret() -> None:
+    desk: Any = Told()
+    body = AtWork(desk, LEASE, WallClock(), 0.1, discretion())
+    await body.publish([{"stream": "event", "data": {"token": [SECRET]}, "text": f"it is {SECRET}"}, {"n": 1}])
+    await body.record("a", Failed(Fault("x", f"no {SECRET}")))
+    await body.record("b", Succeeded(1))
+    with pytest.raises(ToolFailed, match="holds a secret"):
+        await body.record("c", Succeeded({"a": SECRET}))
+    shown = {"stream": "event", "data": {"token": ["***"]}, "text": "it is ***"}
+    assert desk.told == [shown, {"n": 1}, Failed(Fault("x", "no ***")), Succeeded(1)]
 
 
 async def test_every_part_of_a_fault_is_redacted() -> None:

@@ -5,6 +5,8 @@ import html
 import json
 import random
 import re
+import shlex
+import sys
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -15,11 +17,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.secrets.forms import SHORTEST
+from refold.core.faults import short
+from refold.errors import ToolFailed
+from refold.secrets.forms import SHORTEST, fold
 from refold.secrets.redactor import Redactor
+from refold.tools.sql_splicing import PLAIN_NAME, _plain
 from tests.secrets.rooms import CANARY
 
 PEM = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END KEY-----\n"
+
+
+def wrapped(text: str, column: int, between: str = "\n") -> str:
+    return between.join(text[at : at + column] for at in range(0, len(text), column))
+
+
+def fold_up(text: str) -> str:
+    return "".join(each.upper() if len(each.upper()) == 1 else each for each in text)
+
+
+def coded(text: str, before: bytes = b"") -> str:
+    return base64.b64encode(before + text.encode()).decode()
+
+
 SPELT: dict[str, Callable[[str], str]] = {
     "plain": lambda text: text,
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
@@ -44,6 +63,25 @@ SPELT: dict[str, Callable[[str], str]] = {
     "html": html.escape,
     "header that comes back": lambda text: text.encode().decode("latin-1"),
     "shell": lambda text: "'" + text.replace("'", "'\\''") + "'",
+    "shell by Python": shlex.quote,
+    "shell, in double quotes": lambda text: '"' + re.sub(r'(["$`\\])', r"\\\1", text) + '"',
+    "base64 without padding": lambda text: base64.urlsafe_b64encode(b"?>?" + text.encode()).decode().rstrip("="),
+    "base64 as mail has it": lambda text: base64.encodebytes(b"user:" + text.encode() * 3).decode(),
+    "base64 in lines of five": lambda text: wrapped(coded(text, b"u"), 5),
+    "base64 in lines of Windows": lambda text: wrapped(coded(text, b"u:"), 7, "\r\n"),
+    "base64 in lines that are indented": lambda text: wrapped(coded(text), 16, "\n      "),
+    "base64 in lines, in JSON": lambda text: json.dumps({"a": wrapped(coded(text), 9, "\r\n")}),
+    "base64 in lines, in JSON twice": lambda text: json.dumps(json.dumps(wrapped(coded(text), 9))),
+    "base64 in lines, as bytes": lambda text: repr(wrapped(coded(text), 9).encode()),
+    "base64 by PHP": lambda text: json.dumps(coded(text)).replace("/", "\\/"),
+    "hex by xxd": lambda text: wrapped(text.encode().hex(), 60),
+    "hex in lines of ten": lambda text: wrapped(text.encode().hex(), 10),
+    "hex with spaces": lambda text: text.encode().hex(" "),
+    "HEX with colons": lambda text: text.encode().hex(":").upper(),
+    "hex in groups and lines": lambda text: wrapped(text.encode().hex(" ", 2), 40),
+    "in capitals": fold_up,
+    "in small letters": str.lower,
+    "in an address, in capitals": lambda text: urllib.parse.quote(text).upper(),
 }
 SECRETS = (
     CANARY,
@@ -85,6 +123,72 @@ def test_whatever_the_secret_is_it_is_found_between_whatever(secret: str, data: 
         assert "***" in redactor.redact(SPELT[spelling](secret))
     before, after = data.draw(st.text(max_size=20)), data.draw(st.text(max_size=20))
     assert secret not in redactor.redact(before + secret + after)
+
+
+@given(
+    st.text(st.characters(codec="utf-8"), min_size=SHORTEST, max_size=90).filter(
+        lambda text: len(text.strip()) >= SHORTEST
+    ),
+    st.integers(1, 90),
+    st.sampled_from(["\n", "\r\n", "\n  ", " ", "\\n"]),
+    st.binary(max_size=5),
+)
+def test_a_code_is_found_wherever_it_is_wrapped(secret: str, column: int, between: str, before: bytes) -> None:
+    redactor = knowing(secret)
+    for code in (coded(secret, before), secret.encode().hex()):
+        told = redactor.redact(f"so: {wrapped(code, column, between)}.")
+        assert told.startswith("so: ") and told.endswith(".") and "***" in told
+        left = told.replace("***", "").replace("\\n", "")
+        assert len(re.sub(r"\s", "", left)) <= len("so:.") + 4 * len(before) // 3 + 8
+
+
+def test_other_letters_are_found_unless_the_secret_is_an_ordinary_word() -> None:
+    redactor = knowing("S3cret-Host-Name", "password", "Administrator", "hQzKanarien")
+    assert redactor.redact("at s3cret-host-name, S3CRET-HOST-NAME and hqzkanarien") == "at ***, *** and ***"
+    assert redactor.redact("Password of ADMINISTRATOR") == "Password of ADMINISTRATOR"
+    assert redactor.redact("password of Administrator") == "*** of ***"
+    assert redactor.where({"host": "s3cret-host-name"}) == "$.host" and redactor.where(["Password"]) is None
+
+
+def test_small_letters_stand_where_the_letters_stood() -> None:
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert len(fold(every)) == len(every)
+    assert fold("\u0391\u03a3 \u03a3\u0391 \u0130x") == fold("\u03b1\u03c2 \u03c3\u03b1 ix")
+
+
+def test_numbers_that_stand_in_lines_are_no_short_secret() -> None:
+    assert knowing("12345678").redact("1\n2\n3\n4\n5\n6\n7\n8") == "1\n2\n3\n4\n5\n6\n7\n8"
+
+
+def test_where_refold_has_cut_a_text_the_rest_of_a_secret_is_found() -> None:
+    secret = "correct-horse-battery-staple"
+    redactor = knowing(secret)
+    assert redactor.redact(repr(short("my name " + secret, 12))) == "'my name ***…'"
+    assert redactor.redact(f"before…{secret[-5:]} after") == "before…*** after"
+    assert redactor.redact(short("x" * 60 + coded(secret), 70)) == "x" * 60 + "***…"
+
+
+@pytest.mark.parametrize("before", [0, 50, 58])
+def test_a_name_in_sql_that_is_cut_shows_no_part_of_a_secret(before: int) -> None:
+    secret = "Kx7 correct horse battery staple, and more of it until it is longer than sixty"
+    with pytest.raises(ToolFailed) as caught:
+        _plain("n" * before + secret, PLAIN_NAME, "in a name")
+    told = knowing(secret).redact(caught.value.fault.message)
+    assert told.startswith("'" + "n" * before + "***…'")
+
+
+def test_secret_results_push_out_no_secret_and_leave_words_and_headers_alone() -> None:
+    redactor = Redactor(most=3)
+    redactor.remember("the-one-that-counts")
+    for n in range(10):
+        redactor.remember_result({"token": f"token-number-{n}"})
+    assert redactor.redact("the-one-that-counts token-number-0 token-number-9") == "*** token-number-0 ***"
+    answer = {"headers": {"content-type": "application/json"}, "state": "completed", "data": {"token": "t0ken-abc"}}
+    redactor.remember_result(answer)
+    assert redactor.redact("completed application/json t0ken-abc") == "completed application/json ***"
+    redactor.remember_result('{"token": "inside-1234"}')
+    redactor.remember_result("first line-1\nsecond line-2\n")
+    assert redactor.redact("inside-1234, second line-2") == "***, ***"
 
 
 def test_what_is_too_short_is_not_known_and_the_shortest_is() -> None:

@@ -21,7 +21,7 @@ LONG = 16  # characters; a value of so many is found when it is wrapped, and is 
 PLAIN = re.compile(r"[A-Za-z0-9_.~-]*")
 KEPT_IN_ADDRESSES = ("", "/", "/:", "!'()*", "/:@!$&'()*+,;=")  # by one writer or another
 BETWEEN = b"\0\t\n\v\f\r :\\"  # what may stand between two characters of a code
-ENDS_OF_LINES = (b"\\n", b"\\r", b"\\t")  # as JSON and Python write them
+END_OF_LINE = re.compile(rb"\\[nrt]")  # as JSON and Python write it
 _PACK = bytes.maketrans(b"-_", b"+/")
 
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from refold.core.faults import LEFT_OUT
-from refold.secrets.forms import BETWEEN, ENDS_OF_LINES, SHORTEST, Spellings, fold, is_word, pack, spellings
+from refold.secrets.forms import BETWEEN, END_OF_LINE, SHORTEST, Spellings, fold, is_word, pack, spellings
 from refold.secrets.hidden import SHOWN, leaves
 
 MOST = 1000  # values; the one that was handed out longest ago is forgotten first
@@ -311,9 +311,7 @@ def _packings(text: str) -> Iterator[_Packing]:
     raw = text.encode("utf-8", "replace")
     yield _Packing(raw)
     if b"\\" in raw:
-        spelt = raw
-        for end in ENDS_OF_LINES:
-            spelt = spelt.replace(end, b"\\\\")
+        spelt = END_OF_LINE.sub(b"\0\0", raw)
         if spelt != raw:
             yield _Packing(spelt)
 
