@@ -12,7 +12,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     lease_for: float = 30.0  # seconds; the heartbeat comes three times in it
     sweep_every: float = 1.0
     poll: float = 1.0  # how long a lost ring of the doorbell can cost
-    listen_every: float = 0.1  # seconds between two looks for what other processes have written
+    listen_every: float = 0.2  # seconds between two looks for what other processes have written
     slots: int = 16  # commands a worker runs at once
     queues: tuple[str, ...] = ()  # from which a worker takes commands; empty: all
     states_kept: int = 1000

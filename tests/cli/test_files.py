@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from refold import __version__
+from refold.cli.words import now
+from refold.core.outcomes import SECOND
+from refold.stores.clock import machine_steady
+from refold.stores.sqlite.store import SqliteStore
 from tests.cli.program import PROGRAM, environment, noop, playbook, refold
+from tests.contracts.stores import commit, note
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +84,14 @@ def test_doctor_sees_a_file_that_others_may_read(tmp_path: Path) -> None:
     (tmp_path / "refold.db").chmod(0o644)
     found = {each["about"]: each["state"] for each in refold(tmp_path, "doctor", "-o", "json").data}
     assert found["permissions"] == "warning"
+
+
+def test_doctor_says_how_far_a_file_is_ahead_of_the_machines_clock(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "refold.db", lambda: now() + 3600 * SECOND, machine_steady())
+    commit(store, "r", note())
+    store.close()
+    done = refold(tmp_path, "doctor")
+    assert "the file's time is 1 h 0 min ahead of the machine's clock" in " ".join(done.out.split())
 
 
 def test_info_says_how_much_is_in_the_file(folder: Path) -> None:

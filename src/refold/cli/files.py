@@ -82,6 +82,10 @@ def _of_store(store: SqliteStore) -> Iterator[Finding]:
     private = seen.mode == "0o600"
     yield Finding("permissions", "ok" if private else "warning", f"{seen.mode}{'' if private else ', not 0o600'}")
     yield Finding("integrity", "error" if seen.damage else "ok", "; ".join(seen.damage[:3]) or "every page reads well")
+    ahead = (store.now() - words.now()) / SECOND
+    if ahead > 1:
+        why = f"the file's time is {words.span(ahead)} ahead of the machine's clock, which was set back"
+        yield Finding("clock", "warning", f"{why}; what is to wait for some seconds still does")
     newest = next(iter(store.summaries(limit=1)), None)
     if newest is not None and newest.created_at > words.now() + SECOND:
         yield Finding(
