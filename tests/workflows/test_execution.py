@@ -32,7 +32,7 @@ from refold import (
     testing,
 )
 from refold.errors import ChildFailed, Conflict, InvalidValue, RunFailed
-from tests.alive import living, noted_in
+from tests.alive import living, noted_in, within
 from tests.workflows.house import SHORT, Done, Page, error, result, started, until
 
 
@@ -508,7 +508,8 @@ async def test_a_step_in_a_process_of_its_own_is_killed_when_its_time_is_up_bw31
                 await handle.result()
             if any(tmp_path.iterdir()):
                 break
-        assert living(noted_in(tmp_path, 1)) == set()
+        pids = noted_in(tmp_path, 1)
+        assert await asyncio.to_thread(within, 60.0, lambda: living(pids) == set())
 
 
 async def test_a_resource_is_made_once_for_a_run_whenever_this_process_has_none() -> None:
