@@ -21,7 +21,7 @@ SNIPPETS = [  # but for those of a page whose files belong together, which has a
 def run(folder: Path, *command: str) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PATH": path}
+        command, cwd=folder, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "PATH": path}
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -34,7 +34,7 @@ def run(folder: Path, command: str) -> list[str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         env={**kept, "PATH": path, "REFOLD_SWEEP_EVERY": "0.1", "REFOLD_KEY_FILE": str(folder / "keys")},
     )

@@ -97,7 +97,7 @@ def test_the_first_ctrl_c_hands_back_and_says_how_to_go_on(tmp_path: Path) -> No
 
 
 def test_a_step_that_finishes_within_the_grace_counts(tmp_path: Path) -> None:
-    with terminal(tmp_path, "run", slow(tmp_path), "--name", "mine", REFOLD_STOP_GRACE="20") as seen:
+    with terminal(tmp_path, "run", slow(tmp_path), "--name", "mine", REFOLD_STOP_GRACE="120") as seen:
         until((tmp_path / "begun").exists)
         seen.type(b"\x03")
         seen.until("stopping: ")
@@ -107,12 +107,12 @@ def test_a_step_that_finishes_within_the_grace_counts(tmp_path: Path) -> None:
 
 
 def test_the_second_ctrl_c_kills_at_once_and_nothing_finished_is_lost(tmp_path: Path) -> None:
-    with terminal(tmp_path, "run", slow(tmp_path), "--name", "mine", REFOLD_STOP_GRACE="60") as seen:
+    with terminal(tmp_path, "run", slow(tmp_path), "--name", "mine", REFOLD_STOP_GRACE="3600") as seen:
         until((tmp_path / "begun").exists)
         seen.type(b"\x03")
         seen.until("stopping: ")
         seen.type(b"\x03")
-        assert seen.end(5.0) == 130
+        assert seen.end() == 130
     assert seen.lines[-2:] == ["killed", TO_GO_ON]
     (tmp_path / "go").touch()
     assert refold(tmp_path, "runs", "resume", "mine", "-q") == (0, "the end\n", "")

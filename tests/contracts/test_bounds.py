@@ -220,9 +220,9 @@ def cost_of_a_claim(store: Store, **can: Any) -> float:
     """The best of ten rounds of ten claims, so that a busy machine does not count."""
 
     def round_of_ten() -> float:
-        began = time.perf_counter()
+        began = time.process_time()
         leases = [claim_one(store, **can) for _ in range(10)]
-        spent = time.perf_counter() - began
+        spent = time.process_time() - began
         assert len({(lease.run, lease.command.id) for lease in leases}) == 10
         return spent
 

@@ -43,7 +43,7 @@ def looked(folder: Path, arguments: list[str], *more: str) -> str:
 
 def script(folder: Path, *arguments: str) -> None:
     """`python3 …`, run to its end."""
-    subprocess.run([sys.executable, *arguments], cwd=folder, check=True, timeout=60)
+    subprocess.run([sys.executable, *arguments], cwd=folder, check=True, timeout=240)
 
 
 @contextmanager

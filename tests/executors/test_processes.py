@@ -187,8 +187,10 @@ async def test_a_process_that_is_killed_while_idle_costs_no_step() -> None:
     async with pool() as processes:
         before = await processes.run(f"{BODIES}:pid", None)
         os.kill(before, signal.SIGKILL)
-        assert await asyncio.to_thread(within, 60.0, lambda: living([before]) == set())
-        await asyncio.sleep(0.02)
+        [idle] = [await coming for coming in processes._idle]
+        async with asyncio.timeout(60):
+            while not idle.dead:
+                await asyncio.sleep(0.005)
         assert await processes.run(f"{BODIES}:pid", None) != before
 
 

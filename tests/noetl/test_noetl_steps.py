@@ -146,9 +146,9 @@ def test_maps_of_policies_merge_deeply_and_the_inner_wins(house: House) -> None:
 executor: {spec: {policy: {defaults: {lifecycle: {timeout_s: 60, deadline_s: 90}}, failure: {mode: fail_fast}}}}
 workflow:
   - step: a
-    spec: {policy: {lifecycle: {timeout_s: 0.3}, failure: {mode: best_effort}}}
+    spec: {policy: {lifecycle: {timeout_s: 1.5}, failure: {mode: best_effort}}}
     loop: {in: [0, 1], iterator: n, spec: {policy: {exec: local}}}
-    tool: {kind: python, code: "import time; time.sleep(30 * n)"}
+    tool: {kind: python, code: "import time; time.sleep(60 * n)"}
 """
     seen = house.play(text)
     assert seen.lives["a"] == "completed" and seen.results["a"]["stats"] == {"total": 2, "success": 1, "failed": 1}

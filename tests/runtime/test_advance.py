@@ -14,7 +14,7 @@ from refold.runtime.advance import WARY, Advancing
 @pytest.fixture
 async def advancing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Advancing]:
     """Past its first turn; a machine that stands still for a moment makes no turn long."""
-    monkeypatch.setattr(advance, "SHORT", 2.0)
+    monkeypatch.setattr(advance, "SHORT", 60.0)
     advancing = Advancing()
     await advancing(lambda: None)
     yield advancing
@@ -45,7 +45,7 @@ async def test_after_a_long_turn_the_next_ten_are_on_the_other_thread(
 ) -> None:
     monkeypatch.setattr(advance, "SHORT", 0.0)
     assert is_here(await advancing(where))
-    monkeypatch.setattr(advance, "SHORT", 2.0)
+    monkeypatch.setattr(advance, "SHORT", 60.0)
     assert advancing.here(where) == (False, None)
     assert [is_here(await advancing(where)) for _ in range(WARY + 1)] == [False] * WARY + [True]
 
@@ -56,7 +56,7 @@ async def test_a_turn_that_is_long_on_the_other_thread_keeps_the_next_ones_there
     monkeypatch.setattr(advance, "SHORT", 0.0)
     await advancing(where)
     await advancing(where)
-    monkeypatch.setattr(advance, "SHORT", 2.0)
+    monkeypatch.setattr(advance, "SHORT", 60.0)
     assert [is_here(await advancing(where)) for _ in range(WARY)] == [False] * WARY
 
 
@@ -93,12 +93,12 @@ async def test_whoever_comes_while_a_turn_is_under_way_does_not_wait_on_his_own_
 
     def long() -> str:
         began.set()
-        go_on.wait(3)
+        go_on.wait(60)
         return where()
 
     other = threading.Thread(target=lambda: advancing.here(long))
     other.start()
-    assert await asyncio.to_thread(began.wait, 10)
+    assert await asyncio.to_thread(began.wait, 60)
     assert advancing.here(where) == (False, None)
     asking = asyncio.create_task(advancing(where))
     await asyncio.sleep(0.01)

@@ -33,14 +33,15 @@ ASK = Plan(name="ask", steps=(Step(name="ask", work=Gate(prompt="well?"), arcs=(
 QUICK = Settings(sweep_every=0.05, poll=0.05)
 
 DECIDE = """
-import sys, time
+import sys
 from refold.errors import Conflict
 from refold.runtime.mail import DecideGate
 from refold.wiring import open_intake
 
-file, by, at, *runs = sys.argv[1:]
+file, by, *runs = sys.argv[1:]
 with open_intake(file) as (intake, _):
-    time.sleep(max(0.0, float(at) - time.time()))
+    print("ready", flush=True)
+    sys.stdin.readline()
     for run in runs:
         try:
             intake.send(run, DecideGate("ask", "approve", by))
@@ -86,16 +87,21 @@ async def test_of_two_processes_that_decide_at_once_one_wins_and_the_other_is_to
     file = tmp_path / "refold.db"
     async with open_engine(db=file) as engine:
         runs = [await engine.start(ASK) for _ in range(30)]
-    at = str(time.time() + 1.5)
     people = [
         subprocess.Popen(
-            [sys.executable, "-c", DECIDE, str(file), by, at, *runs],
+            [sys.executable, "-c", DECIDE, str(file), by, *runs],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
         )
         for by in ("ann", "bob")
     ]
+    assert [person.stdout.readline() for person in people if person.stdout] == ["ready\n"] * 2
+    for person in people:
+        assert person.stdin is not None
+        person.stdin.write("go\n")
+        person.stdin.flush()
     told = [person.communicate(timeout=60)[0].splitlines() for person in people]
     assert [person.returncode for person in people] == [0, 0] and [len(each) for each in told] == [30, 30]
     async with open_engine(db=file, settings=QUICK) as engine:
@@ -219,17 +225,22 @@ async def test_each_person_counts_once(tmp_path: Path) -> None:
 
 
 async def test_a_deadline_survives_a_restart_and_is_not_prolonged_by_it(tmp_path: Path) -> None:
-    file = tmp_path / "refold.db"
-    plan = Plan(name="late", steps=(Step(name="ask", work=Gate(timeout=1.0)),))
-    async with open_engine(db=file) as engine:
+    file, clock = tmp_path / "refold.db", Skewed()
+    plan = Plan(name="late", steps=(Step(name="ask", work=Gate(timeout=3600.0)),))
+    async with skewed(file, clock) as engine:
         run = await engine.start(plan)
         [asked] = await facts(engine, run, StepIssued)
-    await asyncio.sleep(0.6)
-    async with open_engine(db=file, settings=QUICK) as engine:
-        with pytest.raises(RunFailed, match="nobody decided within 1 s"):
-            await asyncio.wait_for(engine.result(run), 60)
+    clock.skew = 3000.0
+    async with skewed(file, clock) as engine:
+        ending = asyncio.create_task(engine.wait(run))
+        await asyncio.sleep(0.2)
+        assert not ending.done()
+        clock.skew = 3600.0  # no more than ten minutes after the restart
+        assert (await asyncio.wait_for(ending, 60)).status == "failed"
+        with pytest.raises(RunFailed, match="nobody decided within 3600 s"):
+            await engine.result(run)
         [(at, settled)] = [(at, fact) for _, at, fact in await engine.history(run) if isinstance(fact, StepSettled)]
-    assert asked.until <= at < asked.until + SECOND // 2
+    assert asked.until <= at < asked.until + 60 * SECOND
     assert isinstance(settled.report.outcome, Failed) and settled.report.outcome.fault.kind == "timeout"
 
 
@@ -266,7 +277,7 @@ async def test_a_clock_that_jumps_past_a_due_time_fires_it_once(tmp_path: Path, 
 
 async def test_a_clock_that_is_set_back_makes_a_timer_late_and_loses_none(tmp_path: Path) -> None:
     clock, file = Skewed(), tmp_path / "refold.db"
-    plan = Plan(name="nap", steps=(Step(name="nap", work=Wait(seconds=0.3)),))
+    plan = Plan(name="nap", steps=(Step(name="nap", work=Wait(seconds=60)),))
     async with skewed(file, clock) as engine:
         run = await engine.start(plan)
         [issued] = await facts(engine, run, StepIssued)
@@ -274,7 +285,7 @@ async def test_a_clock_that_is_set_back_makes_a_timer_late_and_loses_none(tmp_pa
         await asyncio.sleep(0.5)
         assert await facts(engine, run, StepSettled) == []
         later = await engine.start(plan)
-        clock.skew = 0.0
+        clock.skew = 60.0
         for each in (run, later):
             await asyncio.wait_for(engine.result(each), 60)
         times = [at for _, at, _ in await engine.history(run)]
@@ -283,22 +294,25 @@ async def test_a_clock_that_is_set_back_makes_a_timer_late_and_loses_none(tmp_pa
 
 
 async def test_a_thousand_timers_that_are_due_at_once_fire_within_a_second_in_order(tmp_path: Path) -> None:
+    """A second of the processor, for others use this machine too."""
     order: list[str] = []
-    async with open_engine(db=tmp_path / "refold.db") as engine:
+    clock = Skewed()
+    async with skewed(tmp_path / "refold.db", clock) as engine:
         tell = engine.mailroom.on_end
         engine.mailroom.on_end = lambda seen: (order.append(seen.state.run), tell(seen))[1]  # type: ignore[func-returns-value]
-        base = time.time_ns() // 1000 + 4 * SECOND
+        base = clock.now() + 3600 * SECOND
         dues = random.Random(7).sample(range(1000), 1000)
         plans = [Plan(name="nap", steps=(Step(name="nap", work=Wait(until=base + due)),)) for due in dues]
         runs = await asyncio.gather(*map(engine.start, plans))
-        assert time.time_ns() // 1000 < base, "they were not started in time"
-        ends = await asyncio.gather(*map(engine.wait, runs))
-        assert max(shown.state.ended_at for shown in ends) - base < SECOND
+        began, clock.skew = time.process_time(), 3600.0
+        await asyncio.gather(*map(engine.wait, runs))
+        assert time.process_time() - began < 1.0
     assert order == [run for _, run in sorted(zip(dues, runs, strict=True))]
 
 
 async def test_a_poll_holds_no_worker_between_its_looks(tmp_path: Path) -> None:
     seen: list[float] = []
+    statuses: set[str] = set()
 
     async def look(call: Any) -> int:
         seen.append(time.monotonic())
@@ -306,15 +320,17 @@ async def test_a_poll_holds_no_worker_between_its_looks(tmp_path: Path) -> None:
 
     class Third(Values):
         def truth(self, template: Any, view: Any) -> bool:
-            return bool(view["output"]["data"] >= 3)
+            return bool(view["output"]["data"] >= 3 and "waiting" in statuses)
 
     poll = Step(name="poll", work=Call(tool="look"), poll=Poll(until="third", every=0.3))
     async with open_engine({"look": look}, evaluate=Third(), db=tmp_path / "refold.db", settings=QUICK) as engine:
         run = await engine.start(Plan(name="poll", steps=(poll,)))
-        await asyncio.sleep(0.15)
-        assert (await engine.show(run)).status == "waiting"
-        assert await asyncio.wait_for(engine.result(run), 60) == 3
-    assert all(later - earlier >= 0.29 for earlier, later in pairwise(seen)) and len(seen) == 3
+        async with asyncio.timeout(60):
+            while "waiting" not in statuses:
+                statuses.add((await engine.show(run)).status)
+                await asyncio.sleep(0.01)
+        assert await asyncio.wait_for(engine.result(run), 60) == len(seen) >= 3
+    assert all(later - earlier >= 0.29 for earlier, later in pairwise(seen))
 
 
 MANY = """
@@ -344,7 +360,7 @@ def test_ten_thousand_runs_that_wait_take_no_worker_and_little_memory(tmp_path: 
         [sys.executable, "-c", MANY, str(tmp_path / "refold.db")],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=True,
     )
     used, free, *status = done.stdout.split()

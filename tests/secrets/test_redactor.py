@@ -288,9 +288,9 @@ def test_a_big_text_costs_little_more_than_to_read_it_once_for_each_spelling() -
     def best(work: Any) -> float:
         times = []
         for _ in range(3):
-            began = time.perf_counter()
+            began = time.process_time()
             work()
-            times.append(time.perf_counter() - began)
+            times.append(time.process_time() - began)
         return min(times)
 
     plain = best(lambda: [needle in text for needle in needles])

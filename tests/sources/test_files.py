@@ -20,7 +20,7 @@ from tests.sources.pulls import SIZES, Sources, written
 TEXTS = st.text(st.sampled_from('ab",;\n\r ü€'), max_size=6)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=st.lists(st.tuples(TEXTS, TEXTS), max_size=12), ending=st.sampled_from(["\n", "\r\n"]))
 def test_rows_are_what_was_written_whatever_is_in_them(tmp_path: Path, rows: list[Any], ending: str) -> None:
     with open(tmp_path / "rows.csv", "w", newline="", encoding="utf-8") as file:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +191,12 @@ class Desk:
         return [line["text"] for batch in self.batches for line in batch]
 
 
+async def until(holds: Callable[[], Any]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
 def printed(desk: Desk) -> Printed:
     return Printed(LEASE, desk.publish, WallClock())
 
@@ -202,19 +208,20 @@ async def test_lines_wait_a_moment_for_others() -> None:
         some.say("stdout", str(i))
     await asyncio.sleep(0.05)
     assert desk.batches == []
-    await asyncio.sleep(0.3)
+    await until(lambda: desk.batches)
     assert [len(batch) for batch in desk.batches] == [10]
     assert desk.batches[0][0] == {**desk.batches[0][0], "step": "a", "visit": 2, "attempt": 3, "item": 7}
     await some.close()
     assert len(desk.batches) == 1
 
 
-async def test_many_lines_wait_for_nobody() -> None:
+async def test_many_lines_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("refold.worker.printed.EVERY", 3600.0)
     desk = Desk()
     some = printed(desk)
     for _ in range(10):
         some.say("stdout", "x" * 10_000)
-    await asyncio.sleep(0.02)
+    await until(lambda: desk.batches)
     assert len(desk.batches) == 1
     await some.close()
     assert len(desk.texts) == 10
@@ -253,7 +260,7 @@ async def test_a_store_that_does_not_answer_gets_the_lines_the_next_time() -> No
     desk = Desk(Unavailable("busy"))
     some = printed(desk)
     some.say("stdout", "one")
-    await asyncio.sleep(0.3)
+    await until(lambda: not desk.errors)
     some.say("stdout", "two")
     await some.close()
     assert desk.texts == ["one", "two"]
@@ -264,7 +271,7 @@ async def test_lines_that_nobody_takes_are_no_reason_to_fail(error: Exception) -
     desk = Desk(*[error] * 10)
     some = printed(desk)
     some.say("stdout", "one")
-    await asyncio.sleep(0.25)
+    await until(lambda: len(desk.errors) < 10)
     some.say("stdout", "two")
     await some.close()
     assert desk.texts == []

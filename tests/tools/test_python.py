@@ -271,19 +271,22 @@ async def test_code_is_compiled_once(python: PythonTool) -> None:
 async def test_code_that_is_out_of_time_is_killed_for_real(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, subprocess, time\n"
-        "child = subprocess.Popen(['sleep', '60'])\n"
+        "child = subprocess.Popen(['sleep', '3600'])\n"
         "for pid in (os.getpid(), child.pid):\n"
         "    (pathlib.Path(folder) / f'pid {pid}').touch()\n"
         "time.sleep(3600)"
     )
     async with engine() as opened:
         await opened.run(one_step("python", {"code": "result = 1"}))  # the process is warm
-        began = time.monotonic()
-        plan = one_step("python", {"code": code}, None, {"folder": str(tmp_path)}, timeout=1.0)
-        fault = await fault_of_run(opened, plan)
-        assert fault.kind == "timeout"
-        assert time.monotonic() - began < 5.0
-        assert living(noted_in(tmp_path, 2)) == set()
+        for limit in (1.0, 4.0, 16.0):  # a busy machine may need longer to begin with it
+            folder = tmp_path / str(limit)
+            folder.mkdir()
+            plan = one_step("python", {"code": code}, None, {"folder": str(folder)}, timeout=limit)
+            fault = await asyncio.wait_for(fault_of_run(opened, plan), 60)
+            assert fault.kind == "timeout"
+            if len(list(folder.iterdir())) == 2:
+                break
+        assert living(noted_in(folder, 2)) == set()
         assert await opened.run(one_step("python", {"code": "result = 2"})) == 2
 
 

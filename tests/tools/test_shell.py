@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -177,15 +176,13 @@ async def test_output_beyond_a_mebibyte_is_counted_and_not_kept(shell: ShellTool
 async def test_a_child_that_keeps_the_pipe_open_is_not_waited_for_and_not_left_behind(
     shell: ShellTool, tmp_path: Path
 ) -> None:
-    began = time.monotonic()
-    script = f'({NOTE} echo up; exec sleep 60) & while [ ! -e "$FOLDER" ]; do :; done; sleep 0.1; echo done'
-    done = await shell(
-        call({"script": script.replace("$$", "$(sh -c 'echo $PPID')")}, {"env": {"FOLDER": str(tmp_path / "n")}})
-    )
-    assert time.monotonic() - began < 10.0
+    up = f'({NOTE} echo up; touch "$FOLDER/up"; exec sleep 3600)'
+    script = up + ' & while [ ! -e "$FOLDER/up" ]; do sleep 0.01; done; echo done'
+    asked = call({"script": script.replace("$$", "$(sh -c 'echo $PPID')")}, {"env": {"FOLDER": str(tmp_path / "n")}})
+    done = await asyncio.wait_for(shell(asked), 60)
     assert done["stdout"].split() == ["up", "done"]
     [pid] = noted_in(tmp_path / "n", 1)
-    assert await asyncio.to_thread(within, 2.0, lambda: living([pid]) == set())
+    assert await asyncio.to_thread(within, 60.0, lambda: living([pid]) == set())
 
 
 LEAVES = (
@@ -227,27 +224,25 @@ STUBBORN = (
 
 async def test_a_program_that_is_out_of_time_is_killed_with_all_it_has_started(tmp_path: Path) -> None:
     async with engine() as opened:
-        began = time.monotonic()
-        plan = one_step("shell", None, {"command": [PYTHON, "-c", STUBBORN, str(tmp_path)]}, timeout=1.5)
-        running = asyncio.create_task(fault_of_run(opened, plan))
-        pids = await asyncio.to_thread(noted_in, tmp_path, 3)
-        assert len(living(pids)) == 3
-        assert (await running).kind == "timeout"
-        assert living(pids) == set(), "when the try is over, nothing of it runs any more"
-        assert time.monotonic() - began < 5.0
+        for limit in (1.5, 6.0, 24.0):  # a busy machine may need longer to begin with it
+            folder = tmp_path / str(limit)
+            folder.mkdir()
+            plan = one_step("shell", None, {"command": [PYTHON, "-c", STUBBORN, str(folder)]}, timeout=limit)
+            assert (await asyncio.wait_for(fault_of_run(opened, plan), 60)).kind == "timeout"
+            if len(list(folder.iterdir())) == 3:
+                break
+        assert living(noted_in(folder, 3)) == set(), "when the try is over, nothing of it runs any more"
 
 
 async def test_a_program_may_clean_up_within_the_grace(tmp_path: Path) -> None:
-    programs = Programs(grace=5.0)
+    programs = Programs(grace=120.0)
     script = f'trap "touch $FOLDER/cleaned; exit" TERM; {NOTE} while :; do sleep 0.02; done'
     program = Program(argv=["/bin/sh", "-c", script], env={"FOLDER": str(tmp_path)})
     running = asyncio.create_task(programs.run(program))
     await asyncio.to_thread(noted_in, tmp_path, 1)
-    began = time.monotonic()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await running
-    assert time.monotonic() - began < 4.0, "it does not wait for the rest of the grace"
+        await asyncio.wait_for(running, 60)  # it does not wait for the rest of the grace
     assert (tmp_path / "cleaned").exists()
     await programs.close()
 
@@ -279,7 +274,11 @@ def test_nothing_outlives_an_engine_that_is_killed(tmp_path: Path) -> None:
     assert within(60.0, lambda: living(pids) == set())
 
 
-async def test_many_programs_run_at_once(shell: ShellTool) -> None:
-    began = time.monotonic()
-    await asyncio.gather(*(shell(call(None, {"command": ["sleep", "0.5"]})) for _ in range(20)))
-    assert time.monotonic() - began < 5.0
+async def test_many_programs_run_at_once(shell: ShellTool, tmp_path: Path) -> None:
+    """Each waits until all are there."""
+    script = 'touch "$FOLDER/$1"; while [ $(ls "$FOLDER" | wc -l) -lt 20 ]; do sleep 0.05; done'
+    calls = (
+        shell(call({"script": script}, {"args": [str(number)], "env": {"FOLDER": str(tmp_path)}}))
+        for number in range(20)
+    )
+    await asyncio.wait_for(asyncio.gather(*calls), 60)

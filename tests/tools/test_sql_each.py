@@ -181,7 +181,9 @@ async def test_a_deadlock_is_worth_another_try(pg: Database) -> None:
 
     async def lock(first: int, second: int) -> str:
         take = (
-            "select i from two where i = $1 for update; select pg_sleep(0.5); select i from two where i = $2 for update"
+            "select i from two where i = $1 for update; select pg_advisory_xact_lock_shared(4711, $1); "
+            "do 'begin while (select count(distinct objid) from pg_locks where classid = 4711 and granted) < 2 "
+            "loop perform pg_sleep(0.01); end loop; end'; select i from two where i = $2 for update"
         )
         try:
             await pg.run(take, [first, second])

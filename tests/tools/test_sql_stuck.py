@@ -19,7 +19,7 @@ from refold.tools.sql_request import request_of
 from tests.tools.calls import call, fault_of
 
 PATIENCE = 0.2
-LONG = 30.0  # seconds; whoever waits so long waits for ever
+LONG = 120.0  # seconds; whoever waits so long waits for ever
 
 
 class Stuck(Exception):

@@ -1,9 +1,11 @@
 """The tool `transfer`: rows go from anywhere to anywhere, all of them or none."""
 
 import asyncio
+import os
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from refold.tools.catalog import CATALOG
 from refold.tools.sql_shelf import sql_tools
 from refold.tools.sql_text import Style
 from refold.tools.transfer_columns import table_name
+from tests.alive import within
 from tests.tools.calls import call, fault_of
 from tests.tools.databases import KINDS
 
@@ -209,7 +212,8 @@ async def test_options_are_those_of_duckdb(moving: Moving) -> None:
 async def test_a_transfer_from_a_duckdb_file_that_is_in_use_goes_row_by_row(moving: Moving) -> None:
     await moving(moving.end("csv"), moving.end("duckdb"))
     slow = asyncio.create_task(moving.run("duckdb", "select count(*) from range(300000) a, range(300000) b"))
-    await asyncio.sleep(0.3)
+    file = os.path.realpath(moving.end("duckdb")["database"])
+    assert await asyncio.to_thread(within, 60, lambda: is_open(file))
     target = {"type": "duckdb", "database": str(moving.folder / "other.duckdb"), "table": "out"}
     try:
         result = await moving(moving.end("duckdb"), target, chunk_size=10)
@@ -217,6 +221,15 @@ async def test_a_transfer_from_a_duckdb_file_that_is_in_use_goes_row_by_row(movi
     finally:
         slow.cancel()
         await asyncio.wait([slow])
+
+
+def is_open(file: str) -> bool:
+    """In this process."""
+    found = []
+    for each in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{each}"))
+    return file in found
 
 
 async def test_no_more_than_a_chunk_is_in_memory(moving: Moving) -> None:
