@@ -111,6 +111,7 @@ class Turns:
         self.graphs: dict[str, Graph] = {}
         self.broken: dict[str, Corrupt] = {}  # runs whose log cannot be folded; they trouble nobody else
         self.stuck: dict[str, Stuck] = {}
+        self.decision = Decision  # what a simulation replaces, to raise in the midst of it
 
     def take(self, posts: Sequence[Post], offer: Callable[[], Offer | None] = lambda: None) -> Turned:
         """Deliver mail to its runs in one commit. Each post learns its own fate; a refused one harms no other."""
@@ -263,7 +264,7 @@ class Turns:
             for post in posts:
                 post.error = NotFound(f"there is no run {run}")
             return
-        d = Decision(known.graph, known.state, turn.now, self._language(known.graph), self.chance)
+        d = self.decision(known.graph, known.state, turn.now, self._language(known.graph), self.chance)
         d.claimed = partial(turn.claimed, run)
         d.refuses, d.misfit = partial(self.lineage.refuses, known.graph, known.state), self.lineage.misfit
         expected = known.state.seq
@@ -332,7 +333,7 @@ class Turns:
         if isinstance(error, Corrupt):
             self.broken[run] = error
         for post in posts:
-            post.error = error if isinstance(error, Exception) else RuntimeError(_of_class(error))
+            post.error = error if isinstance(error, Exception) else _as_exception(error)
 
     def _of_events(self, by_run: Collection[str], run: str) -> RunState | None:
         """The state of a run of events that was folded in this very turn."""
@@ -435,6 +436,13 @@ def _stuck(run: str, error: BaseException, tries: int, now: Instant) -> Stuck:
             exc_info=error,
         )
     return Stuck(why, tries, now + pause * SECOND)
+
+
+def _as_exception(error: BaseException) -> Exception:
+    """What would end the process of whoever gets it."""
+    told = RuntimeError(_of_class(error))
+    told.__cause__ = error
+    return told
 
 
 def _of_class(error: BaseException) -> str:
