@@ -64,8 +64,8 @@ def check(seeds: range) -> Counter[str]:
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_100_seeds_with_errors_of_any_class_end_and_repeat_no_known_outcome(block: int) -> None:
     seen = check(range(block * SEEDS_PER_BLOCK, (block + 1) * SEEDS_PER_BLOCK))
-    assert min(seen[kind] for kind in ("expression", "decide", "body")) > 20
-    assert seen["bodies"] > 500
+    assert min(seen[kind] for kind in ("expression", "decide", "body")) > 10
+    assert seen["bodies"] > 300
 
 
 @pytest.mark.proof

@@ -16,6 +16,7 @@ from refold.core import codec
 from refold.core.commands import HELD, Command, Held, Letter, LetterReport, LetterStart
 from refold.core.decision import Decision
 from refold.core.expressions import Contained, Evaluate, Languages, unknown
+from refold.core.faults import text_of
 from refold.core.loaded import Loaded
 from refold.core.loops import Graph, analyse
 from refold.core.outcomes import SECOND, Failed, Fault, Instant
@@ -201,8 +202,10 @@ class Turns:
         """A run that cannot be advanced is left out, its neighbours commit; what its workers report is kept."""
         stuck = self.stuck.get(run)
         if stuck is not None and turn.now < stuck.until and all(isinstance(post.mail, _PATIENT) for post in posts):
-            self._keep(turn, run, posts, turn_id, stuck)
-            return
+            row = self.store.summary(run)
+            if row is not None and row.stuck == stuck.why:  # else it goes on again, by another process
+                self._keep(turn, run, posts, turn_id, stuck)
+                return
         try:
             self._advance(turn, run, posts, turn_id, heads, turned)
             self.stuck.pop(run, None)
@@ -218,8 +221,8 @@ class Turns:
         """What bodies came to is committed, beside the log, and none of them runs again: the run reads it as a letter
         to itself, in the turn in which it goes on. Whoever else waits learns of the error."""
         row = self.store.summary(run)
-        if row is None:
-            return  # it was to be started
+        if row is None or row.status in TERMINAL:
+            return  # it was to be started, or is over: there is nothing to report
         settled = {post.mail.lease.command.id: post for post in posts if isinstance(post.mail, Settle)}
         held = turn.generations(run, settled) if settled else {}
         letters: list[Letter] = []
@@ -315,11 +318,14 @@ class Turns:
                 accepting.read(letter)  # it came first
         for post in posts:
             post.error = post.next = None
+            before = d.state.seq
             try:
                 accepting.accept(post.mail)
             except (Corrupt, Unavailable):
                 raise
             except RefoldError as refusal:
+                if d.state.seq != before:
+                    raise RuntimeError("mail was refused after it had changed the run") from refusal
                 post.error = refusal
         for letter in letters:
             if not isinstance(letter.body, LetterReport):
@@ -426,7 +432,7 @@ class Turns:
 def _stuck(run: str, error: BaseException, tries: int, now: Instant) -> Stuck:
     """An internal error is logged each time, with its traceback; an error with a name is not one."""
     pause = min(FIRST_PAUSE << min(tries - 1, 20), LONGEST_PAUSE)
-    why = str(error)
+    why = text_of(error)
     if not isinstance(error, RefoldError):
         why = f"internal error: {_of_class(error)}{_place(error)}"
         log.error(
@@ -446,10 +452,7 @@ def _as_exception(error: BaseException) -> Exception:
 
 
 def _of_class(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except BaseException:
-        return type(error).__name__  # it does not even let itself be told
+    return f"{type(error).__name__}: {text_of(error)}"
 
 
 def _place(error: BaseException) -> str:

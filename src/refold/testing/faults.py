@@ -15,7 +15,7 @@ from refold.core.decision import Decision
 from refold.core.expressions import Evaluate, Path, View
 from refold.core.facts import Fact, Move
 from refold.core.outcomes import SECOND, Instant
-from refold.errors import Ambiguous, Conflict, InvalidValue, NotFound, Unavailable
+from refold.errors import Ambiguous, Conflict, InvalidValue, NotFound, RefoldError, Unavailable
 from refold.ports import Abilities, Call, Lease, Store, StoreTurn, Tool, Writes
 from refold.testing.loop import Killed, Process
 
@@ -53,9 +53,9 @@ def draw_rates(chance: random.Random) -> Rates:
 def draw_error_rates(chance: random.Random) -> Rates:
     """Exceptions of any class, of expressions, of turns and of bodies; some are zero, but never all."""
     rates = Rates(
-        expression=chance.choice((0.0, 0.02, 0.2)),
+        expression=chance.choice((0.0, 0.005, 0.02, 0.2)),
         decide=chance.choice((0.0, 0.01, 0.1)),
-        body=chance.choice((0.0, 0.1, 0.4)),
+        body=chance.choice((0.0, 0.02, 0.1, 0.4)),
     )
     return rates if rates.expression or rates.decide or rates.body else Rates(expression=0.1, decide=0.05, body=0.2)
 
@@ -90,6 +90,7 @@ def _kinds() -> list[type[BaseException]]:
 
 
 KINDS = _kinds()
+DEFECTS = [kind for kind in KINDS if not issubclass(kind, RefoldError)]  # with the others a turn refuses mail
 
 
 def is_injected(error: BaseException | None) -> bool:
@@ -114,9 +115,9 @@ class Faults:
             return True
         return False
 
-    def error(self) -> BaseException:
+    def error(self, kinds: Sequence[type[BaseException]] = KINDS) -> BaseException:
         """Of any class, and known as one of these to whoever asks."""
-        kind = self.chance.choice(KINDS)
+        kind = self.chance.choice(kinds)
         error = InvalidValue("injected", "a fault") if kind is InvalidValue else kind("injected")
         error.injected = True  # type: ignore[attr-defined]
         return error
@@ -125,7 +126,7 @@ class Faults:
         """Raises, but for one run not more often than so: a defect is mended some day."""
         if self.turns_struck[run] < MOST_STRUCK and self.strikes("decide"):
             self.turns_struck[run] += 1
-            raise self.error()
+            raise self.error(DEFECTS)
 
 
 MOST_STRUCK = 6  # turns of one run

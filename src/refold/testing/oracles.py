@@ -197,7 +197,7 @@ class Oracles:
         process dies and no store fails, a try that was not put aside begins once.
         """
         held, oracle = self.store.commands.get((run, command)), self.runs.get(run)
-        if held is None or not held.is_held() or oracle is None:
+        if held is None or not held.is_held() or held.command.attempt != attempt or oracle is None:
             return  # who begins it has lost it, and will not be heard
         self.bodies[run, command, attempt] += 1
         if command in oracle.over:
