@@ -22,6 +22,9 @@ OLDEST_PYTHON = (3, 11)
 LITTLE = 100 * 1024 * 1024  # bytes that should be free
 ALL = 1_000_000_000
 
+MANY = 1000  # runs of each status that are looked at
+UNDER_WAY = ("running", "waiting", "paused", "ending")
+
 
 class Finding(Struct, frozen=True):
     """One thing that was looked at; `state` is ok, warning or error."""
@@ -91,6 +94,8 @@ def _of_store(store: SqliteStore) -> Iterator[Finding]:
         yield Finding(
             "clock", "error", f"run {newest.run} was started in the future: {words.moment(newest.created_at)}"
         )
+    for row in (each for status in UNDER_WAY for each in store.summaries(status, MANY) if each.stuck):
+        yield Finding("run", "error", f"{row.name or row.run} is stuck: {row.stuck}")
     yield Finding("workers", "ok", ", ".join(living(store)) or "none lives")
 
 

@@ -61,14 +61,21 @@ def show(run: str | None, graph: bool, output: str, db: str) -> None:
         drawn, state = Reading(store, row.run).read()
         seen = run_object(store, drawn, state, words.now())
         stuck = _stuck(store, row, drawn, state)
-    if stuck:
-        seen["stuck"] = [f"{reason.step}: {words.why(reason, words.now())}" for reason in stuck]
+    told = [words.why(reason, words.now()) for reason in _stuck_run(row)]
+    told += [f"{reason.step}: {words.why(reason, words.now())}" for reason in stuck]
+    if told:
+        seen["stuck"] = told
     if graph:
         out.put(_drawn(drawn, seen))
     elif output != "table":
         out.put_json(seen, output)
     else:
         _put_run(seen, state)
+
+
+def _stuck_run(row: Summary) -> list[Reason]:
+    """An internal error keeps the run from going on; what its steps have reported is kept till then."""
+    return [Reason("", "stuck", note=row.stuck)] if row.stuck else []
 
 
 def _stuck(store: SqliteStore, row: Summary, graph: Graph, state: RunState) -> list[Reason]:
@@ -158,7 +165,7 @@ def why(run: str | None, output: str, db: str) -> None:
         row = stored.found(store, run)
         graph, state = Reading(store, row.run).read()
         now = words.now()
-        found = reasons(graph, state, now, world_of(store, row))
+        found = [*_stuck_run(row), *reasons(graph, state, now, world_of(store, row))]
     if output != "table":
         objects = [_reason_object(to_builtins(reason)) for reason in found]
         out.put_json({"id": row.run, "status": row.status, "reasons": objects} if output == "json" else objects, output)

@@ -118,6 +118,7 @@ KINDS: dict[str, Callable[[Reason, Instant], str]] = {
     "no_worker": lambda reason, now: "no worker lives that could take it",
     "no_code": lambda reason, now: no_code(reason),
     "no_tool": lambda reason, now: "no live worker has the tool",
+    "stuck": lambda reason, now: "stuck",
     "no_queue": lambda reason, now: "no live worker serves the queue",
     "batch": _batch,
     "paused": _paused,

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from refold.core.codec import check_made
+from refold.core.faults import text_of
 from refold.core.plan import Template
 from refold.errors import InvalidPlan, InvalidValue
 
@@ -26,10 +27,7 @@ class CannotEvaluate(Exception):
 
 def no_value(error: BaseException) -> CannotEvaluate:
     """What an expression language did not foresee, as an error of the expression that it was given."""
-    try:
-        said = str(error)
-    except BaseException:
-        said = "it cannot be put into words"
+    said = text_of(error)
     return CannotEvaluate(f"{type(error).__name__}: {said}" if said else type(error).__name__)
 
 

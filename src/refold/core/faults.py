@@ -20,7 +20,7 @@ def fault_of(error: BaseException) -> Fault:
     kind, retryable = _said(error, "kind"), _said(error, "retryable")
     return Fault(
         kind=kind if isinstance(kind, str) else "error",
-        message=_text(error),
+        message=text_of(error),
         type=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
         traceback=_storable(_traceback(error)),
         retryable=retryable if isinstance(retryable, bool) else None,
@@ -62,7 +62,8 @@ def _seconds(value: Any) -> float | None:
     return float(value) if is_number and 0 <= value < math.inf else None
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """What it says, and something also if it cannot even do that."""
     try:
         return _storable(str(error))
     except BaseException:

@@ -49,6 +49,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     approvals that are missing if several are wanted)   poll (until, note)   child (run, until)   window (count)
     order (count: items that wait for others)
     join (sources)   loop (sources: the head)   final
+    stuck (note: the error, no step): nothing of the run is decided before the error is gone
     """
 
     step: str

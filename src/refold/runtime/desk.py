@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import structs
 
 from refold.core.codec import check_value, checked_outcome
+from refold.core.faults import text_of
 from refold.core.outcomes import Failed, Fault, Outcome, Parked, Sent, Succeeded, Suspended
 from refold.core.writes import AddTo, PutIf, Write
 from refold.errors import InvalidValue, LeaseLost
@@ -79,7 +80,7 @@ def _honest(done: Done) -> Done:
     except InvalidValue as error:
         return _refused(done, str(error))
     except Exception as error:  # its own methods may raise anything, and a value can be a circle
-        return _refused(done, f"{type(error).__name__} while it was looked at: {error}")
+        return _refused(done, f"{type(error).__name__} while it was looked at: {text_of(error)}")
     return done if outcome is done.outcome else structs.replace(done, outcome=outcome)
 
 

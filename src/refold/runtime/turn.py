@@ -16,6 +16,7 @@ from refold.core import codec
 from refold.core.commands import HELD, Command, Held, Letter, LetterReport, LetterStart
 from refold.core.decision import Decision
 from refold.core.expressions import Contained, Evaluate, Languages, unknown
+from refold.core.faults import text_of
 from refold.core.loaded import Loaded
 from refold.core.loops import Graph, analyse
 from refold.core.outcomes import SECOND, Failed, Fault, Instant
@@ -111,6 +112,7 @@ class Turns:
         self.graphs: dict[str, Graph] = {}
         self.broken: dict[str, Corrupt] = {}  # runs whose log cannot be folded; they trouble nobody else
         self.stuck: dict[str, Stuck] = {}
+        self.decision = Decision  # what a simulation replaces, to raise in the midst of it
 
     def take(self, posts: Sequence[Post], offer: Callable[[], Offer | None] = lambda: None) -> Turned:
         """Deliver mail to its runs in one commit. Each post learns its own fate; a refused one harms no other."""
@@ -219,8 +221,10 @@ class Turns:
         """A run that cannot be advanced is left out, its neighbours commit; what its workers report is kept."""
         stuck = self.stuck.get(run)
         if stuck is not None and turn.now < stuck.until and all(isinstance(post.mail, _PATIENT) for post in posts):
-            self._keep(turn, run, posts, turn_id, stuck)
-            return
+            row = self.store.summary(run)
+            if row is not None and row.stuck == stuck.why:  # else it goes on again, by another process
+                self._keep(turn, run, posts, turn_id, stuck)
+                return
         try:
             self._advance(turn, run, posts, turn_id, heads, turned)
             self.stuck.pop(run, None)
@@ -236,8 +240,8 @@ class Turns:
         """What bodies came to is committed, beside the log, and none of them runs again: the run reads it as a letter
         to itself, in the turn in which it goes on. Whoever else waits learns of the error."""
         row = self.store.summary(run)
-        if row is None:
-            return  # it was to be started
+        if row is None or row.status in TERMINAL:
+            return  # it was to be started, or is over: there is nothing to report
         settled = {post.mail.lease.command.id: post for post in posts if isinstance(post.mail, Settle)}
         held = turn.generations(run, settled) if settled else {}
         letters: list[Letter] = []
@@ -282,7 +286,7 @@ class Turns:
             for post in posts:
                 post.error = NotFound(f"there is no run {run}")
             return
-        d = Decision(known.graph, known.state, turn.now, self._language(known.graph), self.chance)
+        d = self.decision(known.graph, known.state, turn.now, self._language(known.graph), self.chance)
         d.claimed = partial(turn.claimed, run)
         d.refuses, d.misfit = partial(self.lineage.refuses, known.graph, known.state), self.lineage.misfit
         expected = known.state.seq
@@ -333,11 +337,14 @@ class Turns:
                 accepting.read(letter)  # it came first
         for post in posts:
             post.error = post.next = None
+            before = d.state.seq
             try:
                 accepting.accept(post.mail)
             except (Corrupt, Unavailable):
                 raise
             except RefoldError as refusal:
+                if d.state.seq != before:
+                    raise RuntimeError("mail was refused after it had changed the run") from refusal
                 post.error = refusal
         for letter in letters:
             if not isinstance(letter.body, LetterReport):
@@ -351,7 +358,7 @@ class Turns:
         if isinstance(error, Corrupt):
             self.broken[run] = error
         for post in posts:
-            post.error = error if isinstance(error, Exception) else RuntimeError(_of_class(error))
+            post.error = error if isinstance(error, Exception) else _as_exception(error)
 
     def _of_events(self, by_run: Collection[str], run: str) -> RunState | None:
         """The state of a run of events that was folded in this very turn."""
@@ -444,7 +451,7 @@ class Turns:
 def _stuck(run: str, error: BaseException, tries: int, now: Instant) -> Stuck:
     """An internal error is logged each time, with its traceback; an error with a name is not one."""
     pause = min(FIRST_PAUSE << min(tries - 1, 20), LONGEST_PAUSE)
-    why = str(error)
+    why = text_of(error)
     if not isinstance(error, RefoldError):
         why = f"internal error: {_of_class(error)}{_place(error)}"
         log.error(
@@ -456,11 +463,15 @@ def _stuck(run: str, error: BaseException, tries: int, now: Instant) -> Stuck:
     return Stuck(why, tries, now + pause * SECOND)
 
 
+def _as_exception(error: BaseException) -> Exception:
+    """What would end the process of whoever gets it."""
+    told = RuntimeError(_of_class(error))
+    told.__cause__ = error
+    return told
+
+
 def _of_class(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except BaseException:
-        return type(error).__name__  # it does not even let itself be told
+    return f"{type(error).__name__}: {text_of(error)}"
 
 
 def _place(error: BaseException) -> str:

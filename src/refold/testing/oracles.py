@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from refold.core import codec
+from refold.core.commands import LetterReport
 from refold.core.facts import (
     CancelAsked,
     ChildEnded,
@@ -48,6 +49,7 @@ class RunOracle:
         self.not_before: dict[str, int] = {}
         self.tries: dict[str, int] = {}  # the last one that was issued
         self.paused = self.cancelled = self.ending = self.stopped = self.ended = False
+        self.aside: Counter[tuple[str, int]] = Counter()  # command, attempt -> how often it was put aside
         self.waits: list[float] = []  # seconds between a command's readiness and its claim
 
     def read(self, at: int, fact: Fact) -> None:
@@ -111,6 +113,7 @@ class RunOracle:
 
     def report(self, at: int, command: str, step: Step, report: Report) -> None:
         if isinstance(report.outcome, (Parked, Suspended)) or (step.poll and isinstance(report.outcome, Succeeded)):
+            self.aside[command, report.attempt] += 1
             return  # it goes on: a step that looks again and again does so in one try
         key = (command, report.attempt)
         self.check(key not in self.settled, "S2", f"{command}, try {report.attempt}, was settled twice")
@@ -162,6 +165,8 @@ class Oracles:
         self.digests: dict[str, bytes] = {}
         self.poisoned: set[str] = set()
         self.found: list[Violation] = []  # inside a turn; the engine would take it for an error of its own
+        self.exactly_once = False  # nothing is lost on the way, so no try of a command may begin twice
+        self.bodies: Counter[tuple[str, str, int]] = Counter()  # run, command, attempt -> how often it began
         self.checked = 0
 
     def before_write(self, turn: StoreTurn, writes: Writes) -> None:
@@ -185,11 +190,41 @@ class Oracles:
             if lease.command.not_before > lease.claimed_at:
                 self._find(f"S14: run {lease.run}: {lease.command.id} was claimed before its time")
 
+    def began(self, run: str, command: str, attempt: int) -> None:
+        """A body begins. What came of this try, or of the command, must not be known already.
+
+        It is known as soon as it is committed: in the log, or beside it as long as the log cannot take it. Where no
+        process dies and no store fails, a try that was not put aside begins once.
+        """
+        held, oracle = self.store.commands.get((run, command)), self.runs.get(run)
+        if held is None or not held.is_held() or held.command.attempt != attempt or oracle is None:
+            return  # who begins it has lost it, and will not be heard
+        self.bodies[run, command, attempt] += 1
+        if command in oracle.over:
+            self._find(f"S11: run {run}: {command} ran again after it had succeeded")
+        elif (command, attempt) in oracle.settled:
+            self._find(f"S11: run {run}: try {attempt} of {command} ran again after its outcome was known")
+        elif self._kept(run, command) is not None:
+            self._find(f"S11: run {run}: {command} ran again while its report was kept")
+        elif self.exactly_once and self.bodies[run, command, attempt] > 1 + oracle.aside[command, attempt]:
+            self._find(f"S11: run {run}: try {attempt} of {command} ran twice, and nothing was lost")
+
+    def _kept(self, run: str, command: str) -> Report | None:
+        """The report of a command that its run could not take yet."""
+        for data in self.store.letters.get(run, {}).values():
+            body = codec.decode_letter(data).body
+            if isinstance(body, LetterReport) and body.command == command:
+                return body.report
+        return None
+
     def _fenced(self, run: str, command: str, report: Report) -> None:
         if not report.worker:
             return
         queued = self.store.commands.get((run, command))
         current = queued is not None and queued.worker == report.worker and queued.generation == report.generation
+        if queued is not None and queued.held and queued.generation == report.generation:
+            kept = self._kept(run, command)
+            current = kept is not None and (kept.worker, kept.generation) == (report.worker, report.generation)
         if not current:
             self._find(f"S3: run {run}: {command} was accepted from {report.worker} under {report.generation}")
 

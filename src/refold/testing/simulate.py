@@ -1,5 +1,6 @@
 """The simulator: the real runtime and workers, several of each over one store, in one thread and in virtual time."""
 
+import asyncio
 import hashlib
 import random
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core import codec
+from refold.core.decision import Decision
 from refold.core.expressions import Evaluate
 from refold.core.loops import analyse
 from refold.core.migrating import replay
@@ -17,11 +19,24 @@ from refold.core.state import PAUSED, TERMINAL, RunState
 from refold.core.summary import summarize
 from refold.core.why import briefly
 from refold.errors import Conflict, NotFound, Unavailable
-from refold.ports import Store, Tool
+from refold.ports import Call, Store, Tool
 from refold.runtime.engine import Engine
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore
-from refold.testing.faults import Belfry, Faults, FaultyDoorbell, FaultyStore, Rates, SimClock, advance, draw_rates
+from refold.testing.faults import (
+    Belfry,
+    Faults,
+    FaultyDoorbell,
+    FaultyEvaluate,
+    FaultyStore,
+    Rates,
+    SimClock,
+    advance,
+    draw_rates,
+    faulty_body,
+    faulty_decision,
+    is_injected,
+)
 from refold.testing.loop import Process, SimLoop
 from refold.testing.oracles import Oracles, Violation
 from refold.wiring import Process as Parts
@@ -47,9 +62,16 @@ class Simulation:
     """Processes that crash, stall and come back; a client that never dies but meets the same store."""
 
     def __init__(self, seed: int, tools: Mapping[str, Tool], evaluate: Evaluate, rates: Rates | None = None) -> None:
-        self.seed, self.tools, self.evaluate = seed, tools, evaluate
+        self.seed = seed
         self.chance = random.Random(f"{seed}/world")
         self.faults = Faults(rates or draw_rates(self.chance), random.Random(f"{seed}/faults"))
+        self.evaluate, self.decision = evaluate, Decision
+        faulty = {name: faulty_body(tool, self.faults) for name, tool in tools.items()}
+        self.tools = {name: self._watched(tool) for name, tool in (faulty if self.faults.rates.body else tools).items()}
+        if self.faults.rates.expression:
+            self.evaluate = FaultyEvaluate(evaluate, self.faults)
+        if self.faults.rates.decide:
+            self.decision = faulty_decision(self.faults)
         self.loop = SimLoop(random.Random(f"{seed}/order"))
         self.store = MemoryStore(lambda: EPOCH + round(self.loop.time() * SECOND))
         self.oracles = self._oracles(self.store)
@@ -89,6 +111,13 @@ class Simulation:
         state: RunState = self._fold(run)[1]
         return state
 
+    def _watched(self, tool: Tool) -> Tool:
+        async def watched(call: Call) -> Any:
+            self.oracles.began(call.run, call.command.id, call.command.attempt)
+            return await tool(call)
+
+        return watched
+
     def _oracles(self, store: MemoryStore) -> Oracles:
         return Oracles(store)
 
@@ -107,6 +136,7 @@ class Simulation:
         name = f"{process.name}-{self.born}"
         parts = assemble(store, world, self.evaluate, self.tools, settings, name)
         parts.engine.mailroom.turns.snapshot_every = 5
+        parts.engine.mailroom.turns.decision = self.decision
         return parts
 
     def _boot(self, name: str) -> None:
@@ -193,5 +223,10 @@ async def stubborn(ask: Callable[[], Awaitable[Any]]) -> Any:
             return await ask()
         except Unavailable:
             continue
-        except (Conflict, NotFound):
-            return None
+        except Exception as error:
+            if is_injected(error):
+                await asyncio.sleep(1.0)
+            elif isinstance(error, (Conflict, NotFound)):
+                return None
+            else:
+                raise

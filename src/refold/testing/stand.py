@@ -212,14 +212,13 @@ class Stand(Simulation):
         replay = self.subject.replay
 
         async def body(call: ToolCall) -> Any:
-            self._began(call)
+            self.oracles.began(call.run, call.command.id, call.command.attempt)
             return await real(call if replay is None else replay.of_body(call, definition))
 
         return body
 
     def _tool(self, kind: str) -> Tool:
         async def tool(call: ToolCall) -> Any:
-            self._began(call)
             await asyncio.sleep(0.1 if self.calm else self.delays.uniform(0.01, 2.0))
             return self._came(called_of(call, kind), kind, call)
 
@@ -240,14 +239,6 @@ class Stand(Simulation):
         single = called.command.count("/") == (1 if called.item is None else 2)
         chance = random.Random(f"{self.seed}/result/{called.command}")
         return made_up(called.step, kind, schema if single else None, chance)
-
-    def _began(self, call: ToolCall) -> None:
-        """Whoever holds the command now must not find it finished."""
-        oracle, held = self.oracles.runs.get(call.run), self.store.commands.get((call.run, call.command.id))
-        if oracle is not None and held is not None and held.worker and call.command.id in oracle.over:
-            self.watching.found.append(
-                Violation(f"{call.command.id} of run {call.run} ran again after it had succeeded")
-            )
 
     def _written(self, number: int) -> None:
         """Every other process dies before its commit, the rest after it."""

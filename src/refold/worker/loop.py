@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
+from refold.core.faults import text_of
 from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.ports import Abilities, Clock, Desk, Discretion, Done, Doorbell, Lease, Offer, Tool
@@ -240,7 +241,7 @@ class Worker:
                 if refused:
                     raise RuntimeError(f"run {lease.run} takes no report at all: {error}") from error
                 refused = True
-                why = self.discretion.text(str(error))
+                why = self.discretion.text(text_of(error))
                 fault = Fault("refused", why, retryable=False)
                 done = Done(Failed(fault), done.started_at, usage=done.usage, lines=done.lines)
 

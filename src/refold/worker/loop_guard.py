@@ -1,14 +1,15 @@
 """Keeps what a body does to the process away from it: `loop.stop()`, and exceptions that would end the interpreter."""
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from opcode import opmap
 
 IN_A_BODY: ContextVar[bool] = ContextVar("refold_in_a_body", default=False)
 """Inherited by all that a body begins: its tasks, its callbacks and its threads."""
 
+RAISE = opmap["RAISE_VARARGS"]
 WHY = "a step must not stop the event loop: it belongs to the process, and other steps run on it"
 
 
@@ -39,11 +40,13 @@ async def guarded_loop() -> AsyncIterator[None]:
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether a KeyboardInterrupt may come from the keyboard; where something else handles SIGINT, a body raised it."""
+    """Whether a KeyboardInterrupt comes from the keyboard. One that a `raise` of the body has made does not."""
     if not isinstance(error, KeyboardInterrupt):
         return False
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    raised_by_asyncio = frame is not None and frame.tb_frame.f_code.co_name == "_on_sigint"
-    return raised_by_asyncio or signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return True
+    code = last.tb_frame.f_code
+    return code.co_name == "_on_sigint" or code.co_code[last.tb_lasti] != RAISE

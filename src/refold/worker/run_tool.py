@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
-from refold.core.faults import fault_of
+from refold.core.faults import fault_of, text_of
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
 from refold.ports import Call, Clock, Discretion, Done, Lease, Meanwhile, Say, Tool
 from refold.schemas import SHOWN, misfits, said
@@ -88,7 +88,9 @@ async def _run(
     try:
         return done if schema is None else _fitting(done, schema)
     except Exception as error:
-        fault = Fault("schema", f"the result cannot be checked: {type(error).__name__}: {error}", retryable=False)
+        fault = Fault(
+            "schema", f"the result cannot be checked: {type(error).__name__}: {text_of(error)}", retryable=False
+        )
         return Done(Failed(fault), done.started_at, usage=done.usage)
 
 
