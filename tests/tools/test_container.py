@@ -25,6 +25,11 @@ def noted(what, line):
 
 argv = sys.argv[1:]
 passed = {each[6:]: os.environ.get(each[6:]) for each in argv if each.startswith("--env=")}
+for each in argv:
+    if each.startswith("--env-file="):
+        with open(each[11:]) as file:
+            passed.update(line.rstrip("\\n").split("=", 1) for line in file)
+noted("own", dict(os.environ))
 noted("asked", argv)
 noted("passed", passed)
 state = os.path.join(folder, "running")
@@ -133,8 +138,8 @@ async def test_a_container_is_started_with_what_the_keys_say(container: Containe
         "--volume=/in:/in:ro",
         "--mount=type=volume,source=cache,target=/cache,readonly",
         "--interactive",
-        "--env=TOKEN",
     }
+    assert docker.noted("passed")[0].items() >= {"TOKEN": "s3cret", "N": "1"}.items()
 
 
 async def test_values_of_variables_are_not_among_the_arguments(container: ContainerTool, docker: Docker) -> None:
@@ -144,6 +149,26 @@ async def test_values_of_variables_are_not_among_the_arguments(container: Contai
     assert passed["TOKEN"] == "s3cret"
     assert passed["REFOLD_IDEMPOTENCY_KEY"] == "run-1/a/1"
     assert "DOCKER_HOST" not in passed, "what docker itself needs is not for the container"
+
+
+async def test_variables_of_a_container_do_not_steer_docker_itself(container: ContainerTool, docker: Docker) -> None:
+    """They reach the container, all of them; docker has the environment that this process gives it."""
+    given = {"DOCKER_HOST": "tcp://evil", "LD_PRELOAD": "/tmp/evil.so", "PATH": "/evil", "HOME": "/evil", "A": "b=c #d"}
+    await container(run(env={**given, "PEM": "a\nb", "END": "x\r"}))
+    (passed,), (own,) = docker.noted("passed"), docker.noted("own")
+    assert passed.items() >= {**given, "PEM": "a\nb", "END": "x\r"}.items()
+    assert own["DOCKER_HOST"] == "tcp://elsewhere"
+    assert not {"LD_PRELOAD", "A"} & set(own) and own["PATH"] != "/evil" and own["HOME"] != "/evil"
+
+
+@pytest.mark.parametrize("name", ["DOCKER_HOST", "LD_PRELOAD", "PATH", "https_proxy", "GODEBUG"])
+async def test_a_variable_of_several_lines_that_docker_would_read_is_refused(
+    container: ContainerTool, docker: Docker, name: str
+) -> None:
+    """Such a value has no place in a file of variables, and docker must not see it."""
+    fault = await fault_of(container, run(env={name: "a\nb"}))
+    assert (fault.kind, docker.asked) == ("invalid_settings", [])
+    assert f"`env.{name}` has several lines" in fault.message
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import psycopg
 import pytest
 
 from refold.descriptions import ToolProblem
 from refold.tools.catalog import CATALOG
+from refold.tools.sql_duckdb import fault_of as fault_of_duckdb
 from refold.tools.sql_faults import kind_of_sqlstate
 from refold.tools.sql_postgres import fault_of as fault_of_psycopg
 from refold.tools.sql_shelf import sql_tools
+from refold.tools.sql_text import Style
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 from tests.tools.databases import Database, no_http, opened
 
@@ -281,3 +284,38 @@ async def test_a_library_that_is_not_installed_is_named_with_what_to_do(monkeypa
         fault = await fault_of(sql_tools(lambda: no_http)[kind](), call(None, {"query": "select 1"}))
         assert fault.kind == "missing_package"
         assert fault.message == f"{library} is not installed: run `pip install refold[{kind}]`"
+
+
+async def test_statements_that_change_a_session_can_be_many(postgres: str) -> None:
+    """Each is followed by `discard all`, which also drops what the library had the server prepare."""
+    async with opened("postgres", {"url": postgres}) as database:
+        for _ in range(12):
+            await database.run("create table if not exists many (id int)")
+
+
+async def test_a_transaction_of_duckdb_that_is_over_is_no_deadlock() -> None:
+    """To try again would help nobody: nobody else holds anything."""
+    with duckdb.connect() as db:
+        db.execute("begin")
+        with pytest.raises(duckdb.Error):
+            db.execute("select cast('x' as integer)")
+        with pytest.raises(duckdb.Error) as caught:
+            db.execute("select 1")
+    fault = fault_of_duckdb(caught.value, None).fault
+    assert (fault.kind, fault.retryable) == ("client_error", False)
+
+
+@pytest.mark.parametrize("text", ["select nowhere", "select * from 'nowhere.csv'", "insert into t values ('x')"])
+async def test_an_error_in_a_second_statement_of_duckdb_is_the_error_of_that_statement(text: str) -> None:
+    async with opened("duckdb", {}) as database:
+        fault = await database.fault(f"create table t (i integer); {text}")
+        assert fault.retryable is False and fault.kind != "db_deadlock"
+
+
+@pytest.mark.parametrize("kind", ["postgres", "duckdb"])
+async def test_dollar_quotes_without_a_tag_are_closed(kind: Style, request: pytest.FixtureRequest) -> None:
+    where = {"url": request.getfixturevalue("postgres")} if kind == "postgres" else {}
+    async with opened(kind, where) as database:
+        assert await database.rows("select $$it's; $1$$ as a, $b$ $$ $b$ as b; ") == [["it's; $1", " $$ "]]
+        if kind == "postgres":
+            await database.run("DO $$ BEGIN NULL; END $$;")

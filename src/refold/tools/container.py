@@ -2,9 +2,11 @@
 
 import asyncio
 import hashlib
+import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from refold.core.outcomes import Fault
@@ -21,11 +23,19 @@ NOT_STARTED = {126: "cannot be executed in", 127: "is not in"}
 TAKEN = "is already in use"
 UNREACHABLE = re.compile(r"cannot connect to the docker daemon|error during connect|connection refused", re.I)
 VARIABLE = re.compile(r"[^=\0]+")
+LONGEST_LINE = 60_000  # characters of a variable in a file; docker reads no more than 64 KiB
+STEERING = re.compile(
+    r"(?i:DOCKER|BUILDKIT|BUILDX|COMPOSE|CONTAINER|LD|DYLD|GO|SSL|SSH|XDG|OTEL|GIT|LC|MALLOC|GLIBC|GCONV)_?\w*"
+    r"|(?i:HTTPS?|NO|ALL|FTP)_PROXY|(?i:no|all|https?)_proxy|PATH|HOME|USER|SHELL|TMPDIR|TEMP|TMP|LANG|TERM|PWD|IFS|ENV"
+    r"|BASH\w*|HOSTALIASES|RES_OPTIONS|NLSPATH|TZ\w*|LOCALDOMAIN"
+)
 
 
 class ContainerTool:
-    """`env` is what docker itself sees, such as DOCKER_HOST; containers do not. `conceal` takes the secrets out of a
-    text before it is cut."""
+    """`env` is what docker itself sees, such as DOCKER_HOST; containers do not, and docker does not see theirs.
+
+    `conceal` takes the secrets out of a text before it is cut.
+    """
 
     def __init__(self, programs: Programs, env: Mapping[str, str], conceal: Callable[[str], str] = str) -> None:
         self.programs, self.env, self._conceal = programs, env, conceal
@@ -34,11 +44,14 @@ class ContainerTool:
     async def __call__(self, call: Call) -> Any:
         keys = self._keys.read(call).keys
         name, env = name_of_call(call), {**about(call), **_env(keys.get("env", {}))}
-        argv = [DOCKER, "run", "--rm", "--name", name, *_options(call, keys), *_variables(env), *_image(keys)]
-        program = Program(argv=argv, env={**self.env, **env}, stdin=stdin_of(keys.get("stdin"), "utf-8"))
+        options, image = list(_options(call, keys)), list(_image(keys))
+        stdin = stdin_of(keys.get("stdin"), "utf-8")
         try:
-            async with asyncio.timeout(keys.get("timeout")):
-                ended = await self._run(program, call, name)
+            with _handed_over(env, self.env) as (variables, seen):
+                argv = [DOCKER, "run", "--rm", "--name", name, *options, *variables, *image]
+                program = Program(argv=argv, env={**self.env, **seen}, stdin=stdin)
+                async with asyncio.timeout(keys.get("timeout")):
+                    ended = await self._run(program, call, name)
         except TimeoutError:
             await self._remove(name)
             raise ToolFailed(Fault("timeout", f"container {name} took too long", retryable=True)) from None
@@ -121,9 +134,45 @@ def _pairs(given: Any) -> Iterator[tuple[str, Any]]:
         yield text_of(each["name"], "`env.name`"), each.get("value")
 
 
-def _variables(env: Mapping[str, str]) -> Iterator[str]:
-    """By their names: docker takes the values from its own environment, where others do not see them."""
-    return (f"--env={name}" for name in env)
+@contextmanager
+def _handed_over(env: Mapping[str, str], own: Mapping[str, str]) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Options that give a container its variables, and the few of them that docker has to see itself for that.
+
+    Values are no arguments, which everybody can see, and not in the environment of docker, which they would steer
+    (DOCKER_HOST, LD_PRELOAD, PATH): docker reads them from a file without a name, which is gone with this process.
+    Such a file has a line for each. What does not fit into a line is handed over by its name, unless docker, its
+    helpers or the loader of programs may read a variable of that name.
+    """
+    lines = {name: value for name, value in env.items() if _is_a_line(name, value)}
+    named = {name: value for name, value in env.items() if name not in lines}
+    for name in named:
+        if name in own or STEERING.fullmatch(name):
+            raise refused(f"`env.{name}` has several lines, and docker itself would read it; give it in `stdin`")
+    with _file_of("".join(f"{name}={value}\n" for name, value in lines.items())) as path:
+        yield [*([f"--env-file={path}"] if lines else []), *(f"--env={name}" for name in named)], named
+
+
+def _is_a_line(name: str, value: str) -> bool:
+    """Whether docker reads it from a file as it is: lines of 64 KiB, without the space around a name."""
+    plain = not name.startswith("#") and not any(char.isspace() for char in name)
+    return plain and "\n" not in value and not value.endswith("\r") and len(name) + len(value.encode()) < LONGEST_LINE
+
+
+@contextmanager
+def _file_of(text: str) -> Iterator[str]:
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("refold-env", os.MFD_CLOEXEC)
+        try:
+            with open(file, "wb", closefd=False) as out:
+                out.write(text.encode("utf-8", "surrogateescape"))
+            yield f"/proc/{os.getpid()}/fd/{file}"
+        finally:
+            os.close(file)
+    else:  # pragma: no cover (Linux has the other)
+        with tempfile.NamedTemporaryFile("w", prefix="refold-env-") as out:
+            out.write(text)
+            out.flush()
+            yield out.name
 
 
 def _image(keys: Mapping[str, Any]) -> Iterator[str]:

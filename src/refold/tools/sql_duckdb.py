@@ -19,9 +19,11 @@ from refold.tools.sql_text import Statement, quoted
 from refold.tools.sql_values import parsed
 
 MEMORY = ":memory:"
+ABORTED = "Current transaction is aborted"
 TIMEOUT_CODE = "DUCKDB_INTERRUPT"
 READING = {"SELECT", "EXPLAIN"}
 CHANGING = {"INSERT", "UPDATE", "DELETE", "MERGE_INTO"}
+DESCRIBED = {"SELECT", "WITH", "FROM", "VALUES", "TABLE"}
 GIVING_ROWS = {*READING, "PRAGMA", "CALL", "EXECUTE", "RELATION", "LOGICAL_PLAN"}
 
 # Types that Python has no equal of: months, nanoseconds, infinite days, places on the globe.
@@ -87,7 +89,8 @@ def _one(db: duckdb.DuckDBPyConnection, request: Request, statement: Statement) 
     if request.read_only and kind not in READING:
         raise refused(f"`read_only` allows no {kind}: only queries", "client_error")
     values, rows = request.bound(statement), request.rows()
-    columns = described(db, statement.text, values) if kind == "SELECT" else None
+    asked = kind == "SELECT" and statement.words[:1] and statement.words[0] in DESCRIBED
+    columns = described(db, statement.text, values) if asked else None
     db.execute(statement.text if columns is None else telling(statement.text, columns), values)
     if not (kind in GIVING_ROWS or (kind in CHANGING and db.rowcount == -1)):
         return {"affected_rows": max(db.rowcount, 0)}
@@ -112,12 +115,14 @@ def kind_of(db: duckdb.DuckDBPyConnection, text: str) -> str:
 
 
 def described(db: duckdb.DuckDBPyConnection, text: str, values: Sequence[Any]) -> list[tuple[str, str]] | None:
-    """Names and types of its columns, without running it; None if that is no question for this statement."""
+    """Names and types of its columns, without running it; None if that is no question for this statement.
+
+    Any other error is the statement's own, and is raised: it has ended the transaction, so that whatever is asked
+    next would only be told that.
+    """
     try:
         return [(row[0], row[1]) for row in db.execute(f"describe {text}", values).fetchall()]
-    except duckdb.InterruptException:
-        raise
-    except duckdb.Error:
+    except duckdb.ParserException:
         return None
 
 
@@ -153,6 +158,8 @@ def fault_of(error: duckdb.Error, statement: Statement | None) -> ToolFailed:
     kind = next((name for known, name in KINDS if isinstance(error, known)), "unknown")
     if "lock on file" in text or "file handle conflict" in text:
         kind = "db_connection"  # somebody else has it open, for now
+    if ABORTED in text:
+        kind = "client_error"  # an earlier statement has failed: nobody holds anything, and trying again helps nobody
     code = "DUCKDB_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Exception")).upper()
     message, _, shown = text.partition("\n\nLINE ")
     found = re.match(r"(\d+): (.*)\n( *)\^", shown)

@@ -124,7 +124,8 @@ class Pools:
         if conninfo not in self._pools:  # another call may have been faster
             pool = self._pools[conninfo] = AsyncConnectionPool(
                 conninfo,
-                kwargs={"autocommit": True, "cursor_factory": AsyncRawCursor},
+                # `discard all` drops what the server has prepared, and the library would not hear of it
+                kwargs={"autocommit": True, "cursor_factory": AsyncRawCursor, "prepare_threshold": None},
                 min_size=0,
                 max_size=CONNECTIONS,
                 timeout=PATIENCE,

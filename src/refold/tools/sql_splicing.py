@@ -31,6 +31,7 @@ NUMBERS = re.compile(r"-?[0-9]+( *, *-?[0-9]+)+", re.A)
 BEGUN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[0-9a-fA-F]?|u\w{0,3}|U\w{0,7}|[0-7]{1,2})?\Z")
 OWN_QUOTING = re.compile(r"""\|\s*replace\(\s*(?:"'"|'\\'')\s*,\s*(?:"''"|'\\'\\'')\s*\)\s*$""")
 OWN_LIST = re.compile(r"""\|\s*join\(\s*(?:"' *, *'"|'\\' *, *\\'')\s*\)\s*$""")
+SPACES = re.compile("[\u00a0\u2000-\u200b\u202f\u205f\u2060\u3000\ufeff]")
 REMEDY = "write $1 there, and give the value in `params`"
 
 NAMED_AFTER = {
@@ -259,11 +260,11 @@ def _part(part: Part, values: Sequence[Any], style: Style) -> str:
         case "plain":
             return _plain(_told(first))
         case "name":
-            told = [_in_name(_told(values[hole]), part.quote) for hole in part.holes]
+            told = [_in_name(_told(values[hole]), part.quote, style) for hole in part.holes]
             close = "]" if part.quote == "[" else part.quote
             return part.quote + _around(part.texts, told) + close
         case "escaped":
-            told = [_checked(_told(values[hole])).replace("\\", "\\\\").replace("'", "''") for hole in part.holes]
+            told = [_with_escapes(_told(values[hole]), style) for hole in part.holes]
             return f"E'{_around(part.texts, told)}'"
         case "literal":
             if part.in_list and part.texts == ("", "") and isinstance(first, list) and first:
@@ -304,11 +305,24 @@ def _told(value: Any) -> str:
 
 
 def quoted(text: str, style: Style) -> str:
-    """A literal. In PostgreSQL one with a backslash is written so that no setting can read it in another way."""
+    """A literal that is read in one way only.
+
+    PostgreSQL has a setting for what a backslash is in plain quotes, and none for quotes with escapes. DuckDB makes
+    spaces of all kinds plain ones before it reads a statement, and its idea of quotes is a rough one then.
+    """
+    if (style == "postgres" and "\\" in text) or (style == "duckdb" and SPACES.search(text)):
+        return f" E'{_with_escapes(text, style)}'"
     doubled = _checked(text).replace("'", "''")
-    if style == "postgres" and "\\" in text:
-        return " E'" + doubled.replace("\\", "\\\\") + "'"
     return f"'{doubled}'"
+
+
+def _with_escapes(text: str, style: Style) -> str:
+    escaped = _checked(text).replace("\\", "\\\\").replace("'", "''")
+    return SPACES.sub(_bytes, escaped) if style == "duckdb" else escaped
+
+
+def _bytes(found: re.Match[str]) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in found[0].encode())
 
 
 def _checked(text: str) -> str:
@@ -321,7 +335,9 @@ def _checked(text: str) -> str:
     return text
 
 
-def _in_name(text: str, quote: str) -> str:
+def _in_name(text: str, quote: str, style: Style) -> str:
+    if style == "duckdb" and SPACES.search(text):
+        raise ValueError(f"{text[:60]!r} has a space that DuckDB would change in a name")
     if quote == "[" and "]" in text:
         raise ValueError(f"{short(text, 60)!r} is no name in square brackets")
     return _checked(text) if quote == "[" else _checked(text).replace(quote, quote * 2)

@@ -234,7 +234,7 @@ def tell_values(reading: Reading, problems: Iterable[ToolProblem], node: Node) -
 
 def _node_of(kind: Kind, key: str, nodes: Mapping[str, Node]) -> Node:
     named = [each for name, each in nodes.items() if kind.keys.get(name, name) == key]
-    return named[0] if named else nodes["script"]  # code in its long form
+    return named[0] if named else nodes["script" if "script" in nodes else "commands"]  # another form of that key
 
 
 def _sort(config: Config, kind: Kind, name: str, value: Any, static: bool) -> None:
