@@ -3,6 +3,8 @@
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Outcome, TimedOut
 from refold.core.plan import LONGEST, Retry
 
+LONGEST_ASKED = 3600.0  # seconds that a fault, such as a server's `Retry-After`, may ask for
+
 
 def fault_of(outcome: Outcome) -> Fault | None:
     """The fault of an outcome that is a failure."""
@@ -24,10 +26,10 @@ def may_retry(policy: Retry, attempt: int, fault: Fault) -> bool:
 
 
 def delay(policy: Retry, attempt: int, fault: Fault, chance: float) -> int:
-    """Microseconds to wait after this failed attempt; never shorter than the fault itself asks for."""
+    """Microseconds to wait after this failed attempt: as long as the fault asks for, but never above `max_delay`."""
     factor = {"fixed": 1, "linear": attempt, "exponential": 1 << min(attempt - 1, 60)}[policy.backoff]
     seconds = policy.delay * factor
-    if policy.max_delay is not None:
-        seconds = min(seconds, policy.max_delay)
-    seconds *= 1 - policy.jitter * chance
-    return round(min(max(seconds, fault.retry_after or 0.0), LONGEST) * SECOND)
+    longest = LONGEST if policy.max_delay is None else min(policy.max_delay, LONGEST)
+    seconds = min(seconds, longest) * (1 - policy.jitter * chance)
+    asked = min(fault.retry_after or 0.0, LONGEST_ASKED)
+    return round(min(max(seconds, asked), longest) * SECOND)
