@@ -3,8 +3,6 @@
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Outcome, TimedOut
 from refold.core.plan import LONGEST, Retry
 
-LONGEST_ASKED = 3600.0  # seconds that a fault, such as a server's `Retry-After`, may ask for
-
 
 def fault_of(outcome: Outcome) -> Fault | None:
     """The fault of an outcome that is a failure."""
@@ -31,5 +29,4 @@ def delay(policy: Retry, attempt: int, fault: Fault, chance: float) -> int:
     seconds = policy.delay * factor
     longest = LONGEST if policy.max_delay is None else min(policy.max_delay, LONGEST)
     seconds = min(seconds, longest) * (1 - policy.jitter * chance)
-    asked = min(fault.retry_after or 0.0, LONGEST_ASKED)
-    return round(min(max(seconds, asked), longest) * SECOND)
+    return round(min(max(seconds, fault.retry_after or 0.0), longest) * SECOND)
