@@ -3,6 +3,7 @@
 RefoldError
 ├── InvalidPlan          mend the workflow; `problems` lists all that is wrong with it
 ├── InvalidValue         mend the value; `path` says where it stands
+│   └── OverBound        make the value or its schema smaller or simpler: the check was given up at its bound
 ├── NotFound             there is no such run, workflow, step or gate
 ├── Conflict             somebody else was first, or the run is not in a state for this; look again
 │   └── CannotMigrate    change the plan, or wait until the run is past what `refusals` name
@@ -41,6 +42,10 @@ class InvalidValue(RefoldError):
     def __init__(self, path: str, why: str) -> None:
         self.path = path
         super().__init__(f"{path}: {why}")
+
+
+class OverBound(InvalidValue):
+    pass
 
 
 class NotFound(RefoldError):

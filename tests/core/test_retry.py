@@ -75,9 +75,11 @@ def test_chance_is_not_asked_where_there_is_no_jitter() -> None:
 def test_a_fault_that_names_a_time_is_waited_for_at_least_that_long() -> None:
     assert tried(delay=1.0).when(failed("a", retry_after=30.0)).commands[0].not_before == NOON + 30 * SECOND
     assert tried(delay=60.0).when(failed("a", retry_after=30.0)).commands[0].not_before == NOON + 60 * SECOND
-    assert (
-        tried(delay=1.0, max_delay=2.0).when(failed("a", retry_after=30.0)).commands[0].not_before == NOON + 30 * SECOND
-    )
+
+
+def test_a_fault_that_names_a_time_never_waits_longer_than_max_delay() -> None:
+    run = tried(delay=1.0, max_delay=2.0)
+    assert run.when(failed("a", retry_after=30.0)).commands[0].not_before == NOON + 2 * SECOND
 
 
 def test_a_fault_that_asks_for_ages_waits_for_a_hundred_years_at_most() -> None:

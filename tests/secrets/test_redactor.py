@@ -18,10 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.faults import short
-from refold.errors import ToolFailed
 from refold.secrets.forms import SHORTEST, fold
 from refold.secrets.redactor import Redactor
-from refold.tools.sql_splicing import PLAIN_NAME, _plain
+from refold.tools.sql_splicing import _plain
 from tests.secrets.rooms import CANARY
 
 PEM = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END KEY-----\n"
@@ -171,9 +170,9 @@ def test_where_refold_has_cut_a_text_the_rest_of_a_secret_is_found() -> None:
 @pytest.mark.parametrize("before", [0, 50, 58])
 def test_a_name_in_sql_that_is_cut_shows_no_part_of_a_secret(before: int) -> None:
     secret = "Kx7 correct horse battery staple, and more of it until it is longer than sixty"
-    with pytest.raises(ToolFailed) as caught:
-        _plain("n" * before + secret, PLAIN_NAME, "in a name")
-    told = knowing(secret).redact(caught.value.fault.message)
+    with pytest.raises(ValueError) as caught:
+        _plain("n" * before + secret)
+    told = knowing(secret).redact(str(caught.value))
     assert told.startswith("'" + "n" * before + "***…'")
 
 

@@ -3,15 +3,20 @@
 import asyncio
 import base64
 import gzip
+import random
 import socket
 import time
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
 
+import httpx2
 import pytest
 
 from refold import Retry
 from refold.tools.http import HttpTool
+from refold.tools.http_answer import result
+from tests.growth import grows_linearly
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 from tests.tools.web import Answer, Asked, Site, says, sends_to, served
 
@@ -61,7 +66,11 @@ async def test_an_answer_in_json_is_data(http: HttpTool, site: Site, at: str) ->
     ("kind", "body", "response", "read"),
     [
         ("text/html; charset=latin-1", "grün".encode("latin-1"), "auto", (None, "grün")),
-        ("text/plain; charset=klingon", b"abc", "auto", (None, "abc")),
+        ('text/plain; a=1; Charset="UTF-8"', "grün".encode(), "auto", (None, "grün")),
+        ("text/plain; charset=utf-16", "grün".encode("utf-16"), "auto", (None, "grün")),
+        ("text/plain; charset=windows-1252", b"\x80", "auto", (None, "€")),
+        ("text/plain; charset=Shift_JIS", "日本".encode("shift_jis"), "auto", (None, "日本")),
+        ("application/json; charset=punycode", b'{"a": 1}', "auto", ({"a": 1}, None)),
         ("application/problem+json", b'{"a": 1}', "auto", ({"a": 1}, None)),
         ("application/json", b"not json", "auto", (None, "not json")),
         ("application/json", b'{"a": NaN}', "auto", (None, '{"a": NaN}')),
@@ -190,7 +199,8 @@ NOW = "Mon, 16 Nov 2026 12:00:00 GMT"
         ({"retry-after": "7"}, 7.0),
         ({"retry-after": LATER, "date": NOW}, 30.0),
         ({"retry-after": NOW, "date": LATER}, 0.0),
-        ({"retry-after": "9" * 40}, 86_400.0),
+        ({"retry-after": "9" * 40}, 3_600.0),
+        ({"retry-after": "86400"}, 3_600.0),
         ({"retry-after": "soon"}, None),
         ({}, None),
     ],
@@ -266,6 +276,76 @@ async def test_the_timeout_of_the_step_ends_a_request(site: Site, at: str) -> No
     site["/x"] = slow
     async with engine() as opened:
         assert (await fault_of_run(opened, one_step("http", None, {"url": f"{at}/x"}, timeout=0.3))).kind == "timeout"
+
+
+@pytest.mark.parametrize(
+    "charset", ["punycode", "idna", "utf-7", "rot13", "base64", "unicode_escape", "klingon", "x" * 900]
+)
+async def test_a_charset_that_is_not_known_to_be_quick_fails_and_its_bytes_can_be_had(
+    http: HttpTool, site: Site, at: str, charset: str
+) -> None:
+    site["/x"] = Answer(200, {"content-type": f"text/plain; charset={charset}"}, b"a-" * 200_000)
+    fault = await fault_of(http, get(f"{at}/x"))
+    assert (fault.kind, fault.retryable) == ("parse", False)
+    assert "which is not read here; `response: base64` gives its bytes" in fault.message
+    assert len((await http(get(f"{at}/x", response="base64")))["data"]) > 400_000
+    site["/x"] = Answer(500, {"content-type": f"text/plain; charset={charset}"}, b"sorry")
+    assert (await fault_of(http, get(f"{at}/x"))).data["text"] == "sorry"
+
+
+def test_a_type_of_content_is_read_in_time_that_grows_with_its_header() -> None:
+    def charset(size: int) -> None:
+        header = {"content-type": 'text/html; a="' + ";" * size}
+        result(httpx2.Response(200, headers=header, request=httpx2.Request("GET", "http://a/")), b"a", "auto", 0.0)
+
+    assert grows_linearly(charset, 8_000)
+
+
+def packings(body: bytes) -> dict[str, bytes]:
+    bare = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return {
+        "gzip": gzip.compress(body),
+        "x-gzip": gzip.compress(body[:100]) + gzip.compress(body[100:]),
+        "deflate": zlib.compress(body),
+        " Deflate": bare.compress(body) + bare.flush(),
+        "gzip, deflate": zlib.compress(gzip.compress(body)),
+        "identity": body,
+    }
+
+
+@pytest.mark.parametrize("encoding", packings(b""))
+async def test_a_packed_body_that_ends_too_early_is_a_broken_connection(
+    http: HttpTool, site: Site, at: str, encoding: str
+) -> None:
+    text = "".join(random.Random(7).choices("abcdefgh", k=50_000))
+    packed = packings(text.encode())[encoding]
+    site["/x"] = Answer(200, {"content-encoding": encoding}, packed)
+    assert (await http(get(f"{at}/x")))["text"] == text
+    site["/x"] = Answer(200, {"content-encoding": encoding}, packed + b"\0" * 10 if "zip" in encoding else packed)
+    assert (await http(get(f"{at}/x")))["text"] == text
+    if encoding != "identity":
+        for end in (1, 20, len(packed) // 2, len(packed) - 4, len(packed) - 1):
+            site["/x"] = Answer(200, {"content-encoding": encoding}, packed[:end])
+            fault = await fault_of(http, get(f"{at}/x"))
+            assert (fault.kind, fault.code, fault.retryable) == ("connection", "CONN_ERROR", True), end
+
+
+async def test_a_body_in_an_encoding_that_nobody_asked_for_fails_with_what_to_do(
+    http: HttpTool, site: Site, at: str
+) -> None:
+    site["/x"] = Answer(200, {"content-encoding": "compress"}, b"abc")
+    fault = await fault_of(http, get(f"{at}/x"))
+    assert (fault.kind, fault.retryable) == ("parse", False) and "`accept-encoding: gzip`" in fault.message
+    site["/x"] = Answer(200, {"content-encoding": ", ".join(["gzip"] * 50)}, b"abc")
+    assert "50 encodings" in (await fault_of(http, get(f"{at}/x"))).message
+    site["/x"] = Answer(200, {"content-encoding": "gzip"}, b"this is no gzip")
+    assert "cannot be unpacked" in (await fault_of(http, get(f"{at}/x"))).message
+
+
+async def test_bodies_packed_inside_each_other_are_bounded_at_every_stage(http: HttpTool, site: Site, at: str) -> None:
+    inner = b"\x78\x9c" + b"\x00\x00\x00\xff\xff" * 3_000_000  # empty blocks: 15 MB that unpack to nothing
+    site["/x"] = Answer(200, {"content-encoding": "deflate, gzip"}, gzip.compress(inner))
+    assert (await fault_of(http, get(f"{at}/x"))).kind == "too_large"
 
 
 @pytest.mark.parametrize("packed", [False, True])

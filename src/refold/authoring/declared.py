@@ -10,6 +10,7 @@ from refold.authoring.tables import Key
 from refold.authoring.template_text import templates
 from refold.authoring.yaml_text import Node
 from refold.core.plan import Input, Plan
+from refold.errors import OverBound
 from refold.schemas import TYPES, Misfit, flaw, misfits, said
 
 
@@ -58,7 +59,11 @@ def _sound(reading: Reading, node: Node, schema: dict[str, Any]) -> dict[str, An
     if found is None:
         return schema
     where, why = found
-    hint = did_you_mean(node.value.get("type", ""), TYPES) if where == ["type"] else "see https://json-schema.org"
+    hint = "see https://json-schema.org"
+    if where == ["type"]:
+        hint = did_you_mean(str(node.value.get("type", "")), TYPES)
+    elif "pattern" in where[-1:] or "patternProperties" in where[-2:-1]:
+        hint = "patterns are matched in bounded time: groups, sets, `|`, repeats, `^` and `$`; see the reference"
     reading.at(_node_at(node, where), "bad-schema", f"this is no JSON Schema: {why}", hint)
     return {}
 
@@ -84,11 +89,19 @@ def check_defaults(reading: Reading, fields: Fields) -> None:
         if declared.required:
             message = f"`{declared.name}` has a default, so nobody has to give it"
             reading.warn(node.nodes["required"], "no-effect", message, "leave `required` out, or the default")
-        found = misfits(declared.schema, workload[declared.name]) if declared.schema else []
+        found = _misfits(declared, workload[declared.name]) if declared.schema else []
         if found:
             given = fields.node.nodes["workload"].nodes[declared.name]
             message = f"the default of `{declared.name}` does not fit: {said(found, declared.name)}"
             reading.at(given, "wrong-input", message, "mend the default, or what `inputs` says of it")
+
+
+def _misfits(declared: Input, value: Any) -> list[Misfit]:
+    """A value that cannot be checked within bounds does not fit."""
+    try:
+        return misfits(declared.schema, value)
+    except OverBound as error:
+        return [Misfit("$", str(error))]
 
 
 def check_given(reading: Reading, step: Fields, file: str, plan: Plan) -> None:
@@ -102,7 +115,7 @@ def check_given(reading: Reading, step: Fields, file: str, plan: Plan) -> None:
                 hint = f"add `input: {{{declared.name}: …}}`"
                 reading.at(_starter(step), "missing-input", message, hint)
         elif declared.schema and not any(templates(node)):
-            _say_misfits(reading, file, declared, node, misfits(declared.schema, node.value))
+            _say_misfits(reading, file, declared, node, _misfits(declared, node.value))
 
 
 def _say_misfits(reading: Reading, file: str, declared: Input, node: Node, found: list[Misfit]) -> None:

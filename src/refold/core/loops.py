@@ -1,7 +1,7 @@
 """What is known of a plan before any run: its walk, its loops, who holds which arc."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
@@ -10,19 +10,84 @@ from refold.core.plan import Arc, Call, Gate, Plan, Step
 from refold.core.plan_checks import finalizers_of, problems_of
 from refold.errors import InvalidPlan
 
+KEPT = 1000  # steps of a loop whose new pass is kept ready
+MOST_ROUNDS = 100  # times that `each_pass` may draw further steps into a loop
 
-class ArcLoop(Struct, frozen=True):
-    """A loop made of arcs: everything that can get back to its head."""
 
-    head: int
-    parent: int  # the loop around it, or -1
+class Anew(Struct, frozen=True):
+    """What is set back when a loop begins another pass."""
+
     fresh: tuple[tuple[int, int, int], ...]  # per step of the body: arcs into it from inside, and their sources
-    members: int  # steps and loops directly inside
-    inner: tuple[int, ...]  # all loops inside, at any depth
     inside: tuple[int, ...]  # forward arcs with both ends in the body
     inside_held: tuple[int, ...]  # those that an inner loop holds
     outside: tuple[int, ...]  # forward arcs that lead into the body from outside
-    held: tuple[int, ...]  # arcs resolved when this loop is finished
+
+
+class Layout(Struct, frozen=True):
+    """All loops at once: the steps of a loop, and the loops inside it, stand in a row.
+
+    A list for each loop would take room that grows with the square of how deep loops are nested.
+    """
+
+    order: list[int]  # steps that are in a loop
+    place: list[int]  # per step: where it stands in that order, or -1
+    loops: list[int]
+    into: list[list[int]]  # per step: forward arcs
+    source: list[int]
+    target: list[int]
+    holder: list[int]
+
+
+class ArcLoop:
+    """A loop made of arcs: everything that can get back to its head."""
+
+    __slots__ = ("_anew", "_layout", "_loops", "_steps", "head", "held", "members", "parent")
+
+    def __init__(
+        self, head: int, parent: int, members: int, held: tuple[int, ...], layout: Layout, steps: range, loops: range
+    ) -> None:
+        self.head = head
+        self.parent = parent  # the loop around it, or -1
+        self.members = members  # steps and loops directly inside
+        self.held = held  # arcs resolved when this loop is finished
+        self._layout, self._steps, self._loops = layout, steps, loops
+        self._anew: Anew | None = None
+
+    def __contains__(self, step: int) -> bool:
+        return self._layout.place[step] in self._steps
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def steps(self) -> list[int]:
+        """The body, in file order."""
+        return sorted(self._layout.order[self._steps.start : self._steps.stop])
+
+    def inner(self) -> list[int]:
+        """All loops inside, at any depth."""
+        return sorted(self._layout.loops[self._loops.start + 1 : self._loops.stop])
+
+    def anew(self) -> Anew:
+        """Kept for the next pass, unless the body is so large that going through it costs more than this."""
+        found = self._anew
+        if found is None:
+            found = self._made_anew()
+            if len(self) <= KEPT:
+                self._anew = found
+        return found
+
+    def _made_anew(self) -> Anew:
+        at, steps = self._layout, self.steps()
+        arcs = [(a, at.source[a] in self) for s in steps for a in at.into[s]]
+        inside = tuple(a for a, starts_inside in arcs if starts_inside)
+        waits = Counter(at.target[a] for a in inside)
+        feeds = Counter(target for _, target in dict.fromkeys((at.source[a], at.target[a]) for a in inside))
+        return Anew(
+            fresh=tuple((s, waits[s], feeds[s]) for s in steps),
+            inside=inside,
+            inside_held=tuple(a for a in inside if at.holder[a] >= 0),
+            outside=tuple(a for a, starts_inside in arcs if not starts_inside),
+        )
 
 
 class Graph(Struct, frozen=True):
@@ -59,6 +124,7 @@ class Graph(Struct, frozen=True):
     takers: dict[str, tuple[int, ...]]  # per type of event: the steps that take it
     timed: frozenset[int]  # steps that do not gather events for ever
     by_events: bool  # events lead from step to step, not arcs
+    climb: "Climb"  # from a loop to those around it
 
     def step(self, s: int) -> Step:
         return self.plan.steps[s]
@@ -66,17 +132,27 @@ class Graph(Struct, frozen=True):
     def name(self, s: int) -> str:
         return self.plan.steps[s].name
 
+    def around(self, loop: int, step: int) -> int:
+        """The innermost loop around this one that has the step, or -1; the loop itself has it not."""
+        last = self.climb.last_without(loop, lambda each: step in self.loops[each])
+        return self.loops[last].parent
+
 
 class _Walk(Struct):
     """Depth first from the entry, arcs in file order: when each step was met and left, which arcs go back."""
 
     met: list[int]
     left: list[int]
+    above: list[int]  # the step it was met from, or -1
     back: list[bool]
+
+    def is_above(self, step: int, other: int) -> bool:
+        """Whether the other was met below this one, or is this one."""
+        return self.met[step] <= self.met[other] < self.left[step]
 
 
 def _walk(entry: int, out: list[list[int]], target: list[int]) -> _Walk:
-    walk = _Walk([-1] * len(out), [-1] * len(out), [False] * len(target))
+    walk = _Walk([-1] * len(out), [-1] * len(out), [-1] * len(out), [False] * len(target))
     clock = 1
     walk.met[entry] = 0
     path: list[tuple[int, Iterator[int]]] = [(entry, iter(out[entry]))]
@@ -85,7 +161,7 @@ def _walk(entry: int, out: list[list[int]], target: list[int]) -> _Walk:
         for a in arcs:
             to = target[a]
             if walk.met[to] < 0:
-                walk.met[to] = clock
+                walk.met[to], walk.above[to] = clock, step
                 clock += 1
                 path.append((to, iter(out[to])))
                 break
@@ -96,51 +172,149 @@ def _walk(entry: int, out: list[list[int]], target: list[int]) -> _Walk:
     return walk
 
 
-def _bodies(walk: _Walk, source: list[int], target: list[int]) -> dict[int, set[int]]:
-    """Head -> body: the head and what is below it and gets back to it through what is below it."""
-    sources_of: dict[int, list[int]] = {}
+class Climb:
+    """The last of those above a node that a test does not hold for: the test holds for all that are above another."""
+
+    def __init__(self, above: list[int]) -> None:
+        self._jumps = [above]  # 1, 2, 4, … upwards; -1 is above all
+
+    def last_without(self, start: int, holds: Callable[[int], bool]) -> int:
+        height = 0
+        while self._jump(height, start) >= 0 and not holds(self._jump(height, start)):
+            height += 1
+        for each in range(height, -1, -1):
+            further = self._jump(each, start)
+            if further >= 0 and not holds(further):
+                start = further
+        return start
+
+    def _jump(self, height: int, start: int) -> int:
+        while len(self._jumps) <= height:
+            half = self._jumps[-1]
+            self._jumps.append([half[to] if to >= 0 else -1 for to in half])
+        return self._jumps[height][start]
+
+
+class _Groups:
+    """Steps that were found to be in one loop, each group known by the head of the loop."""
+
+    def __init__(self, steps: int) -> None:
+        self._of = list(range(steps))
+
+    def find(self, step: int) -> int:
+        of = self._of
+        while of[step] != step:
+            of[step] = of[of[step]]
+            step = of[step]
+        return step
+
+    def join(self, head: int, step: int) -> None:
+        self._of[step] = head
+
+
+def _groups(walk: _Walk, source: list[int], target: list[int]) -> dict[int, list[int]]:
+    """Per head, those of inner loops first: the steps, and the heads of loops, that are directly inside.
+
+    The body of a loop is the head, and what is below it and gets back to it through what is below it. Heads are looked
+    at from the last that was met to the first, and what is inside one is then one group, so that no step is gone
+    through again for each loop around it. An arc counts from the first step that is above both of its ends.
+    """
     tails: dict[int, list[int]] = {}
+    arcs_below: dict[int, list[int]] = {}
+    climb = Climb(walk.above)
     for a, to in enumerate(target):
-        if walk.met[source[a]] >= 0:
-            sources_of.setdefault(to, []).append(source[a])
-            if walk.back[a]:
-                tails.setdefault(to, []).append(source[a])
-    bodies = {}
-    for head, wanted in tails.items():
-        body = {head}
-        todo = list(wanted)
+        start = source[a]
+        if walk.met[start] < 0:
+            continue
+        if walk.back[a]:
+            tails.setdefault(to, []).append(start)
+        elif walk.is_above(start, to):
+            arcs_below.setdefault(start, []).append(a)
+        else:
+            child = climb.last_without(start, lambda step, to=to: walk.is_above(step, to))
+            arcs_below.setdefault(walk.above[child], []).append(a)
+    groups = _Groups(len(walk.met))
+    sources: dict[int, list[int]] = {}
+    found: dict[int, list[int]] = {}
+    for step in sorted(tails.keys() | arcs_below.keys(), key=walk.met.__getitem__, reverse=True):
+        for a in arcs_below.get(step, ()):
+            sources.setdefault(groups.find(target[a]), []).append(source[a])
+        if step not in tails:
+            continue
+        inside: dict[int, None] = {}
+        todo = [groups.find(tail) for tail in tails[step]]
         while todo:
-            step = todo.pop()
-            if step not in body and walk.met[head] < walk.met[step] < walk.left[head]:
-                body.add(step)
-                todo.extend(sources_of[step])
-        bodies[head] = body
-    return bodies
+            each = todo.pop()
+            if each != step and each not in inside:
+                inside[each] = None
+                todo += map(groups.find, sources.get(each, ()))
+        for each in inside:
+            groups.join(step, each)
+        found[step] = list(inside)
+    return found
 
 
 class _Nest(Struct):
+    """Loops by number: the larger first, so that a loop comes before those inside it."""
+
     heads: list[int]
-    bodies: list[set[int]]
     parents: list[int]
     loop_of: list[int]
+    order: list[int]  # steps, those of a loop in a row
+    place: list[int]
+    steps: list[range]  # per loop: the places of its steps
+    loops: list[int]  # loops, those inside a loop in a row behind it
+    inner: list[range]
+    climb: Climb
 
-    def leaves(self, source: int, target: int) -> list[int]:
-        """The loops that an arc leaves, innermost first."""
-        found = []
+    def has(self, loop: int, step: int) -> bool:
+        return self.place[step] in self.steps[loop]
+
+    def first_left(self, source: int, target: int) -> int:
+        """The innermost loop that an arc leaves, or -1."""
         loop = self.loop_of[source]
-        while loop >= 0 and target not in self.bodies[loop]:
-            found.append(loop)
-            loop = self.parents[loop]
-        return found
+        return loop if loop >= 0 and not self.has(loop, target) else -1
+
+    def last_left(self, source: int, target: int) -> int:
+        """The outermost loop that an arc leaves, or -1."""
+        loop = self.first_left(source, target)
+        return loop if loop < 0 else self.climb.last_without(loop, lambda each: self.has(each, target))
 
 
-def _nest(bodies: dict[int, set[int]], steps: int) -> _Nest:
-    heads = sorted(bodies, key=lambda head: (-len(bodies[head]), head))
-    nest = _Nest(heads, [bodies[head] for head in heads], [], [-1] * steps)
-    for loop, head in enumerate(heads):
-        nest.parents.append(nest.loop_of[head])
-        for step in nest.bodies[loop]:
-            nest.loop_of[step] = loop
+def _nest(groups: dict[int, list[int]], steps: int) -> _Nest:
+    sizes: dict[int, int] = {}
+    for head, inside in groups.items():
+        sizes[head] = 1 + sum(sizes.get(each, 1) for each in inside)
+    heads = sorted(groups, key=lambda head: (-sizes[head], head))
+    number = {head: loop for loop, head in enumerate(heads)}
+    parents, loop_of = [-1] * len(heads), [-1] * steps
+    for head, inside in groups.items():
+        loop_of[head] = number[head]
+        for each in inside:
+            if each in number:
+                parents[number[each]] = number[head]
+            else:
+                loop_of[each] = number[head]
+    nest = _Nest(heads, parents, loop_of, [], [-1] * steps, [], [], [], Climb(parents))
+    nest.steps, nest.inner = [range(0)] * len(heads), [range(0)] * len(heads)
+    todo = [loop for loop, parent in enumerate(parents) if parent < 0]
+    while todo:
+        loop = todo.pop()
+        if loop < 0:  # all that is inside has been laid out
+            loop = ~loop
+            nest.steps[loop] = range(nest.steps[loop].start, len(nest.order))
+            nest.inner[loop] = range(nest.inner[loop].start, len(nest.loops))
+            continue
+        nest.steps[loop] = range(len(nest.order), len(nest.order))
+        nest.inner[loop] = range(len(nest.loops), len(nest.loops))
+        nest.loops.append(loop)
+        todo.append(~loop)
+        for step in (heads[loop], *groups[heads[loop]]):
+            if step in number and step != heads[loop]:
+                todo.append(number[step])
+            else:
+                nest.place[step] = len(nest.order)
+                nest.order.append(step)
     return nest
 
 
@@ -161,12 +335,13 @@ class _Wiring(Struct):
 def _analyse(wiring: _Wiring, entry: int, steps: int) -> tuple[_Walk, _Nest]:
     """`each_pass` puts the target into the loop, if it stands below its head, as if an arc led back from there."""
     added: set[tuple[int, int]] = set()
-    while True:
+    for _ in range(MOST_ROUNDS):
         walk = _walk(entry, wiring.out, wiring.target)
-        nest = _nest(_bodies(walk, wiring.source, wiring.target), steps)
+        nest = _nest(_groups(walk, wiring.source, wiring.target), steps)
         wanted = set()
         for a, spec in enumerate(wiring.specs):
-            for loop in nest.leaves(wiring.source[a], wiring.target[a])[:1] if spec.each_pass else ():
+            loop = nest.first_left(wiring.source[a], wiring.target[a]) if spec.each_pass else -1
+            if loop >= 0:
                 wanted.add((wiring.target[a], nest.heads[loop]))
         new = {(step, head) for step, head in wanted - added if walk.met[head] < walk.met[step] < walk.left[head]}
         if not new:
@@ -174,39 +349,22 @@ def _analyse(wiring: _Wiring, entry: int, steps: int) -> tuple[_Walk, _Nest]:
         for step, head in sorted(new):
             wiring.add(step, head)
         added |= new
+    raise InvalidPlan(
+        [f"arcs with `each_pass` follow each other more than {MOST_ROUNDS} times; lead them into the loop"]
+    )
 
 
 def _arc_loops(nest: _Nest, into: list[list[int]], wiring: _Wiring, holder: list[int]) -> tuple[ArcLoop, ...]:
-    inner: list[list[int]] = [[] for _ in nest.heads]
-    for loop, parent in enumerate(nest.parents):
-        while parent >= 0:
-            inner[parent].append(loop)
-            parent = nest.parents[parent]
     members = Counter(nest.parents) + Counter(nest.loop_of)
     held: list[list[int]] = [[] for _ in nest.heads]
     for a, loop in enumerate(holder):
         if loop >= 0:
             held[loop].append(a)
-    loops = []
-    for loop, body in enumerate(nest.bodies):
-        arcs = [(a, wiring.source[a] in body) for s in sorted(body) for a in into[s]]
-        inside = tuple(a for a, starts_inside in arcs if starts_inside)
-        waits = Counter(wiring.target[a] for a in inside)
-        feeds = Counter(target for _, target in dict.fromkeys((wiring.source[a], wiring.target[a]) for a in inside))
-        loops.append(
-            ArcLoop(
-                head=nest.heads[loop],
-                parent=nest.parents[loop],
-                fresh=tuple((s, waits[s], feeds[s]) for s in sorted(body)),
-                members=members[loop],
-                inner=tuple(inner[loop]),
-                inside=inside,
-                inside_held=tuple(a for a in inside if holder[a] >= 0),
-                outside=tuple(a for a, starts_inside in arcs if not starts_inside),
-                held=tuple(held[loop]),
-            )
-        )
-    return tuple(loops)
+    layout = Layout(nest.order, nest.place, nest.loops, into, wiring.source, wiring.target, holder)
+    return tuple(
+        ArcLoop(head, nest.parents[loop], members[loop], tuple(held[loop]), layout, nest.steps[loop], nest.inner[loop])
+        for loop, head in enumerate(nest.heads)
+    )
 
 
 def _twins(into: list[list[int]], source: list[int]) -> dict[int, tuple[int, ...]]:
@@ -242,15 +400,27 @@ def _through(walk: _Walk, wiring: _Wiring, forward: list[int]) -> dict[int, int]
     for a in forward:
         ahead[wiring.source[a]].append(wiring.target[a])
     through: dict[int, int] = {}
-    depth = {-1: 0}
+    depth, far = {-1: 0}, {-1: -1}  # far: some step further on, so that long ways are gone in few jumps
+
+    def meeting(one: int, other: int) -> int:
+        while one != other:
+            if depth[one] < depth[other]:
+                one, other = other, one
+            if depth[one] > depth[other]:
+                one = far[one] if depth[far[one]] >= depth[other] else through[one]
+            elif far[one] != far[other]:
+                one, other = far[one], far[other]
+            else:
+                one, other = through[one], through[other]
+        return one
+
     for s in sorted(ahead, key=lambda s: (walk.left[s], -walk.met[s])):
         meet = ahead[s][0] if ahead[s] else -1
         for other in ahead[s][1:]:
-            while meet != other:
-                if depth[meet] < depth[other]:
-                    meet, other = other, meet
-                meet = through[meet]
+            meet = meeting(meet, other)
         through[s], depth[s] = meet, depth[meet] + 1
+        even = depth[meet] - depth[far[meet]] == depth[far[meet]] - depth[far[far[meet]]]
+        far[s] = far[far[meet]] if even else meet
     return through
 
 
@@ -285,8 +455,7 @@ def _ends(
 ) -> tuple[list[int], list[list[int]]]:
     """Per arc the loop that holds it, and per step the arcs into it."""
     for a in forward:
-        left = nest.leaves(wiring.source[a], wiring.target[a])
-        holder[a] = left[-1] if left else -1
+        holder[a] = nest.last_left(wiring.source[a], wiring.target[a])
         into[wiring.target[a]].append(a)
     return holder, into
 
@@ -351,6 +520,7 @@ def analyse(plan: Plan) -> Graph:
         takers=_takers(plan),
         timed=frozenset(s for s, step in enumerate(plan.steps) if step.collect and step.collect.timeout is not None),
         by_events=bool(plan.events),
+        climb=nest.climb,
     )
 
 

@@ -105,10 +105,11 @@ def _places(old: Graph, new: Graph) -> dict[int, int]:
 def _fixed(old: Graph, state: RunState) -> list[int]:
     """The steps that the run has come to, and all of a loop that it has come to."""
     found = {s for s in range(len(state.steps)) if _is_seen(old, state, s)}
-    for loop in old.loops:
-        body = {s for s, _, _ in loop.fresh}
-        if body & found:
-            found |= body
+    outermost: list[int] = []  # per loop; a loop comes before those inside it
+    for loop, it in enumerate(old.loops):
+        outermost.append(loop if it.parent < 0 else outermost[it.parent])
+    for loop in {outermost[old.loop_of[s]] for s in found if old.loop_of[s] >= 0}:
+        found.update(old.loops[loop].steps())
     return sorted(found)
 
 
@@ -121,14 +122,15 @@ def _is_seen(old: Graph, state: RunState, s: int) -> bool:
 
 def _bodies(graph: Graph, steps: list[int]) -> dict[str, frozenset[str]]:
     """Of the loops of these steps."""
-    heads = [graph.name(loop.head) for loop in graph.loops if loop.head in steps]
+    among = set(steps)
+    heads = [graph.name(loop.head) for loop in graph.loops if loop.head in among]
     return {head: _body(graph, head) for head in heads}
 
 
 def _body(graph: Graph, head: str) -> frozenset[str]:
     """The names of the steps in the loop of this head; empty if it has none."""
     loop = graph.loop_by_head.get(head)
-    return frozenset() if loop is None else frozenset(graph.name(s) for s, _, _ in graph.loops[loop].fresh)
+    return frozenset() if loop is None else frozenset(map(graph.name, graph.loops[loop].steps()))
 
 
 def _sources(graph: Graph, s: int) -> list[str]:

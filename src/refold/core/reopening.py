@@ -115,9 +115,9 @@ def _is_left(state: RunState, loop: int) -> bool:
 
 def _count_members(graph: Graph, state: RunState, touched: Iterable[int]) -> None:
     """Loops around these steps are under way again, in the pass they were in."""
-    for loop in sorted(_around_all(graph, touched), key=lambda each: len(graph.loops[each].inner)):
+    for loop in sorted(_around_all(graph, touched), key=lambda each: len(graph.loops[each].inner())):
         steps = sum(state.steps[s].life in _UNSETTLED for s, around in enumerate(graph.loop_of) if around == loop)
-        inner = [each for each in graph.loops[loop].inner if graph.loops[each].parent == loop]
+        inner = [each for each in graph.loops[loop].inner() if graph.loops[each].parent == loop]
         state.members[loop] = steps + sum(not _is_left(state, each) for each in inner)
         if loop in state.over:
             state.over.remove(loop)

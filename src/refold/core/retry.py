@@ -24,10 +24,9 @@ def may_retry(policy: Retry, attempt: int, fault: Fault) -> bool:
 
 
 def delay(policy: Retry, attempt: int, fault: Fault, chance: float) -> int:
-    """Microseconds to wait after this failed attempt; never shorter than the fault itself asks for."""
+    """Microseconds to wait after this failed attempt: as long as the fault asks for, but never above `max_delay`."""
     factor = {"fixed": 1, "linear": attempt, "exponential": 1 << min(attempt - 1, 60)}[policy.backoff]
     seconds = policy.delay * factor
-    if policy.max_delay is not None:
-        seconds = min(seconds, policy.max_delay)
-    seconds *= 1 - policy.jitter * chance
-    return round(min(max(seconds, fault.retry_after or 0.0), LONGEST) * SECOND)
+    longest = LONGEST if policy.max_delay is None else min(policy.max_delay, LONGEST)
+    seconds = min(seconds, longest) * (1 - policy.jitter * chance)
+    return round(min(max(seconds, fault.retry_after or 0.0), longest) * SECOND)

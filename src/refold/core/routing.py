@@ -133,25 +133,26 @@ def unsettled_among(graph: Graph, state: RunState, places: range) -> list[int]:
 def begin_pass(graph: Graph, state: RunState, loop: int) -> None:
     """The body is pending again; its head is entered without asking its join."""
     it = graph.loops[loop]
+    anew = it.anew()
     steps, marks = state.steps, state.arcs
-    for s, unresolved, possible in it.fresh:
+    for s, unresolved, possible in anew.fresh:
         step = steps[s]
         step.life, step.due, step.taken = PENDING, False, 0
         step.unresolved, step.possible = unresolved, possible
         if state.alive:
             state.alive[graph.place[s]] = 1
-    for a in it.inside:
+    for a in anew.inside:
         marks[a] = UNRESOLVED
-    for a in it.inside_held:
+    for a in anew.inside_held:
         state.ever[a] = 0
-    for a in it.outside:
+    for a in anew.outside:
         if marks[a] != UNRESOLVED:
             marks[a] = DEAD
         else:
             step = steps[graph.target[a]]
             step.unresolved += 1
             step.possible += all(b > a for b in graph.twins.get(a, ()))  # twins count once
-    for k in (loop, *it.inner):
+    for k in (loop, *it.inner()):
         state.members[k] = graph.loops[k].members
         state.again[k] = 0
     _make_ready(state, it.head, True)

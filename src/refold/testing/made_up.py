@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.core.outcomes import Fault
-from refold.errors import ToolFailed
-from refold.schemas import misfits, said
+from refold.errors import OverBound, ToolFailed
+from refold.schemas import Misfit, misfits, said
 from refold.tools.catalog import CATALOG
 
 WORDS = ("amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "heath")
@@ -25,7 +25,10 @@ def made_up(step: str, kind: str, schema: Mapping[str, Any] | None, chance: rand
     if schema is None:
         return _shaped(kind, chance)
     value = from_schema(schema, chance)
-    found = misfits(schema, value)
+    try:
+        found = misfits(schema, value)
+    except OverBound as error:
+        found = [Misfit("$", str(error))]
     if found:
         why = f"no result could be made up for step {step!r}: {said(found, 'result')}; give a recording"
         raise ToolFailed(Fault("made_up", why, retryable=False))

@@ -15,40 +15,71 @@ import msgspec
 from refold.core.faults import LEFT_OUT
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
+from refold.tools.http_unpacking import Body, CutOff
 
 KINDS = {401: "auth", 403: "auth", 404: "not_found", 408: "timeout", 429: "rate_limit"}
 WORTH_ANOTHER_TRY = {408, 425, 429}
-LONGEST_WAIT = 86_400.0  # seconds that a server may ask us to wait
+LONGEST_WAIT = 3_600.0  # seconds that a server may ask us to wait
+LONGEST_TYPE = 1_000  # characters of a `content-type` that are looked at
+LONGEST_DATE = 100  # the same of a date
+CHARSETS = frozenset(
+    [
+        "ascii",
+        "big5",
+        "big5hkscs",
+        "cp932",
+        "cp949",
+        "cp950",
+        "euc_jp",
+        "euc_kr",
+        "gb18030",
+        "gb2312",
+        "gbk",
+        "koi8-r",
+        "koi8-u",
+        "mac-roman",
+        "shift_jis",
+        "tis-620",
+        "utf-16",
+        "utf-16-be",
+        "utf-16-le",
+        "utf-32",
+        "utf-32-be",
+        "utf-32-le",
+        "utf-8",
+        "utf-8-sig",
+    ]
+)
+CHARSET_FAMILIES = ("iso8859-", "cp125", "cp874")
 SHOWN = 16 * 1024  # bytes of a body that a failure tells
 
 
 async def read(response: httpx2.Response, most: int) -> bytes:
-    """The body, unpacked. Raises ToolFailed if it is larger, without reading on."""
-    body = bytearray()
+    """The body, unpacked. Raises ToolFailed if it is larger, without reading on, and if it ends too early."""
+    what = shown(response.request)
     try:
-        async for part in response.aiter_bytes():
-            body += part
-            if len(body) > most:
-                why = f"the body of {shown(response.request)} has more than {most} bytes"
-                raise ToolFailed(Fault("too_large", why, retryable=False))
-    except httpx2.DecodingError as error:
-        raise ToolFailed(Fault("parse", f"the body cannot be unpacked: {error}")) from None
+        body = Body(response.headers.get("content-encoding", ""), most, what)
+        async for part in response.aiter_raw():
+            body.take(part)
+        return body.whole()
+    except CutOff:
+        why = f"the body of {what} ends too early: its encoding is not complete"
+        raise ToolFailed(Fault("connection", why, code="CONN_ERROR", retryable=True)) from None
     finally:
         await response.aclose()
-    return bytes(body)
 
 
 def result(response: httpx2.Response, body: bytes, form: str, elapsed: float) -> dict[str, Any]:
     return {**_told(response, body, form), "url": address_of(response.request), "elapsed": elapsed}
 
 
-def _told(response: httpx2.Response, body: bytes, form: str) -> dict[str, Any]:
-    data, text = _decoded(response, body, form)
+def _told(response: httpx2.Response, body: bytes, form: str, strict: bool = True) -> dict[str, Any]:
+    data, text = _decoded(response, body, form, strict)
     return {"status_code": response.status_code, "headers": dict(response.headers), "data": data, "text": text}
 
 
-def _decoded(response: httpx2.Response, body: bytes, form: str) -> tuple[Any, str | None]:
-    """Data, if it is JSON, or else text."""
+def _decoded(response: httpx2.Response, body: bytes, form: str, strict: bool) -> tuple[Any, str | None]:
+    """Data, if it is JSON, or else text. If it is not strict, a charset that cannot be read is taken for UTF-8."""
     if form == "base64":
         return base64.b64encode(body).decode(), None
     if form == "json" or (form == "auto" and _says_json(response)):
@@ -58,7 +89,7 @@ def _decoded(response: httpx2.Response, body: bytes, form: str) -> tuple[Any, st
             if form == "json":
                 fault = Fault("parse", f"the answer of {shown(response.request)} is no JSON: {error}")
                 raise ToolFailed(fault) from None
-    return None, body.decode(_charset(response), "replace")
+    return None, body.decode(_charset(response) if strict else _known_charset(response) or "utf-8", "replace")
 
 
 def _says_json(response: httpx2.Response) -> bool:
@@ -67,10 +98,33 @@ def _says_json(response: httpx2.Response) -> bool:
 
 
 def _charset(response: httpx2.Response) -> str:
+    found = _known_charset(response)
+    if found is None:
+        named = repr(_named_charset(response)[:40])
+        why = f"the answer of {shown(response.request)} is text in the charset {named}, which is not read here"
+        raise ToolFailed(Fault("parse", f"{why}; `response: base64` gives its bytes", retryable=False))
+    return found
+
+
+def _known_charset(response: httpx2.Response) -> str | None:
+    """One of those that are decoded in time that grows with the text; others, such as punycode, are not used."""
+    name = _named_charset(response)
+    if len(name) > 40 or not name.isascii():
+        return None
     try:
-        return codecs.lookup(response.charset_encoding or "utf-8").name
-    except LookupError:
-        return "utf-8"
+        found = codecs.lookup(name or "utf-8").name
+    except (LookupError, ValueError):
+        return None
+    return found if found in CHARSETS or found.startswith(CHARSET_FAMILIES) else None
+
+
+def _named_charset(response: httpx2.Response) -> str:
+    """As the header says it. The parser of Python's `email` takes time that grows with the square of the header."""
+    for part in response.headers.get("content-type", "")[:LONGEST_TYPE].split(";")[1:]:
+        name, _, value = part.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip("\"'").strip().lower()
+    return ""
 
 
 def fault_of_status(response: httpx2.Response, body: bytes) -> Fault:
@@ -88,8 +142,8 @@ def fault_of_status(response: httpx2.Response, body: bytes) -> Fault:
 
 def _beginning(response: httpx2.Response, body: bytes) -> dict[str, Any]:
     if len(body) <= SHOWN:
-        return _told(response, body, "auto")
-    told = _told(response, body[:SHOWN], "text")
+        return _told(response, body, "auto", strict=False)
+    told = _told(response, body[:SHOWN], "text", strict=False)
     return {**told, "text": told["text"].rstrip("\ufffd") + LEFT_OUT}
 
 
@@ -110,7 +164,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _moment(text: str) -> float | None:
     try:
-        return email.utils.parsedate_to_datetime(text).timestamp()
+        return email.utils.parsedate_to_datetime(text[:LONGEST_DATE]).timestamp()
     except (ValueError, OverflowError):
         return None
 

@@ -1,5 +1,6 @@
 """The tool `llm`: asks a language model, by the one client and with all that it refuses."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,13 +8,14 @@ import msgspec
 from msgspec import structs
 
 from refold.core.outcomes import Failed, Fault, Succeeded
-from refold.errors import ToolFailed
+from refold.errors import OverBound, ToolFailed
 from refold.ports import Call, Done, Tool
 from refold.schemas import flaw, misfits, said
 from refold.tools.keys import Keys, name_of, refused
 from refold.tools.outward_catalog import LLM
 
 TIMEOUT = 120.0
+LARGE = 16 * 1024  # characters of an answer that is read in a thread, so that nothing else has to wait
 PATH = "/chat/completions"
 UNITS = {"total_tokens": "tokens", "prompt_tokens": "prompt_tokens", "completion_tokens": "completion_tokens"}
 
@@ -33,7 +35,11 @@ class LlmTool:
         text, json = choice["message"].get("content") or "", None
         if keys.get("json"):
             try:
-                json = _json(text, keys["json"])
+                json = (
+                    await asyncio.to_thread(_json, text, keys["json"])
+                    if len(text) > LARGE
+                    else _json(text, keys["json"])
+                )
             except ToolFailed as error:
                 return Done(Failed(error.fault), usage=_usage(used))  # what was used up is used up
         result = {
@@ -120,7 +126,11 @@ def _json(text: str, schema: Any) -> Any:
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         why = f"the answer is no JSON: {error}"
         raise ToolFailed(Fault("parse", why, retryable=True, data={"text": text})) from None
-    found = misfits(schema, value) if isinstance(schema, Mapping) else []
+    try:
+        found = misfits(schema, value) if isinstance(schema, Mapping) else []
+    except OverBound as error:
+        why = f"the answer cannot be checked against its schema: {error}"
+        raise ToolFailed(Fault("schema", why, retryable=False, data={"text": text})) from None
     if found:
         why = f"the answer does not fit its schema: {said(found, 'json')}"
         raise ToolFailed(Fault("schema", why, retryable=True, data={"text": text}))

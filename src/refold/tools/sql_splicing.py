@@ -337,7 +337,7 @@ def _checked(text: str) -> str:
 
 def _in_name(text: str, quote: str, style: Style) -> str:
     if style == "duckdb" and SPACES.search(text):
-        raise ValueError(f"{text[:60]!r} has a space that DuckDB would change in a name")
+        raise ValueError(f"{short(text, 60)!r} has a space that DuckDB would change in a name")
     if quote == "[" and "]" in text:
         raise ValueError(f"{short(text, 60)!r} is no name in square brackets")
     return _checked(text) if quote == "[" else _checked(text).replace(quote, quote * 2)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.descriptions import ToolInfo, ToolKey, ToolProblem
+from refold.schemas import flaw
 
 ON_TIMEOUT = "write `fail`, `continue` or `{goto: STEP}`"
 
@@ -90,14 +91,11 @@ def _form(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     form = keys.get("form")
     if not isinstance(form, Mapping):
         return
-    import jsonschema
-
-    try:
-        jsonschema.validators.validator_for(form, default=jsonschema.Draft202012Validator).check_schema(dict(form))
-    except jsonschema.SchemaError as error:
-        where = ".".join(str(each) for each in error.absolute_path)
+    wrong = flaw(form)
+    if wrong is not None:
+        where = ".".join(map(str, wrong[0]))
         hint = f"look at `{where}`" if where else "write `form: {type: object, properties: {…}}`"
-        yield ToolProblem("form", f"the form is no JSON Schema: {error.message}", hint)
+        yield ToolProblem("form", f"the form is no JSON Schema: {wrong[1]}", hint)
 
 
 GATE = ToolInfo(

@@ -6,10 +6,12 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
+from refold.core import codec
 from refold.core.faults import fault_of, text_of
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
+from refold.errors import OverBound
 from refold.ports import Call, Clock, Discretion, Done, Lease, Meanwhile, Say, Tool
-from refold.schemas import SHOWN, misfits, said
+from refold.schemas import QUICK, SHOWN, Misfit, misfits, said
 from refold.time_limits import Limit, Stopwatch
 from refold.worker.discretion import OPEN, discreet
 from refold.worker.loop_guard import IN_A_BODY, is_ctrl_c
@@ -86,7 +88,7 @@ async def _run(
         return Done(Failed(fault_of(error)), started_at)
     done = _done(value, started_at)
     try:
-        return done if schema is None else _fitting(done, schema)
+        return done if schema is None else await _fitting(done, schema)
     except Exception as error:
         fault = Fault(
             "schema", f"the result cannot be checked: {type(error).__name__}: {text_of(error)}", retryable=False
@@ -94,14 +96,30 @@ async def _run(
         return Done(Failed(fault), done.started_at, usage=done.usage)
 
 
-def _fitting(done: Done, schema: Mapping[str, Any]) -> Done:
-    """A result that is not as the step declares it is a failure."""
-    found = misfits(schema, done.outcome.result) if isinstance(done.outcome, Succeeded) else []
+async def _fitting(done: Done, schema: Mapping[str, Any]) -> Done:
+    """A result that is not as the step declares it is a failure, and so is one that cannot be checked within bounds."""
+    if not isinstance(done.outcome, Succeeded):
+        return done
+    codec.check_value(done.outcome.result, "result")
+    try:
+        found = await _misfits(schema, done.outcome.result)
+    except OverBound as error:
+        fault = Fault("schema", f"the result cannot be checked against its schema: {error}", retryable=False)
+        return Done(Failed(fault), done.started_at, usage=done.usage)
     if not found:
         return done
     why = f"the result does not fit its schema: {said(found, 'result')}"
     paths = [{"path": each.path, "message": each.message} for each in found[:SHOWN]]
-    return Done(Failed(Fault("schema", why, data=paths)), done.started_at, usage=done.usage)
+    retryable = False if any(each.of_schema for each in found) else None  # another result would not be checked either
+    return Done(Failed(Fault("schema", why, retryable=retryable, data=paths)), done.started_at, usage=done.usage)
+
+
+async def _misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
+    """A check that takes long is made in a thread, so that heartbeats and signals go on."""
+    try:
+        return misfits(schema, value, QUICK)
+    except OverBound:
+        return await asyncio.to_thread(misfits, schema, value)
 
 
 def _done(value: Any, started_at: int) -> Done:

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -24,9 +25,6 @@ class _Known(Struct):
     sketch: Sketch
     graph: Graph
     arcs: list[Fields]
-
-    def body(self, loop: ArcLoop) -> set[int]:
-        return {s for s, _, _ in loop.fresh}
 
 
 def check_graph(reading: Reading, sketch: Sketch) -> None:
@@ -82,21 +80,44 @@ def _entry_name(known: _Known) -> str:
 def _endless(reading: Reading, known: _Known) -> None:
     """No way out, and in every step of the body an arc that is always taken: each pass is followed by another."""
     graph = known.graph
-    for loop in graph.loops:
-        body = known.body(loop)
-        if all(_goes_on(graph, s, body) for s in body):
-            head = graph.name(loop.head)
-            back = next(a for a in range(len(known.arcs)) if graph.back[a] >= 0 and graph.target[a] == loop.head)
+    if not graph.loops:
+        return
+    ways_out = _ways_out(graph)
+    backs: dict[int, int] = {}
+    for a, loop in enumerate(graph.back):
+        backs.setdefault(loop, a)
+    for number, it in enumerate(graph.loops):
+        if not ways_out[number]:
+            head, back = graph.name(it.head), backs[number]
             message = f"this goes back to `{head}` for ever: nothing leads out of the loop"
             hint = "give the arc a `when`, or add one that leads out"
             reading.useless(target_node(known.arcs[back]), "endless-loop", message, hint)
 
 
-def _goes_on(graph: Graph, s: int, body: set[int]) -> bool:
-    step = graph.step(s)
-    live = [a for a, lives in zip(graph.out[s], live_arcs(step), strict=True) if lives]
-    sure = any(is_sure(graph.specs[a]) and graph.specs[a].on in ("success", "both") for a in live)
-    return sure and all(graph.target[a] in body for a in live)
+def _ways_out(graph: Graph) -> list[int]:
+    """Per loop: its steps after which it may end. Each counts for the loops from the one around it to the last it leaves."""
+    count = [0] * (len(graph.loops) + 1)  # the last is for what is outside of all
+    for s, around in enumerate(graph.loop_of):
+        if around >= 0:
+            count[around] += 1
+            count[_stays_in(graph, s)] -= 1
+    for loop in range(len(graph.loops) - 1, -1, -1):  # those inside come before
+        parent = graph.loops[loop].parent
+        if parent >= 0:
+            count[parent] += count[loop]
+    return count[:-1]
+
+
+def _stays_in(graph: Graph, s: int) -> int:
+    """The innermost loop that another pass is sure in after this step, or -1."""
+    live = [a for a, lives in zip(graph.out[s], live_arcs(graph.step(s)), strict=True) if lives]
+    if not any(is_sure(graph.specs[a]) and graph.specs[a].on in ("success", "both") for a in live):
+        return -1
+    loop = graph.loop_of[s]
+    for a in live:
+        if loop >= 0 and graph.target[a] not in graph.loops[loop]:
+            loop = graph.around(loop, graph.target[a])
+    return loop
 
 
 def _late_exits(reading: Reading, known: _Known) -> None:
@@ -115,21 +136,31 @@ def _late_exits(reading: Reading, known: _Known) -> None:
 def _way(known: _Known, loop: ArcLoop) -> str:
     """A loop by its steps, in the order of the file."""
     graph = known.graph
-    names = [graph.name(s) for s in sorted(known.body(loop), key=lambda s: (s != loop.head, s))]
+    names = [graph.name(s) for s in sorted(loop.steps(), key=lambda s: (s != loop.head, s))]
     shown = names if len(names) <= 4 else [*names[:2], "…", names[-1]]
     return " -> ".join([*shown, names[0]])
 
 
 def _side_entries(reading: Reading, known: _Known) -> None:
     graph = known.graph
-    for loop in graph.loops:
-        for a in loop.outside:
-            if graph.target[a] == loop.head:
+    for a, target in enumerate(graph.target):
+        for loop in _entered(graph, a):
+            if target == loop.head:
                 continue
             message = f"this enters the loop of `{graph.name(loop.head)}` beside its head"
-            if any(graph.need[s] for s in known.body(loop)):
+            if any(graph.need[s] for s in loop.steps()):
                 message += "; with `any` or `at_least` inside, timing decides in which pass it counts"
             reading.warn(target_node(known.arcs[a]), "side-entry", message, "lead the arc to the head of the loop")
+
+
+def _entered(graph: Graph, a: int) -> Iterator[ArcLoop]:
+    """The loops that a forward arc leads into, innermost first."""
+    if graph.back[a] >= 0 or not graph.reached[graph.source[a]]:
+        return
+    loop = graph.loop_of[graph.target[a]]
+    while loop >= 0 and graph.source[a] not in graph.loops[loop]:
+        yield graph.loops[loop]
+        loop = graph.loops[loop].parent
 
 
 def _starved_joins(reading: Reading, known: _Known) -> None:
