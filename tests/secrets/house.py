@@ -158,6 +158,7 @@ def _add_sealed(add_step: Any) -> None:
     told = 'printf %s "$TOKEN" | rev'
     for ends, name, script in (
         ("completed", "told", told),
+        ("completed", "told long before its end", 'echo "$TOKEN" | tr a-z b-za; sleep 0.8'),  # a value of its own
         ("exit", "failed", f"{told}; {told} >&2; exit 3"),
     ):
         add_step(ends, f"sealed shell {name}", tool={"kind": "shell", "script": script, **env}, **output)

@@ -15,6 +15,7 @@ from tests.cli.program import environment, refold
 CANARY = "sk-/live+ZqKanarienvogel7xQ&=é end"
 HEART = b"ZqKanarienvogel7xQ"  # stands in every spelling that is not a code
 ROOT = Path(__file__).parents[2]
+LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 PART = 6  # characters of it that would be too much
 KINDS = {  # of a failure, where it is another tool's choice
     "no_json": {"invalid_value", "secret"},
@@ -27,7 +28,8 @@ KINDS = {  # of a failure, where it is another tool's choice
 
 def fragments() -> list[bytes]:
     """What would show the canary, worked out here by other means than the redactor's."""
-    texts = [HEART, HEART.lower(), HEART.upper(), HEART[::-1]]
+    turned = HEART.translate(bytes.maketrans(LETTERS, LETTERS[1:] + LETTERS[:1]))
+    texts = [HEART, HEART.lower(), HEART.upper(), HEART[::-1], turned]
     found = [text[at : at + PART] for text in texts for at in range(len(text) - PART + 1)]
     hexed = [HEART[at : at + PART].hex() for at in range(len(HEART) - PART + 1)]
     found += [spelt.encode() for each in hexed for spelt in (each, each.upper())]
