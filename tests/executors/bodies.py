@@ -276,9 +276,12 @@ def noted(given: dict[str, Any]) -> str:
 
 
 async def block_the_loop(given: dict[str, Any]) -> str:
+    """Until a file is there, and the first time only: whoever comes second only notes it."""
     with open(given["file"], "a") as file:
+        is_first = file.tell() == 0
         file.write("began\n")
-    time.sleep(given["seconds"])
+    while is_first and not os.path.exists(given["until"]):
+        time.sleep(0.01)
     return "done"
 
 

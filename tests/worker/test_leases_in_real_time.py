@@ -36,12 +36,14 @@ async def test_a_busy_step_of_three_leases_runs_once_and_keeps_its_lease(tmp_pat
 
 
 async def test_a_blocked_event_loop_keeps_its_leases(tmp_path: Path) -> None:
-    ran = tmp_path / "ran"
+    ran, go = tmp_path / "ran", tmp_path / "go"
     town = Town()
     async with town.far_house("blocked", SECOND_LONG) as blocked:
-        run = await blocked.start(calls("block_the_loop", {"file": str(ran), "seconds": 3.1}))
+        run = await blocked.start(calls("block_the_loop", {"file": str(ran), "until": str(go)}))
         assert await asyncio.to_thread(within, 60.0, ran.exists)
         async with town.house("watches", SECOND_LONG) as watches:  # its sweep would take an expired lease back
+            await asyncio.sleep(3.1)
+            go.touch()
             report = (await settled(watches.engine, run)).report
     assert ran.read_text() == "began\n"
     assert (report.worker, report.generation, report.losses) == ("blocked", 1, 0)
