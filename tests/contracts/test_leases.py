@@ -2,7 +2,7 @@
 
 from refold.core.commands import HELD
 from refold.core.state import PAUSED, RUNNING
-from refold.ports import Expired, Store
+from refold.ports import HAND_BACKS, Expired, Store
 from refold.worker.lease import place
 from tests.contracts.stores import (
     NOON,
@@ -287,4 +287,53 @@ def test_a_held_command_does_not_expire(store: Store, clock: FakeClock) -> None:
     change(store, "r", "a1", HELD)
     clock.forward(1000)
     assert list(store.expire(0)) == []
+    assert claimed_ids(store) == []
+
+
+def test_a_hundred_hand_backs_of_one_command_are_a_loss(store: Store, clock: FakeClock) -> None:
+    issue(store, "r", order("a1"), order("a2"))
+    change(store, "r", "a2", None)
+    for _ in range(HAND_BACKS - 1):
+        assert store.hand_back(claim_one(store))
+        assert list(store.expire(ALLOWED)) == []
+    last = claim_one(store)
+    assert last.losses == 0
+    assert store.hand_back(last)
+    assert claimed_ids(store) == []  # until the next look
+    assert list(store.expire(ALLOWED)) == []
+    assert claim_one(store).losses == 1
+
+
+def test_hand_backs_are_counted_on_when_a_command_is_issued_again(store: Store, clock: FakeClock) -> None:
+    issue(store, "r", order("a1"))
+    for attempt in range(1, HAND_BACKS):
+        assert store.hand_back(claim_one(store))
+        issue(store, "r", order("a1", attempt=attempt + 1))
+    assert store.hand_back(claim_one(store))
+    store.expire(ALLOWED)
+    assert claim_one(store).losses == 1
+
+
+def test_a_lease_that_was_given_up_is_a_loss_and_nobody_can_extend_or_report_it(store: Store, clock: FakeClock) -> None:
+    issue(store, "r", order("a1"))
+    lease = claim_one(store)
+    assert store.hand_back(lease, lost=True)
+    assert list(store.extend("w", 30)) == []
+    assert store.publish(lease, ["x"]) is False
+    assert store.hand_back(lease) is False
+    with store.turn(["r"]) as turn:
+        assert turn.generations("r", ["a1"]) == {}
+    assert list(store.expire(ALLOWED)) == []
+    again = claim_one(store)
+    assert (again.losses, again.generation) == (1, lease.generation + 1)
+
+
+def test_a_command_that_is_given_up_too_often_is_reported(store: Store, clock: FakeClock) -> None:
+    issue(store, "r", order("a1"))
+    for _ in range(ALLOWED):
+        assert store.hand_back(claim_one(store), lost=True)
+        assert list(store.expire(ALLOWED)) == []
+    last = claim_one(store)
+    assert store.hand_back(last, lost=True)
+    assert list(store.expire(ALLOWED)) == [Expired("r", "a1", last.generation)]
     assert claimed_ids(store) == []

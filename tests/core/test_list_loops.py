@@ -3,11 +3,13 @@
 from typing import Any
 
 from refold.core.commands import child_id
+from refold.core.expressions import CannotEvaluate, View
 from refold.core.facts import ChildEnded, FanOutEntered, ItemsGivenUp, ItemsIssued, ItemsRetried, ItemsSettled, Took
 from refold.core.outcomes import Failed, Fault, Report, Succeeded
 from refold.core.plan import Arc, Child, Loop, Plan, Retry
 from refold.core.writes import SetKey
 from refold.testing.given import failed, issued, reported, started, succeeded
+from refold.testing.scripted import Scripted
 from tests.core.acts import Given, Then, plan, start, step
 
 
@@ -202,3 +204,28 @@ def test_an_item_without_input_starts_no_child_and_nobody_waits_for_one() -> Non
     assert [letter.to for letter in then.letters] == [child_id("run", "a/1/1")]
     then = run.when(ChildEnded(child_id("run", "a/1/1"), "a/1/1", Succeeded()))
     assert (then.state.life, then.state.orphans) == ("failed", {})
+
+
+class OnceBad(Scripted):
+    """An input that cannot be evaluated at the first time of asking, as if it had taken too long."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def value(self, template: Any, view: View) -> Any:
+        if template == "late":
+            self.asked += 1
+            if self.asked == 1:
+                raise CannotEvaluate("too late")
+        return super().value(template, view)
+
+
+def test_the_input_of_an_item_is_evaluated_once_in_a_turn() -> None:
+    """Whether its child starts and whether it fails follow from one value: it never does neither."""
+    child = Child(plan="x")
+    loop = plan(step("a", loop=Loop(items=[0]), input="late", work=child))
+    run = Given(loop, evaluate=OnceBad())
+    then = run.when(started(loop))
+    assert then.letters == ()
+    assert any(isinstance(fact, ItemsSettled) for fact in then.facts)
+    assert then.state.life == "failed"

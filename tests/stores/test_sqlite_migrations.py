@@ -8,7 +8,8 @@ import pytest
 from refold.errors import Unusable
 from refold.stores.sqlite.migrate import APPLICATION, migrate, migrations
 from refold.stores.sqlite.store import SqliteStore
-from tests.contracts.stores import FakeClock, commit, note
+from tests.contracts.stores import FakeClock, claim_one, commit, issue, note, order
+from tests.contracts.stores import opened as contract
 from tests.stores.sqlite_files import ask, opened
 
 STEPS = {
@@ -73,3 +74,22 @@ def test_a_file_of_a_newer_refold_is_refused_by_name_and_left_alone(tmp_path: Pa
         SqliteStore(tmp_path / "refold.db", FakeClock())
     assert (tmp_path / "refold.db").read_bytes() == before
     assert ask(tmp_path, "pragma user_version") == [(99,)]
+
+
+def test_commands_of_a_file_in_which_hand_backs_were_not_counted_are_taken_up(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with contract("sqlite", tmp_path, clock) as store:
+        issue(store, "r", order("a1"), order("a2"))
+        claim_one(store)
+    db = apsw.Connection(str(tmp_path / "refold.db"))
+    db.execute("alter table commands drop column hand_backs")
+    db.pragma("user_version", 3)
+    db.close()
+    with contract("sqlite", tmp_path, clock) as store:
+        lease = claim_one(store)
+        assert lease.command.id == "a2"
+        assert store.hand_back(lease)
+        assert claim_one(store).command.id == "a2"
+    with contract("sqlite", tmp_path, clock) as store:
+        assert ask(tmp_path, "select id, hand_backs from commands order by id") == [("a1", 0), ("a2", 1)]
+        assert {each.command.id for each in store.extend("w", 30)} == {"a1", "a2"}

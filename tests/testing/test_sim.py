@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from refold import testing
+from refold.core.commands import Command
 from refold.core.facts import StepSettled
 from refold.errors import InvalidValue, ToolFailed
 from refold.schemas import misfits
+from refold.stores.memory import Queued
 from refold.testing import Asked, SimFailed, sim
 from refold.testing.faults import Rates
 from refold.testing.made_up import made_up
@@ -90,10 +92,10 @@ def test_a_finished_step_that_runs_again_is_found() -> None:
     """The check itself: a store that forgets a completion would be caught."""
     stand = Stand(subject_of(Crawl, {"pages": 2}, FEW), Memo(), 1, Rates())
     stand.trial(nodes=1)
-    call: Any = type("Call", (), {"run": stand.run_id, "command": type("Command", (), {"id": "fetch/1"})})
-    stand.store.commands[(stand.run_id, "fetch/1")] = type("Held", (), {"worker": "w"})()
-    stand._began(call)
-    assert "fetch/1 of run" in str(stand.watching.found[0])
+    command = Command("fetch/1", "fetch", 1, 1)
+    stand.store.commands[stand.run_id, "fetch/1"] = Queued(stand.run_id, command, b"", "", 1, worker="w")
+    stand.oracles.began(stand.run_id, "fetch/1", 1)
+    assert "fetch/1 ran again after it had succeeded" in str(stand.watching.found[0])
     stand.loop.close()
 
 

@@ -363,3 +363,48 @@ def test_a_failure_names_its_task_if_there_are_several() -> None:
     played = play("workflow: [{step: a, tool: [{kind: noop}, {name: bad, kind: assert, that: false}]}]")
     assert played.fault.data["task"] == "bad" and said(played.fault).startswith("task 'bad': ")
     assert "task" not in said(play("workflow: [{step: a, tool: {kind: assert, that: false, set: {x: 1}}}]").fault)
+
+
+def test_data_that_looks_sealed_is_neither_opened_nor_taken_for_a_damaged_secret(tmp_path: Path) -> None:
+    text = """\
+workflow:
+  - step: login
+    tool: {kind: python, isolation: inline, code: "return 'made-of-' + 'nothing'"}
+    output: {secret: true}
+    next: fetch
+  - step: fetch
+    tool:
+      kind: python
+      isolation: inline
+      code: |
+        one = {'$sealed': '0123456789abcdef.' + 'A' * 60}
+        return {'one': one, 'two': {'$sealed': 'x'}, 'three': {'$sealed': 1}}
+    next: use
+  - step: use
+    input: {t: "{{ login }}", f: "{{ fetch }}", g: "{{ fetch.one }}"}
+    tool: {kind: python, isolation: inline, code: "return [len(t), f, g]"}
+"""
+    one = {"$sealed": "0123456789abcdef." + "A" * 60}
+    played = play(text, folder=tmp_path)
+    assert played.fault is None
+    assert played.result == [15, {"one": one, "two": {"$sealed": "x"}, "three": {"$sealed": 1}}, one]
+
+
+def test_items_of_a_secret_loop_are_opened_and_large_secrets_too(tmp_path: Path) -> None:
+    text = """\
+workflow:
+  - step: keys
+    loop: {in: [3, 100000], iterator: n}
+    tool: {kind: python, isolation: inline, code: "return 'k' * n", input: {n: "{{ n }}"}}
+    output: {secret: true}
+    next: big
+  - step: big
+    tool: {kind: python, isolation: inline, code: "return 'b' * 100000"}
+    output: {secret: true}
+    next: use
+  - step: use
+    input: {b: "{{ big }}", k: "{{ keys.results }}"}
+    tool: {kind: python, isolation: inline, code: "return [len(b), [len(each) for each in k]]"}
+"""
+    played = play(text, folder=tmp_path)
+    assert played.result == [100000, [3, 100000]], played.fault

@@ -1,6 +1,7 @@
 """The worker against a desk that the test holds in its hands: what it takes, keeps, reports and gives back."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from refold.wiring import WallClock
 from refold.worker.heartbeat import as_task, on_thread
 from refold.worker.lease import Beat, Keeper, place
 from refold.worker.loop import Worker
+from refold.worker.run_tool import run_tool
 
 
 def lease(command: str = "a/1", generation: int = 1) -> Lease:
@@ -398,3 +400,64 @@ async def test_a_slot_that_lost_its_lease_looks_for_another_command() -> None:
         bodies.go.set()
         await until(lambda: len(bodies.began) > 1)
         assert bodies.began == ["a/1", "a/2"] and desk.waiting == []
+
+
+async def test_a_worker_that_cannot_learn_what_a_command_needs_gives_it_up_as_a_loss() -> None:
+    async def settings(_: Lease) -> Mapping[str, Any]:
+        raise KeyError("step")
+
+    desk, bodies = HandDesk(), Bodies()
+    desk.waiting = [lease()]
+    async with working(desk, bodies, settings=settings):
+        await until(lambda: desk.lost)
+    assert (desk.lost, desk.handed_back, bodies.began) == (["a/1"], [], [])
+
+
+async def test_a_report_that_is_refused_twice_gives_the_command_up_as_a_loss() -> None:
+    desk, bodies = HandDesk(), Bodies()
+    bodies.go.set()
+    desk.waiting = [lease()]
+
+    async def refuse(lease: Lease, done: Done, then: Abilities | None = None) -> Lease | None:
+        raise KeyError("a bug")
+
+    desk.settle = refuse  # type: ignore[method-assign]
+    async with working(desk, bodies):
+        await until(lambda: desk.lost)
+    assert (desk.lost, desk.handed_back, bodies.began) == (["a/1"], [], ["a/1"])
+
+
+async def test_a_slot_that_somebody_else_cancels_gives_its_command_up_as_a_loss() -> None:
+    desk, bodies = HandDesk(), Bodies()
+    desk.waiting = [lease()]
+    async with working(desk, bodies) as worker:
+        await until(lambda: bodies.began)
+        for task in list(worker._busy):
+            task.cancel()
+        await until(lambda: desk.lost)
+        assert (desk.lost, desk.handed_back, bodies.ended) == (["a/1"], [], ["a/1"])
+
+
+async def test_a_store_that_cannot_be_asked_what_a_command_needs_costs_a_hand_back_and_no_loss() -> None:
+    async def settings(_: Lease) -> Mapping[str, Any]:
+        raise Unavailable("locked")
+
+    desk, bodies = HandDesk(), Bodies()
+    desk.waiting = [lease()]
+    async with working(desk, bodies, settings=settings):
+        await until(lambda: desk.handed_back)
+    assert (desk.lost, desk.handed_back) == ([], ["a/1"])
+
+
+async def test_a_real_ctrl_c_is_no_failure_of_the_body_it_reaches() -> None:
+    async def interrupted(call: Call) -> None:
+        signal.raise_signal(signal.SIGINT)
+        for _ in range(1000):
+            pass
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            await run_tool(lease(), {}, {"tool": interrupted}, WallClock())
+    finally:
+        signal.signal(signal.SIGINT, before)

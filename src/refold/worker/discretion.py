@@ -58,7 +58,7 @@ def discreet(done: Done, discretion: Discretion) -> Done:
             discretion.check_result([_told(write) for write in done.writes])
             discretion.check_result(done.usage)
         for sent in done.events:
-            discretion.check_result(sent.data)
+            discretion.check_result(getattr(sent, "data", None))
     except ToolFailed as error:
         return Done(Failed(error.fault), done.started_at)
     return done
@@ -69,7 +69,8 @@ def _because(parked: Parked, reason: str) -> Parked:
 
 
 def _told(write: Write) -> list[Any]:
-    return [write.key, getattr(write, "value", None)]
+    """One that is no write at all is refused where it would be stored."""
+    return [getattr(write, "key", None), getattr(write, "value", None)]
 
 
 def _plain(value: Any) -> Any:

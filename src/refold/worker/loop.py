@@ -200,27 +200,20 @@ class Worker:
         if held.stopped:
             return None
         body = asyncio.create_task(run_tool(lease, settings, self.tools, self.clock, beside, self.discretion))
-        held.body = body
+        held.body, done = body, None
         try:
-            try:
-                await asyncio.wait((body,))
-            except asyncio.CancelledError:
-                body.cancel()
-                held.stopped = True
-                await asyncio.wait((body,))
-                raise
-            finally:
-                held.body = None  # from here on the desk says itself if the lease is lost
+            await asyncio.wait((body,))
+            held.body = None  # from here on the desk says itself if the lease is lost
             done = _came_of(body, held, self.clock, self.discretion)
-        except BaseException:
-            if printed.any:
-                await printed.close()
+        except asyncio.CancelledError:
+            held.body = None
+            body.cancel()
+            await asyncio.wait((body,))
             raise
-        if done is None:
-            if printed.any:
+        finally:
+            if done is None and printed.any:
                 await printed.close()
-            return None
-        return structs.replace(done, lines=await printed.rest()) if printed.any else done
+        return structs.replace(done, lines=await printed.rest()) if done is not None and printed.any else done
 
     async def _settle(self, lease: Lease, done: Done) -> Lease | None:
         """A store that does not answer is asked again while the lease may live; a stale write fails the try, unless
