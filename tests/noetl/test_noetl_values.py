@@ -8,7 +8,15 @@ import pytest
 from refold.authoring.problems import InvalidPlaybook, Problem
 from tests.noetl.house import House, problems, reading
 
-EVIL = ["a'; drop table t; --", '"; import os; os.abort() #', "$(touch ran)", "a[$(touch ran)]", "\\", "x\ny", "{{ 7 }}"]
+EVIL = [
+    "a'; drop table t; --",
+    '"; import os; os.abort() #',
+    "$(touch ran)",
+    "a[$(touch ran)]",
+    "\\",
+    "x\ny",
+    "{{ 7 }}",
+]
 
 
 def step(tool: str) -> str:
@@ -72,7 +80,7 @@ def test_one_value_can_stand_in_a_statement_twice(house: House) -> None:
 def test_literals_have_types_where_parameters_had_none(house: House) -> None:
     query = "select round({{ 1.5 }}, 1) as a, E'{{ v }}' as b, $j${{ v | tojson }}$j$ as c, 5-{{ 0 - 3 }} as d"
     text = f'workload: {{v: x}}\nworkflow: [{{step: a, tool: {{kind: duckdb, query: "{query}"}}}}]'
-    value = "it's \\ \"x\""
+    value = 'it\'s \\ "x"'
     (row,) = house.play(text, {"v": value}).result["rows"]
     assert row == {"a": 1.5, "b": value, "c": '"it\'s \\\\ \\"x\\""', "d": 8}
 
@@ -92,13 +100,13 @@ def test_parameters_and_literals_can_stand_in_one_statement(house: House) -> Non
     [
         ('{kind: shell, cmds: ["cat <<EOF", "{{ x }}", "EOF"]}', "here-document"),
         ('{kind: shell, command: "n={{ x }}; (( n > 5 ))"}', "computes with `n`"),
-        ('{kind: shell, command: "bash -c \'echo {{ x }}\'"}', "in a program for `bash`"),
+        ("{kind: shell, command: \"bash -c 'echo {{ x }}'\"}", "in a program for `bash`"),
         ('{kind: shell, command: "{{ x }}"}', "where a program is named"),
         ('{kind: shell, script: "eval {{ x }}"}', "`eval`"),
         ('{kind: shell, command: "echo {{ x }}", shell: fish}', "not for 'fish'"),
         ('{kind: sqlite, commands: ["select 1", "select 1 -- {{ x }}"]}', "in a comment"),
-        ('{kind: duckdb, query: "select /* /* */ \'{{ x }}\' */ 1"}', "in a comment"),
-        ('{kind: postgres, url: u, query: "DO $$ BEGIN PERFORM \'{{ x }}\'; END $$"}', "between dollar quotes"),
+        ("{kind: duckdb, query: \"select /* /* */ '{{ x }}' */ 1\"}", "in a comment"),
+        ("{kind: postgres, url: u, query: \"DO $$ BEGIN PERFORM '{{ x }}'; END $$\"}", "between dollar quotes"),
         ('{kind: python, code: "x = 1 # {{ x }}"}', "in a comment"),
         ('{kind: python, code: "{{ x }}"}', "the whole code"),
         ('{kind: python, script: {source: {type: inline, code: "x_{{ x }} = 1"}}}', "part of a longer name"),
@@ -170,8 +178,8 @@ def test_arguments_behind_a_program_are_not_warned_about(tool: str) -> None:
 @pytest.mark.parametrize(
     ("command", "warned"),
     [
-        ('[bash, -c, "echo {{ inputs.x }}"]', ["value-as-code"]),
-        ("[bash, -c, 'echo \"$1\"', sh, \"{{ inputs.x }}\"]", []),
+        ('[bash, -c, "echo {{ workload.x }}"]', ["value-as-code"]),
+        ('[bash, -c, \'echo "$1"\', sh, "{{ workload.x }}"]', []),
     ],
 )
 def test_refold_files_get_the_same_warning(command: str, warned: list[str]) -> None:
@@ -179,7 +187,7 @@ def test_refold_files_get_the_same_warning(command: str, warned: list[str]) -> N
 apiVersion: refold/v1
 kind: Playbook
 metadata: {{name: p}}
-inputs: {{x: {{default: a}}}}
+workload: {{x: a}}
 workflow:
   - step: a
     tool: {{kind: shell, command: {command}}}

@@ -30,14 +30,35 @@ SHELLS = ("bash", "dash")
 MARK = "ran"
 AT_ONCE = 20  # statements between two looks at the marks
 NOISE = ["'", '"', "\\", "$", "`", "(", ")", "{", "}", "[", "]", "#", ";", "\n", " ", "<", ">", "&", "|", "-", "/", "*"]
-NOISE += ["\r", "\t", "$(", "))", "<<", "''", "$$", "--", "/*", "*/", "E'", "\\\n", "((", "[[ ", " ]]", "'v'", '"v"', "{{ v }}"]
+NOISE += [
+    "\r",
+    "\t",
+    "$(",
+    "))",
+    "<<",
+    "''",
+    "$$",
+    "--",
+    "/*",
+    "*/",
+    "E'",
+    "\\\n",
+    "((",
+    "[[ ",
+    " ]]",
+    "'v'",
+    '"v"',
+    "{{ v }}",
+]
 
 
 def rendered(kind: str, name: str, given: Any, value: Any) -> Any:
     """As the worker does it. Raises ToolFailed."""
     templates = Templates(undefined="chainable")
     how = "shell" if kind == "shell" else "sql"
-    made = QUOTED[how](Task(name="t", kind=kind), name, lambda text: templates.pieces(text, {"v": value}), {name: given})
+    made = QUOTED[how](
+        Task(name="t", kind=kind), name, lambda text: templates.pieces(text, {"v": value}), {name: given}
+    )
     return made[name]
 
 
@@ -62,7 +83,7 @@ SHELL_PARTS: dict[str, Callable[[str], str] | None] = {
     "printf '%s\\002' a{{ v }}b": lambda v: f"a{v}b\2",
     "printf '%s\\002' \"a '{{ v }}' $NOTHING b\"": lambda v: f"a '{v}'  b\2",
     "x={{ v }}; printf '%s\\002' \"$x\"": lambda v: f"{v}\2",
-    "x=\"$(printf '%s.' \"{{ v }}\")\"; printf '%s\\002' \"$x\"": lambda v: f"{v}.\2",
+    'x="$(printf \'%s.\' "{{ v }}")"; printf \'%s\\002\' "$x"': lambda v: f"{v}.\2",
     "# it's a comment": lambda v: "",
     "true 'it is' \"it's\" \\'": lambda v: "",
     "case a in a) printf '%s\\002' {{ v }};; esac": lambda v: f"{v}\2",
@@ -71,7 +92,7 @@ SHELL_PARTS: dict[str, Callable[[str], str] | None] = {
     "printf x > /dev/null; i=0; i=$((i+1))": lambda v: "",
     "cat <<EOF\n{{ v }}\nEOF": None,
     "cat <<'EOF'\nit's\nEOF": lambda v: "it's\n",
-    "cat <<-E\"O\"F\n{{ v }}\nEOF": None,
+    'cat <<-E"O"F\n{{ v }}\nEOF': None,
     "echo $(( {{ v }} ))": None,
     "n={{ v }}; (( n > 5 ))": None,
     "n={{ v }}; [[ $n -gt 5 ]]": None,
@@ -84,35 +105,57 @@ SHELL_PARTS: dict[str, Callable[[str], str] | None] = {
     "let n={{ v }}": None,
     "for((i={{ v }};i<1;i++)); do :; done": None,
     "echo $[{{ v }}]": None,
-    "bash -c \"echo {{ v }}\"": None,
+    'bash -c "echo {{ v }}"': None,
     "eval echo {{ v }}": None,
     "echo {{ v }} | sh": None,
-    "x={{ v }}; sh -c \"echo $x\"": None,
-    "awk \"BEGIN {print {{ v }}}\"": None,
-    "echo a | sed \"s/a/{{ v }}/\"": None,
-    "python3 -c \"print({{ v }})\"": None,
+    'x={{ v }}; sh -c "echo $x"': None,
+    'awk "BEGIN {print {{ v }}}"': None,
+    'echo a | sed "s/a/{{ v }}/"': None,
+    'python3 -c "print({{ v }})"': None,
     "echo `echo {{ v }}`": None,
     "echo ${x:-{{ v }}}": None,
     "x={{ v }}; echo ${x@P} ${!x}": None,
     "echo $'a' {{ v }}": None,
     "source /dev/stdin <<< {{ v }}": None,
-    "trap \"{{ v }}\" EXIT": None,
+    'trap "{{ v }}" EXIT': None,
     "PS4={{ v }}; set -x; true": None,
     "RANDOM={{ v }}": None,
     "a=({{ v }}); echo ${a[0]}": None,
     "{{ v }}": None,
     "x={{ v }}; $x": None,
     "echo @({{ v }}|b)": None,
-    "echo \"a\n{{ v }}\"": None,
+    'echo "a\n{{ v }}"': None,
     "echo 'a' # {{ v }}": None,
 }
 TOUCH = f"touch {MARK}"
 SHELL_VALUES = [
     *(TOUCH, f"$({TOUCH})", f"`{TOUCH}`", f"; {TOUCH};", f"\n{TOUCH}\n", f"' ; {TOUCH} ; '", f'" ; {TOUCH} ; "'),
-    *(f"\\'; {TOUCH} #", f'\\"; {TOUCH} #', f"EOF\n{TOUCH}\n", f"'\nEOF\n{TOUCH}\n", f"| {TOUCH}", f"&& {TOUCH}", f"a[$({TOUCH})]"),
+    *(
+        f"\\'; {TOUCH} #",
+        f'\\"; {TOUCH} #',
+        f"EOF\n{TOUCH}\n",
+        f"'\nEOF\n{TOUCH}\n",
+        f"| {TOUCH}",
+        f"&& {TOUCH}",
+        f"a[$({TOUCH})]",
+    ),
     *(f"}}; {TOUCH}", f")) ; {TOUCH}", f"); {TOUCH}; (", f"*/ {TOUCH}", f"x=a[$({TOUCH})]", f"$[a[$({TOUCH})]]"),
-    *(f'a["$({TOUCH})"]', f"system(\"{TOUCH}\")", f"1e {TOUCH}\n", f"__import__('os').system('{TOUCH}')", f"\\$({TOUCH})"),
-    *(f"'$({TOUCH})'", f"\"$({TOUCH})\"", f"a\\\n{TOUCH}", f"\r{TOUCH}\r", f"é\u00a0$({TOUCH})", f"{{a,$({TOUCH})}}", f"!{TOUCH}"),
+    *(
+        f'a["$({TOUCH})"]',
+        f'system("{TOUCH}")',
+        f"1e {TOUCH}\n",
+        f"__import__('os').system('{TOUCH}')",
+        f"\\$({TOUCH})",
+    ),
+    *(
+        f"'$({TOUCH})'",
+        f'"$({TOUCH})"',
+        f"a\\\n{TOUCH}",
+        f"\r{TOUCH}\r",
+        f"é\u00a0$({TOUCH})",
+        f"{{a,$({TOUCH})}}",
+        f"!{TOUCH}",
+    ),
     *(f"/e;e {TOUCH}\n;", f"<({TOUCH})", f"$'\\n{TOUCH}'", f"-c {TOUCH}", f"1+a[$({TOUCH})]", f"' EOF\n{TOUCH}"),
 ]
 
@@ -158,7 +201,9 @@ def run_shell_texts(shell: str, folder: Path, count: int) -> tuple[int, int, int
         )
         assert not (here / MARK).exists(), f"a value was run by {shell}: {lines!r} with {value!r} became {argv!r}"
         if printed is not None:
-            assert done.stdout.decode() == printed, f"{shell}: {lines!r} with {value!r} became {argv!r}: {done.stderr!r}"
+            assert done.stdout.decode() == printed, (
+                f"{shell}: {lines!r} with {value!r} became {argv!r}: {done.stderr!r}"
+            )
             compared += 1
         shutil.rmtree(here)
     return refused, quoted, compared
@@ -213,11 +258,11 @@ INSERT = f"insert into {MARK} values (1)"
 SQL_VALUES = [
     *(f"'; {INSERT}; --", f"'); {INSERT}; --", f"\\'; {INSERT}; --", f"''; {INSERT}; --", f"; {INSERT}; --", INSERT),
     *(f"*/ {INSERT}; /*", f"*/; {INSERT}; --", f"\n; {INSERT}; --", f"\r; {INSERT}; --", f"$$; {INSERT}; --"),
-    *(f"$j$; {INSERT}; --", f"\"; {INSERT}; --", f"`; {INSERT}; --", f"]; {INSERT}; --", f"\\\\'; {INSERT}; --"),
+    *(f"$j$; {INSERT}; --", f'"; {INSERT}; --', f"`; {INSERT}; --", f"]; {INSERT}; --", f"\\\\'; {INSERT}; --"),
     *(f"\\x27; {INSERT}; --", f"\\0027; {INSERT}; --", f"1; {INSERT}", f"1) or 1=1; {INSERT}; --", f"-5; {INSERT}; --"),
     *(f"' || (select 1); {INSERT}; --", f"e'; {INSERT}; --", f"'\n'; {INSERT}; --", f"t; {INSERT}", "t", "a','b"),
     *(f"*/ */; {INSERT}; --", f"/* '; {INSERT}; --", f"-- \n'; {INSERT}; --", f"ü\u00a0'; {INSERT}; --", "$1", "?"),
-    *(f"end $$; {INSERT}; do $$ begin", f"\\"),
+    *(f"end $$; {INSERT}; do $$ begin", "\\"),
 ]
 
 
@@ -320,7 +365,7 @@ def test_the_judge_sees_a_value_that_is_run(tmp_path: Path) -> None:
     for number, value in enumerate(SHELL_VALUES):
         here = tmp_path / str(number)
         here.mkdir()
-        text = f"n='{value}'; echo \"{value}\"; eval \"echo $n\"; echo {value}"
+        text = f'n=\'{value}\'; echo "{value}"; eval "echo $n"; echo {value}'
         subprocess.run(["bash", "-c", text], cwd=here, capture_output=True, check=False, stdin=subprocess.DEVNULL)
         ran += (here / MARK).exists()
     assert ran > len(SHELL_VALUES) / 2

@@ -67,7 +67,9 @@ def test_a_value_arrives_as_it_is(template: str, before: str, after: str, value:
     assert run(template, value) == before + value + after
 
 
-@pytest.mark.parametrize("value", [None, True, 0, -7, 1.5, -1e300, float("inf"), float("-inf"), [1, ["a"]], {"a": {"b": None}}, 10**400])
+@pytest.mark.parametrize(
+    "value", [None, True, 0, -7, 1.5, -1e300, float("inf"), float("-inf"), [1, ["a"]], {"a": {"b": None}}, 10**400]
+)
 def test_values_of_other_types_are_literals(value: Any) -> None:
     assert run("x = @@", value) == value
     assert run("x = [@@][0]", value) == value

@@ -52,7 +52,7 @@ PLACES = {
     "after a case": "case a in a) printf '%s\\002' @@;; esac\n",
     "after a line that goes on": "printf '%s\\002' \\\n  @@\n",
     "given to a function": "f() { printf '%s\\002' \"$1\"; }; f @@\n",
-    "given to another shell": "sh -c 'printf \"%s\\\\002\" \"$1\"' sh @@\n",
+    "given to another shell": 'sh -c \'printf "%s\\\\002" "$1"\' sh @@\n',
 }
 AROUND = {"beside a word": ("a", "b"), "within double": ("a'", "'b"), "within single": ('a"', '"b')}
 AROUND |= {"after escapes": ("a'\" ", ""), "after expansions": ("0", ""), "after a sum": ("3", "")}
@@ -136,7 +136,7 @@ REFUSED = {
     "xargs with a shell": ("echo @@ | xargs -I{} sh -c 'echo {}'", "in a program for `sh`"),
     "a pipe into a shell": ("echo @@ | sh", "in a program for `sh`"),
     "a pipe into a group with a shell": ("echo @@ | { cat; sh; }", "in a program for `sh`"),
-    "a pipe into bc": ("n=@@; echo \"$n\" | bc", "in a program for `bc`"),
+    "a pipe into bc": ('n=@@; echo "$n" | bc', "in a program for `bc`"),
     "a file for a shell": ("sh < @@", "in a program for `sh`"),
     "a process substitution": ("source <(echo @@)", "`<(...)`"),
     "source": (". @@", "in a program for `.`"),
@@ -169,9 +169,9 @@ def test_every_other_place_is_refused_whatever_the_value_is(name: str) -> None:
         ("echo @@", 1.5, "echo '1.5'"),
         ("echo @@", ["a", {"b": "ü"}], 'echo \'["a", {"b": "ü"}]\''),
         ("echo '@@'", "it's", "echo 'it'\\''s'"),
-        ('echo "a @@"', '$x"', "echo \"a \"'$x\"'\"\""),
+        ('echo "a @@"', '$x"', 'echo "a "\'$x"\'""'),
         ("i=0; while [ $i -lt 3 ]; do i=$((i+1)); curl @@; done", "u", None),
-        ("x=$(curl -s @@ 2>&1); x=${x%.*}; echo \"$x\" > @@/log", "u", None),
+        ('x=$(curl -s @@ 2>&1); x=${x%.*}; echo "$x" > @@/log', "u", None),
         ("timeout 30 curl @@ && sudo cp @@ /x", "u", None),
         ("df | awk '{print $4}' | sed s/GB//; echo @@", "u", None),
         ('if [[ "@@" == prod ]]; then export A=@@; fi', "u", None),
@@ -182,7 +182,9 @@ def test_every_other_place_is_refused_whatever_the_value_is(name: str) -> None:
 )
 def test_a_value_is_one_quoted_word(template: str, value: Any, text: str | None) -> None:
     plain = template.replace("\n---\n", "\n")
-    assert quoted(template, value) == (text if text is not None else plain.replace('"@@"', "\"\"'u'\"\"").replace("@@", "'u'"))
+    assert quoted(template, value) == (
+        text if text is not None else plain.replace('"@@"', '""\'u\'""').replace("@@", "'u'")
+    )
 
 
 def test_text_without_values_is_not_read() -> None:

@@ -140,7 +140,7 @@ def test_a_value_that_its_place_cannot_hold_is_refused(text: str, value: str, wh
         ('x | tojson | replace("\'","\'\'") ', "x | tojson"),
         ("x | replace('\\'', '\\'\\'')", "x"),
         ("x | replace('a', 'b')", "x | replace('a', 'b')"),
-        ('x | join("\',\'")', "x"),
+        ("x | join(\"','\")", "x"),
         ("x | join(',')", "x | join(',')"),
     ],
 )

@@ -59,7 +59,10 @@ def spots_of(text: str) -> list[Spot]:
 
 def written(text: str, spots: Sequence[Spot], values: Sequence[Any]) -> str:
     """The code. Raises ValueError for what has no literal."""
-    literals = [literal(value) if spot.prefix is None else _inside(spot, value) for spot, value in zip(spots, values, strict=True)]
+    literals = [
+        literal(value) if spot.prefix is None else _inside(spot, value)
+        for spot, value in zip(spots, values, strict=True)
+    ]
     return "".join(_between(text.split(HOLE), literals))
 
 
@@ -71,9 +74,15 @@ def literal(value: Any) -> str:
         case int():
             return f"({value})"
         case float():
-            return f"({value!r})" if math.isfinite(value) else "(1e999 - 1e999)" if math.isnan(value) else f"({'-' * (value < 0)}1e999)"
+            return (
+                f"({value!r})"
+                if math.isfinite(value)
+                else "(1e999 - 1e999)"
+                if math.isnan(value)
+                else f"({'-' * (value < 0)}1e999)"
+            )
         case str():
-            return f"({ascii(value)})"
+            return f"({value!a})"
         case list() | tuple():
             return f"[{', '.join(map(literal, value))}]"
         case dict():
@@ -95,7 +104,9 @@ def _inside(spot: Spot, value: Any) -> str:
     letters, text = spot.prefix.lower(), text_of(value, python=True)
     if "b" in letters:
         try:
-            found = "".join(chr(byte) if chr(byte).isalpha() and byte < 128 else f"\\x{byte:02x}" for byte in text.encode())
+            found = "".join(
+                chr(byte) if chr(byte).isalpha() and byte < 128 else f"\\x{byte:02x}" for byte in text.encode()
+            )
         except UnicodeEncodeError:
             raise ValueError("a value has half of a surrogate pair, which has no bytes") from None
     else:

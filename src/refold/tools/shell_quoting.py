@@ -48,7 +48,10 @@ STARTING = {
     *("at", "batch", "ed", "ex", "vi", "vim", "expect", "R"),
     *PREFIXES,
 }
-READING_DATA = {*("awk", "gawk", "mawk", "nawk", "sed", "gsed", "jq", "yq", "xargs", "make", "env", "trap", "expr"), *PREFIXES}
+READING_DATA = {
+    *("awk", "gawk", "mawk", "nawk", "sed", "gsed", "jq", "yq", "xargs", "make", "env", "trap", "expr"),
+    *PREFIXES,
+}
 SPECIAL = re.compile(
     r"BASH\w*|ENV|SHELL|SHELLOPTS|IFS|PATH|PS\d|PROMPT_COMMAND|RANDOM|SRANDOM|SECONDS|OPTIND|LINENO|HIST\w*|LD_\w+"
     r"|DYLD_\w+|PYTHON\w+|PERL\w*|RUBY\w*|NODE_\w+|JAVA_\w+|GIT_\w+|EDITOR|VISUAL|PAGER|BROWSER|GLOBIGNORE|MAILCHECK",
@@ -403,7 +406,9 @@ class _Checks:
         conditional = any(word.literal == "[[" for command in self.commands for word in command.words)
         for name in self.sums:
             if name not in self.counted:
-                raise self._misplaced(f"in a text that computes with `{name}`, and bash runs what that may hold", (), COMPUTE)
+                raise self._misplaced(
+                    f"in a text that computes with `{name}`, and bash runs what that may hold", (), COMPUTE
+                )
         for command in self.commands:
             words = _without_reserved(command.words)
             if conditional and not (words and words[0].literal in ("[", "test")):
@@ -473,7 +478,9 @@ class _Checks:
         if first is not None and not first.startswith("-") and name != "busybox":
             return
         if self._carries(rest) or self.feeds:
-            raise self._misplaced(f"in a program for `{name}`", rest, 'give it behind the program, and write "$1" there')
+            raise self._misplaced(
+                f"in a program for `{name}`", rest, 'give it behind the program, and write "$1" there'
+            )
 
     def _assignment(self, word: Word) -> None:
         if word.literal is None and SPECIAL.fullmatch(word.assigns) and self._carries([word]):
