@@ -3,10 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from refold.authoring.noetl.kinds import KINDS
 from refold.authoring.noetl.reference import page
 from refold.authoring.noetl.tables import TABLES
 from refold.authoring.playbook import read
+from refold.authoring.problems import InvalidPlaybook
 from refold.tools.catalog import CATALOG
 from tests.test_howto import COMMAND, FILE, run
 
@@ -40,11 +43,15 @@ def test_the_files_of_the_page_are_read_and_the_commands_print_what_stands_below
     files = FILE.findall(text)
     assert len(files) == text.count("```yaml")
     for name, body in files:
+        (tmp_path / name).write_text(body, encoding="utf-8")
+        if name == "refused.yaml":
+            with pytest.raises(InvalidPlaybook):
+                read(body, name, CATALOG)
+            continue
         warned = {each.code for each in read(body, name, CATALOG).warnings}
         assert warned == ({"old-form"} if name == "old.yaml" else set())
-        (tmp_path / name).write_text(body, encoding="utf-8")
     commands = COMMAND.findall("".join(re.findall(r"```console\n(.*?)```", text, re.S)))
-    assert len(commands) == 7
+    assert len(commands) == 9
     for command, expected in commands:
         told = run(tmp_path, command)
         for line in expected.splitlines():

@@ -178,8 +178,8 @@ def test_arguments_behind_a_program_are_not_warned_about(tool: str) -> None:
 @pytest.mark.parametrize(
     ("command", "warned"),
     [
-        ('[bash, -c, "echo {{ inputs.x }}"]', ["value-as-code"]),
-        ('[bash, -c, \'echo "$1"\', sh, "{{ inputs.x }}"]', []),
+        ('[bash, -c, "echo {{ workload.x }}"]', ["value-as-code"]),
+        ('[bash, -c, \'echo "$1"\', sh, "{{ workload.x }}"]', []),
     ],
 )
 def test_refold_files_get_the_same_warning(command: str, warned: list[str]) -> None:
@@ -187,7 +187,7 @@ def test_refold_files_get_the_same_warning(command: str, warned: list[str]) -> N
 apiVersion: refold/v1
 kind: Playbook
 metadata: {{name: p}}
-inputs: {{x: {{default: a}}}}
+workload: {{x: a}}
 workflow:
   - step: a
     tool: {{kind: shell, command: {command}}}

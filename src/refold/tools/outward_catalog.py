@@ -68,8 +68,8 @@ CONTAINER = ToolInfo(
         ToolKey(
             name="env",
             type="any",
-            about="variables, as a map or as a list of `{name, value}`; their values are not seen among the arguments"
-            " of docker, so this is the place for secrets",
+            about="variables, as a map or as a list of `{name, value}`; they reach the container alone and not docker"
+            " itself, nor are their values seen among its arguments, so this is the place for secrets",
         ),
         ToolKey(name="volumes", type="list", about="such as `/data/in:/in:ro`, or `{source, target, read_only}`"),
         ToolKey(name="resources", type="map", about="`{cpus, memory}`, such as `{cpus: 1.5, memory: 512m}`"),

@@ -211,10 +211,11 @@ def _check_values(reading: Reading, kind: Kind, info: ToolInfo, config: Config, 
         tell_values(reading, (each for each in info.check(texts) if each.code == "spliced"), nodes["source"])
     for key in info.keys:
         inner = nodes.get(key.name) if key.type == "tool" else None
-        for name in PROGRAM_KEYS if inner is not None and isinstance(inner.value, dict) else ():
-            if _has_templates(inner.nodes[name].value if name in inner.nodes else None):
+        texts_inside = inner.nodes if inner is not None and isinstance(inner.value, dict) else {}
+        for name in PROGRAM_KEYS:
+            if name in texts_inside and _has_templates(texts_inside[name].value):
                 message = f"no value may be put into `{name}` of a tool in a tool"
-                reading.at(inner.nodes[name], "bad-value", message, "give it in `input`, `args`, `env` or `params`")
+                reading.at(texts_inside[name], "bad-value", message, "give it in `input`, `args`, `env` or `params`")
     for name in ("entry", "libs") if kind.kind == "python" else ():
         if name in config.rendered:
             message = f"`{name}` names code, and cannot be computed"
