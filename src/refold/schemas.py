@@ -18,6 +18,8 @@ from refold.patterns import BadPattern, compiled
 
 SHOWN = 5  # faults that are told
 
+ENDLESS = "the schema refers to itself without an end (look at its `$ref`), or the value is nested too deeply for it"
+
 TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 WORK = 2_000_000  # units of one check; a unit is a few microseconds
@@ -30,6 +32,7 @@ MOST_FAULTS = 1_000  # that are gathered; a check ends there
 
 _MATCHED = 256  # instructions of a pattern times bytes of a text: one unit
 _WRITTEN = 256  # characters of a message: one unit
+_NAMES = 16  # names that a keyword lists: one unit
 
 _ONE = ("additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
         "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties")  # fmt: skip
@@ -62,6 +65,11 @@ def misfits(schema: Mapping[str, Any], value: Any, work: int = WORK) -> list[Mis
         return [Misfit("$", f"the schema has a pattern that cannot be used: {error}", of_schema=True)]
     except RecursionError:
         raise _too_deep() from None
+    except OverBound:
+        raise
+    except Exception as error:  # a schema is the user's: whatever is wrong with it, the value is not known to fit
+        why = f"the schema cannot be used: {type(error).__name__}: {_cut(str(error))}"
+        return [Misfit("$", why, of_schema=True)]
     finally:
         _METER.reset(meter)
     return sorted(found, key=lambda each: each.path)
@@ -81,6 +89,8 @@ def flaw(schema: Mapping[str, Any], work: int = WORK) -> tuple[list[Any], str] |
         return next(_bad_patterns(schema), None) or _endless_reference(schema)
     except (OverBound, RecursionError):
         return [], f"it takes too much work to read, or is nested too deep ({DEEPEST} keywords at most); make it simpler"
+    except Exception as error:  # a schema that the library itself cannot read
+        return [], f"it cannot be used: {type(error).__name__}: {_cut(str(error))}"
     finally:
         _METER.reset(meter)
 
@@ -130,7 +140,7 @@ _METER: ContextVar[_Meter] = ContextVar("meter")
 
 
 def _too_deep() -> OverBound:
-    return OverBound("the schema", f"value and schema are nested deeper than {DEEPEST} keywords, or a `$ref` never ends")
+    return OverBound("the schema", f"{ENDLESS} (more than {DEEPEST} keywords inside each other)")
 
 
 def _plain_kind(schema: Any) -> Any:
@@ -170,7 +180,7 @@ def _metered(kind: Any) -> Any:
 def _metering(check: Keyword) -> Keyword:
     def metered(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
         meter = _METER.get()
-        meter.charge(1 + (len(wanted) if isinstance(wanted, (dict, list)) else 0))
+        meter.charge(1 + (len(wanted) // _NAMES if isinstance(wanted, (dict, list)) else 0))
         meter.depth += 1
         try:
             if meter.depth > DEEPEST:
@@ -246,7 +256,7 @@ def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> It
 
 def _enum(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
     meter = _METER.get()
-    if id(wanted) not in meter.sets:
+    if id(wanted) not in meter.sets:  # made once for a check, not for each value
         meter.sets[id(wanted)] = frozenset(map(_comparable, wanted))
     if _comparable(instance) not in meter.sets[id(wanted)]:
         yield _fault(f"{instance!r} is not one of {wanted!r}")

@@ -39,7 +39,8 @@ def _sql(task: Task, name: str, pieces: Pieces, keys: Mapping[str, Any]) -> dict
     text = task.keys[name]
     if not isinstance(text, str):
         return {name: text}
-    text = EXPRESSION.sub(lambda found: f"{{{{{without_own_quoting(found[1])}}}}}", text)
+    end = text.rfind("}}") + 2  # behind it no expression is closed, and to look for its end would take long
+    text = EXPRESSION.sub(lambda found: f"{{{{{without_own_quoting(found[1])}}}}}", text[:end]) + text[end:]
     found = [piece if isinstance(piece, str) else Spliced(piece.value) for piece in pieces(text)]
     given = keys.get("params")
     statement, values = spliced(found, STYLES[task.kind], 1 + (len(given) if isinstance(given, list) else 0))
