@@ -17,6 +17,8 @@ from refold.patterns import BadPattern, compiled
 
 SHOWN = 5  # faults that are told
 
+ENDLESS = "the schema refers to itself without an end (look at its `$ref`), or the value is nested too deeply for it"
+
 TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 WORK = 2_000_000  # units of one check; a unit is a few microseconds
@@ -29,6 +31,7 @@ MOST_FAULTS = 1_000  # that are gathered; a check ends there
 
 _MATCHED = 256  # instructions of a pattern times bytes of a text: one unit
 _WRITTEN = 256  # characters of a message: one unit
+_NAMES = 16  # names that a keyword lists: one unit
 
 _ONE = ("additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
         "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties")  # fmt: skip
@@ -98,7 +101,7 @@ def flaw(schema: Mapping[str, Any], work: int = WORK) -> tuple[list[Any], str] |
             [],
             f"it takes too much work to read, or is nested too deep ({DEEPEST} keywords at most); make it simpler",
         )
-    except Exception as error:  # whatever a schema does to its reader, it is named
+    except Exception as error:  # a schema that the library itself cannot read
         return [], f"it cannot be used: {type(error).__name__}: {_cut(str(error))}"
     finally:
         _METER.reset(meter)
@@ -149,9 +152,7 @@ _METER: ContextVar[_Meter] = ContextVar("meter")
 
 
 def _too_deep() -> OverBound:
-    return OverBound(
-        "the schema", f"value and schema are nested deeper than {DEEPEST} keywords, or a `$ref` never ends"
-    )
+    return OverBound("the schema", f"{ENDLESS} (more than {DEEPEST} keywords inside each other)")
 
 
 def _plain_kind(schema: Any) -> Any:
@@ -196,7 +197,7 @@ def _metered(kind: Any) -> Any:
 def _metering(check: Keyword) -> Keyword:
     def metered(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
         meter = _METER.get()
-        meter.charge(1 + (len(wanted) if isinstance(wanted, (dict, list)) else 0))
+        meter.charge(1 + (len(wanted) // _NAMES if isinstance(wanted, (dict, list)) else 0))
         meter.depth += 1
         try:
             if meter.depth > DEEPEST:
@@ -274,7 +275,7 @@ def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> It
 
 def _enum(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
     meter = _METER.get()
-    if id(wanted) not in meter.sets:
+    if id(wanted) not in meter.sets:  # made once for a check, not for each value
         meter.sets[id(wanted)] = frozenset(map(_comparable, wanted))
     if _comparable(instance) not in meter.sets[id(wanted)]:
         yield _fault(f"{instance!r} is not one of {wanted!r}")

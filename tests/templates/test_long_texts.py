@@ -1,5 +1,6 @@
 """Filters and methods on long texts: none takes time that grows faster than its text."""
 
+import itertools
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -10,6 +11,7 @@ from refold.authoring.template_text import is_expression
 from refold.core.expressions import CannotEvaluate
 from refold.templates import Templates
 from refold.templates.json_paths import parsed
+from refold.templates.paths import nearest
 from tests.growth import grows_linearly
 
 STRICT, CHAINABLE = Templates("strict"), Templates("chainable")
@@ -114,3 +116,14 @@ def test_whether_a_text_is_one_expression_is_told_in_time_that_grows_with_it() -
     assert grows_linearly(lambda size: is_expression("{{ '" + "\\'" * size + " }}"), 4_000)
     assert is_expression("{{ it's }}") and not is_expression("{{ it's }} and {{ b }}")
     assert is_expression("{{ '}}' }}") and not is_expression("{{ a }} {{ b }}")
+
+
+def test_a_guess_at_a_name_compares_few_and_short_names() -> None:
+    assert nearest("fetch_pgae", ["other", "fetch_page"]) == "fetch_page"
+    assert nearest("fetch", [*(f"x{n}" for n in range(5_000)), "fetsh"]) == "fetsh"
+    assert nearest("a" * 41, ["a" * 41 + "b"]) == ""
+    names = map(str, itertools.count())
+    nearest("name", names)
+    assert next(names) == "10000"  # a list without end is not gone through
+    assert grows_linearly(lambda size: nearest("a" * 40, ["ab" * size] * 2_000), 500)
+    assert grows_linearly(lambda size: nearest("ab" * 20, [("ba" * 40)[: 60 + n % 20] for n in range(size)]), 1_000)

@@ -1,12 +1,12 @@
 """What a source is given, held against its description: names, types, and the secrets that it names."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from refold.descriptions import BESIDE, ToolInfo, checked, refused
 from refold.errors import NotFound
 from refold.sources.means import Secret
+from refold.templates.paths import nearest
 
 Read = Callable[[str], Awaitable[Any]]
 
@@ -32,8 +32,8 @@ async def settings_of(info: ToolInfo, given: Mapping[str, Any], read: Read | Non
 
 
 def did_you_mean(name: str, known: Any) -> str:
-    close = get_close_matches(name, list(known), 1)
-    return f"; did you mean `{close[0]}`?" if close else ""
+    close = nearest(name, known)
+    return f"; did you mean `{close}`?" if close else ""
 
 
 async def _opened(value: Any, read: Read | None) -> Any:

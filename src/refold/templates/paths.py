@@ -1,6 +1,6 @@
 """Paths into a view: one key after the other, and what to say when one of them leads nowhere."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
@@ -10,7 +10,9 @@ from refold.templates.data import kind, whole
 
 Key = str | int
 
-_OFFERED = 10_000  # names that are compared with one that does not exist
+_OFFERED = 200  # names that are compared with one that does not exist
+_LOOKED_AT = 10_000  # names among which these are looked for: those of about the same length, and the same beginning
+_LONGEST = 40  # characters of a name that is compared: the time grows with the square
 _SCOPES = ("ctx", "steps", "input")
 
 
@@ -70,9 +72,20 @@ def did_you_mean(name: str, known: Iterator[str] | Sequence[str] | Mapping[str, 
 
 
 def _meant(name: str, known: Any, before: str) -> str:
-    names = [each for each in islice(known, _OFFERED) if isinstance(each, str)]
-    close = get_close_matches(name, names, 1)
-    return f"; did you mean {before + close[0]!r}?" if close else ""
+    guess = nearest(name, known)
+    return f"; did you mean {before + guess!r}?" if guess else ""
+
+
+def nearest(name: str, known: Iterable[Any]) -> str:
+    """The known name that looks most like this one, or nothing. Long names and long lists are not gone through."""
+    if not name or len(name) > _LONGEST:
+        return ""
+    some = (each for each in islice(known, _LOOKED_AT) if isinstance(each, str))
+    names = [each for each in some if each and abs(len(each) - len(name)) <= len(name)]
+    if len(names) > _OFFERED:
+        names = [each for each in names if each[0] == name[0]]
+    close = get_close_matches(name, names[:_OFFERED], 1)
+    return close[0] if close else ""
 
 
 def _names(view: View) -> Iterator[str]:
