@@ -1,0 +1,193 @@
+"""Whatever is in a database file, no command crashes, touches a file elsewhere, or runs what nobody named."""
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from refold.cli import exits
+from refold.cli.commands import called
+from refold.cli.out import OBEYED
+from tests.cli.program import environment, refold
+from tests.stores.crafted_files import craft, original
+
+SLOW = 60.0  # seconds for one command
+PATIENT = 4.0  # seconds after which a run that waits is told to stop
+
+HARMFUL = re.compile(f"[{OBEYED}]")
+FINE = {exits.OK, exits.FAILED, exits.USAGE, exits.NOT_FOUND, exits.CONFLICT, exits.UNREACHABLE, exits.TIMED_OUT}
+
+LOOKING: tuple[tuple[str, ...], ...] = (
+    ("runs", "list"),
+    ("runs", "list", "-o", "json"),
+    ("runs", "list", "--status", "waiting"),
+    ("runs", "show"),
+    *(("runs", "show", name) for name in ("done", "loop", "bad", "gate", "wait", "asking", "trap")),
+    ("runs", "show", "loop", "-o", "json"),
+    ("runs", "show", "loop", "--graph"),
+    ("runs", "show", "nobody"),
+    *(("runs", "history", name) for name in ("loop", "gate", "asking")),
+    ("runs", "history", "bad", "-o", "jsonl"),
+    *(("runs", "why", name) for name in ("loop", "gate", "wait", "asking", "trap")),
+    ("runs", "logs", "loop"),
+    ("runs", "logs", "bad", "-o", "json"),
+    ("runs", "items", "loop"),
+    ("runs", "items", "loop", "-o", "jsonl"),
+    ("runs", "watch", "wait", "--timeout", "0", "--progress", "lines"),
+    ("runs", "watch", "loop", "--timeout", "0"),
+    ("runs", "record", "loop"),
+    ("runs", "prune", "--older-than", "0s", "--dry-run"),
+    ("gates", "list"),
+    ("gates", "list", "-o", "json"),
+    ("gates", "show", "gate"),
+    ("gates", "show", "asking"),
+    ("dlq", "list"),
+    ("dlq", "list", "-o", "json"),
+    ("dlq", "show", "0"),
+    ("db", "info"),
+    ("db", "check"),
+    ("doctor",),
+)
+CHANGING: tuple[tuple[str, ...], ...] = (
+    ("runs", "pause", "wait"),
+    ("runs", "signal", "wait", "go", "1"),
+    ("runs", "migrate", "wait", "--to", "gate.yaml"),
+    ("gates", "approve", "gate"),
+    ("gates", "answer", "asking", "which", "1"),
+    ("runs", "cancel", "trap"),
+    ("runs", "retry", "bad", "--detach"),
+    ("dlq", "redrive", "--all"),
+    ("run", "done.yaml", "--name", "mine", "-q"),
+    ("run", "loop.yaml", "--name", "new", "--progress", "lines"),
+    ("run", "done.yaml", "--name", "later", "--detach"),
+    ("runs", "resume", "gate", "-q"),
+    ("db", "rebuild"),
+    ("runs", "prune", "--older-than", "0s"),
+    ("db", "migrate"),
+    ("runs", "list"),
+)
+DATA = ("record", "logs", "resume", "run", "retry")  # their stdout is data, and exact where it is no terminal
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("real") / "inside"
+    folder.mkdir()
+    return original(folder)
+
+
+class Place:
+    """A folder with a crafted file, beside a folder that is watched."""
+
+    def __init__(self, top: Path, real: Path, seed: int) -> None:
+        self.inside, self.outside = top / "inside", top / "outside"
+        for each in (self.inside, self.outside):
+            each.mkdir(parents=True)
+        (self.outside / "canary").write_text("alive")
+        for name in (*real.parent.glob("*.yaml"), real.parent / "asking.py"):
+            shutil.copy(name, self.inside)
+        self.done = craft(real, self.inside, self.outside, seed)
+        self.seed, self.top = seed, top
+        self.before = self.seen()
+
+    def seen(self) -> dict[str, tuple[object, ...]]:
+        """Everything but what is inside: names, sizes and times."""
+        found = {}
+        for folder, _, names in os.walk(self.top):
+            if not Path(folder).is_relative_to(self.inside):
+                for each in (folder, *(os.path.join(folder, name) for name in names)):
+                    about = os.lstat(each)
+                    found[each] = (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+        return found
+
+    def check(self, command: Sequence[str], code: int, stdout: str, stderr: str) -> None:
+        about = f"seed {self.seed}: {self.done}\nrefold {' '.join(command)}: exit {code}"
+        about += f"\n{stdout[-2000:]}\n{stderr[-3000:]}"
+        waits = command[:2] == ("runs", "resume") or command[0] == "run"
+        assert code in FINE or (waits and code == exits.INTERRUPTED), about
+        assert self.seen() == self.before, about
+        assert HARMFUL.search(stderr) is None, about
+        if not set(DATA) & set(command[:2]) and "-o" not in command:
+            assert HARMFUL.search(stdout) is None, about
+
+
+@contextlib.contextmanager
+def here(folder: Path) -> Iterator[None]:
+    """In the folder, with an environment like that of a program of its own."""
+    before, variables = os.getcwd(), dict(os.environ)
+    os.environ.update({**environment(), "REFOLD_DEBUG": "1", "HOME": str(folder)})
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        os.chdir(before)
+        os.environ.clear()
+        os.environ.update(variables)
+
+
+def in_process(command: Sequence[str]) -> tuple[int, str, str]:
+    """As `refold` would run it. One that still waits after a while gets Ctrl-C, one that hangs fails the test."""
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(signal.SIGALRM, hang)
+        signal.setitimer(signal.ITIMER_REAL, SLOW)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def hang(number: int, frame: object) -> None:
+        raise AssertionError(f"it hangs: {command}")
+
+    stdout, stderr = io.StringIO(), io.StringIO()
+    waits = command[0] == "run" or command[:2] == ("runs", "resume")
+    signal.signal(signal.SIGALRM, stop if waits else hang)
+    signal.setitimer(signal.ITIMER_REAL, PATIENT if waits else SLOW)
+    try:
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+            code = called(command)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    return code, stdout.getvalue(), stderr.getvalue()
+
+
+def attack(top: Path, real: Path, seed: int, looking: int, changing: int) -> None:
+    """Every so many of the commands, each on the file that the ones before have left."""
+    place = Place(top, real, seed)
+    with here(place.inside):
+        for command in (*LOOKING[seed % looking :: looking], *CHANGING[seed % changing :: changing]):
+            place.check(command, *in_process(command))
+    shutil.rmtree(top)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_crafted_file_crashes_no_command_and_reaches_nothing_outside(tmp_path: Path, real: Path, seed: int) -> None:
+    attack(tmp_path / "place", real, seed, looking=4, changing=4)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("part", range(20))
+def test_five_hundred_crafted_files_crash_no_command_and_reach_nothing_outside(
+    tmp_path: Path, real: Path, part: int
+) -> None:
+    first = int(os.environ.get("REFOLD_FIRST_SEED", "0"))
+    for seed in range(part * 25, part * 25 + 25):
+        attack(tmp_path / str(seed), real, first + seed, looking=1, changing=1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_program_of_its_own_ends_like_the_command_in_this_process(tmp_path: Path, real: Path, seed: int) -> None:
+    place = Place(tmp_path / "place", real, seed)
+    for command in (("runs", "list"), ("runs", "show", "loop"), ("db", "check")):
+        done = refold(place.inside, *command, HOME=str(place.inside))
+        place.check(command, *done)
+        with here(place.inside):
+            code, stdout, _ = in_process(command)
+        assert (code, stdout) == (done.code, done.out)
