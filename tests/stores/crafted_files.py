@@ -44,7 +44,10 @@ class Asking(Workflow):
 
 def original(folder: Path) -> Path:
     """A file in which every table has rows and every kind of run is there; `trap` would touch `pwned` if it ran."""
-    play = lambda name, *steps, more="": playbook(folder, *steps, name=f"{name}.yaml", more=more)  # noqa: E731
+
+    def play(name: str, *steps: str) -> None:
+        playbook(folder, *steps, name=f"{name}.yaml")
+
     (folder / "small.yaml").write_text(CHILD)
     (folder / "asking.py").write_text(ASKING)
     play("done", "step: one\ntool: {kind: noop, result: {a: [1, 2, {b: text}]}}")

@@ -1,25 +1,18 @@
 """Whatever is in a database file, no command crashes, touches a file elsewhere, or runs what nobody named."""
 
-import contextlib
-import io
 import os
 import re
 import shutil
-import signal
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from refold.cli import exits
-from refold.cli.commands import called
 from refold.cli.out import OBEYED
-from tests.cli.program import environment, refold
+from tests.cli import in_process
+from tests.cli.program import refold
 from tests.stores.crafted_files import craft, original
-
-SLOW = 60.0  # seconds for one command
-PATIENT = 4.0  # seconds after which a run that waits is told to stop
 
 HARMFUL = re.compile(f"[{OBEYED}]")
 FINE = {exits.OK, exits.FAILED, exits.USAGE, exits.NOT_FOUND, exits.CONFLICT, exits.UNREACHABLE, exits.TIMED_OUT}
@@ -99,7 +92,7 @@ class Place:
 
     def seen(self) -> dict[str, tuple[object, ...]]:
         """Everything but what is inside: names, sizes and times."""
-        found = {}
+        found: dict[str, tuple[object, ...]] = {}
         for folder, _, names in os.walk(self.top):
             if not Path(folder).is_relative_to(self.inside):
                 for each in (folder, *(os.path.join(folder, name) for name in names)):
@@ -110,60 +103,19 @@ class Place:
     def check(self, command: Sequence[str], code: int, stdout: str, stderr: str) -> None:
         about = f"seed {self.seed}: {self.done}\nrefold {' '.join(command)}: exit {code}"
         about += f"\n{stdout[-2000:]}\n{stderr[-3000:]}"
-        waits = command[:2] == ("runs", "resume") or command[0] == "run"
-        assert code in FINE or (waits and code == exits.INTERRUPTED), about
+        assert code in FINE or (in_process.may_wait(command) and code == exits.INTERRUPTED), about
         assert self.seen() == self.before, about
         assert HARMFUL.search(stderr) is None, about
         if not set(DATA) & set(command[:2]) and "-o" not in command:
             assert HARMFUL.search(stdout) is None, about
 
 
-@contextlib.contextmanager
-def here(folder: Path) -> Iterator[None]:
-    """In the folder, with an environment like that of a program of its own."""
-    before, variables = os.getcwd(), dict(os.environ)
-    os.environ.update({**environment(), "REFOLD_DEBUG": "1", "HOME": str(folder)})
-    os.chdir(folder)
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-        os.chdir(before)
-        os.environ.clear()
-        os.environ.update(variables)
-
-
-def in_process(command: Sequence[str]) -> tuple[int, str, str]:
-    """As `refold` would run it. One that still waits after a while gets Ctrl-C, one that hangs fails the test."""
-
-    def stop(number: int, frame: object) -> None:
-        signal.signal(signal.SIGALRM, hang)
-        signal.setitimer(signal.ITIMER_REAL, SLOW)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    def hang(number: int, frame: object) -> None:
-        raise AssertionError(f"it hangs: {command}")
-
-    stdout, stderr = io.StringIO(), io.StringIO()
-    waits = command[0] == "run" or command[:2] == ("runs", "resume")
-    signal.signal(signal.SIGALRM, stop if waits else hang)
-    signal.setitimer(signal.ITIMER_REAL, PATIENT if waits else SLOW)
-    try:
-        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
-            code = called(command)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    return code, stdout.getvalue(), stderr.getvalue()
-
-
 def attack(top: Path, real: Path, seed: int, looking: int, changing: int) -> None:
     """Every so many of the commands, each on the file that the ones before have left."""
     place = Place(top, real, seed)
-    with here(place.inside):
+    with in_process.here(place.inside):
         for command in (*LOOKING[seed % looking :: looking], *CHANGING[seed % changing :: changing]):
-            place.check(command, *in_process(command))
+            place.check(command, *in_process.command(*command))
     shutil.rmtree(top)
 
 
@@ -188,6 +140,6 @@ def test_a_program_of_its_own_ends_like_the_command_in_this_process(tmp_path: Pa
     for command in (("runs", "list"), ("runs", "show", "loop"), ("db", "check")):
         done = refold(place.inside, *command, HOME=str(place.inside))
         place.check(command, *done)
-        with here(place.inside):
-            code, stdout, _ = in_process(command)
+        with in_process.here(place.inside):
+            code, stdout, _ = in_process.command(*command)
         assert (code, stdout) == (done.code, done.out)

@@ -374,7 +374,7 @@ def test_checkpoints_of_this_process_are_no_replacement(tmp_path: Path, monkeypa
 GONE: dict[str, Callable[[Path], object]] = {
     "moved": lambda folder: os.rename(folder / "refold.db", folder / "other.db"),
     "deleted": lambda folder: os.unlink(folder / "refold.db"),
-    "replaced": lambda folder: (copy(folder), os.replace(folder / "backup", folder / "refold.db")),
+    "replaced": lambda folder: shutil.move(shutil.copy(folder / "refold.db", folder / "backup"), folder / "refold.db"),
     "without its log": lambda folder: os.unlink(folder / "refold.db-wal"),
 }
 
