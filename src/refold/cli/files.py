@@ -12,10 +12,11 @@ from msgspec import Struct, to_builtins
 from refold import __version__
 from refold.cli import exits, out, stored, words
 from refold.cli.options import db_option, output_option
+from refold.cli.wrong import WrongRows
 from refold.core.outcomes import SECOND
 from refold.errors import RefoldError
 from refold.runtime.reading import Reading
-from refold.stores.sqlite.doctor import count, examine, living
+from refold.stores.sqlite.doctor import abilities, count, examine, holders, living
 from refold.stores.sqlite.store import SqliteStore
 
 OLDEST_PYTHON = (3, 11)
@@ -125,7 +126,8 @@ def info(output: str, db: str) -> None:
 def check(output: str, db: str) -> int:
     """Read everything: each page of the file, each fact of each log, and fold every run."""
     wrong: list[dict[str, str]] = []
-    with stored.opened(db) as store:
+    rows_wrong = WrongRows()
+    with stored.opened(db, rows_wrong) as store:
         wrong += [{"run": "", "problem": each} for each in examine(store.file, thorough=True).damage]
         rows = store.summaries(limit=ALL)
         for row in rows:
@@ -135,12 +137,16 @@ def check(output: str, db: str) -> int:
                     wrong.append({"run": row.run, "problem": f"its log has {state.seq} facts, its row says {row.seq}"})
             except RefoldError as error:
                 wrong.append({"run": row.run, "problem": str(error)})
+        store.dead_letters(limit=ALL)
+        abilities(store)
+        holders(store)
+    wrong += [{"run": "", "problem": each} for each in rows_wrong.errors]
     if output != "table":
         out.put_json({"runs": len(rows), "problems": wrong}, output)
     for each in wrong if output == "table" else ():
         out.put(f"{out.printable(each['run'] or 'file')}: {out.printable(each['problem'])}")
     out.tell(f"{len(rows)} runs read, {len(wrong)} problems")
-    return exits.FAILED if wrong else exits.OK
+    return exits.UNREACHABLE if wrong else exits.OK
 
 
 @click.command()
@@ -163,11 +169,11 @@ def rebuild(output: str, db: str) -> int:
     from refold.wiring import rebuild_file
 
     stored.check_there(db)
-    told = rebuild_file(db)
+    told = rebuild_file(db, stored.wrong_rows().report)
     wrong = {run: str(error) for run, error in told.items() if error is not None}
     if output != "table":
         out.put_json({"runs": len(told), "problems": wrong}, output)
     for run, problem in wrong.items() if output == "table" else ():
         out.put(f"{out.printable(run)}: {out.printable(problem)}")
     out.tell(f"{len(told) - len(wrong)} of {len(told)} runs were rebuilt")
-    return exits.FAILED if wrong else exits.OK
+    return exits.UNREACHABLE if wrong else exits.OK

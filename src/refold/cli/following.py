@@ -15,6 +15,7 @@ from refold.cli.source import NOWHERE
 from refold.core.progress import progress
 from refold.core.state import TERMINAL
 from refold.runtime.reading import Reading
+from refold.stores.sqlite.columns import malformed
 from refold.stores.sqlite.store import SqliteStore
 
 EVERY = 0.25  # seconds between two looks
@@ -70,7 +71,9 @@ def logs(run: str | None, follow: bool, step: str | None, output: str, db: str) 
             lines = store.stream(row.run, last)
             for n, line in lines:
                 last = n
-                if step is None or line.get("step") == step:
+                if not _is_line(line):
+                    store.file.on_wrong(malformed("streams", (row.run, n), "data", "it is not a line of a step"))
+                elif step is None or line.get("step") == step:
                     _put_line(line, output)
             if not follow or over:
                 return
@@ -80,6 +83,11 @@ def logs(run: str | None, follow: bool, step: str | None, output: str, db: str) 
 def _is_over(store: SqliteStore, run: str) -> bool:
     row = store.summary(run)
     return row is None or row.status in TERMINAL
+
+
+def _is_line(line: Any) -> bool:
+    """Whether a worker can have written it; a file from somebody else may say anything."""
+    return isinstance(line, dict) and isinstance(line.get("at", 0), int) and isinstance(line.get("attempt", 1), int)
 
 
 def _put_line(line: dict[str, Any], output: str) -> None:

@@ -12,12 +12,12 @@ from refold.cli.options import db_option, output_option, run_argument, who
 from refold.cli.playbooks import STDIN, is_code, read_file
 from refold.core.loops import Graph, analyse
 from refold.core.migrating import restarting
-from refold.core.plan import Plan, plan_hash, read_plan
+from refold.core.plan import Plan, plan_hash
 from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
 from refold.runtime.mail import Migrate
 from refold.runtime.migrating import SHORT, refuse
-from refold.runtime.reading import Reading, graph_of
+from refold.runtime.reading import Reading, graph_of, stored_plan
 from refold.stores.sqlite.doctor import holders, plans
 from refold.stores.sqlite.store import SqliteStore
 
@@ -79,7 +79,7 @@ def _written(playbook: Any) -> Target:
 
 def _name(store: SqliteStore, hash: str) -> str:
     data = store.plan(hash)
-    return "" if data is None else read_plan(data).name
+    return "" if data is None else stored_plan(hash, data).name
 
 
 def _preview(store: SqliteStore, row: Summary, to: Target) -> dict[str, Any]:

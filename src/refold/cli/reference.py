@@ -16,6 +16,15 @@ Data goes to stdout, progress and messages go to stderr. `-o json` prints one do
 `RUN` is an id, the beginning of one, or a name. Colours are used on terminals; `NO_COLOR` and `FORCE_COLOR` are obeyed.
 On a terminal `refold run` draws a tree, elsewhere it writes a line for each change.
 
+Commands that only look (`runs list`, `show`, `history`, `watch`, `logs`, `why`, `items`, `record`, `gates list`,
+`show`, `dlq list`, `show`, `db info`, `check`, `doctor`) take no lock, change nothing, and work while another process
+writes, is stopped or hangs; a file that may only be read can be looked at.
+
+Control codes are never sent to a terminal: in names, messages and tables they are spelt out, like `\\x1b`, wherever
+the output goes. Data is exact where stdout is a pipe or a file: the result of `refold run`, the lines of `runs logs`,
+and all of `-o json` and `-o jsonl`. On a terminal they are spelt out there too, in JSON as `\\u001b`, which means the
+same.
+
 | exit code | meaning |
 | --- | --- |
 | 0 | all went well |
@@ -23,7 +32,7 @@ On a terminal `refold run` draws a tree, elsewhere it writes a line for each cha
 | 2 | wrong usage, or an invalid playbook or value |
 | 3 | there is no such run or file |
 | 4 | conflict: the name means several runs, the run is not in a state for this, or the database is locked |
-| 5 | the database cannot be used |
+| 5 | the database cannot be used, or a row of it cannot be read; the row is named, and the others are shown |
 | 70 | a bug; `--debug` shows where |
 | 124 | the run ran out of its time, or the watching did |
 | 130, 143, 129 | stopped by Ctrl-C, SIGTERM, or a closed terminal; the run goes on with `refold runs resume` |

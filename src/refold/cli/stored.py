@@ -20,10 +20,10 @@ KNOWN = 1000  # newest runs among which a mistyped name is looked for
 
 
 @contextmanager
-def opened(db: str) -> Iterator[SqliteStore]:
+def opened(db: str, wrong: WrongRows | None = None) -> Iterator[SqliteStore]:
     """A file that is there, to look at: no lock is taken, and nothing is changed."""
     check_there(db)
-    with closing(SqliteStore(db, words.now, machine_steady(), reading=True, on_wrong=_wrong_rows().report)) as store:
+    with closing(SqliteStore(db, words.now, machine_steady(), reading=True, on_wrong=(wrong or wrong_rows()).report)) as store:
         yield store
 
 
@@ -31,11 +31,11 @@ def opened(db: str) -> Iterator[SqliteStore]:
 def changed(db: str) -> Iterator[SqliteStore]:
     """A file that is there, to write to."""
     check_there(db)
-    with closing(SqliteStore(db, words.now, machine_steady(), on_wrong=_wrong_rows().report)) as store:
+    with closing(SqliteStore(db, words.now, machine_steady(), on_wrong=wrong_rows().report)) as store:
         yield store
 
 
-def _wrong_rows() -> WrongRows:
+def wrong_rows() -> WrongRows:
     """Those of this command; where there is none, as when a shell completes a name, nobody is told."""
     context = click.get_current_context(silent=True)
     return (context.find_object(WrongRows) if context is not None else None) or WrongRows()

@@ -22,7 +22,12 @@ def stamp(at: Instant) -> str | None:
 
 def moment(at: Instant) -> str:
     """For people: their own time."""
-    return datetime.fromtimestamp(at / SECOND).astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else ""
+    if not at:
+        return ""
+    try:
+        return datetime.fromtimestamp(at / SECOND).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return moments.stamp(at)  # in a year that this machine has no calendar for
 
 
 def span(seconds: float) -> str:

@@ -92,7 +92,7 @@ def decode_snapshot(data: bytes) -> RunState | None:
         return None
     try:
         return _state.decode(data[1:])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
@@ -107,7 +107,10 @@ def box(value: Any) -> tuple[Blob, bytes] | None:
 
 
 def unbox(data: bytes) -> Any:
-    return _any.decode(data)
+    try:
+        return _any.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Corrupt(f"a value in a blob is not readable: {error} (table blobs, column data)") from error
 
 
 def checked_outcome(outcome: Outcome) -> Outcome:

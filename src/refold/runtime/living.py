@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from refold.core.plan import BODY, read_plan
+from refold.core.plan import BODY
 from refold.core.why import Holder, World
 from refold.ports import Abilities, Store
+from refold.runtime.reading import stored_plan
 
 Living = Mapping[str, Abilities]
 """What each worker can take."""
@@ -19,5 +20,5 @@ def world(
     queues = {worker: frozenset(can.queues) for worker, can in workers.items() if can.queues is not None}
     named = {tool.removeprefix(CODE) for can in tools.values() for tool in can if tool.startswith(CODE)}
     plans = {plan: data for plan in sorted(named) if (data := store.plan(plan)) is not None}
-    named_plans = {plan: read_plan(data).name for plan, data in plans.items()}
+    named_plans = {plan: stored_plan(plan, data).name for plan, data in plans.items()}
     return World(held or {}, elsewhere, tuple(workers), tools, named_plans, queues)

@@ -3,15 +3,17 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from msgspec import MsgspecError
+
 from refold.core import codec
 from refold.core.expressions import Missing
 from refold.core.loaded import Loaded
 from refold.core.loops import Graph, analyse
-from refold.core.migrating import replay
-from refold.core.plan import read_plan
+from refold.core.plan import Plan, read_plan
 from refold.core.state import RunState
-from refold.errors import NotFound
+from refold.errors import Corrupt, NotFound
 from refold.ports import Store
+from refold.runtime.migrating import replayed
 
 T = TypeVar("T")
 PAGE = 10_000  # facts read at once
@@ -21,7 +23,25 @@ def graph_of(store: Store, plan: str) -> Graph:
     data = store.plan(plan)
     if data is None:
         raise NotFound(f"there is no workflow {plan}")
-    return analyse(read_plan(data))
+    return stored_graph(plan, data)
+
+
+def stored_plan(plan: str, data: bytes) -> Plan:
+    """Raises Corrupt: a plan was checked before it was stored, so one that does not fit was not stored by Refold."""
+    try:
+        return read_plan(data)
+    except (MsgspecError, RecursionError) as error:
+        raise Corrupt(f"table plans, key ({plan!r}), column data: it is not a plan: {error}") from error
+
+
+def stored_graph(plan: str, data: bytes) -> Graph:
+    """The same, with all that is known of its graph."""
+    try:
+        return analyse(stored_plan(plan, data))
+    except Corrupt:
+        raise
+    except Exception as error:  # whatever the analysis stumbles over, it is in a plan that nobody has checked
+        raise Corrupt(f"table plans, key ({plan!r}), column data: it is not a plan: {error!r}") from error
 
 
 class Reading:
@@ -36,7 +56,7 @@ class Reading:
         """The state is changed by the next call."""
         state = self._state if self._state is not None else self._begin()
         while records := self.store.facts(self.run, state.seq, PAGE):
-            replay(self._graph, records, state)
+            replayed(self._graph, records, state)
             if len(records) < PAGE:
                 break
         if not state.plan:

@@ -8,13 +8,13 @@ from refold.core import codec
 from refold.core.commands import Command, Held, LetterReport
 from refold.core.decision import Decision
 from refold.core.expressions import Contained, Evaluate, Languages, Missing, unknown
-from refold.core.loops import Graph, analyse
+from refold.core.loops import Graph
 from refold.core.migrating import Graphs, replay
-from refold.core.plan import read_plan
 from refold.core.state import TERMINAL, RunState
 from refold.core.summary import summarize
 from refold.errors import NotFound
 from refold.ports import StoreTurn, Writes
+from refold.runtime.reading import stored_graph
 from refold.runtime.reopen import loaded_dead
 
 
@@ -40,7 +40,7 @@ def rebuild(store: Rebuildable, evaluate: Evaluate, languages: Languages = unkno
             data = store.plan(plan)
             if data is None:
                 raise NotFound(f"there is no workflow {plan}")
-            graphs[plan] = analyse(read_plan(data))
+            graphs[plan] = stored_graph(plan, data)
         return graphs[plan]
 
     told: dict[str, Exception | None] = {}

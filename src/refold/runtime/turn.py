@@ -32,6 +32,7 @@ from refold.runtime.mailbox import Accepting, reported
 from refold.runtime.memory import memory_of, with_memory
 from refold.runtime.migrating import replayed
 from refold.runtime.plainly import spelt_out
+from refold.runtime.reading import stored_graph
 from refold.runtime.reopen import dead_of
 
 TRIES = 3  # of a turn whose commit the store refused
@@ -424,12 +425,12 @@ class Turns:
     def graph(self, hash: str, data: bytes | None = None) -> Graph:
         """A plan, analysed once; named by its hash, so it never changes."""
         if hash not in self.graphs:
-            data = data if data is not None else self.store.plan(hash)
-            if data is None:
+            found = data if data is not None else self.store.plan(hash)
+            if found is None:
                 raise NotFound(f"there is no workflow {hash}")
-            if hash_of(data) != hash:
+            if hash_of(found) != hash:
                 raise Corrupt(f"workflow {hash} is not what its name says")
-            self.graphs[hash] = analyse(read_plan(data))
+            self.graphs[hash] = analyse(read_plan(found)) if data is not None else stored_graph(hash, found)
         return self.graphs[hash]
 
     def _tidy(self, by_run: dict[str, list[Post]], turned: Turned) -> None:

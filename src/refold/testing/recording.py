@@ -21,10 +21,10 @@ from refold.core.facts import (
 from refold.core.loaded_events import events_of
 from refold.core.outcomes import Cancelled, Outcome, Parked, Succeeded, Suspended
 from refold.core.pipelines import TOOL
-from refold.core.plan import Call, Plan, read_plan
-from refold.errors import NotFound
+from refold.core.plan import Call, Plan
+from refold.errors import Corrupt, NotFound
 from refold.ports import Store
-from refold.runtime.reading import with_values
+from refold.runtime.reading import stored_plan, with_values
 from refold.testing.replaying import FORMAT, Recorded, Recording
 
 UNSETTLED = (Parked, Suspended, Cancelled)
@@ -56,12 +56,13 @@ class _Run:
     def __init__(self, store: Store, run: str) -> None:
         self.store, self.run = store, run
         self.facts: list[Fact] = [fact for _, _, fact in store.facts(run)]
-        first = self.facts[0]
-        assert isinstance(first, RunStarted)
+        first = self.facts[0] if self.facts else None
+        if not isinstance(first, RunStarted):
+            raise Corrupt(f"the log of run {run} begins with {type(first).__name__}")
         self.input = first.input
         self.pages: set[str] = set()  # commands that have fetched items
         data = store.plan(first.plan)
-        self.plan: Plan = read_plan(data or b"")
+        self.plan: Plan = stored_plan(first.plan, data or b"")
         self.tools = {step.name: step.work for step in self.plan.steps if isinstance(step.work, Call)}
 
     def calls(self) -> Iterator[Recorded]:

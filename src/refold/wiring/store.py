@@ -3,7 +3,7 @@
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
@@ -112,12 +112,14 @@ def tell_others(process: "Process", store: Store, db: str | os.PathLike[str] | N
     process.listener = Listener(file.foreign_writes, advance, process.sweep.clock, heard, listen_every)
 
 
-def rebuild_file(db: str | os.PathLike[str]) -> dict[str, Exception | None]:
+def rebuild_file(
+    db: str | os.PathLike[str], on_wrong: Callable[[Corrupt], object] | None = None
+) -> dict[str, Exception | None]:
     """All that follows from the logs of a file, made again; each run with what stood in its way."""
     from refold.runtime.rebuild import rebuild
     from refold.stores.sqlite.store import SqliteStore
 
-    store = SqliteStore(db, wall, machine_steady())
+    store = SqliteStore(db, wall, machine_steady(), on_wrong=on_wrong)
     try:
         return rebuild(store, Values(), language)
     finally:

@@ -59,6 +59,7 @@ class Columns:
 
 
 FACTS = Columns("facts", number=INT, at=INT, data=BLOB, turn=MAYBE_TEXT, seal=INT)
+LOGS = Columns("facts", run=TEXT, number=INT)
 RUNS = Columns("runs", head=INT, status=TEXT, created_at=INT, summary=BLOB, seal=INT)
 COMMANDS = Columns(
     "commands",

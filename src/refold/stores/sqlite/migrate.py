@@ -116,9 +116,16 @@ def _apply(db: apsw.Connection, path: str, steps: Mapping[int, str]) -> None:
         raise Unusable(_newer(path, version, newest))
     for number in sorted(steps):
         if number > version:
-            db.execute(steps[number])
+            _take_step(db, path, number, steps[number])
     db.pragma("application_id", APPLICATION)
     db.pragma("user_version", newest)
+
+
+def _take_step(db: apsw.Connection, path: str, number: int, step: str) -> None:
+    try:
+        db.execute(step)
+    except apsw.SQLError as error:  # the steps are constants that fit each other
+        raise Corrupt(f"{path} is not what its schema {number - 1} says, and cannot be migrated: {error}") from error
 
 
 def _tables(db: apsw.Connection) -> int:

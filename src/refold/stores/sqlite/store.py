@@ -79,7 +79,10 @@ class SqliteStore(SqliteDead):
         records = [read_fact(run, row) for row in rows]
         numbers = [record[0] for record in records]
         if len(numbers) < last - after or numbers != list(range(after + 1, after + len(numbers) + 1)):
-            raise Corrupt(f"not all of the facts {after + 1} to {last} of run {run} are there (table facts)")
+            raise Corrupt(
+                f"not all of the facts {after + 1} to {last} of run {run} are there (table runs, column head, says how "
+                "many there must be in table facts)"
+            )
         return records
 
     def turn_of(self, run: str, number: int) -> str | None:

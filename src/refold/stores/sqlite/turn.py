@@ -16,7 +16,7 @@ from refold.stores.clock import MARK_EVERY, StoreClock
 from refold.stores.removal import FLOOR_STEP, refuse_removal
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.buffer import Buffer, Draft
-from refold.stores.sqlite.columns import BLOBS, LETTERS, TIMERS
+from refold.stores.sqlite.columns import BLOBS, LETTERS, LOGS, TIMERS, Values
 from refold.stores.sqlite.commands import Commands
 from refold.stores.sqlite.dead import put_dead
 from refold.stores.sqlite.file import File
@@ -274,7 +274,8 @@ class SqliteTurn:
         for query in queries.FORGET:
             self._file.write(query, [(self._namespace,)])
         floor = self._file.row(queries.FLOOR, (self._namespace,))
-        for run, head in self._file.rows(queries.LOGS, (self._namespace,)):
+        logs = self._file.rows(queries.LOGS, (self._namespace,))
+        for run, head in self._file.readable(_log, logs):
             self._openings.runs[run] = Opening(head, "", None, True, 0, floor[0] if floor else 0)
         self._tools.remembered.forget()
         return list(self._openings.runs)
@@ -288,6 +289,12 @@ class SqliteTurn:
                 opening.has_letters, opening.next_due = True, 0
             troubled, self._buffer = self._buffer.troubled, Buffer(self._namespace)
             self._buffer.troubled = troubled
+
+
+def _log(row: Values) -> tuple[str, int]:
+    """A run, and where its log ends."""
+    LOGS.check(row[:1], row)
+    return row[0], row[1]
 
 
 def _listed(names: Collection[str] | None) -> str | None:
