@@ -1,10 +1,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+PINNED := $(PIP) --require-hashes --only-binary :all: --requirement
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-python bench-peers mutants proof crash newcomer clean
+.PHONY: help demo test check bench bench-python bench-peers mutants proof crash newcomer lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,15 +43,20 @@ crash: $(READY) ## Kill real processes and cut the power, at every point (about 
 newcomer: $(READY) ## A newcomer's first hour, on a fresh clone: the two commands, a playbook, a kill -9
 	$(BIN)/python tests/newcomer.py
 
+lock: ## Pin all packages again, with hashes, and list their licences (UPGRADE=1: the newest versions)
+	$(PYTHON) -m tests.make_constraints $(if $(UPGRADE),--upgrade)
+
 clean: ## Remove caches and build results; .venv stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
-# The build backend is installed first and used without isolation, so that it is pinned like everything else.
-$(READY): pyproject.toml constraints.txt
+# pip and the build backend come first, for those of the interpreter are old. Nothing is installed that is not pinned with
+# its hash, and nothing is built but Refold itself, without isolation, so that this needs no package besides.
+$(READY): pyproject.toml constraints.txt constraints-build.txt
 	@echo 'preparing .venv'
 	@$(PYTHON) -m venv .venv
-	@$(PIP) hatchling
-	@$(PIP) --no-build-isolation --editable '.[dev]'
+	@$(PINNED) constraints-build.txt
+	@$(PINNED) constraints.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -q src
 	@touch $@

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from refold import Call, Plan, Retry, StartEvent, Step, StopEvent, Wait, Workflow, open_engine, step
+from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.settings import Settings
 
@@ -65,7 +66,7 @@ async def test_a_retry_comes_in_time_when_the_clock_is_set_back(db: Path | None,
         tries += 1
         if tries == 1:
             machine.wrong = -HOUR
-            raise ToolFailed("not yet", retryable=True)
+            raise ToolFailed(Fault("not_yet", "not yet", retryable=True))
         return "done"
 
     plan = Plan(name="again", steps=(Step(name="a", work=Call(tool="once"), retry=Retry(attempts=2, delay=0.3)),))
