@@ -23,7 +23,9 @@ KNOWN = 1000  # newest runs among which a mistyped name is looked for
 def opened(db: str, wrong: WrongRows | None = None) -> Iterator[SqliteStore]:
     """A file that is there, to look at: no lock is taken, and nothing is changed."""
     check_there(db)
-    with closing(SqliteStore(db, words.now, machine_steady(), reading=True, on_wrong=(wrong or wrong_rows()).report)) as store:
+    with closing(
+        SqliteStore(db, words.now, machine_steady(), reading=True, on_wrong=(wrong or wrong_rows()).report)
+    ) as store:
         yield store
 
 
