@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from refold.core.decision import Decision
-from refold.core.expressions import Values
+from refold.core.expressions import Values, unknown
 from refold.core.facts import Fact, StepIssued, StepSettled
 from refold.core.outcomes import SECOND, Failed, Parked, Succeeded
 from refold.core.plan import Arc, Call, Plan, Step, canonical, plan_hash
 from refold.core.writes import AddTo, PutIf, SetKey
 from refold.errors import LeaseLost, Unavailable
 from refold.ports import Abilities, Done, Lease, Store
+from refold.runtime.carrying import packed, put_back
 from refold.runtime.mail import Look, Note, Settle, Signal, Start
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import LONGEST_PAUSE, Post, Turns
@@ -271,3 +272,19 @@ def test_a_rebuild_does_not_free_a_command_whose_report_is_kept(tmp_path: Path, 
         broken_by()
         take(new_turns(store), "r", Look())
         assert outcomes(store) == [Succeeded(7)]
+
+
+def test_a_stuck_run_that_is_carried_elsewhere_takes_its_kept_reports_along(
+    turns: Turns, store: Store, clock: FakeClock, tmp_path: Path
+) -> None:
+    lease = begun(turns, store)
+    broken_by(StepIssued)
+    take(turns, "r", Settle(lease, Done(Succeeded(7))))
+    broken_by()
+    data = packed(store, "r", {})
+    with opened("sqlite", tmp_path / "other", clock) as other:
+        ids = iter(range(1000))
+        put_back(other, data, Values(), unknown, lambda: f"id{next(ids)}")
+        assert claimed(other) is None
+        take(new_turns(other), "r", Look())
+        assert outcomes(other) == [Succeeded(7)]

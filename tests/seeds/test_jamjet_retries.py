@@ -213,7 +213,7 @@ NASTY: dict[str, tuple[Callable[[], Awaitable[Any]], str]] = {
     "an amount that is infinite": (lambda: _gives(_done(writes=(AddTo("n", math.inf),))), "invalid_value"),
     "a sum with text": (lambda: _gives(_done(writes=(AddTo("text", 1),))), "refused"),
     "an entry in a text": (lambda: _gives(_done(writes=(AppendTo("text", 1),))), "refused"),
-    "writes that are none": (lambda: _gives(_done(writes=({"key": 1},))), "refused"),
+    "writes that are none": (lambda: _gives(_done(writes=({"key": 1},))), "invalid_value"),
 }
 
 

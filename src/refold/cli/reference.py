@@ -48,7 +48,8 @@ AFTER = """\
 `refold run -o json` and `refold runs show -o json` print one object: `id`, `name`, `workflow`, `status`, `result`,
 `error`, `steps` (by name: `status`, `visits`, `attempts`, `result`, `error`; of a list loop whose items have not all
 completed also `items` with counts, `rate` per second and seconds that are `left`), `usage`, `created_at`, `ended_at`;
-of `runs show` also `stuck`, if no live worker has the code or the tool of a step.
+of `runs show` also `stuck`, if no live worker has the code or the tool of a step, or if an internal error keeps the run
+from going on.
 `refold runs list -o json` prints a list of `id`, `name`, `workflow`, `status`, `created_at`, `ended_at`. The status of
 a run is one of `running`, `waiting`, `paused`, `ending`, `completed`, `failed`, `cancelled`. Moments are in UTC, like
 `2026-11-15T08:00:00.000000Z`; what has not happened is null. An error has `kind` and `message`, that of a run also
@@ -77,6 +78,7 @@ a run is one of `running`, `waiting`, `paused`, `ending`, `completed`, `failed`,
 | `join` | these `sources` are not over |
 | `loop` | the loop of the steps in `sources` is not over |
 | `final` | it comes when everything else is over |
+| `stuck` | an internal error, `note`: a defect of Refold and of no step. Reports are kept, and it is tried again |
 """
 
 

@@ -50,8 +50,8 @@ from refold.core.loaded_events import events_of
 from refold.core.loops import Graph
 from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, Suspended
 from refold.core.paging import SOURCE, page_input
+from refold.core.pipelines import sealed_in
 from refold.core.plan import BODY, Call, Child, Step
-from refold.core.sealed import sealed_in
 from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
 from refold.core.view import RunView, item_view
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from refold.core import emitted, fanout, items, pages, routing, sealed, visits, waits
+from refold.core import emitted, fanout, items, pages, routing, visits, waits
 from refold.core.facts import (
     BudgetExceeded,
     Bypassed,
@@ -186,7 +186,7 @@ def _step_settled(graph: Graph, state: RunState, fact: StepSettled) -> None:
         emitted.settled(graph, state, command, fact)
         return
     if graph.secret:
-        sealed.note(graph, state, graph.index[fact.step], fact.report.outcome)
+        visits.note_sealed(graph, state, graph.index[fact.step], fact.report.outcome)
     visits.report_plain(graph, state, command, fact.report)
     if type(fact.report.outcome) is not Succeeded:
         waits.put_aside(state, command, fact.report.outcome)

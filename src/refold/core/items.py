@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from refold.core import fanout, ordering, sealed, visits, waits
+from refold.core import fanout, ordering, visits, waits
 from refold.core.commands import command_id, page_id
 from refold.core.facts import (
     FanOutEntered,
@@ -79,7 +79,7 @@ def settled(graph: Graph, state: RunState, fact: ItemsSettled) -> None:
         if isinstance(report.outcome, Failed):
             state.children.pop(command, None)  # a child reports by letter; this one never started
         if graph.secret:
-            sealed.note(graph, state, s, report.outcome)
+            visits.note_sealed(graph, state, s, report.outcome)
         visits.report_item(graph, state, command, report)
         if type(report.outcome) is not Succeeded:
             waits.put_aside(state, command, report.outcome)

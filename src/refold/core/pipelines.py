@@ -1,8 +1,10 @@
 """A pipeline as data: tasks that one worker runs in order as a unit, with rules about what follows each try."""
 
+import hashlib
+from collections.abc import Iterator
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from refold.core.plan import Call, Template
 
@@ -97,3 +99,38 @@ def tool_of(call: Call) -> str:
         return call.tool
     kinds = list(dict.fromkeys(task["kind"] for task in call.settings.get("tasks", ())))
     return ", ".join(kinds[:SHOWN]) + (", …" if len(kinds) > SHOWN else "") or TOOL
+
+
+MARK = "$sealed"
+"""A sealed result is stored as `{"$sealed": text}`. Data of the user may have that form too, for a remote service may
+answer so; it must neither be opened nor be taken for a damaged secret. So a run keeps the digests of what its secret
+steps have reported, and a command carries those that occur in its input, beside it."""
+
+_encode = json.Encoder().encode
+
+
+def digest(value: Any) -> str:
+    """The same as the name of the blob that holds the value, if it is large."""
+    return hashlib.sha256(_encode(value)).hexdigest()
+
+
+def looks_sealed(value: Any) -> bool:
+    return type(value) is dict and value.keys() == {MARK} and isinstance(value[MARK], str)
+
+
+def sealed_in(value: Any, known: set[str]) -> tuple[str, ...]:
+    """Digests of all that is sealed in a value."""
+    return tuple(sorted(set(_found(value, known)))) if known else ()
+
+
+def _found(value: Any, known: set[str]) -> Iterator[str]:
+    if looks_sealed(value):
+        name = digest(value)
+        if name in known:
+            yield name
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _found(each, known)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _found(each, known)

@@ -9,6 +9,7 @@ from refold.core.facts import StepFault
 from refold.core.given import forget
 from refold.core.loops import Graph
 from refold.core.outcomes import Awaited, Fault, Instant, Outcome, Parked, Report, Succeeded, Suspended
+from refold.core.pipelines import digest, looks_sealed
 from refold.core.state import (
     ASKED,
     BYPASSED,
@@ -311,3 +312,13 @@ def put(state: RunState, key: str, value: Any) -> None:
 
 def postpone(opened: OpenCommand, until: Instant) -> None:
     opened.held, opened.report, opened.reason, opened.not_before = False, None, "", until
+
+
+def note_sealed(graph: Graph, state: RunState, s: int, outcome: Outcome) -> None:
+    """A step has reported this: if it is a secret step, the run knows its result as sealed."""
+    if s not in graph.secret or not isinstance(outcome, Succeeded):
+        return
+    if outcome.blob is not None:
+        state.sealed.add(outcome.blob.hash)
+    elif looks_sealed(outcome.result):
+        state.sealed.add(digest(outcome.result))

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from refold.core import codec
-from refold.core.commands import Letter
+from refold.core.commands import Letter, LetterReport
 from refold.core.expressions import Evaluate, Languages
 from refold.core.facts import RunMigrated, RunStarted
 from refold.core.fold import Record
@@ -155,7 +155,10 @@ def put_back(
             for writes in _in_parts(graphs[state.plan], state, each.records, each.blobs, new_id):
                 turn.write(writes)
             written = projected(turn, state.run, graphs.__getitem__, evaluate, languages)
-            turn.write(structs.replace(written, letters=each.letters))
+            own = (letter.body for letter in found.letters if letter.to == state.run)
+            reported = {body.command for body in own if isinstance(body, LetterReport)}
+            commands = {id: order for id, order in written.commands.items() if id not in reported}
+            turn.write(structs.replace(written, commands=commands, letters=each.letters))
     return found.run
 
 

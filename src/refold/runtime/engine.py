@@ -241,6 +241,8 @@ class Engine(Steering):
 
     async def _shown(self, seen: Seen) -> Shown:
         graph, state = seen.graph, seen.state
+        row: Summary | None = await self.advance(lambda: self.store.summary(state.run))
+        stuck = {"": f"stuck: {row.stuck}"} if row is not None and row.stuck else {}
         return Shown(
             id=state.run,
             name=state.name,
@@ -249,7 +251,7 @@ class Engine(Steering):
             result=await self._value(state),
             error=state.error,
             steps=shown_steps(graph, state),
-            waits=briefly(graph, state, await self._world(graph, state)),
+            waits={**stuck, **briefly(graph, state, await self._world(graph, state))},
             usage=dict(state.usage),
             state=state,
         )
