@@ -10,6 +10,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import count as count_from
 from pathlib import Path
 from typing import Any
 
@@ -160,9 +161,9 @@ SHELL_VALUES = [
 ]
 
 
-def shell_texts(seed: int, count: int) -> Iterator[tuple[list[str], str, str | None]]:
+def shell_texts(seed: int) -> Iterator[tuple[list[str], str, str | None]]:
     """Lines for one shell, the value in them, and what must be printed, if that is known."""
-    for number in range(count):
+    for number in count_from(0):
         chance = random.Random(seed * 100_003 + number)
         value = chance.choice(SHELL_VALUES)
         usual = [part for part, prints in SHELL_PARTS.items() if prints is not None]
@@ -182,7 +183,9 @@ def run_shell_texts(shell: str, folder: Path, count: int) -> tuple[int, int, int
     path = shutil.which(shell)
     assert path is not None, f"{shell} is not here, and must be tried"
     refused = quoted = compared = 0
-    for lines, value, printed in shell_texts(FIRST, count):
+    for lines, value, printed in shell_texts(FIRST):
+        if refused + quoted == count:
+            break
         if not any("{{" in line for line in lines):
             continue
         try:
@@ -266,9 +269,9 @@ SQL_VALUES = [
 ]
 
 
-def sql_texts(seed: int, kind: Style, count: int) -> Iterator[tuple[str, str, list[Any] | None]]:
+def sql_texts(seed: int, kind: Style) -> Iterator[tuple[str, str, list[Any] | None]]:
     fitting = [part for part, (kinds, _) in SQL_PARTS.items() if kind in kinds]
-    for number in range(count):
+    for number in count_from(0):
         chance = random.Random(seed * 100_019 + number)
         value = chance.choice(SQL_VALUES)
         parts = chance.choices([part for part in fitting if " from " not in part], k=chance.randint(1, 4))
@@ -288,7 +291,9 @@ async def run_sql_texts(database: Database, count: int) -> tuple[int, int, int]:
     await database.run("create table t (a text)")
     recent: list[str] = []
     refused = quoted = compared = 0
-    for text, value, given in sql_texts(FIRST, database.kind, count):
+    for text, value, given in sql_texts(FIRST, database.kind):
+        if refused + quoted == count:
+            break
         if text.replace("{{ v }}", "").strip() == "" or "{{" not in text:
             continue
         try:
@@ -369,3 +374,9 @@ def test_the_judge_sees_a_value_that_is_run(tmp_path: Path) -> None:
         subprocess.run(["bash", "-c", text], cwd=here, capture_output=True, check=False, stdin=subprocess.DEVNULL)
         ran += (here / MARK).exists()
     assert ran > len(SHELL_VALUES) / 2
+
+
+def test_a_variable_that_is_also_set_to_a_value_is_not_computed_with() -> None:
+    """A number at first, and a value later: what bash computes with is the value."""
+    with pytest.raises(ToolFailed, match="computes with `n`"):
+        rendered("shell", "command", {"shell": "bash", "lines": ["n=0; echo $((n)); n={{ v }}"]}, "a[$(id)]")

@@ -59,6 +59,7 @@ def made(text: str, *values: Any, style: Style = "postgres") -> str:
         ("select * from '@@'", ["a'b.csv"], "select * from 'a''b.csv'"),
         ("set search_path to @@", ["a; b"], "set search_path to 'a; b'"),
         ("-- it's\nselect /* /* */ ' */ @@", ["x"], "-- it's\nselect /* /* */ ' */ 'x'"),
+        ("select 1, -- it's\r '@@'", ["x"], "select 1, -- it's\r 'x'"),
         ("do $$ begin null; end $$; select @@", ["x"], "do $$ begin null; end $$; select 'x'"),
         ("insert into query (a) values ('@@')", ["x"], "insert into query (a) values ('x')"),
     ],
