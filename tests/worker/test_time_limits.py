@@ -123,7 +123,8 @@ async def test_who_waits_for_an_interpreter_can_be_cancelled_and_ends_with_its_r
 
 
 async def test_later_tasks_of_a_pipeline_that_has_waited_have_the_rest_of_its_time(tmp_path: Path) -> None:
-    tasks = [{"name": name, "kind": "python", "settings": {"code": f"result = {name!r}"}} for name in ("one", "two")]
+    code = "import time; time.sleep(0.2); result = "
+    tasks = [{"name": name, "kind": "python", "settings": {"code": f"{code}{name!r}"}} for name in ("one", "two")]
     async with engine(SETTINGS) as opened:
         async with busy(opened, tmp_path):
             run = await opened.start(one_step("pipeline", {"tasks": tasks, "timeout": TIMEOUT}, timeout=TIMEOUT))

@@ -36,7 +36,7 @@ def main(descriptor: int) -> None:
     me, cpu, seal = os.getpid(), 0, b""
     with socket.socket(fileno=descriptor) as line:
         line.set_inheritable(False)
-        os.register_at_fork(after_in_child=line.close)  # what a body forks has no line to the engine
+        os.register_at_fork(after_in_child=lambda: _leave(line))
         for message in _messages(line):
             match message:
                 case Hello():
@@ -81,6 +81,14 @@ def _any_left() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def _leave(line: socket.socket) -> None:
+    """In what a body forks: it has no line to the engine, and ends like any program when it is asked to. The way of an
+    interpreter, through all that it has loaded, would take a crowd of copies longer than any grace."""
+    line.close()
+    if signal.getsignal(signal.SIGTERM) is _stop:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class _Stopped(SystemExit):

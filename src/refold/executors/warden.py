@@ -28,10 +28,7 @@ FILES = 8  # that an order may bring along
 ROUNDS = 100  # of stopping, each of what the one before has not found; with one that finds nothing, all are stopped
 REAP_EVERY = 5.0  # seconds; what a program has orphaned and then died waits so long to be taken away
 LOOK_EVERY = 0.01  # seconds between two looks where nobody tells of an end
-SCAN_AFTER, SCAN_EVERY = (
-    0.02,
-    1.0,
-)  # seconds: all that is left is looked for again so late, and then less and less often
+SCAN_AFTER, SCAN_EVERY = 0.02, 1.0  # seconds until all that is left is looked for again: first, and at most
 PROC = os.path.isdir("/proc/self")
 RESERVED = 10  # numbers of files that are for programs
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)  # its work ends when the engine's does
