@@ -92,7 +92,7 @@ def test_a_pattern_that_cannot_be_matched_in_bounded_time_is_a_flaw_with_its_pla
     assert found is not None and found[0] == ["properties", "a", "items", "pattern"] and why in found[1]
     found = flaw({"patternProperties": {pattern: {}}})
     assert found is not None and found[0] == ["patternProperties", pattern] and why in found[1]
-    with pytest.raises(BadPattern, match="."):
+    with pytest.raises(BadPattern):
         compiled(pattern)
     misfit = misfits({"pattern": pattern}, "a")[0]
     assert misfit.of_schema and "the schema has a pattern that cannot be used" in misfit.message
@@ -107,7 +107,10 @@ def test_what_looks_like_a_pattern_in_plain_data_is_none() -> None:
 ENDLESS: dict[str, dict[str, Any]] = {
     "itself": {"$ref": "#"},
     "a cycle of one": {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
-    "a cycle of two": {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"},
+    "a cycle of two": {
+        "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}},
+        "$ref": "#/$defs/a",
+    },
     "through anyOf": {"anyOf": [{"type": "null"}, {"not": {"$ref": "#"}}]},
     "through if": {"if": {"type": "null"}, "else": {"then": {}, "if": {"$ref": "#"}}},
 }
@@ -139,7 +142,12 @@ def test_work_that_doubles_with_each_level_ends_at_the_bound() -> None:
     schema = {"$defs": {"a": {"allOf": [twice, twice]}}, "$ref": "#/$defs/a"}
     with pytest.raises(OverBound, match=f"more than {QUICK} units of work"):
         misfits(schema, nested(60), QUICK)
-    dependent = {"$defs": {f"a{n}": {"dependentSchemas": {"x": {"$ref": f"#/$defs/a{n + 1}"}, "y": {"$ref": f"#/$defs/a{n + 1}"}}} for n in range(60)}}
+    dependent = {
+        "$defs": {
+            f"a{n}": {"dependentSchemas": {"x": {"$ref": f"#/$defs/a{n + 1}"}, "y": {"$ref": f"#/$defs/a{n + 1}"}}}
+            for n in range(60)
+        }
+    }
     dependent["$defs"]["a60"] = {}
     with pytest.raises(OverBound, match="units of work"):
         misfits({**dependent, "$ref": "#/$defs/a0", "unevaluatedProperties": False}, {"x": 1, "y": 2}, 20_000)

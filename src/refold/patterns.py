@@ -1,7 +1,7 @@
 """Regular expressions that come from outside: matched by RE2, in time that grows with pattern and text, never faster.
 
-Python's own `re` backtracks: a pattern such as `(a+)+$` takes hours for a short text, and nothing can stop it. RE2 has no
-backreferences and no lookaround, so patterns with these are refused. It is loaded with the first pattern.
+Python's own `re` backtracks: a pattern such as `(a+)+$` takes hours for a short text, and nothing can stop it. RE2 has
+no backreferences and no lookaround, so patterns with these are refused. It is loaded with the first pattern.
 """
 
 import re
@@ -16,7 +16,9 @@ _ESCAPE = re.compile(
     r"|\\(?:u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}|c([A-Za-z])|(.))|([\[\]])",
     re.S,
 )
-_REPEAT = "a repeat has a count above 1000, or counts are nested; `minLength` and `maxLength` say how long a text may be"
+_REPEAT = (
+    "a repeat has a count above 1000, or counts are nested; `minLength` and `maxLength` say how long a text may be"
+)
 _LOOKS = "it looks around (`(?=`, `(?!`, `(?<=`, `(?<!`); say what may stand there instead, or use `not` with a pattern"
 _BACK = "it refers back to a group (`\\1`, `\\k<name>`); say what may stand there instead"
 

@@ -22,8 +22,8 @@ ENDLESS = "the schema refers to itself without an end (look at its `$ref`), or t
 
 TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
-WORK = 2_000_000  # units of one check; a unit is a few microseconds
-WORK_UNDER_LOCK = 200_000  # the same of one that other runs have to wait for
+WORK = 1_000_000  # units of one check; a unit is a few microseconds
+WORK_UNDER_LOCK = 100_000  # the same of one that other runs have to wait for
 QUICK = 2_000  # the same of one that need not leave the event loop
 DEEPEST = 250  # keywords inside each other
 MOST_NODES = 20_000  # maps, lists and values of a schema
@@ -88,7 +88,10 @@ def flaw(schema: Mapping[str, Any], work: int = WORK) -> tuple[list[Any], str] |
             return list(error.absolute_path), _cut(str(error.message))
         return next(_bad_patterns(schema), None) or _endless_reference(schema)
     except (OverBound, RecursionError):
-        return [], f"it takes too much work to read, or is nested too deep ({DEEPEST} keywords at most); make it simpler"
+        return (
+            [],
+            f"it takes too much work to read, or is nested too deep ({DEEPEST} keywords at most); make it simpler",
+        )
     except Exception as error:  # a schema that the library itself cannot read
         return [], f"it cannot be used: {type(error).__name__}: {_cut(str(error))}"
     finally:
@@ -295,8 +298,7 @@ def _unevaluated_properties(validator: Any, wanted: Any, instance: Any, schema: 
             yield _fault(f"Unevaluated properties are not allowed ({listed} {verb} unexpected)")
         else:
             yield _fault(
-                "Unevaluated properties are not valid under the given schema"
-                f" ({listed} {verb} unevaluated and invalid)"
+                f"Unevaluated properties are not valid under the given schema ({listed} {verb} unevaluated and invalid)"
             )
 
 
@@ -379,7 +381,9 @@ def _places_of(validator: Any, instance: Any, schema: Any) -> set[Any]:
     for name in ("contains", "unevaluatedItems"):
         if name in schema:
             found |= {
-                place for place, each in enumerate(instance) if next(validator.descend(each, schema[name]), None) is None
+                place
+                for place, each in enumerate(instance)
+                if next(validator.descend(each, schema[name]), None) is None
             }
     return found
 

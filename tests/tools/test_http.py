@@ -280,7 +280,9 @@ async def test_the_timeout_of_the_step_ends_a_request(site: Site, at: str) -> No
         assert (await fault_of_run(opened, one_step("http", None, {"url": f"{at}/x"}, timeout=0.3))).kind == "timeout"
 
 
-@pytest.mark.parametrize("charset", ["punycode", "idna", "utf-7", "rot13", "base64", "unicode_escape", "klingon", "x" * 900])
+@pytest.mark.parametrize(
+    "charset", ["punycode", "idna", "utf-7", "rot13", "base64", "unicode_escape", "klingon", "x" * 900]
+)
 async def test_a_charset_that_is_not_known_to_be_quick_fails_and_its_bytes_can_be_had(
     http: HttpTool, site: Site, at: str, charset: str
 ) -> None:

@@ -35,7 +35,11 @@ class LlmTool:
         text, json = choice["message"].get("content") or "", None
         if keys.get("json"):
             try:
-                json = await asyncio.to_thread(_json, text, keys["json"]) if len(text) > LARGE else _json(text, keys["json"])
+                json = (
+                    await asyncio.to_thread(_json, text, keys["json"])
+                    if len(text) > LARGE
+                    else _json(text, keys["json"])
+                )
             except ToolFailed as error:
                 return Done(Failed(error.fault), usage=_usage(used))  # what was used up is used up
         result = {
