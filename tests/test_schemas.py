@@ -92,7 +92,7 @@ def test_a_pattern_that_cannot_be_matched_in_bounded_time_is_a_flaw_with_its_pla
     assert found is not None and found[0] == ["properties", "a", "items", "pattern"] and why in found[1]
     found = flaw({"patternProperties": {pattern: {}}})
     assert found is not None and found[0] == ["patternProperties", pattern] and why in found[1]
-    with pytest.raises(BadPattern, match="."):
+    with pytest.raises(BadPattern):
         compiled(pattern)
     misfit = misfits({"pattern": pattern}, "a")[0]
     assert misfit.of_schema and "the schema has a pattern that cannot be used" in misfit.message

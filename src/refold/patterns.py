@@ -1,7 +1,7 @@
 """Regular expressions that come from outside: matched by RE2, in time that grows with pattern and text, never faster.
 
-Python's own `re` backtracks: a pattern such as `(a+)+$` takes hours for a short text, and nothing can stop it. RE2 has no
-backreferences and no lookaround, so patterns with these are refused. It is loaded with the first pattern.
+Python's own `re` backtracks: a pattern such as `(a+)+$` takes hours for a short text, and nothing can stop it. RE2 has
+no backreferences and no lookaround, so patterns with these are refused. It is loaded with the first pattern.
 """
 
 import re

@@ -21,8 +21,8 @@ ENDLESS = "the schema refers to itself without an end (look at its `$ref`), or t
 
 TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
-WORK = 2_000_000  # units of one check; a unit is a few microseconds
-WORK_UNDER_LOCK = 200_000  # the same of one that other runs have to wait for
+WORK = 1_000_000  # units of one check; a unit is a few microseconds
+WORK_UNDER_LOCK = 100_000  # the same of one that other runs have to wait for
 QUICK = 2_000  # the same of one that need not leave the event loop
 DEEPEST = 250  # keywords inside each other
 MOST_NODES = 20_000  # maps, lists and values of a schema

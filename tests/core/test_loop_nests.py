@@ -111,7 +111,7 @@ def side_entries(steps: int) -> list[list[int]]:
 
 def exits(steps: int) -> list[list[int]]:
     """A ladder whose every rung also leads out of all loops."""
-    return [*(targets + [steps] for targets in ladder(steps)), []]
+    return [*([*targets, steps] for targets in ladder(steps)), []]
 
 
 SHAPES = {"a ladder": ladder, "a ladder with side entries": side_entries, "a ladder with exits": exits}

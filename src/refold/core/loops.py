@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from msgspec import Struct
 
@@ -146,9 +147,9 @@ class _Walk(Struct):
     above: list[int]  # the step it was met from, or -1
     back: list[bool]
 
-    def is_above(self, step: int, other: int) -> bool:
-        """Whether the other was met below this one, or is this one."""
-        return self.met[step] <= self.met[other] < self.left[step]
+    def is_below(self, step: int, other: int) -> bool:
+        """Whether this one was met below the other, or is the other."""
+        return self.met[other] <= self.met[step] < self.left[other]
 
 
 def _walk(entry: int, out: list[list[int]], target: list[int]) -> _Walk:
@@ -228,10 +229,10 @@ def _groups(walk: _Walk, source: list[int], target: list[int]) -> dict[int, list
             continue
         if walk.back[a]:
             tails.setdefault(to, []).append(start)
-        elif walk.is_above(start, to):
+        elif walk.is_below(to, start):
             arcs_below.setdefault(start, []).append(a)
         else:
-            child = climb.last_without(start, lambda step, to=to: walk.is_above(step, to))
+            child = climb.last_without(start, partial(walk.is_below, to))
             arcs_below.setdefault(walk.above[child], []).append(a)
     groups = _Groups(len(walk.met))
     sources: dict[int, list[int]] = {}

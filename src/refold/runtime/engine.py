@@ -22,12 +22,14 @@ from refold.ports import Advance, Clock, Store
 from refold.runtime.carrying import packed, put_back, unpacked
 from refold.runtime.ends import End, Ends
 from refold.runtime.handle import Code, Definition, Handle, Saved
+from refold.runtime.inputs import fits
 from refold.runtime.intake import run_of_key
 from refold.runtime.living import Living, world
 from refold.runtime.mail import Cancel, Start
 from refold.runtime.mailroom import Mailroom
 from refold.runtime.steering import Steering
 from refold.runtime.turn import Seen
+from refold.schemas import QUICK
 
 if TYPE_CHECKING:
     from refold.authoring.workflows.classes import Written
@@ -163,7 +165,11 @@ class Engine(Steering):
         data, hash = self._prepared(begin.plan)
         code = self.homes.get(hash, "") if begin.definition is None else begin.definition.home
         try:
-            await self.mailroom.send(begin.run, Start(data, hash, begin.input, begin.name, begin.key, code=code))
+            fit = fits(begin.plan, begin.input, QUICK)  # before the lock is taken, for it may take long
+            if fit is None:
+                fit = await asyncio.to_thread(fits, begin.plan, begin.input)
+            start = Start(data, hash, begin.input, begin.name, begin.key, code=code, fits=bool(fit))
+            await self.mailroom.send(begin.run, start)
         except Conflict:
             if not begin.key:
                 raise

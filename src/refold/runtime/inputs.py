@@ -1,5 +1,6 @@
 """Inputs of a run that starts, held against what its workflow declares."""
 
+from collections.abc import Container
 from typing import Any
 
 from refold.core.expressions import CannotEvaluate, Evaluate
@@ -23,12 +24,28 @@ def begun_with(plan: Plan, run: str, given: dict[str, Any], evaluate: Evaluate) 
     return input, fault
 
 
-def check_inputs(plan: Plan, given: dict[str, Any], work: int = WORK) -> None:
+def fits(plan: Plan, given: dict[str, Any], work: int = WORK) -> bool | None:
+    """Whether each input that is given is as the workflow wants it; None if that takes more than this work."""
+    try:
+        for declared in plan.inputs:
+            if declared.name in given:
+                _check(plan, declared, given[declared.name], work // len(plan.inputs))
+    except OverBound:
+        return None
+    except InvalidValue:
+        return False
+    return True
+
+
+def check_inputs(plan: Plan, given: dict[str, Any], work: int = WORK, known: Container[str] = ()) -> None:
     """Raises InvalidValue, with the name of the first input that is missing or does not fit; or OverBound.
 
-    All inputs together take no more than this work: while other runs wait, it is WORK_UNDER_LOCK.
+    All inputs together take no more than this work: while other runs wait, it is WORK_UNDER_LOCK. Those that are known
+    to fit are not checked again.
     """
     for declared in plan.inputs:
+        if declared.name in given and declared.name in known:
+            continue
         if declared.name in given:
             _check(plan, declared, given[declared.name], work // len(plan.inputs))
         elif declared.name in plan.defaults:

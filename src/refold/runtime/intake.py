@@ -6,6 +6,7 @@ from typing import Any
 from refold.core import codec
 from refold.core.plan import Plan, canonical, hash_of, plan_hash
 from refold.errors import Conflict
+from refold.runtime.inputs import fits
 from refold.runtime.mail import Look, Mail, Start
 from refold.runtime.turn import Post, Turns
 
@@ -30,7 +31,8 @@ class Intake:
         """False if the key has its run already."""
         codec.check_value(input, "input")
         try:
-            self.send(run, Start(canonical(plan), plan_hash(plan), input, name, key, code=code))
+            fit = bool(fits(plan, input))  # before the lock is taken, for it may take long
+            self.send(run, Start(canonical(plan), plan_hash(plan), input, name, key, code=code, fits=fit))
         except Conflict:
             if not key:
                 raise

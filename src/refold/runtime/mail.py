@@ -19,6 +19,7 @@ class Start(Struct, frozen=True, gc=False):
     parent: Parent | None = None
     depth: int = 0
     code: str = ""
+    fits: bool = False  # whether the input was checked before the lock was taken
 
 
 class Settle(Struct, frozen=True, gc=False):

@@ -68,6 +68,7 @@ from refold.runtime.mail import (
 )
 from refold.runtime.plainly import plainly
 from refold.runtime.reopen import refuse_spent
+from refold.schemas import WORK_UNDER_LOCK
 
 
 class Accepting(Struct):
@@ -122,7 +123,7 @@ class Accepting(Struct):
             input = started_with(self.d.graph.plan, self.d.state.run, mail.input, self.d.evaluate)
         except CannotEvaluate as error:
             raise InvalidValue("input", str(error)) from None
-        check_inputs(self.d.graph.plan, input)
+        check_inputs(self.d.graph.plan, input, WORK_UNDER_LOCK, mail.input if mail.fits else ())
         self.d.say(RunStarted(mail.plan_hash, input, mail.name, mail.key, mail.parent, mail.depth, mail.code))
 
     def _settle(self, mail: Settle) -> None:

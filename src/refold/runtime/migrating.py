@@ -11,6 +11,7 @@ from refold.core.state import COMPLETED, RUNNING, TERMINAL, RunState
 from refold.errors import CannotMigrate, Conflict, Corrupt, InvalidValue, NotFound, Unavailable
 from refold.runtime.inputs import check_inputs
 from refold.runtime.mail import Migrate
+from refold.schemas import WORK_UNDER_LOCK
 
 SHORT = 12  # characters by which a plan is named
 
@@ -37,7 +38,7 @@ def refuse(old: Graph, new: Graph, state: RunState, plan: str) -> None:
 
 def _inputs(new: Graph, state: RunState) -> Sequence[Refusal]:
     try:
-        check_inputs(new.plan, {**new.plan.defaults, **state.input})
+        check_inputs(new.plan, {**new.plan.defaults, **state.input}, WORK_UNDER_LOCK)
     except InvalidValue as error:
         return (Refusal("", str(error)),)
     return ()

@@ -41,7 +41,7 @@ def _stripping(name: str) -> Callable[..., Any]:
 
 
 def _find_from_behind(bench: Workbench, value: Any, part: str, *bounds: Any) -> int:
-    """As `str.rfind`, which takes time that grows with the product of both lengths; a search from the front does not."""
+    """As `str.rfind`, which takes time that grows with the product of both lengths; a search forwards does not."""
     text = bench.text(value)
     first, last, _ = slice(*(bounds if len(bounds) > 1 else (*bounds, None))).indices(len(text))
     found = _from_behind(text[first:last], part) if first <= last else -1

@@ -22,33 +22,10 @@ WORTH_ANOTHER_TRY = {408, 425, 429}
 LONGEST_WAIT = 3_600.0  # seconds that a server may ask us to wait
 LONGEST_TYPE = 1_000  # characters of a `content-type` that are looked at
 LONGEST_DATE = 100  # the same of a date
-CHARSETS = frozenset(
-    [
-        "ascii",
-        "big5",
-        "big5hkscs",
-        "cp932",
-        "cp949",
-        "cp950",
-        "euc_jp",
-        "euc_kr",
-        "gb18030",
-        "gb2312",
-        "gbk",
-        "koi8-r",
-        "koi8-u",
-        "mac-roman",
-        "shift_jis",
-        "tis-620",
-        "utf-16",
-        "utf-16-be",
-        "utf-16-le",
-        "utf-32",
-        "utf-32-be",
-        "utf-32-le",
-        "utf-8",
-        "utf-8-sig",
-    ]
+CHARSETS = (
+    *("utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le", "ascii"),
+    *("big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_kr", "gb18030", "gb2312", "gbk", "shift_jis"),
+    *("koi8-r", "koi8-u", "mac-roman", "tis-620"),
 )
 CHARSET_FAMILIES = ("iso8859-", "cp125", "cp874")
 SHOWN = 16 * 1024  # bytes of a body that a failure tells

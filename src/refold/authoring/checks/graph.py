@@ -95,7 +95,7 @@ def _endless(reading: Reading, known: _Known) -> None:
 
 
 def _ways_out(graph: Graph) -> list[int]:
-    """Per loop: its steps after which it may end. Each counts for the loops from the one around it to the last it leaves."""
+    """Per loop: its steps after which it may end. A step counts for all loops that it may leave."""
     count = [0] * (len(graph.loops) + 1)  # the last is for what is outside of all
     for s, around in enumerate(graph.loop_of):
         if around >= 0:
