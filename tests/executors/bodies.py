@@ -17,9 +17,7 @@ from typing import Any
 
 from refold.executors.wire import Returned, frame
 
-SLEEPER = (
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(3600)"
-)
+SLEEPER = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(100)"
 
 LIST_FILES = """
 import json, os
@@ -167,18 +165,18 @@ def hang(folder: str) -> None:
         if os.fork() == 0:
             os.setsid()
             _note(folder, os.getpid())
-            time.sleep(3600)
+            time.sleep(100)
         os._exit(0)
     os.waitpid(middle, 0)
     for pid in (os.getpid(), near.pid, far.pid):
         _note(folder, pid)
-    time.sleep(3600)
+    time.sleep(100)
 
 
 def hang_politely(folder: str) -> None:
     try:
         _note(folder, os.getpid())
-        time.sleep(3600)
+        time.sleep(100)
     finally:
         Path(folder, "cleaned up").touch()
 
@@ -186,7 +184,7 @@ def hang_politely(folder: str) -> None:
 async def hang_later(folder: str) -> None:
     try:
         _note(folder, os.getpid())
-        await asyncio.sleep(3600)
+        await asyncio.sleep(100)
     finally:
         Path(folder, "cleaned up").touch()
 
@@ -206,7 +204,7 @@ def forget_a_child() -> list[Any]:
 
 def babble() -> None:
     os.write(3, b"\0\0\0\1x")
-    time.sleep(3600)
+    time.sleep(100)
 
 
 def spoil(what: str) -> str:
@@ -299,4 +297,4 @@ async def block_the_loop(given: dict[str, Any]) -> str:
 
 async def block_for_ever(folder: str) -> None:
     _note(folder, os.getpid())
-    time.sleep(3600)
+    time.sleep(100)

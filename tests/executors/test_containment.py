@@ -45,7 +45,7 @@ BOMB = (  # never more than 500: each that begins takes a ticket, and without on
     f"            {NOTE}"
     "    except OSError:\n        pass\n"
 )
-CROWD = BOMB.replace("return False", "time.sleep(3600)")  # those without a ticket leave the processor to others
+CROWD = BOMB.replace("return False", "time.sleep(100)")  # those without a ticket leave the processor to others
 LEAVE = (  # a daemon of the book, that wipes its environment and its name too
     "heard, said = os.pipe()\n"
     "if os.fork() == 0:\n"
@@ -59,11 +59,11 @@ LEAVE = (  # a daemon of the book, that wipes its environment and its name too
     "os.wait()\n"
     "os.read(heard, 1)\n"
 )
-STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + NOTE + "time.sleep(3600)\n"
+STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + NOTE + "time.sleep(100)\n"
 HOG = "kept = []\nwhile True:\n    kept.append(bytearray(10_000_000))\n"
 CRASH = NOTE + "import ctypes\nctypes.string_at(0)\n"
 EXIT = NOTE + "os._exit(7)\n"
-UPSTAIRS = NOTE + "os.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(3600)\n"
+UPSTAIRS = NOTE + "os.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(100)\n"
 SPIN = NOTE + "while True:\n    pass\n"
 
 
@@ -134,7 +134,7 @@ async def test_a_daemon_that_wipes_its_traces_is_gone_when_its_try_is_over(
     await fault_of_run(opened, step(kind, LEAVE + "sys.exit(3)", tmp_path))
     await fault_of_run(opened, step(kind, LEAVE + "os._exit(3)", tmp_path))
     assert living(noted_in(tmp_path, 3)) == set()
-    await out_of_time(opened, kind, LEAVE + "time.sleep(3600)", tmp_path, 1, 1.0, 4.0, 16.0)
+    await out_of_time(opened, kind, LEAVE + "time.sleep(100)", tmp_path, 1, 1.0, 4.0, 16.0)
 
 
 @KINDS
@@ -144,7 +144,7 @@ async def test_who_ignores_being_asked_is_killed_after_the_grace(opened: Engine,
 
 @KINDS
 @pytest.mark.parametrize(
-    "code", [CROWD, LEAVE + "time.sleep(3600)\n", STUBBORN], ids=["a crowd", "a daemon", "one that ignores being asked"]
+    "code", [CROWD, LEAVE + "time.sleep(100)\n", STUBBORN], ids=["a crowd", "a daemon", "one that ignores being asked"]
 )
 async def test_a_try_that_is_out_of_time_is_gone_within_its_grace_and_a_second(
     opened: Engine, kind: str, code: str, tmp_path: Path

@@ -43,7 +43,7 @@ def _called(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         case "variable":
             return {"result": {"content": [{"type": "text", "text": os.environ.get("VARIABLE", "")}]}}
         case "sleep":
-            time.sleep(3600)
+            time.sleep(100)
             return {"result": {}}
         case "leave":
             sys.exit("goodbye")

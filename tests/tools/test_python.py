@@ -271,10 +271,10 @@ async def test_code_is_compiled_once(python: PythonTool) -> None:
 async def test_code_that_is_out_of_time_is_killed_for_real(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, subprocess, time\n"
-        "child = subprocess.Popen(['sleep', '3600'])\n"
+        "child = subprocess.Popen(['sleep', '100'])\n"
         "for pid in (os.getpid(), child.pid):\n"
         "    (pathlib.Path(folder) / f'pid {pid}').touch()\n"
-        "time.sleep(3600)"
+        "time.sleep(100)"
     )
     async with engine() as opened:
         await opened.run(one_step("python", {"code": "result = 1"}))  # the process is warm
@@ -291,7 +291,7 @@ async def test_code_that_is_out_of_time_is_killed_for_real(tmp_path: Path) -> No
 
 
 async def test_cancelling_the_run_kills_its_code(tmp_path: Path) -> None:
-    code = "import os, pathlib, time\n(pathlib.Path(folder) / f'pid {os.getpid()}').touch()\ntime.sleep(3600)"
+    code = "import os, pathlib, time\n(pathlib.Path(folder) / f'pid {os.getpid()}').touch()\ntime.sleep(100)"
     async with engine() as opened:
         run = await opened.start(one_step("python", {"code": code}, None, {"folder": str(tmp_path)}))
         pids = await asyncio.to_thread(noted_in, tmp_path, 1)

@@ -176,7 +176,7 @@ async def test_output_beyond_a_mebibyte_is_counted_and_not_kept(shell: ShellTool
 async def test_a_child_that_keeps_the_pipe_open_is_not_waited_for_and_not_left_behind(
     shell: ShellTool, tmp_path: Path
 ) -> None:
-    up = f'({NOTE} echo up; touch "$FOLDER/up"; exec sleep 3600)'
+    up = f'({NOTE} echo up; touch "$FOLDER/up"; exec sleep 100)'
     script = up + ' & while [ ! -e "$FOLDER/up" ]; do sleep 0.01; done; echo done'
     asked = call({"script": script.replace("$$", "$(sh -c 'echo $PPID')")}, {"env": {"FOLDER": str(tmp_path / "n")}})
     done = await asyncio.wait_for(shell(asked), 60)
@@ -193,7 +193,7 @@ LEAVES = (
     "if os.fork():\n    os._exit(0)\n"
     "(pathlib.Path(sys.argv[1]) / f'pid {os.getpid()}').touch()\n"
     "os.closerange(0, 3)\n"
-    "time.sleep(3600)\n"
+    "time.sleep(100)\n"
 )
 
 
@@ -218,7 +218,7 @@ STUBBORN = (
     "    for new in (False, True):\n"
     "        subprocess.Popen([sys.executable, '-c', sys.orig_argv[2], sys.argv[1], 'child'], start_new_session=new)\n"
     "(pathlib.Path(sys.argv[1]) / f'pid {os.getpid()}').touch()\n"
-    "time.sleep(3600)\n"
+    "time.sleep(100)\n"
 )
 
 

@@ -39,12 +39,12 @@ async def test_a_blocked_event_loop_keeps_its_leases(tmp_path: Path) -> None:
     ran, go = tmp_path / "ran", tmp_path / "go"
     town = Town()
     async with town.far_house("blocked", SECOND_LONG) as blocked:
-        run = await blocked.start(calls("block_the_loop", {"file": str(ran), "until": str(go)}))
+        starting = asyncio.create_task(blocked.start(calls("block_the_loop", {"file": str(ran), "until": str(go)})))
         assert await asyncio.to_thread(within, 60.0, ran.exists)
         async with town.house("watches", SECOND_LONG) as watches:  # its sweep would take an expired lease back
             await asyncio.sleep(3.1)
             go.touch()
-            report = (await settled(watches.engine, run)).report
+            report = (await settled(watches.engine, await starting)).report
     assert ran.read_text() == "began\n"
     assert (report.worker, report.generation, report.losses) == ("blocked", 1, 0)
 
