@@ -10,9 +10,8 @@ from msgspec import Struct, convert, structs, to_builtins
 from refold.core.expressions import CannotEvaluate
 from refold.core.faults import fault_of
 from refold.core.outcomes import SECOND, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
-from refold.core.pipelines import Pipeline, Rule, Task
+from refold.core.pipelines import Pipeline, Rule, Task, digest
 from refold.core.retry import fault_of as fault_in
-from refold.core.sealed import digest
 from refold.core.writes import SetKey
 from refold.errors import ToolFailed
 from refold.ports import Call, Clock, Done, Tool

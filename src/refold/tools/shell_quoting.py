@@ -445,7 +445,7 @@ class _Checks:
         program = words[0]
         if program.literal is None and (program.holes or self._carries(words)):
             raise self._misplaced("where a program is named", words, "write the program out, or give a list")
-        name = _base(program.literal or "")
+        name = _file_name(program.literal or "")
         if name in TWICE:
             raise self._misplaced(f"in a text with `{name}`, which reads a text twice")
         if name in ("[", "test"):
@@ -460,7 +460,7 @@ class _Checks:
 
     def _languages(self, words: list[Word]) -> None:
         for i, word in enumerate(words):
-            name = _base(word.literal or "")
+            name = _file_name(word.literal or "")
             if INTERPRETER.fullmatch(name):
                 self._interpreter(name, words[i + 1 :])
                 return
@@ -532,5 +532,5 @@ def _without_prefix(words: list[Word]) -> list[Word]:
     return words
 
 
-def _base(path: str) -> str:
+def _file_name(path: str) -> str:
     return path.rsplit("/", 1)[-1]
