@@ -189,7 +189,7 @@ async def test_who_gets_no_grace_is_not_asked_first() -> None:
 
 
 async def test_what_a_body_has_forked_ends_like_any_program_when_it_is_asked_to() -> None:
-    """It does not end like an interpreter, which takes down all it has loaded: a crowd would need longer than a grace."""
+    """It does not end like an interpreter, which takes down all it has loaded: a crowd needs longer than a grace."""
     async with pool() as processes:
         assert await processes.run(f"{BODIES}:end_a_fork", None) == -signal.SIGTERM
 

@@ -146,8 +146,8 @@ def odd_value(chance: random.Random, depth: int = 0) -> Any:
         deep = [deep]
     leaves = [
         None, True, 0, -1, 2**53, 2**63, 2**64, -(2**63) - 1, 10**400, 1.5, float("nan"), float("inf"), "", "é✔",
-        "\ud800",        "\x00", "x" * 70_000, b"bytes", bytearray(b"b"), {1, 2}, frozenset({1}), (1, 2), range(3), object(), Odd(), int,
-        len, lambda: 1, iter([1]), (n for n in (1, 2)), ValueError("returned"), 1 + 2j, circle, deep, NotImplemented,
+        "\ud800", "\x00", "x" * 70_000, b"bytes", bytearray(b"b"), {1, 2}, frozenset({1}), (1, 2), range(3), object(), Odd(),
+        int,        len, lambda: 1, iter([1]), (n for n in (1, 2)), ValueError("returned"), 1 + 2j, circle, deep, NotImplemented,
         ...,
         Done(Succeeded(1), usage={"n": "many"}), Done(Succeeded(1), usage={"n": float("nan")}),  # type: ignore[dict-item]
         Done(Succeeded(1), usage=5), Done(Succeeded(1), writes=(SetKey("k", Odd()),)), Done(Succeeded(Odd())),  # type: ignore[arg-type]
