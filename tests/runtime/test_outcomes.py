@@ -40,7 +40,7 @@ def play(plan: Plan | str, tools: dict[str, Any] | None = None, db: Path | None 
     known = read(plan, "play.yaml", CATALOG).plan if isinstance(plan, str) else plan
 
     async def run() -> Played:
-        settings = Settings(processes=1, lease_for=1.0, sweep_every=0.05, poll=0.05)
+        settings = Settings(processes=1, lease_for=30.0, sweep_every=0.05, poll=0.05)
         async with open_engine(tools, settings=settings, db=db) as engine:
             id = await engine.start(known)
             async with asyncio.timeout(60):
