@@ -94,7 +94,7 @@ class Frame(Struct):
     breaks: bool = False  # the open quote goes on over several lines
     inside: list[int] = field(default_factory=list)  # holes in the open quote
     depth: int = 0  # of parentheses
-    redirects: bool = False  # the next word is where something is read from or written to
+    redirects: str = ""  # the sign before a word that says where something is read from or written to
     holes: list[int] = field(default_factory=list)
 
 
@@ -240,11 +240,17 @@ class _Reader:
             frame.holes.append(number)
 
     def _end_word(self) -> None:
-        frame = self._frame
-        if frame.word is not None and not frame.redirects:
-            frame.command.words.append(frame.word)
-        frame.redirects = frame.redirects and frame.word is None
-        frame.word = None
+        frame, word = self._frame, self._frame.word
+        if word is None:
+            return
+        if frame.redirects in (">&", "<&") and word.literal is None:
+            hole = word.holes[0] if word.holes else None
+            self._refuse(
+                f"in a text with `{frame.redirects}` and no plain number, which bash expands twice", REMEDY, hole
+            )
+        if not frame.redirects:
+            frame.command.words.append(word)
+        frame.redirects, frame.word = "", None
 
     def _end_command(self) -> None:
         self._end_word()
@@ -254,7 +260,7 @@ class _Reader:
             self._refuse("after a `case` inside $(...)", "move it out of there")
         if words:
             self.commands.append(frame.command)
-        frame.redirects = False
+        frame.redirects = ""
         frame.command = Command()
 
     def _separator(self) -> int:
@@ -273,9 +279,9 @@ class _Reader:
         if frame.word is not None and (frame.word.literal or "").isdigit() and not frame.word.quoted:
             frame.word = None  # the number of what is redirected
         self._end_word()
-        frame.redirects = True
-        self.feeds = self.feeds or text[at] == "<"
         width = 2 if text[at : at + 2] in (">>", ">&", ">|", "<&", "<>") else 1
+        frame.redirects = text[at : at + width]
+        self.feeds = self.feeds or text[at] == "<"
         if text.startswith("\\\n", at + width):
             self._refuse("behind a line that a backslash ends", "write it as one line")
         return width
@@ -473,9 +479,8 @@ class _Checks:
         """Its program must be written out; what stands behind that are arguments."""
         first = rest[0].literal if rest else None
         second = rest[1].literal if len(rest) > 1 else None
-        if first in ("-c", "-m") and second is not None and "{}" not in second and name != "busybox":
-            return
-        if first is not None and not first.startswith("-") and name != "busybox":
+        program = second if first in ("-c", "-m") else first
+        if program and program[0] not in "-+" and "{}" not in program and name != "busybox":
             return
         if self._carries(rest) or self.feeds:
             raise self._misplaced(
