@@ -152,6 +152,7 @@ REFUSED = {
     "PS4": ("PS4=@@; set -x; ls", "in `PS4=`"),
     "RANDOM": ("RANDOM=@@", "in `RANDOM=`"),
     "a copy of a stream": ("echo a 2>&1@@", "which bash expands twice"),
+    "the end of a stream before a program": ("<&-bash -c '@@'", "which bash expands twice"),
     "a copy of a stream by a variable": ("x=@@; echo a >&$x", "which bash expands twice"),
     "a case in a substitution": ('echo "$(case a in a) echo @@;; esac)"', "after a `case` inside $(...)"),
 }

@@ -28,6 +28,7 @@ PARAMETER = re.compile(r"\$\{#?(\w+)(?:(?::?[-=?+]|##?|%%?)[\w ./:,@%+*-]*)?\}",
 SUM = re.compile(r"[\w\s+*/%<>=!&|^~?:,$-]*", re.A)
 NUMBER = re.compile(rf"[\d{COUNTED}]+", re.A)
 POSITIONAL = re.compile(r"[0-9@*]", re.A)
+COPIED = re.compile(r"[<>]&(?:\d+|-)(?=[ \t\n;&|()]|\Z)", re.A)  # of a stream, or its end
 CONTINUES = re.compile(r"[\w \t\"'/.,:=}-]", re.A)  # what may stand before a line that a backslash ends
 
 RESERVED = {"if", "then", "else", "elif", "while", "until", "do", "{", "!", "time"}
@@ -94,7 +95,7 @@ class Frame(Struct):
     breaks: bool = False  # the open quote goes on over several lines
     inside: list[int] = field(default_factory=list)  # holes in the open quote
     depth: int = 0  # of parentheses
-    redirects: str = ""  # the sign before a word that says where something is read from or written to
+    redirects: bool = False  # the next word is where something is read from or written to
     holes: list[int] = field(default_factory=list)
 
 
@@ -243,14 +244,9 @@ class _Reader:
         frame, word = self._frame, self._frame.word
         if word is None:
             return
-        if frame.redirects in (">&", "<&") and word.literal is None:
-            hole = word.holes[0] if word.holes else None
-            self._refuse(
-                f"in a text with `{frame.redirects}` and no plain number, which bash expands twice", REMEDY, hole
-            )
         if not frame.redirects:
             frame.command.words.append(word)
-        frame.redirects, frame.word = "", None
+        frame.redirects, frame.word = False, None
 
     def _end_command(self) -> None:
         self._end_word()
@@ -260,7 +256,7 @@ class _Reader:
             self._refuse("after a `case` inside $(...)", "move it out of there")
         if words:
             self.commands.append(frame.command)
-        frame.redirects = ""
+        frame.redirects = False
         frame.command = Command()
 
     def _separator(self) -> int:
@@ -279,8 +275,12 @@ class _Reader:
         if frame.word is not None and (frame.word.literal or "").isdigit() and not frame.word.quoted:
             frame.word = None  # the number of what is redirected
         self._end_word()
-        width = 2 if text[at : at + 2] in (">>", ">&", ">|", "<&", "<>") else 1
-        frame.redirects = text[at : at + width]
+        if text[at + 1 : at + 2] == "&":
+            if (copied := COPIED.match(text, at)) is None:
+                self._refuse("in a text with `>&` or `<&` and no plain number, which bash expands twice")
+            return len(copied[0])
+        width = 2 if text[at : at + 2] in (">>", ">|", "<>") else 1
+        frame.redirects = True
         self.feeds = self.feeds or text[at] == "<"
         if text.startswith("\\\n", at + width):
             self._refuse("behind a line that a backslash ends", "write it as one line")
