@@ -122,6 +122,7 @@ SHELL_PARTS: dict[str, Callable[[str], str] | None] = {
     "PS4={{ v }}; set -x; true": None,
     "RANDOM={{ v }}": None,
     "a=({{ v }}); echo ${a[0]}": None,
+    "echo a 2>&1{{ v }}": None,
     "{{ v }}": None,
     "x={{ v }}; $x": None,
     "echo @({{ v }}|b)": None,

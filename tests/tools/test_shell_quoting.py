@@ -125,6 +125,8 @@ REFUSED = {
     "eval": ("eval echo @@", "`eval`"),
     "eval of a variable": ('x=@@; eval "echo $x"', "`eval`"),
     "bash -c": ('bash -c "echo @@"', "in a program for `bash`"),
+    "bash -c behind an option": ("bash -c +x @@", "in a program for `bash`"),
+    "a script behind an option": ("bash +x @@", "in a program for `bash`"),
     "sh -c of a variable": ('x=@@; sh -c "echo $x"', "in a program for `sh`"),
     "sh -c in a container": ('docker exec c sh -c "echo @@"', "in a program for `sh`"),
     "python -c": ('python3 -c "print(@@)"', "in a program for `python3`"),
@@ -149,6 +151,9 @@ REFUSED = {
     "PATH": ("PATH=@@:$PATH; ls", "in `PATH=`"),
     "PS4": ("PS4=@@; set -x; ls", "in `PS4=`"),
     "RANDOM": ("RANDOM=@@", "in `RANDOM=`"),
+    "a copy of a stream": ("echo a 2>&1@@", "which bash expands twice"),
+    "the end of a stream before a program": ("<&-bash -c '@@'", "which bash expands twice"),
+    "a copy of a stream by a variable": ("x=@@; echo a >&$x", "which bash expands twice"),
     "a case in a substitution": ('echo "$(case a in a) echo @@;; esac)"', "after a `case` inside $(...)"),
 }
 
@@ -195,6 +200,12 @@ def test_text_without_values_is_not_read() -> None:
 def test_what_no_program_can_be_given_is_refused(value: str) -> None:
     with pytest.raises(ValueError, match="a value has"):
         quoted("echo @@", value)
+
+
+def test_bash_does_expand_the_name_of_a_copied_stream_twice(tmp_path: Path) -> None:
+    """Why a value there is refused, although it is quoted."""
+    subprocess.run(["bash", "-c", f"echo >&1'$(touch {tmp_path}/twice)'"], capture_output=True, check=False)
+    assert (tmp_path / "twice").exists()
 
 
 @pytest.mark.parametrize("name", ["RANDOM", "OPTIND", "SRANDOM"])

@@ -28,6 +28,7 @@ PARAMETER = re.compile(r"\$\{#?(\w+)(?:(?::?[-=?+]|##?|%%?)[\w ./:,@%+*-]*)?\}",
 SUM = re.compile(r"[\w\s+*/%<>=!&|^~?:,$-]*", re.A)
 NUMBER = re.compile(rf"[\d{COUNTED}]+", re.A)
 POSITIONAL = re.compile(r"[0-9@*]", re.A)
+COPIED = re.compile(r"[<>]&(?:\d+|-)(?=[ \t\n;&|()]|\Z)", re.A)  # of a stream, or its end
 CONTINUES = re.compile(r"[\w \t\"'/.,:=}-]", re.A)  # what may stand before a line that a backslash ends
 
 RESERVED = {"if", "then", "else", "elif", "while", "until", "do", "{", "!", "time"}
@@ -240,11 +241,12 @@ class _Reader:
             frame.holes.append(number)
 
     def _end_word(self) -> None:
-        frame = self._frame
-        if frame.word is not None and not frame.redirects:
-            frame.command.words.append(frame.word)
-        frame.redirects = frame.redirects and frame.word is None
-        frame.word = None
+        frame, word = self._frame, self._frame.word
+        if word is None:
+            return
+        if not frame.redirects:
+            frame.command.words.append(word)
+        frame.redirects, frame.word = False, None
 
     def _end_command(self) -> None:
         self._end_word()
@@ -273,9 +275,13 @@ class _Reader:
         if frame.word is not None and (frame.word.literal or "").isdigit() and not frame.word.quoted:
             frame.word = None  # the number of what is redirected
         self._end_word()
+        if text[at + 1 : at + 2] == "&":
+            if (copied := COPIED.match(text, at)) is None:
+                self._refuse("in a text with `>&` or `<&` and no plain number, which bash expands twice")
+            return len(copied[0])
+        width = 2 if text[at : at + 2] in (">>", ">|", "<>") else 1
         frame.redirects = True
         self.feeds = self.feeds or text[at] == "<"
-        width = 2 if text[at : at + 2] in (">>", ">&", ">|", "<&", "<>") else 1
         if text.startswith("\\\n", at + width):
             self._refuse("behind a line that a backslash ends", "write it as one line")
         return width
@@ -473,9 +479,8 @@ class _Checks:
         """Its program must be written out; what stands behind that are arguments."""
         first = rest[0].literal if rest else None
         second = rest[1].literal if len(rest) > 1 else None
-        if first in ("-c", "-m") and second is not None and "{}" not in second and name != "busybox":
-            return
-        if first is not None and not first.startswith("-") and name != "busybox":
+        program = second if first in ("-c", "-m") else first
+        if program and program[0] not in "-+" and "{}" not in program and name != "busybox":
             return
         if self._carries(rest) or self.feeds:
             raise self._misplaced(
