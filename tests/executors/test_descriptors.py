@@ -189,11 +189,7 @@ async def test_who_gets_no_grace_is_not_asked_first() -> None:
 
 
 async def test_what_a_body_has_forked_ends_like_any_program_when_it_is_asked_to() -> None:
-<<<<<<< HEAD
-    """It does not end like an interpreter, which takes down all it has loaded: a crowd needs longer than a grace."""
-=======
     """And not like an interpreter, by way of all that it has loaded: a crowd of copies has no time for that."""
->>>>>>> processes
     async with pool() as processes:
         assert await processes.run(f"{BODIES}:end_a_fork", None) == -signal.SIGTERM
 
