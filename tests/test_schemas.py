@@ -207,11 +207,12 @@ def test_what_is_not_evaluated_elsewhere_is_refused_as_before() -> None:
     }
     assert misfits(schema, {"b": 1, "x1": 2, "c": 3}) == []
     message = "Unevaluated properties are not allowed ('c' was unexpected)"
-    assert misfits(schema, {"x1": 1, "c": 3}) == [Misfit("$", message)]
+    assert misfits(schema, {"x1": 1, "c": 3}) == [Misfit("$", message, "unevaluatedProperties")]
     listed = {"prefixItems": [{}], "contains": {"type": "integer"}, "unevaluatedItems": False}
     assert misfits(listed, ["a", 1, 2]) == [] and paths(listed, ["a", 1, "b"]) == ["$"]
     extra = misfits({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1, "c": 2, "b": 3})
-    assert extra == [Misfit("$", "Additional properties are not allowed ('b', 'c' were unexpected)")]
+    message = "Additional properties are not allowed ('b', 'c' were unexpected)"
+    assert extra == [Misfit("$", message, "additionalProperties")]
     extra = misfits({"patternProperties": {"^a": {}}, "additionalProperties": False}, {"a": 1, "c": 2})
     assert extra == [Misfit("$", "'c' does not match any of the regexes: '^a'")]
     assert paths({"additionalProperties": {"type": "integer"}}, {"a": 1, "b": "x"}) == ["$.b"]

@@ -177,7 +177,7 @@ def _metered(kind: Any) -> Any:
     """A kind of validator whose every keyword costs work; a part that names another draft has its kind, metered too."""
     import jsonschema
 
-    keywords = {name: _metering(_BOUNDED.get(name, check)) for name, check in kind.VALIDATORS.items()}
+    keywords = {name: _metering(name, _BOUNDED.get(name, check)) for name, check in kind.VALIDATORS.items()}
     extend: Any = jsonschema.validators.extend
     made = extend(kind, keywords)
     fields = [(field.name, field.alias) for field in made.__attrs_attrs__ if field.init]
@@ -194,10 +194,13 @@ def _metered(kind: Any) -> Any:
     return made
 
 
-def _metering(check: Keyword) -> Keyword:
+def _metering(name: str, check: Keyword) -> Keyword:
+    """Names that a keyword lists cost work, except those of `enum`: they are put into a set once."""
+    lists = name != "enum"
+
     def metered(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
         meter = _METER.get()
-        meter.charge(1 + (len(wanted) // _NAMES if isinstance(wanted, (dict, list)) else 0))
+        meter.charge(1 + (len(wanted) // _NAMES if lists and isinstance(wanted, (dict, list)) else 0))
         meter.depth += 1
         try:
             if meter.depth > DEEPEST:

@@ -147,6 +147,8 @@ def test_other_comments_and_spaces_in_the_schema_are_the_same_schema(tmp_path: P
 def forged(folder: Path, table: str, sealed: str, change: str, *bindings: Any) -> None:
     """A change with a seal that fits it."""
     ask(folder, change, *bindings)
+    if table == "commands":
+        ask(folder, "update commands set hand_backs = 0")  # a seal has no part for them then
     for row in ask(folder, f"select {sealed} from {table}"):
         columns = [each.strip() for each in sealed.split(",")]
         where = " and ".join(f"{each} is ?" for each in columns)

@@ -1,5 +1,6 @@
 """Texts in pieces: literal text and values apart, for those who quote values in their own way."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -8,6 +9,11 @@ from refold.core.expressions import CannotEvaluate
 from refold.templates import Piece
 from refold.templates.data import LARGEST
 from tests.templates.views import CHAINABLE, STRICT, world
+
+
+def values(pieces: Iterable[str | Piece]) -> list[str | Piece]:
+    """The pieces, without where their expressions stand."""
+    return [piece if isinstance(piece, str) else Piece(piece.value) for piece in pieces]
 
 
 @pytest.mark.parametrize(
@@ -24,8 +30,8 @@ from tests.templates.views import CHAINABLE, STRICT, world
     ],
 )
 def test_values_keep_their_type_and_their_place(text: str, expected: list[Any]) -> None:
-    assert STRICT.pieces(text, world()) == expected
-    assert CHAINABLE.pieces(text, world()) == expected
+    assert values(STRICT.pieces(text, world())) == expected
+    assert values(CHAINABLE.pieces(text, world())) == expected
 
 
 @pytest.mark.parametrize(
@@ -39,7 +45,7 @@ def test_values_keep_their_type_and_their_place(text: str, expected: list[Any]) 
     ],
 )
 def test_statements_leave_values_apart_too(text: str, expected: list[Any]) -> None:
-    assert CHAINABLE.pieces(text, world()) == expected
+    assert values(CHAINABLE.pieces(text, world())) == expected
 
 
 def test_a_piece_is_a_copy_and_what_was_rendered_is_not_rendered_again() -> None:
@@ -66,3 +72,8 @@ def test_what_a_loop_collects_is_bounded() -> None:
     with pytest.raises(CannotEvaluate, match="more than 1 MiB"):
         CHAINABLE.pieces("{% for i in range(5000) %}{{ rows }}{% endfor %}", view)
     assert CHAINABLE.pieces("{{ large }}", view) == [Piece(view["large"])]
+
+
+def test_a_piece_knows_where_its_expression_stands() -> None:
+    pieces = STRICT.pieces("echo {{ text }} {{ list }}", world())
+    assert [piece.at for piece in pieces if isinstance(piece, Piece)] == [5, 16]

@@ -108,7 +108,7 @@ def _fixed(old: Graph, state: RunState) -> list[int]:
     outermost: list[int] = []  # per loop; a loop comes before those inside it
     for loop, it in enumerate(old.loops):
         outermost.append(loop if it.parent < 0 else outermost[it.parent])
-    for loop in {outermost[old.loop_of[s]] for s in found if old.loop_of[s] >= 0}:
+    for loop in sorted({outermost[old.loop_of[s]] for s in found if old.loop_of[s] >= 0}):
         found.update(old.loops[loop].steps())
     return sorted(found)
 

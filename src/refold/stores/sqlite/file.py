@@ -163,29 +163,6 @@ class File:
         except apsw.Error as error:
             self._fail(error)
 
-    def begin(self) -> int:
-        """Waits for whoever writes now, as long as the patience lasts; returns the version of the data."""
-        if self._damage:
-            raise Corrupt(self._damage)
-        self.check_place()
-        self._failure = None
-        if self.reading:
-            return self.version()  # each query sees what is committed when it begins
-        self.lock.take(self.patience)
-        try:
-            self.check_place()  # the wait may have been long
-            self._cursor.execute(queries.BEGIN)
-            return self.version()
-        except BaseException as error:
-            self.lock.release()
-            if isinstance(error, apsw.Error):
-                self._fail(error)
-            raise
-
-    def version(self) -> int:
-        """Grows with every commit of this connection, and when it first sees that another one has written."""
-        return self.db.data_version()
-
     def check_place(self) -> None:
         """Raises Unusable if what is open here is no longer the file at its path; two calls of `stat`."""
         if self._elsewhere:
@@ -198,6 +175,31 @@ class File:
                     "with the old file. Put the old file back with its -wal file, or start again with the new one"
                 )
                 raise Unusable(self._elsewhere)
+
+    def begin(self) -> int:
+        """Waits for whoever writes now, as long as the patience lasts; returns the version of the data."""
+        if self._damage:
+            raise Corrupt(self._damage)
+        if self._elsewhere:
+            raise Unusable(self._elsewhere)
+        self._failure = None
+        if self.reading:
+            self.check_place()
+            return self.version()  # each query sees what is committed when it begins
+        self.lock.take(self.patience)
+        try:
+            self.check_place()  # after the wait, which may have been long
+            self._cursor.execute(queries.BEGIN)
+            return self.version()
+        except BaseException as error:
+            self.lock.release()
+            if isinstance(error, apsw.Error):
+                self._fail(error)
+            raise
+
+    def version(self) -> int:
+        """Grows with every commit of this connection, and when it first sees that another one has written."""
+        return self.db.data_version()
 
     def commit(self) -> None:
         """Returns when it is on the disk; raises Ambiguous if nobody can tell whether it is."""
