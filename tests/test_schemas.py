@@ -214,7 +214,7 @@ def test_what_is_not_evaluated_elsewhere_is_refused_as_before() -> None:
     message = "Additional properties are not allowed ('b', 'c' were unexpected)"
     assert extra == [Misfit("$", message, "additionalProperties")]
     extra = misfits({"patternProperties": {"^a": {}}, "additionalProperties": False}, {"a": 1, "c": 2})
-    assert extra == [Misfit("$", "'c' does not match any of the regexes: '^a'")]
+    assert extra == [Misfit("$", "'c' does not match any of the regexes: '^a'", "additionalProperties")]
     assert paths({"additionalProperties": {"type": "integer"}}, {"a": 1, "b": "x"}) == ["$.b"]
 
 

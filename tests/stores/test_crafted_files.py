@@ -134,6 +134,11 @@ def test_five_hundred_crafted_files_crash_no_command_and_reach_nothing_outside(
         attack(tmp_path / str(seed), real, first + seed, looking=1, changing=1)
 
 
+def without_times(text: str) -> str:
+    """A run that is not over takes longer with every look."""
+    return re.sub(r"\d+(\.\d+)? (s|min)\b", "…", text)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_program_of_its_own_ends_like_the_command_in_this_process(tmp_path: Path, real: Path, seed: int) -> None:
     place = Place(tmp_path / "place", real, seed)
@@ -142,4 +147,4 @@ def test_a_program_of_its_own_ends_like_the_command_in_this_process(tmp_path: Pa
         place.check(command, *done)
         with in_process.here(place.inside):
             code, stdout, _ = in_process.command(*command)
-        assert (code, stdout) == (done.code, done.out)
+        assert (code, without_times(stdout)) == (done.code, without_times(done.out))

@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from refold.errors import Unusable
+from refold.errors import Corrupt, Unusable
 from refold.stores.sqlite.migrate import APPLICATION, migrate, migrations
 from refold.stores.sqlite.store import SqliteStore
 from tests.contracts.stores import FakeClock, claim_one, commit, issue, note, order

@@ -61,6 +61,9 @@ class Failing(MemoryStore):
         return super().turn(runs)
 
 
+KEPT = ("found", "clock", "now")  # what a process that comes after a crash has of its own
+
+
 class Watched(MemoryStore):
     """Keeps what a process would find that came after a crash here: before each of its turns."""
 
@@ -68,7 +71,7 @@ class Watched(MemoryStore):
 
     def turn(self, runs: Any) -> Any:
         left = MemoryStore(WallClock().now)
-        vars(left).update(copy.deepcopy({name: each for name, each in vars(self).items() if name != "found"}))
+        vars(left).update(copy.deepcopy({name: each for name, each in vars(self).items() if name not in KEPT}))
         self.found.append(left)
         return super().turn(runs)
 
