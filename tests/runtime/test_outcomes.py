@@ -103,7 +103,7 @@ ODD: dict[str, tuple[Any, str]] = {
     "an object": ({"a": object()}, "result.a: a object is no JSON value"),
     "a spiteful object": ({"a": Spiteful()}, "RuntimeError while it was looked at"),
     "a spiteful map": (SpitefulMap(), "RuntimeError while it was looked at: leave me alone"),
-    "usage that is a number": (Done(Succeeded(1), usage=5), "usage: a int is no map of amounts"),  # type: ignore[arg-type]
+    "usage that is a number": (Done(Succeeded(1), usage=5), "usage: it must be a map of amounts"),  # type: ignore[arg-type]
     "usage below nothing": (Done(Succeeded(1), usage={"a": -1}), "usage.a: -1 is no amount"),
     "usage of no name": (Done(Succeeded(1), usage={1: 2}), "usage: the key 1 is no string"),  # type: ignore[dict-item]
     "usage that is text": (Done(Succeeded(1), usage={"a": "b"}), "usage.a"),  # type: ignore[dict-item]
@@ -142,7 +142,7 @@ def test_data_that_looks_like_a_mark_is_a_result_like_any_other(isolation: str) 
 
 
 @pytest.mark.parametrize("isolation", ["inline", "process"])
-@pytest.mark.parametrize(("usage", "why"), [("5", "a int is no map"), ("{'a': 'b'}", "usage.a"), ("[1]", "a list is")])
+@pytest.mark.parametrize(("usage", "why"), [("5", "must be a map of amounts"), ("{'a': 'b'}", "usage.a"), ("[1]", "must be a map of amounts")])
 def test_usage_that_cannot_be_counted_fails_its_step_once(tmp_path: Path, isolation: str, usage: str, why: str) -> None:
     text = f"""\
 workflow:

@@ -118,7 +118,8 @@ def _check_sent(sent: Any) -> None:
 
 def _check_usage(usage: Any) -> None:
     if not isinstance(usage, dict):
-        raise InvalidValue("usage", f"a {type(usage).__name__} is no map of amounts, such as {{'tokens': 120}}")
+        given = type(usage).__name__
+        raise InvalidValue("usage", f"it must be a map of amounts, such as {{'tokens': 120}}, and not of type {given}")
     for unit, amount in usage.items():
         if not isinstance(unit, str):
             raise InvalidValue("usage", f"the key {unit!r} is no string")

@@ -122,7 +122,9 @@ def _usage(told: Any) -> dict[str, int | float]:
         return {}
     told = plain(told, "context.usage")
     if not isinstance(told, dict):
-        raise InvalidValue("context.usage", f"a {type(told).__name__} is no map of amounts, such as {{'tokens': 120}}")
+        given = type(told).__name__
+        why = f"it must be a map of amounts, such as {{'tokens': 120}}, and not of type {given}"
+        raise InvalidValue("context.usage", why)
     for unit, amount in told.items():
         if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount < 0:
             raise InvalidValue(f"context.usage.{unit}", f"{amount!r} is no amount that can be used up")
