@@ -194,8 +194,9 @@ class Client:
 
 
 def _lost_too_many(simulation: Simulation, run: str) -> bool:
-    """Whether a command of the run was given up because its workers kept dying."""
-    return any(b'"kind":"lost"' in entry.data for entry in simulation.store.logs[run])
+    """Whether a command of the run, or of a child of it, was given up because its workers kept dying."""
+    marks = (b'"kind":"lost"', b"workers were lost while they ran it")
+    return any(mark in entry.data for entry in simulation.store.logs[run] for mark in marks)
 
 
 def _agree(ended: object, expected: object, who: str) -> None:
