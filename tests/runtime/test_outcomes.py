@@ -142,7 +142,10 @@ def test_data_that_looks_like_a_mark_is_a_result_like_any_other(isolation: str) 
 
 
 @pytest.mark.parametrize("isolation", ["inline", "process"])
-@pytest.mark.parametrize(("usage", "why"), [("5", "must be a map of amounts"), ("{'a': 'b'}", "usage.a"), ("[1]", "must be a map of amounts")])
+@pytest.mark.parametrize(
+    ("usage", "why"),
+    [("5", "must be a map of amounts"), ("{'a': 'b'}", "usage.a"), ("[1]", "must be a map of amounts")],
+)
 def test_usage_that_cannot_be_counted_fails_its_step_once(tmp_path: Path, isolation: str, usage: str, why: str) -> None:
     text = f"""\
 workflow:
