@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -173,12 +174,15 @@ class Worker:
             self._unseen = True
             return None  # another holder owns the command now; its report counts, not this one
         except Unavailable as error:
-            log.warning("%s of run %s is handed back: %s", lease.command.id, lease.run, error)
+            log.warning(
+                "%s of run %s is handed back: %s", lease.command.id, lease.run, self.discretion.text(str(error))
+            )
             await self._hand_back(lease)
             self._unseen = True
             return None
         except Exception as error:  # whatever ends this, the command is not kept from others, nor tried for ever
-            log.error("the worker gives %s of run %s up", lease.command.id, lease.run, exc_info=error)
+            told = self.discretion.text("".join(traceback.format_exception(error)))  # it may quote what a body gave
+            log.error("the worker gives %s of run %s up; that counts as a loss\n%s", lease.command.id, lease.run, told)
             await self._hand_back(lease, lost=True)
             self._unseen = True
             return None
