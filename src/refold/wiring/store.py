@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from refold.wiring.process import Process
 
 
-class WrongRows:
+class RowLog:
     """Logs each row that cannot be read once; its run says so itself, and the others go on."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ async def kept_in(
 
     advance = Advancing()
     try:
-        file = await advance(lambda: SqliteStore(db, wall, machine_steady(), on_wrong=WrongRows().report))
+        file = await advance(lambda: SqliteStore(db, wall, machine_steady(), on_wrong=RowLog().report))
         try:
             yield file, advance
         finally:
@@ -76,7 +76,7 @@ def open_intake(db: str | os.PathLike[str]) -> "Iterator[tuple[Intake, SqliteSto
     """Mail for the runs of a file, where nothing is executed: whoever serves them finds what has changed."""
     from refold.stores.sqlite.store import SqliteStore
 
-    store = SqliteStore(db, wall, machine_steady(), on_wrong=WrongRows().report)
+    store = SqliteStore(db, wall, machine_steady(), on_wrong=RowLog().report)
     turns = Turns(store, Values(), random.random, lambda: os.urandom(16).hex())
     turns.languages = language
     try:

@@ -121,7 +121,9 @@ class File:
         except UnicodeDecodeError:
             found = self._rows_of_bytes(query, bindings)
         except apsw.Error as error:
-            self._fail(error)
+            if self._still is None or not self._has_been_written():  # else it may be only half of what was written
+                self._fail(error)
+            return self.rows(query, bindings)
         if self._still is not None and self._has_been_written():
             return self.rows(query, bindings)
         return found
