@@ -1,5 +1,6 @@
 """Values checked against JSON Schemas: what fits, and that no schema and no value takes more work than it may."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -150,7 +151,7 @@ def test_work_that_doubles_with_each_level_ends_at_the_bound() -> None:
     }
     dependent["$defs"]["a60"] = {}
     with pytest.raises(OverBound, match="units of work"):
-        misfits({**dependent, "$ref": "#/$defs/a0", "unevaluatedProperties": False}, {"x": 1, "y": 2}, 20_000)
+        misfits({"unevaluatedProperties": False, **dependent, "$ref": "#/$defs/a0"}, {"x": 1, "y": 2}, 20_000)
 
 
 def test_a_value_that_is_nested_deeper_than_keywords_may_be_is_over_the_bound() -> None:
@@ -195,6 +196,17 @@ def test_messages_are_short_and_a_check_ends_after_a_thousand_faults() -> None:
     many = {"allOf": [{"type": "integer"}] * 15_000}
     with pytest.raises(OverBound, match="units of work"):
         misfits(many, "x" * 10_000_000)
+
+
+def test_what_branches_have_against_a_value_is_kept_short() -> None:
+    value = "x" * 1_000_000
+    tracemalloc.start()
+    try:
+        assert len(misfits({"anyOf": [{"type": "integer"}] * 100}, value)) == 1
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 20 * len(value)
 
 
 def test_what_is_not_evaluated_elsewhere_is_refused_as_before() -> None:

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from refold.authoring.playbook import read
+from refold.tools.catalog import CATALOG
 from tests.authoring.hostile import PAYLOADS, fuzzed
+from tests.growth import grows_linearly
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 1.0  # of CPU time, for each
@@ -47,3 +50,18 @@ def test_no_random_text_of_a_hundred_thousand_crashes_or_costs_much() -> None:
 
 def test_a_seed_gives_the_same_text_again() -> None:
     assert [fuzzed(seed) for seed in range(50)] == [fuzzed(seed) for seed in range(50)]
+
+
+def ladder(steps: int) -> str:
+    """Each step leads on to the next and back to the one before: as many loops inside each other as steps."""
+    back, on = "{{step: s{}, when: '{{{{ visit < 3 }}}}'}}", "{{step: s{}}}"
+    ways = [[back.format(s - 1)] * (s > 0) + [on.format(s + 1)] * (s < steps - 1) for s in range(steps)]
+    lines = [
+        f"  - {{step: s{s}, tool: {{kind: noop}}, next: {{arcs: [{', '.join(way)}]}}}}" for s, way in enumerate(ways)
+    ]
+    return "\n".join(["apiVersion: refold/v1", "kind: Playbook", "metadata: {name: ladder}", "workflow:", *lines])
+
+
+def test_a_ladder_of_back_arcs_is_checked_in_time_that_grows_with_it() -> None:
+    assert len(read(ladder(2_000), "ladder.yaml", CATALOG).plan.steps) == 2_000
+    assert grows_linearly(lambda size: read(ladder(size), "ladder.yaml", CATALOG), 250)
