@@ -345,4 +345,5 @@ workflow:
 """
     played = play(HEAD + text)
     assert (played.status, played.step) == ("failed", "a")
-    assert played.fault is not None and "nested deeper than" in played.fault.message
+    assert played.fault is not None and "nested deeper than 200" in played.fault.message
+    assert len(played.outcomes("a")) == 202

@@ -288,3 +288,15 @@ def test_a_stuck_run_that_is_carried_elsewhere_takes_its_kept_reports_along(
         assert claimed(other) is None
         take(new_turns(other), "r", Look())
         assert outcomes(other) == [Succeeded(7)]
+
+
+def test_a_command_whose_report_is_kept_is_not_freed_when_its_lease_runs_out(
+    turns: Turns, store: Store, clock: FakeClock
+) -> None:
+    lease = begun(turns, store)
+    broken_by(StepIssued)
+    take(turns, "r", Settle(lease, Done(Succeeded(7))))
+    clock.forward(1000)
+    assert list(store.extend("w", 30)) == []
+    assert list(store.expire(5)) == []
+    assert claimed(store) is None
