@@ -346,4 +346,4 @@ workflow:
     played = play(HEAD + text)
     assert (played.status, played.step) == ("failed", "a")
     assert played.fault is not None and "nested deeper than 200" in played.fault.message
-    assert len(played.outcomes("a")) == 202
+    assert len(played.outcomes("a")) == 201

@@ -179,3 +179,9 @@ def test_a_view_may_say_in_its_own_way_that_it_has_no_such_name(view: View) -> N
     assert CHAINABLE.value("{{ nobody.x }}", view) is None
     with pytest.raises(CannotEvaluate, match="'pag' is not defined; did you mean 'page'"):
         STRICT.value("{{ pag }}", view)
+
+
+def test_an_error_speaks_of_maps_and_lists_and_not_of_the_classes_that_show_them() -> None:
+    for template, kind in (("{{ {map: 1} }}", "map"), ("{{ {list: 1} }}", "list")):
+        with pytest.raises(CannotEvaluate, match=f"unhashable type: '{kind}'"):
+            value(template)

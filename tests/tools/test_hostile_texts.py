@@ -10,6 +10,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count as count_from
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from refold.errors import ToolFailed
 from refold.templates import Templates
 from refold.tools.pipeline_quoting import QUOTED
 from refold.tools.sql_text import Style
+from tests.growth import grows_linearly
 from tests.tools.databases import KINDS, Database, opened
 
 PROOF = 2000  # texts for each shell and each database
@@ -381,3 +383,12 @@ def test_a_variable_that_is_also_set_to_a_value_is_not_computed_with() -> None:
     """A number at first, and a value later: what bash computes with is the value."""
     with pytest.raises(ToolFailed, match="computes with `n`"):
         rendered("shell", "command", {"shell": "bash", "lines": ["n=0; echo $((n)); n={{ v }}"]}, "a[$(id)]")
+
+
+@pytest.mark.parametrize("kind", ["sql", "python"])
+def test_values_that_never_close_are_read_in_time_that_grows_with_the_text(kind: str) -> None:
+    def quote(size: int) -> None:
+        with suppress(CannotEvaluate, ToolFailed):
+            QUOTED[kind](Task("t", "duckdb"), "code", lambda text: [text], {"code": "x = 1 " + "{{ " * size})
+
+    assert grows_linearly(quote, 4_000)

@@ -43,6 +43,7 @@ class StoreClock:
 
     def __init__(self, wall: Callable[[], Instant], steady: Steady | None = None) -> None:
         self._wall, self._steady = wall, steady
+        self._elapsed: Callable[[], int] = (lambda: 0) if steady is None else steady.read
         self._lock = Lock()
         self.at: Instant = 0  # what it showed last
         self._read_at = self._elapsed()  # what the steady clock showed then
@@ -72,9 +73,6 @@ class StoreClock:
                 at += max(read_at - mark.steady, 0)
             if at > self.at + read_at - self._read_at and at < FARTHEST:
                 self.at, self._read_at = at, read_at
-
-    def _elapsed(self) -> int:
-        return 0 if self._steady is None else self._steady.read()
 
 
 @cache

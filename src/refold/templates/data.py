@@ -70,6 +70,11 @@ LISTS = (list, tuple, ListView)
 SCALARS = frozenset({str, int, float, bool, type(None)})  # to look a type up is quicker than to ask what it is
 
 
+def in_plain_words(message: str) -> str:
+    """A message of Python or of the template engine, without the names of the classes above."""
+    return message.replace("ListView", "list").replace("MapView", "map")
+
+
 def bare(value: Any) -> Any:
     """What a view shows; anything else is itself."""
     return value._data if isinstance(value, VIEWS) else value

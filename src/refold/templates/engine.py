@@ -6,7 +6,7 @@ from minijinja import Environment, TemplateError
 
 from refold.core.expressions import Aliased, CannotEvaluate, Missing
 from refold.templates.code import NATIVE, Code, Deed, Lookup
-from refold.templates.data import SCALARS, VIEWS, weight_of
+from refold.templates.data import SCALARS, VIEWS, in_plain_words, weight_of
 from refold.templates.paths import Absent, look_up, not_defined
 from refold.templates.workbench import TO_READ, Workbench
 
@@ -110,7 +110,7 @@ class Evaluation(Workbench):
         except (Missing, Failed) as error:
             raise self._noted(error) from None
         except (CannotEvaluate, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
-            message = str(error).replace("ListView", "list").replace("MapView", "map")
+            message = in_plain_words(str(error))
             raise self._noted(Failed(f"{deed.what}: {message}" if deed.what else message, deed.at)) from None
 
     def _noted(self, error: Exception) -> Exception:

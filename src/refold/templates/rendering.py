@@ -5,6 +5,7 @@ from typing import Any
 
 from refold.core.expressions import Aliased, CannotEvaluate, Missing, no_value, unaliased
 from refold.templates.blocks import Expression
+from refold.templates.data import in_plain_words
 from refold.templates.engine import Evaluation, Failed
 from refold.templates.paths import Absent
 from refold.templates.text import place
@@ -31,7 +32,7 @@ def evaluated(evaluation: Evaluation, text: str, expression: Expression, finish:
     except (Missing, KeyboardInterrupt):
         raise
     except BaseException as error:  # the engine is written in Rust, and its panics are no exceptions
-        raise CannotEvaluate(f"{no_value(error)} ({where(text, expression.at)})") from error
+        raise CannotEvaluate(f"{in_plain_words(str(no_value(error)))} ({where(text, expression.at)})") from error
 
 
 def where(text: str, at: int) -> str:

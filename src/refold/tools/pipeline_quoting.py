@@ -67,7 +67,14 @@ def _statement(task: Task, name: str, written: str, pieces: Pieces) -> str:
 
 
 def _without_own_quoting(text: str) -> str:
-    return EXPRESSION.sub(lambda found: f"{{{{{sql_splicing.without_own_quoting(found[1])}}}}}", text)
+    end = _end_of_values(text)
+    shown = EXPRESSION.sub(lambda found: f"{{{{{sql_splicing.without_own_quoting(found[1])}}}}}", text[:end])
+    return shown + text[end:]
+
+
+def _end_of_values(text: str) -> int:
+    """Nothing behind it can be a value. Without it, each unclosed `{{` would be searched to the end of the text."""
+    return text.rfind("}}") + 2 if "}}" in text else 0
 
 
 def _python(task: Task, name: str, pieces: Pieces, keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +88,7 @@ def _python(task: Task, name: str, pieces: Pieces, keys: Mapping[str, Any]) -> d
 
 def _without_own_json(written: str) -> str:
     """A bare `{{ x | tojson }}` was meant to become a literal, and x does."""
-    text, found = holes_of(written), list(EXPRESSION.finditer(written))
+    text, found = holes_of(written), list(EXPRESSION.finditer(written, 0, _end_of_values(written)))
     if text is None or len(found) != len(text.places):
         return written
     try:

@@ -13,6 +13,7 @@ from refold.core.faults import text_of
 from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.ports import Abilities, Clock, Desk, Discretion, Done, Doorbell, Lease, Offer, Tool
+from refold.worker.body import Body
 from refold.worker.discretion import OPEN, discreet
 from refold.worker.heartbeat import Heartbeat, as_task
 from refold.worker.lease import Held, Keeper
@@ -191,11 +192,7 @@ class Worker:
             self.keeper.release(held)
 
     async def _run(self, held: Held) -> Done | None:
-        """What the body came to; None if it was stopped because the lease is lost, or the worker stops.
-
-        The body has a task of its own: what it does to its task, now or later, it does not do to the report, nor to
-        the command that follows.
-        """
+        """What the body came to; None if it was stopped because the lease is lost, or the worker stops."""
         lease = held.lease
         settings = await self.settings(lease)
         printed = Printed(lease, self.desk.publish, self.clock, self.discretion)
@@ -203,16 +200,18 @@ class Worker:
         beside = Beside(printed.say, meanwhile, held.watch)
         if held.stopped:
             return None
-        body = asyncio.create_task(run_tool(lease, settings, self.tools, self.clock, beside, self.discretion))
-        held.body, done = body, None
+        body = Body(run_tool(lease, settings, self.tools, self.clock, beside, self.discretion))
+        done = None
         try:
-            await asyncio.wait((body,))
-            held.body = None  # from here on the desk says itself if the lease is lost
+            if not body.ended:
+                held.body = body.task
+                await asyncio.wait((body.task,))
+                held.body = None  # from here on the desk says itself if the lease is lost
             done = _came_of(body, held, self.clock, self.discretion)
         except asyncio.CancelledError:
             held.body = None
-            body.cancel()
-            await asyncio.wait((body,))
+            body.task.cancel()
+            await asyncio.wait((body.task,))
             raise
         finally:
             if done is None and printed.any:
@@ -249,10 +248,10 @@ class Worker:
             return  # the heartbeat finds a lease that nobody here knows, and gives it back
 
 
-def _came_of(body: "asyncio.Task[Done]", held: Held, clock: Clock, discretion: Discretion) -> Done | None:
+def _came_of(body: Body[Done], held: Held, clock: Clock, discretion: Discretion) -> Done | None:
     """A body that was told to stop may end as it likes; one that was not, and ends as cancelled, did so itself."""
-    if not body.cancelled():
-        return body.result()
+    if not body.is_cancelled():
+        return body.result if body.ended else body.task.result()
     if held.stopped:
         return None
     why = "the body has cancelled its own task, or something that it has begun did so later"

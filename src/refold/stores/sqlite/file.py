@@ -188,9 +188,10 @@ class File:
         if self.reading:
             self.check_place()
             return self.version()  # each query sees what is committed when it begins
-        self.lock.take(self.patience)
+        waited = self.lock.take(self.patience)
         try:
-            self.check_place()  # after the wait, which may have been long
+            if waited:  # it may have been long; else the check behind the commit is early enough
+                self.check_place()
             self._cursor.execute(queries.BEGIN)
             return self.version()
         except BaseException as error:

@@ -38,9 +38,10 @@ class WriterLock:
         if fcntl is not None:
             self._door, self._room = _open_private(f"{path}-door"), _open_private(f"{path}-lock")
 
-    def take(self, patience: float) -> None:
+    def take(self, patience: float) -> bool:
+        """Whether there was something to wait for."""
         if fcntl is None or (not self._waits and self._take_at_once()):
-            return
+            return False
         with self._guard:
             self._given_up = False
             if not self._waits:
@@ -48,6 +49,7 @@ class WriterLock:
         if not self._taken.wait(patience):
             self._give_up(patience)
         self._waits = False
+        return True
 
     def take_if_free(self) -> bool:
         """Whether it is taken now; never waits."""
