@@ -1,6 +1,7 @@
 """A body has its own task from its first step on, and costs no turn of the event loop if it does not wait."""
 
 import asyncio
+from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import Any
 
@@ -137,3 +138,36 @@ async def test_what_a_body_raises_at_once_comes_out_where_it_was_begun() -> None
     with pytest.raises(KeyboardInterrupt):
         Body(body())
     assert asyncio.current_task() is not None
+
+
+async def test_a_loop_that_makes_eager_tasks_begins_a_body_once() -> None:
+    begun = 0
+
+    async def body() -> int:
+        nonlocal begun
+        begun += 1
+        await asyncio.sleep(0)
+        return begun
+
+    class Begun(Coroutine[Any, Any, Any]):
+        def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+            self.coroutine, self.first = coroutine, [coroutine.send(None)]
+
+        def send(self, value: Any) -> Any:
+            return self.first.pop() if self.first else self.coroutine.send(value)
+
+        def throw(self, *error: Any) -> Any:
+            return self.coroutine.throw(*error)
+
+        def close(self) -> None:
+            self.coroutine.close()
+
+        def __await__(self) -> Any:
+            raise NotImplementedError
+
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(lambda loop, coroutine, **options: asyncio.Task(Begun(coroutine), loop=loop, **options))
+    try:
+        assert await Body(body()).task == 1
+    finally:
+        loop.set_task_factory(None)

@@ -24,10 +24,13 @@ class Body(Coroutine[Any, Any, Result], Generic[Result]):
         self.result: Result
         self._awaited: Any = None  # what the first step waits for, until the task has heard of it
         self._unheard = False
+        self._begun = False
         context, loop = copy_context(), asyncio.get_running_loop()
         outer = asyncio.current_task(loop)
         assert outer is not None
-        self.task: asyncio.Task[Result] = asyncio.Task(self, loop=loop, context=context)
+        self.task: asyncio.Task[Result] = loop.create_task(self, context=context)
+        if self._begun:
+            return  # the loop makes eager tasks
         _leave_task(loop, outer)
         _enter_task(loop, self.task)
         try:
@@ -49,6 +52,7 @@ class Body(Coroutine[Any, Any, Result], Generic[Result]):
         return self.task.cancelled() or (self.ended and self.task.cancelling() > 0)
 
     def send(self, value: Any) -> Any:
+        self._begun = True
         if self.ended:
             raise StopIteration(None)
         if self._unheard:
