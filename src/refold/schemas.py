@@ -208,6 +208,7 @@ def _metering(name: str, check: Keyword) -> Keyword:
             for error in check(validator, wanted, instance, schema) or ():
                 meter.charge(1 + len(error.message) // _WRITTEN)
                 error.message = _cut(error.message)
+                error.args = ()  # they have the whole message
                 yield error
         finally:
             meter.depth -= 1

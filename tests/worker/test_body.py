@@ -1,6 +1,8 @@
 """A body has its own task from its first step on, and costs no turn of the event loop if it does not wait."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import Any
@@ -171,3 +173,23 @@ async def test_a_loop_that_makes_eager_tasks_begins_a_body_once() -> None:
         assert await Body(body()).task == 1
     finally:
         loop.set_task_factory(None)
+
+
+async def test_a_body_leaves_nothing_to_the_garbage_collector() -> None:
+    async def at_once() -> None: ...
+
+    async def later() -> None:
+        await asyncio.sleep(0)
+
+    gc.collect()
+    gc.disable()
+    try:
+        for coroutine in (at_once(), later()):
+            begun = Body(coroutine)
+            await begun.task
+            task = weakref.ref(begun.task)
+            del begun
+            await asyncio.sleep(0)
+            assert task() is None
+    finally:
+        gc.enable()

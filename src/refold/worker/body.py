@@ -12,65 +12,77 @@ from typing import Any, Generic, TypeVar
 Result = TypeVar("Result")
 
 
-class Body(Coroutine[Any, Any, Result], Generic[Result]):
-    """A coroutine that has made its first step under `task`; the task goes on from there.
+class Body(Generic[Result]):
+    """A coroutine that has made its first step under a task of its own.
 
     Python 3.12 has eager tasks for this; here it is done with the parts that asyncio documents for other task classes.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, Result]) -> None:
-        self.coroutine = coroutine
         self.ended = False  # at its first step: `result` is what came of it, unless it was cancelled
         self.result: Result
-        self._awaited: Any = None  # what the first step waits for, until the task has heard of it
-        self._unheard = False
-        self._begun = False
         context, loop = copy_context(), asyncio.get_running_loop()
         outer = asyncio.current_task(loop)
         assert outer is not None
-        self.task: asyncio.Task[Result] = loop.create_task(self, context=context)
-        if self._begun:
+        rest = _Rest(coroutine)
+        self.task: asyncio.Task[Result] = loop.create_task(rest, context=context)
+        if rest.begun:
             return  # the loop makes eager tasks
         _leave_task(loop, outer)
         _enter_task(loop, self.task)
         try:
-            self._awaited = context.run(coroutine.send, None)
-            self._unheard = True
+            rest.wait_first_for(context.run(coroutine.send, None))
         except StopIteration as end:
             self.ended, self.result = True, end.value
         except asyncio.CancelledError:
             self.ended = True
             self.task.cancel()
-        except BaseException:
-            self.ended = True
-            raise
         finally:
+            rest.begun = True
             _leave_task(loop, self.task)
             _enter_task(loop, outer)
 
     def is_cancelled(self) -> bool:
         return self.task.cancelled() or (self.ended and self.task.cancelling() > 0)
 
+
+class _Rest(Coroutine[Any, Any, Any]):
+    """What the task has to run: the coroutine from where its first step has stopped, or nothing.
+
+    It knows nothing of its task: the two would keep each other alive until the garbage is collected.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.begun = False
+        self._coroutine = coroutine
+        self._waits = False  # the coroutine has made its first step and has not ended
+        self._awaited: Any = None  # what the first step waits for, until the task has heard of it
+        self._unheard = False
+
+    def wait_first_for(self, awaited: Any) -> None:
+        self._waits, self._awaited, self._unheard = True, awaited, True
+
     def send(self, value: Any) -> Any:
-        self._begun = True
-        if self.ended:
+        if not self.begun:  # the loop makes eager tasks
+            self.begun = self._waits = True
+        elif not self._waits:
             raise StopIteration(None)
-        if self._unheard:
-            self._unheard = False
-            return self._awaited
-        return self.coroutine.send(value)
+        if not self._unheard:
+            return self._coroutine.send(value)
+        self._unheard = False
+        return self._awaited
 
     def throw(self, *error: Any) -> Any:
-        if self.ended:
+        if not self._waits:
             raise StopIteration(None)
         if self._unheard:
             self._unheard = False
             if self._awaited is not None and self._awaited.cancel():
                 return self._awaited  # as when a task is cancelled that waits for it
-        return self.coroutine.throw(*error)
+        return self._coroutine.throw(*error)
 
     def close(self) -> None:
-        self.coroutine.close()
+        self._coroutine.close()
 
-    def __await__(self) -> Generator[Any, Any, Result]:
-        return (yield from self.task)
+    def __await__(self) -> Generator[Any, Any, Any]:
+        raise TypeError("only its task runs it")
