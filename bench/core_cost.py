@@ -13,16 +13,16 @@ from msgspec import Struct
 
 from refold.core import codec
 from refold.core.commands import Command
-from refold.core.decide import decide
-from refold.core.decision import Decision
+from refold.core.decide.decision import Decision
+from refold.core.decide.rules import decide
 from refold.core.expressions import Missing, Values, View
 from refold.core.facts import Fact, ItemsSettled, RunStarted, StepSettled
-from refold.core.fold import Record, fold
-from refold.core.loops import Graph, analyse
+from refold.core.fold.apply import Record, fold
+from refold.core.graph import Graph, analyse
 from refold.core.outcomes import SECOND, Failed, Fault, Report, Succeeded
 from refold.core.plan import Arc, Loop, Plan, Retry, Step
+from refold.core.read.summary import summarize
 from refold.core.state import TERMINAL, RunState
-from refold.core.summary import summarize
 from refold.stores.memory import Entry, MemoryStore
 
 SIZES = (1_000, 10_000, 100_000)

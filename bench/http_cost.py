@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from refold.core.commands import Command
 from refold.ports import Call
-from refold.tools.http import HttpTool
+from refold.tools.http.tool import HttpTool
 
 IN_FLIGHT = 64
 TURNS = 10

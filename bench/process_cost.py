@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from refold.core.commands import Command
 from refold.executors.inline import Inline
-from refold.executors.isolated import Isolated
 from refold.executors.limits import environment
+from refold.executors.process_services import Isolated
 from refold.ports import Call
 from refold.settings import Settings
-from refold.tools.python import PythonTool
+from refold.tools.python.tool import PythonTool
 from refold.tools.shell import ShellTool
 
 CODE = "result = {'n': n + 1}"

@@ -126,7 +126,7 @@ def import_ratio(rounds: int) -> float:
 
 def line(workload: str, n: int) -> str:
     """One run in memory, told as the peers' scripts tell theirs."""
-    import_module("refold.worker.bodies")  # before the clock starts, as the modules of the peers are
+    import_module("refold.python.body_tool")  # before the clock starts, as the modules of the peers are
     seconds = asyncio.run(in_memory(WORKLOADS[workload](n)))
     told: dict[str, str | int | float] = {
         "peer": "refold-memory",

@@ -6,7 +6,7 @@ from time import thread_time
 
 import yaml
 
-from refold.authoring.playbook import read
+from refold.playbooks.playbook import read
 from refold.tools.catalog import CATALOG
 
 LINES = 2_400

@@ -8,13 +8,12 @@ from typing import Any
 
 from refold.core.expressions import View
 from refold.core.facts import RunStarted
-from refold.core.loaded import Loaded
-from refold.core.outcomes import Succeeded
+from refold.core.outcomes import SetKey, Succeeded
 from refold.core.plan import Arc, Plan, Step
-from refold.core.view import RunView
-from refold.core.writes import SetKey
+from refold.core.scope.loaded import Loaded
+from refold.core.scope.template_scope import RunView
 from refold.templates import Templates
-from refold.testing.given import Given, reported, started
+from refold.testing.core import Given, reported, started
 
 SIZES = (10, 10_000)
 RATIO = 1.5

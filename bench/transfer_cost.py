@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from refold.core.commands import Command
 from refold.ports import Call
-from refold.tools.transfer import TransferTool
-from refold.tools.transfer_duckdb import DuckdbSide
+from refold.tools.transfer.duckdb import DuckdbSide
+from refold.tools.transfer.tool import TransferTool
 
 RATIO = 2.0  # at most
 COLUMNS = "id bigint, name varchar, amount double, day date, paid boolean"

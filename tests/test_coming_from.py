@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.authoring.workflows.classes import Policy
-from refold.worker.session import Session
-from refold.worker.state import State
+from refold.python.session import Session
+from refold.python.state import State
+from refold.python.workflow import Policy
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "coming-from").glob("*.md"))

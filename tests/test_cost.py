@@ -13,8 +13,8 @@ import pytest
 
 from bench.core_cost import NOON, WORKLOADS, Drive, Workload, long_run
 from bench.python_workflows import IMPORTS, import_ratio
-from refold.core.fold import fold
-from refold.core.loops import analyse
+from refold.core.fold.apply import fold
+from refold.core.graph import analyse
 from refold.core.state import RunState
 
 SMALL, LARGE = 200, 2_000

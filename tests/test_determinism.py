@@ -14,8 +14,8 @@ import pytest
 
 from refold.core import codec
 from refold.core.commands import child_id
-from refold.core.decide import decide
-from refold.core.decision import Decision
+from refold.core.decide.decision import Decision
+from refold.core.decide.rules import decide
 from refold.core.expressions import CannotEvaluate, Missing
 from refold.core.facts import (
     CancelAsked,
@@ -30,17 +30,28 @@ from refold.core.facts import (
     SignalReceived,
     StepSettled,
 )
-from refold.core.fold import Record, fold
-from refold.core.loaded import Loaded
-from refold.core.loops import analyse
-from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Report, Succeeded
+from refold.core.fold.apply import Record, fold
+from refold.core.graph import analyse
+from refold.core.outcomes import (
+    SECOND,
+    AddTo,
+    AppendTo,
+    Cancelled,
+    DeleteKey,
+    Failed,
+    Fault,
+    Parked,
+    Report,
+    SetKey,
+    Succeeded,
+)
 from refold.core.plan import Arc, Child, Gate, Loop, Plan, Retry, Step, Wait, canonical
+from refold.core.read.summary import shown_steps, status_of, summarize
+from refold.core.read.why import briefly
+from refold.core.scope.loaded import Loaded
+from refold.core.scope.template_scope import RunView
 from refold.core.state import RunState
-from refold.core.summary import shown_steps, status_of, summarize
-from refold.core.view import RunView
-from refold.core.why import briefly
-from refold.core.writes import AddTo, AppendTo, DeleteKey, SetKey
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted
 from tests.programs import random_program
 from tests.ticks import Ticks, plan_of
 
@@ -58,12 +69,12 @@ from unittest import mock
 import msgspec
 
 from refold.core import codec
-from refold.core.fold import fold
-from refold.core.loops import analyse
+from refold.core.fold.apply import fold
+from refold.core.graph import analyse
 from refold.core.plan import plan_hash, read_plan
 from refold.core.state import RunState
-from refold.core.summary import shown_steps, summarize
-from refold.core.why import briefly
+from refold.core.read.summary import shown_steps, summarize
+from refold.core.read.why import briefly
 from tests.ticks import Ticks
 
 WORLD = {

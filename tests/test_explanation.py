@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from refold.core import fold
 from refold.core.facts import PassBegan, Skipped, StepIssued, StepSettled, Took
-from refold.core.fold import RUN_LIFE, STEP_LIFE, Life
-from refold.core.loops import Graph
+from refold.core.fold import apply as fold
+from refold.core.fold.apply import RUN_LIFE, STEP_LIFE, Life
+from refold.core.graph import Graph
 from refold.core.state import RunState
 from tests.ticks import run_core
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from refold.authoring.playbook import read
-from refold.authoring.problems import InvalidPlaybook
+from refold.playbooks.playbook import read
+from refold.playbooks.problems import InvalidPlaybook
 from refold.tools.catalog import CATALOG
 from refold.wiring import open_engine
 from tests.programs import random_program

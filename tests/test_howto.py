@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from refold.authoring.coded import Coded
-from refold.authoring.playbook import read
 from refold.core.plan import Plan, Step
+from refold.playbooks.playbook import read
+from refold.playbooks.python_workflows import Coded
 from refold.sources.kinds import kinds
 from refold.tools.catalog import CATALOG
 

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from refold.core.facts import Fact, ItemsCancelled, ItemsReopened, PageAsked, PageCame, RunReopened
-from refold.core.item_rows import STATES
 from refold.core.outcomes import Failed, Fault, Report, Succeeded
 from refold.core.plan import Call, Loop, Plan, Retry, Source, Step
+from refold.core.read.items import STATES
 from refold.core.state import STOPPED
 from refold.ports import Call as Try
-from refold.testing.given import Given, Then, failed, started, succeeded
-from refold.testing.scripted import Scripted
+from refold.testing.core import Given, Scripted, Then, failed, started, succeeded
 from tests.item_referee import Referee, Rules
 from tests.seeds.stage import Stage
 

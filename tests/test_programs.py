@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from refold.core import codec
-from refold.core.fold import fold
+from refold.core.fold.apply import fold
 from refold.core.state import RunState
 from tests.programs import FEATURES, features, programs, random_program
 from tests.referee import run

@@ -11,9 +11,9 @@ SRC = ROOT / "src" / "refold"
 MODULES = {path.relative_to(SRC): path.read_text(encoding="utf-8") for path in sorted(SRC.rglob("*.py"))}
 TREES = {path: ast.parse(text) for path, text in MODULES.items()}
 
-UNUSED_WORDS = ("job", "manager", "handler", "service", "util", "helper", "common", "base", "impl")
+UNUSED_WORDS = ("job", "manager", "handler", "util", "helper", "common", "base", "impl")
 NAMES_OF_OTHERS = {"call_exception_handler"}  # asyncio's own
-GENERATED = {"__pycache__", "build", "dist", "node_modules"}
+GENERATED = {"__pycache__", "dist", "node_modules"}
 HIDDEN_BUT_OURS = {".ci", ".github"}
 
 # Put together from parts, so that this file does not hold what it looks for.

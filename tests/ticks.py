@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from refold.core.decide import decide
-from refold.core.decision import Decision
+from refold.core.decide.decision import Decision
+from refold.core.decide.rules import decide
 from refold.core.expressions import Missing
 from refold.core.facts import (
     Bypassed,
@@ -21,12 +21,12 @@ from refold.core.facts import (
     StepSettled,
     Took,
 )
-from refold.core.fold import Record
-from refold.core.loops import Graph, analyse
+from refold.core.fold.apply import Record
+from refold.core.graph import Graph, analyse
 from refold.core.outcomes import SECOND, Failed, Fault, Report, Succeeded
 from refold.core.plan import Arc, Call, Loop, Plan, Retry, Step
 from refold.core.state import TERMINAL, OpenCommand, RunState
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted
 
 
 def plan_of(workflow: dict[str, Any], tool: str = "noop") -> Plan:

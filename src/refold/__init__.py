@@ -3,32 +3,18 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from refold.authoring.workflows.classes import Collect, Workflow, flow, resource, step
-    from refold.authoring.workflows.events import (
-        ErrorEvent,
-        Event,
-        InputRequestEvent,
-        InputResponseEvent,
-        StartEvent,
-        StopEvent,
-    )
-    from refold.authoring.workflows.live import Live
-    from refold.authoring.workflows.pipeline_state import PipelineState
-    from refold.authoring.workflows.pipelines import Pipeline
-    from refold.authoring.workflows.stages import (
-        LoopDecision,
-        LoopStage,
-        ParallelStage,
-        PipelineResult,
-        Stage,
-        StageResult,
-    )
     from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait
     from refold.errors import ChildFailed, LiveObjectLost, RefoldError, RunCancelled, RunFailed, StageFailed, StepFailed
+    from refold.python.context import Context
+    from refold.python.events import ErrorEvent, Event, InputRequestEvent, InputResponseEvent, StartEvent, StopEvent
+    from refold.python.session import Live
+    from refold.python.stages.pipeline import Pipeline
+    from refold.python.stages.stages import LoopDecision, LoopStage, ParallelStage, PipelineResult, Stage, StageResult
+    from refold.python.stages.state import PipelineState
+    from refold.python.workflow import Collect, Workflow, flow, resource, step
     from refold.runtime.engine import Engine
     from refold.runtime.handle import Handle
     from refold.wiring import open_engine, run_sync
-    from refold.worker.context import Context
 
 __version__ = "0.1.0"
 
@@ -80,29 +66,29 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a name when it is first used: `import refold` alone costs next to nothing."""
     if name in ("ErrorEvent", "Event", "InputRequestEvent", "InputResponseEvent", "StartEvent", "StopEvent"):
-        from refold.authoring.workflows import events
+        from refold.python import events
 
         return getattr(events, name)
     if name in ("Live",):
-        from refold.authoring.workflows import live
+        from refold.python import session
 
-        return getattr(live, name)
+        return getattr(session, name)
     if name in ("PipelineState",):
-        from refold.authoring.workflows import pipeline_state
+        from refold.python.stages import state
 
-        return getattr(pipeline_state, name)
+        return getattr(state, name)
     if name in ("Pipeline",):
-        from refold.authoring.workflows import pipelines
+        from refold.python.stages import pipeline
 
-        return getattr(pipelines, name)
+        return getattr(pipeline, name)
     if name in ("LoopDecision", "LoopStage", "ParallelStage", "PipelineResult", "Stage", "StageResult"):
-        from refold.authoring.workflows import stages
+        from refold.python.stages import stages
 
         return getattr(stages, name)
     if name in ("Collect", "Workflow", "flow", "resource", "step"):
-        from refold.authoring.workflows import classes
+        from refold.python import workflow
 
-        return getattr(classes, name)
+        return getattr(workflow, name)
     if name in ("Arc", "Call", "Child", "Gate", "Loop", "Plan", "Retry", "Step", "Wait"):
         from refold.core import plan
 
@@ -132,7 +118,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(wiring, name)
     if name in ("Context",):
-        from refold.worker import context
+        from refold.python import context
 
         return getattr(context, name)
     if name in __all__:

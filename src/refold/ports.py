@@ -8,12 +8,11 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from refold.core.commands import Command, Held, Letter
-from refold.core.dead import DeadLetter
 from refold.core.facts import Fact
-from refold.core.fold import Record
-from refold.core.outcomes import Fault, Instant, Outcome, Sent
-from refold.core.summary import Summary
-from refold.core.writes import Write
+from refold.core.fold.apply import Record
+from refold.core.outcomes import Fault, Instant, Outcome, Sent, Write
+from refold.core.read.dead_letters import DeadLetter
+from refold.core.read.summary import Summary
 from refold.errors import StaleWrite
 
 

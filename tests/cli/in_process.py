@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from refold.cli.commands import called
+from refold.cli.app import called
 from tests.cli.program import Done, environment
 
 SLOW = 60.0  # seconds for one command

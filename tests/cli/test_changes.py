@@ -4,11 +4,11 @@ from typing import Any
 
 from msgspec import structs
 
-from refold.cli.changes import Changes
+from refold.cli.progress import Changes
 from refold.cli.source import NOWHERE, Source
 from refold.core.outcomes import SECOND, Fault
-from refold.core.progress import Progress, Row
-from refold.core.why import Reason
+from refold.core.read.progress import Progress, Row
+from refold.core.read.why import Reason
 
 NOON = 1_800_000_000 * SECOND
 

@@ -139,7 +139,7 @@ def test_a_database_of_another_program_is_refused_with_5(tmp_path: Path) -> None
 
 def test_the_program_is_installed_as_refold() -> None:
     (script,) = [each for each in entry_points(group="console_scripts") if each.name == "refold"]
-    assert script.value == "refold.cli.main:main"
+    assert script.value == "refold.cli.app:main"
 
 
 def test_the_version_is_printed(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_an_error_has_no_traceback_unless_it_is_asked_for(tmp_path: Path) -> Non
 
 def test_looking_at_runs_loads_neither_an_event_loop_nor_a_drawing_library(folder: Path) -> None:
     code = (
-        "import sys; from refold.cli.commands import called; called(['runs', 'show', '-o', 'json']);"
+        "import sys; from refold.cli.app import called; called(['runs', 'show', '-o', 'json']);"
         "print([m for m in ('asyncio', 'rich', 'yaml', 'minijinja', 'httpx2') if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, check=True)
@@ -182,7 +182,7 @@ def test_looking_at_runs_loads_neither_an_event_loop_nor_a_drawing_library(folde
 
 def test_a_run_without_a_terminal_loads_no_drawing_library(folder: Path) -> None:
     code = (
-        "import sys; from refold.cli.commands import called; assert called(['run', 'play.yaml', '--db', 'x.db']) == 0;"
+        "import sys; from refold.cli.app import called; assert called(['run', 'play.yaml', '--db', 'x.db']) == 0;"
         "print([m for m in ('rich', 'httpx2', 'pydantic', 'typer') if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, check=True)

@@ -4,15 +4,15 @@ import re
 from pathlib import Path
 
 import refold
-from refold.authoring.workflows.classes import Policy
-from refold.cli.python_reference import SECTIONS, names_of, page
-from refold.cli.python_reference_words import DATA, STEP
+from docs.build.python_page import SECTIONS, names_of, page
+from docs.build.python_page_words import DATA, STEP
+from refold.python.workflow import Policy
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: python -m refold.cli.python_reference"
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: python -m docs.build.python_page"
 
 
 def test_every_public_name_is_on_the_page_once() -> None:

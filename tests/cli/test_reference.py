@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from refold.cli.commands import COMMANDS, DB, GATES, RUNS
-from refold.cli.reference import page
+from docs.build.cli_page import page
+from refold.cli.app import COMMANDS, DB, GATES, RUNS
 from refold.cli.words import KINDS
 from tests.cli.program import refold
 
@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: python -m refold.cli.reference"
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: python -m docs.build.cli_page"
 
 
 def test_every_command_is_on_the_page_and_says_what_it_is_for() -> None:

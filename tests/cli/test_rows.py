@@ -3,12 +3,12 @@
 import pytest
 from msgspec import structs
 
-from refold.cli import out
-from refold.cli.rows import PLAIN, PRETTY, Canvas, Meter, drawn, painted
+from refold.cli import output
 from refold.cli.source import Source
+from refold.cli.tree import PLAIN, PRETTY, Canvas, Meter, drawn, painted
 from refold.core.outcomes import SECOND, Fault
-from refold.core.progress import Progress, Row
-from refold.core.why import Reason
+from refold.core.read.progress import Progress, Row
+from refold.core.read.why import Reason
 
 NOON = 1_800_000_000 * SECOND
 
@@ -88,7 +88,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         Row("日本語の名前", "issued", 1, reason=Reason("x", "gate", note="ship it? 日本語")),
         Row("load", "failed", 1, fault=Fault("error", "a message that is much longer than the terminal is wide")),
     )
-    assert [line for line in lines(of(*rows), width=width) if out.cells(line) > width] == []
+    assert [line for line in lines(of(*rows), width=width) if output.cells(line) > width] == []
 
 
 def test_on_twenty_columns_the_counts_of_a_loop_stay() -> None:
@@ -119,5 +119,5 @@ def test_the_spinner_turns() -> None:
 
 def test_colours_are_only_there_when_they_are_wanted() -> None:
     shown = drawn(of(Row("a", "completed", 1)), Meter(), Canvas())
-    assert "\x1b[32m✓\x1b[0m" in out.harmless(painted(shown, colour=True))
+    assert "\x1b[32m✓\x1b[0m" in output.harmless(painted(shown, colour=True))
     assert "\x1b" not in painted(shown, colour=False)

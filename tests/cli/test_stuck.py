@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from refold.core.decision import Decision
+from refold.core.decide.decision import Decision
 from refold.core.expressions import Values
 from refold.core.facts import Fact, StepSettled
 from refold.core.outcomes import Succeeded

@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 import pytest
 
-from refold.cli import exits, out, words
-from refold.cli.names import ADJECTIVES, NOUNS, run_name
+from refold.cli import exits, output, words
+from refold.cli.commands.run import ADJECTIVES, NOUNS, run_name
 from refold.cli.options import inputs, settings, value_of
 from refold.core.outcomes import SECOND
-from refold.core.why import Reason
+from refold.core.read.why import Reason
 from refold.errors import (
     Ambiguous,
     Conflict,
@@ -151,26 +151,26 @@ def test_a_run_that_ran_out_of_time_has_a_code_of_its_own() -> None:
 def test_no_colour_wins_over_forced_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    assert out.has_colour(None) is False
+    assert output.has_colour(None) is False
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert out.has_colour(None) is True
+    assert output.has_colour(None) is True
     monkeypatch.setenv("FORCE_COLOR", "0")
-    assert out.has_colour(None) is False
+    assert output.has_colour(None) is False
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert out.has_colour(None) is False
+    assert output.has_colour(None) is False
 
 
 def test_what_a_terminal_would_obey_is_shown_instead() -> None:
-    assert out.printable("a\x1b[2Jb\nc") == "a\\x1b[2Jb c"
+    assert output.printable("a\x1b[2Jb\nc") == "a\\x1b[2Jb c"
 
 
 def test_text_is_cut_to_its_width_in_cells() -> None:
-    assert [out.fitted("abcdef", n) for n in (0, 1, 3, 6, 9)] == ["", "…", "ab…", "abcdef", "abcdef"]
-    assert out.fitted("日本語", 5) == "日本…"
-    assert out.fitted("日本語", 4) == "日…"
+    assert [output.fitted("abcdef", n) for n in (0, 1, 3, 6, 9)] == ["", "…", "ab…", "abcdef", "abcdef"]
+    assert output.fitted("日本語", 5) == "日本…"
+    assert output.fitted("日本語", 4) == "日…"
 
 
 def test_columns_stand_below_each_other_and_the_last_is_cut() -> None:
-    shown = out.table(("A", "B"), [("x", "yy"), ("日本", "z")], width=7)
+    shown = output.table(("A", "B"), [("x", "yy"), ("日本", "z")], width=7)
     assert shown.splitlines() == ["A     B", "x     …", "日本  z"]

@@ -9,8 +9,8 @@ from refold.core.commands import Command, Letter, LetterCancel
 from refold.core.facts import Fact, SignalReceived
 from refold.core.outcomes import SECOND, Instant
 from refold.core.plan import Plan, Step, canonical, plan_hash
+from refold.core.read.summary import Summary
 from refold.core.state import RUNNING
-from refold.core.summary import Summary
 from refold.ports import Abilities, Lease, Store, StoreTurn, Writes
 from refold.stores.clock import Steady
 from refold.stores.memory import MemoryStore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.core.dead import DeadLetter
+from refold.core.read.dead_letters import DeadLetter
 from refold.core.state import FAILED
 from refold.ports import Store
 from tests.contracts.stores import commit, note, put

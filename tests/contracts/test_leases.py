@@ -3,7 +3,7 @@
 from refold.core.commands import HELD
 from refold.core.state import PAUSED, RUNNING
 from refold.ports import HAND_BACKS, Expired, Store
-from refold.worker.lease import place
+from refold.worker.leases import place
 from tests.contracts.stores import (
     NOON,
     FakeClock,

@@ -2,15 +2,7 @@
 
 import pytest
 
-from refold.core.commands import (
-    Letter,
-    LetterBody,
-    LetterCancel,
-    LetterEnded,
-    LetterPause,
-    LetterResume,
-    LetterStart,
-)
+from refold.core.commands import Letter, LetterBody, LetterCancel, LetterEnded, LetterPause, LetterResume, LetterStart
 from refold.core.facts import Parent
 from refold.core.outcomes import Blob, Failed, Fault, Succeeded
 from refold.core.state import PAUSED

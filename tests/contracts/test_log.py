@@ -48,11 +48,26 @@ from refold.core.facts import (
     Took,
     VisitFailed,
 )
-from refold.core.outcomes import Awaited, Blob, Cancelled, Failed, Fault, Parked, Report, Succeeded, Suspended, TimedOut
+from refold.core.outcomes import (
+    AddTo,
+    AppendTo,
+    Awaited,
+    Blob,
+    Cancelled,
+    DeleteKey,
+    Failed,
+    Fault,
+    Parked,
+    PutIf,
+    Report,
+    SetKey,
+    Succeeded,
+    Suspended,
+    TimedOut,
+)
 from refold.core.plan import Plan, Step, canonical, plan_hash
+from refold.core.read.summary import Summary
 from refold.core.state import COMPLETED, FAILED, PAUSED, RUNNING
-from refold.core.summary import Summary
-from refold.core.writes import AddTo, AppendTo, DeleteKey, PutIf, SetKey
 from refold.errors import Conflict
 from refold.ports import Store
 from tests.contracts.stores import NOON, PLAN_BYTES, PLAN_HASH, FakeClock, commit, note, put

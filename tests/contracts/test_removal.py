@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from refold.core.read.summary import Summary
 from refold.core.state import CANCELLED, COMPLETED, FAILED, PAUSED, RUNNING
-from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
 from refold.ports import Store, Writes
 from tests.contracts.stores import (

@@ -6,14 +6,13 @@ from refold.core import codec
 from refold.core.expressions import Evaluate
 from refold.core.facts import Fact
 from refold.core.plan import Arc, Plan, Step
-from refold.testing import given
-from refold.testing.given import Then, started
-from refold.testing.scripted import Scripted
+from refold.testing import core
+from refold.testing.core import Scripted, Then, started
 
 __all__ = ["Given", "Then", "chain", "plan", "start", "step"]
 
 
-class Given(given.Given):
+class Given(core.Given):
     """Templates are scripts here; after every turn the log alone, and a snapshot, must give the same state."""
 
     def __init__(self, plan: Plan, *facts: Fact, evaluate: Evaluate | None = None, run: str = "run") -> None:

@@ -7,11 +7,10 @@ from msgspec import structs
 
 from refold.core.expressions import View
 from refold.core.facts import CancelAsked, Fact, RunReopened, RunStarted
+from refold.core.fold.reopen import reopening
 from refold.core.plan import Plan, Step
-from refold.core.reopening import reopening
 from refold.core.state import TERMINAL
-from refold.testing.given import Given, Then, failed, succeeded
-from refold.testing.scripted import Scripted
+from refold.testing.core import Given, Scripted, Then, failed, succeeded
 from tests.programs import random_program
 from tests.referee import run as referee
 from tests.ticks import pick, plan_of

@@ -16,12 +16,12 @@ from refold.core.facts import (
     RunResumed,
     StepFault,
 )
-from refold.core.loops import analyse
+from refold.core.graph import analyse
 from refold.core.outcomes import Fault, Succeeded
 from refold.core.plan import Child, Loop, Plan, Retry
-from refold.core.told import told
+from refold.core.read.fact_text import told
 from refold.errors import InvalidPlan
-from refold.testing.given import failed, issued, reported, succeeded
+from refold.testing.core import failed, issued, reported, succeeded
 from tests.core.acts import Given, Then, plan, start, step
 
 OVER = BudgetExceeded("tokens", 12, 10)

@@ -4,7 +4,7 @@ from refold.core.commands import LetterStart, child_id
 from refold.core.facts import CallSettled, Parent, RunEnded, RunStarted
 from refold.core.outcomes import Awaited, Succeeded, Suspended
 from refold.core.plan import Loop
-from refold.testing.given import reported, succeeded
+from refold.testing.core import reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
 KID = child_id("run", "a/1#kid")

@@ -17,8 +17,8 @@ from refold.core.facts import (
 )
 from refold.core.outcomes import SECOND, Awaited, Cancelled, Failed, Fault, Outcome, Succeeded, Suspended, TimedOut
 from refold.core.plan import Arc, Child, Loop, Plan, Retry
-from refold.core.why import briefly, reasons
-from refold.testing.given import NOON, failed, issued, reported, succeeded
+from refold.core.read.why import briefly, reasons
+from refold.testing.core import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
 KID = child_id("run", "a/1")

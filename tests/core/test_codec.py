@@ -56,21 +56,26 @@ from refold.core.facts import (
     VisitFailed,
 )
 from refold.core.outcomes import (
+    AddTo,
+    AppendTo,
     Awaited,
     Blob,
     Cancelled,
+    DeleteKey,
     Failed,
     Fault,
     Outcome,
     Parked,
+    PutIf,
     Report,
     Sent,
+    SetKey,
     Succeeded,
     Suspended,
     TimedOut,
+    Write,
 )
 from refold.core.state import RunState
-from refold.core.writes import AddTo, AppendTo, DeleteKey, PutIf, SetKey, Write
 from refold.errors import Corrupt, InvalidValue, UnknownFact
 
 FAULT = Fault("odd", "why", "ValueError", "trace", 7, False, 1.5, {"x": [1]})

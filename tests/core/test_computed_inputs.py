@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from refold.core.decide.inputs import merged, started_with
 from refold.core.expressions import CannotEvaluate
-from refold.core.inputs import merged, started_with
 from refold.core.plan import Plan, Step
 from refold.templates import Templates
 

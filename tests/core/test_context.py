@@ -6,10 +6,22 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from refold.core.facts import ItemsSettled
-from refold.core.outcomes import Failed, Fault, Parked, Report, Succeeded, TimedOut
+from refold.core.outcomes import (
+    AddTo,
+    AppendTo,
+    DeleteKey,
+    Failed,
+    Fault,
+    Parked,
+    PutIf,
+    Report,
+    SetKey,
+    Succeeded,
+    TimedOut,
+    Write,
+)
 from refold.core.plan import Loop, Retry
-from refold.core.writes import AddTo, AppendTo, DeleteKey, PutIf, SetKey, Write
-from refold.testing.given import reported, succeeded
+from refold.testing.core import reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
 FORK = plan(step("s", "a", "b", mode="inclusive"), step("a"), step("b"))

@@ -1,12 +1,12 @@
 """Dead letters: what failed for good and was not handled, by its reason."""
 
 from refold.core.commands import child_id
-from refold.core.dead import DeadLetter, dead_letters, fingerprint, normalised
 from refold.core.facts import ChildEnded
-from refold.core.loaded import Loaded
 from refold.core.outcomes import Failed, Fault, TimedOut
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Retry
-from refold.testing.given import NOON, failed, reported, succeeded
+from refold.core.read.dead_letters import DeadLetter, dead_letters, fingerprint, normalised
+from refold.core.scope.loaded import Loaded
+from refold.testing.core import NOON, failed, reported, succeeded
 from tests.core.acts import Given, plan, start, step
 
 

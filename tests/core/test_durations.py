@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from refold.core.durations import seconds, show
 from refold.core.plan import LONGEST
+from refold.core.times import seconds, show
 from refold.errors import InvalidValue
 
 

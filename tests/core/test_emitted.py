@@ -4,15 +4,13 @@ from typing import Any
 
 import pytest
 
-from refold.core.decision import Decision
-from refold.core.emitting import gather_no_longer
+from refold.core.decide.decision import Decision
+from refold.core.decide.events import gather_no_longer
 from refold.core.facts import CancelAsked, EventsTaken, Fact, RunEnded, RunPaused, RunResumed, StepSettled, VisitFailed
-from refold.core.outcomes import SECOND, Failed, Fault, Report, Sent, Succeeded
-from refold.core.plan import Arc, Collect, EventType, Plan, Retry, Step
-from refold.core.plan_checks import problems_of
-from refold.core.reopening import reopening
-from refold.core.writes import SetKey
-from refold.testing.given import NOON, failed, started
+from refold.core.fold.reopen import reopening
+from refold.core.outcomes import SECOND, Failed, Fault, Report, Sent, SetKey, Succeeded
+from refold.core.plan import Arc, Collect, EventType, Plan, Retry, Step, problems_of
+from refold.testing.core import NOON, failed, started
 from tests.core.acts import Given, Then, plan, start
 
 TYPES = tuple(EventType(name=name) for name in ("StartEvent", "StopEvent", "Page", "Done"))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from refold.core.decision import RUN_TIMER
+from refold.core.decide.decision import RUN_TIMER
 from refold.core.facts import (
     CancelAsked,
     Dropped,
@@ -18,7 +18,7 @@ from refold.core.facts import (
 )
 from refold.core.outcomes import SECOND, Fault, Parked
 from refold.core.plan import Arc, Gate, Loop, Plan, Retry, Wait
-from refold.testing.given import NOON, failed, issued, reported, started, succeeded
+from refold.testing.core import NOON, failed, issued, reported, started, succeeded
 from tests.core.acts import Given, plan, start, step
 
 

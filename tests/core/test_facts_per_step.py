@@ -16,7 +16,7 @@ from refold.core.facts import (
 )
 from refold.core.outcomes import Report, Succeeded
 from refold.core.plan import Arc, Loop
-from refold.testing.given import issued, started, succeeded
+from refold.testing.core import issued, started, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
 

@@ -18,7 +18,7 @@ from refold.core.facts import (
 )
 from refold.core.outcomes import Cancelled, Fault, Parked
 from refold.core.plan import Arc, Child, Loop, Plan, Retry, Step, Wait
-from refold.testing.given import failed, issued, reported, succeeded
+from refold.testing.core import failed, issued, reported, succeeded
 from tests.core.acts import Given, plan, start, step
 
 A_FAILED = StepFault("a", 1, "unhandled failure", Fault("error"))

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from refold.core.due import rung
 from refold.core.facts import GateDecided, StepIssued, StepSettled
-from refold.core.gates import asked, told_end
-from refold.core.loops import analyse
+from refold.core.fold.due import rung
+from refold.core.fold.gates import asked, told_end
+from refold.core.graph import analyse
 from refold.core.outcomes import SECOND, Failed, Fault, Succeeded
 from refold.core.plan import Arc, Call, Gate, Loop, Plan, Poll, Quality, Step, Wait, canonical, read_plan
-from refold.core.summary import summarize
-from refold.core.why import Reason, reasons
+from refold.core.read.summary import summarize
+from refold.core.read.why import Reason, reasons
 from refold.errors import InvalidPlan
-from refold.testing.given import NOON, Given, issued, reported, started, succeeded
+from refold.testing.core import NOON, Given, issued, reported, started, succeeded
 from tests.core.acts import plan, start, step
 
 AT_NOON = "2027-01-15T08:00:00.000000Z"

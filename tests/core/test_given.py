@@ -2,8 +2,7 @@
 
 from refold.core.commands import LetterStart
 from refold.core.plan import Arc, Child, Loop
-from refold.testing.given import failed, succeeded
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted, failed, succeeded
 from tests.core.acts import plan, start, step
 
 TOOL_INPUT = {"input": {"page": 1, "size": 9}, "config": {"url": "x"}}

@@ -1,10 +1,9 @@
 """What a step is given: rendered once, fixed at issue, and an expression without a value fails its visit."""
 
 from refold.core.facts import Entered, Routed, StepFault, Took
-from refold.core.outcomes import Fault, Succeeded
+from refold.core.outcomes import Fault, SetKey, Succeeded
 from refold.core.plan import Arc, Retry
-from refold.core.writes import SetKey
-from refold.testing.given import failed, issued, reported, started, succeeded
+from refold.testing.core import failed, issued, reported, started, succeeded
 from tests.core.acts import Given, plan, start, step
 
 ERROR = {"script": ["error"]}

@@ -4,8 +4,8 @@ from typing import Any
 
 from refold.core.facts import FanOutEntered, ItemsCancelled, ItemsReopened, RunReopened
 from refold.core.plan import Loop, Plan
-from refold.core.why import reasons
-from refold.testing.given import NOON, failed, started, succeeded
+from refold.core.read.why import reasons
+from refold.testing.core import NOON, failed, started, succeeded
 from tests.core.acts import Given, Then, plan, step
 
 

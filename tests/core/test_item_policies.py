@@ -6,12 +6,12 @@ import pytest
 
 from refold.core.commands import LetterCancel, child_id
 from refold.core.facts import ItemsCancelled, ItemsGivenUp, ItemsIssued, ItemsReopened, RunReopened
-from refold.core.fanout import share
-from refold.core.loaded import Loaded
+from refold.core.fold.fanout import share
 from refold.core.outcomes import Fault
 from refold.core.plan import Arc, Child, Loop, Plan, Retry
-from refold.core.view import FanValue
-from refold.testing.given import failed, started, succeeded
+from refold.core.scope.loaded import Loaded
+from refold.core.scope.template_scope import FanValue
+from refold.testing.core import failed, started, succeeded
 from tests.core.acts import Given, Then, plan, step
 
 

@@ -1,11 +1,11 @@
 """Items as rows: what became of each, and how fast they go."""
 
-from refold.core.item_rows import LoopSeen, item_rows, items_in
-from refold.core.loaded import Loaded
 from refold.core.outcomes import SECOND, Fault
 from refold.core.plan import Loop, Retry
-from refold.core.progress import pace
-from refold.testing.given import NOON, failed, started, succeeded
+from refold.core.read.items import LoopSeen, item_rows, items_in
+from refold.core.read.progress import pace
+from refold.core.scope.loaded import Loaded
+from refold.testing.core import NOON, failed, started, succeeded
 from tests.core.acts import Given, plan, step
 
 

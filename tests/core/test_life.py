@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from refold.core import fold
 from refold.core.facts import (
     Bypassed,
     Dropped,
@@ -29,12 +28,13 @@ from refold.core.facts import (
     StepSettled,
     Took,
 )
-from refold.core.fold import RUN_LIFE, STEP_LIFE
-from refold.core.loops import analyse
+from refold.core.fold import apply
+from refold.core.fold.apply import RUN_LIFE, STEP_LIFE
+from refold.core.graph import analyse
 from refold.core.plan import Arc, Loop, Plan
 from refold.core.state import TERMINAL, RunState
 from refold.errors import Corrupt
-from refold.testing.given import NOON, failed, issued, started, succeeded
+from refold.testing.core import NOON, failed, issued, started, succeeded
 from tests.core.acts import plan, step
 
 LONE: Plan = plan(step("s", "a"), step("a", Arc(to="b", on="failure"), Arc(to="b", when=True)), step("b"))
@@ -83,7 +83,7 @@ RUN_FACTS: dict[type, Fact] = {
 
 def folded(*facts: Fact, workflow: Plan = LONE) -> RunState:
     records = ((number, NOON, fact) for number, fact in enumerate(facts, 1))
-    return fold.fold(analyse(workflow), records, RunState(run="run"))
+    return apply.fold(analyse(workflow), records, RunState(run="run"))
 
 
 def as_fact(kind: type) -> Fact:
@@ -126,7 +126,7 @@ def test_an_illegal_move_of_a_step_is_refused_by_name(kind: type, life: str) -> 
 
 @pytest.mark.parametrize("life", INTO_RUN)
 def test_a_run_gets_into_every_life_by_facts(life: str) -> None:
-    assert fold.life_of(folded(*INTO_RUN[life])) == life
+    assert apply.life_of(folded(*INTO_RUN[life])) == life
 
 
 @pytest.mark.parametrize(("kind", "life"), list(illegal_run_moves()))
@@ -153,7 +153,7 @@ def test_nothing_is_believed_before_the_start_or_after_the_end(fact: Fact) -> No
 def test_a_log_with_a_gap_or_a_repetition_is_refused(number: int) -> None:
     state = folded(RunStarted("p"), issued("s"))
     with pytest.raises(Corrupt, match=f"fact {number} follows fact 2"):
-        fold.fold(analyse(LONE), [(number, NOON, succeeded("s"))], state)
+        apply.fold(analyse(LONE), [(number, NOON, succeeded("s"))], state)
 
 
 def test_a_command_is_settled_once() -> None:

@@ -5,11 +5,9 @@ from typing import Any
 from refold.core.commands import child_id
 from refold.core.expressions import CannotEvaluate, View
 from refold.core.facts import ChildEnded, FanOutEntered, ItemsGivenUp, ItemsIssued, ItemsRetried, ItemsSettled, Took
-from refold.core.outcomes import Failed, Fault, Report, Succeeded
+from refold.core.outcomes import Failed, Fault, Report, SetKey, Succeeded
 from refold.core.plan import Arc, Child, Loop, Plan, Retry
-from refold.core.writes import SetKey
-from refold.testing.given import failed, issued, reported, started, succeeded
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted, failed, issued, reported, started, succeeded
 from tests.core.acts import Given, Then, plan, start, step
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from refold.core.loops import Graph, analyse
+from refold.core.graph import Graph, analyse
 from refold.core.plan import Arc, Plan, Step
 from refold.errors import InvalidPlan
 from tests.growth import grows_linearly

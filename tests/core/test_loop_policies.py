@@ -6,9 +6,9 @@ import pytest
 
 from refold.core.expressions import CannotEvaluate
 from refold.core.facts import FanOutEntered
-from refold.core.fanout import MOST_NUMBERS, listed, window
+from refold.core.fold.fanout import MOST_NUMBERS, listed, window
 from refold.core.plan import Arc, Loop
-from refold.testing.given import failed, succeeded
+from refold.testing.core import failed, succeeded
 from tests.core.acts import plan, start, step
 
 LOOSE = step("a", loop=Loop(items=None, loose=True))

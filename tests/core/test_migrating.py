@@ -7,15 +7,15 @@ import pytest
 from msgspec import structs
 
 from refold.core import codec
+from refold.core.decide.migrate import Refusal, migrated, refusals, replay
 from refold.core.facts import RunMigrated, RunPaused, RunStarted
-from refold.core.fold import fold
-from refold.core.loops import analyse
-from refold.core.migrating import Refusal, migrated, refusals, replay
+from refold.core.fold.apply import fold
+from refold.core.graph import analyse
 from refold.core.outcomes import SECOND
 from refold.core.plan import Arc, Call, Child, Gate, Input, Loop, Plan, Poll, Quality, Retry, Wait
 from refold.core.state import RunState
 from refold.errors import Corrupt
-from refold.testing.given import Given, failed, started, succeeded
+from refold.testing.core import Given, failed, started, succeeded
 from tests.core.acts import chain, plan, step
 from tests.core.driving import Driven, expected, workflows
 

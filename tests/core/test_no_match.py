@@ -1,7 +1,7 @@
 """A visit that went well and takes no arc: its branch ends, or it has failed after all."""
 
 from refold.core.plan import Arc
-from refold.testing.given import issued, succeeded
+from refold.testing.core import issued, succeeded
 from tests.core.acts import plan, start, step
 
 NEVER = Arc(to="b", when=False)

@@ -3,8 +3,8 @@
 from refold.core.facts import ItemsSettled, SignalReceived, SignalTaken
 from refold.core.outcomes import SECOND, Failed, Fault, Instant, Parked, Report, Succeeded
 from refold.core.plan import Loop, Retry
-from refold.core.why import briefly
-from refold.testing.given import NOON, failed, issued, reported, succeeded
+from refold.core.read.why import briefly
+from refold.testing.core import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, Then, chain, plan, start, step
 
 LATER: Instant = NOON + 60 * SECOND

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.core.commands import LetterPause, LetterResume, child_id
-from refold.core.decision import RUN_TIMER
+from refold.core.decide.decision import RUN_TIMER
 from refold.core.facts import (
     CancelAsked,
     FanOutEntered,
@@ -17,7 +17,7 @@ from refold.core.facts import (
 from refold.core.outcomes import SECOND
 from refold.core.plan import Child, Loop, Retry, Wait
 from refold.errors import Corrupt
-from refold.testing.given import NOON, failed, issued, started, succeeded
+from refold.testing.core import NOON, failed, issued, started, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
 

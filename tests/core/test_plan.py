@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from refold.core.loops import analyse
+from refold.core.graph import analyse
 from refold.core.plan import (
     VISIT_LIMIT,
     Arc,

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from refold.core import codec
-from refold.core.due import rung
 from refold.core.expressions import View
 from refold.core.facts import Entered, Routed, RunPaused, RunResumed, Took
+from refold.core.fold.due import rung
 from refold.core.outcomes import SECOND, Failed, Fault, Succeeded
 from refold.core.plan import Arc, Call, Plan, Poll, Retry, Wait
-from refold.core.summary import status_of
-from refold.core.why import Holder, World, reasons
-from refold.testing.given import NOON, failed, issued, reported, started, succeeded
-from refold.testing.scripted import Scripted
+from refold.core.read.summary import status_of
+from refold.core.read.why import Holder, World, reasons
+from refold.testing.core import NOON, Scripted, failed, issued, reported, started, succeeded
 from tests.core.acts import Given, plan, start, step
 
 DATA = {"path": ["output", "data"]}

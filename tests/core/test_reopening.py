@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from refold.core.commands import child_id
-from refold.core.decision import RUN_TIMER
+from refold.core.decide.decision import RUN_TIMER
 from refold.core.facts import (
     CancelAsked,
     ChildEnded,
@@ -15,12 +15,12 @@ from refold.core.facts import (
     RunTimedOut,
     StepSettled,
 )
+from refold.core.fold.reopen import reopening
 from refold.core.outcomes import SECOND, Failed, Fault, Succeeded
 from refold.core.plan import Arc, Child, Loop, Plan
-from refold.core.reopening import reopening
+from refold.core.read.fact_text import told
 from refold.core.state import TERMINAL
-from refold.core.told import told
-from refold.testing.given import NOON, failed, issued, reported, succeeded
+from refold.testing.core import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, Then, chain, plan, start, step
 from tests.core.driving import Driven, expected, workflows
 

@@ -5,7 +5,7 @@ from refold.core.commands import child_id
 from refold.core.facts import ChildEnded, ItemsSettled, RunEnded
 from refold.core.outcomes import Blob, Failed, Fault, Report, Succeeded, TimedOut
 from refold.core.plan import Arc, Child, Loop, Retry
-from refold.testing.given import NOON, failed, reported, started, succeeded
+from refold.testing.core import NOON, failed, reported, started, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
 FORK = plan(step("s", "a", "b", mode="inclusive"), step("a"), step("b"))

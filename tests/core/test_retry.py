@@ -8,7 +8,7 @@ from refold.core.facts import ItemsGivenUp, ItemsRetried, Routed, StepFault, Too
 from refold.core.outcomes import SECOND, Cancelled, Fault, TimedOut
 from refold.core.plan import LONGEST, Arc, Loop, Retry
 from refold.core.retry import delay, may_retry
-from refold.testing.given import NOON, failed, issued, reported, succeeded
+from refold.testing.core import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, plan, start, step
 
 

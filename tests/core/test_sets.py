@@ -4,7 +4,7 @@ import pytest
 
 from refold.core.facts import Entered, Routed, StepFault, Took
 from refold.core.plan import Arc, Step
-from refold.testing.given import failed, issued, succeeded
+from refold.testing.core import failed, issued, succeeded
 from tests.core.acts import Given, plan, start, step
 
 

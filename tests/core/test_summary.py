@@ -6,9 +6,9 @@ from refold.core.commands import child_id
 from refold.core.facts import Fact, Parent, RunPaused, RunStarted, StepFault
 from refold.core.outcomes import SECOND, Awaited, Fault, Parked, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Plan, Retry, Wait, Work
-from refold.core.summary import Summary, shown_steps, status_of, summarize
-from refold.core.why import briefly
-from refold.testing.given import NOON, failed, reported, succeeded
+from refold.core.read.summary import Summary, shown_steps, status_of, summarize
+from refold.core.read.why import briefly
+from refold.testing.core import NOON, failed, reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
 

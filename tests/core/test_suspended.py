@@ -4,7 +4,7 @@ from refold.core.commands import LetterCancel, LetterStart, child_id
 from refold.core.facts import CallSettled, ChildEnded, Fact, ItemsSettled, Parent, SignalReceived, SignalTaken
 from refold.core.outcomes import SECOND, Awaited, Failed, Fault, Report, Succeeded, Suspended
 from refold.core.plan import Loop, Retry
-from refold.testing.given import NOON, failed, issued, reported, succeeded
+from refold.testing.core import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
 BOSS = chain("a", "b")

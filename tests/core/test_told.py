@@ -2,7 +2,6 @@
 
 import pytest
 
-from refold.core import told as words
 from refold.core.facts import (
     CancelAsked,
     Entered,
@@ -22,6 +21,7 @@ from refold.core.facts import (
     Took,
 )
 from refold.core.outcomes import Failed, Fault, Parked, Report, TimedOut
+from refold.core.read import fact_text as words
 
 TOLD: list[tuple[Fact, str]] = [
     (RunStarted("hash", {"n": 1}), "run started with {'n': 1}"),

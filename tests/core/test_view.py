@@ -7,13 +7,12 @@ import pytest
 
 from refold.core.expressions import CannotEvaluate, Missing
 from refold.core.facts import Fact, RunStarted
-from refold.core.loaded import Loaded
-from refold.core.outcomes import Blob, Succeeded
+from refold.core.outcomes import Blob, SetKey, Succeeded
 from refold.core.plan import Loop
+from refold.core.scope.loaded import Loaded
+from refold.core.scope.template_scope import RunView, capture, with_sets
 from refold.core.state import RunState
-from refold.core.view import RunView, capture, with_sets
-from refold.core.writes import SetKey
-from refold.testing.given import failed, reported, succeeded
+from refold.testing.core import failed, reported, succeeded
 from tests.core.acts import Given, plan, step
 
 PLAN = plan(step("s", "a", "n", mode="inclusive"), step("a"), step("n"), defaults={"d": "default"})

@@ -2,11 +2,11 @@
 
 import pytest
 
-from refold.core.due import rung
 from refold.core.facts import ChildEnded, GateDecided, SignalReceived, SignalTaken, StepFault
+from refold.core.fold.due import rung
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Outcome, Succeeded, TimedOut
 from refold.core.plan import Arc, Child, Gate, Loop, Plan, Retry, Wait
-from refold.testing.given import NOON, issued, reported, started, succeeded
+from refold.testing.core import NOON, issued, reported, started, succeeded
 from tests.core.acts import Given, Then, plan, start, step
 
 AT_NOON = "2027-01-15T08:00:00.000000Z"

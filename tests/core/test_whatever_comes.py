@@ -20,6 +20,7 @@ from refold.core.facts import (
 )
 from refold.core.outcomes import (
     SECOND,
+    AppendTo,
     Awaited,
     Cancelled,
     Failed,
@@ -31,11 +32,10 @@ from refold.core.outcomes import (
     TimedOut,
 )
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Poll, Quality, Retry, Step, Wait, Work
+from refold.core.read.summary import shown_steps, summarize
+from refold.core.read.why import briefly
 from refold.core.state import TERMINAL, OpenCommand
-from refold.core.summary import shown_steps, summarize
-from refold.core.why import briefly
-from refold.core.writes import AppendTo
-from refold.testing.given import NOON, reported, started
+from refold.testing.core import NOON, reported, started
 from tests.core.acts import Given, plan
 
 WORK: tuple[Work, ...] = (

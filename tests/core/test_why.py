@@ -6,8 +6,8 @@ from refold.core.commands import child_id
 from refold.core.facts import Fact, RunPaused
 from refold.core.outcomes import SECOND, Awaited, Parked, Suspended
 from refold.core.plan import Arc, Call, Child, EventType, Gate, Loop, Retry, Wait, Work, plan_hash
-from refold.core.why import Holder, Reason, World, no_code, reasons
-from refold.testing.given import NOON, failed, reported, succeeded
+from refold.core.read.why import Holder, Reason, World, no_code, reasons
+from refold.testing.core import NOON, failed, reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
 

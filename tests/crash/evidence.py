@@ -9,8 +9,8 @@ import apsw
 from msgspec import Struct, json
 
 from refold.core.codec import decode_fact
-from refold.core.fold import fold
-from refold.core.loops import analyse
+from refold.core.fold.apply import fold
+from refold.core.graph import analyse
 from refold.core.plan import read_plan
 from refold.core.state import RunState
 

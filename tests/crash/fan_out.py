@@ -19,7 +19,7 @@ from refold.ports import Call as Try
 from refold.runtime.reading import Reading
 from refold.settings import Settings
 from refold.stores.sqlite.store import SqliteStore
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted
 from refold.wiring import open_process
 from tests.crash.reference import Diary
 

@@ -10,7 +10,7 @@ from msgspec import Struct, msgpack
 
 import refold.stores.sqlite.file as file
 from refold.core.plan import Call, Loop, Plan, Retry, Step
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted
 from refold.wiring import open_process
 from tests.crash.failpoints import become_disk
 from tests.crash.processes import ended, fork

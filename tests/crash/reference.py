@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from refold.core.facts import GateDecided, SignalReceived, StepIssued
-from refold.core.outcomes import Awaited, Parked, Succeeded, Suspended
+from refold.core.outcomes import AddTo, AppendTo, Awaited, DeleteKey, Parked, SetKey, Succeeded, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, plan_hash
-from refold.core.writes import AddTo, AppendTo, DeleteKey, SetKey
 from refold.errors import Conflict, NotFound, Unavailable
 from refold.ports import Call as ToolCall
 from refold.ports import Done
 from refold.runtime.engine import Engine
 from refold.runtime.turn import Post, Turned
 from refold.settings import Settings
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted
 from refold.wiring import Process, open_process
 
 MOMENT = 10_000  # microseconds

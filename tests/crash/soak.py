@@ -12,11 +12,11 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.plan import Call, Loop, Plan, Step
-from refold.runtime import sweep
+from refold.runtime import background
 from refold.runtime.mail import Settle
 from refold.runtime.turn import Post, Turned
 from refold.settings import Settings
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted
 from refold.wiring import Process, open_process
 from tests.crash.evidence import Command, effects, lines, read
 from tests.crash.processes import ended, fork, kill
@@ -86,7 +86,7 @@ def _fork_worker(folder: Path) -> int:
 
 
 async def _serve(folder: Path) -> None:
-    sweep.LOSSES = LOSSES
+    background.LOSSES = LOSSES
     db = folder / "refold.db"
     async with open_process(Bodies(folder).tools(), evaluate=Scripted(), db=db, settings=LIVELY) as process:
         _time_appends(process, Diary(folder / "appends"))
@@ -95,7 +95,7 @@ async def _serve(folder: Path) -> None:
 
 async def _keep_busy(folder: Path, least: int) -> None:
     """Starts runs as others end, and has no tool to work on them itself."""
-    sweep.LOSSES = LOSSES
+    background.LOSSES = LOSSES
     async with open_process(evaluate=Scripted(), db=folder / "refold.db", settings=LIVELY) as process:
         open_runs: set[asyncio.Task[object]] = set()
         started = 0

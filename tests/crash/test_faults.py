@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from refold.errors import Stopped
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted
 from refold.wiring import open_process
 from refold.worker.stop import in_foreground
 from tests.alive import within

@@ -13,7 +13,7 @@ from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wa
 from refold.core.state import TERMINAL
 from refold.errors import Conflict, NotFound, Unavailable
 from refold.runtime.engine import Engine
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted
 from refold.wiring import open_process
 from tests.crash.evidence import Evidence, effects, read
 from tests.crash.interrupted import CHECKPOINT_AT, TRUNCATE_AT, Figures, copied, endings, live

@@ -16,7 +16,7 @@ from refold.errors import LeaseLost
 from refold.ports import Abilities, Done, Lease
 from refold.ports import Call as ToolCall
 from refold.settings import Settings
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted
 from refold.wiring import open_process
 from tests.alive import state
 from tests.crash.evidence import lines, read

@@ -10,8 +10,8 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-from refold.cli.commands import called
-from refold.cli.example_files import example
+from refold.cli.app import called
+from refold.cli.commands.examples import example
 from tests.cli.program import Done, environment, refold
 
 

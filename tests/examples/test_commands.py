@@ -10,10 +10,9 @@ from click import Context
 from hatchling.builders.wheel import WheelBuilder
 from msgspec import json
 
-from refold.cli import example_files
-from refold.cli.commands import called
-from refold.cli.example_files import FOLDER, example, files, names
-from refold.cli.examples import init, page
+from refold.cli.app import called
+from refold.cli.commands import examples
+from refold.cli.commands.examples import FOLDER, example, files, init, names, page
 from tests.cli.program import refold
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +24,7 @@ def copied(folder: Path) -> dict[str, bytes]:
 
 def test_the_page_is_printed_from_the_playbooks_themselves() -> None:
     text = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
-    assert text == page(), "write it anew: python -m refold.cli.examples"
+    assert text == page(), "write it anew: python -m refold.cli.commands.examples"
     for name in names():
         assert f"| [{name}](../src/refold/examples/{name}/{name}.yaml) | {example(name).about} |" in text
 
@@ -125,7 +124,7 @@ def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_what_python_compiles_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(FOLDER / "pages", tmp_path / "pages")
-    monkeypatch.setattr(example_files, "FOLDER", tmp_path)
+    monkeypatch.setattr(examples, "FOLDER", tmp_path)
     assert compileall.compile_dir(tmp_path, quiet=1)
     assert len(copied(tmp_path)) == 3
     assert [*files("pages")] == ["pages.yaml", "api.py"]

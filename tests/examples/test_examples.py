@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from refold.cli.example_files import names
+from refold.cli.commands.examples import names
 from tests.cli.program import refold, until
 from tests.examples.beginning import begun, looked, ran, script, stand_in, told, under_way
 

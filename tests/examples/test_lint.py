@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from refold.cli.commands import COMMANDS, refold
-from refold.cli.example_files import FOLDER, example, files, names
-from refold.cli.playbooks import read_file
+from refold.cli.app import COMMANDS, refold
+from refold.cli.commands.examples import FOLDER, example, files, names
+from refold.cli.commands.playbooks import read_file
 
 ROOT = Path(__file__).parents[2]
 ALL = sorted(

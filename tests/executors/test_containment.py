@@ -18,7 +18,7 @@ from refold import Engine
 from refold.core.facts import StepIssued, StepSettled
 from refold.core.outcomes import SECOND, Fault
 from refold.executors.limits import Limits, environment
-from refold.executors.wards import Start, Wardens
+from refold.executors.supervised import Start, Wardens
 from refold.settings import Settings
 from tests.alive import children, living, noted_in, own_children, within
 from tests.tools.calls import engine, fault_of_run, one_step

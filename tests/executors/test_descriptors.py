@@ -13,10 +13,10 @@ import pytest
 
 from refold import Engine
 from refold.errors import ToolFailed
-from refold.executors import warden, wards
+from refold.executors import supervised, supervisor_process
 from refold.executors.limits import Limits
 from refold.executors.programs import Programs
-from refold.executors.wards import Start, Wardens
+from refold.executors.supervised import Start, Wardens
 from refold.tools.container import ContainerTool
 from tests.alive import children, living, noted_in, own_children, within
 from tests.executors.bodies import LIST_FILES
@@ -145,7 +145,7 @@ async def test_garbage_on_the_line_of_a_warden_is_a_failure_of_its_program_alone
     asyncio.get_running_loop().set_exception_handler(lambda _, trouble: troubles.append(trouble))
     babbler = tmp_path / "babbler.py"
     babbler.write_text(BABBLER.replace("WORDS", repr(words)))
-    monkeypatch.setattr(wards, "WARDEN", str(babbler))
+    monkeypatch.setattr(supervised, "WARDEN", str(babbler))
     wardens = Wardens(Limits())
     start = Start(argv=["true"], env={"PATH": os.environ["PATH"]}, files={})
     assert await asyncio.wait_for(wardens.start(start).over, 30) is None
@@ -225,9 +225,9 @@ class Crowd:
 def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Crowd]:
     def end(size: int) -> Crowd:
         crowd = Crowd(size)
-        monkeypatch.setattr(warden, "time", crowd)
-        monkeypatch.setattr(warden, "send", crowd.send)
-        warden.kill_all(crowd.find, lambda: bool(crowd.alive))
+        monkeypatch.setattr(supervisor_process, "time", crowd)
+        monkeypatch.setattr(supervisor_process, "send", crowd.send)
+        supervisor_process.kill_all(crowd.find, lambda: bool(crowd.alive))
         return crowd
 
     return end

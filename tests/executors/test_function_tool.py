@@ -7,7 +7,7 @@ import pytest
 from refold.core.commands import Command
 from refold.errors import ToolFailed
 from refold.ports import Call, Say
-from refold.tools.function import FunctionTool
+from refold.tools.simple import FunctionTool
 
 
 class Recorder:

@@ -16,7 +16,7 @@ import pytest
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.executors.ends import WHY
-from refold.executors.processes import Processes
+from refold.executors.interpreter_pool import Processes
 from tests.alive import children, living, noted_in, own_children, within
 
 BODIES = "tests.executors.bodies"
@@ -301,7 +301,7 @@ async def test_without_a_supervisor_no_process_can_be_started(monkeypatch: pytes
 
 PARENT = """
 import asyncio, os, sys
-from refold.executors.processes import Processes
+from refold.executors.interpreter_pool import Processes
 
 async def main() -> None:
     processes = Processes(2)

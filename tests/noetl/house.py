@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from refold.authoring.playbook import Playbook, read
-from refold.authoring.problems import InvalidPlaybook, Problem
 from refold.core import codec
 from refold.core.expressions import Missing
 from refold.core.facts import Fact, StepFault
-from refold.core.loaded import Loaded
 from refold.core.plan import Plan
-from refold.core.told import told
-from refold.core.view import step_value
+from refold.core.read.fact_text import told
+from refold.core.scope.loaded import Loaded
+from refold.core.scope.template_scope import step_value
 from refold.errors import NotFound
+from refold.playbooks.playbook import Playbook, read
+from refold.playbooks.problems import InvalidPlaybook, Problem
 from refold.runtime.engine import Engine, Shown
 from refold.settings import Settings
 from refold.tools.catalog import CATALOG

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from refold.authoring.noetl.kinds import KINDS
-from refold.authoring.noetl.reference import page
-from refold.authoring.noetl.tables import TABLES
-from refold.authoring.playbook import read
-from refold.authoring.problems import InvalidPlaybook
+from docs.build.noetl_page import page
+from refold.playbooks.noetl.kinds import KINDS
+from refold.playbooks.noetl.tables import TABLES
+from refold.playbooks.playbook import read
+from refold.playbooks.problems import InvalidPlaybook
 from refold.tools.catalog import CATALOG
 from tests.test_howto import COMMAND, FILE, run
 
@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_the_reference_is_up_to_date() -> None:
     found = (DOCS / "reference" / "noetl.md").read_text(encoding="utf-8")
-    assert found == page(), "write it anew: python -m refold.authoring.noetl.reference"
+    assert found == page(), "write it anew: python -m docs.build.noetl_page"
 
 
 def test_every_key_of_every_table_and_every_kind_is_in_the_reference() -> None:

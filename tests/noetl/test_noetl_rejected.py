@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.authoring.noetl.kinds import FOREIGN
+from refold.playbooks.noetl.kinds import FOREIGN
 from refold.tools.catalog import CATALOG
 from tests.noetl.house import errors, problems
 

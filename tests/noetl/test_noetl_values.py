@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.authoring.problems import InvalidPlaybook, Problem
+from refold.playbooks.problems import InvalidPlaybook, Problem
 from tests.noetl.house import House, problems, reading
 
 EVIL = [

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from refold.runtime import advance
-from refold.runtime.advance import WARY, Advancing
+from refold.runtime import turn_thread
+from refold.runtime.turn_thread import WARY, Advancing
 
 
 @pytest.fixture
 async def advancing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Advancing]:
     """Past its first turn; a machine that stands still for a moment makes no turn long."""
-    monkeypatch.setattr(advance, "SHORT", 60.0)
+    monkeypatch.setattr(turn_thread, "SHORT", 60.0)
     advancing = Advancing()
     await advancing(lambda: None)
     yield advancing
@@ -43,9 +43,9 @@ async def test_short_turns_are_on_the_thread_of_the_caller(advancing: Advancing)
 async def test_after_a_long_turn_the_next_ten_are_on_the_other_thread(
     advancing: Advancing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advance, "SHORT", 0.0)
+    monkeypatch.setattr(turn_thread, "SHORT", 0.0)
     assert is_here(await advancing(where))
-    monkeypatch.setattr(advance, "SHORT", 60.0)
+    monkeypatch.setattr(turn_thread, "SHORT", 60.0)
     assert advancing.here(where) == (False, None)
     assert [is_here(await advancing(where)) for _ in range(WARY + 1)] == [False] * WARY + [True]
 
@@ -53,10 +53,10 @@ async def test_after_a_long_turn_the_next_ten_are_on_the_other_thread(
 async def test_a_turn_that_is_long_on_the_other_thread_keeps_the_next_ones_there(
     advancing: Advancing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advance, "SHORT", 0.0)
+    monkeypatch.setattr(turn_thread, "SHORT", 0.0)
     await advancing(where)
     await advancing(where)
-    monkeypatch.setattr(advance, "SHORT", 60.0)
+    monkeypatch.setattr(turn_thread, "SHORT", 60.0)
     assert [is_here(await advancing(where)) for _ in range(WARY)] == [False] * WARY
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from refold.core.plan import Plan, Step, Wait
+from refold.core.read.summary import Summary
 from refold.core.state import COMPLETED, RUNNING
-from refold.core.summary import Summary
 from refold.errors import Corrupt, NotFound, Unavailable
-from refold.runtime.ends import PAGE, Ends
+from refold.runtime.run_waiters import PAGE, Ends
 from refold.stores.memory import MemoryStore
 from refold.wiring import open_engine
 

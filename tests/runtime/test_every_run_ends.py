@@ -11,10 +11,9 @@ import pytest
 
 from refold import Arc, Call, Loop, Plan, Retry, Step, open_engine
 from refold.core.facts import ItemsSettled, StepSettled
-from refold.core.outcomes import Succeeded
+from refold.core.outcomes import AddTo, SetKey, Succeeded
 from refold.core.plan import Quality
 from refold.core.state import TERMINAL
-from refold.core.writes import AddTo, SetKey
 from refold.ports import Call as ToolCall
 from refold.ports import Done
 from refold.runtime.engine import Engine

@@ -23,8 +23,8 @@ from refold.core.outcomes import SECOND, Failed, Instant
 from refold.core.plan import Poll
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import Conflict, InvalidValue, NotFound, RunFailed
-from refold.runtime.advance import Here
 from refold.runtime.engine import Engine
+from refold.runtime.turn_thread import Here
 from refold.settings import Settings
 from refold.stores.sqlite.store import SqliteStore
 from refold.wiring import World, assemble

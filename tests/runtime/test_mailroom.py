@@ -10,7 +10,7 @@ import pytest
 from refold.core.plan import Arc, Call, Plan, Step
 from refold.ports import Call as ToolCall
 from refold.ports import Offer
-from refold.runtime import advance
+from refold.runtime import turn_thread
 from refold.runtime.mailroom import AT_ONCE
 from refold.runtime.turn import Post, Turned
 from refold.wiring import Process, open_process
@@ -44,7 +44,7 @@ class Batches:
 
 @pytest.fixture
 async def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Process]:
-    monkeypatch.setattr(advance, "SHORT", 2.0)
+    monkeypatch.setattr(turn_thread, "SHORT", 2.0)
 
     async def meet(call: ToolCall) -> Any:
         """Ends when all of them are under way."""

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from refold.authoring.playbook import read
 from refold.core.facts import Fact, StepSettled
-from refold.core.outcomes import Failed, Fault, Outcome, Succeeded
+from refold.core.outcomes import AddTo, Failed, Fault, Outcome, PutIf, SetKey, Succeeded
 from refold.core.plan import Arc, Call, Plan, Retry, Step
-from refold.core.writes import AddTo, PutIf, SetKey
+from refold.playbooks.playbook import read
 from refold.ports import Call as ToolCall
 from refold.ports import Done
 from refold.settings import Settings

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from refold.core.decision import Decision
+from refold.core.decide.decision import Decision
 from refold.core.expressions import Values, unknown
 from refold.core.facts import Fact, StepIssued, StepSettled
-from refold.core.outcomes import SECOND, Failed, Parked, Succeeded
+from refold.core.outcomes import SECOND, AddTo, Failed, Parked, PutIf, SetKey, Succeeded
 from refold.core.plan import Arc, Call, Plan, Step, canonical, plan_hash
-from refold.core.writes import AddTo, PutIf, SetKey
 from refold.errors import LeaseLost, Unavailable
 from refold.ports import Abilities, Done, Lease, Store
-from refold.runtime.carrying import packed, put_back
+from refold.runtime.archive import packed, put_back
 from refold.runtime.mail import Look, Note, Settle, Signal, Start
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import LONGEST_PAUSE, Post, Turns

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from refold import Plan
-from refold.authoring.playbook import read
 from refold.errors import RefoldError
+from refold.playbooks.playbook import read
 from refold.settings import Settings
 from refold.tools.catalog import CATALOG
 from refold.wiring import open_process

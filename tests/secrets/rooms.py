@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.errors import NotFound
-from refold.secrets.strongroom import Strongroom, Where
+from refold.secrets.access import Strongroom, Where
 
 CANARY = "c4nary/Zq+7 w'x\"é&yellow"  # has a different spelling everywhere
 SECOND = 1_000_000

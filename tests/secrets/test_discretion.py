@@ -11,18 +11,16 @@ from msgspec import structs
 
 from refold import Engine, RunFailed
 from refold.core.commands import Command
-from refold.core.outcomes import Cancelled, Failed, Fault, Outcome, Parked, Succeeded
-from refold.core.writes import SetKey
+from refold.core.outcomes import Cancelled, Failed, Fault, Outcome, Parked, SetKey, Succeeded
 from refold.errors import ToolFailed
 from refold.ports import Call, Done, Ended, Lease, Program, Say
-from refold.secrets.discreet import Discreet, DiscreetPrograms
+from refold.secrets.redaction import Discreet, DiscreetPrograms
 from refold.secrets.redactor import Redactor
 from refold.settings import Settings
 from refold.wiring import WallClock, open_process, open_secrets
-from refold.worker.discretion import OPEN, discreet
-from refold.worker.meanwhile import AtWork
-from refold.worker.printed import Printed
-from refold.worker.run_tool import run_tool
+from refold.worker.leases import AtWork
+from refold.worker.output import Printed
+from refold.worker.run_tool import OPEN, discreet, run_tool
 from tests.tools.calls import one_step
 
 SECRET = "correct-horse-battery"
@@ -229,4 +227,4 @@ def test_a_process_that_reads_no_secret_loads_nothing_for_them() -> None:
         "print(sorted(m for m in sys.modules if m.startswith(('refold.secrets.', 'cryptography', 'platformdirs'))))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.strip() == "['refold.secrets.discreet', 'refold.secrets.hidden', 'refold.secrets.strongroom']"
+    assert told.strip() == "['refold.secrets.redaction', 'refold.secrets.hidden', 'refold.secrets.access']"

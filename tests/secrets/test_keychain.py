@@ -10,8 +10,8 @@ import pytest
 
 from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, ToolFailed
+from refold.secrets.entry_cache import Kept
 from refold.secrets.folder import Folder
-from refold.secrets.kept import Kept
 from refold.secrets.keychain import Keychain, Place
 from refold.secrets.kinds import KINDS, Sources
 from refold.secrets.redactor import Redactor

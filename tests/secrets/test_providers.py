@@ -9,12 +9,12 @@ import pytest
 from keyring.errors import KeyringError
 
 from refold.errors import InvalidValue, NotFound, Unusable
-from refold.secrets import ring
+from refold.secrets import keyring as ring
+from refold.secrets.access import Strongroom, Where
 from refold.secrets.folder import Folder
 from refold.secrets.hidden import Hidden, leaves
 from refold.secrets.names import LARGEST, meaning, variable
 from refold.secrets.providers import Known
-from refold.secrets.strongroom import Strongroom, Where
 from tests.secrets.rooms import CANARY, Hand, room
 
 TRAVERSALS = ("../keys", "/etc/passwd", "..", ".", "a/b", "a\\b", "", "a\0b", "-x", ".hidden", "a" * 65, "a b", "é")

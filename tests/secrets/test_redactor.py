@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.faults import short
-from refold.secrets.forms import SHORTEST, fold
 from refold.secrets.redactor import Redactor
-from refold.tools.sql_splicing import _plain
+from refold.secrets.spellings import SHORTEST, fold
+from refold.tools.noetl_text.sql import _plain
 from tests.secrets.rooms import CANARY
 
 PEM = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END KEY-----\n"

@@ -11,11 +11,11 @@ import pytest
 from refold.core.commands import Command
 from refold.executors.lines import LINE, MOST, TAIL, Lines
 from refold.ports import Ended, Ending, Lease, LeftOut, Piece, Program, Say
-from refold.secrets.discreet import Discreet, DiscreetPrograms
+from refold.secrets.redaction import Discreet, DiscreetPrograms
 from refold.secrets.redactor import Redactor
 from refold.wiring import WallClock
-from refold.worker import printed as printing
-from refold.worker.printed import Printed
+from refold.worker import output as printing
+from refold.worker.output import Printed
 
 SECRET = "Kx7-correct-horse-battery-9Q"
 LEASE = Lease("run", Command("a/1", "a", 1, 1), "w", 1, 0, 0, "plan")

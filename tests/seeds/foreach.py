@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refold import Arc, Call, Loop, Plan
-from refold.core.item_rows import STATES
+from refold.core.read.items import STATES
 from refold.ports import Call as Try
 from refold.runtime.engine import Shown
 from tests.seeds.stage import Refusal, Stage, plan, step

@@ -11,21 +11,20 @@ from msgspec import Struct
 
 from refold import Arc, Call, Plan, Step
 from refold.core.facts import Fact, Routed
-from refold.core.outcomes import SECOND, Fault, Instant, Succeeded
+from refold.core.outcomes import SECOND, AddTo, AppendTo, Fault, Instant, SetKey, Succeeded, Write
 from refold.core.plan import canonical, plan_hash
 from refold.core.state import TERMINAL
-from refold.core.writes import AddTo, AppendTo, SetKey, Write
 from refold.doorbells.local import LocalDoorbell
 from refold.ports import Abilities, Clock, Done, Lease, Tool
 from refold.ports import Call as Try
-from refold.runtime.advance import inline
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine, Shown
+from refold.runtime.turn_thread import inline
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore
-from refold.testing.loop import Process, SimLoop
-from refold.testing.scripted import Scripted
-from refold.tools.noop import noop
+from refold.testing.core import Scripted
+from refold.testing.simulator.event_loop import Process, SimLoop
+from refold.tools.simple import noop
 from refold.wiring import Process as Parts
 from refold.wiring import World, assemble
 

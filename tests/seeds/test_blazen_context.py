@@ -24,8 +24,8 @@ from refold import (
     open_engine,
     step,
 )
-from refold.authoring.workflows.definition import define
-from refold.runtime.carrying import unpacked
+from refold.python.definition import define
+from refold.runtime.archive import unpacked
 
 
 class Next(Event):

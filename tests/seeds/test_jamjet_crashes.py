@@ -10,15 +10,15 @@ import pytest
 
 from refold import Arc, Child, Gate, Loop, Plan, Retry, Wait
 from refold.core.facts import ChildEnded, GateDecided, ItemsSettled, RunEnded, RunStarted, StepIssued, StepSettled
-from refold.core.fold import fold
-from refold.core.loops import Graph, analyse
+from refold.core.fold.apply import fold
+from refold.core.graph import Graph, analyse
 from refold.core.outcomes import Succeeded
 from refold.core.plan import Call as CallWork
 from refold.core.plan import read_plan
 from refold.core.state import TERMINAL, RunState
 from refold.errors import Conflict, Unavailable
 from refold.stores.memory import MemoryStore, MemoryTurn
-from refold.testing.loop import Killed
+from refold.testing.simulator.event_loop import Killed
 from tests.seeds.stage import NOON, Stage, names, plan, step, work
 
 Fate = Callable[[], None]

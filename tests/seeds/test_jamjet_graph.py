@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from refold import Arc, Call, Gate, Loop, Plan, Retry, Step, Wait
-from refold.core.decide import decide
-from refold.core.decision import Decision
+from refold.core.decide.decision import Decision
+from refold.core.decide.rules import decide
 from refold.core.facts import (
     Dropped,
     Fact,
@@ -23,12 +23,12 @@ from refold.core.facts import (
     StepSettled,
     Took,
 )
-from refold.core.loops import analyse
+from refold.core.graph import analyse
 from refold.core.outcomes import Parked
 from refold.core.state import RunState
 from refold.errors import InvalidPlan
 from refold.ports import Call as Try
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted
 from tests.seeds.stage import NOON, Stage, chain, names, plan, step, work
 
 BOOM = {"kind": "boom", "message": "it broke"}

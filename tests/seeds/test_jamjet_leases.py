@@ -13,10 +13,10 @@ from refold.core.outcomes import Awaited, Failed, Fault, Parked, Succeeded, Susp
 from refold.errors import LeaseLost
 from refold.ports import Abilities, Done, Lease
 from refold.ports import Call as Try
+from refold.runtime.background import LOSSES
 from refold.runtime.mail import Expire
-from refold.runtime.sweep import LOSSES
 from refold.stores.memory import Entry
-from refold.testing.loop import current_process
+from refold.testing.simulator.event_loop import current_process
 from tests.seeds.stage import NOON, Stage, names, plan, step, tables, work
 
 ONE = plan(step("a", "b", retry=Retry(attempts=1)), step("b"))

@@ -9,8 +9,7 @@ import pytest
 
 from refold import Call, Loop, Retry
 from refold.core.facts import ItemsRetried, ItemsSettled, StepIssued, StepSettled
-from refold.core.outcomes import SECOND, Awaited, Failed, Fault, Parked, Succeeded, Suspended
-from refold.core.writes import AddTo, AppendTo, SetKey
+from refold.core.outcomes import SECOND, AddTo, AppendTo, Awaited, Failed, Fault, Parked, SetKey, Succeeded, Suspended
 from refold.ports import Call as Try
 from refold.ports import Done
 from tests.seeds.stage import NOON, Refusal, Stage, chain, plan, step, work

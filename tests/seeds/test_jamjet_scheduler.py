@@ -12,8 +12,7 @@ import pytest
 import refold
 from refold import Arc, Call, Gate, Loop, Plan, Retry, RunFailed, Wait
 from refold.core.facts import RunEnded, RunStarted, Skipped, StepIssued, StepSettled
-from refold.core.outcomes import Awaited, Parked, Succeeded, Suspended
-from refold.core.writes import SetKey
+from refold.core.outcomes import Awaited, Parked, SetKey, Succeeded, Suspended
 from refold.errors import Corrupt, NotFound
 from refold.ports import Call as Try
 from refold.ports import Done

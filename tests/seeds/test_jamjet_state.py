@@ -9,10 +9,9 @@ import pytest
 from refold import Arc, Call, Child, Gate, Loop, Plan, Retry, Wait
 from refold.core import codec
 from refold.core.facts import ItemsSettled, RunStarted, StepIssued, StepSettled
-from refold.core.fold import fold
-from refold.core.outcomes import SECOND, Failed, Fault, Parked, Succeeded
+from refold.core.fold.apply import fold
+from refold.core.outcomes import SECOND, AddTo, AppendTo, DeleteKey, Failed, Fault, Parked, PutIf, SetKey, Succeeded
 from refold.core.state import RunState
-from refold.core.writes import AddTo, AppendTo, DeleteKey, PutIf, SetKey
 from refold.errors import Conflict, StaleWrite
 from refold.ports import Call as Try
 from refold.ports import Done, Lease

@@ -10,10 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold import Arc, Call, Loop, Retry, Step
-from refold.authoring.dialects.noetl_events import life_of, status_of
-from refold.authoring.dialects.noetl_log import PLAYBOOK, Imported, read_log
-from refold.authoring.dialects.noetl_results import extract_user_data, flatten_labels, with_data, with_sets
-from refold.authoring.dialects.noetl_visits import CONTEXT, ENDS, STEP_EVENTS
 from refold.core import codec
 from refold.core.facts import (
     Bypassed,
@@ -29,10 +25,11 @@ from refold.core.facts import (
     StepSettled,
     Took,
 )
-from refold.core.fold import Record, fold
-from refold.core.loops import analyse
-from refold.core.outcomes import SECOND, Failed, Fault, Report, Succeeded
+from refold.core.fold.apply import Record, fold
+from refold.core.graph import analyse
+from refold.core.outcomes import SECOND, AddTo, AppendTo, Failed, Fault, Report, Succeeded
 from refold.core.plan import canonical, plan_hash
+from refold.core.read.summary import shown_steps, summarize
 from refold.core.state import (
     BYPASSED,
     CANCELLED,
@@ -48,9 +45,11 @@ from refold.core.state import (
     RunState,
     StepState,
 )
-from refold.core.summary import shown_steps, summarize
-from refold.core.writes import AddTo, AppendTo
 from refold.errors import Corrupt, LeaseLost
+from refold.playbooks.noetl_log.events import life_of, status_of
+from refold.playbooks.noetl_log.log import PLAYBOOK, Imported, read_log
+from refold.playbooks.noetl_log.results import extract_user_data, flatten_labels, with_data, with_sets
+from refold.playbooks.noetl_log.visits import CONTEXT, ENDS, STEP_EVENTS
 from refold.ports import Done, Lease, Writes
 from tests.seeds.stage import Stage, plan, step, work
 

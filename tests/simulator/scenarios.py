@@ -6,16 +6,15 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from refold.core.outcomes import SECOND, Awaited, Parked, Succeeded, Suspended
+from refold.core.outcomes import SECOND, AddTo, AppendTo, Awaited, Parked, Succeeded, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, plan_hash
-from refold.core.writes import AddTo, AppendTo
 from refold.ports import Call as ToolCall
 from refold.ports import Done
 from refold.runtime.engine import Engine
-from refold.testing.faults import Rates
-from refold.testing.oracles import Violation
-from refold.testing.scripted import Scripted
-from refold.testing.simulate import EPOCH, Simulated, Simulation, stubborn
+from refold.testing.core import Scripted
+from refold.testing.simulator.faults import Rates
+from refold.testing.simulator.oracles import Violation
+from refold.testing.simulator.simulation import EPOCH, Simulated, Simulation, stubborn
 from tests.programs import random_program
 from tests.referee import run as referee
 from tests.ticks import pick, plan_of

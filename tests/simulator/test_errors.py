@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from refold.testing.faults import KINDS, Faults, Rates, draw_error_rates, draw_rates
-from refold.testing.scripted import Scripted
-from refold.testing.simulate import Simulated, Simulation
+from refold.testing.core import Scripted
+from refold.testing.simulator.faults import KINDS, Faults, Rates, draw_error_rates, draw_rates
+from refold.testing.simulator.simulation import Simulated, Simulation
 from tests.simulator.scenarios import Client, Stage
 
 BLOCKS = 2

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from refold.core.outcomes import SECOND, Awaited, Sent, Succeeded, Suspended
+from refold.core.outcomes import SECOND, AddTo, Awaited, Sent, Succeeded, Suspended
 from refold.core.plan import Call, Collect, EventType, Plan, Retry, Step
-from refold.core.writes import AddTo
 from refold.ports import Call as ToolCall
 from refold.ports import Done
 from refold.runtime.engine import Engine
-from refold.testing.oracles import Violation
-from refold.testing.scripted import Scripted
-from refold.testing.simulate import Simulation, stubborn
+from refold.testing.core import Scripted
+from refold.testing.simulator.oracles import Violation
+from refold.testing.simulator.simulation import Simulation, stubborn
 from tests.simulator.scenarios import Stage, _lost_too_many
 
 PAGES = 9

@@ -16,9 +16,9 @@ from refold.core.plan import Call, Plan, Step
 from refold.errors import Corrupt, Unavailable
 from refold.runtime.engine import Engine
 from refold.stores.memory import Entry
-from refold.testing.faults import Rates
-from refold.testing.scripted import Scripted
-from refold.testing.simulate import POLL, SWEEP, Simulation, stubborn
+from refold.testing.core import Scripted
+from refold.testing.simulator.faults import Rates
+from refold.testing.simulator.simulation import POLL, SWEEP, Simulation, stubborn
 from tests.programs import random_program
 from tests.simulator.scenarios import CHILD, SINK, Stage, simulate
 from tests.ticks import plan_of

@@ -16,10 +16,10 @@ from refold.core.state import TERMINAL
 from refold.ports import Call as ToolCall
 from refold.ports import Done
 from refold.runtime.engine import Engine
-from refold.testing.faults import Rates
-from refold.testing.oracles import Violation
-from refold.testing.scripted import Scripted
-from refold.testing.simulate import Simulation, stubborn
+from refold.testing.core import Scripted
+from refold.testing.simulator.faults import Rates
+from refold.testing.simulator.oracles import Violation
+from refold.testing.simulator.simulation import Simulation, stubborn
 
 TIDY = Step(name="tidy", work=Call(tool="uses"))
 LEAF = Plan(

@@ -8,10 +8,10 @@ import pytest
 from refold import Collect, Context, Event, Retry, StartEvent, StopEvent, Workflow, step
 from refold.runtime.engine import Engine
 from refold.runtime.handle import Handle
-from refold.testing.loop import Process
-from refold.testing.oracles import Violation
-from refold.testing.scripted import Scripted
-from refold.testing.simulate import Simulation, stubborn
+from refold.testing.core import Scripted
+from refold.testing.simulator.event_loop import Process
+from refold.testing.simulator.oracles import Violation
+from refold.testing.simulator.simulation import Simulation, stubborn
 from refold.wiring import Process as Parts
 from tests.simulator.scenarios import _lost_too_many
 

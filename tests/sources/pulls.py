@@ -14,11 +14,11 @@ from refold.core.commands import Command
 from refold.core.outcomes import Fault
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import ToolFailed
-from refold.executors.isolated import Isolated
 from refold.executors.limits import Limits, environment
+from refold.executors.process_services import Isolated
 from refold.ports import Call, Tool
-from refold.secrets.strongroom import Strongroom, Where
-from refold.tools.http import HttpTool
+from refold.secrets.access import Strongroom, Where
+from refold.tools.http.tool import HttpTool
 from refold.tools.sql_shelf import sql_tools
 from refold.wiring.sources import source_tool
 from refold.wiring.world import WallClock, World

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from docs.build.sources_page import page
 from refold.errors import InvalidValue
 from refold.sources.added import Added, Installed
 from refold.sources.catalog import CATALOG
-from refold.sources.reference import page
 from tests.sources.pulls import Sources, opened
 
 MODULE = """\
-from refold.descriptions import ToolInfo, ToolKey
+from refold.tool_api import ToolInfo, ToolKey
 from refold.ports import Page, Pull
 
 class Letters:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.build.sources_page import EXAMPLES, page
 from refold.sources.catalog import CATALOG
 from refold.sources.means import Means
-from refold.sources.reference import EXAMPLES, page
 from refold.sources.shelf import own_makers
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ def test_values_that_are_computed_are_no_problem_before_a_run() -> None:
 
 
 def test_the_page_on_sources_is_up_to_date() -> None:
-    assert (ROOT / "docs/reference/sources.md").read_text() == page(), "python -m refold.sources.reference prints it"
+    assert (ROOT / "docs/reference/sources.md").read_text() == page(), "python -m docs.build.sources_page prints it"
 
 
 def test_the_catalog_costs_no_more_than_it_must() -> None:

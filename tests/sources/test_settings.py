@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from refold.core.commands import Command
-from refold.descriptions import ToolInfo
 from refold.errors import ToolFailed
 from refold.ports import Call, Page, Pull
 from refold.sources.pulling import SourceTool
 from refold.sources.shelf import Shelf
+from refold.tool_api import ToolInfo
 from tests.sources.pulls import Sources
 
 

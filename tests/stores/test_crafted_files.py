@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from refold.cli import exits
-from refold.cli.out import OBEYED
+from refold.cli.output import OBEYED
 from tests.cli import in_process
 from tests.cli.program import refold
 from tests.stores.crafted_files import craft, original

@@ -16,7 +16,7 @@ from refold.runtime.mail import Cancel, DecideGate, Look, Mail, Pause, Resume, S
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import Post, Turns
 from refold.stores.sqlite.store import SqliteStore
-from refold.testing.scripted import Scripted
+from refold.testing.core import Scripted
 from tests.contracts.stores import FakeClock, claim_one, commit, note
 from tests.programs import random_program
 from tests.stores.sqlite_files import ask, opened

@@ -19,8 +19,7 @@ from refold.ports import Call as ToolCall
 from refold.runtime.engine import Engine
 from refold.runtime.rebuild import rebuild
 from refold.stores.sqlite.store import SqliteStore
-from refold.testing.given import Given, started, succeeded
-from refold.testing.scripted import Scripted
+from refold.testing.core import Given, Scripted, started, succeeded
 from refold.wiring import language
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from refold.authoring.template_text import is_expression
 from refold.core.expressions import CannotEvaluate
+from refold.playbooks.reader.templates import is_expression
 from refold.templates import Templates
 from refold.templates.json_paths import parsed
 from refold.templates.paths import nearest

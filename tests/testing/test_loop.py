@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from refold.testing.loop import Killed, Process, SimLoop, current_process
+from refold.testing.simulator.event_loop import Killed, Process, SimLoop, current_process
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 

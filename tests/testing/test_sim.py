@@ -13,10 +13,10 @@ from refold.errors import InvalidValue, ToolFailed
 from refold.schemas import misfits
 from refold.stores.memory import Queued
 from refold.testing import Asked, SimFailed, sim
-from refold.testing.faults import Rates
-from refold.testing.made_up import made_up
-from refold.testing.stand import Memo, Stand
-from refold.testing.trials import subject_of
+from refold.testing.simulator.faults import Rates
+from refold.testing.simulator.invented_results import made_up
+from refold.testing.simulator.trials import subject_of
+from refold.testing.simulator.user_workflow import Memo, Stand
 from tests.cli.program import refold
 from tests.testing import flows
 from tests.testing.flows import LIST, ORDER, ROWS, Calling, Crawl, Endless, Patient, Plain, Racing, playbook
@@ -83,7 +83,7 @@ def test_a_result_that_depends_on_order_is_told_with_its_seed() -> None:
 
 
 def test_a_run_that_never_ends_is_told_before_any_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("refold.testing.stand.STEPS", 5_000)
+    monkeypatch.setattr("refold.testing.simulator.user_workflow.STEPS", 5_000)
     with pytest.raises(SimFailed, match="even undisturbed, the run does not end"):
         sim(Endless, asked=FEW)
 

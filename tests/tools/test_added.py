@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
+from docs.build.tools_page import page
 from refold import open_engine
 from refold.errors import InvalidValue
 from refold.tools.added import Added, Installed
 from refold.tools.catalog import CATALOG
-from refold.tools.reference import page
 from tests.cli.program import refold
 from tests.tools.calls import fault_of_run, one_step
 
 PAGE = Path(__file__).parents[2] / "docs/howto/tools-of-your-own.md"
 MODULE = """\
-from refold.descriptions import ToolInfo, ToolKey
+from refold.tool_api import ToolInfo, ToolKey
 from refold.ports import Call
-from refold.tools.keys import Keys
+from refold.tool_api import Keys
 
 class Shout:
     text = ToolKey(name="text", type="text", required=True, about="what to say")

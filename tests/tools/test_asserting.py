@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.errors import ToolFailed
-from refold.tools.asserting import assert_that
+from refold.tools.simple import assert_that
 from tests.tools.calls import call
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from refold.descriptions import ToolProblem
+from docs.build.tools_page import EXAMPLES, page
+from refold.tool_api import ToolProblem
 from refold.tools.catalog import CATALOG
-from refold.tools.reference import EXAMPLES, page
 
 ROOT = Path(__file__).parents[2]
 
@@ -122,7 +122,7 @@ def test_the_examples_are_right(kind: str) -> None:
 
 
 def test_the_page_on_tools_is_up_to_date() -> None:
-    assert (ROOT / "docs/reference/tools.md").read_text() == page(), "python -m refold.tools.reference prints it"
+    assert (ROOT / "docs/reference/tools.md").read_text() == page(), "python -m docs.build.tools_page prints it"
 
 
 def test_the_catalog_costs_no_more_than_it_must() -> None:
@@ -137,7 +137,9 @@ def test_an_engine_loads_no_tool_and_no_pool_before_it_is_used() -> None:
 import asyncio, sys
 from refold import Call, Plan, Step, open_engine
 
-HEAVY = ("httpx2", "httpcore2", "refold.executors.processes", "refold.executors.programs", "refold.tools.python")
+HEAVY = (
+    "httpx2", "httpcore2", "refold.executors.interpreter_pool", "refold.executors.programs", "refold.tools.python.tool"
+)
 
 async def main():
     async with open_engine() as engine:

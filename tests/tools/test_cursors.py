@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from refold.authoring.playbook import read
 from refold.core.facts import StepSettled
 from refold.core.outcomes import Parked
+from refold.playbooks.playbook import read
 from refold.settings import Settings
 from refold.tools.catalog import CATALOG
 from refold.wiring import open_engine

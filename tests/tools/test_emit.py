@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.tools.emitting import emit
-from refold.tools.noop import noop
+from refold.tools.simple import emit, noop
 from tests.cli.program import playbook, refold
 from tests.tools.calls import call, engine, fault_of, one_step
 

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from refold.core.expressions import CannotEvaluate
-from refold.core.pipelines import Task
+from refold.core.pipeline import Task
 from refold.errors import ToolFailed
 from refold.templates import Templates
-from refold.tools.pipeline_quoting import QUOTED
-from refold.tools.sql_text import Style
+from refold.tools.noetl_text.quoting import QUOTED
+from refold.tools.sql.text import Style
 from tests.growth import grows_linearly
 from tests.tools.databases import KINDS, Database, opened
 

@@ -14,8 +14,8 @@ import httpx2
 import pytest
 
 from refold import Retry
-from refold.tools.http import HttpTool
-from refold.tools.http_answer import result
+from refold.tools.http.answer import result
+from refold.tools.http.tool import HttpTool
 from tests.growth import grows_linearly
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 from tests.tools.web import Answer, Asked, Site, says, sends_to, served

@@ -10,9 +10,8 @@ import httpcore2
 import pytest
 
 from refold.settings import Settings
-from refold.tools.addresses import is_public
-from refold.tools.http import HttpTool
-from refold.tools.http_wire import Checked, Wire
+from refold.tools.http.tool import HttpTool
+from refold.tools.http.wire import Checked, Wire, is_public
 from tests.cli.program import playbook, refold
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 from tests.tools.web import Site, says, sends_to, served

@@ -9,7 +9,7 @@ from msgspec import json
 from refold import Retry
 from refold.core.outcomes import Failed, Succeeded
 from refold.ports import Done
-from refold.tools.http import HttpTool
+from refold.tools.http.tool import HttpTool
 from refold.tools.llm import LlmTool
 from tests.tools.calls import call, engine, fault_of, one_step
 from tests.tools.web import Answer, Asked, Site, says, served

@@ -16,7 +16,7 @@ from refold.core.commands import Command
 from refold.errors import LeaseLost, Unavailable
 from refold.ports import Lease
 from refold.wiring import WallClock
-from refold.worker.printed import MOST, Printed
+from refold.worker.output import MOST, Printed
 from tests.tools.calls import SETTINGS, engine, fault_of_run, one_step
 
 ROOT = Path(__file__).parents[2]
@@ -216,7 +216,7 @@ async def test_lines_wait_a_moment_for_others() -> None:
 
 
 async def test_many_lines_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("refold.worker.printed.EVERY", 3600.0)
+    monkeypatch.setattr("refold.worker.output.EVERY", 3600.0)
     desk = Desk()
     some = printed(desk)
     for _ in range(10):

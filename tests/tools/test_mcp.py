@@ -11,8 +11,8 @@ import pytest
 from msgspec import json
 
 from refold.executors.programs import Programs
-from refold.tools.http import HttpTool
-from refold.tools.mcp import McpTool
+from refold.tools.http.tool import HttpTool
+from refold.tools.mcp.tool import McpTool
 from tests.tools.calls import call, engine, fault_of, one_step
 from tests.tools.mcp_server import answer
 from tests.tools.web import Answer, Asked, Site, says, served

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec import convert
 
-from refold.core.pipelines import Pipeline, Task
-from refold.tools import pipeline_known
-from refold.tools.pipeline_known import MOST, Pipelines
+from refold.core.pipeline import Pipeline, Task
+from refold.tools.pipeline import known as pipeline_known
+from refold.tools.pipeline.known import MOST, Pipelines
 from tests.tools.test_pipelines import play
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from refold.authoring.playbook import read
-from refold.authoring.problems import InvalidPlaybook
 from refold.core.facts import Fact, StepSettled
 from refold.core.faults import said
 from refold.core.outcomes import Parked
+from refold.playbooks.playbook import read
+from refold.playbooks.problems import InvalidPlaybook
 from refold.settings import Settings
 from refold.tools.catalog import CATALOG
 from refold.wiring import open_engine

@@ -12,9 +12,9 @@ import pytest
 
 from refold.core.outcomes import Succeeded
 from refold.executors.inline import Inline
-from refold.executors.processes import Processes
+from refold.executors.interpreter_pool import Processes
 from refold.ports import Done
-from refold.tools.python import PythonTool
+from refold.tools.python.tool import PythonTool
 from tests.alive import living, noted_in
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 
@@ -260,7 +260,7 @@ async def test_code_runs_in_another_process_unless_it_is_inline(python: PythonTo
 
 
 async def test_code_is_compiled_once(python: PythonTool) -> None:
-    import refold.tools.python_code as python_code
+    import refold.tools.python.compile as python_code
 
     before = python_code.prepare.cache_info().misses
     for _ in range(5):

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from refold import Engine, open_engine
-from refold.authoring.playbook import read
 from refold.core.faults import MOST
+from refold.playbooks.playbook import read
+from refold.tools.artifact import safe_join
 from refold.tools.catalog import CATALOG
-from refold.tools.safe_path import safe_join
 from tests.tools.calls import SETTINGS, engine, fault_of_run, one_step
 
 WHERE = pytest.mark.parametrize("isolation", ["process", "inline"])

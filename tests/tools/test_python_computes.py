@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from refold.executors.inline import Inline
-from refold.tools.python import PythonTool
-from refold.tools.python_computes import only_computes
+from refold.tools.python.nonblocking import only_computes
+from refold.tools.python.tool import PythonTool
 from tests.tools.calls import call
 
 COMPUTES = (

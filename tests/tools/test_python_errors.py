@@ -17,10 +17,10 @@ import pytest
 
 from refold.errors import InvalidValue
 from refold.executors.inline import Inline
-from refold.executors.processes import Processes
-from refold.tools.python import PythonTool
-from refold.tools.python_code import InvalidCode, prepare
-from refold.tools.python_values import plain
+from refold.executors.interpreter_pool import Processes
+from refold.tools.python.compile import InvalidCode, prepare
+from refold.tools.python.tool import PythonTool
+from refold.tools.python.values import plain
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 
 WHERE = pytest.mark.parametrize("isolation", ["process", "inline"])

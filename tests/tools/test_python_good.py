@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from refold.tools.python_code import InvalidCode, is_good, prepare
+from refold.tools.python.compile import InvalidCode, is_good, prepare
 
 GOOD = [
     "return 1",

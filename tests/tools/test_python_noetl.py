@@ -9,10 +9,10 @@ from refold.core.commands import Command
 from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, ToolFailed
 from refold.executors.inline import Inline
-from refold.executors.processes import Processes
+from refold.executors.interpreter_pool import Processes
 from refold.ports import Call
-from refold.tools.python import PythonTool
-from refold.tools.python_values import as_json
+from refold.tools.python.tool import PythonTool
+from refold.tools.python.values import as_json
 
 WHERE = pytest.mark.parametrize("isolation", ["process", "inline"])
 CONTEXT = {

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from refold.tools.holes import HOLE, Misplaced
-from refold.tools.python_splicing import spots_of, written
+from refold.tools.noetl_text.python import spots_of, written
 
 EVIL = [
     "'",

@@ -6,12 +6,11 @@ import pytest
 
 from refold import Call as Work
 from refold import Plan, Step, open_engine
-from refold.descriptions import ToolInfo, ToolKey
 from refold.errors import ToolFailed
 from refold.ports import Call, Tool
-from refold.tools.keys import Keys
-from refold.tools.noop import noop
+from refold.tool_api import Keys, ToolInfo, ToolKey
 from refold.tools.shelf import Shelf
+from refold.tools.simple import noop
 from tests.tools.calls import call, engine, fault_of_run, one_step
 
 INFO = ToolInfo(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from refold.core.codec import check_value
-from refold.tools.sql_text import Style
+from refold.tools.sql.text import Style
 from tests.tools.databases import KINDS, Database, injections, opened
 
 FOREVER = "with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r"

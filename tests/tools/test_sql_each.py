@@ -11,13 +11,13 @@ import duckdb
 import psycopg
 import pytest
 
-from refold.descriptions import ToolProblem
+from refold.tool_api import ToolProblem
 from refold.tools.catalog import CATALOG
-from refold.tools.sql_duckdb import fault_of as fault_of_duckdb
-from refold.tools.sql_faults import kind_of_sqlstate
-from refold.tools.sql_postgres import fault_of as fault_of_psycopg
+from refold.tools.sql.duckdb import fault_of as fault_of_duckdb
+from refold.tools.sql.faults import kind_of_sqlstate
+from refold.tools.sql.postgres import fault_of as fault_of_psycopg
+from refold.tools.sql.text import Style
 from refold.tools.sql_shelf import sql_tools
-from refold.tools.sql_text import Style
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 from tests.tools.databases import Database, no_http, opened
 

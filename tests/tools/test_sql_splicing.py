@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from refold.tools.holes import HOLE, Misplaced
-from refold.tools.sql_splicing import parts_of, without_own_quoting, written
-from refold.tools.sql_text import Style
+from refold.tools.noetl_text.sql import parts_of, without_own_quoting, written
+from refold.tools.sql.text import Style
 from tests.tools.databases import KINDS, injections
 
 

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from refold.errors import ToolFailed
-from refold.tools import sql_sqlite
-from refold.tools.sql_blocking import THREADS, Blocking, GivenUp, Work
-from refold.tools.sql_driver import Driver, Held
-from refold.tools.sql_faults import failure
-from refold.tools.sql_request import request_of
+from refold.tools.sql import sqlite
+from refold.tools.sql.driver import THREADS, Blocking, Driver, GivenUp, Held, Work
+from refold.tools.sql.faults import failure
+from refold.tools.sql.request import request_of
 from tests.tools.calls import call, fault_of
 
 PATIENCE = 0.2
@@ -215,11 +214,11 @@ async def test_when_too_many_do_not_end_no_more_are_begun(db: Connection) -> Non
 async def test_a_step_says_that_its_statement_could_not_be_stopped_and_the_next_one_has_a_connection(
     db: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tool = sql_sqlite.sqlite_tool()
+    tool = sqlite.sqlite_tool()
     tool.blocking.patience, tool.blocking.name = PATIENCE, "stuck"
     with monkeypatch.context() as patch:
-        patch.setattr(sql_sqlite, "opened", lambda *_: db.open())
-        patch.setattr(sql_sqlite, "_one", lambda db, _, statement: db.execute(statement.text))
+        patch.setattr(sqlite, "opened", lambda *_: db.open())
+        patch.setattr(sqlite, "_one", lambda db, _, statement: db.execute(statement.text))
         fault = await ends(fault_of(tool, call(None, {"query": "stuck", "timeout": 0.05})))
     assert (fault.kind, fault.code, fault.retryable) == ("db_timeout", "SQLITE_INTERRUPT", True)
     assert fault.message == "not done within 0.05 s; the statement could not be stopped, and nobody waits for it"
@@ -228,7 +227,7 @@ async def test_a_step_says_that_its_statement_could_not_be_stopped_and_the_next_
 
 EXIT = """
 import asyncio, threading
-from refold.tools.sql_blocking import Blocking, GivenUp, Work
+from refold.tools.sql.driver import Blocking, GivenUp, Work
 
 async def main() -> None:
     try:

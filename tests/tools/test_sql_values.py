@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from refold.core.codec import check_value
-from refold.tools.sql_values import json_value, parsed
+from refold.tools.sql.values import json_value, parsed
 from tests.tools.databases import Database, opened
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold import Engine
-from refold.authoring.playbook import read
+from refold.playbooks.playbook import read
 from refold.tools.catalog import CATALOG
 from tests.tools.calls import engine
 

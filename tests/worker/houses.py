@@ -13,10 +13,10 @@ from refold.core.expressions import Values
 from refold.core.facts import StepSettled
 from refold.doorbells.local import LocalDoorbell
 from refold.executors.inline import Inline
-from refold.executors.processes import Processes
+from refold.executors.interpreter_pool import Processes
 from refold.ports import Executor, Tool
-from refold.runtime.advance import Here
 from refold.runtime.engine import Engine
+from refold.runtime.turn_thread import Here
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.wiring import Process, WallClock, World, assemble

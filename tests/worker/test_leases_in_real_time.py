@@ -15,7 +15,7 @@ from refold.core.plan import Call
 from refold.errors import RunCancelled, RunFailed
 from refold.ports import Call as Try
 from refold.settings import Settings
-from refold.worker.lease import Beat
+from refold.worker.leases import Beat
 from tests.alive import living, noted_in, within
 from tests.worker.houses import SHORT, Town, calls, settled
 

@@ -15,7 +15,7 @@ from refold.errors import Ambiguous, Corrupt, LeaseLost, Unavailable
 from refold.ports import Abilities, Call, Done, Lease, Memory, Place
 from refold.wiring import WallClock
 from refold.worker.heartbeat import as_task, on_thread
-from refold.worker.lease import Beat, Keeper, place
+from refold.worker.leases import Beat, Keeper, place
 from refold.worker.loop import Worker
 from refold.worker.run_tool import run_tool
 

@@ -12,7 +12,7 @@ from refold.core.plan import Plan, Step
 from refold.ports import Call, Lease
 from refold.runtime.desk import LocalDesk
 from refold.wiring import open_engine
-from refold.worker.printed import AT_ONCE, Printed
+from refold.worker.output import AT_ONCE, Printed
 
 LEASE = Lease("run", Command("a/1", "a", 1, 1), "w", 1, 0, 0, "plan")
 

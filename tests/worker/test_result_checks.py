@@ -9,7 +9,7 @@ from refold import Call, Plan, RunFailed, Step, open_engine
 from refold.core.plan import Input
 from refold.errors import OverBound
 from refold.ports import Call as Called
-from refold.runtime.inputs import check_inputs
+from refold.runtime.children import check_inputs
 from refold.schemas import WORK, WORK_UNDER_LOCK
 
 TWICE = {"properties": {"x": {"$ref": "#/$defs/a"}}}

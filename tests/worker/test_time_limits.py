@@ -12,16 +12,16 @@ import pytest
 from psycopg import AsyncConnection
 
 from refold import Engine
-from refold.authoring.playbook import read
 from refold.core.facts import StepSettled
 from refold.core.outcomes import SECOND, Report, Succeeded, TimedOut
 from refold.executors.threads import Threads
+from refold.playbooks.playbook import read
 from refold.settings import Settings
 from refold.time_limits import Limit, Stopwatch, began, waiting
-from refold.tools import sql_postgres
 from refold.tools.catalog import CATALOG
-from refold.tools.sql_blocking import Blocking, Work
-from refold.tools.sql_postgres import PostgresTool
+from refold.tools.sql import postgres as sql_postgres
+from refold.tools.sql.driver import Blocking, Work
+from refold.tools.sql.postgres import PostgresTool
 from tests.alive import within
 from tests.tools.calls import call, engine, one_step
 from tests.tools.conftest import postgres
@@ -144,7 +144,7 @@ async def test_to_wait_for_a_thread_is_no_part_of_a_timeout() -> None:
 
 
 async def test_to_wait_for_a_thread_of_a_database_is_no_part_of_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("refold.tools.sql_blocking.THREADS", 1)
+    monkeypatch.setattr("refold.tools.sql.driver.THREADS", 1)
     blocking, go = Blocking("any"), threading.Event()
     held = asyncio.create_task(blocking.run(Work(), go.wait, None))
     await asyncio.sleep(0)

@@ -1,1 +1,3 @@
-"""The command line: what people type, what they see, and what scripts read."""
+"""The command line. `app.py` is the root of the commands; what they ask the engine is in `commands/`, and the rest
+formats.
+"""

@@ -1,5 +1,5 @@
 """`python -m refold.cli` is the program `refold`."""
 
-from refold.cli.main import main
+from refold.cli.app import main
 
 main()

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from refold.core.loops import Graph
+from refold.core.graph import Graph
 from refold.core.plan import Call, Child, Step
+from refold.core.read.summary import Summary
 from refold.core.state import BYPASSED, COMPLETED, SKIPPED, TERMINAL, RunState
-from refold.core.summary import Summary
 from refold.runtime.reading import Reading, graph_of
 from refold.stores.sqlite.store import SqliteStore
 

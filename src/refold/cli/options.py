@@ -44,7 +44,7 @@ def run_argument(required: bool = True) -> Callable[[F], F]:
     """`RUN`: an id, the beginning of one, or a name."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        from refold.cli.completing import names_of_runs
+        from refold.cli.completion import names_of_runs
 
         return names_of_runs(str(ctx.params.get("db") or DB), incomplete)
 
@@ -100,7 +100,7 @@ def value_of(text: str) -> Any:
 
 
 def _from_yaml(text: str, file: str) -> Any:
-    from refold.authoring.yaml_text import read
+    from refold.playbooks.yaml.text import read
 
     return read(text, file).value
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from refold.cli.needed import Need, needs
 from refold.core.facts import RunStarted
 from refold.core.plan import BODY
-from refold.core.summary import Summary
-from refold.core.why import SHORT, Holder, World
+from refold.core.read.summary import Summary
+from refold.core.read.why import SHORT, Holder, World
 from refold.errors import NotFound
 from refold.ports import Abilities
-from refold.runtime.living import world
+from refold.runtime.live_workers import world
 from refold.runtime.reading import graph_of
 from refold.stores.sqlite.doctor import abilities, holders
 from refold.stores.sqlite.store import SqliteStore

@@ -7,13 +7,13 @@ from msgspec import to_builtins
 from refold.cli.words import stamp
 from refold.core.facts import RunTimedOut, StepFault
 from refold.core.faults import said
-from refold.core.loaded import Loaded
-from refold.core.loops import Graph
+from refold.core.graph import Graph
 from refold.core.outcomes import Fault, Instant
-from refold.core.progress import pace
+from refold.core.read.progress import pace
+from refold.core.read.summary import Summary, shown_steps, status_of
+from refold.core.scope.loaded import Loaded
+from refold.core.scope.template_scope import LISTED, step_value
 from refold.core.state import ISSUED, FanOut, RunState
-from refold.core.summary import Summary, shown_steps, status_of
-from refold.core.view import LISTED, step_value
 from refold.ports import Store
 from refold.runtime.reading import with_values
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from refold.cli.out import printable
+from refold.cli.output import printable
 
 
 class Source(Struct, frozen=True):

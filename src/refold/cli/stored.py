@@ -6,12 +6,12 @@ from contextlib import closing, contextmanager
 
 import click
 
-from refold.authoring.names import meant
-from refold.cli import out, words
+from refold.cli import output, words
 from refold.cli.wrong import WrongRows
+from refold.core.read.summary import Summary
 from refold.core.state import TERMINAL
-from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
+from refold.names import meant
 from refold.stores.clock import machine_steady
 from refold.stores.sqlite.store import SqliteStore
 
@@ -95,6 +95,6 @@ def _nothing_like(store: SqliteStore, text: str) -> str:
 
 def _ambiguous(text: str, rows: list[Summary]) -> str:
     shown = [f"{row.run}  {row.name}  {row.status}  {words.moment(row.created_at)}" for row in rows[:LISTED]]
-    lines = [f"  {out.printable(each)}" for each in shown]
+    lines = [f"  {output.printable(each)}" for each in shown]
     more = ["  … and more"] if len(rows) > LISTED else []
     return "\n".join([f"error: {text!r} may mean several runs:", *lines, *more])

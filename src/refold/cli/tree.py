@@ -1,51 +1,188 @@
-"""The tree, for terminals: a run that is over in a moment is drawn once, a longer one over and over."""
+"""Progress as rows of a tree: one per step; a loop has a bar and counts, what waits says why, a failure expands."""
 
-import sys
-from time import perf_counter
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from refold.cli import out
-from refold.cli.drawers import Drawer, Silent, write
-from refold.cli.rows import PLAIN, PRETTY, Canvas, Glyphs, Meter, drawn, painted
-from refold.cli.source import Source
-from refold.core.progress import Progress
+from msgspec import Struct
 
-QUICK = 1.0  # seconds: what it takes to load what draws is little beside that
+from refold.cli import output, words
+from refold.cli.source import NOWHERE, Source
+from refold.core.faults import said
+from refold.core.outcomes import SECOND, Instant
+from refold.core.read.progress import Progress, Row
 
-
-class Tree(Silent):
-    """Rows that are drawn over and over in one place."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__(source)
-        self.meter, self.began = Meter(), perf_counter()
-        self._live: Drawer | None = None
-
-    def draw(self, progress: Progress) -> None:
-        if self._live is None:
-            if perf_counter() - self.began < QUICK:
-                return
-            self._live = self._begun()
-        self._live.draw(progress)
-
-    def say(self, line: str) -> None:
-        if self._live is None:
-            write(line)
-        else:
-            self._live.say(line)
-
-    def end(self, progress: Progress | None) -> None:
-        if self._live is not None:
-            self._live.end(progress)
-        elif progress is not None:
-            canvas = Canvas(out.columns(sys.stderr), 0, glyphs(), self.source)
-            write(painted(drawn(progress, self.meter, canvas), out.has_colour(sys.stderr)))
-
-    def _begun(self) -> Drawer:
-        from refold.cli.live import Live
-
-        return Live(self.meter, self.source, glyphs())
+Line = list[tuple[str, str]]
+"""Pieces of text with their styles."""
 
 
-def glyphs() -> Glyphs:
-    encoding = (sys.stderr.encoding or "").lower().replace("-", "") if sys.stderr is not None else ""
-    return PRETTY if encoding.startswith("utf") else PLAIN
+class Glyphs(NamedTuple):
+    completed: str
+    failed: str
+    waiting: str
+    pending: str
+    skipped: str
+    busy: str
+    full: str
+    empty: str
+    dot: str
+
+
+PRETTY = Glyphs("✓", "✗", "◌", "·", "-", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "█", "░", "·")
+PLAIN = Glyphs("+", "x", "~", ".", "-", "|/-\\", "#", "-", ",")
+
+STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow", "waiting": "yellow"}
+WINDOW = 5 * SECOND  # over which the rate of a loop is taken
+NAMES = 28  # columns for the names of steps, at most
+BAR = 20  # columns
+FRAMES = 8  # of a spinner in a second
+
+
+class Meter:
+    """How fast each loop goes, by what was seen of it."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, int], deque[tuple[Instant, int]]] = {}
+
+    def note(self, progress: Progress) -> None:
+        for row in progress.rows:
+            if row.count and row.status == "issued":
+                samples = self._seen.setdefault((row.step, row.visits), deque())
+                samples.append((progress.now, row.done + row.failed + row.skipped + row.cancelled))
+                while samples[-1][0] - samples[0][0] > WINDOW and len(samples) > 2:
+                    samples.popleft()
+
+    def rate(self, row: Row) -> float | None:
+        """Items per second; None if too little was seen."""
+        samples = self._seen.get((row.step, row.visits))
+        if not samples or samples[-1][0] - samples[0][0] < SECOND // 2:
+            return None
+        return (samples[-1][1] - samples[0][1]) * SECOND / (samples[-1][0] - samples[0][0])
+
+
+class Canvas(Struct, frozen=True):
+    """How and for whom it is drawn; a height of 0 is endless."""
+
+    width: int = 80
+    height: int = 0
+    glyphs: Glyphs = PRETTY
+    source: Source = NOWHERE
+
+
+def drawn(progress: Progress, meter: Meter, canvas: Canvas) -> list[Line]:
+    """All lines, each as wide as the canvas at most."""
+    names = min(max((output.cells(row.step) for row in progress.rows), default=0), NAMES, max(canvas.width // 2, 6))
+    chosen, left_out = _chosen(progress.rows, canvas.height - 2 if canvas.height else 0)
+    lines = [_head(progress)]
+    for row in chosen:
+        lines.extend(_lines_of(row, progress, meter, canvas, names))
+    if left_out:
+        lines.append([(_counted(left_out), "dim")])
+    if canvas.height:
+        lines = lines[: canvas.height - 1]
+    return [_cut(line, canvas.width) for line in lines]
+
+
+def _head(progress: Progress) -> Line:
+    name = output.printable(progress.name or progress.run)
+    passed = words.took(progress.started_at, progress.ended_at or progress.now)
+    return [(name, "bold"), ("  ", ""), (progress.status, STYLES.get(progress.status, "cyan")), (f"  {passed}", "dim")]
+
+
+def _chosen(rows: Sequence[Row], height: int) -> tuple[list[Row], list[Row]]:
+    """Where there is no room for all: failures and what goes on first, then what is done, then what is to come."""
+    if not height or len(rows) <= height:
+        return list(rows), []
+    ranked = sorted(range(len(rows)), key=lambda n: (_rank(rows[n]), -n if rows[n].status == "completed" else n))
+    kept = set(ranked[: max(height - 1, 1)])
+    return [rows[n] for n in sorted(kept)], [row for n, row in enumerate(rows) if n not in kept]
+
+
+def _rank(row: Row) -> int:
+    return {"failed": 0, "issued": 1, "entered": 1, "cancelled": 2, "completed": 3, "pending": 4}.get(row.status, 5)
+
+
+def _counted(rows: Iterable[Row]) -> str:
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.status] = counts.get(row.status, 0) + 1
+    return "  … " + ", ".join(f"{count} {status}" for status, count in counts.items())
+
+
+def _lines_of(row: Row, progress: Progress, meter: Meter, canvas: Canvas, names: int) -> Iterable[Line]:
+    glyph, style = _glyph(row, progress.now, canvas.glyphs)
+    name = output.fitted(output.printable(row.step), names)
+    line: Line = [(glyph, style), (" " + name + " " * (names - output.cells(name)), "dim" if style == "dim" else "")]
+    room = canvas.width - names - 4
+    if row.count:
+        line += [("  ", ""), *_loop(row, meter, canvas.glyphs, room)]
+    elif row.visits > 1:
+        line.append((f"  visit {row.visits}", "dim"))
+    if row.reason is not None:
+        line.append(("  " + output.printable(words.why(row.reason, progress.now)), "yellow"))
+    elif row.status in ("skipped", "bypassed", "cancelled"):
+        line.append((f"  {row.status}", "dim"))
+    elif row.status == "issued" and row.attempts and row.visits == 1 and not row.count:
+        line.append((f"  try {row.attempts + 1}", "yellow"))
+    yield line
+    if row.status == "failed":
+        yield from _failure(row, canvas)
+
+
+def _glyph(row: Row, now: Instant, glyphs: Glyphs) -> tuple[str, str]:
+    match row.status:
+        case "completed":
+            return glyphs.completed, "green"
+        case "failed":
+            return glyphs.failed, "red"
+        case "issued" | "entered" if row.reason is not None:
+            return glyphs.waiting, "yellow"
+        case "issued" | "entered":
+            return glyphs.busy[now * FRAMES // SECOND % len(glyphs.busy)], "cyan"
+        case "pending":
+            return glyphs.pending, "dim"
+        case _:
+            return glyphs.skipped, "dim"
+
+
+def _loop(row: Row, meter: Meter, glyphs: Glyphs, room: int) -> Line:
+    """Bar, counts, rate and the time that is left; where there is little room, the counts come first."""
+    over = row.done + row.failed + row.skipped + row.cancelled
+    pieces: Line = [(f"{over}/{row.count}{'+' if row.more else ''}", "")]
+    size = min(BAR, room - len(pieces[0][0]) - 1)
+    if size >= 6:
+        full = size * over // row.count
+        pieces[:0] = [(glyphs.full * full, "green"), (glyphs.empty * (size - full), "dim"), (" ", "")]
+    counts = [("running", row.open, "cyan"), ("retried", row.retried, "yellow"), ("failed", row.failed, "red")]
+    counts += [("skipped", row.skipped, "dim"), ("cancelled", row.cancelled, "dim")]
+    pieces += [(f" {glyphs.dot} {count} {what}", style) for what, count, style in counts if count]
+    rate = meter.rate(row) if row.status == "issued" else None
+    if rate:
+        left = "" if row.more else f" {glyphs.dot} eta {words.span((row.count - over) / rate)}"
+        pieces.append((f" {glyphs.dot} {rate:.0f}/s{left}", "dim"))
+    return pieces
+
+
+def _failure(row: Row, canvas: Canvas) -> Iterable[Line]:
+    fault = row.fault
+    if fault is not None:
+        for text in said(fault).strip().splitlines()[:5]:
+            yield [("    " + output.printable(text), "red")]
+        if isinstance(fault.data, dict) and "source" in fault.data and "line" in fault.data:
+            yield [(f"    line {fault.data['line']}: {output.printable(str(fault.data['source']))}", "dim")]
+    for text in canvas.source.of_step(row.step):
+        yield [("    " + text, "dim")]
+
+
+def _cut(line: Line, width: int) -> Line:
+    kept: Line = []
+    for text, style in line:
+        if output.cells(text) > width:
+            return [*kept, (output.fitted(text, width), style)] if width > 0 else kept
+        kept.append((text, style))
+        width -= output.cells(text)
+    return kept
+
+
+def painted(lines: Iterable[Line], colour: bool) -> str:
+    return "\n".join("".join(output.painted(text, style, colour) for text, style in line).rstrip() for line in lines)

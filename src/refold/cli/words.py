@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from refold.core import moments
+from refold.core import times
 from refold.core.outcomes import SECOND, Instant
-from refold.core.why import Reason, no_code
+from refold.core.read.why import Reason, no_code
 
 SPANS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
@@ -17,7 +17,7 @@ def now() -> Instant:
 
 def stamp(at: Instant) -> str | None:
     """For machines; nothing for what has not happened."""
-    return moments.stamp(at) if at else None
+    return times.stamp(at) if at else None
 
 
 def moment(at: Instant) -> str:
@@ -27,7 +27,7 @@ def moment(at: Instant) -> str:
     try:
         return datetime.fromtimestamp(at / SECOND).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
-        return moments.stamp(at)  # in a year that this machine has no calendar for
+        return times.stamp(at)  # in a year that this machine has no calendar for
 
 
 def span(seconds: float) -> str:

@@ -1,1 +1,3 @@
-"""The pure heart: facts, state, fold, decide. No clock, no I/O, no chance of its own."""
+"""The pure core: plans and their graph, facts, commands, outcomes and state. Nothing here asks the clock, the disk or
+chance.
+"""

@@ -5,8 +5,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from refold.core.facts import Parent, StepFault
-from refold.core.outcomes import Awaited, Blob, Fault, Instant, Outcome
-from refold.core.writes import Write
+from refold.core.outcomes import Awaited, Blob, Fault, Instant, Outcome, Write
 
 # Step life
 PENDING, ENTERED, ISSUED, COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED = (

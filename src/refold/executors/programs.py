@@ -8,7 +8,7 @@ from refold.errors import ToolFailed
 from refold.executors.ends import death
 from refold.executors.limits import environment
 from refold.executors.lines import Lines
-from refold.executors.wards import Start, Ward, Wardens
+from refold.executors.supervised import Start, Ward, Wardens
 from refold.ports import Ended, Program, Say
 
 CHUNK = 1 << 16

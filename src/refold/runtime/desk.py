@@ -7,8 +7,7 @@ from msgspec import structs
 
 from refold.core.codec import check_value, checked_outcome
 from refold.core.faults import text_of
-from refold.core.outcomes import Failed, Fault, Outcome, Parked, Sent, Succeeded, Suspended
-from refold.core.writes import AddTo, PutIf, Write
+from refold.core.outcomes import AddTo, Failed, Fault, Outcome, Parked, PutIf, Sent, Succeeded, Suspended, Write
 from refold.errors import InvalidValue, LeaseLost
 from refold.ports import Abilities, Advance, Done, Lease, Memory, Place, Store
 from refold.runtime.mail import Note, Settle

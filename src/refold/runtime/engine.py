@@ -1,38 +1,104 @@
 """The engine object: starts runs, tells of them, steers them. It delegates and computes nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
 from msgspec import Struct
 
 from refold.core import codec
 from refold.core.facts import StepFault
-from refold.core.fold import Record
-from refold.core.loops import Graph, analyse
+from refold.core.fold.apply import Record
+from refold.core.graph import Graph, analyse
 from refold.core.plan import Plan, canonical, hash_of
-from refold.core.progress import Progress, progress
+from refold.core.read.progress import Progress, progress
+from refold.core.read.summary import Summary, shown_steps, status_of
+from refold.core.read.why import World, briefly
 from refold.core.state import CANCELLED, FAILED, RunState
-from refold.core.summary import Summary, shown_steps, status_of
-from refold.core.why import World, briefly
 from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
 from refold.ports import Advance, Clock, Store
-from refold.runtime.carrying import packed, put_back, unpacked
-from refold.runtime.ends import End, Ends
+from refold.runtime.archive import packed, put_back, unpacked
+from refold.runtime.children import fits
 from refold.runtime.handle import Code, Definition, Handle, Saved
-from refold.runtime.inputs import fits
 from refold.runtime.intake import run_of_key
-from refold.runtime.living import Living, world
-from refold.runtime.mail import Cancel, Start
+from refold.runtime.live_workers import Living, world
+from refold.runtime.mail import (
+    Cancel,
+    CancelItems,
+    DecideGate,
+    Migrate,
+    Pause,
+    Reopen,
+    Resume,
+    RetryItems,
+    Signal,
+    Start,
+)
 from refold.runtime.mailroom import Mailroom
-from refold.runtime.steering import Steering
+from refold.runtime.run_waiters import End, Ends
 from refold.runtime.turn import Seen
 from refold.schemas import QUICK
 
 if TYPE_CHECKING:
-    from refold.authoring.workflows.classes import Written
+    from refold.python.workflow import Written
+
+
+class Steering:
+    mailroom: Mailroom
+
+    async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None:
+        codec.check_value(value, "value")
+        await self.mailroom.send(run, Signal(name, value, sender))
+
+    async def decide(
+        self, run: str, step: str, option: str, *, by: str = "", feedback: Any = None, visit: int | None = None
+    ) -> None:
+        """A person's decision at a gate, for the last visit or for this one; the first counts, later ones conflict."""
+        codec.check_value(feedback, "feedback")
+        await self.mailroom.send(run, DecideGate(step, option, by, feedback, visit))
+
+    async def pause(self, run: str, by: str = "") -> None:
+        await self.mailroom.send(run, Pause(by))
+
+    async def resume(self, run: str, by: str = "", budget: dict[str, int | float] | None = None) -> None:
+        """Lift a pause, perhaps with new limits of its budget."""
+        await self.mailroom.send(run, Resume(by, _checked(budget)))
+
+    async def retry(self, run: str, step: str = "", by: str = "", budget: dict[str, int | float] | None = None) -> None:
+        """A run that has failed or was cancelled goes on with what did not come to its end, or from a step on."""
+        await self.mailroom.send(run, Reopen(by, step, _checked(budget)))
+
+    async def retry_items(self, run: str, step: str, items: Iterable[int] = (), by: str = "") -> None:
+        """Items of a loop that failed or were cancelled are run again, all of them or these; nothing else is."""
+        await self.mailroom.send(run, RetryItems(step, tuple(items), by))
+
+    async def cancel_items(self, run: str, step: str, items: Iterable[int], by: str = "") -> None:
+        """Items of a loop that nobody wants any more; the others go on."""
+        await self.mailroom.send(run, CancelItems(step, tuple(items), by))
+
+    async def migrate(self, run: str, plan: str, by: str = "") -> None:
+        """To a plan that the store knows, by its hash. What has happened stays as it is; what comes follows the plan.
+
+        Raises CannotMigrate, with the steps that stand in the way.
+        """
+        turns = self.mailroom.turns
+        graph: Graph = await self.mailroom.advance(lambda: turns.graph(plan))
+        await self.mailroom.send(run, Migrate(plan, graph, by))
+
+    async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None:
+        """The whole run, or one open command of it, which is then routed as a failure."""
+        await self.mailroom.send(run, Cancel(reason, by, command))
+
+
+def _checked(budget: dict[str, int | float] | None) -> dict[str, int | float]:
+    for unit, limit in (budget or {}).items():
+        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 <= limit < inf:
+            raise InvalidValue(f"budget.{unit}", f"{limit!r} is no limit")
+    return budget or {}
+
 
 PLANS = 100  # prepared ones that are kept
 AT_ONCE = 1000  # lines of a side stream that are read in one go

@@ -6,7 +6,7 @@ from typing import Any
 from refold.core import codec
 from refold.core.plan import Plan, canonical, hash_of, plan_hash
 from refold.errors import Conflict
-from refold.runtime.inputs import fits
+from refold.runtime.children import fits
 from refold.runtime.mail import Look, Mail, Start
 from refold.runtime.turn import Post, Turns
 

@@ -1,14 +1,19 @@
 """Deciding may need values that are not in memory: they are loaded under the same lock."""
 
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
+
 from refold.core import codec
 from refold.core.commands import Command, Held
-from refold.core.decide import decide
-from refold.core.decision import Decision
-from refold.core.emitted import needed_soon
+from refold.core.decide.decision import Decision
+from refold.core.decide.rules import decide
 from refold.core.expressions import Missing
-from refold.core.loaded import Loaded
-from refold.core.loaded import needed_soon as items_needed_soon
-from refold.ports import StoreTurn
+from refold.core.fold.events import needed_soon
+from refold.core.scope.loaded import Loaded
+from refold.core.scope.loaded import needed_soon as items_needed_soon
+from refold.core.state import RunState
+from refold.ports import Lease, Memory, StoreTurn
 
 
 def decided(turn: StoreTurn, d: Decision, kept: Loaded) -> dict[str, Command | Held | None]:
@@ -40,3 +45,18 @@ def _decided(turn: StoreTurn, d: Decision) -> dict[str, Command | Held | None]:
                 d.loaded.facts[number] = fact
             for hash in missing.blobs:
                 d.loaded.blobs[hash] = codec.unbox(turn.blob(run, hash))
+
+
+def memory_of(state: RunState, command: str) -> Memory:
+    """Values themselves are never changed in place."""
+    opened = state.open[command]
+    return Memory(dict(state.ctx), dict(state.versions), dict(opened.recorded), frozenset(opened.calls))
+
+
+def with_memory(leases: Sequence[Lease], state_of: Callable[[str], RunState | None]) -> Sequence[Lease]:
+    """Those of runs whose state is at hand bring it along; the others ask for it when they need it."""
+    found = []
+    for lease in leases:
+        state = state_of(lease.run)
+        found.append(lease if state is None else structs.replace(lease, memory=memory_of(state, lease.command.id)))
+    return found

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.facts import Parent
-from refold.core.loops import Graph
+from refold.core.graph import Graph
 from refold.core.outcomes import Outcome
 from refold.ports import Abilities, Done, Lease
 

@@ -7,13 +7,13 @@ from msgspec import MsgspecError
 
 from refold.core import codec
 from refold.core.expressions import Missing
-from refold.core.loaded import Loaded
-from refold.core.loops import Graph, analyse
+from refold.core.graph import Graph, analyse
 from refold.core.plan import Plan, read_plan
+from refold.core.scope.loaded import Loaded
 from refold.core.state import RunState
 from refold.errors import Corrupt, NotFound
 from refold.ports import Store
-from refold.runtime.migrating import replayed
+from refold.runtime.operations import replayed
 
 T = TypeVar("T")
 PAGE = 10_000  # facts read at once

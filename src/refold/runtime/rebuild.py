@@ -6,16 +6,16 @@ from typing import Protocol
 
 from refold.core import codec
 from refold.core.commands import Command, Held, LetterReport
-from refold.core.decision import Decision
+from refold.core.decide.decision import Decision
+from refold.core.decide.migrate import Graphs, replay
 from refold.core.expressions import Contained, Evaluate, Languages, Missing, unknown
-from refold.core.loops import Graph
-from refold.core.migrating import Graphs, replay
+from refold.core.graph import Graph
+from refold.core.read.summary import summarize
 from refold.core.state import TERMINAL, RunState
-from refold.core.summary import summarize
 from refold.errors import NotFound
 from refold.ports import StoreTurn, Writes
+from refold.runtime.operations import loaded_dead
 from refold.runtime.reading import stored_graph
-from refold.runtime.reopen import loaded_dead
 
 
 class Forgetting(StoreTurn, Protocol):

@@ -14,26 +14,24 @@ from msgspec import Struct, field, structs
 
 from refold.core import codec
 from refold.core.commands import HELD, Command, Held, Letter, LetterReport, LetterStart
-from refold.core.decision import Decision
+from refold.core.decide.decision import Decision
 from refold.core.expressions import Contained, Evaluate, Languages, unknown
 from refold.core.faults import text_of
-from refold.core.loaded import Loaded
-from refold.core.loops import Graph, analyse
+from refold.core.graph import Graph, analyse
 from refold.core.outcomes import SECOND, Failed, Fault, Instant
+from refold.core.plain_values import spelt_out
 from refold.core.plan import Child, hash_of, read_plan
+from refold.core.read.summary import summarize
+from refold.core.scope.loaded import Loaded
 from refold.core.state import TERMINAL, RunState
-from refold.core.summary import summarize
 from refold.errors import Ambiguous, Corrupt, LeaseLost, NotFound, RefoldError, Unavailable
 from refold.ports import Lease, Memory, Offer, Store, StoreTurn, Writes
-from refold.runtime.lineage import Lineage
-from refold.runtime.loading import decided
+from refold.runtime.accept import Accepting, reported
+from refold.runtime.children import Lineage
+from refold.runtime.loading import decided, memory_of, with_memory
 from refold.runtime.mail import Expire, Look, Mail, Note, Settle, Start
-from refold.runtime.mailbox import Accepting, reported
-from refold.runtime.memory import memory_of, with_memory
-from refold.runtime.migrating import replayed
-from refold.runtime.plainly import spelt_out
+from refold.runtime.operations import dead_of, replayed
 from refold.runtime.reading import stored_graph
-from refold.runtime.reopen import dead_of
 
 TRIES = 3  # of a turn whose commit the store refused
 FIRST_PAUSE, LONGEST_PAUSE = 1, 300  # seconds before a run that is stuck is decided again

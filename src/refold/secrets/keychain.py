@@ -10,8 +10,8 @@ from msgspec import Struct
 from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, NotFound, RefoldError, ToolFailed
 from refold.ports import Secrets
+from refold.secrets.entry_cache import Fetched, Kept
 from refold.secrets.hidden import Hidden, leaves
-from refold.secrets.kept import Fetched, Kept
 from refold.secrets.kinds import KINDS, Sources, as_written, cloud, seconds
 
 TTL = 300.0  # seconds that an entry is kept if nothing is said

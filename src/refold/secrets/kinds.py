@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core import durations
+from refold.core import times
 from refold.errors import InvalidValue, NotFound
 from refold.ports import Secrets
 from refold.secrets.folder import Folder
@@ -176,6 +176,6 @@ def seconds(value: Any, otherwise: float | None) -> float:
     if value is None:
         return math.inf if otherwise is None else otherwise
     try:
-        return durations.seconds(value)
+        return times.seconds(value)
     except InvalidValue:
         raise InvalidValue("ttl", "must be seconds or a span of time such as 30m") from None

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from refold.core.faults import LEFT_OUT
-from refold.secrets.forms import BETWEEN, END_OF_LINE, SHORTEST, Spellings, fold, is_word, pack, spellings
 from refold.secrets.hidden import SHOWN, leaves
+from refold.secrets.spellings import BETWEEN, END_OF_LINE, SHORTEST, Spellings, fold, is_word, pack, spellings
 
 MOST = 1000  # values; the one that was handed out longest ago is forgotten first
 FEW = 1000  # spellings

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from refold.core.pipelines import digest
+from refold.core.pipeline import digest
 from refold.errors import Corrupt, NotFound, Unusable
 from refold.secrets import cipher
 from refold.secrets.keys import Keys

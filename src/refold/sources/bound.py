@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from refold.descriptions import refused
+from refold.tool_api import refused
 
 PREFIX = "refold_"
 

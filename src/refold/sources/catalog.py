@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from refold.descriptions import ToolInfo, ToolKey
 from refold.sources.checks import (
     check_csv,
     check_filter,
@@ -12,6 +11,7 @@ from refold.sources.checks import (
     check_range,
     check_sql,
 )
+from refold.tool_api import ToolInfo, ToolKey
 
 PLACE = "its file, seen from the folder of the playbook"
 CHANGED = " If the file changes while it is read, the next page is a failure of kind `source_changed`."

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.descriptions import ToolProblem
+from refold.tool_api import ToolProblem
 
 TYPES = ("text", "integer", "number", "bool")
 POSTGRES = ("url", "host", "port", "user", "password", "sslmode", "auth", "schema")

@@ -9,10 +9,10 @@ from typing import Any, BinaryIO
 
 from msgspec import Struct
 
-from refold.descriptions import refused
 from refold.ports import Page, Pull
 from refold.sources.files import PAGE, Lines, begun, located, mark_of, opened
 from refold.sources.filters import Filter, check_columns, filter_of, fits
+from refold.tool_api import refused
 
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 

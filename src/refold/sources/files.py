@@ -6,8 +6,8 @@ from typing import Any, BinaryIO
 from zlib import crc32
 
 from refold.core.outcomes import Fault
-from refold.descriptions import refused
 from refold.errors import ToolFailed
+from refold.tool_api import refused
 
 LONGEST = 16 * 1024 * 1024  # bytes of a line
 PAGE = 8 * 1024 * 1024  # bytes of a file after which a page is full, whatever it holds

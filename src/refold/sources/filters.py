@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from refold.descriptions import name_of, refused
 from refold.sources.settings import did_you_mean
+from refold.tool_api import name_of, refused
 
 Filter = Mapping[str, Collection[Any]]
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from refold.descriptions import refused
 from refold.ports import Page, Pull
 from refold.sources.filters import check_columns, filter_of, fits
+from refold.tool_api import refused
 
 COLUMNS = ("path", "name", "size", "modified")
 ANY_DEPTH = "**"

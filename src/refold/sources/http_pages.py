@@ -12,10 +12,10 @@ import httpx2
 from msgspec import Struct
 
 from refold.core.outcomes import Fault
-from refold.descriptions import name_of, refused
 from refold.errors import ToolFailed
 from refold.ports import Page, Pull
 from refold.sources.means import Ask, Secret
+from refold.tool_api import name_of, refused
 
 PASSED_ON = ("timeout", "max_bytes", "verify")
 KEPT = 16  # loops whose last answer is kept, if it held more than they have asked for

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from refold.descriptions import ToolInfo
 from refold.sources.added import Installed
 from refold.sources.catalog import CATALOG
+from refold.tool_api import ToolInfo
 
 
 def kinds() -> Mapping[str, ToolInfo]:

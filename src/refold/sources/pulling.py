@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.core.codec import check_value
-from refold.descriptions import ToolInfo, refused
 from refold.errors import InvalidValue
 from refold.ports import Call, Page, Pull
 from refold.sources.settings import Read, did_you_mean, settings_of
 from refold.sources.shelf import Shelf
+from refold.tool_api import ToolInfo, refused
 
 MOST = 500  # items of a page, if nobody says how many
 

@@ -8,15 +8,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from refold.descriptions import refused
 from refold.ports import Page, Pull
 from refold.sources.means import Lane
+from refold.tool_api import refused
 
 BODY = "refold.sources.iterating:page_of"
 CODE = {  # who runs Python code, by name: it is loaded in the other process only
-    "make": "refold.tools.python_body:made",
-    "telling": "refold.tools.python_body:errors_told",
-    "plain": "refold.tools.python_values:plain",
+    "make": "refold.tools.python.body:made",
+    "telling": "refold.tools.python.body:errors_told",
+    "plain": "refold.tools.python.values:plain",
 }
 LANES = 8  # loops whose iterators are kept
 

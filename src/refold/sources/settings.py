@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from refold.descriptions import BESIDE, ToolInfo, checked, refused
 from refold.errors import NotFound
 from refold.sources.means import Secret
 from refold.templates.paths import nearest
+from refold.tool_api import BESIDE, ToolInfo, checked, refused
 
 Read = Callable[[str], Awaitable[Any]]
 

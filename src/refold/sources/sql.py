@@ -11,12 +11,12 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.outcomes import Fault
-from refold.descriptions import refused
 from refold.errors import ToolFailed
 from refold.ports import Page, Pull
 from refold.sources.bound import Bound, quoted
 from refold.sources.files import located
 from refold.sources.means import Ask, Token
+from refold.tool_api import refused
 
 POSTGRES = ("url", "host", "port", "database", "user", "password", "sslmode", "auth", "schema")
 CONNECTION = {"sqlite": ("database",), "duckdb": ("database", "attach"), "postgres": POSTGRES}

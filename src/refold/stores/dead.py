@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from refold.core.dead import DeadLetter
+from refold.core.read.dead_letters import DeadLetter
 
 
 class MemoryDead:

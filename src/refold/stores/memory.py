@@ -9,11 +9,11 @@ from msgspec import Struct, json, structs
 
 from refold.core import codec
 from refold.core.commands import Command, Held, Letter
-from refold.core.fold import Record
+from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.plan import plan_hash, read_plan
+from refold.core.read.summary import Summary
 from refold.core.state import PAUSED
-from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
 from refold.ports import HAND_BACKS, Abilities, Expired, Lease, Place, Writes
 from refold.stores.clock import Steady, StoreClock

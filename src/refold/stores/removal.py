@@ -1,7 +1,7 @@
 """Which runs may be removed, and what keeps their former holders from being believed later."""
 
+from refold.core.read.summary import Summary
 from refold.core.state import TERMINAL
-from refold.core.summary import Summary
 from refold.errors import Conflict, NotFound
 
 FLOOR_STEP = 1_000_000  # generations: more claims than any command lives through

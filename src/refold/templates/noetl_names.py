@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from refold.core.expressions import Aliased, CannotEvaluate, View, unaliased
-from refold.core.given import GIVEN
+from refold.core.fold.arc_inputs import GIVEN
 from refold.core.outcomes import Fault
 from refold.core.plan import Call, bare_key
+from refold.core.scope.template_scope import RunView, Told, step_value
 from refold.core.state import FAILED, shown_life
-from refold.core.view import RunView, Told, step_value
 from refold.templates.json_paths import Selected
 
 RETRYABLE = frozenset(

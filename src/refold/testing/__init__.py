@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from refold.testing.bench import Bench
-    from refold.testing.facing import AsyncBench, AsyncRun, engine
-    from refold.testing.fakes import Called, fails, hangs, http_answer, takes
-    from refold.testing.runs import Run, StillGoing
-    from refold.testing.trials import Asked, SimFailed, Simulated, sim
+    from refold.testing.bench.async_bench import AsyncBench, AsyncRun, engine
+    from refold.testing.bench.bench import Bench
+    from refold.testing.bench.fakes import Called, fails, hangs, http_answer, takes
+    from refold.testing.bench.run import Run, StillGoing
+    from refold.testing.simulator.trials import Asked, SimFailed, Simulated, sim
 
 __all__ = [
     "Asked",
@@ -31,23 +31,23 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a name when it is first used, so that a test loads only the parts it needs."""
     if name == "Bench":
-        from refold.testing import bench
+        from refold.testing.bench import bench
 
         return getattr(bench, name)
     if name in ("AsyncBench", "AsyncRun", "engine"):
-        from refold.testing import facing
+        from refold.testing.bench import async_bench
 
-        return getattr(facing, name)
+        return getattr(async_bench, name)
     if name in ("Called", "fails", "hangs", "http_answer", "takes"):
-        from refold.testing import fakes
+        from refold.testing.bench import fakes
 
         return getattr(fakes, name)
     if name in ("Run", "StillGoing"):
-        from refold.testing import runs
+        from refold.testing.bench import run
 
-        return getattr(runs, name)
+        return getattr(run, name)
     if name in ("Asked", "SimFailed", "Simulated", "sim"):
-        from refold.testing import trials
+        from refold.testing.simulator import trials
 
         return getattr(trials, name)
     raise AttributeError(f"module 'refold.testing' has no attribute {name!r}")

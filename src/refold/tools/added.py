@@ -2,18 +2,18 @@
 
 from collections.abc import Collection, Mapping
 
-from refold import entry_points
-from refold.descriptions import ToolInfo
+from refold import registry
+from refold.tool_api import ToolInfo
 
 GROUP = "refold.tools"
 
 
-class Added(entry_points.Added):
+class Added(registry.Added):
     def __init__(self, own: Collection[str]) -> None:
         super().__init__(GROUP, own)
 
 
-class Installed(entry_points.Installed):
+class Installed(registry.Installed):
     """The catalog of tools, with the kinds that packages add."""
 
     def __init__(self, own: Mapping[str, ToolInfo]) -> None:

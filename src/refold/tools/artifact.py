@@ -18,9 +18,25 @@ from refold.core import codec
 from refold.core.outcomes import Fault
 from refold.errors import NotFound, ToolFailed
 from refold.ports import Call
-from refold.tools.keys import Keys, name_of, refused
+from refold.tool_api import Keys, name_of, refused
 from refold.tools.outward_catalog import ARTIFACT
-from refold.tools.safe_path import safe_join
+
+
+def safe_join(folder: str, name: str) -> str | None:
+    """The real path of what `name` is in a folder, if it stays in there, links resolved; else None.
+
+    Taken as it is written: nothing in it is decoded or expanded.
+    """
+    if not name or "\0" in name:
+        return None
+    try:
+        root = os.path.realpath(folder)
+        path = os.path.realpath(os.path.join(root, name))
+    except (OSError, ValueError):
+        return None
+    inside = path.startswith(root.rstrip(os.sep) + os.sep)
+    return path if inside else None
+
 
 MAX_BYTES = 10 * 1024 * 1024
 MOST_FILES = 10_000

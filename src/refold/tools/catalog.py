@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from refold.descriptions import ToolInfo, ToolKey
-from refold.tools.asserting import ASSERT
+from refold.tool_api import ToolInfo, ToolKey
 from refold.tools.checks import (
     PAGES,
     check_http,
@@ -15,9 +14,10 @@ from refold.tools.checks import (
     programs_in,
     values_of,
 )
+from refold.tools.engine_kinds import GATE, POLL, QUALITY, WAIT
 from refold.tools.outward_catalog import KINDS as OUTWARD
-from refold.tools.sql_catalog import KINDS as SQL
-from refold.tools.waiting import GATE, POLL, QUALITY, WAIT
+from refold.tools.simple import ASSERT
+from refold.tools.sql.info import KINDS as SQL
 
 PYTHON = ToolInfo(
     kind="python",

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.descriptions import ToolProblem
-from refold.tools.python_code import InvalidCode, is_good, prepare, read_from_outside, required_of_main
+from refold.tool_api import ToolProblem
+from refold.tools.python.compile import InvalidCode, is_good, prepare, read_from_outside, required_of_main
 
 TEMPLATE = re.compile(r"\{\{(?!-?\s*\.)|\{%")  # `{{.Name}}` is for others, such as docker
 # What code is offered beside its input.
@@ -195,7 +195,7 @@ def values_of(kind: str) -> Callable[[str, str, Any], Iterator[ToolProblem]]:
     """What is wrong with values in the texts of a NoETL tool."""
 
     def problems(how: str, name: str, given: Any) -> Iterator[ToolProblem]:
-        from refold.tools.pipeline_quoting import problems_in  # loaded for NoETL files alone
+        from refold.tools.noetl_text.quoting import problems_in  # loaded for NoETL files alone
 
         return problems_in(kind, how, name, given)
 

@@ -12,7 +12,7 @@ from typing import Any
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Call, Ended, Program, Programs
-from refold.tools.keys import Keys, name_of, refused, text_of
+from refold.tool_api import Keys, name_of, refused, text_of
 from refold.tools.outward_catalog import CONTAINER
 from refold.tools.shell import about, fault_of_end, stdin_of
 

@@ -11,7 +11,7 @@ from refold.core.outcomes import Failed, Fault, Succeeded
 from refold.errors import OverBound, ToolFailed
 from refold.ports import Call, Done, Tool
 from refold.schemas import flaw, misfits, said
-from refold.tools.keys import Keys, name_of, refused
+from refold.tool_api import Keys, name_of, refused
 from refold.tools.outward_catalog import LLM
 
 TIMEOUT = 120.0

@@ -1,6 +1,6 @@
 """The tools that reach beyond the run, as data: artifacts, events, containers, MCP servers and language models."""
 
-from refold.descriptions import ToolInfo, ToolKey
+from refold.tool_api import ToolInfo, ToolKey
 from refold.tools.checks import programs_in
 from refold.tools.outward_checks import check_artifact, check_container, check_emit, check_llm, check_mcp
 

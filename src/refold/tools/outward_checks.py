@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.descriptions import ToolProblem
+from refold.tool_api import ToolProblem
 
 NAME = re.compile(r"\S{1,200}")  # of an event
 

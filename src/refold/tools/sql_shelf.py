@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from refold.ports import Call, Tool
-from refold.tools.keys import missing, refused
+from refold.tool_api import missing, refused
 
 
 def sql_tools(http: Callable[[], Tool]) -> dict[str, Callable[[], Tool]]:
@@ -18,43 +18,43 @@ def sql_tools(http: Callable[[], Tool]) -> dict[str, Callable[[], Tool]]:
 
 
 def _sqlite() -> Tool:
-    from refold.tools.sql_sqlite import sqlite_tool
+    from refold.tools.sql.sqlite import sqlite_tool
 
     return sqlite_tool()
 
 
 def _duckdb() -> Tool:
-    from refold.tools.sql_duckdb import duckdb_tool
+    from refold.tools.sql.duckdb import duckdb_tool
 
     return duckdb_tool()
 
 
 def _postgres() -> Tool:
-    from refold.tools.sql_postgres import PostgresTool
+    from refold.tools.sql.postgres import PostgresTool
 
     return PostgresTool()
 
 
 def _transfer(http: Callable[[], Tool]) -> Tool:
-    from refold.tools.transfer import TransferTool
+    from refold.tools.transfer.tool import TransferTool
 
     def sqlite_side() -> Any:
-        from refold.tools.transfer_sqlite import SqliteSide
+        from refold.tools.transfer.sqlite import SqliteSide
 
         return SqliteSide()
 
     def duckdb_side() -> Any:
-        from refold.tools.transfer_duckdb import DuckdbSide
+        from refold.tools.transfer.duckdb import DuckdbSide
 
         return DuckdbSide()
 
     def postgres_side() -> Any:
-        from refold.tools.transfer_postgres import PostgresSide
+        from refold.tools.transfer.postgres import PostgresSide
 
         return PostgresSide()
 
     def http_side() -> Any:
-        from refold.tools.transfer_http import HttpSide
+        from refold.tools.transfer.http import HttpSide
 
         return HttpSide(http())
 

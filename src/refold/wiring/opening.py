@@ -12,8 +12,8 @@ from refold.core.expressions import Evaluate, Values
 from refold.core.plan import Plan
 from refold.doorbells.local import LocalDoorbell
 from refold.executors.inline import Inline
-from refold.executors.isolated import Isolated
 from refold.executors.limits import environment
+from refold.executors.process_services import Isolated
 from refold.ports import Store, Tool
 from refold.runtime.engine import Engine
 from refold.settings import Settings
@@ -23,7 +23,7 @@ from refold.wiring.world import ARTIFACTS, StoreTime, World
 from refold.worker.heartbeat import on_thread
 
 if TYPE_CHECKING:
-    from refold.authoring.workflows.classes import Written
+    from refold.python.workflow import Written
 
 
 @asynccontextmanager
@@ -159,7 +159,7 @@ def _meant(plan: "Plan | Written", input: Any, said: Mapping[str, Any]) -> dict[
     """Of keywords that have a meaning here, those that are inputs of the workflow."""
     if isinstance(plan, Plan) or not said:
         return {}
-    from refold.authoring.workflows.definition import define
+    from refold.python.definition import define
 
     return define(plan).inputs.sorted_out(None, said, {})[0] if input is None else {}
 

@@ -8,21 +8,20 @@ from typing import Any
 from msgspec import Struct, structs
 
 from refold.core.expressions import Evaluate
-from refold.core.pipelines import TOOL as PIPELINE
+from refold.core.pipeline import TOOL as PIPELINE
 from refold.core.plan import Call
 from refold.ports import Abilities, Lease, Store, Tool
+from refold.runtime.background import Sweep, Timers
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine
-from refold.runtime.kin import Kin
 from refold.runtime.listener import Listener
 from refold.runtime.mailroom import Mailroom
-from refold.runtime.sweep import Sweep
-from refold.runtime.timers import Timers
+from refold.runtime.served_runs import Kin
 from refold.runtime.turn import Seen, Turns
-from refold.secrets.strongroom import Strongroom, Where, file_beside
+from refold.secrets.access import Strongroom, Where, file_beside
 from refold.settings import Settings
 from refold.tools.shelf import Shelf
-from refold.wiring.code import PythonCode
+from refold.wiring.python_code import PythonCode
 from refold.wiring.tools import make_tools
 from refold.wiring.world import WallClock, World, language
 from refold.worker.loop import Worker

@@ -8,9 +8,9 @@ from refold.ports import Call, Tool
 from refold.wiring.world import World
 
 if TYPE_CHECKING:
-    from refold.executors.isolated import Isolated
+    from refold.executors.process_services import Isolated
     from refold.sources.means import Lane, Token
-    from refold.tools.sql_text import Style
+    from refold.tools.sql.text import Style
 
 PAGES = 1 << 62  # a process is kept as long as its iterator is: it has no last order
 
@@ -33,13 +33,13 @@ def source_tool(world: World, tools: Mapping[str, Tool]) -> Tool:
 
 
 def _tokens(text: str, driver: str) -> "Iterable[Token]":
-    from refold.tools.sql_text import tokens
+    from refold.tools.sql.text import tokens
 
     return tokens(text, cast("Style", driver))
 
 
 def _lane(isolated: "Isolated") -> "Lane":
-    from refold.executors.processes import Processes
+    from refold.executors.interpreter_pool import Processes
 
     lane = Processes(1, grace=isolated.grace, wardens=isolated.wardens, env=isolated.env)
     lane.orders_each = PAGES

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
-from refold.authoring.names import a
 from refold.core.expressions import Values
 from refold.errors import Corrupt, InvalidValue
+from refold.names import a
 from refold.ports import Abilities, Store
-from refold.runtime.advance import Advancing, Here
 from refold.runtime.intake import Intake
 from refold.runtime.listener import Listener
 from refold.runtime.turn import Turns
+from refold.runtime.turn_thread import Advancing, Here
 from refold.stores.clock import machine_steady
 from refold.stores.memory import MemoryStore
 from refold.wiring.world import language, wall

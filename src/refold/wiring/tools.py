@@ -2,14 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from refold.core.paging import SOURCE
-from refold.core.pipelines import TOOL
+from refold.core.fold.pages import SOURCE
+from refold.core.pipeline import TOOL
 from refold.ports import Programs, Tool
 from refold.settings import Settings
 from refold.tools.added import Added
-from refold.tools.function import FunctionTool
-from refold.tools.noop import noop
 from refold.tools.shelf import Shelf
+from refold.tools.simple import FunctionTool, noop
 from refold.tools.sql_shelf import sql_tools
 from refold.wiring.sources import source_tool
 from refold.wiring.vault import vault_of
@@ -32,12 +31,12 @@ def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read
     conceal = _concealing(world)
 
     def insisting() -> Tool:
-        from refold.tools.asserting import assert_that
+        from refold.tools.simple import assert_that
 
         return assert_that
 
     def python() -> Tool:
-        from refold.tools.python import PythonTool
+        from refold.tools.python.tool import PythonTool
 
         return PythonTool(world.executors)
 
@@ -47,12 +46,12 @@ def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read
         return ShellTool(programs(), conceal)
 
     def http() -> Tool:
-        from refold.tools.http import HttpTool
+        from refold.tools.http.tool import HttpTool
 
         return HttpTool(settings.private_addresses)
 
     def pipeline() -> Tool:
-        from refold.tools.pipeline import PipelineTool
+        from refold.tools.pipeline.tool import PipelineTool
 
         tool = PipelineTool(shelf, language, world.clock)
         tool.worker = worker
@@ -90,7 +89,7 @@ def _outward(
         return ArtifactTool(world.artifacts, read_blob)
 
     def emitting() -> Tool:
-        from refold.tools.emitting import emit
+        from refold.tools.simple import emit
 
         return emit
 
@@ -100,7 +99,7 @@ def _outward(
         return ContainerTool(programs(), world.docker, conceal)
 
     def mcp() -> Tool:
-        from refold.tools.mcp import McpTool
+        from refold.tools.mcp.tool import McpTool
 
         return McpTool(http(), programs(), conceal)
 

@@ -7,13 +7,13 @@ from refold.core.commands import Command
 from refold.ports import Call, Entries, Tool
 
 if TYPE_CHECKING:
-    from refold.secrets.strongroom import Strongroom
-    from refold.tools.pipeline_secrets import Owner, Render, Vault
+    from refold.secrets.access import Strongroom
+    from refold.tools.pipeline.secrets import Owner, Render, Vault
 
 
 def vault_of(room: "Strongroom", tools: Mapping[str, Tool]) -> "Vault":
     """Nothing of it is loaded before a pipeline asks for a secret."""
-    from refold.tools.pipeline_secrets import Vault
+    from refold.tools.pipeline.secrets import Vault
 
     async def request(keys: Mapping[str, Any]) -> Any:
         """For credentials that a server gives out; by the one client, with all that it refuses."""

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from refold.core.expressions import unknown
 from refold.core.outcomes import Instant
-from refold.executors.isolated import Isolated
+from refold.executors.process_services import Isolated
 from refold.ports import Advance, AtOnce, Clock, Doorbell, Executor, Store
-from refold.secrets.strongroom import Strongroom
+from refold.secrets.access import Strongroom
 from refold.stores.clock import StoreClock, machine_steady
 from refold.worker.heartbeat import Heartbeat, as_task
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from threading import Thread
 
-from refold.worker.lease import Beat, Keeper
+from refold.worker.leases import Beat, Keeper
 
 Heartbeat = Callable[[Keeper], AbstractAsyncContextManager[None]]
 """Keeps the leases of a worker while the work goes on."""

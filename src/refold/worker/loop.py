@@ -14,13 +14,11 @@ from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.ports import Abilities, Clock, Desk, Discretion, Done, Doorbell, Lease, Offer, Tool
 from refold.worker.body import Body
-from refold.worker.discretion import OPEN, discreet
 from refold.worker.heartbeat import Heartbeat, as_task
-from refold.worker.lease import Held, Keeper
+from refold.worker.leases import AtWork, Held, Keeper
 from refold.worker.loop_guard import guarded_loop
-from refold.worker.meanwhile import AtWork
-from refold.worker.printed import Printed
-from refold.worker.run_tool import Beside, run_tool
+from refold.worker.output import Printed
+from refold.worker.run_tool import OPEN, Beside, discreet, run_tool
 
 log = logging.getLogger("refold.worker")
 

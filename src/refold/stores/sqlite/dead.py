@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import json
 
-from refold.core.dead import DeadLetter
+from refold.core.read.dead_letters import DeadLetter
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.columns import DEAD, Values, malformed
 from refold.stores.sqlite.file import File

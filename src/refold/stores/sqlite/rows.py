@@ -7,9 +7,9 @@ from msgspec import Struct, json, msgpack
 from refold.core.codec import decode_command, decode_fact, encode_command, encode_fact
 from refold.core.commands import Command
 from refold.core.facts import Fact
-from refold.core.fold import Record
+from refold.core.fold.apply import Record
 from refold.core.outcomes import Instant
-from refold.core.summary import Summary
+from refold.core.read.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import Lease, Writes
 from refold.stores.sqlite.columns import COMMANDS, FACTS, RUNS, Values, malformed

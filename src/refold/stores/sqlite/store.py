@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import json
 
-from refold.core.fold import Record
+from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
-from refold.core.summary import Summary
+from refold.core.read.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import HAND_BACKS, Expired, Lease, Place
 from refold.stores.clock import Steady, StoreClock

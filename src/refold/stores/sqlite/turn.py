@@ -6,10 +6,10 @@ from msgspec import Struct, json
 
 from refold.core import codec
 from refold.core.commands import Letter
-from refold.core.fold import Record
+from refold.core.fold.apply import Record
 from refold.core.outcomes import Instant
+from refold.core.read.summary import Summary
 from refold.core.state import PAUSED
-from refold.core.summary import Summary
 from refold.errors import Conflict, Corrupt, NotFound
 from refold.ports import Abilities, Lease, Writes
 from refold.stores.clock import MARK_EVERY, StoreClock

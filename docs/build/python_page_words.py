@@ -1,0 +1,179 @@
+"""What the reference of Python workflows says beside signatures and docstrings."""
+
+HEAD = """\
+# Python workflows
+
+Every public name of `refold` for workflows in Python. This page is printed from the code, by
+`python -m docs.build.python_page`; do not edit it. [The tutorial](../tutorial-python.md) begins at the beginning,
+and [durable Python](../explanation/durable-python.md) says what is recorded and when.
+
+A *span* of time is a number of seconds, or a text like `250ms`, `30s`, `5m`, `2h`, `1d`, `1h30m`.
+"""
+
+SECTIONS = {
+    "Workflows": "What is written down. Mistakes in it raise `refold.errors.InvalidPlan` before anything runs, and its "
+    "`problems` lists all of them: an event nobody takes, a step nothing reaches, no way to `StopEvent`.",
+    "Events": "What steps send to each other. Subclasses of `Event` are the usual form; dataclasses, msgspec structs "
+    "and pydantic models are events too. A step gets events of the classes it names and of their subclasses, each as a "
+    "new object of the class that was sent. Fields are held against their annotations when an event is sent and when "
+    "it is read.",
+    "In a step": "A step takes `ev`, or `ctx` and `ev`. In a step without `async`, nothing is awaited: "
+    '`ctx.sleep("1s")` makes its thread wait.',
+    "Running": '`async with refold.open_engine(db="runs.db") as engine` opens an engine that works; `run_sync` does '
+    "it all in one call.",
+    "Pipelines": "Workflows one after the other, side by side, or again and again, as one workflow.",
+    "Errors": "Each is named by what the catcher should do; `refold.errors` has the whole tree.",
+    "Workflows as data": "What playbooks and Python workflows become. A `Plan` can be written by hand, or by another "
+    "program, and is started as they are; what each part means is what the [keys of a playbook](playbook.md) mean.",
+}
+
+DECORATORS = frozenset({"step", "flow", "resource"})
+NOT_CALLED = frozenset({"Context", "Engine", "Handle", "Live", "PipelineState", "ctx.state", "ctx.session"})
+"""Objects that one is given."""
+
+STEP = {
+    "workers": "how many of it run at once in a run, for different events, in the order of their coming; 0: many",
+    "retry": "how often it is tried, and when; without it, that of the workflow counts, and else it is tried once",
+    "timeout": "a span for each try; what is cut off is a failed try",
+    "queue": "where it waits for a worker; an engine takes from all queues, unless `Settings(queues=...)` or, on the "
+    "command line, `REFOLD_QUEUES` names those that it serves",
+    "priority": "those with a greater number come first",
+    "isolation": "`inline`: in this process. `process`: in one of its own, which is killed when the step must end",
+    "collect": "it gets a list of events, gathered as `Collect` says",
+    "on_error": "a subclass of `ErrorEvent`, which its final failure becomes; without one, the run fails",
+    "sends": "events that it sends with `ctx.send` and that its return annotation does not tell of",
+    "mapped": "it is run by `ctx.map` alone, for items, and no event leads to it",
+}
+OPTIONS = {
+    "step": STEP,
+    "flow": {
+        "timeout": "a span for the whole run",
+        "retry": "how often the function is tried, and when",
+    },
+}
+
+ATTRIBUTES = {
+    "Workflow": {
+        "name": "how its runs are listed; that of the class, unless it says otherwise",
+        "timeout": "a span for the whole run; pauses do not count",
+        "retry": "of steps that say nothing themselves",
+        "types": "classes of objects that the context and results may hold, besides those that events name",
+        "children": "workflows that its steps start, if their bodies do not name them",
+        "on_failure": "what happens to steps at work when one has failed for good",
+        "live": "what an export does with live objects: leaves them out, refuses, or keeps those that say how",
+    },
+    "Retry": {
+        "attempts": "how often, the first try among them",
+        "backoff": "how the delay grows from try to try",
+        "delay": "before the second try: seconds, or any span where Python workflows take a `Retry`",
+        "max_delay": "a span, at most",
+    },
+    "Context": {
+        "run_id": "the id of the run",
+        "idempotency_key": "the same in every try for this event, and never another's: for the far side",
+        "attempt": "which try this is, from 1",
+        "state": "the values of the run: [`ctx.state`](#ctxstate)",
+        "session": "live objects: [`ctx.session`](#ctxsession)",
+    },
+    "Handle": {"id": "the id of the run"},
+    "Shown": {
+        "number": "with which a later stream goes on: `handle.stream(after=number)`",
+        "step": "who has published it",
+        "value": "what `ctx.publish` was given",
+        "run": "that of a child, if it is one's",
+    },
+    "Request": {
+        "id": "for `handle.answer`",
+        "prompt": "what is asked",
+        "metadata": "what was given with it",
+    },
+    "RunFailed": {"run": "its id", "error": "`step`, `visit`, `why`, and the `fault`: `kind`, `message`, `traceback`"},
+    "ChildFailed": {"fault": "`kind`, `message`, `traceback`"},
+    "LiveObjectLost": {"key": "under which it was"},
+    "StopEvent": {"result": "what the run gives"},
+    "InputRequestEvent": {"prompt": "what is asked", "metadata": "whatever else the one who asks people should know"},
+    "ErrorEvent": {
+        "step": "that has failed",
+        "visit": "for which event, counted from 1",
+        "error": "`kind`, `message` and what else is known of the failure",
+    },
+    "Live": {"key": "its name in `ctx.session`"},
+    "InputResponseEvent": {"request_id": "that of the request", "response": "what was answered"},
+}
+
+INTERNAL = {
+    "Workflow": frozenset({"hands_on"}),
+    "Engine": frozenset({"code", "lines", "follow", "workers"}),
+    "State": frozenset(
+        {"change", "check_open", "take_alone", "stored", "writes", "take_over", "renewed", "keep", "kept"}
+    ),
+    "Session": frozenset({"sent", "handled", "end", "saved"}),
+    "PipelineState": frozenset({"answered"}),
+}
+"""What is there for the engine."""
+
+DATA = {
+    "Plan": "a workflow: its name, its steps, and what holds for all of a run",
+    "Step": "one step: its work, its input, its policies, its arcs",
+    "Arc": "the way to another step, and when it is taken",
+    "Call": "work for a worker: the name of a tool, and its settings",
+    "Child": "a run of another plan",
+    "Gate": "a wait for a person's decision",
+    "Wait": "a wait for a moment or a signal",
+    "Loop": "the step is run for each item of a list or a source",
+}
+
+ABOUT = {
+    "step": """A step of a workflow. It stands before a method or a function, which takes `ev`, or `ctx` and `ev`; what
+        it takes and sends is read from its annotations: one event, a union, a list, or None.""",
+    "Context": "What a step gets beside its event; one for each try.",
+    "Context.get": "A value of the run, as it was when this step was claimed, or as the step has set it; a fresh copy.",
+    "Engine": """What `open_engine` gives. `start` and `run` take a `Plan`, a `Workflow` class or object, or a flow.
+        Inputs are given in a map, `engine.start(Hello, {"name": "Ada"})`, or by keywords. A keyword that `start` knows
+        itself (`name`, `key`, `run`) is an input if there is no map and the workflow declares it, in its start event or
+        as a parameter of the flow; with a map it always speaks of the run.""",
+    "Engine.result": "The run's result, when it is over. Raises RunFailed or RunCancelled.",
+    "Engine.show": "How a run stands now.",
+    "Engine.runs": "The newest runs, one line each.",
+    "Engine.history": "The facts of a run, from the first on or after a number.",
+    "Engine.signal": "For `ctx.wait_for`, or for a step of a playbook that waits; kept if it comes early.",
+    "Engine.pause": "What is at work ends; nothing new is begun.",
+    "Handle": "A run of a Python workflow. Any number of handles may belong to it; when all are gone, it goes on.",
+    "Handle.pause": "What is at work ends; nothing new is begun, and the time does not count.",
+    "Handle.resume": "Lifts a pause.",
+    "Handle.cancel": "The run and its children end as cancelled; a step that is at work is cancelled.",
+    "Handle.signal": "For `ctx.wait_for`; kept if it comes early.",
+    "ctx.state.get": "The value of a key, or the default.",
+    "ctx.state.bytes": "The value, if it is bytes.",
+    "ctx.state.keys": "All that there are.",
+    "ctx.session.get": "The object, or the default. Raises LiveObjectLost if an export left it out.",
+    "ctx.session.put": "As `ctx.session[key] = value`, and `until` says how long it is kept.",
+    "InputResponseEvent": "What an `InputRequestEvent` becomes when it was answered.",
+    "RunFailed": "The run ended as failed.",
+    "StepFailed": "A run of a Python workflow ended as failed; `__cause__` is the exception, if it was raised here.",
+    "RunCancelled": "The run ended as cancelled.",
+    "ChildFailed": "The run that a step has started ended badly.",
+    "StageFailed": "A stage of a pipeline failed.",
+    "LiveObjectLost": "The object lived in a process that is gone: make it again, or declare how with `@resource`.",
+    "handle.stream()": "What `handle.stream()` gives, one for each `ctx.publish`.",
+    "handle.requests()": "What `handle.requests()` gives: a question that waits for a person.",
+    "run_sync": """Run a workflow to its end and return its result; works inside a running event loop too (notebooks).
+        Inputs are given in a map, `refold.run_sync(Hello, {"name": "Ada"})`, which is the sure form, or by keywords. A
+        keyword with a meaning of its own (`db`, `tools`, `store`, `name`, `key` …) is an input if there is no map and
+        the workflow declares it.""",
+    "PipelineState.get": "A value that functions of this pipeline share, or the default.",
+    "PipelineState.set": "Recorded with the answer of the function that writes it.",
+    "PipelineState.delete": "Nothing happens if it is not there.",
+    "PipelineState.keys": "All that there are.",
+    "PipelineResult.stage": "The result of the stage of this name.",
+}
+
+VALUES = """\
+## Values
+
+Inputs, events, the context, results of durable calls and of runs come back exactly as they were: text, numbers of any
+size, `Decimal`, `Fraction`, NaN, bytes, `datetime`, `date`, `time`, `timedelta`, `UUID`, enums, tuples, sets, lists,
+maps with any such keys, events, and objects of classes that the workflow knows: those that its events name in their
+fields, and its `types`. Anything else is refused when it is written, with the path to it. Nothing is pickled, and
+nothing that is read is ever imported or called because data says so.
+"""

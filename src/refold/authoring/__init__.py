@@ -1,1 +1,0 @@
-"""Ways to write a workflow, and to read what others wrote; all of them end in the same data."""

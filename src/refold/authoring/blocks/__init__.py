@@ -1,1 +1,0 @@
-"""Blocks of a playbook (`parallel`, `while`, `until`, `if`), written as steps and arcs."""

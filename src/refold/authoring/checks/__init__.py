@@ -1,1 +1,0 @@
-"""What can be known of a playbook before it is run."""

@@ -1,1 +1,0 @@
-"""Other systems, in their own words: what they wrote becomes plans and facts."""

@@ -1,1 +1,0 @@
-"""Workflows written in Python: classes, events, and the plan that comes of them."""

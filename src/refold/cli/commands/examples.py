@@ -1,0 +1,186 @@
+"""Commands for a start: `examples` and `examples show` tell what there is, `init` copies one into a folder."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import Struct
+
+import refold
+from refold.cli import output as out
+from refold.cli.options import output_option
+from refold.errors import Conflict, InvalidValue, NotFound
+from refold.names import did_you_mean
+from refold.playbooks.yaml.text import Node, read
+
+FOLDER = Path(refold.__file__).parent / "examples"
+STARTER = "hello"
+COMMAND = "$ "
+
+
+class Example(Struct, frozen=True):
+    """What is known of an example without running it."""
+
+    name: str
+    about: str
+    tools: tuple[str, ...]
+    notes: tuple[str, ...]  # the comment that opens its playbook: what to run, with `$ ` before it, and what to know
+
+    @property
+    def commands(self) -> list[str]:
+        return [line.removeprefix(COMMAND) for line in self.notes if line.startswith(COMMAND)]
+
+
+def names() -> list[str]:
+    """The starter first."""
+    found = sorted(path.parent.name for path in FOLDER.glob("*/*.yaml") if path.stem == path.parent.name)
+    return sorted(found, key=lambda name: name != STARTER)
+
+
+def known(name: str) -> str:
+    if name not in names():
+        raise NotFound(f"there is no example {name!r}; {did_you_mean(name, names())}")
+    return name
+
+
+def example(name: str) -> Example:
+    text = (FOLDER / name / f"{name}.yaml").read_text(encoding="utf-8")
+    head, _, _ = text.partition("\napiVersion:")
+    notes = tuple(line.removeprefix("# ") for line in head.splitlines())
+    data = read(text, name)
+    return Example(name, data.value["metadata"]["description"], tuple(dict.fromkeys(_kinds(data))), notes)
+
+
+def files(name: str) -> dict[str, bytes]:
+    """What is in its folder, by the paths that it has there: the playbook first."""
+    folder = FOLDER / name
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    paths.sort(key=lambda path: path != folder / f"{name}.yaml")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def _kinds(node: Node, is_tool: bool = False) -> Iterator[str]:
+    """The kinds of tools in a playbook, in its order."""
+    if isinstance(node.nodes, dict):
+        kind: Any = node.value.get("kind") if is_tool else None
+        if isinstance(kind, str):
+            yield kind
+        for key, each in node.nodes.items():
+            yield from _kinds(each, key in ("tool", "check"))
+    else:
+        for each in node.nodes:
+            yield from _kinds(each, is_tool)
+
+
+PAGE = """\
+# Examples
+
+Playbooks that solve something from beginning to end, on your machine and without a network. `refold examples` lists
+them, `refold init --example NAME` copies one into a new folder and says what to run. Each is run by a test. This page
+is printed from their own descriptions, by `python -m refold.cli.commands.examples`; do not edit it.
+
+| example | what it does | tools |
+| --- | --- | --- |
+"""
+
+
+@click.group(invoke_without_command=True)
+@output_option
+@click.pass_context
+def examples(ctx: click.Context, output: str) -> None:
+    """List the playbooks that come with Refold, to learn from and to begin with."""
+    if ctx.invoked_subcommand is None:
+        _list([example(name) for name in names()], output)
+
+
+def _list(found: list[Example], output: str) -> None:
+    if output == "table":
+        rows = [(each.name, each.about) for each in found]
+        out.put(out.table(("EXAMPLE", "WHAT IT DOES"), rows, out.has_colour(sys.stdout), out.terminal_width()))
+        out.tell("to start with one: refold init --example NAME")
+    else:
+        out.put_json([_row(each) for each in found], output)
+
+
+def _row(of: Example) -> dict[str, object]:
+    return {
+        "name": of.name,
+        "description": of.about,
+        "tools": of.tools,
+        "commands": of.commands,
+        "files": list(files(of.name)),
+    }
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+@examples.command()
+@click.argument("name", shell_complete=_complete)
+@output_option
+def show(name: str, output: str) -> None:
+    """Print the files of an example."""
+    texts = {file: data.decode() for file, data in files(known(name)).items()}
+    if output == "table":
+        colour = out.has_colour(sys.stdout)
+        shown = [f"{out.painted(f'--- {file}', 'bold', colour)}\n{text.rstrip()}" for file, text in texts.items()]
+        out.put("\n\n".join(shown))
+    else:
+        out.put_json([{"file": file, "text": text} for file, text in texts.items()], output)
+
+
+@click.command()
+@click.argument("folder", metavar="[FOLDER]", required=False)
+@click.option(
+    "--example",
+    "name",
+    metavar="NAME",
+    shell_complete=_complete,
+    help=f"Which one; `refold examples` lists them ({STARTER}).",
+)
+def init(folder: str | None, name: str | None) -> None:
+    """Copy an example into a folder, to begin with.
+
+    The FOLDER is this one, or a new one with the name of the example that is asked for. No file is overwritten. What
+    to run next is told.
+    """
+    chosen = known(name or STARTER)
+    target = Path(folder or name or ".")
+    _copy(target, files(chosen))
+    out.tell("next:")
+    if target != Path("."):
+        out.tell(f"  cd {shlex.quote(str(target))}")
+    for line in example(chosen).notes:
+        out.tell(f"  {line.removeprefix(COMMAND)}" if line.startswith(COMMAND) else f"  # {line}")
+
+
+def _copy(target: Path, contents: dict[str, bytes]) -> None:
+    """All or nothing, as far as can be seen beforehand."""
+    if target.exists() and not target.is_dir():
+        raise InvalidValue(str(target), "is a file, and not a folder")
+    taken = [file for file in contents if (target / file).exists() or (target / file).is_symlink()]
+    if taken:
+        where = "this folder" if target == Path(".") else str(target)
+        raise Conflict(f"{', '.join(taken)}: already in {where}, and nothing is overwritten; name another FOLDER")
+    for file, data in contents.items():
+        path = target / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as made:
+            made.write(data)
+        out.put(str(path))
+
+
+def page() -> str:
+    rows = []
+    for each in map(example, names()):
+        where = f"[{each.name}](../src/refold/examples/{each.name}/{each.name}.yaml)"
+        rows.append(f"| {where} | {each.about} | {', '.join(f'`{kind}`' for kind in each.tools)} |\n")
+    return PAGE + "".join(rows)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,189 @@
+"""Executes one run, with what it starts, in this process, and shows how it goes on."""
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Coroutine
+from time import perf_counter
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from refold.cli import exits, output, words
+from refold.cli.progress import Screen
+from refold.cli.served import world_of
+from refold.cli.shown import error_text, run_object, timed_out
+from refold.core.plain_values import plainly
+from refold.core.read.progress import progress
+from refold.core.read.why import Reason, reasons
+from refold.errors import NotFound, RefoldError
+from refold.runtime.engine import Engine, Shown
+from refold.settings import Settings
+from refold.stores.sqlite.store import SqliteStore
+from refold.wiring import Process, open_process
+from refold.worker.stop import in_foreground
+
+T = TypeVar("T")
+EVERY = 1.0  # seconds between two looks
+MANY = 50  # runs that are looked at
+TOLD = frozenset({"no_code", "no_tool", "no_queue"})
+FOLLOWS = frozenset({"no_code", "child", "join", "loop", "final", "window", "order", "batch"})
+"""What lasts as long as nobody has the code: nothing else goes on, and nothing from outside can change that."""
+
+
+async def unless_stuck(process: Process, end: Coroutine[Any, Any, T], again: str, say: Callable[[str], object]) -> T:
+    """What comes of it. Raises NotFound if all that is left needs code that neither this process nor a live one has."""
+    ending, watching = asyncio.create_task(end), asyncio.create_task(Watch(process, again, say).run())
+    try:
+        await asyncio.wait({ending, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if not ending.done():
+            await watching
+        return await ending
+    finally:
+        for task in (ending, watching):
+            task.cancel()
+        await asyncio.gather(ending, watching, return_exceptions=True)
+
+
+class Watch:
+    def __init__(self, process: Process, again: str, say: Callable[[str], object]) -> None:
+        self.process, self.again, self.say = process, again, say
+        self._seen: dict[str, int] = {}  # how far each run was at the last look
+        self._told: set[tuple[str, str, str]] = set()
+
+    async def run(self) -> None:
+        """For ever, unless it is in vain."""
+        while True:
+            await asyncio.sleep(EVERY)
+            try:
+                found: list[tuple[str, Reason]] = await self.process.engine.advance(self._look)
+            except RefoldError:
+                continue  # the store has other worries
+            for run, reason in found:
+                if reason.kind in TOLD and (run, reason.step, reason.kind) not in self._told:
+                    self._told.add((run, reason.step, reason.kind))
+                    self.say(f"{reason.step} waits: {words.why(reason, words.now())}")
+            kinds = {reason.kind for _, reason in found}
+            if "no_code" in kinds and kinds <= FOLLOWS and self._sees_all():
+                reason = next(each for _, each in found if each.kind == "no_code")
+                raise NotFound(f"{words.why(reason, words.now())}. To go on with it: {self.again} --code MODULE:CLASS")
+
+    def _sees_all(self) -> bool:
+        return self.process.kin is not None and self.process.kin.runs <= self._seen.keys()
+
+    def _look(self) -> list[tuple[str, Reason]]:
+        """Nothing is asked while all runs move."""
+        engine, kin = self.process.engine, self.process.kin
+        runs = sorted(kin.runs)[:MANY] if kin is not None else []
+        known = {run: seen for run in runs if (seen := engine.mailroom.turns.known.get(run)) is not None}
+        moved = any(self._seen.get(run) != seen.state.seq for run, seen in known.items())  # also one that is new
+        self._seen = {run: seen.state.seq for run, seen in known.items()}
+        if moved or not known or not isinstance(engine.store, SqliteStore):
+            return []
+        found = []
+        for run, seen in known.items():
+            row = engine.store.summary(run)
+            if row is not None:
+                world = world_of(engine.store, row, (self.process.worker.can,))
+                found += [(run, each) for each in reasons(seen.graph, seen.state, words.now(), world)]
+        return found
+
+
+LOOK = 0.1  # seconds between two looks, at least
+SHARE = 40  # and so many times as long as a look takes
+SLOWEST = 1.0
+
+Begin = Callable[[Engine], Awaitable[object]]
+"""Starts the run, or lifts its pause."""
+
+
+class Order(Struct, frozen=True):
+    """Which run, where it is kept, and what to type to go on with it."""
+
+    run: str
+    db: str
+    again: str
+    settings: Settings
+    objects: bool = False  # whether all of it is wanted afterwards, as data
+
+
+class Ended(Struct, frozen=True):
+    """How it ended."""
+
+    status: str
+    result: Any
+    error: str
+    code: int
+    seen: dict[str, Any] | None
+
+
+def execute(order: Order, begin: Begin, screen: Screen) -> Ended:
+    """Raises Stopped if a signal came first."""
+    last: list[str] = []  # words that stand below everything else
+
+    def say(line: str) -> None:
+        if line.startswith("to go on"):
+            last.append(line)
+        else:
+            screen.say(line)
+
+    gc.freeze()
+    gc.enable()
+    try:
+        return asyncio.run(_execute(order, begin, screen, say))
+    finally:
+        screen.close()
+        for line in last:
+            output.tell(line)
+
+
+async def _execute(order: Order, begin: Begin, screen: Screen, say: Callable[[str], object]) -> Ended:
+    async with open_process(db=order.db, settings=order.settings, only=order.run) as process:
+        engine = process.engine
+
+        async def end() -> Shown:
+            shown = await engine.wait(order.run)
+            await _see_out(process, order.run)
+            return shown
+
+        async def work() -> Shown:
+            await begin(engine)
+            return await unless_stuck(process, end(), order.again, say)
+
+        looking = asyncio.create_task(look(engine, order.run, screen))
+        try:
+            grace = order.settings.stop_grace
+            shown = await in_foreground(work(), process.stop, grace=grace, resume=order.again, say=say)
+        finally:
+            looking.cancel()
+        return await _ended(engine, shown, order, screen)
+
+
+async def _see_out(process: Process, run: str) -> None:
+    """Children that nobody waits for are executed to their ends all the same: nobody else may do it."""
+    kin = process.kin
+    while kin is not None and (others := kin.runs - {run}):
+        child = min(others)
+        await process.engine.wait(child)
+        kin.ended(child)
+
+
+async def _ended(engine: Engine, shown: Shown, order: Order, screen: Screen) -> Ended:
+    graph, state = engine.mailroom.turns.graphs[shown.state.plan], shown.state
+    screen.close(progress(graph, state, state.ended_at))
+    late = await engine.advance(lambda: timed_out(engine.store, state))
+    seen = await engine.advance(lambda: run_object(engine.store, graph, state, words.now())) if order.objects else None
+    error = error_text(state.error) if state.error is not None else ""
+    result = plainly(shown.result) if graph.by_events else shown.result
+    return Ended(shown.status, result, error, exits.code_of_run(shown.status, late), seen)
+
+
+async def look(engine: Engine, run: str, screen: Screen) -> None:
+    """Now and then, so that looking takes a small share of the time."""
+    wait = LOOK
+    while True:
+        await asyncio.sleep(wait)
+        began = perf_counter()
+        seen = await engine.progress(run)
+        if seen is not None:
+            screen.show(seen)
+        wait = min(max(LOOK, SHARE * (perf_counter() - began)), SLOWEST)

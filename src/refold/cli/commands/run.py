@@ -1,0 +1,379 @@
+"""Commands that execute: `run`, and `runs resume`."""
+
+import os
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import click
+from msgspec import Struct, json
+
+from refold.cli import exits, stored
+from refold.cli import output as out
+from refold.cli.commands.items import another_try
+from refold.cli.commands.playbooks import is_code, read_file, source_of
+from refold.cli.options import (
+    DB,
+    budget_option,
+    budgets,
+    code_option,
+    db_option,
+    inputs,
+    output_option,
+    progress_option,
+    quiet_option,
+    run_argument,
+    settings,
+    who,
+)
+from refold.cli.shown import run_object
+from refold.cli.source import NOWHERE, Source
+from refold.cli.words import now
+from refold.core.plan import BODY, Plan, plan_hash
+from refold.core.read.summary import Summary
+from refold.core.state import TERMINAL
+from refold.errors import Conflict, InvalidValue
+from refold.names import did_you_mean
+from refold.playbooks.playbook import Playbook
+from refold.playbooks.problems import show_all
+from refold.runtime.children import check_inputs
+from refold.runtime.intake import run_of_key
+from refold.runtime.reading import Reading
+from refold.stores.sqlite.doctor import abilities
+from refold.wiring import open_intake
+
+ADJECTIVES = """
+able airy apt bold brave brief bright brisk calm civil clean clear clever cool cosy crisp curious daring deep eager
+early easy even fair fancy fast fine firm fleet fond frank free fresh gentle glad golden good grand great green happy
+hardy honest humble ideal jolly just keen kind large lasting light lively loyal lucky mellow merry mild modest neat
+nimble noble novel open patient placid plain polite prime prompt proud pure quick quiet rapid rare ready regal rich
+robust rosy round royal safe sharp shiny silent silver sincere smart smooth snug sober solid sound spry steady still
+strong sturdy subtle sunny super sure swift tall tender tidy tough true upbeat vast vivid warm wary wide wild willing
+wise witty young zesty
+"""
+NOUNS = """
+acorn alder amber apple arbor aspen badger bay beacon bear beaver birch bison breeze bridge brook canyon cedar cherry
+cliff cloud clover comet coral cove crane creek crow dale dawn deer delta dove dune eagle elk elm ember falcon fern
+field finch fir fjord flame flint forest fox frost garden glade glen grove gull harbor hare hawk hazel heron hill
+holly island ivy jay juniper kite lake lark leaf lily linden lion lotus lynx maple marsh meadow mesa moon moss oak
+oasis ocean olive opal orchid otter owl palm peak pearl pebble pine plain plum pond poplar quail quartz rain raven
+reef ridge river robin rose sage sky slope snow sparrow spring spruce star stone storm stream summit swan thorn tide
+tulip valley violet wave willow wren yarrow
+"""
+LONGEST = 24  # characters of the workflow's name that are kept
+
+
+def run_name(workflow: str, run: str) -> str:
+    """Follows from the run's id, so that a run that is started twice under one key has one name."""
+    adjectives, nouns = ADJECTIVES.split(), NOUNS.split()
+    number = int(run[:12], 16)
+    kept = "".join(char if char.isalnum() or char in "._" else "-" for char in workflow).strip("-")[:LONGEST]
+    noun, adjective = divmod(number, len(adjectives))
+    return f"{kept or 'run'}-{adjectives[adjective]}-{nouns[noun % len(nouns)]}"
+
+
+def leave(
+    db: str, plan: Plan, children: Sequence[Plan], input: dict[str, Any], *names: str
+) -> tuple[dict[str, Any], list[str]]:
+    """The run as an object, and the workers that serve everything and have its code if it needs any: a worker that
+    serves one run says so in its name. The names are those of the run: id, name, key, and where its code is."""
+    with open_intake(db) as (intake, store):
+        for child in children:
+            intake.register(child)
+        intake.start(plan, input, *names)
+        graph, state = Reading(store, names[0]).read()
+        bodies = {f"{BODY}:{plan_hash(each)}" for each in (plan, *children) if each.events}
+        serving = {worker: can.tools for worker, can in abilities(store).items() if worker.startswith("worker-")}
+        workers = [worker for worker, tools in serving.items() if tools is None or bodies <= tools]
+        return run_object(store, graph, state, now()), workers
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What was asked for on the command line of `run`."""
+
+    file: str
+    input: Sequence[str]
+    input_file: str | None
+    db: str
+    name: str | None
+    key: str | None
+    detach: bool
+    dry_run: bool
+    output: str
+    progress: str
+    quiet: bool
+
+
+class Wanted(Struct, frozen=True):
+    """A run to be started."""
+
+    run: str
+    name: str
+    key: str
+    playbook: Playbook
+    input: dict[str, Any]
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option("-i", "--input", multiple=True, metavar="KEY=VALUE", help="An input; JSON, or else text.")
+@click.option("--input-file", metavar="FILE", help="Inputs, as a JSON object or in YAML; - is stdin.")
+@click.option("--name", metavar="NAME", help="What the run is called (two words are chosen).")
+@click.option("--key", metavar="KEY", help="The same key again means the same run.")
+@click.option("--detach", is_flag=True, help="Write the run and leave it to a worker.")
+@click.option("--dry-run", is_flag=True, help="Read and check, and say what would run.")
+@output_option
+@progress_option
+@quiet_option
+@db_option
+def run(**given: Any) -> int:
+    """Execute a playbook, or a Python workflow that is named like `module:Class`.
+
+    Progress goes to stderr and the result to stdout. Ctrl-C lets steps finish or hands them back and prints the
+    command that goes on with the run; Ctrl-C once more kills it. Neither loses what was finished.
+    """
+    asked = Options(**given)
+    code = is_code(asked.file)
+    playbook = _coded(asked.file) if code else read_file(asked.file, None if asked.detach else asked.db)
+    if playbook.warnings and _talks(asked.progress, asked.quiet):
+        out.tell(show_all(playbook.warnings, playbook.file, playbook.source))
+    if asked.name == "":
+        raise InvalidValue("--name", "a run has a name, or one is chosen")
+    run = run_of_key(asked.key) if asked.key else os.urandom(16).hex()
+    input = inputs(asked.input, asked.input_file)
+    wanted = Wanted(run, asked.name or run_name(playbook.plan.name, run), asked.key or "", playbook, input)
+    if code:
+        _begun(asked.file, input)  # what does not fit is refused before anything is written
+    elif _talks(asked.progress, asked.quiet):
+        _tell_unread(wanted)
+    if asked.dry_run:
+        return _tell_plan(wanted, asked.output)
+    return _leave(wanted, asked) if asked.detach else _execute(wanted, asked)
+
+
+@click.command()
+@run_argument(required=False)
+@code_option
+@budget_option
+@output_option
+@progress_option
+@quiet_option
+@db_option
+def resume(run: str | None, code: Sequence[str], budget: Sequence[str], db: str, **shown: Any) -> int:
+    """Go on with a run in this process; lift its pause if there is one.
+
+    Without RUN, the newest that is not over.
+    """
+    with stored.opened(db) as store:
+        row = stored.found(store, run) if run is not None else stored.unfinished(store)
+        if row.status in TERMINAL:
+            raise Conflict(f"run {stored.called(row)} is {row.status}: `refold runs retry` reopens one that failed")
+        others = _others_with_code(store, row, code)
+    more = budgets(budget)
+    _tell_going_on(row, others, shown)
+
+    async def begin(engine: Any) -> None:
+        for target in code:
+            await engine.register(_code(target))
+        await engine.resume(row.run, who(), more)
+
+    return _go_on(row, begin, code, shown, db)
+
+
+@click.command()
+@run_argument()
+@click.option("--from", "step", default="", metavar="STEP", help="Visit this step and all that follows from it anew.")
+@click.option("--step", "loop", default="", metavar="STEP", help="Only items of this list loop that did not complete.")
+@click.option("--item", "items", multiple=True, metavar="N|KEY", help="Only this item of the loop; can be repeated.")
+@click.option("--detach", is_flag=True, help="Reopen the run and leave it to a worker.")
+@code_option
+@budget_option
+@output_option
+@progress_option
+@quiet_option
+@db_option
+def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) -> int:
+    """Go on with a run that has failed or was cancelled.
+
+    What failed or was stopped gets another visit, of a list loop only the items that were not done; nothing that was
+    finished is repeated, unless --from says so.
+
+    With --step or --item only items of a list loop are run again, while the loop goes on or after the end of the run,
+    also of one that has completed because it tolerated their failure; what follows from the loop is not repeated.
+    """
+    from refold.wiring import open_intake
+
+    shown = {name: asked.pop(name) for name in ("output", "progress", "quiet")}
+    with stored.opened(db) as store:
+        row = stored.found(store, run)
+        leaves = detach or row.status not in TERMINAL
+        others = () if leaves else _others_with_code(store, row, code)
+        mail = another_try(store, row.run, **asked)
+    with open_intake(db) as (intake, _):
+        intake.send(row.run, mail)
+    name = stored.called(row)
+    if leaves:
+        out.tell(f"{name} goes on where a worker takes it; to execute it here: {again(name, db)}")
+        return exits.OK
+    _tell_going_on(row, others, shown)
+
+    async def begin(engine: Any) -> None:
+        for target in code:
+            await engine.register(_code(target))
+
+    return _go_on(row, begin, code, shown, db)
+
+
+def _others_with_code(store: Any, row: Summary, code: Sequence[str]) -> Collection[str]:
+    """Workers elsewhere that have the code of a run for which this process has none. Raises NotFound if none has."""
+    from refold.cli.served import who_has_its_code
+
+    return who_has_its_code(store, row, _plans(code) if code else {})
+
+
+def _tell_going_on(row: Summary, others: Collection[str], shown: Mapping[str, Any]) -> None:
+    if _talks(shown["progress"], shown["quiet"]):
+        out.tell(f"going on with {stored.called(row)} ({row.run[:8]})")
+        if others:
+            out.tell(f"its code is not here; its steps are run by {' or '.join(others)}")
+
+
+def again(name: str, db: str, *files: str) -> str:
+    """The command that goes on with a run."""
+    where = "" if db == DB else f" --db {shlex.quote(db)}"
+    code = "".join(f" --code {shlex.quote(file)}" for file in files if is_code(file))
+    return f"refold runs resume {shlex.quote(name)}{where}{code}"
+
+
+def _execute(wanted: Wanted, asked: Options) -> int:
+    from refold.cli.commands.execute import Order, execute
+
+    source = source_of(wanted.playbook)
+    typed = wanted.run if wanted.key else wanted.name
+    going_on = again(typed, asked.db, asked.file, *wanted.playbook.code)
+    order = Order(wanted.run, asked.db, going_on, settings(own_machine=True), asked.output != "table")
+
+    async def begin(engine: Any) -> None:
+        plan, input = wanted.playbook.plan, wanted.input
+        if is_code(wanted.playbook.file):
+            await engine.start(_code(asked.file), input, name=wanted.name, key=wanted.key, run=wanted.run)
+            return
+        for child in wanted.playbook.children:
+            await engine.register(child.plan)
+        for target in wanted.playbook.code:
+            await engine.register(_code(target))
+            engine.homes[plan_hash(plan)] = shlex.join(wanted.playbook.code)
+        await engine.start(plan, input, name=wanted.name, key=wanted.key, run=wanted.run)
+
+    ended = execute(order, begin, _screen(asked.progress, asked.quiet, source))
+    return _tell_end(ended, wanted.name, asked.output, asked.progress, asked.quiet)
+
+
+def _coded(target: str) -> Playbook:
+    from refold.cli.python_workflows import as_playbook
+
+    return as_playbook(target)
+
+
+def _code(target: str) -> Any:
+    from refold.python.load import load
+
+    return load(target)
+
+
+def _plans(targets: Sequence[str]) -> Any:
+    from refold.cli.python_workflows import plans
+
+    return plans(targets)
+
+
+def _begun(target: str, input: dict[str, Any]) -> dict[str, Any]:
+    from refold.cli.python_workflows import begun
+
+    return begun(target, input)
+
+
+def _go_on(row: Summary, begin: Any, code: Sequence[str], shown: Mapping[str, Any], db: str) -> int:
+    from refold.cli.commands.execute import Order, execute
+
+    output, progress, quiet = shown["output"], shown["progress"], shown["quiet"]
+    order = Order(row.run, db, again(stored.called(row), db, *code), settings(own_machine=True), output != "table")
+    ended = execute(order, begin, _screen(progress, quiet, NOWHERE))
+    return _tell_end(ended, stored.called(row), output, progress, quiet)
+
+
+def _tell_unread(wanted: Wanted) -> None:
+    """Inputs that nothing in the playbook can read are probably typing errors."""
+    plan = wanted.playbook.plan
+    known = dict.fromkeys([*plan.defaults, *(declared.name for declared in plan.inputs)])
+    for name in wanted.input.keys() - known.keys() if plan.language != "noetl" else ():
+        out.tell(f"warning: `{plan.name}` has no input `{out.printable(name)}`: {did_you_mean(name, known)}")
+
+
+def _screen(kind: str, quiet: bool, source: Source) -> Any:
+    from refold.cli.progress import screen
+
+    return screen(kind, quiet, source)
+
+
+def _talks(progress: str, quiet: bool) -> bool:
+    """Whether messages are for people, and they want them."""
+    return not quiet and progress != "json"
+
+
+def _tell_end(ended: Any, name: str, output: str, progress: str, quiet: bool) -> int:
+    """The result is data; how it went is not."""
+    if ended.error and (quiet or progress == "none"):
+        out.tell(f"error: {out.printable(ended.error)}")
+    if ended.code != exits.OK and _talks(progress, quiet):
+        out.tell(f"more: refold runs show {shlex.quote(name)}")
+    try:
+        if output != "table":
+            out.put_json(ended.seen, output)
+        elif ended.code == exits.OK and ended.result is not None:
+            _put_result(ended.result)
+    except out.Closed:
+        pass  # the run is over all the same
+    return int(ended.code)
+
+
+def _put_result(value: Any) -> None:
+    if isinstance(value, str):
+        out.put_data(value)
+    else:
+        out.put_json(value, "json")
+
+
+def _tell_plan(wanted: Wanted, output: str) -> int:
+    plan = wanted.playbook.plan
+    check_inputs(plan, wanted.input)
+    input = {**plan.defaults, **wanted.input}
+    steps = [step.name for step in plan.steps]
+    if output != "table":
+        out.put_json({"workflow": plan.name, "plan": plan_hash(plan), "input": input, "steps": steps}, output)
+        return exits.OK
+    out.put(f"{plan.name}: {len(steps)} steps would run with {json.encode(input).decode()}")
+    for name in steps:
+        out.put(f"  {out.printable(name)}")
+    return exits.OK
+
+
+def _leave(wanted: Wanted, asked: Options) -> int:
+    """Nobody executes it here."""
+
+    plan, children = wanted.playbook.plan, [child.plan for child in wanted.playbook.children]
+    coded = is_code(asked.file)
+    input = _begun(asked.file, wanted.input) if coded else wanted.input
+    code = shlex.join([asked.file] if coded else wanted.playbook.code)
+    seen, workers = leave(asked.db, plan, children, input, wanted.run, wanted.name, wanted.key, code)
+    if asked.output != "table":
+        out.put_json(seen, asked.output)
+    else:
+        out.put(f"{out.printable(seen['name'])}  {seen['id']}")
+    if not asked.quiet:
+        name = again(str(seen["name"]), asked.db, asked.file, *wanted.playbook.code)
+        if workers:
+            out.tell(f"it will be executed by {' or '.join(workers)}")
+        else:
+            out.tell(f"no worker lives that would execute it; to execute it here: {name}")
+    return exits.OK

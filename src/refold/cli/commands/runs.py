@@ -1,0 +1,344 @@
+"""Commands that look: `runs list`, `show`, `history`, `why`."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from msgspec import convert, json, to_builtins
+
+from refold.cli import output as out
+from refold.cli import stored, words
+from refold.cli.commands.items import item_option, numbers_of, step_option
+from refold.cli.options import db_option, inputs, output_option, run_argument, value_of, who
+from refold.cli.served import world_of
+from refold.cli.shown import error_text, row_object, run_object
+from refold.core.codec import check_value
+from refold.core.faults import said
+from refold.core.graph import Graph
+from refold.core.outcomes import SECOND, Fault, Instant
+from refold.core.read.fact_text import told
+from refold.core.read.summary import Summary
+from refold.core.read.why import Reason, reasons
+from refold.core.state import CANCELLED, COMPLETED, FAILED, TERMINAL, RunState
+from refold.core.times import seconds
+from refold.errors import Conflict, NotFound
+from refold.runtime.mail import Cancel, CancelItems, Pause, Signal
+from refold.runtime.reading import Reading
+from refold.stores.sqlite.doctor import forget_workers
+from refold.stores.sqlite.store import SqliteStore
+
+STATUSES = ("running", "waiting", "paused", "ending", "completed", "failed", "cancelled")
+STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow", "waiting": "yellow"}
+LONG = 60  # characters of a result in a table
+
+
+@click.command("list")
+@click.option("--status", type=click.Choice(STATUSES), help="Only those that stand so.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
+@output_option
+@db_option
+def list_runs(status: str | None, limit: int, output: str, db: str) -> None:
+    """The newest runs first."""
+    with stored.opened(db) as store:
+        rows = store.summaries(status, limit)
+    if output != "table":
+        out.put_json([row_object(row) for row in rows], output)
+        return
+    now = words.now()
+    lines = [
+        (row.name, row.run[:8], row.workflow, row.status, words.moment(row.created_at), _took(row, now)) for row in rows
+    ]
+    heads = ("NAME", "ID", "WORKFLOW", "STATUS", "STARTED", "TOOK")
+    out.put(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
+
+
+def _took(row: Summary, now: int) -> str:
+    return words.took(row.created_at, row.ended_at or now)
+
+
+@click.command()
+@run_argument(required=False)
+@click.option("--graph", is_flag=True, help="Draw the workflow, with how each step stands.")
+@output_option
+@db_option
+def show(run: str | None, graph: bool, output: str, db: str) -> None:
+    """How a run stands, each of its steps, and its result."""
+    with stored.opened(db) as store:
+        row = stored.found(store, run)
+        drawn, state = Reading(store, row.run).read()
+        seen = run_object(store, drawn, state, words.now())
+        stuck = _stuck(store, row, drawn, state)
+    told = [words.why(reason, words.now()) for reason in _stuck_run(row)]
+    told += [f"{reason.step}: {words.why(reason, words.now())}" for reason in stuck]
+    if told:
+        seen["stuck"] = told
+    if graph:
+        out.put(_drawn(drawn, seen))
+    elif output != "table":
+        out.put_json(seen, output)
+    else:
+        _put_run(seen, state)
+
+
+def _stuck_run(row: Summary) -> list[Reason]:
+    """An internal error keeps the run from going on; what its steps have reported is kept till then."""
+    return [Reason("", "stuck", note=row.stuck)] if row.stuck else []
+
+
+def _stuck(store: SqliteStore, row: Summary, graph: Graph, state: RunState) -> list[Reason]:
+    """Steps that nobody who lives could take, each once."""
+    if state.life in TERMINAL or state.paused or not state.open:
+        return []
+    found = reasons(graph, state, words.now(), world_of(store, row))
+    return list({reason.step: reason for reason in found if reason.kind in ("no_code", "no_tool", "no_queue")}.values())
+
+
+def _drawn(graph: Graph, seen: dict[str, Any]) -> str:
+    from refold.playbooks.draw import draw
+
+    return draw(graph.plan, {name: step["status"] for name, step in seen["steps"].items()}).rstrip("\n")
+
+
+def _put_run(seen: dict[str, Any], state: RunState) -> None:
+    colour, width = out.has_colour(sys.stdout), out.terminal_width()
+    status = out.painted(seen["status"], STYLES.get(seen["status"], "cyan"), colour)
+    lines = [
+        f"{out.painted(out.printable(seen['name'] or seen['id']), 'bold', colour)}  {status}",
+        f"run       {out.printable(seen['id'])}",
+        f"workflow  {out.printable(seen['workflow'])}",
+        f"started   {words.moment(state.started_at)}",
+    ]
+    if state.ended_at:
+        lines.append(f"took      {words.took(state.started_at, state.ended_at)}")
+    lines += [f"used      {out.printable(unit)} {amount:g}" for unit, amount in seen["usage"].items()]
+    lines += [f"waits     {out.printable(each)}" for each in seen.get("stuck", ())]
+    if state.error is not None:
+        lines.append(f"error     {out.painted(out.printable(error_text(state.error)), 'red', colour)}")
+    elif state.life in TERMINAL:
+        lines.append(f"result    {_short(seen['result'])}")
+    heads = ("STEP", "STATUS", "VISITS", "TRIES", "RESULT")
+    steps = [
+        (name, step["status"], str(step["visits"]), str(step["attempts"]), _came_of(step))
+        for name, step in seen["steps"].items()
+    ]
+    out.put("\n".join(lines) + "\n\n" + out.table(heads, steps, colour, width))
+
+
+def _came_of(step: dict[str, Any]) -> str:
+    if step["error"] is not None:
+        return said(convert(step["error"], Fault))
+    if step["result"] is None and step.get("items"):
+        return _counted(step["items"])
+    return "" if step["result"] is None else _short(step["result"])
+
+
+def _counted(items: dict[str, Any]) -> str:
+    over = sum(items[name] for name in ("completed", "failed", "skipped", "cancelled"))
+    told = f"{over}/{items['count']}{'+' if items['more'] else ''} items"
+    told += f", {items['rate']:g} per second" if items["rate"] else ""
+    return told + (f", {words.span(items['left'])} left" if items["left"] is not None else "")
+
+
+def _short(value: Any) -> str:
+    return out.fitted(out.printable(json.encode(value).decode()), LONG)
+
+
+@click.command()
+@run_argument(required=False)
+@click.option("--after", type=click.IntRange(0), default=0, help="Only facts after this number.")
+@output_option
+@db_option
+def history(run: str | None, after: int, output: str, db: str) -> None:
+    """The log of a run, fact by fact."""
+    with stored.opened(db) as store:
+        row = stored.found(store, run)
+        records = store.facts(row.run, after)
+    if output != "table":
+        out.put_json([{"number": n, "at": words.stamp(at), **to_builtins(fact)} for n, at, fact in records], output)
+        return
+    for number, at, fact in records:
+        passed = (at - row.created_at) / 1e6
+        line = f"{number:>6}  {passed:>9.3f} s  {out.printable(told(fact))}"
+        out.put(out.fitted(line, out.terminal_width()) if out.terminal_width() else line)
+
+
+@click.command()
+@run_argument(required=False)
+@output_option
+@db_option
+def why(run: str | None, output: str, db: str) -> None:
+    """Why each step that does not go on does not."""
+    with stored.opened(db) as store:
+        row = stored.found(store, run)
+        graph, state = Reading(store, row.run).read()
+        now = words.now()
+        found = [*_stuck_run(row), *reasons(graph, state, now, world_of(store, row))]
+    if output != "table":
+        objects = [_reason_object(to_builtins(reason)) for reason in found]
+        out.put_json({"id": row.run, "status": row.status, "reasons": objects} if output == "json" else objects, output)
+        return
+    if not found:
+        out.put(out.printable(f"{stored.called(row)} is {row.status}: nothing waits"))
+        return
+    lines = [(reason.step, _item(reason.item), words.why(reason, now)) for reason in found]
+    out.put(out.table(("STEP", "ITEM", "WHY"), lines, out.has_colour(sys.stdout), out.terminal_width()))
+
+
+def _reason_object(reason: dict[str, Any]) -> dict[str, Any]:
+    return {key: words.stamp(value) if key in ("until", "since") else value for key, value in reason.items()}
+
+
+def _item(item: int | None) -> str:
+    return "" if item is None else str(item)
+
+
+BATCH = 100  # runs removed in one commit
+ALL = 1_000_000_000
+
+
+@click.command()
+@run_argument()
+@db_option
+def pause(run: str, db: str) -> None:
+    """Hand out nothing more of a run; what is at work finishes.
+
+    `refold runs resume` lifts the pause.
+    """
+    name = _send(db, run, Pause(who()))
+    out.tell(f"{name} is paused; to go on: refold runs resume {name}")
+
+
+@click.command()
+@run_argument()
+@click.option("--reason", default="", metavar="TEXT", help="Kept with the run.")
+@step_option
+@item_option
+@db_option
+def cancel(run: str, reason: str, step: str, items: tuple[str, ...], db: str) -> None:
+    """End a run; what is at work is stopped, finalizers still run.
+
+    With --item only that item of a list loop is cancelled, and the others go on.
+    """
+    if items:
+        with stored.opened(db) as store:
+            step, numbers = numbers_of(store, stored.found(store, run).run, step, items)
+        name = _send(db, run, CancelItems(step, numbers, who()))
+        out.tell(f"{name}: {', '.join(items)} of {step} cancelled")
+        return
+    if step:
+        raise click.UsageError("--step goes with --item; a step as a whole is not cancelled")
+    name = _send(db, run, Cancel(reason, who()))
+    out.tell(f"{name} is asked to end")
+
+
+@click.command()
+@run_argument()
+@click.argument("name")
+@click.argument("value", required=False)
+@click.option("-i", "--input", "pairs", multiple=True, metavar="K=V", help="The value as an object, key by key.")
+@output_option
+@db_option
+def signal(run: str, name: str, value: str | None, pairs: tuple[str, ...], output: str, db: str) -> None:
+    """Send a signal to a run: to the step that waits for it, or to the next that will.
+
+    The VALUE is JSON, or else text.
+    """
+    if value is not None and pairs:
+        raise click.UsageError("VALUE and -i exclude each other")
+    if not name:
+        raise click.UsageError("a signal has a name")
+    told = inputs(pairs, None) if pairs else None if value is None else value_of(value)
+    check_value(told, "value")
+    called = _send(db, run, Signal(name, told, who()))
+    if output != "table":
+        out.put_json({"name": called, "signal": name, "value": told}, output)
+        return
+    out.tell(f"{called} has got the signal {name!r}")
+
+
+def _send(db: str, text: str, mail: Pause | Cancel | CancelItems | Signal) -> str:
+    from refold.wiring import open_intake
+
+    with stored.opened(db) as store:
+        row = stored.found(store, text)
+    name = stored.called(row)
+    if row.status in TERMINAL:
+        raise Conflict(f"run {name} is {row.status}")
+    with open_intake(db) as (intake, _):
+        intake.send(row.run, mail)
+    return name
+
+
+@click.command()
+@click.option("--older-than", required=True, metavar="AGE", help="Ended longer ago than this: 30d, 12h.")
+@click.option("--dry-run", is_flag=True, help="Only say which.")
+@output_option
+@db_option
+def prune(older_than: str, dry_run: bool, output: str, db: str) -> None:
+    """Remove runs that are over, with everything that belongs to them."""
+    before = words.now() - round(seconds(older_than) * SECOND)
+    with stored.opened(db) as store:
+        rows = list(_over(store, before))
+    if not dry_run:
+        with stored.changed(db) as store:
+            rows = _remove(store, rows)
+            forget_workers(store)
+    if output != "table":
+        out.put_json([row_object(row) for row in rows], output)
+        return
+    for row in rows:
+        out.put(out.printable(f"{row.run}  {row.name}  {row.status}  {words.moment(row.ended_at)}"))
+    out.tell(f"{len(rows)} runs {'would be' if dry_run else 'were'} removed")
+
+
+def _over(store: SqliteStore, before: Instant) -> Iterator[Summary]:
+    """Those whose parents, if they have one, go too or are over."""
+    for status in (COMPLETED, FAILED, CANCELLED):
+        for row in store.summaries(status, ALL):
+            if row.ended_at <= before and not _is_wanted(store, row):
+                yield row
+
+
+def _is_wanted(store: SqliteStore, row: Summary) -> bool:
+    parent = store.summary(row.parent) if row.parent else None
+    return parent is not None and parent.status not in TERMINAL
+
+
+def _remove(store: SqliteStore, rows: list[Summary]) -> list[Summary]:
+    """Some may have gone or come to life meanwhile."""
+    removed = []
+    for start in range(0, len(rows), BATCH):
+        batch = rows[start : start + BATCH]
+        with store.turn([row.run for row in batch]) as turn:
+            for row in batch:
+                try:
+                    turn.remove(row.run)
+                except (NotFound, Conflict):
+                    continue
+                removed.append(row)
+    return removed
+
+
+STDOUT = "-"
+
+
+@click.command()
+@run_argument()
+@click.option("-o", "--output", default=STDOUT, metavar="FILE", help="Where to write it (- is stdout).")
+@db_option
+def record(run: str, output: str, db: str) -> None:
+    """Write down what each tool gave in a run and in those it has started: for `t.replay`, and `refold sim --replay`.
+
+    Secrets are as the log has them: redacted, or sealed.
+    """
+    from refold.testing.bench import recordings
+    from refold.testing.bench import recordings as replaying
+
+    with stored.opened(db) as store:
+        recorded = recordings.record(store, stored.found(store, run).run)
+    if output == STDOUT:
+        out.put_json(recorded, "json")
+        return
+    replaying.write(recorded, output)
+    out.tell(f"{len(recorded.calls)} results of {recorded.workflow} are in {output}")

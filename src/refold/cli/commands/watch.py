@@ -1,0 +1,108 @@
+"""Commands that follow a run that somebody else executes: `runs watch`, `runs logs -f`."""
+
+import gc
+import sys
+import time
+from typing import Any
+
+import click
+
+from refold.cli import exits, stored, words
+from refold.cli import output as out
+from refold.cli.options import db_option, output_option, progress_option, quiet_option, run_argument
+from refold.cli.progress import screen
+from refold.cli.shown import run_object, timed_out
+from refold.cli.source import NOWHERE
+from refold.core.read.progress import progress
+from refold.core.state import TERMINAL
+from refold.runtime.reading import Reading
+from refold.stores.sqlite.columns import malformed
+from refold.stores.sqlite.store import SqliteStore
+
+EVERY = 0.25  # seconds between two looks
+
+
+@click.command()
+@run_argument(required=False)
+@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Give up after so long; exit code 124.")
+@output_option
+@progress_option
+@quiet_option
+@db_option
+def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> int:
+    """Show how a run goes on until it is over; whoever executes it.
+
+    Ctrl-C ends the watching and nothing else.
+    """
+    gc.enable()
+    shown = screen(how["progress"], how["quiet"], NOWHERE)
+    with stored.opened(how["db"]) as store:
+        reading = Reading(store, stored.found(store, run).run)
+        until = None if timeout is None else time.monotonic() + timeout
+        graph, state = reading.read()
+        try:
+            while state.life not in TERMINAL:
+                shown.show(progress(graph, state, words.now()))
+                if until is not None and time.monotonic() >= until:
+                    shown.say(f"not over after {timeout:g} s")
+                    return exits.TIMED_OUT
+                time.sleep(EVERY)
+                graph, state = reading.read()
+        finally:
+            shown.close(progress(graph, state, state.ended_at or words.now()))
+        if output != "table":
+            out.put_json(run_object(store, graph, state, words.now()), output)
+        return exits.code_of_run(state.life, timed_out(store, state))
+
+
+@click.command()
+@run_argument(required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run is over.")
+@click.option("--step", metavar="STEP", help="Only what this step said.")
+@output_option
+@db_option
+def logs(run: str | None, follow: bool, step: str | None, output: str, db: str) -> None:
+    """What the steps of a run have printed."""
+    gc.enable()
+    with stored.opened(db) as store:
+        row = stored.found(store, run)
+        last = 0
+        while True:
+            over = _is_over(store, row.run)  # before the lines are read, so that none is missed
+            lines = store.stream(row.run, last)
+            for n, line in lines:
+                last = n
+                if not _is_line(line):
+                    store.file.on_wrong(malformed("streams", (row.run, n), "data", "it is not a line of a step"))
+                elif step is None or line.get("step") == step:
+                    _put_line(line, output)
+            if not follow or over:
+                return
+            time.sleep(EVERY)
+
+
+def _is_over(store: SqliteStore, run: str) -> bool:
+    row = store.summary(run)
+    return row is None or row.status in TERMINAL
+
+
+def _is_line(line: Any) -> bool:
+    """Whether a worker can have written it; a file from somebody else may say anything."""
+    return isinstance(line, dict) and isinstance(line.get("at", 0), int) and isinstance(line.get("attempt", 1), int)
+
+
+def _put_line(line: dict[str, Any], output: str) -> None:
+    if output != "table":
+        out.put_json({**line, "at": words.stamp(line.get("at", 0))}, "jsonl")
+        return
+    text = str(line.get("text", ""))
+    text = out.printable(text) if out.is_terminal(sys.stdout) else text  # a line, exactly as the step printed it
+    mark = " !" if line.get("stream") == "stderr" else "  "
+    out.put_data(f"{words.moment(line.get('at', 0))[11:]} {_who(line)}{mark} {text}")
+
+
+def _who(line: dict[str, Any]) -> str:
+    """The step, with the item, and the try if it is not the first."""
+    item, attempt = line.get("item"), line.get("attempt", 1)
+    which = "" if item is None else f"[{item}]"
+    return out.printable(str(line.get("step", ""))) + which + (f" try {attempt}" if attempt != 1 else "")

@@ -1,0 +1,297 @@
+"""What has changed between two looks at a run: a line each, for where there is no terminal to draw on."""
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Any, Protocol
+
+from msgspec import json, to_builtins
+
+from refold.cli import output, words
+from refold.cli.source import Source
+from refold.cli.tree import PLAIN, PRETTY, Canvas, Glyphs, Meter, drawn, painted
+from refold.core.faults import said
+from refold.core.outcomes import SECOND
+from refold.core.read.progress import Progress, Row
+
+MANY = 20  # lines at once; more are counted
+PACE = 2 * SECOND  # between two lines about one loop
+SILENT = ("pending",)
+
+
+class Changes:
+    """Remembers what was said, so that each change is said once."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._status = ""
+        self._said: dict[str, tuple[object, ...]] = {}
+        self._loops: dict[str, int] = {}  # step -> when its counts were last told
+
+    def rows(self, progress: Progress) -> list[Row]:
+        """The steps that stand otherwise than when they were last told."""
+        changed = []
+        for row in progress.rows:
+            mark = _mark(row)
+            paced = row.count and row.status == "issued" and row.step in self._loops
+            if paced and progress.now - self._loops[row.step] < PACE:
+                continue
+            if self._said.get(row.step) != mark:
+                self._said[row.step] = mark
+                if row.count:
+                    self._loops[row.step] = progress.now
+                if row.status not in SILENT and not _only_leads(row):
+                    changed.append(row)
+        return changed
+
+    def lines(self, progress: Progress) -> Iterator[str]:
+        if not self._status:
+            self._status = "running"
+            yield f"run {progress.name or progress.run} ({progress.run[:8]})"
+        changed = self.rows(progress)
+        for row in changed[:MANY]:
+            yield from self._line(row, progress)
+        if len(changed) > MANY:
+            yield f"… and {len(changed) - MANY} more steps changed"
+        if progress.status != self._status:
+            self._status = progress.status
+            yield self._of_run(progress)
+
+    def objects(self, progress: Progress) -> Iterator[dict[str, Any]]:
+        """The same for machines."""
+        where = {"at": words.stamp(progress.now), "run": progress.run}
+        for row in self.rows(progress):
+            shown = {**to_builtins(row), "reason": row.reason.kind if row.reason is not None else None}
+            yield {**where, **{key: value for key, value in shown.items() if value not in (None, 0)}}
+        if progress.status != self._status:
+            self._status = progress.status
+            yield {**where, "status": progress.status}
+
+    def _line(self, row: Row, progress: Progress) -> Iterator[str]:
+        visit = f" (visit {row.visits})" if row.visits > 1 else ""
+        yield f"{output.printable(row.step)}: {_words(row, progress)}{visit}"
+        if row.status == "failed":
+            yield from ("    " + text for text in self.source.of_step(row.step))
+
+    def _of_run(self, progress: Progress) -> str:
+        name = progress.name or progress.run
+        if not progress.ended_at:
+            return f"run {name}: {progress.status}"
+        return f"run {name}: {progress.status} after {words.took(progress.started_at, progress.ended_at)}"
+
+
+def _only_leads(row: Row) -> bool:
+    """A step that a block is made of, where nothing is ever done."""
+    return "." in row.step and row.status in ("bypassed", "skipped")
+
+
+def _mark(row: Row) -> tuple[object, ...]:
+    waits = row.reason.kind if row.reason is not None else None
+    return row.status, row.visits, waits, row.attempts if not row.count else None, row.done, row.failed
+
+
+def _speed(row: Row) -> str:
+    left = "" if row.left is None else f", {words.span(row.left)} left"
+    return f", {row.rate:.3g} per second{left}" if row.rate else ""
+
+
+def _words(row: Row, progress: Progress) -> str:
+    over = row.done + row.failed + row.skipped + row.cancelled
+    counts = f" {over}/{row.count}{'+' if row.more else ''} items" if row.count else ""
+    counts += f", {row.failed} failed" if row.count and row.failed else ""
+    match row.status:
+        case "issued" | "entered" if row.reason is not None:
+            return words.why(row.reason, progress.now) + counts
+        case "issued" | "entered":
+            again = row.attempts and row.visits == 1 and not row.count
+            return (f"try {row.attempts + 1}" if again else "started") if not counts else counts.strip() + _speed(row)
+        case "failed":
+            fault = row.fault
+            why = f": {output.printable(said(fault).strip())}" if fault is not None else ""
+            return f"failed{counts}{why}"
+        case _:
+            return row.status + counts
+
+
+class Drawer(Protocol):
+    """Raises OSError when nobody looks any more."""
+
+    def draw(self, progress: Progress) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+    def end(self, progress: Progress | None) -> None:
+        """The last frame, which stays."""
+
+
+class Silent:
+    """Messages, and nothing else."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def draw(self, progress: Progress) -> None:
+        pass
+
+    def say(self, line: str) -> None:
+        write(line)
+
+    def end(self, progress: Progress | None) -> None:
+        pass
+
+
+class Lines(Silent):
+    """One line for each change."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.changes = Changes(source)
+
+    def draw(self, progress: Progress) -> None:
+        for line in self.changes.lines(progress):
+            write(line)
+
+    def end(self, progress: Progress | None) -> None:
+        if progress is not None:
+            self.draw(progress)
+
+
+class JsonLines(Lines):
+    """One object for each change, on a line."""
+
+    def draw(self, progress: Progress) -> None:
+        for each in self.changes.objects(progress):
+            _write(output.harmless_json(json.encode(each).decode()))
+
+    def say(self, line: str) -> None:
+        _write(output.harmless_json(json.encode({"message": line}).decode()))
+
+
+def write(line: str) -> None:
+    _write(output.harmless(line))
+
+
+def _write(line: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+
+QUICK = 1.0  # seconds: what it takes to load what draws is little beside that
+
+
+class Tree(Silent):
+    """Rows that are drawn over and over in one place."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.meter, self.began = Meter(), perf_counter()
+        self._live: Drawer | None = None
+
+    def draw(self, progress: Progress) -> None:
+        if self._live is None:
+            if perf_counter() - self.began < QUICK:
+                return
+            self._live = self._begun()
+        self._live.draw(progress)
+
+    def say(self, line: str) -> None:
+        if self._live is None:
+            write(line)
+        else:
+            self._live.say(line)
+
+    def end(self, progress: Progress | None) -> None:
+        if self._live is not None:
+            self._live.end(progress)
+        elif progress is not None:
+            canvas = Canvas(output.columns(sys.stderr), 0, glyphs(), self.source)
+            write(painted(drawn(progress, self.meter, canvas), output.has_colour(sys.stderr)))
+
+    def _begun(self) -> Drawer:
+        from refold.cli.live_tree import Live
+
+        return Live(self.meter, self.source, glyphs())
+
+
+def glyphs() -> Glyphs:
+    encoding = (sys.stderr.encoding or "").lower().replace("-", "") if sys.stderr is not None else ""
+    return PRETTY if encoding.startswith("utf") else PLAIN
+
+
+EVERY = 0.125  # seconds between two frames, at least
+SHARE = 40  # and so many times as long as a frame takes
+SLOWEST = 0.25
+PATIENCE = 1.0  # seconds for the last frame
+
+
+class Screen:
+    """`show`, `say` and `close` return at once, or nearly so."""
+
+    def __init__(self, drawer: Drawer) -> None:
+        self.drawer = drawer
+        self._latest: Progress | None = None
+        self._lines: deque[str] = deque()
+        self._wake, self._over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="refold-progress", daemon=True)
+
+    def show(self, progress: Progress) -> None:
+        self._latest = progress
+        self._ring()
+
+    def say(self, line: str) -> None:
+        self._lines.append(line)
+        self._ring()
+
+    def close(self, final: Progress | None = None) -> None:
+        """The last frame is drawn, unless that takes too long; then nothing more is said there at all."""
+        if self._over.is_set():
+            return
+        self._latest = final
+        self._over.set()
+        self._ring()
+        self._thread.join(PATIENCE)
+        if self._thread.is_alive():
+            sys.stderr = None  # whoever writes there would wait too
+
+    def _ring(self) -> None:
+        self._wake.set()
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._over.is_set():
+                self._wake.wait()
+                self._wake.clear()
+                self._over.wait(self._frame())
+            self._frame()
+            self.drawer.end(self._latest)
+        except OSError:
+            return  # nobody looks any more; the work goes on
+
+    def _frame(self) -> float:
+        """Returns how long to leave it at that, so that drawing takes a small share of the time."""
+        began = perf_counter()
+        while self._lines:
+            self.drawer.say(self._lines.popleft())
+        latest = self._latest
+        if latest is not None and not self._over.is_set():
+            self.drawer.draw(latest)
+        return min(max(EVERY, SHARE * (perf_counter() - began)), SLOWEST)
+
+
+DRAWERS: dict[str, Callable[[Source], Drawer]] = {"lines": Lines, "json": JsonLines, "none": Silent}
+
+
+def screen(kind: str, quiet: bool, source: Source) -> Screen:
+    if kind == "auto":
+        kind = "none" if quiet else "tree" if output.has_cursor(sys.stderr) else "lines"
+    return Screen(_tree(source) if kind == "tree" else DRAWERS[kind](source))
+
+
+def _tree(source: Source) -> Drawer:
+
+    return Tree(source)

@@ -1,0 +1,34 @@
+"""Python workflows on the command line: `module:Class`."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from refold.cli.served import Found
+from refold.core.plan import Plan
+from refold.playbooks.playbook import Playbook
+from refold.python.definition import define, family
+from refold.python.draw import drawn
+from refold.python.load import load
+
+
+def as_playbook(target: str) -> Playbook:
+    """For commands that go on with a plan; InvalidPlan says what is wrong with it."""
+    first, *rest = family(define(load(target), target))
+    children = tuple(Playbook(each.plan, target, "", {}) for each in rest)
+    return Playbook(first.plan, target, "", {}, children=children)
+
+
+def sketch(target: str) -> Plan:
+    return drawn(define(load(target)))
+
+
+def begun(target: str, input: dict[str, Any]) -> dict[str, Any]:
+    """Inputs as they are stored. Raises InvalidValue for what the workflow does not take."""
+    return define(load(target)).begun(input)
+
+
+def plans(targets: Iterable[str]) -> dict[str, Found]:
+    """The plans whose code is found there."""
+    return {
+        each.hash: Found(target, each.plan.name) for target in targets for each in family(define(load(target), target))
+    }

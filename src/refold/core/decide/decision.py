@@ -1,0 +1,466 @@
+"""What a turn decides, as it grows: facts, and the orders that follow from them."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct, field
+
+from refold.core import codec
+from refold.core.commands import (
+    HELD,
+    Command,
+    Held,
+    Letter,
+    LetterBody,
+    LetterCancel,
+    LetterEnded,
+    LetterPause,
+    LetterResume,
+    LetterStart,
+    child_id,
+    command_id,
+    page_id,
+)
+from refold.core.expressions import CannotEvaluate, Evaluate
+from refold.core.facts import (
+    CallSettled,
+    ChildEnded,
+    Dropped,
+    EventsTaken,
+    Fact,
+    FanOutEntered,
+    GateDecided,
+    ItemsCancelled,
+    ItemsGivenUp,
+    ItemsIssued,
+    ItemsRetried,
+    ItemsSettled,
+    Move,
+    PageAsked,
+    PageCame,
+    PagesGivenUp,
+    PageTaken,
+    Parent,
+    Routed,
+    RunEnded,
+    RunEnding,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SignalTaken,
+    Skipped,
+    StepIssued,
+    StepSettled,
+    Took,
+    VisitFailed,
+)
+from refold.core.fold import apply, visits
+from refold.core.fold.arc_inputs import GIVEN, overlaid
+from refold.core.fold.due import due
+from refold.core.fold.events import group_of, runs_out, timers, timers_of
+from refold.core.fold.pages import SOURCE, page_input
+from refold.core.graph import Graph
+from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, Suspended
+from refold.core.pipeline import sealed_in
+from refold.core.plan import BODY, Call, Child, Step
+from refold.core.scope.events import events_of
+from refold.core.scope.loaded import Loaded
+from refold.core.scope.template_scope import RunView, item_view
+from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
+
+
+def _one(fact: Any) -> Sequence[str]:
+    return (f"{fact.step}/{fact.visit}",)
+
+
+def _owner(fact: Any) -> Sequence[str]:
+    return (fact.command.partition("#")[0],)
+
+
+def _some(fact: Any, items: Iterable[int | None]) -> Sequence[str]:
+    visit = f"{fact.step}/{fact.visit}/"
+    return [f"{visit}{item}" for item in items]
+
+
+def _pages(fact: Any) -> Sequence[str]:
+    return (page_id(fact.step, fact.visit, fact.page),) if fact.page else ()
+
+
+CONCERNED: dict[type, Callable[[Any], Sequence[str]]] = {  # the commands that a fact opens, changes or closes
+    StepIssued: _one,
+    StepSettled: _one,
+    GateDecided: _one,
+    ItemsIssued: lambda fact: _some(fact, fact.items or range(fact.first, fact.first + fact.count)),
+    ItemsSettled: lambda fact: _some(fact, (report.item for report in fact.reports)),
+    ItemsRetried: lambda fact: _some(fact, (item for item, _, _ in fact.items)),
+    ItemsGivenUp: lambda fact: _some(fact, fact.items),
+    ItemsCancelled: lambda fact: [*_some(fact, fact.items), *_pages(fact)],
+    PageAsked: lambda fact: _pages(fact),
+    PageCame: lambda fact: _pages(fact),
+    PagesGivenUp: lambda fact: _pages(fact),
+    CallSettled: _owner,
+    ChildEnded: _owner,
+    SignalTaken: _owner,
+    RunEnding: lambda fact: fact.withdrawn,
+    EventsTaken: lambda fact: [f"{fact.step}/{fact.first + n}" for n in range(len(fact.batches))],
+    VisitFailed: _one,
+}
+READ_AGAIN = frozenset({ItemsSettled, ChildEnded, FanOutEntered, PageCame, PageTaken})
+SENDS = frozenset({RunStarted, StepSettled, VisitFailed})
+OPENING = frozenset({StepIssued, ItemsIssued, EventsTaken, PageAsked})
+REPORTING = frozenset({StepSettled, ItemsSettled, PageCame})
+ANSWERS = frozenset({SignalTaken, CallSettled, ChildEnded})
+SENDING = frozenset({StepIssued, ItemsIssued, ItemsRetried, RunPaused, RunResumed, RunEnded})
+
+RUN_TIMER = "run"
+_NOBODY: frozenset[str] = frozenset()
+
+
+def _never(plan: str) -> None:
+    return None
+
+
+def _fits(plan: str, input: dict[str, Any]) -> None:
+    return None
+
+
+def as_input(value: Any) -> dict[str, Any]:
+    """A child has inputs by name."""
+    return value if isinstance(value, dict) else {} if value is None else {"value": value}
+
+
+class Decision(Struct):
+    """Says facts, and nothing else changes the state: each is folded the moment it is said."""
+
+    graph: Graph
+    state: RunState
+    now: Instant
+    evaluate: Evaluate
+    chance: Callable[[], float]
+    claimed: Callable[[], frozenset[str]] = frozenset
+    refuses: Callable[[str], Fault | None] = _never  # why a child of this plan cannot start
+    misfit: Callable[[str, dict[str, Any]], Fault | None] = _fits  # why a child of this plan cannot begin with this
+    due: dict[str, None] = {}  # commands whose child may start now
+    loaded: Loaded = field(default_factory=Loaded)
+    facts: list[Fact] = []
+    moves: list[Move] = []
+    letters: list[Letter] = []
+    new: set[str] = set()  # commands that were never issued before
+    blobs: dict[str, bytes] = {}
+    lines: list[Any] = []  # for the side stream
+    restarted: list[str] = []  # commands that are taken from their holders, to be run anew
+    _touched: dict[str, None] = {}
+    _timers: dict[str, None] = {}
+    _orphans: set[str] = set()
+    _inputs: dict[str, Any] = {}  # of items, each evaluated once in a turn: what is told of one follows from one value
+    _unfit: dict[str, Fault | None] = {}  # why the child of an item cannot begin
+
+    def __post_init__(self) -> None:
+        self.now = max(self.now, self.state.at)  # a run's times never go back
+        if self.state.orphans:
+            self._orphans.update(self.state.orphans)
+
+    def say(self, fact: Fact) -> None:
+        kind, state = type(fact), self.state
+        concerned = CONCERNED[kind](fact) if kind in CONCERNED else ()
+        self._timers |= dict.fromkeys(timers_of(self.graph, state, fact)) if self.graph.timed else {}
+        spared = self.at_work() if kind in ANSWERS else _NOBODY
+        for command in concerned:
+            if kind in OPENING and command not in state.open:
+                self.new.add(command)
+            else:
+                self._touch(command, command not in spared)
+        suspends = kind in REPORTING and _suspends(fact)
+        before = {command: set(state.open[command].calls) for command in concerned} if suspends else {}
+        apply.apply(self.graph, state, self.now, fact)
+        self.facts.append(fact)
+        if kind in READ_AGAIN or (self.graph.by_events and kind in SENDS):
+            self.loaded.facts[state.seq] = fact  # not in the store yet
+        if kind not in REPORTING or suspends:
+            for command in concerned:
+                self._touch(command, command not in spared)
+        if kind in SENDING:
+            self._write_letters(fact, concerned)
+        if suspends:
+            self._start_called_children(before)
+
+    def move(self, move: Move) -> None:
+        """A move is folded at once and told with the others in one Routed fact."""
+        self._touch_moved(move)
+        apply.apply_move(self.graph, self.state, move)
+        self.moves.append(move)
+
+    def tell_moves(self) -> None:
+        if self.moves:
+            self.state.seq += 1
+            self.state.at = self.now
+            self.facts.append(Routed(tuple(_gathered(self.moves))))
+            self.moves.clear()
+
+    def at_work(self) -> frozenset[str]:
+        """Commands that a worker holds and has not reported in this turn."""
+        return self.claimed() - self._touched.keys()
+
+    def view(self, extra: Mapping[str, Any]) -> RunView:
+        return RunView(self.graph, self.state, self.loaded, extra)
+
+    def box(self, value: Any) -> tuple[Any, Blob | None]:
+        boxed = codec.box(value)
+        if boxed is None:
+            return value, None
+        self.blobs[boxed[0].hash] = boxed[1]
+        self.loaded.blobs[boxed[0].hash] = value
+        return None, boxed[0]
+
+    def commands(self) -> dict[str, Command | Held | None]:
+        """Every command this turn touched, as the store must hold it from now on; None: gone."""
+        return {command: self._storable_row(command) for command in self._touched}
+
+    def touch_open(self, spared: Collection[str] = ()) -> None:
+        """Every open command and every timer, so that all that the store must hold of the run is told, not only what
+        changed; the rows of those that are spared stay as they are."""
+        for command in self.state.open:
+            self._touch(command, command not in spared)
+        self._timers |= dict.fromkeys((RUN_TIMER, *timers(self.graph, self.state)))
+
+    def timers(self) -> dict[str, Instant | None]:
+        timers = {key: _timer(self.graph, self.state, key) for key in self._timers} if self._timers else {}
+        if self.state.deadline is not None:
+            runs = self.state.life == RUNNING and not self.state.paused
+            timers[RUN_TIMER] = self.state.deadline if runs else None
+        return timers
+
+    def post(self, key: str, to: str, body: LetterBody) -> None:
+        self.letters.append(Letter(key=key, sender=self.state.run, to=to, body=body))
+
+    def dismiss_orphans(self) -> None:
+        """Children of dropped commands learn that nobody waits for them."""
+        for child in self.state.orphans:
+            if child not in self._orphans:
+                self._orphans.add(child)
+                self.post(f"{child}/cancel", child, LetterCancel("its parent no longer waits for it"))
+
+    def hurry_orphans(self) -> None:
+        """Those that were told before are told to give up their finalizers too."""
+        for child in self.state.orphans:
+            self.post(f"{child}/{self.state.seq}/cancel", child, LetterCancel("its parent gives up", again=True))
+
+    def start_child(self, owner: str, plan: str, value: Any, attempt: int = 1, call: Awaited | None = None) -> None:
+        command, _, key = owner.partition("#")
+        child = child_id(self.state.run, owner, attempt)
+        want, detached = (call.want, call.detached) if call is not None else ("", False)
+        body = LetterStart(
+            plan=plan,
+            parent=Parent(self.state.run, command, key, want, detached),
+            input=as_input(value),
+            depth=self.state.depth + 1,
+        )
+        self.post(f"{child}/start", child, body)
+
+    def input_of(self, command: str) -> Any:
+        """A plain command's input was fixed in its fact; an item's is a function of capture and item."""
+        opened = self.state.open[command]
+        step = self.graph.step(opened.step)
+        if opened.events:
+            return {"events": events_of(self.loaded, opened.events)}
+        if step.loop is None:
+            return opened.input
+        fan = self.state.steps[opened.step].fan
+        assert fan is not None
+        if opened.item is None:
+            return page_input(self.state.run, step, fan)
+        if command not in self._inputs:
+            try:
+                self._inputs[command] = self._item_input(step, fan, opened)
+            except CannotEvaluate as error:
+                self._inputs[command] = error
+        found = self._inputs[command]
+        if isinstance(found, CannotEvaluate):
+            raise found
+        return found
+
+    def _item_input(self, step: Step, fan: FanOut, opened: OpenCommand) -> Any:
+        assert step.loop is not None and opened.item is not None
+        view = item_view(fan, self.loaded, step.loop.name, opened.item, opened.visit)
+        if step.input is None:
+            return view[step.loop.name]
+        return overlaid(self.evaluate.value(step.input, view), fan.capture.get(GIVEN, {}))
+
+    def misfit_of(self, command: str, plan: str) -> Fault | None:
+        """Why the child of an item cannot begin; asked once in a turn, for the answer may depend on an expression."""
+        if command not in self._unfit:
+            self._unfit[command] = self.misfit(plan, as_input(self.input_of(command)))
+        return self._unfit[command]
+
+    def _storable_row(self, command: str) -> Command | Held | None:
+        """A command whose failure is still to be judged may have failed because it has no input."""
+        try:
+            return self._row(command)
+        except CannotEvaluate:
+            if command not in self.state.judge:
+                raise
+            return HELD
+
+    def _row(self, command: str) -> Command | Held | None:
+        opened = self.state.open.get(command)
+        if opened is None:
+            return None
+        step = self.graph.step(opened.step)
+        if opened.page and not opened.held and step.loop is not None:
+            return self._page_row(command, step, opened)
+        if not isinstance(step.work, Call) and not opened.page:
+            return None
+        if opened.held:
+            return HELD
+        assert isinstance(step.work, Call)
+        input = opened.input if opened.item is None and not opened.events else self.input_of(command)
+        return Command(
+            id=command,
+            step=step.name,
+            visit=opened.visit,
+            attempt=opened.attempt,
+            tool=step.work.tool if step.work.tool != BODY else f"{BODY}:{self.state.plan}",
+            item=opened.item,
+            input=input,
+            queue=step.queue,
+            priority=step.priority,
+            not_before=opened.not_before,
+            timeout=step.timeout,
+            progress=opened.progress,
+            recorded=opened.recorded,
+            sealed=sealed_in(input, self.state.sealed) if self.state.sealed else (),
+        )
+
+    def _page_row(self, command: str, step: Step, opened: OpenCommand) -> Command:
+        assert step.loop is not None and step.loop.source is not None
+        return Command(
+            id=command,
+            step=step.name,
+            visit=opened.visit,
+            attempt=opened.attempt,
+            tool=SOURCE,
+            input=self.input_of(command),
+            queue=step.queue,
+            priority=step.priority,
+            not_before=opened.not_before,
+            timeout=step.loop.source.timeout,
+        )
+
+    def _touch(self, command: str, anew: bool = True) -> None:
+        """Its timers may change, and its row too, unless an answer reached a body whose worker is still at it."""
+        opened = self.state.open.get(command)
+        if anew:
+            self._touched[command] = None
+        if opened is None:
+            return
+        timed = opened.until is not None or opened.deadline is not None
+        if timed or (opened.not_before and starts_at(self.graph, opened) is not None):
+            self._timers[command] = None
+        if opened.calls:
+            self._timers.update(
+                {f"{command}#{key}": None for key, call in opened.calls.items() if call.until is not None}
+            )
+
+    def _touch_moved(self, move: Move) -> None:
+        if type(move) is Took:
+            self._touch(command_id(move.step, move.visit))
+        elif type(move) is Dropped:
+            for name in move.steps:
+                for command in visits.commands_of(self.graph, self.state, self.graph.index[name]):
+                    self._touch(command)
+
+    def _write_letters(self, fact: Fact, concerned: Iterable[str]) -> None:
+        match fact:
+            case StepIssued() | ItemsIssued() | ItemsRetried():
+                work = self.graph.step(self.graph.index[fact.step]).work
+                if isinstance(work, Child):
+                    self._start_children(work.plan or self.state.plan, concerned)
+            case RunPaused() | RunResumed():
+                body = LetterPause() if isinstance(fact, RunPaused) else LetterResume()
+                for child in self.state.children.values():
+                    self.post(f"{child}/{self.state.seq}/{body.__class__.__name__}", child, body)
+            case RunEnded(status=status) if self.state.parent is not None and not self.state.parent.detached:
+                body_ended = LetterEnded(self.state.parent, _as_outcome(fact, status), self.state.usage)
+                self.post(f"{self.state.run}/ended", self.state.parent.run, body_ended)
+            case _:
+                pass
+
+    def _start_children(self, plan: str, commands: Iterable[str]) -> None:
+        """Of those whose time has come; an item that cannot have a child fails without one."""
+        if self.refuses(plan) is not None:
+            return
+        for command in commands:
+            opened = self.state.open[command]
+            if opened.child:
+                with suppress(CannotEvaluate):
+                    input = self.input_of(command)
+                    if opened.item is None or self.misfit_of(command, plan) is None:
+                        self.start_child(command, plan, input, opened.attempt)
+
+    def _start_called_children(self, before: dict[str, set[str]]) -> None:
+        for command, known in before.items():
+            for key, call in list(self.state.open[command].calls.items()):
+                if not call.child or key in known:
+                    continue
+                plan = self.state.plan if call.child == ITSELF else call.child
+                fault, owner = self.refuses(plan), f"{command}#{key}"
+                child = child_id(self.state.run, owner)
+                if fault is None:
+                    self.start_child(owner, plan, call.input, call=call)
+                if call.detached:
+                    told = Succeeded({"run": child}) if fault is None else Failed(fault)
+                    self.say(CallSettled(command, key, told))
+                elif fault is not None:
+                    self.say(ChildEnded(child, command, Failed(fault), key))
+
+
+def _gathered(moves: list[Move]) -> Iterator[Move]:
+    """Skips that follow each other are one move."""
+    skipped: list[str] = []
+    for move in moves:
+        if isinstance(move, Skipped):
+            skipped += move.steps
+            continue
+        if skipped:
+            yield Skipped(tuple(skipped))
+            skipped = []
+        yield move
+    if skipped:
+        yield Skipped(tuple(skipped))
+
+
+def _suspends(fact: Fact) -> bool:
+    if isinstance(fact, StepSettled):
+        return type(fact.report.outcome) is Suspended
+    return isinstance(fact, ItemsSettled) and any(type(report.outcome) is Suspended for report in fact.reports)
+
+
+def _timer(graph: Graph, state: RunState, key: str) -> Instant | None:
+    if graph.timed and group_of(key) is not None:
+        return runs_out(graph, state, key)
+    command, _, call = key.partition("#")
+    opened = state.open.get(command)
+    if opened is None:
+        return None
+    if not call:
+        moment = due(opened)
+        return moment if moment is not None else starts_at(graph, opened)
+    return opened.calls[call].until if call in opened.calls else None
+
+
+def starts_at(graph: Graph, opened: OpenCommand) -> Instant | None:
+    """When a child that is to be tried again starts; no worker looks at the time for it."""
+    waits = opened.not_before and not opened.child and not opened.held and not opened.page
+    return opened.not_before if waits and isinstance(graph.step(opened.step).work, Child) else None
+
+
+def _as_outcome(fact: RunEnded, status: str) -> Outcome:
+    if status == COMPLETED:
+        return Succeeded(fact.result, fact.blob)
+    if status == FAILED:
+        error = fact.error
+        why = f"{error.step}: {error.fault.message if error.fault else error.why}" if error else ""
+        data = None if error is None else {"step": error.step, "why": error.why}
+        return Failed(Fault("child_failed", why, data=data))
+    return Cancelled("the child run was cancelled")

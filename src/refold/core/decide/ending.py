@@ -1,0 +1,130 @@
+"""Rules about the end of a run: what is taken back, which finalizers run, what a failing one means."""
+
+from collections.abc import Mapping
+
+from refold.core.decide.decision import Decision
+from refold.core.facts import BudgetExceeded, Dropped, RunEnding, RunPaused, StepFault
+from refold.core.fold import visits
+from refold.core.outcomes import Fault
+from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, RUNNING, RunState
+
+GIVEN_UP = 2  # cancellations after which finalizers do not run either
+
+
+def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
+    """Nothing is entered from here on; what may not go on is taken back."""
+    state, plan = d.state, d.graph.plan
+    final = _first_finalizers(d, outcome) if state.life == RUNNING else _remaining_finalizers(d, outcome)
+    entered = tuple(d.graph.name(s) for s in state.entered)
+    asked = state.cancel is not None or state.timed_out is not None
+    withdrawn = _withdrawn(d, outcome == FAILED and plan.on_failure == "drain" and not asked, final)
+    d.tell_moves()
+    d.say(RunEnding(outcome, error, withdrawn, final))
+    if entered:
+        d.move(Dropped(entered))
+
+
+def divert(d: Decision, step: str) -> None:
+    """The run does nothing more but this step, and what always runs; what is at work finishes first."""
+    entered = tuple(d.graph.name(s) for s in d.state.entered)
+    final = (step, *d.graph.plan.always)
+    withdrawn = _withdrawn(d, d.graph.plan.on_failure == "drain", final)
+    d.say(RunEnding(COMPLETED, None, withdrawn, final))
+    if entered:
+        d.move(Dropped(entered))
+
+
+def _first_finalizers(d: Decision, outcome: str) -> tuple[str, ...]:
+    plan = d.graph.plan
+    last = (plan.final_step,) if plan.final_step and outcome == COMPLETED else ()
+    return (*last, *(plan.on_fail if outcome == FAILED else ()), *plan.always)
+
+
+def _remaining_finalizers(d: Decision, outcome: str) -> tuple[str, ...]:
+    """A run that is ending and is cancelled still runs what always runs; cancelled once more, it gives that up too."""
+    if d.state.cancels >= GIVEN_UP:
+        return ()
+    keeps = {*d.graph.plan.always, *(d.graph.plan.on_fail if outcome == FAILED else ())}
+    return tuple(name for name in d.state.final if name in keeps)
+
+
+def _withdrawn(d: Decision, drains: bool, final: tuple[str, ...]) -> tuple[str, ...]:
+    """Whoever has reported goes on; when draining, so do child runs and what a worker holds."""
+    spared = d.at_work() if drains else frozenset()
+    kept = d.graph.index[final[0]] if final else -1
+    return tuple(
+        command
+        for command, opened in d.state.open.items()
+        if command not in d.state.judge
+        and opened.step != kept
+        and not (drains and opened.child)
+        and (command not in spared or opened.held)
+    )
+
+
+def withdraw_waits(d: Decision) -> None:
+    """An ending run waits for nobody: what was parked or suspended while it drained is taken back too."""
+    state = d.state
+    if state.life != ENDING:
+        return
+    waits = tuple(
+        command
+        for command, opened in state.open.items()
+        if (opened.held or opened.not_before > d.now)
+        and visits.stops(d.graph, state, opened.step)
+        and not (command in state.judge or opened.child)
+    )
+    if waits:
+        d.tell_moves()
+        d.say(RunEnding(state.outcome, state.error, waits, tuple(state.final)))
+
+
+def end_if_asked(d: Decision) -> None:
+    """Cancelled from outside, or out of time."""
+    state = d.state
+    if state.cancel is not None:
+        if state.cancels >= GIVEN_UP:
+            d.hurry_orphans()
+        end_run(d, FAILED if state.outcome == FAILED else CANCELLED, state.error)
+    elif state.timed_out is not None and state.life == RUNNING:
+        end_run(d, FAILED, StepFault("", 0, f"no end after {state.timed_out:g} s"))
+
+
+def fail_completed(d: Decision) -> None:
+    """A final step that fails fails a completed run, and what follows is what follows a failure."""
+    state, plan = d.state, d.graph.plan
+    broken = next((each for each in state.failures if each.step in (plan.final_step, plan.on_budget)), None)
+    if state.outcome == COMPLETED and broken is not None:
+        d.tell_moves()
+        d.say(RunEnding(FAILED, broken, (), (*plan.on_fail, *state.final)))
+
+
+PAUSES = "budget"  # who paused a run that is beyond its budget
+
+
+def exceeded(state: RunState, raised: Mapping[str, int | float] | None = None) -> tuple[str, float, float] | None:
+    """The first unit of which more is used up than the budget allows: unit, used, limit."""
+    for unit, limit in {**state.budget, **(raised or {})}.items():
+        if state.usage.get(unit, 0) > limit:
+            return unit, state.usage[unit], limit
+    return None
+
+
+def told(unit: str, used: float, limit: float) -> str:
+    return f"{used:g} {unit} are used up, and the budget is {limit:g}"
+
+
+def watch_budget(d: Decision) -> None:
+    """Before more is issued: a run beyond its budget is paused, fails, or goes to the step that is there for it."""
+    over = exceeded(d.state)
+    if over is None:
+        return
+    d.tell_moves()
+    d.say(BudgetExceeded(*over))
+    match d.graph.plan.on_budget:
+        case "pause":
+            d.say(RunPaused(PAUSES))
+        case "fail":
+            end_run(d, FAILED, StepFault("", 0, "budget", Fault("budget", told(*over), retryable=False)))
+        case step:
+            divert(d, step)

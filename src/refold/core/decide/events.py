@@ -1,0 +1,109 @@
+"""Rules about events: who gets one next, what a failure becomes, and when a run of events is over."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from refold.core.decide.decision import Decision
+from refold.core.decide.ending import end_run
+from refold.core.decide.routing import final_fault
+from refold.core.facts import EventsTaken, StepFault, StepSettled, VisitFailed
+from refold.core.fold.events import AT_ONCE, waiting
+from refold.core.outcomes import Failed, Fault, Report
+from refold.core.plan import STOP, Collect
+from refold.core.state import COMPLETED, FAILED, RUNNING, Inbox, Ref
+
+
+def catch_failures(d: Decision) -> None:
+    """Failures that no policy wants to try again."""
+    for command in list(d.state.judge):
+        fault = final_fault(d, command)
+        if fault is not None:
+            opened = d.state.open[command]
+            step = d.graph.step(opened.step)
+            d.say(VisitFailed(step.name, opened.visit, fault, step.on_error, opened.events if step.on_error else ()))
+
+
+def end_by_event(d: Decision) -> None:
+    """The first event that stops the run ends it; one that nobody takes, or a failure, fails it."""
+    state = d.state
+    if state.life != RUNNING:
+        return
+    if state.failures:
+        end_run(d, FAILED, state.failures[0])
+    elif state.untaken:
+        end_run(d, FAILED, _untaken(d, *state.untaken[0]))
+    elif state.stopped is not None:
+        end_run(d, COMPLETED)
+
+
+def _untaken(d: Decision, type: str, sender: str) -> StepFault:
+    takes = "; ".join(f"{step.name} takes {', '.join(step.accepts)}" for step in d.graph.plan.steps)
+    why = f"no step takes the event {type!r} that {sender or 'the start'} has sent: {takes}"
+    visit = d.state.steps[d.graph.index[sender]].visits if sender else 0
+    return StepFault(sender, visit, "untaken event", Fault("untaken", why, retryable=False))
+
+
+def take_events(d: Decision) -> None:
+    """Waiting events become commands, in the order of their coming, as many as a step may have at once."""
+    for s in list(d.state.taking):
+        inbox, step = d.state.inboxes[s], d.graph.step(s)
+        room = (step.workers or AT_ONCE) - inbox.open
+        first = d.state.steps[s].visits + 1
+        if step.collect is None:
+            d.say(EventsTaken(step.name, first, _plain(inbox, room)))
+            continue
+        full = _full(d, inbox, step.collect, room)
+        if full:
+            groups, batches = zip(*full, strict=True)
+            d.say(EventsTaken(step.name, first, batches, groups))
+
+
+def _plain(inbox: Inbox, room: int) -> tuple[tuple[Ref, ...], ...]:
+    return tuple((ref,) for ref in inbox.waiting[inbox.head : inbox.head + room])
+
+
+def _full(d: Decision, inbox: Inbox, collect: Collect, room: int) -> list[tuple[str, tuple[Ref, ...]]]:
+    """Batches that are complete, each with its group; a number that nobody has set yet is not reached."""
+    wanted: Any = collect.n if isinstance(collect.n, int) else d.state.ctx.get(collect.n)
+    if not isinstance(wanted, int) or wanted < 1:
+        return []
+    found: list[tuple[str, tuple[Ref, ...]]] = []
+    for group, refs in inbox.groups.items():
+        for first in range(0, len(refs) - wanted + 1, wanted):
+            found.append((group, tuple(refs[first : first + wanted])))
+            if len(found) == room:
+                return found
+    return found
+
+
+def gather_no_longer(d: Decision, step: str, group: str) -> None:
+    """The time of a group is up: the step is run for what has come, and has failed."""
+    s = d.graph.index[step]
+    refs, collect = d.state.inboxes[s].groups[group], d.graph.step(s).collect
+    assert collect is not None
+    visit = d.state.steps[s].visits + 1
+    d.say(EventsTaken(step, visit, (tuple(refs),), (group,)))
+    wanted = (
+        collect.n if isinstance(collect.n, int) else d.state.ctx.get(collect.n, f"{collect.n!r}, which is not set,")
+    )
+    of = f" of {collect.by} {group!r}" if collect.by else ""
+    why = f"{len(refs)} of {wanted} events{of} came within {collect.timeout:g} s"
+    d.say(StepSettled(step, visit, Report(1, Failed(Fault("timeout", why, retryable=False)))))
+
+
+def end_without_event(d: Decision) -> None:
+    """Nothing is queued, running or awaited, and no step has stopped the run: that is an error, at once."""
+    state = d.state
+    if state.life != RUNNING or state.visiting or state.children or state.orphans:
+        return
+    last = max(state.steps, key=lambda step: step.done_at)
+    name = d.graph.name(state.steps.index(last))
+    why = f"nothing is left to do, and no step has sent a {STOP}; the last one was {name}" + "".join(_rest(d))
+    end_run(d, FAILED, StepFault(name, last.visits, "no end", Fault("no_stop", why, retryable=False)))
+
+
+def _rest(d: Decision) -> Iterator[str]:
+    for name, count in waiting(d.graph, d.state):
+        collect = d.graph.step(d.graph.index[name]).collect
+        of = f" of {collect.n}" if collect is not None else ""
+        yield f"; {name} waits with {count}{of} events"

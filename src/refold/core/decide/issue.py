@@ -1,0 +1,231 @@
+"""Handing out work: rendered inputs, fan-outs, windows, further tries."""
+
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
+from typing import Any
+
+from refold.core.commands import child_id, command_id
+from refold.core.decide.decision import Decision, starts_at
+from refold.core.decide.routing import end_visit, may_go_on, policy_of
+from refold.core.decide.sources import name_items, pull, source_of
+from refold.core.decide.waits import issue_gate, issue_quality, issue_wait, rendered
+from refold.core.expressions import CannotEvaluate
+from refold.core.facts import Entered, FanOutEntered, ItemsIssued, ItemsRetried, ItemsSettled, PageAsked, StepIssued
+from refold.core.fold import fanout
+from refold.core.fold.arc_inputs import GIVEN, given_to, overlaid
+from refold.core.outcomes import Failed, Fault, Report
+from refold.core.plan import Call, Child, Gate, Quality, Step, Wait
+from refold.core.retry import delay, fault_of
+from refold.core.scope.loaded import item_value
+from refold.core.scope.template_scope import capture
+from refold.core.state import FanOut, OpenCommand
+
+
+class CannotStart(Exception):
+    """The child of a step cannot be started, for the reason in the fault."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        super().__init__(fault.message)
+
+
+def issue_entered(d: Decision) -> None:
+    """Every step entered in this turn goes to a worker, to a child, or to the world."""
+    issued: list[StepIssued | FanOutEntered] = []
+    faults: dict[int, Fault] = {}
+    for s in d.state.entered:
+        try:
+            issued.append(_issue(d, s))
+        except CannotEvaluate as error:
+            faults[s] = Fault("expression", str(error), retryable=False)
+        except CannotStart as error:
+            faults[s] = error.fault
+    for s, fault in faults.items():
+        end_visit(d, s, fault)
+    entered = [move.step for move in d.moves if isinstance(move, Entered)]
+    plain = len(entered) == len(d.moves) and entered == [fact.step for fact in issued]
+    if plain and (len(issued) < 2 or not any(_ends_at_once(d, fact) for fact in issued[:-1])):
+        d.moves.clear()  # the facts that follow say it all
+    d.tell_moves()
+    for fact in issued:
+        d.say(fact)
+
+
+def _ends_at_once(d: Decision, fact: StepIssued | FanOutEntered) -> bool:
+    """A loop without items settles when it is entered; those behind it in the log must have been entered before."""
+    if isinstance(fact, FanOutEntered):
+        return fact.redo or (fact.count == 0 and fact.source is None) or bool(fact.after)
+    return isinstance(d.graph.step(d.graph.index[fact.step]).work, Quality)
+
+
+def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
+    step = d.graph.step(s)
+    visit = d.state.steps[s].visits
+    if step.loop is not None:
+        return _enter_fan_out(d, step, visit)
+    match step.work:
+        case Call():
+            return StepIssued(step.name, visit, input=_input(d, step, visit))
+        case Child(plan=plan):
+            fault = d.refuses(plan or d.state.plan)
+            if fault is not None:
+                raise CannotStart(fault)
+            child = child_id(d.state.run, command_id(step.name, visit))
+            return StepIssued(step.name, visit, input=_input(d, step, visit), child=child)
+        case Gate():
+            return issue_gate(d, step, step.work, visit)
+        case Wait():
+            return issue_wait(d, step, step.work, visit)
+        case Quality():
+            return issue_quality(d, step, step.work, visit)
+
+
+def _input(d: Decision, step: Step, visit: int) -> Any:
+    if not d.state.given:
+        return rendered(d, step.input, visit)
+    given = _given(d, step)
+    return overlaid(rendered(d, step.input, visit, given), given)
+
+
+def _given(d: Decision, step: Step) -> dict[str, Any]:
+    return given_to(d.graph, d.state, d.graph.index[step.name]) if d.state.given else {}
+
+
+def _enter_fan_out(d: Decision, step: Step, visit: int) -> FanOutEntered:
+    assert step.loop is not None
+    state = d.state.steps[d.graph.index[step.name]]
+    if state.redo and state.fan is not None and state.fan.visit == visit - 1:
+        return FanOutEntered(step.name, visit, state.fan.count, redo=True, only=state.only)
+    given, loop = _given(d, step), step.loop
+    window = 0 if loop.at_once is None else fanout.window(rendered(d, loop.at_once, visit, given))
+    captured = {} if loop.sequential else _captured(d, step, visit)
+    if loop.source is not None:
+        source = source_of(d, loop, visit, given)
+        return FanOutEntered(step.name, visit, 0, capture=captured, window=window, source=source)
+    named = name_items(d, loop, fanout.listed(rendered(d, loop.items, visit, given), step), visit)
+    inline, blob = d.box(named.items)
+    return FanOutEntered(
+        step=step.name,
+        visit=visit,
+        count=len(named.items),
+        items=inline,
+        blob=blob,
+        capture=captured,
+        window=window,
+        keys=named.keys,
+        after=named.after,
+        left_out=len(named.left_out),
+    )
+
+
+def _captured(d: Decision, step: Step, visit: int) -> dict[str, Any]:
+    if step.loop is None or step.input is None:
+        return {}
+    own = frozenset({step.loop.name, "iter", "loop", "loop_index", "visit"})
+    given = _given(d, step)
+    view = d.evaluate.names(d.view({"visit": visit, GIVEN: given} if given else {"visit": visit}))
+    return capture(view, d.evaluate.paths(step.input), own) | ({GIVEN: given} if given else {})
+
+
+def fill_windows(d: Decision) -> None:
+    for s in list(d.state.filling):
+        fan = d.state.steps[s].fan
+        step = d.graph.step(s)
+        assert fan is not None and step.loop is not None
+        pull(d, s, fan)
+        count = fanout.room(d.graph, s, fan) if s in d.state.filling else 0
+        if count < 1:
+            continue
+        visit = d.state.steps[s].visits
+        captured = _captured(d, step, visit) if step.loop.sequential else None
+        some = tuple(nsmallest(count, fan.todo))
+        first = some[0] if some else fan.next
+        _load_items(d, fan, some or range(first, first + count))
+        d.tell_moves()
+        d.say(ItemsIssued(step.name, visit, first, count, captured, some))
+        unfit = tuple(_unfit(d, step, visit, some or range(first, first + count)))
+        if unfit:
+            d.say(ItemsSettled(step.name, visit, unfit))
+
+
+def _load_items(d: Decision, fan: FanOut, items: Iterable[int]) -> None:
+    """What is missing is asked for before anything is said."""
+    if fan.blob is not None:
+        d.loaded.blob(fan.blob)
+    elif fan.pulls is not None:
+        for item in items:
+            item_value(fan, d.loaded, item)
+
+
+def _unfit(d: Decision, step: Step, visit: int, items: Iterable[int]) -> Iterator[Report]:
+    """Items whose input has no value fail like any other, and the rest go on."""
+    refused = d.refuses(step.work.plan or d.state.plan) if isinstance(step.work, Child) else None
+    if refused is not None:
+        yield from (Report(1, Failed(refused), item=item) for item in items)
+    if (step.input is None and not isinstance(step.work, Child)) or refused is not None:
+        return
+    for item in items:
+        command = command_id(step.name, visit, item)
+        try:
+            d.input_of(command)
+        except CannotEvaluate as error:
+            yield Report(1, Failed(Fault("expression", str(error), retryable=False)), item=item)
+            continue
+        misfit = d.misfit_of(command, step.work.plan or d.state.plan) if isinstance(step.work, Child) else None
+        if misfit is not None:
+            yield Report(1, Failed(misfit), item=item)
+
+
+def try_again(d: Decision) -> None:
+    """Failed tries whose policy allows another: what is left to judge once the rest has been routed."""
+    items: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for command in list(d.state.judge):
+        opened = d.state.open[command]
+        fault = fault_of(opened.report) if opened.report is not None else None
+        if fault is None or not may_go_on(d, opened, fault):
+            continue
+        name = d.graph.name(opened.step)
+        attempt, not_before = opened.attempt + 1, _not_before(d, opened, fault)
+        d.tell_moves()
+        if opened.item is not None:
+            items.setdefault((name, opened.visit), []).append((opened.item, attempt, not_before))
+            continue
+        if opened.page:
+            d.say(PageAsked(name, opened.visit, opened.page, attempt, not_before))
+            continue
+        at_once = opened.child and not not_before
+        child = child_id(d.state.run, command, attempt) if at_once else ""
+        d.say(StepIssued(name, opened.visit, attempt, not_before=not_before, child=child))
+    for (name, visit), again in items.items():
+        fan = d.state.steps[d.graph.index[name]].fan
+        assert fan is not None
+        _load_items(d, fan, [item for item, _, _ in again])
+        d.say(ItemsRetried(name, visit, tuple(again)))
+
+
+def _not_before(d: Decision, opened: OpenCommand, fault: Fault) -> int:
+    policy = policy_of(d, opened)
+    chance = d.chance() if policy.jitter else 0.0
+    wait = delay(policy, opened.attempt, fault, chance)
+    return d.now + wait if wait else 0
+
+
+def start_waiting_children(d: Decision) -> None:
+    """The time has come for another try of these: they are issued once more, without a delay."""
+    for command in list(d.due):
+        opened = d.state.open.get(command)
+        if opened is not None and starts_at(d.graph, opened) is not None:
+            _start_waiting_child(d, command, opened)
+        del d.due[command]
+
+
+def _start_waiting_child(d: Decision, command: str, opened: OpenCommand) -> None:
+    name, fan = d.graph.name(opened.step), d.state.steps[opened.step].fan
+    if opened.item is None:
+        d.tell_moves()
+        d.say(StepIssued(name, opened.visit, opened.attempt, child=child_id(d.state.run, command, opened.attempt)))
+        return
+    assert fan is not None
+    _load_items(d, fan, [opened.item])
+    d.tell_moves()
+    d.say(ItemsRetried(name, opened.visit, ((opened.item, opened.attempt, 0),)))

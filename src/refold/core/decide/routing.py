@@ -1,0 +1,260 @@
+"""Rules about what follows: which arcs a visit takes, which steps are entered, bypassed or skipped."""
+
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.commands import command_id, page_id
+from refold.core.decide.decision import Decision
+from refold.core.decide.ending import end_run
+from refold.core.expressions import CannotEvaluate
+from refold.core.facts import (
+    Bypassed,
+    Dropped,
+    Entered,
+    ItemsCancelled,
+    ItemsGivenUp,
+    LoopLeft,
+    PagesGivenUp,
+    PassBegan,
+    SignalTaken,
+    Skipped,
+    StepFault,
+    Took,
+)
+from refold.core.fold import routing, visits
+from refold.core.fold.fanout import ITEMS_FAILED, failed_items, failure, was_cut
+from refold.core.outcomes import Fault
+from refold.core.plan import Gate, Retry, bare_key
+from refold.core.retry import fault_of, may_retry
+from refold.core.scope.loaded import key_of
+from refold.core.scope.template_scope import RunView, with_output, with_sets
+from refold.core.state import ASKED, BYPASSED, FAILED, OPEN, RUNNING, OpenCommand
+
+
+def deliver_signals(d: Decision) -> None:
+    """Kept signals go to those who wait, oldest to oldest; not to a parked command that is being run again."""
+    at_work = d.at_work() if d.state.deliverable else frozenset()
+    for signal in list(d.state.deliverable):
+        for waiter in list(d.state.waiting.get(signal, ())):  # one may have waited for several
+            if signal in d.state.deliverable and waiter not in at_work:
+                d.tell_moves()
+                d.say(SignalTaken(signal, waiter))
+
+
+def give_up_items(d: Decision) -> None:
+    """Failed items that no policy wants again."""
+    items: dict[tuple[str, int], list[int]] = {}
+    pages: list[PagesGivenUp] = []
+    for command in d.state.judge:
+        opened = d.state.open[command]
+        fault = final_fault(d, command) if opened.item is not None or opened.page else None
+        if fault is not None and opened.item is not None:
+            items.setdefault((d.graph.name(opened.step), opened.visit), []).append(opened.item)
+        elif fault is not None:
+            pages.append(PagesGivenUp(d.graph.name(opened.step), opened.visit, opened.page, fault))
+    for (name, visit), given_up in items.items():
+        d.tell_moves()
+        d.say(ItemsGivenUp(name, visit, tuple(given_up)))
+        _halt(d, name, visit, given_up[0])
+    for page in pages:
+        if page_id(page.step, page.visit, page.page) in d.state.open:
+            d.tell_moves()
+            d.say(page)
+
+
+def _halt(d: Decision, name: str, visit: int, failed: int) -> None:
+    """A loop that is to halt stops what else it has begun, and its source."""
+    s = d.graph.index[name]
+    loop, fan = d.graph.step(s).loop, d.state.steps[s].fan
+    if loop is None or fan is None or loop.failures != "halt":
+        return
+    begun = tuple(item for item, life in enumerate(fan.status) if life == OPEN)
+    page = fan.pulls.page if fan.pulls is not None and fan.pulls.life == ASKED else 0
+    if begun or page or was_cut(fan):
+        d.say(ItemsCancelled(name, visit, begun, halts=f"item {failed} failed", page=page))
+
+
+def end_visits(d: Decision) -> None:
+    """Decide the arcs of every visit that is over, in the order in which they ended."""
+    over: list[tuple[int, int, Fault | None]] = [(seq, s, None) for s, seq in d.state.ended.items()]
+    for command, seq in d.state.judge.items():
+        opened = d.state.open[command]
+        fault = final_fault(d, command)
+        if opened.item is None and not opened.page and fault is not None:
+            over.append((seq, opened.step, fault))
+    for _, s, fault in sorted(over, key=lambda each: each[0]):
+        if fault is not None:
+            end_visit(d, s, fault)
+        else:
+            _end_worked(d, s)
+
+
+def final_fault(d: Decision, command: str) -> Fault | None:
+    """Why the command failed, if it is not to be tried again."""
+    opened = d.state.open[command]
+    fault = fault_of(opened.report) if opened.report is not None else None
+    return None if fault is None or may_go_on(d, opened, fault) else fault
+
+
+def may_go_on(d: Decision, opened: OpenCommand, fault: Fault) -> bool:
+    """An ending run tries nothing again but the finalizer that it runs."""
+    if visits.stops(d.graph, d.state, opened.step):
+        return False
+    return may_retry(policy_of(d, opened), opened.attempt, fault)
+
+
+def policy_of(d: Decision, opened: OpenCommand) -> Retry:
+    """Pages of a source have their own."""
+    step = d.graph.step(opened.step)
+    return step.loop.source.retry if opened.page and step.loop and step.loop.source else step.retry
+
+
+def route(d: Decision) -> None:
+    """All arcs of ended visits first; then finished passes; then ready steps in file order, until none is left."""
+    state = d.state
+    if state.judge:
+        end_visits(d)
+    while state.ended or (state.life == RUNNING and (state.failures or state.over or state.ready)):
+        if state.ended:
+            end_visits(d)
+        elif state.failures:
+            end_run(d, FAILED, state.failures[0])
+        elif state.over:
+            _finish_pass(d, state.over[0])
+        else:
+            _enter_or_skip(d, *divmod(state.ready[0], 2))
+
+
+def _enter_or_skip(d: Decision, s: int, enters: int) -> None:
+    if enters:
+        enter_step(d, s)
+    else:
+        d.move(Skipped((d.graph.name(s),)))
+
+
+def _end_worked(d: Decision, s: int) -> None:
+    """The work of a visit is done; a fan-out may have failed or may have been stopped."""
+    step = d.state.steps[s]
+    fan = step.fan if d.graph.step(s).loop is not None and step.life != BYPASSED else None
+    loop = d.graph.step(s).loop
+    if fan is None or loop is None:
+        end_visit(d, s, None)
+    elif fan.fault is not None:
+        end_visit(d, s, fan.fault)
+    elif was_cut(fan) and not fan.failed:
+        d.move(Dropped((d.graph.name(s),)))
+    else:
+        why = failure(loop, fan, lambda item: key_of(fan, d.loaded, item) if loop.key is not None else str(item))
+        end_visit(d, s, Fault(ITEMS_FAILED, why, data=failed_items(fan)[:1000]) if why else None)
+
+
+def _finish_pass(d: Decision, loop: int) -> None:
+    head = d.graph.name(d.graph.loops[loop].head)
+    d.move(PassBegan(head) if d.state.again[loop] else LoopLeft(head))
+
+
+def enter_step(d: Decision, s: int) -> None:
+    step = d.graph.step(s)
+    visit = d.state.steps[s].visits + 1
+    if visit > step.visit_limit:
+        end_run(d, FAILED, StepFault(step.name, visit, "visit limit"))
+        return
+    try:
+        open_guard = step.when is None or d.evaluate.truth(step.when, d.view({"visit": visit}))
+    except CannotEvaluate as error:
+        _enter(d, s, visit)
+        end_visit(d, s, Fault("expression", str(error), retryable=False))
+        return
+    if open_guard:
+        _enter(d, s, visit)
+    else:
+        d.move(Bypassed(step.name, visit))
+        _drop_losers(d, s)
+
+
+def _enter(d: Decision, s: int, visit: int) -> None:
+    d.move(Entered(d.graph.name(s), visit))
+    _drop_losers(d, s)
+
+
+def _drop_losers(d: Decision, s: int) -> None:
+    """A race was decided: who can only still lead here is stopped."""
+    if s in d.graph.losers:
+        losers = routing.unsettled_among(d.graph, d.state, d.graph.losers[s])
+        if losers:
+            d.move(Dropped(tuple(map(d.graph.name, losers))))
+
+
+class Chosen(Struct, frozen=True):
+    """The arcs that a visit takes, what is set then, and what they give to the visits they lead to."""
+
+    arcs: tuple[int, ...] = ()
+    sets: dict[str, Any] = {}
+    inputs: dict[int, dict[str, Any]] = {}
+
+
+NOTHING = Chosen()
+
+
+def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
+    """Evaluate the arcs that listen to this outcome, once; an expression that fails turns success into failure."""
+    visit, chosen = d.state.steps[s].visits, NOTHING
+    try:
+        chosen = _choose(d, s, fault)
+        wrong = None if fault is not None or chosen.arcs else _no_match(d, s)
+    except CannotEvaluate as error:
+        wrong = Fault("expression", str(error), retryable=False)
+    if wrong is not None and fault is None:
+        fault, chosen = wrong, NOTHING
+        with suppress(CannotEvaluate):  # a second error is unhandled; the first one is told
+            chosen = _choose(d, s, fault)
+    opened = d.state.open.get(command_id(d.graph.name(s), visit))
+    reported = opened is not None and opened.report is not None and fault_of(opened.report) is not None
+    quiet = fault is None and not chosen.arcs and d.graph.step(s).no_match == "quiet"
+    d.move(Took(d.graph.name(s), visit, chosen.arcs, chosen.sets, None if reported else fault, chosen.inputs, quiet))
+
+
+def _no_match(d: Decision, s: int) -> Fault | None:
+    """Why a visit that went well and takes no arc has failed all the same."""
+    step = d.graph.step(s)
+    if step.no_match != "fail" or not any(arc.on in ("success", "both") for arc in step.arcs):
+        return None
+    return Fault("no_match", f"none of the arcs of {step.name!r} matches", retryable=False)
+
+
+def _choose(d: Decision, s: int, fault: Fault | None) -> Chosen:
+    step = d.graph.step(s)
+    bypassed = d.state.steps[s].life == BYPASSED
+    view = with_output(d.view({"visit": d.state.steps[s].visits}), s, fault)
+    sets = {} if fault is not None or bypassed else _rendered(d, step.set, view)
+    view = with_sets(view, sets)
+    listens: tuple[str, ...] = ("failure", "both") if fault is not None else ("success", "both")
+    if fault is None and not bypassed and _goes_elsewhere(d, s):
+        listens = ("timeout",)
+    taken: list[int] = []
+    for position, arc in enumerate(step.arcs):
+        if arc.on in listens and (arc.when is None or d.evaluate.truth(arc.when, view)):
+            taken.append(position)
+            if step.mode == "exclusive":
+                break
+    inputs = {}
+    for position in taken:
+        arc = step.arcs[position]
+        if arc.input:
+            inputs[position] = d.evaluate.value(arc.input, view)
+        sets.update(_rendered(d, arc.set, view))
+        view = with_sets(view, sets)
+    return Chosen(tuple(taken), sets, inputs)
+
+
+def _goes_elsewhere(d: Decision, s: int) -> bool:
+    """A gate at which nobody has decided in time, and which has arcs for that."""
+    work = d.graph.step(s).work
+    return isinstance(work, Gate) and work.on_timeout == "goto" and d.state.steps[s].result["option"] is None
+
+
+def _rendered(d: Decision, sets: dict[str, Any], view: RunView) -> dict[str, Any]:
+    """All values of one `set` are rendered before the first is written."""
+    return {bare_key(key): d.evaluate.value(template, view) for key, template in sets.items()}

@@ -1,0 +1,127 @@
+"""State to facts and orders: an ordered list of small rules, applied until nothing is open."""
+
+from collections.abc import Callable
+from typing import Any
+
+from refold.core.decide.decision import Decision
+from refold.core.decide.ending import end_if_asked, end_run, fail_completed, watch_budget, withdraw_waits
+from refold.core.decide.events import catch_failures, end_by_event, end_without_event, take_events
+from refold.core.decide.issue import fill_windows, issue_entered, start_waiting_children, try_again
+from refold.core.decide.routing import deliver_signals, enter_step, give_up_items, route
+from refold.core.decide.waits import check_polls
+from refold.core.facts import RunEnded, StepFault
+from refold.core.scope.events import event_at
+from refold.core.scope.template_scope import run_result
+from refold.core.state import COMPLETED, ENDING, FAILED, INITIAL, PENDING, RUNNING, TERMINAL, RunState
+
+
+def run_finalizers(d: Decision) -> None:
+    """One after the other, once everything else is over."""
+    if d.state.life == ENDING and d.state.final and _quiet(d.state) and not d.state.orphans:
+        enter_step(d, d.graph.index[d.state.final[0]])
+
+
+def _quiet(state: RunState) -> bool:
+    """No visit is open and no step can be entered; an ending run enters none anyway."""
+    if state.visiting or state.ended:
+        return False
+    return state.life == ENDING or not (state.ready or state.over or state.failures)
+
+
+def finish_when_nothing_is_open(d: Decision) -> None:
+    state, plan = d.state, d.graph.plan
+    if not _quiet(state) or state.children or state.orphans or state.final:
+        return
+    if state.life == ENDING:
+        _end(d, state.outcome)
+        return
+    stuck = next((s for s, step in enumerate(state.steps) if step.life == PENDING and d.graph.reached[s]), None)
+    if stuck is not None:
+        end_run(d, FAILED, StepFault(d.graph.name(stuck), state.steps[stuck].visits, "unreached"))
+    elif plan.final_step or plan.always:
+        end_run(d, COMPLETED)
+    else:
+        _end(d, COMPLETED)
+
+
+def _end(d: Decision, outcome: str) -> None:
+    state, error = d.state, d.state.error
+    also = tuple(each for each in state.failures if each != error)
+    value = _result(d) if outcome == COMPLETED else None
+    result, blob = d.box(value)
+    d.tell_moves()
+    d.say(RunEnded(outcome, result, blob, error, also))
+
+
+def _result(d: Decision) -> Any:
+    """Of the event that ended the run, or of the steps."""
+    if d.state.stopped is None:
+        return run_result(d.graph, d.state, d.loaded)
+    data = event_at(d.loaded, d.state.stopped)["data"]
+    return data.get("result") if isinstance(data, dict) else data
+
+
+def _issues_more(d: Decision, state: RunState) -> bool:
+    return bool(state.entered or state.judge or state.filling or state.taking or d.due)
+
+
+Owed = Callable[[Decision, RunState], Any]
+"""Whether a rule has anything to look at; most turns owe little, and to ask is cheaper than to look."""
+
+Rules = tuple[tuple[Owed, Callable[[Decision], None]], ...]
+
+RULES: Rules = (
+    (lambda d, state: state.life == ENDING, withdraw_waits),
+    (lambda d, state: state.deliverable, deliver_signals),
+    (lambda d, state: state.polls, check_polls),
+    (lambda d, state: state.judge, give_up_items),
+    (lambda d, state: state.ready or state.ended or state.judge or state.over or state.failures, route),
+    (lambda d, state: state.budget and state.life == RUNNING and _issues_more(d, state), watch_budget),
+    (lambda d, state: state.entered or d.moves, issue_entered),
+    (lambda d, state: state.judge, try_again),
+    (lambda d, state: d.due, start_waiting_children),
+    (lambda d, state: state.filling, fill_windows),
+    (lambda d, state: state.failures and state.life == ENDING, fail_completed),
+    (lambda d, state: state.final, run_finalizers),
+    (lambda d, state: not state.visiting, finish_when_nothing_is_open),
+)
+
+EVENT_RULES: Rules = (
+    (lambda d, state: state.life == ENDING, withdraw_waits),
+    (lambda d, state: state.deliverable, deliver_signals),
+    (lambda d, state: state.judge, catch_failures),
+    (lambda d, state: state.stopped is not None or state.untaken or state.failures, end_by_event),
+    (lambda d, state: state.budget and state.life == RUNNING and _issues_more(d, state), watch_budget),
+    (lambda d, state: state.judge, try_again),
+    (lambda d, state: state.taking and state.life == RUNNING, take_events),
+    (lambda d, state: not state.visiting, end_without_event),
+    (lambda d, state: state.life == ENDING and not state.visiting, finish_when_nothing_is_open),
+)
+
+
+def decide(d: Decision) -> None:
+    """Until nothing is open. May raise Missing: load what it names and call again, nothing is lost."""
+    state, rules = d.state, EVENT_RULES if d.graph.by_events else RULES
+    end_if_asked(d)
+    while not _rests(state) and _owes(d, state):
+        before = len(d.facts), len(d.moves)
+        for owed, rule in rules:
+            if owed(d, state):
+                rule(d)
+                if state.paused:
+                    break
+        if (len(d.facts), len(d.moves)) == before:
+            break
+    d.tell_moves()
+    d.dismiss_orphans()
+
+
+def _owes(d: Decision, state: RunState) -> bool:
+    """Whether any rule has something to look at; asked before each is, since most turns soon owe nothing."""
+    routes = state.ready or state.ended or state.judge or state.over or state.failures or state.entered or d.moves
+    hands = state.filling or state.taking or state.polls or state.deliverable or state.final or d.due
+    return bool(routes or hands or not state.visiting or state.life == ENDING or state.stopped or state.untaken)
+
+
+def _rests(state: RunState) -> bool:
+    return state.paused or state.life == INITIAL or state.life in TERMINAL

@@ -1,0 +1,394 @@
+"""Facts to state. The fold believes: it issues nothing, evaluates nothing and refuses only what cannot be."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from refold.core.facts import (
+    BudgetExceeded,
+    Bypassed,
+    CallSettled,
+    CancelAsked,
+    ChildEnded,
+    Dropped,
+    Entered,
+    EventsTaken,
+    Fact,
+    FanOutEntered,
+    GateDecided,
+    ItemsCancelled,
+    ItemsGivenUp,
+    ItemsIssued,
+    ItemsReopened,
+    ItemsRetried,
+    ItemsSettled,
+    LoopLeft,
+    Move,
+    PageAsked,
+    PageCame,
+    PagesGivenUp,
+    PageTaken,
+    PassBegan,
+    Routed,
+    RunEnded,
+    RunEnding,
+    RunMigrated,
+    RunPaused,
+    RunReopened,
+    RunResumed,
+    RunStarted,
+    RunTimedOut,
+    SignalReceived,
+    SignalTaken,
+    Skipped,
+    StepIssued,
+    StepSettled,
+    Took,
+    VisitFailed,
+)
+from refold.core.fold import events, fanout, items, routing, visits, waits
+from refold.core.fold import items as pages
+from refold.core.fold.reopen import reopened
+from refold.core.graph import Graph
+from refold.core.outcomes import SECOND, Instant, Succeeded
+from refold.core.retry import fault_of
+from refold.core.state import (
+    BYPASSED,
+    CANCELLED,
+    COMPLETED,
+    ENDING,
+    ENTERED,
+    FAILED,
+    INITIAL,
+    ISSUED,
+    PAUSED,
+    PENDING,
+    RUNNING,
+    SKIPPED,
+    OpenCommand,
+    RunState,
+)
+from refold.errors import Corrupt
+
+Record = tuple[int, Instant, Fact]
+"""A fact in its place: number, time, fact."""
+
+Life = dict[type, tuple[frozenset[str], tuple[str, ...]]]
+"""What happened: the lives that it may follow, and those that it may leave, the usual one first."""
+
+STEP_LIFE: Life = {
+    Entered: (frozenset({PENDING}), (ENTERED,)),
+    StepIssued: (frozenset({PENDING, ENTERED, ISSUED}), (ISSUED,)),  # PENDING: entered by this; ISSUED: the next try
+    FanOutEntered: (frozenset({PENDING, ENTERED}), (ISSUED, COMPLETED)),  # COMPLETED: without any items
+    StepSettled: (frozenset({ISSUED}), (COMPLETED, ISSUED)),  # ISSUED still: parked, suspended, failed and to be judged
+    Took: (frozenset({ENTERED, ISSUED, BYPASSED}), (COMPLETED, FAILED, BYPASSED)),
+    Bypassed: (frozenset({PENDING}), (BYPASSED,)),
+    Skipped: (frozenset({PENDING}), (SKIPPED,)),
+    Dropped: (frozenset({PENDING, ENTERED, ISSUED, BYPASSED}), (CANCELLED,)),
+    PassBegan: (frozenset({COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED}), (PENDING,)),
+}
+
+_ISSUABLE = STEP_LIFE[StepIssued][0]
+
+RUN_LIFE: Life = {
+    RunStarted: (frozenset({INITIAL}), (RUNNING,)),
+    RunPaused: (frozenset({RUNNING, ENDING}), (PAUSED,)),
+    RunResumed: (frozenset({PAUSED}), (RUNNING, ENDING)),
+    RunEnding: (frozenset({RUNNING, PAUSED, ENDING}), (ENDING,)),  # PAUSED: by a cancellation
+    RunEnded: (frozenset({RUNNING, ENDING}), (COMPLETED, FAILED, CANCELLED)),
+    RunReopened: (frozenset({FAILED, CANCELLED, COMPLETED}), (RUNNING,)),  # COMPLETED: for items that were tolerated
+}
+
+
+_UNDER_WAY = frozenset({RUNNING, ENDING})
+REOPENED = RUN_LIFE[RunReopened][0]
+
+
+def fold(graph: Graph, records: Iterable[Record], state: RunState) -> RunState:
+    for seq, at, fact in records:
+        if seq != state.seq + 1:
+            raise Corrupt(f"fact {seq} follows fact {state.seq}")
+        apply(graph, state, at, fact)
+    return state
+
+
+def apply(graph: Graph, state: RunState, at: Instant, fact: Fact) -> None:
+    """The next fact of the log; in place, for the fold owns the state."""
+    if state.life not in _UNDER_WAY:
+        _refuse_out_of_life(state, fact)
+    state.seq += 1
+    state.at = at
+    _APPLY[type(fact)](graph, state, fact)
+
+
+def _refuse_out_of_life(state: RunState, fact: Fact) -> None:
+    goes_on = isinstance(fact, RunReopened) and state.life in REOPENED
+    if not goes_on and not (state.life == INITIAL and isinstance(fact, RunStarted)):
+        where = "before the start" if state.life == INITIAL else "after the end"
+        raise Corrupt(f"{type(fact).__name__} {where} of the run")
+
+
+def life_of(state: RunState) -> str:
+    return PAUSED if state.paused else state.life
+
+
+def _may(kind: type, life: str, who: str) -> None:
+    follows = (STEP_LIFE.get(kind) or RUN_LIFE[kind])[0]
+    if life not in follows:
+        raise Corrupt(f"{kind.__name__} of {who}, which is {life}")
+
+
+def _run_started(graph: Graph, state: RunState, fact: RunStarted) -> None:
+    _may(RunStarted, life_of(state), "the run")
+    state.life, state.started_at = RUNNING, state.at
+    state.plan, state.name, state.key = fact.plan, fact.name, fact.key
+    state.input = fact.input if graph.plan.computed else {**graph.plan.defaults, **fact.input}
+    state.parent, state.depth = fact.parent, fact.depth
+    state.budget = dict(graph.plan.budget)
+    if graph.plan.timeout is not None:
+        state.deadline = state.at + round(graph.plan.timeout * SECOND)
+    (events if graph.by_events else routing).begin(graph, state)
+
+
+def _step_issued(graph: Graph, state: RunState, fact: StepIssued) -> None:
+    s = graph.index[fact.step]
+    life = state.steps[s].life
+    if life not in _ISSUABLE:
+        _may(StepIssued, life, fact.step)
+    command = f"{fact.step}/{fact.visit}"
+    if life == ISSUED and command in state.open:
+        _try_again(state, state.open[command], command, fact)
+    else:
+        visits.issue(state, s)
+        if graph.plan.steps[s].keeps_input:
+            state.steps[s].given = fact.input
+        state.open[command] = OpenCommand(
+            s, fact.visit, None, fact.attempt, fact.input, fact.not_before, fact.until, fact.signal, fact.child
+        )
+        if fact.signal:
+            visits.wait_for(state, fact.signal, command)
+    if fact.child:
+        state.children[command] = fact.child
+    if s in graph.waits:
+        waits.begin(graph, state, command, fact)
+
+
+def _try_again(state: RunState, opened: OpenCommand, command: str, fact: StepIssued) -> None:
+    visits.discharge(state.judge, command)
+    visits.dismiss(state, command)  # a child that nobody waited for to the end
+    opened.attempt, opened.child = fact.attempt, fact.child
+    visits.postpone(opened, fact.not_before)
+
+
+def _step_settled(graph: Graph, state: RunState, fact: StepSettled) -> None:
+    command = f"{fact.step}/{fact.visit}"
+    if command not in state.open:
+        raise Corrupt(f"{command} was settled but is not open")
+    if graph.by_events:
+        events.settled(graph, state, command, fact)
+        return
+    if graph.secret:
+        visits.note_sealed(graph, state, graph.index[fact.step], fact.report.outcome)
+    visits.report_plain(graph, state, command, fact.report)
+    if type(fact.report.outcome) is not Succeeded:
+        waits.put_aside(state, command, fact.report.outcome)
+
+
+def _fan_out_entered(graph: Graph, state: RunState, fact: FanOutEntered) -> None:
+    s = graph.index[fact.step]
+    _may(FanOutEntered, state.steps[s].life, fact.step)
+    visits.issue(state, s)
+    old, loop = state.steps[s].fan, graph.step(s).loop
+    if fact.redo and old is not None:
+        state.steps[s].fan = fanout.go_on(old, fact, state.at)
+    else:
+        state.steps[s].fan = fan = fanout.open_fan(fact, state.seq, state.at)
+        if loop is not None and loop.after is not None:
+            items.put_in_order(fan, loop, fact)
+    visits.after_items(graph, state, s)
+
+
+def _routed(graph: Graph, state: RunState, fact: Routed) -> None:
+    for move in fact.moves:
+        apply_move(graph, state, move)
+
+
+def apply_move(graph: Graph, state: RunState, move: Move) -> None:
+    _MOVES[type(move)](graph, state, move)
+
+
+def _entered(graph: Graph, state: RunState, move: Entered) -> None:
+    s = graph.index[move.step]
+    _may(Entered, state.steps[s].life, move.step)
+    visits.enter(state, s)
+
+
+def _bypassed(graph: Graph, state: RunState, move: Bypassed) -> None:
+    s = graph.index[move.step]
+    _may(Bypassed, state.steps[s].life, move.step)
+    visits.bypass(graph, state, s)
+
+
+def _took(graph: Graph, state: RunState, move: Took) -> None:
+    s = graph.index[move.step]
+    step = state.steps[s]
+    _may(Took, step.life, move.step)
+    fault = move.fault
+    command = f"{move.step}/{move.visit}"
+    if command in state.open:
+        polled = state.polls.get(command, 0)
+        report = visits.close_command(state, command).report
+        fault = fault or (fault_of(report) if report is not None else None)
+        if fault is None:
+            step.done_at = polled  # what a call was made for again and again holds
+    visits.discharge(state.ended, s)
+    visits.discharge(state.entered, s)
+    for key, value in move.sets.items():
+        visits.put(state, key, value)
+    taken = {graph.out[s][position] for position in move.arcs}
+    if fault is not None:
+        visits.fail(graph, state, s, taken, fault)
+    else:
+        visits.complete(graph, state, s, BYPASSED if step.life == BYPASSED else COMPLETED, taken)
+    for position, given in move.inputs.items():  # after the end of the visit: an arc may lead back to its own step
+        state.given[graph.out[s][position]] = given
+
+
+def _skipped(graph: Graph, state: RunState, move: Skipped) -> None:
+    for name in move.steps:
+        s = graph.index[name]
+        _may(Skipped, state.steps[s].life, name)
+        visits.skip(graph, state, s)
+
+
+def _dropped(graph: Graph, state: RunState, move: Dropped) -> None:
+    for name in move.steps:
+        s = graph.index[name]
+        _may(Dropped, state.steps[s].life, name)
+        visits.drop(graph, state, s)
+
+
+def _pass_began(graph: Graph, state: RunState, move: PassBegan) -> None:
+    routing.begin_pass(graph, state, _over(graph, state, move))
+
+
+def _loop_left(graph: Graph, state: RunState, move: LoopLeft) -> None:
+    routing.leave_loop(graph, state, _over(graph, state, move))
+
+
+def _over(graph: Graph, state: RunState, move: PassBegan | LoopLeft) -> int:
+    loop = graph.loop_by_head[move.head]
+    if loop not in state.over:
+        raise Corrupt(f"{type(move).__name__} of {move.head}, whose pass is not over")
+    state.over.remove(loop)
+    return loop
+
+
+def _run_paused(graph: Graph, state: RunState, fact: RunPaused) -> None:
+    if not (state.paused and state.parent is not None and state.paused_by == state.parent.run):
+        _may(RunPaused, life_of(state), "the run")
+        state.paused_at = state.at
+    state.paused, state.paused_by = True, fact.by  # paused by its parent before, by somebody else from now on
+
+
+def _run_resumed(graph: Graph, state: RunState, fact: RunResumed) -> None:
+    _may(RunResumed, life_of(state), "the run")
+    state.paused = False
+    state.budget.update(fact.budget)
+    if state.deadline is not None:
+        state.deadline += state.at - state.paused_at
+    if graph.timed:
+        events.resumed(state, state.at - state.paused_at)
+
+
+def _cancel_asked(graph: Graph, state: RunState, fact: CancelAsked) -> None:
+    state.cancel = fact.reason
+    state.cancels += 1
+
+
+def _run_timed_out(graph: Graph, state: RunState, fact: RunTimedOut) -> None:
+    state.timed_out = fact.after
+
+
+def _run_ending(graph: Graph, state: RunState, fact: RunEnding) -> None:
+    _may(RunEnding, life_of(state), "the run")
+    state.life, state.outcome, state.error = ENDING, fact.outcome, fact.error
+    state.cancel = state.timed_out = None
+    state.final = list(fact.final)
+    state.paused = False
+    touched = dict(state.filling)
+    state.filling = {}  # what is ready stays so, for a run that is reopened; nothing is entered meanwhile
+    for command in fact.withdrawn:
+        opened = state.open[command]
+        if graph.by_events:
+            events.withdraw(graph, state, command)
+            continue
+        if opened.item is None and not opened.page:
+            visits.drop(graph, state, opened.step)
+            continue
+        visits.close_command(state, command)
+        items.withdraw(state, opened)
+        touched[opened.step] = None
+    for s in touched:
+        visits.after_items(graph, state, s)
+
+
+def _run_ended(graph: Graph, state: RunState, fact: RunEnded) -> None:
+    _may(RunEnded, life_of(state), "the run")
+    state.life = state.outcome = fact.status
+    state.result, state.blob, state.error = fact.result, fact.blob, fact.error
+    state.also_failed, state.ended_at = fact.also_failed, state.at
+    state.paused = False
+
+
+def _run_reopened(graph: Graph, state: RunState, fact: RunReopened) -> None:
+    _may(RunReopened, life_of(state), "the run")
+    reopened(graph, state, fact)
+
+
+def _run_migrated(graph: Graph, state: RunState, fact: RunMigrated) -> None:
+    raise Corrupt(f"the run was migrated to {fact.plan}: what follows is told by another graph than this")
+
+
+_MOVES: dict[type, Callable[[Graph, RunState, Any], None]] = {
+    Entered: _entered,
+    Took: _took,
+    Bypassed: _bypassed,
+    Skipped: _skipped,
+    Dropped: _dropped,
+    PassBegan: _pass_began,
+    LoopLeft: _loop_left,
+}
+
+_APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = {
+    RunStarted: _run_started,
+    StepIssued: _step_issued,
+    StepSettled: _step_settled,
+    FanOutEntered: _fan_out_entered,
+    ItemsIssued: items.issued,
+    ItemsRetried: items.retried,
+    ItemsSettled: items.settled,
+    ItemsGivenUp: items.given_up,
+    ItemsCancelled: items.cancelled,
+    ItemsReopened: items.reopened,
+    PageAsked: pages.asked,
+    PageCame: pages.came,
+    PageTaken: pages.taken,
+    PagesGivenUp: pages.page_given_up,
+    EventsTaken: events.taken,
+    VisitFailed: events.failed,
+    Routed: _routed,
+    SignalReceived: waits.signal_received,
+    SignalTaken: waits.signal_taken,
+    CallSettled: waits.call_settled,
+    ChildEnded: waits.child_ended,
+    GateDecided: waits.gate_decided,
+    RunPaused: _run_paused,
+    RunResumed: _run_resumed,
+    CancelAsked: _cancel_asked,
+    RunTimedOut: _run_timed_out,
+    RunEnding: _run_ending,
+    RunEnded: _run_ended,
+    RunReopened: _run_reopened,
+    BudgetExceeded: lambda graph, state, fact: None,  # what follows from it says the rest
+    RunMigrated: _run_migrated,
+}

@@ -1,0 +1,282 @@
+"""Typed events between steps: which step takes which, in what order, and what is gathered before it is taken."""
+
+from collections.abc import Iterator
+
+from refold.core.facts import (
+    EventsTaken,
+    Fact,
+    RunEnding,
+    RunReopened,
+    RunResumed,
+    RunStarted,
+    StepFault,
+    StepSettled,
+    VisitFailed,
+)
+from refold.core.faults import error_value
+from refold.core.fold import visits, waits
+from refold.core.graph import Graph
+from refold.core.outcomes import SECOND, Instant, Sent, Succeeded
+from refold.core.plan import START, STOP
+from refold.core.state import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    ISSUED,
+    RUNNING,
+    Inbox,
+    OpenCommand,
+    Ref,
+    RunState,
+    StepState,
+)
+
+AT_ONCE = 64  # commands of a step that says nothing else
+GATHERED = "collect"  # in the place of a visit, which is a number
+
+
+def begin(graph: Graph, state: RunState) -> None:
+    state.steps = [StepState() for _ in graph.plan.steps]
+    _deliver(graph, state, Sent(START, state.input), (state.seq, 0), "")
+
+
+def _deliver(graph: Graph, state: RunState, sent: Sent, ref: Ref, sender: str) -> None:
+    """To every step that takes its type; the first that stops the run is the one that counts."""
+    if sent.type == STOP:
+        state.stopped = state.stopped or ref
+        return
+    takers = graph.takers.get(sent.type, ())
+    if not takers:
+        state.untaken.append((sent.type, sender))
+    for s in takers:
+        inbox = state.inboxes.get(s) or state.inboxes.setdefault(s, Inbox())
+        collect = graph.step(s).collect
+        if collect is None:
+            inbox.waiting.append(ref)
+        else:
+            group = _group(sent, collect.by)
+            inbox.groups.setdefault(group, []).append(ref)
+            inbox.since.setdefault(group, state.at)
+        _owe(graph, state, s)
+
+
+def _owe(graph: Graph, state: RunState, s: int) -> None:
+    """Whether the step may take something: events wait, and it has room."""
+    inbox = state.inboxes[s]
+    waits = inbox.groups or inbox.head < len(inbox.waiting)
+    if waits and inbox.open < (graph.step(s).workers or AT_ONCE):
+        state.taking[s] = None
+    else:
+        visits.discharge(state.taking, s)
+
+
+def ask_again(graph: Graph, state: RunState) -> None:
+    """Who may take something, where that may be others than before."""
+    state.taking = {}
+    for s in state.inboxes:
+        _owe(graph, state, s)
+
+
+def _group(sent: Sent, by: str) -> str:
+    if not by:
+        return ""
+    data = sent.by if sent.blob is not None else sent.data
+    return str(data.get(by)) if isinstance(data, dict) else ""
+
+
+def taken(graph: Graph, state: RunState, fact: EventsTaken) -> None:
+    """Each batch is a command from here on."""
+    s = graph.index[fact.step]
+    step, inbox = state.steps[s], state.inboxes[s]
+    groups = fact.groups or ("",) * len(fact.batches)
+    for visit, (batch, group) in enumerate(zip(fact.batches, groups, strict=True), fact.first):
+        state.open[f"{fact.step}/{visit}"] = OpenCommand(s, visit, events=batch, group=group)
+        step.visits = visit
+    step.life = ISSUED
+    inbox.open += len(fact.batches)
+    state.visiting += len(fact.batches)
+    if graph.step(s).collect is None:
+        _advance(inbox, len(fact.batches))
+    else:
+        for batch, group in zip(fact.batches, fact.groups, strict=True):
+            _withdraw(inbox, group, len(batch), state.at)
+    _owe(graph, state, s)
+
+
+def _advance(inbox: Inbox, count: int) -> None:
+    """What is taken stays in front for a while: to move the rest each time would cost as much as there is."""
+    inbox.head += count
+    if inbox.head >= len(inbox.waiting):
+        inbox.waiting, inbox.head = [], 0
+    elif inbox.head > 1000 and 2 * inbox.head > len(inbox.waiting):
+        inbox.waiting, inbox.head = inbox.waiting[inbox.head :], 0
+
+
+def _withdraw(inbox: Inbox, group: str, count: int, at: Instant) -> None:
+    """The first of a group; the time of those that stay begins anew."""
+    rest = inbox.groups.pop(group)[count:]
+    inbox.since.pop(group)
+    if rest:
+        inbox.groups[group], inbox.since[group] = rest, at
+
+
+def settled(graph: Graph, state: RunState, command: str, fact: StepSettled) -> None:
+    """A try ended; what it sends goes out with its success, and with nothing else."""
+    opened, report = state.open[command], fact.report
+    if report.usage:
+        visits.add_usage(state, report.usage)
+    if type(report.outcome) is not Succeeded:
+        visits.hold(state, command, report.outcome)
+        waits.put_aside(state, command, report.outcome)
+        return
+    step = state.steps[opened.step]
+    step.attempts += 1
+    step.result, step.blob, step.fault = report.outcome.result, report.outcome.blob, None
+    step.done_at, step.last = state.seq, COMPLETED
+    if report.writes:
+        visits.apply_writes(state, report.writes)
+    close(graph, state, command, COMPLETED)
+    for place, sent in enumerate(report.events):
+        _deliver(graph, state, sent, (state.seq, place), fact.step)
+
+
+def close(graph: Graph, state: RunState, command: str, life: str) -> OpenCommand:
+    opened = visits.close_command(state, command)
+    state.visiting -= 1
+    inbox = state.inboxes[opened.step]
+    inbox.open -= 1
+    step = state.steps[opened.step]
+    if not inbox.open:
+        step.life = life
+    _owe(graph, state, opened.step)
+    return opened
+
+
+def failed(graph: Graph, state: RunState, fact: VisitFailed) -> None:
+    """For good: it becomes an event if the step says so, and else the run fails."""
+    opened = close(graph, state, f"{fact.step}/{fact.visit}", FAILED)
+    step = state.steps[opened.step]
+    step.last, step.fault = FAILED, fact.fault
+    if fact.event:
+        _deliver(graph, state, sent_by(fact, 0), (state.seq, 0), fact.step)
+    else:
+        state.failures.append(StepFault(fact.step, fact.visit, "unhandled failure", fact.fault))
+        state.lost.append((opened.step, opened.events, opened.group))
+
+
+def withdraw(graph: Graph, state: RunState, command: str) -> None:
+    """The run is ending; what is not done now is to be done if the run goes on after all."""
+    opened = close(graph, state, command, CANCELLED)
+    state.steps[opened.step].last = CANCELLED
+    state.lost.append((opened.step, opened.events, opened.group))
+
+
+def lost(graph: Graph, state: RunState) -> tuple[str, ...]:
+    """Steps that have something to do again if the run goes on."""
+    return tuple(dict.fromkeys(graph.name(s) for s, _, _ in state.lost))
+
+
+def reopen(graph: Graph, state: RunState) -> None:
+    """All that was lost is to be done again, in front of what waits."""
+    for s, refs, group in reversed(state.lost):
+        inbox = state.inboxes[s]
+        if graph.step(s).collect is None:
+            inbox.waiting, inbox.head = [*refs, *inbox.waiting[inbox.head :]], 0
+        else:
+            inbox.groups = {group: [*refs, *inbox.groups.pop(group, [])], **inbox.groups}
+    for s, inbox in state.inboxes.items():
+        inbox.since = dict.fromkeys(inbox.groups, state.at)
+        _owe(graph, state, s)
+    state.lost, state.untaken = [], []
+
+
+def resumed(state: RunState, rested: int) -> None:
+    """The time of a pause does not count."""
+    for inbox in state.inboxes.values():
+        inbox.since = {group: since + rested for group, since in inbox.since.items()}
+
+
+def sent_by(fact: Fact, place: int) -> Sent:
+    """The event at this place of a fact."""
+    match fact:
+        case StepSettled():
+            return fact.report.events[place]
+        case RunStarted():
+            return Sent(START, fact.input)
+        case VisitFailed():
+            data = {"step": fact.step, "visit": fact.visit, "error": error_value(fact.fault)}
+            return Sent(fact.event, data)
+        case _:
+            raise AssertionError(fact)
+
+
+def timers_of(graph: Graph, state: RunState, fact: Fact) -> Iterator[str]:
+    """Timers that may change with a fact: those of the groups that it adds to, or takes from. Before it is folded."""
+    match fact:
+        case StepSettled(report=report):
+            for sent in report.events:
+                yield from _timers_for(graph, sent)
+        case VisitFailed(event=event) if event:
+            yield from _timers_for(graph, sent_by(fact, 0))
+        case EventsTaken(step=step):
+            if graph.index[step] in graph.timed:
+                yield from (timer_key(step, group) for group in fact.groups)
+        case RunEnding() | RunReopened() | RunResumed():
+            for s in [s for s in state.inboxes if s in graph.timed]:
+                groups = dict.fromkeys([*state.inboxes[s].groups, *(group for at, _, group in state.lost if at == s)])
+                yield from (timer_key(graph.name(s), group) for group in groups)
+        case _:
+            pass
+
+
+def timers(graph: Graph, state: RunState) -> Iterator[str]:
+    """Those of all groups, whether there is a limit to them or not."""
+    for s, inbox in state.inboxes.items():
+        yield from (timer_key(graph.name(s), group) for group in inbox.groups)
+
+
+def _timers_for(graph: Graph, sent: Sent) -> Iterator[str]:
+    for s in graph.takers.get(sent.type, ()):
+        collect = graph.step(s).collect
+        if s in graph.timed and collect is not None:
+            yield timer_key(graph.name(s), _group(sent, collect.by))
+
+
+def timer_key(step: str, group: str) -> str:
+    return f"{step}/{GATHERED}#{group}"
+
+
+def group_of(key: str) -> tuple[str, str] | None:
+    """Step and group, if that is what the timer belongs to."""
+    where, _, group = key.partition("#")
+    step, _, what = where.rpartition("/")
+    return (step, group) if what == GATHERED else None
+
+
+def runs_out(graph: Graph, state: RunState, key: str) -> Instant | None:
+    """When a group has waited long enough."""
+    found = group_of(key)
+    assert found is not None
+    s = graph.index[found[0]]
+    since = state.inboxes[s].since.get(found[1]) if s in state.inboxes else None
+    collect = graph.step(s).collect
+    if since is None or collect is None or collect.timeout is None or state.life != RUNNING:
+        return None
+    return since + round(collect.timeout * SECOND)
+
+
+def needed_soon(state: RunState) -> set[int]:
+    """Facts of events that are under way, or the next to be taken: to load a large one for each would be slow."""
+    found = {seq for opened in state.open.values() for seq, _ in opened.events[:1]}
+    for inbox in state.inboxes.values():
+        if inbox.head < len(inbox.waiting):
+            found.add(inbox.waiting[inbox.head][0])
+    return found
+
+
+def waiting(graph: Graph, state: RunState) -> Iterator[tuple[str, int]]:
+    """Steps for which events wait, and how many."""
+    for s, inbox in state.inboxes.items():
+        count = len(inbox.waiting) - inbox.head + sum(map(len, inbox.groups.values()))
+        if count:
+            yield graph.name(s), count

@@ -1,0 +1,259 @@
+"""Items of a fan-out: windows, order and results, as changes the fold makes to the state."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop
+from math import ceil, floor
+from typing import Any
+
+from msgspec import structs
+
+from refold.core.expressions import CannotEvaluate
+from refold.core.facts import FanOutEntered
+from refold.core.fold import dependencies
+from refold.core.graph import Graph
+from refold.core.outcomes import Instant
+from refold.core.plan import Loop, Step
+from refold.core.state import (
+    ASKED,
+    AT_END,
+    BROKEN,
+    CAME,
+    DONE,
+    LOST,
+    MORE,
+    OPEN,
+    PASSED,
+    STOPPED,
+    TAKEN_BACK,
+    WAITS,
+    FanOut,
+    Pulls,
+)
+
+MOST_NUMBERS = 1_000_000
+ITEMS_FAILED = "items_failed"  # kind of the fault
+_CUT = bytes((WAITS, STOPPED))
+_KINDS = {str: "a text", dict: "a map", bool: "true or false", int: "a number", float: "a number", type(None): "null"}
+
+
+def open_fan(fact: FanOutEntered, at: int, now: Instant) -> FanOut:
+    fan = FanOut(
+        count=fact.count,
+        items=fact.items,
+        blob=fact.blob,
+        capture=fact.capture,
+        status=bytearray(fact.count),
+        places=[0] * fact.count,
+        visit=fact.visit,
+        window=fact.window,
+        at=at,
+        since=now,
+    )
+    if fact.source is not None:
+        fan.pulls = Pulls(fact.source)
+    return fan
+
+
+def go_on(old: FanOut, fact: FanOutEntered, now: Instant) -> FanOut:
+    """Another visit with the same items. What was done stays so; what did not come to an end is to be done, and so is
+    what was chosen, or all of the rest."""
+    chosen = dependencies.waiters(old, fact.only) if fact.only else range(old.count)
+    todo = [item for item, life in enumerate(old.status) if life in _CUT or (life != DONE and item in chosen)]
+    fan = structs.replace(old, status=bytearray(old.status), places=list(old.places), retried={}, writes={})
+    fan.next, fan.todo, fan.open, fan.visit = old.count, [], 0, fact.visit
+    fan.since, fan.before, fan.fault = now, old.done, None
+    if old.pulls is not None:
+        fan.pulls = structs.replace(old.pulls, pages=list(old.pulls.pages), seen=set(old.pulls.seen))
+        fan.pulls.life = MORE if old.pulls.life in (ASKED, BROKEN) else old.pulls.life
+    if old.order is not None:
+        fan.order = structs.replace(old.order, names=dict(old.order.names), after=dict(old.order.after))
+    make_free(fan, todo)
+    return fan
+
+
+def make_free(fan: FanOut, items: Sequence[int]) -> None:
+    """Whatever became of these, they are to be run."""
+    for item in items:
+        fan.status[item], fan.places[item] = WAITS, 0
+    told = Counter(fan.status)
+    fan.failed, fan.passed, fan.taken_back = told[LOST], told[PASSED], told[TAKEN_BACK]
+    if fan.order is not None and fan.order.known:
+        dependencies.go_on(fan)
+    else:
+        fan.todo = sorted({*fan.todo, *items})
+
+
+def listed(value: Any, step: Step) -> list[Any]:
+    """What the loop of a step goes over, as a list."""
+    loose = step.loop is not None and step.loop.loose
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    if loose and isinstance(value, Mapping):
+        return [{"key": key, "value": each} for key, each in value.items()]
+    if loose and isinstance(value, int) and not isinstance(value, bool):
+        if value > MOST_NUMBERS:
+            raise CannotEvaluate(f"a loop counts to {MOST_NUMBERS:,} at most, not to {value:,}")
+        return list(range(value))
+    if loose and isinstance(value, str):
+        return [each.strip() for each in value.replace("\n", ",").split(",") if each.strip()]
+    kind = _KINDS.get(type(value), type(value).__name__)
+    raise CannotEvaluate(f"{kind} is no list for step {step.name!r} to loop over")
+
+
+def window(value: Any) -> int:
+    """How many items at once; a number in a text is one too."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if isinstance(value, bool) or number < 1:
+        raise CannotEvaluate(f"{value!r} is no number of items that may run at once")
+    return number
+
+
+def issue(fan: FanOut, items: Sequence[int], capture: dict[str, Any] | None) -> None:
+    """Items in a row from `next` on, or the first of those that are free."""
+    if fan.todo:
+        for _ in items:
+            fan.status[heappop(fan.todo)] = OPEN
+    else:
+        fan.status[items[0] : items[0] + len(items)] = bytes([OPEN]) * len(items)
+        fan.next = items[0] + len(items)
+    fan.open += len(items)
+    if capture is not None:
+        fan.capture = capture
+
+
+def finish(fan: FanOut, item: int, seq: int) -> None:
+    """The item succeeded; its result stands in fact `seq`."""
+    fan.status[item] = DONE
+    fan.places[item] = seq
+    fan.open -= 1
+    fan.done += 1
+    if fan.order is not None:
+        dependencies.completed(fan, item)
+
+
+def give_up(fan: FanOut, items: Sequence[int]) -> None:
+    for item in items:
+        fan.status[item] = LOST
+        fan.open -= 1
+        fan.failed += 1
+    if fan.order is not None:
+        dependencies.pass_over(fan, items)
+
+
+def take_back(fan: FanOut, items: Sequence[int]) -> None:
+    """Nobody wants these any more, whether they were begun or not."""
+    for item in items:
+        fan.open -= fan.status[item] == OPEN
+        fan.status[item] = TAKEN_BACK
+        fan.taken_back += 1
+    waiting = [item for item in range(fan.next, fan.count) if fan.status[item] == WAITS]
+    fan.todo = sorted(item for item in {*fan.todo, *waiting} if fan.status[item] == WAITS)
+    fan.next = fan.count
+    if fan.order is not None:
+        dependencies.pass_over(fan, items)
+
+
+def stop(fan: FanOut, item: int) -> None:
+    fan.status[item] = STOPPED
+    fan.open -= 1
+
+
+def halt(fan: FanOut) -> None:
+    """None of the rest comes to an end, whether it was begun or not."""
+    fan.status = bytearray(STOPPED if life in (WAITS, OPEN) else life for life in fan.status)
+    fan.open, fan.next, fan.todo = 0, fan.count, []
+
+
+def settled(fan: FanOut) -> int:
+    return fan.done + fan.failed + fan.passed + fan.taken_back
+
+
+def is_over(graph: Graph, s: int, fan: FanOut, ending: bool) -> bool:
+    """Nothing is open, and nothing more will be: all items are through, or no more are begun."""
+    if fan.open or (fan.pulls is not None and fan.pulls.life == ASKED):
+        return False
+    if ending or _stops(graph, s, fan) or _is_unordered(fan):
+        return True
+    return settled(fan) == fan.count and (fan.pulls is None or fan.pulls.life in (AT_END, BROKEN))
+
+
+def _stops(graph: Graph, s: int, fan: FanOut) -> bool:
+    loop = graph.step(s).loop
+    return fan.failed > 0 and loop is not None and loop.failures in ("stop", "halt")
+
+
+def _is_unordered(fan: FanOut) -> bool:
+    """It was to be in an order, and there is none."""
+    return fan.order is not None and not fan.order.known and fan.fault is not None
+
+
+def room(graph: Graph, s: int, fan: FanOut) -> int:
+    """How many fresh items fit into the window now."""
+    if _stops(graph, s, fan) or (fan.order is not None and not fan.order.known):
+        return 0
+    return min((fan.window or graph.windows[s]) - fan.open, len(fan.todo) or fan.count - fan.next)
+
+
+def wants_page(graph: Graph, s: int, fan: FanOut) -> bool:
+    """Its source has more, and soon there would be nothing to hand out; an order is known when all items are."""
+    if fan.pulls is None or fan.pulls.life != MORE or _stops(graph, s, fan):
+        return False
+    return fan.order is not None or len(fan.todo) + fan.count - fan.next < (fan.window or graph.windows[s])
+
+
+def has_work(graph: Graph, s: int, fan: FanOut) -> bool:
+    """Whether there is something to hand out, to ask for or to take."""
+    came = fan.pulls is not None and fan.pulls.life == CAME
+    return came or room(graph, s, fan) > 0 or wants_page(graph, s, fan)
+
+
+def is_well(loop: Loop, fan: FanOut) -> bool:
+    """So plainly that nobody has to judge it."""
+    return fan.done == fan.count and fan.fault is None and loop.min_success is None
+
+
+def was_cut(fan: FanOut) -> bool:
+    """Not all of its items came to an end of their own."""
+    return settled(fan) < fan.count
+
+
+def failure(loop: Loop, fan: FanOut, name: Callable[[int], str] = str) -> str:
+    """Why it has failed, if it has; items by their names."""
+    if loop.failures == "ignore" and not was_cut(fan):
+        return ""
+    wanted = 0 if loop.min_success is None else share(loop.min_success, fan.count, ceil)
+    if fan.failed > _tolerated(loop, fan) or (fan.failed and was_cut(fan)):
+        return f"{fan.failed} of {fan.count} items failed: {_listed(fan, name)}"
+    if fan.done < wanted:
+        failed = f"; failed: {_listed(fan, name)}" if fan.failed else ""
+        return f"{fan.done} of {fan.count} items completed, and {wanted} must{failed}"
+    return ""
+
+
+def _listed(fan: FanOut, name: Callable[[int], str]) -> str:
+    failed = failed_items(fan)
+    return ", ".join(map(name, failed[:10])) + (", …" if len(failed) > 10 else "")
+
+
+def _tolerated(loop: Loop, fan: FanOut) -> int:
+    if loop.tolerate is None:
+        return 0 if loop.min_success is None else fan.count
+    return share(loop.tolerate, fan.count, floor)
+
+
+def share(value: int | str, count: int, whole: Callable[[float], int]) -> int:
+    """A number, or so many of a hundred."""
+    return value if isinstance(value, int) else whole(round(count * float(value.rstrip("% ")) / 100, 6))
+
+
+def failed_items(fan: FanOut) -> list[int]:
+    return [item for item, status in enumerate(fan.status) if status == LOST]
+
+
+def places(fan: FanOut, items: Iterable[int]) -> dict[int, None]:
+    """The facts that hold the reports of these items."""
+    return dict.fromkeys(place for item in items if (place := fan.places[item]))

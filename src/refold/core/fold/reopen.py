@@ -1,0 +1,138 @@
+"""Retry from here: a run that failed or was cancelled goes on, with new visits of what did not come to its end.
+
+A failed or stopped step gets another visit; a list loop goes on with the items that were not done. "From a step" means
+that this step and all that follows from it are visited anew, as if nothing had come after it.
+"""
+
+from collections.abc import Iterable
+
+from refold.core.facts import RunReopened
+from refold.core.fold import events, routing
+from refold.core.graph import Graph
+from refold.core.outcomes import SECOND
+from refold.core.state import COMPLETED, ENTERED, ISSUED, PENDING, RUNNING, UNRESOLVED, Latest, RunState
+
+_UNSETTLED = frozenset({PENDING, ENTERED, ISSUED})
+
+
+def reopening(graph: Graph, state: RunState, step: str = "", by: str = "", loops: Iterable[str] = ()) -> RunReopened:
+    """What is visited again: all that failed or was stopped, and with a step, what follows from it; or loops too."""
+    if graph.by_events:
+        return RunReopened(events.lost(graph, state), by=by)
+    unhandled = {graph.index[each.step] for each in state.failures if each.step} - graph.finalizers
+    again = unhandled | state.cut.keys() | {graph.index[name] for name in loops}
+    anew = _following(graph, graph.index[step]) if step else []
+    names = tuple(graph.name(s) for s in sorted(again - set(anew)))
+    return RunReopened(names, tuple(map(graph.name, anew)), by)
+
+
+def _following(graph: Graph, first: int) -> list[int]:
+    """The step, and every step that its forward arcs lead to; a loop that goes on is left anew."""
+    found, todo = {first: None}, [first]
+    while todo:
+        s = todo.pop()
+        arcs = [a for a in graph.out[s] if graph.back[a] < 0]
+        for loop in _around(graph, s):
+            arcs += graph.loops[loop].held
+        for target in (graph.target[a] for a in arcs):
+            if target not in found:
+                found[target] = None
+                todo.append(target)
+    return [first, *sorted(found.keys() - {first})]
+
+
+def _around(graph: Graph, s: int) -> list[int]:
+    """The loops around a step, the innermost first."""
+    found, loop = [], graph.loop_of[s]
+    while loop >= 0:
+        found.append(loop)
+        loop = graph.loops[loop].parent
+    return found
+
+
+def _around_all(graph: Graph, steps: Iterable[int]) -> list[int]:
+    return sorted({loop for s in steps for loop in _around(graph, s)})
+
+
+def reopened(graph: Graph, state: RunState, fact: RunReopened) -> None:
+    if graph.by_events:
+        events.reopen(graph, state)
+        _go_on(graph, state, fact.budget)
+    else:
+        _visit_again(graph, state, fact)
+
+
+def _visit_again(graph: Graph, state: RunState, fact: RunReopened) -> None:
+    again, anew = ([graph.index[name] for name in names] for names in (fact.again, fact.anew))
+    entered = {*again, *anew[:1]}  # these are entered without asking their joins: they were entered before
+    touched = sorted({*again, *anew})
+    asked = _undo_arcs(graph, state, touched, anew)
+    for s in (*touched, *sorted(graph.finalizers)):
+        step = state.steps[s]
+        step.redo = s in again and step.fan is not None and step.fan.visit == step.visits
+        step.only = fact.items.get(graph.name(s), ())
+        routing.unready(state, s)
+        step.life, step.due = PENDING, False
+        if state.alive and s not in graph.finalizers:
+            state.alive[graph.place[s]] = 1
+    _count_members(graph, state, touched)
+    for s in sorted({*asked, *touched}):
+        routing.ask_again(graph, state, s, s in entered)
+    if state.latest is not None and state.latest.step in anew:
+        state.latest = _latest(graph, state)
+    _go_on(graph, state, fact.budget)
+
+
+def _undo_arcs(graph: Graph, state: RunState, touched: list[int], anew: list[int]) -> list[int]:
+    """The arcs of these steps are open again, and those that were held by a loop around them; returns their targets."""
+    arcs: list[int] = []
+    for loop in _around_all(graph, touched):
+        if _is_left(state, loop):
+            arcs += graph.loops[loop].held
+        if any(graph.back[a] == loop for s in anew for a in graph.out[s]):
+            state.again[loop] = 0
+    for s in touched:
+        arcs += [a for a in graph.out[s] if graph.loose[a]]
+        for a in graph.out[s]:
+            state.ever[a] = 0
+    for a in arcs:
+        state.arcs[a] = UNRESOLVED
+    return [graph.target[a] for a in arcs]
+
+
+def _is_left(state: RunState, loop: int) -> bool:
+    return state.members[loop] == 0 and loop not in state.over
+
+
+def _count_members(graph: Graph, state: RunState, touched: Iterable[int]) -> None:
+    """Loops around these steps are under way again, in the pass they were in."""
+    for loop in sorted(_around_all(graph, touched), key=lambda each: len(graph.loops[each].inner())):
+        steps = sum(state.steps[s].life in _UNSETTLED for s, around in enumerate(graph.loop_of) if around == loop)
+        inner = [each for each in graph.loops[loop].inner() if graph.loops[each].parent == loop]
+        state.members[loop] = steps + sum(not _is_left(state, each) for each in inner)
+        if loop in state.over:
+            state.over.remove(loop)
+
+
+def _latest(graph: Graph, state: RunState) -> Latest | None:
+    """The visit that completed last among those that still count."""
+    done = [
+        (step.done_at, s)
+        for s, step in enumerate(state.steps)
+        if step.life == COMPLETED and s not in graph.finalizers and step.done_at
+    ]
+    if not done:
+        return None
+    at, s = max(done)
+    step = state.steps[s]
+    return Latest(at, s, step.result, step.blob, step.shown)
+
+
+def _go_on(graph: Graph, state: RunState, budget: dict[str, int | float]) -> None:
+    state.life, state.outcome, state.ended_at = RUNNING, "", 0
+    state.result = state.blob = state.error = state.cancel = state.timed_out = None
+    state.also_failed, state.failures, state.final = (), [], []
+    state.cut, state.cancels = {}, 0
+    state.budget.update(budget)
+    if graph.plan.timeout is not None:
+        state.deadline = state.at + round(graph.plan.timeout * SECOND)

@@ -1,0 +1,338 @@
+"""The life of a visit: how commands open and close, how it ends, what it leaves behind."""
+
+from collections.abc import Collection
+from typing import Any, TypeGuard
+
+from refold.core.commands import command_id, page_id
+from refold.core.facts import StepFault
+from refold.core.fold import fanout, routing
+from refold.core.fold.arc_inputs import forget
+from refold.core.graph import Graph
+from refold.core.outcomes import (
+    AddTo,
+    AppendTo,
+    Awaited,
+    DeleteKey,
+    Fault,
+    Instant,
+    Outcome,
+    Parked,
+    PutIf,
+    Report,
+    SetKey,
+    Succeeded,
+    Suspended,
+    Write,
+)
+from refold.core.pipeline import digest, looks_sealed
+from refold.core.state import (
+    ASKED,
+    BYPASSED,
+    CANCELLED,
+    COMPLETED,
+    ENDING,
+    FAILED,
+    ISSUED,
+    OPEN,
+    PENDING,
+    SKIPPED,
+    FanOut,
+    Latest,
+    OpenCommand,
+    RunState,
+)
+
+
+def enter(state: RunState, s: int) -> None:
+    routing.enter(state, s)
+    state.entered[s] = None
+
+
+def skip(graph: Graph, state: RunState, s: int) -> None:
+    routing.unready(state, s)
+    if not state.steps[s].visits:  # how its last visit ended stays told
+        state.steps[s].last = SKIPPED
+    routing.settle(graph, state, s, SKIPPED)
+
+
+def discharge(obligations: dict[Any, Any], key: Any) -> None:
+    """Nothing more is owed here. To walk through a dict costs as much as it ever held, unless it is cleared."""
+    obligations.pop(key, None)
+    if not obligations:
+        obligations.clear()
+
+
+def issue(state: RunState, s: int) -> None:
+    """The visit is in somebody's hands from here on."""
+    step = state.steps[s]
+    if step.life == PENDING:
+        routing.enter(state, s, ISSUED)
+    else:
+        discharge(state.entered, s)
+        step.life = ISSUED
+
+
+def close_command(state: RunState, command: str) -> OpenCommand:
+    """It is over, and so is whatever it waited for."""
+    opened = state.open.pop(command)
+    if opened.child:
+        dismiss(state, command)
+    if opened.signal:
+        stop_waiting_at_all(state, opened, command)
+    if state.polls:
+        discharge(state.polls, command)
+    if opened.calls:
+        for key, call in opened.calls.items():
+            drop_call(state, f"{command}#{key}", call)
+    if state.judge:
+        discharge(state.judge, command)
+    return opened
+
+
+def drop_call(state: RunState, waiter: str, call: Awaited) -> None:
+    if call.signal:
+        stop_waiting(state, call.signal, waiter)
+    if call.child:
+        dismiss(state, waiter)
+
+
+def dismiss(state: RunState, owner: str) -> None:
+    """Nobody waits for this child run any more, but it must still tell that it ended."""
+    child = state.children.pop(owner, "")
+    if child:
+        state.orphans[child] = None
+
+
+def wait_for(state: RunState, signal: str, waiter: str) -> None:
+    state.waiting.setdefault(signal, []).append(waiter)
+    if state.signals.get(signal):
+        state.deliverable[signal] = None
+
+
+def stop_waiting(state: RunState, signal: str, waiter: str) -> None:
+    waiters = state.waiting.get(signal, [])
+    if waiter in waiters:
+        waiters.remove(waiter)
+    if not waiters:
+        state.waiting.pop(signal, None)
+        state.deliverable.pop(signal, None)
+
+
+def stop_waiting_at_all(state: RunState, opened: OpenCommand, command: str) -> None:
+    """Whichever signal it waited for, none of them is its any more."""
+    for signal in (opened.signal, *opened.signals):
+        stop_waiting(state, signal, command)
+    opened.signal, opened.signals = "", ()
+
+
+def report_plain(graph: Graph, state: RunState, command: str, report: Report) -> None:
+    """A try of a plain step ended; success ends the visit, anything else wants judging."""
+    opened = state.open[command]
+    step = state.steps[opened.step]
+    if report.usage:
+        add_usage(state, report.usage)
+    outcome = report.outcome
+    if type(outcome) is Succeeded:
+        step.attempts += 1
+        step.result, step.blob, step.fault = outcome.result, outcome.blob, None
+        if report.writes:
+            apply_writes(state, report.writes)
+        if opened.step in graph.repeats:
+            opened.held, opened.report, state.polls[command] = True, outcome, state.seq
+            return
+        close_command(state, command)
+        over(graph, state, opened.step)
+    else:
+        hold(state, command, outcome)
+
+
+def report_item(graph: Graph, state: RunState, command: str, report: Report) -> None:
+    opened = state.open[command]
+    step = state.steps[opened.step]
+    fan, item = step.fan, opened.item
+    assert fan is not None and item is not None
+    if report.usage:
+        add_usage(state, report.usage)
+    if type(report.outcome) is Succeeded:
+        step.attempts += 1
+        close_command(state, command)
+        fanout.finish(fan, item, state.seq)
+        if report.writes:
+            _keep_writes(graph, state, opened.step, item, report.writes)
+    else:
+        fan.places[item] = state.seq
+        hold(state, command, report.outcome)
+
+
+def _keep_writes(graph: Graph, state: RunState, s: int, item: int, writes: tuple[Write, ...]) -> None:
+    """A sequential loop writes at once; a parallel one in item order, when the visit ends."""
+    fan, loop = state.steps[s].fan, graph.step(s).loop
+    assert fan is not None and loop is not None
+    if loop.sequential:
+        apply_writes(state, writes)
+    else:
+        fan.writes[item] = writes
+
+
+def hold(state: RunState, command: str, outcome: Outcome) -> None:
+    opened = state.open[command]
+    opened.held, opened.report = True, outcome
+    if not isinstance(outcome, (Parked, Suspended)):  # put aside is not tried
+        state.steps[opened.step].attempts += 1
+    if opened.signal:  # whoever parked until it has come back by himself
+        stop_waiting_at_all(state, opened, command)
+    state.judge[command] = state.seq
+
+
+def after_items(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
+    """Items moved, by the reports in fact `at`: the visit may be over, or its window may have room."""
+    fan = state.steps[s].fan
+    assert fan is not None
+    ending = stops(graph, state, s)
+    if fanout.is_over(graph, s, fan, ending):
+        state.filling.pop(s, None)
+        for item in sorted(fan.writes):
+            apply_writes(state, fan.writes[item])
+        fan.writes = {}
+        over(graph, state, s, at)
+    elif not ending and fanout.has_work(graph, s, fan):
+        state.filling[s] = None
+    else:
+        state.filling.pop(s, None)
+
+
+def stops(graph: Graph, state: RunState, s: int) -> bool:
+    """An ending run goes on with one finalizer at a time and with nothing else."""
+    return state.life == ENDING and not (state.final and graph.index[state.final[0]] == s)
+
+
+def over(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
+    """The work of a visit is done: settle at once if no arc has to be evaluated."""
+    step = state.steps[s]
+    step.done_at = at or state.seq
+    plainly = graph.plainly[s]
+    fan = _fan_of(graph, state, s) if step.fan is not None else None
+    step.shown = fan
+    loop = graph.step(s).loop
+    if plainly is None or (fan is not None and loop is not None and not fanout.is_well(loop, fan)):
+        state.ended[s] = step.done_at
+    else:
+        complete(graph, state, s, COMPLETED, plainly)
+
+
+def _fan_of(graph: Graph, state: RunState, s: int) -> FanOut | None:
+    return state.steps[s].fan if graph.step(s).loop is not None else None
+
+
+def complete(graph: Graph, state: RunState, s: int, life: str, taken: Collection[int]) -> None:
+    step, latest = state.steps[s], state.latest
+    step.last = life
+    counts = s not in graph.finalizers or graph.name(s) == graph.plan.on_budget
+    if life == COMPLETED and counts and (latest is None or step.done_at >= latest.at):
+        fan = _fan_of(graph, state, s) if step.fan is not None else None
+        state.latest = Latest(step.done_at, s, step.result, step.blob, fan)
+    if state.given:
+        forget(graph, state, s)
+    _close_visit(graph, state, s, life, taken)
+
+
+def fail(graph: Graph, state: RunState, s: int, taken: Collection[int], fault: Fault) -> None:
+    step = state.steps[s]
+    step.last, step.fault = FAILED, fault
+    if not taken:
+        why = "finalizer failed" if s in graph.finalizers else "unhandled failure"
+        state.failures.append(StepFault(graph.name(s), step.visits, why, fault))
+    else:
+        forget(graph, state, s)
+    _close_visit(graph, state, s, FAILED, taken)
+
+
+def drop(graph: Graph, state: RunState, s: int) -> None:
+    """Stopped or withdrawn: nothing is taken, and it is no failure."""
+    step = state.steps[s]
+    for command in commands_of(graph, state, s):
+        close_command(state, command)
+    step.last = CANCELLED
+    if state.life == ENDING and s not in graph.finalizers:
+        state.cut[s] = None
+    for obligations in (state.entered, state.ended, state.filling):
+        discharge(obligations, s)
+    if step.life == PENDING:
+        routing.unready(state, s)
+        routing.settle(graph, state, s, CANCELLED)
+    else:
+        _close_visit(graph, state, s, CANCELLED, ())
+
+
+def commands_of(graph: Graph, state: RunState, s: int) -> list[str]:
+    """The open commands of a step's current visit."""
+    step = state.steps[s]
+    name = graph.name(s)
+    plain = command_id(name, step.visits)
+    if plain in state.open:
+        return [plain]
+    fan = step.fan if step.life == ISSUED else None
+    if fan is None:
+        return []
+    page = [page_id(name, step.visits, fan.pulls.page)] if fan.pulls is not None and fan.pulls.life == ASKED else []
+    return page + [command_id(name, step.visits, item) for item, life in enumerate(fan.status) if life == OPEN]
+
+
+def _close_visit(graph: Graph, state: RunState, s: int, life: str, taken: Collection[int]) -> None:
+    state.visiting -= 1
+    if state.final and graph.index[state.final[0]] == s:
+        state.final.pop(0)
+    routing.settle(graph, state, s, life, taken)
+
+
+def bypass(graph: Graph, state: RunState, s: int) -> None:
+    routing.enter(state, s, BYPASSED)
+    plainly = graph.plainly[s]
+    if plainly is None:
+        state.ended[s] = state.seq
+    else:
+        complete(graph, state, s, BYPASSED, plainly)
+
+
+def add_usage(state: RunState, usage: dict[str, int | float]) -> None:
+    for unit, amount in usage.items():
+        state.usage[unit] = state.usage.get(unit, 0) + amount
+
+
+def apply_writes(state: RunState, writes: tuple[Write, ...]) -> None:
+    for write in writes:
+        match write:
+            case SetKey(key=key, value=value) | PutIf(key=key, value=value):
+                put(state, key, value)
+            case DeleteKey(key=key):
+                state.ctx.pop(key, None)
+                state.versions[key] = state.versions.get(key, 0) + 1
+            case AddTo(key=key, amount=amount):
+                held = state.ctx.get(key)
+                put(state, key, held + amount if can_add(held) else amount)
+            case AppendTo(key=key, value=value):
+                held = state.ctx.get(key)
+                put(state, key, [*held, value] if isinstance(held, list) else [value])
+
+
+def can_add(held: Any) -> TypeGuard[float]:
+    return isinstance(held, (int, float)) and not isinstance(held, bool)
+
+
+def put(state: RunState, key: str, value: Any) -> None:
+    state.ctx[key] = value
+    state.versions[key] = state.versions.get(key, 0) + 1
+
+
+def postpone(opened: OpenCommand, until: Instant) -> None:
+    opened.held, opened.report, opened.reason, opened.not_before = False, None, "", until
+
+
+def note_sealed(graph: Graph, state: RunState, s: int, outcome: Outcome) -> None:
+    """A step has reported this: if it is a secret step, the run knows its result as sealed."""
+    if s not in graph.secret or not isinstance(outcome, Succeeded):
+        return
+    if outcome.blob is not None:
+        state.sealed.add(outcome.blob.hash)
+    elif looks_sealed(outcome.result):
+        state.sealed.add(digest(outcome.result))

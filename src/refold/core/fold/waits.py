@@ -1,0 +1,176 @@
+"""Commands that wait without a worker: signals, parked and suspended bodies, children, gates, polls."""
+
+from refold.core.commands import child_id
+from refold.core.facts import CallSettled, ChildEnded, GateDecided, SignalReceived, SignalTaken, StepIssued
+from refold.core.fold import gates, visits
+from refold.core.graph import Graph
+from refold.core.outcomes import SECOND, Failed, Fault, Instant, Outcome, Parked, Report, Succeeded, Suspended
+from refold.core.plan import Call, Child, Gate, Quality, Step
+from refold.core.state import OpenCommand, RunState
+
+
+def begin(graph: Graph, state: RunState, command: str, fact: StepIssued) -> None:
+    """What no worker looks after, or not alone, was issued, perhaps once more."""
+    opened = state.open[command]
+    step = graph.step(opened.step)
+    opened.assignee = fact.assignee
+    if fact.until is not None:
+        opened.until = fact.until
+    if fact.signals:
+        opened.signals = fact.signals
+        for signal in fact.signals:
+            visits.wait_for(state, signal, command)
+    if step.poll is not None:
+        _begin_poll(state, command, opened, step)
+    elif fact.child or not isinstance(step.work, Child):
+        opened.deadline = _deadline(state, step.timeout)
+    else:
+        opened.deadline = None  # its time begins with its child
+    if isinstance(step.work, Quality):
+        settle(graph, state, command, _judged(step.work, fact))
+
+
+def _begin_poll(state: RunState, command: str, opened: OpenCommand, step: Step) -> None:
+    """Its time runs from its first issue on; a worker's try has its own limit."""
+    assert step.poll is not None
+    by_worker = isinstance(step.work, Call)
+    if opened.deadline is None:
+        limits = [step.poll.timeout, None if by_worker else step.timeout]
+        opened.deadline = _deadline(state, min((each for each in limits if each is not None), default=None))
+    if by_worker:
+        visits.discharge(state.polls, command)
+    else:
+        state.polls[command] = state.seq
+
+
+def _deadline(state: RunState, seconds: float | None) -> Instant | None:
+    return None if seconds is None else state.at + round(seconds * SECOND)
+
+
+def _judged(quality: Quality, fact: StepIssued) -> Outcome:
+    if fact.input["passed"] or quality.on_fail == "continue":
+        return Succeeded(fact.input)
+    why = f"{fact.input['score']:g} is below {fact.input['threshold']:g}"
+    why += f": {fact.input['why']}" if "why" in fact.input else ""
+    return Failed(Fault("quality", why, retryable=False, data=fact.input))
+
+
+def put_aside(state: RunState, command: str, outcome: Outcome) -> None:
+    if isinstance(outcome, Parked):
+        park(state, command, outcome)
+    elif isinstance(outcome, Suspended):
+        suspend(state, command, outcome)
+
+
+def park(state: RunState, command: str, parked: Parked) -> None:
+    """Put aside until its time comes or its signal arrives; no try is used up."""
+    opened = state.open[command]
+    visits.postpone(opened, parked.until or 0)
+    opened.progress, opened.reason = parked.progress, parked.reason
+    state.judge.pop(command, None)
+    if parked.signal:
+        opened.held = True
+        opened.signal = parked.signal
+        visits.wait_for(state, parked.signal, command)
+    if parked.until is not None:
+        opened.held = False
+
+
+def suspend(state: RunState, command: str, suspended: Suspended) -> None:
+    """The body waits inside; calls already recorded need no waiting."""
+    opened = state.open[command]
+    opened.report = None
+    opened.progress = opened.progress if suspended.progress is None else suspended.progress
+    state.judge.pop(command, None)
+    for call in suspended.calls:
+        if call.key not in opened.recorded and call.key not in opened.calls:
+            opened.calls[call.key] = call
+            if call.signal:
+                visits.wait_for(state, call.signal, f"{command}#{call.key}")
+            if call.child and not call.detached:
+                owner = f"{command}#{call.key}"
+                state.children[owner] = child_id(state.run, owner)
+    opened.held = bool(opened.calls)
+
+
+def signal_received(graph: Graph, state: RunState, fact: SignalReceived) -> None:
+    state.signals.setdefault(fact.name, []).append(fact.value)
+    if fact.name in state.waiting:
+        state.deliverable[fact.name] = None
+
+
+def signal_taken(graph: Graph, state: RunState, fact: SignalTaken) -> None:
+    values = state.signals[fact.name]
+    value = values.pop(0)
+    if not values:
+        del state.signals[fact.name]
+        state.deliverable.pop(fact.name, None)
+    visits.stop_waiting(state, fact.name, fact.command)
+    command, _, key = fact.command.partition("#")
+    if key:
+        record(state, command, key, Succeeded(value))
+        return
+    opened = state.open[command]
+    if isinstance(graph.step(opened.step).work, Call):
+        opened.signal = ""
+        opened.recorded[fact.name] = Succeeded(value)
+        visits.postpone(opened, 0)
+    else:
+        visits.stop_waiting_at_all(state, opened, command)
+        settle(graph, state, command, Succeeded({"by": "signal", "signal": fact.name, "value": value}))
+
+
+def call_settled(graph: Graph, state: RunState, fact: CallSettled) -> None:
+    record(state, fact.command, fact.key, fact.outcome)
+
+
+def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:
+    """A durable call has its result: a body that waits may start over, any other will find it in its next try."""
+    opened = state.open[command]
+    call = opened.calls.pop(key, None)
+    if call is not None:  # else the body has made it by itself
+        visits.drop_call(state, f"{command}#{key}", call)
+    opened.recorded[key] = outcome
+    if opened.held and opened.report is None:
+        visits.postpone(opened, 0)
+
+
+def await_child(graph: Graph, state: RunState, command: str) -> None:
+    """This try of an item is a run of its own."""
+    opened = state.open[command]
+    opened.child = state.children[command] = child_id(state.run, command, opened.attempt)
+    opened.deadline = _deadline(state, graph.step(opened.step).timeout)
+
+
+def child_ended(graph: Graph, state: RunState, fact: ChildEnded) -> None:
+    visits.add_usage(state, fact.usage)
+    owner = f"{fact.command}#{fact.call}" if fact.call else fact.command
+    if state.children.get(owner) != fact.child:
+        state.orphans.pop(fact.child, None)
+        return
+    del state.children[owner]
+    if fact.call:
+        record(state, fact.command, fact.call, fact.outcome)
+    else:
+        settle(graph, state, fact.command, fact.outcome)
+
+
+def gate_decided(graph: Graph, state: RunState, fact: GateDecided) -> None:
+    """One more has answered; what was said before is kept until it is enough."""
+    command = f"{fact.step}/{fact.visit}"
+    opened, gate = state.open[command], graph.step(graph.index[fact.step]).work
+    assert isinstance(gate, Gate)
+    votes = opened.progress = [*(opened.progress or ()), gates.vote(fact, state.at)]
+    if gates.is_decided(gate, votes):
+        settle(graph, state, command, gates.ruling(gate, votes))
+
+
+def settle(graph: Graph, state: RunState, command: str, outcome: Outcome) -> None:
+    """What no worker did ended like a try that a worker reports."""
+    opened = state.open[command]
+    report = Report(opened.attempt, outcome, item=opened.item)
+    if opened.item is None:
+        visits.report_plain(graph, state, command, report)
+    else:
+        visits.report_item(graph, state, command, report)
+        visits.after_items(graph, state, opened.step)

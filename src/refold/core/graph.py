@@ -1,0 +1,531 @@
+"""What is known of a plan before any run: its walk, its loops, who holds which arc."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from msgspec import Struct
+
+from refold.core.pipeline import is_secret
+from refold.core.plan import Arc, Call, Gate, Plan, Step, finalizers_of, problems_of
+from refold.errors import InvalidPlan
+
+KEPT = 1000  # steps of a loop whose new pass is kept ready
+MOST_ROUNDS = 100  # times that `each_pass` may draw further steps into a loop
+
+
+class Anew(Struct, frozen=True):
+    """What is set back when a loop begins another pass."""
+
+    fresh: tuple[tuple[int, int, int], ...]  # per step of the body: arcs into it from inside, and their sources
+    inside: tuple[int, ...]  # forward arcs with both ends in the body
+    inside_held: tuple[int, ...]  # those that an inner loop holds
+    outside: tuple[int, ...]  # forward arcs that lead into the body from outside
+
+
+class Layout(Struct, frozen=True):
+    """All loops at once: the steps of a loop, and the loops inside it, stand in a row.
+
+    A list for each loop would take room that grows with the square of how deep loops are nested.
+    """
+
+    order: list[int]  # steps that are in a loop
+    place: list[int]  # per step: where it stands in that order, or -1
+    loops: list[int]
+    into: list[list[int]]  # per step: forward arcs
+    source: list[int]
+    target: list[int]
+    holder: list[int]
+
+
+class ArcLoop:
+    """A loop made of arcs: everything that can get back to its head."""
+
+    __slots__ = ("_anew", "_layout", "_loops", "_steps", "head", "held", "members", "parent")
+
+    def __init__(
+        self, head: int, parent: int, members: int, held: tuple[int, ...], layout: Layout, steps: range, loops: range
+    ) -> None:
+        self.head = head
+        self.parent = parent  # the loop around it, or -1
+        self.members = members  # steps and loops directly inside
+        self.held = held  # arcs resolved when this loop is finished
+        self._layout, self._steps, self._loops = layout, steps, loops
+        self._anew: Anew | None = None
+
+    def __contains__(self, step: int) -> bool:
+        return self._layout.place[step] in self._steps
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def steps(self) -> list[int]:
+        """The body, in file order."""
+        return sorted(self._layout.order[self._steps.start : self._steps.stop])
+
+    def inner(self) -> list[int]:
+        """All loops inside, at any depth."""
+        return sorted(self._layout.loops[self._loops.start + 1 : self._loops.stop])
+
+    def anew(self) -> Anew:
+        """Kept for the next pass, unless the body is so large that going through it costs more than this."""
+        found = self._anew
+        if found is None:
+            found = self._made_anew()
+            if len(self) <= KEPT:
+                self._anew = found
+        return found
+
+    def _made_anew(self) -> Anew:
+        at, steps = self._layout, self.steps()
+        arcs = [(a, at.source[a] in self) for s in steps for a in at.into[s]]
+        inside = tuple(a for a, starts_inside in arcs if starts_inside)
+        waits = Counter(at.target[a] for a in inside)
+        feeds = Counter(target for _, target in dict.fromkeys((at.source[a], at.target[a]) for a in inside))
+        return Anew(
+            fresh=tuple((s, waits[s], feeds[s]) for s in steps),
+            inside=inside,
+            inside_held=tuple(a for a in inside if at.holder[a] >= 0),
+            outside=tuple(a for a, starts_inside in arcs if not starts_inside),
+        )
+
+
+class Graph(Struct, frozen=True):
+    """A plan, indexed: steps and arcs are numbers in file order."""
+
+    plan: Plan
+    index: dict[str, int]
+    specs: tuple[Arc, ...]
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    back: tuple[int, ...]  # per arc: the loop it goes back in, or -1
+    holder: tuple[int, ...]  # per arc: the loop that holds it, or -1
+    loose: bytes  # per arc: neither of the two, so it is resolved when its source settles
+    out: tuple[tuple[int, ...], ...]
+    into: tuple[tuple[int, ...], ...]  # forward arcs only
+    need: tuple[int, ...]  # how many sources must take an arc; 0: all arcs must be resolved
+    sources: tuple[int, ...]  # how many different sources lead here
+    twins: dict[int, tuple[int, ...]]  # arcs with the same source and target as this forward arc, if any
+    reached: bytes
+    loops: tuple[ArcLoop, ...]
+    loop_by_head: dict[str, int]
+    loop_of: tuple[int, ...]  # per step: the innermost loop around it, or -1
+    plainly: tuple[frozenset[int] | None, ...]  # arcs taken after success when nothing has to be evaluated
+    order: tuple[int, ...]  # if there are races: all steps, those that can only lead into a race right behind it
+    place: tuple[int, ...]  # per step: where it stands in that order
+    losers: dict[int, range]  # per race: the places of the steps all of whose forward paths lead into it
+    windows: tuple[int, ...]  # per step: how many items of a fan-out may be open at once
+    finalizers: frozenset[int]
+    entry: int
+    gates: frozenset[int]
+    secret: frozenset[int]  # steps whose results are sealed by whoever runs them
+    repeats: frozenset[int]  # calls that are made again until something holds
+    waits: frozenset[int]  # steps that no worker looks after, or not alone
+    takers: dict[str, tuple[int, ...]]  # per type of event: the steps that take it
+    timed: frozenset[int]  # steps that do not gather events for ever
+    by_events: bool  # events lead from step to step, not arcs
+    climb: "Climb"  # from a loop to those around it
+
+    def step(self, s: int) -> Step:
+        return self.plan.steps[s]
+
+    def name(self, s: int) -> str:
+        return self.plan.steps[s].name
+
+    def around(self, loop: int, step: int) -> int:
+        """The innermost loop around this one that has the step, or -1; the loop itself has it not."""
+        last = self.climb.last_without(loop, lambda each: step in self.loops[each])
+        return self.loops[last].parent
+
+
+class _Walk(Struct):
+    """Depth first from the entry, arcs in file order: when each step was met and left, which arcs go back."""
+
+    met: list[int]
+    left: list[int]
+    above: list[int]  # the step it was met from, or -1
+    back: list[bool]
+
+    def is_below(self, step: int, other: int) -> bool:
+        """Whether this one was met below the other, or is the other."""
+        return self.met[other] <= self.met[step] < self.left[other]
+
+
+def _walk(entry: int, out: list[list[int]], target: list[int]) -> _Walk:
+    walk = _Walk([-1] * len(out), [-1] * len(out), [-1] * len(out), [False] * len(target))
+    clock = 1
+    walk.met[entry] = 0
+    path: list[tuple[int, Iterator[int]]] = [(entry, iter(out[entry]))]
+    while path:
+        step, arcs = path[-1]
+        for a in arcs:
+            to = target[a]
+            if walk.met[to] < 0:
+                walk.met[to], walk.above[to] = clock, step
+                clock += 1
+                path.append((to, iter(out[to])))
+                break
+            walk.back[a] = walk.left[to] < 0
+        else:
+            walk.left[step] = clock
+            path.pop()
+    return walk
+
+
+class Climb:
+    """The last of those above a node that a test does not hold for: the test holds for all that are above another."""
+
+    def __init__(self, above: list[int]) -> None:
+        self._jumps = [above]  # 1, 2, 4, … upwards; -1 is above all
+
+    def last_without(self, start: int, holds: Callable[[int], bool]) -> int:
+        height = 0
+        while self._jump(height, start) >= 0 and not holds(self._jump(height, start)):
+            height += 1
+        for each in range(height, -1, -1):
+            further = self._jump(each, start)
+            if further >= 0 and not holds(further):
+                start = further
+        return start
+
+    def _jump(self, height: int, start: int) -> int:
+        while len(self._jumps) <= height:
+            half = self._jumps[-1]
+            self._jumps.append([half[to] if to >= 0 else -1 for to in half])
+        return self._jumps[height][start]
+
+
+class _Groups:
+    """Steps that were found to be in one loop, each group known by the head of the loop."""
+
+    def __init__(self, steps: int) -> None:
+        self._of = list(range(steps))
+
+    def find(self, step: int) -> int:
+        of = self._of
+        while of[step] != step:
+            of[step] = of[of[step]]
+            step = of[step]
+        return step
+
+    def join(self, head: int, step: int) -> None:
+        self._of[step] = head
+
+
+def _groups(walk: _Walk, source: list[int], target: list[int]) -> dict[int, list[int]]:
+    """Per head, those of inner loops first: the steps, and the heads of loops, that are directly inside.
+
+    The body of a loop is the head, and what is below it and gets back to it through what is below it. Heads are looked
+    at from the last that was met to the first, and what is inside one is then one group, so that no step is gone
+    through again for each loop around it. An arc counts from the first step that is above both of its ends.
+    """
+    tails: dict[int, list[int]] = {}
+    arcs_below: dict[int, list[int]] = {}
+    climb = Climb(walk.above)
+    for a, to in enumerate(target):
+        start = source[a]
+        if walk.met[start] < 0:
+            continue
+        if walk.back[a]:
+            tails.setdefault(to, []).append(start)
+        elif walk.is_below(to, start):
+            arcs_below.setdefault(start, []).append(a)
+        else:
+            child = climb.last_without(start, partial(walk.is_below, to))
+            arcs_below.setdefault(walk.above[child], []).append(a)
+    groups = _Groups(len(walk.met))
+    sources: dict[int, list[int]] = {}
+    found: dict[int, list[int]] = {}
+    for step in sorted(tails.keys() | arcs_below.keys(), key=walk.met.__getitem__, reverse=True):
+        for a in arcs_below.get(step, ()):
+            sources.setdefault(groups.find(target[a]), []).append(source[a])
+        if step not in tails:
+            continue
+        inside: dict[int, None] = {}
+        todo = [groups.find(tail) for tail in tails[step]]
+        while todo:
+            each = todo.pop()
+            if each != step and each not in inside:
+                inside[each] = None
+                todo += map(groups.find, sources.get(each, ()))
+        for each in inside:
+            groups.join(step, each)
+        found[step] = list(inside)
+    return found
+
+
+class _Nest(Struct):
+    """Loops by number: the larger first, so that a loop comes before those inside it."""
+
+    heads: list[int]
+    parents: list[int]
+    loop_of: list[int]
+    order: list[int]  # steps, those of a loop in a row
+    place: list[int]
+    steps: list[range]  # per loop: the places of its steps
+    loops: list[int]  # loops, those inside a loop in a row behind it
+    inner: list[range]
+    climb: Climb
+
+    def has(self, loop: int, step: int) -> bool:
+        return self.place[step] in self.steps[loop]
+
+    def first_left(self, source: int, target: int) -> int:
+        """The innermost loop that an arc leaves, or -1."""
+        loop = self.loop_of[source]
+        return loop if loop >= 0 and not self.has(loop, target) else -1
+
+    def last_left(self, source: int, target: int) -> int:
+        """The outermost loop that an arc leaves, or -1."""
+        loop = self.first_left(source, target)
+        return loop if loop < 0 else self.climb.last_without(loop, lambda each: self.has(each, target))
+
+
+def _nest(groups: dict[int, list[int]], steps: int) -> _Nest:
+    sizes: dict[int, int] = {}
+    for head, inside in groups.items():
+        sizes[head] = 1 + sum(sizes.get(each, 1) for each in inside)
+    heads = sorted(groups, key=lambda head: (-sizes[head], head))
+    number = {head: loop for loop, head in enumerate(heads)}
+    parents, loop_of = [-1] * len(heads), [-1] * steps
+    for head, inside in groups.items():
+        loop_of[head] = number[head]
+        for each in inside:
+            if each in number:
+                parents[number[each]] = number[head]
+            else:
+                loop_of[each] = number[head]
+    nest = _Nest(heads, parents, loop_of, [], [-1] * steps, [], [], [], Climb(parents))
+    nest.steps, nest.inner = [range(0)] * len(heads), [range(0)] * len(heads)
+    todo = [loop for loop, parent in enumerate(parents) if parent < 0]
+    while todo:
+        loop = todo.pop()
+        if loop < 0:  # all that is inside has been laid out
+            loop = ~loop
+            nest.steps[loop] = range(nest.steps[loop].start, len(nest.order))
+            nest.inner[loop] = range(nest.inner[loop].start, len(nest.loops))
+            continue
+        nest.steps[loop] = range(len(nest.order), len(nest.order))
+        nest.inner[loop] = range(len(nest.loops), len(nest.loops))
+        nest.loops.append(loop)
+        todo.append(~loop)
+        for step in (heads[loop], *groups[heads[loop]]):
+            if step in number and step != heads[loop]:
+                todo.append(number[step])
+            else:
+                nest.place[step] = len(nest.order)
+                nest.order.append(step)
+    return nest
+
+
+class _Wiring(Struct):
+    """Arcs as numbers. `each_pass` adds arcs that are never taken, behind the real ones."""
+
+    specs: list[Arc]
+    source: list[int]
+    target: list[int]
+    out: list[list[int]]
+
+    def add(self, source: int, target: int) -> None:
+        self.out[source].append(len(self.target))
+        self.source.append(source)
+        self.target.append(target)
+
+
+def _analyse(wiring: _Wiring, entry: int, steps: int) -> tuple[_Walk, _Nest]:
+    """`each_pass` puts the target into the loop, if it stands below its head, as if an arc led back from there."""
+    added: set[tuple[int, int]] = set()
+    for _ in range(MOST_ROUNDS):
+        walk = _walk(entry, wiring.out, wiring.target)
+        nest = _nest(_groups(walk, wiring.source, wiring.target), steps)
+        wanted = set()
+        for a, spec in enumerate(wiring.specs):
+            loop = nest.first_left(wiring.source[a], wiring.target[a]) if spec.each_pass else -1
+            if loop >= 0:
+                wanted.add((wiring.target[a], nest.heads[loop]))
+        new = {(step, head) for step, head in wanted - added if walk.met[head] < walk.met[step] < walk.left[head]}
+        if not new:
+            return walk, nest
+        for step, head in sorted(new):
+            wiring.add(step, head)
+        added |= new
+    raise InvalidPlan(
+        [f"arcs with `each_pass` follow each other more than {MOST_ROUNDS} times; lead them into the loop"]
+    )
+
+
+def _arc_loops(nest: _Nest, into: list[list[int]], wiring: _Wiring, holder: list[int]) -> tuple[ArcLoop, ...]:
+    members = Counter(nest.parents) + Counter(nest.loop_of)
+    held: list[list[int]] = [[] for _ in nest.heads]
+    for a, loop in enumerate(holder):
+        if loop >= 0:
+            held[loop].append(a)
+    layout = Layout(nest.order, nest.place, nest.loops, into, wiring.source, wiring.target, holder)
+    return tuple(
+        ArcLoop(head, nest.parents[loop], members[loop], tuple(held[loop]), layout, nest.steps[loop], nest.inner[loop])
+        for loop, head in enumerate(nest.heads)
+    )
+
+
+def _twins(into: list[list[int]], source: list[int]) -> dict[int, tuple[int, ...]]:
+    twins = {}
+    for arcs in into:
+        if len(arcs) < 2:
+            continue
+        by_source: dict[int, list[int]] = {}
+        for a in arcs:
+            by_source.setdefault(source[a], []).append(a)
+        for same in by_source.values():
+            if len(same) > 1:
+                twins.update({a: tuple(b for b in same if b != a) for a in same})
+    return twins
+
+
+def _plainly(step: Step, arcs: Iterable[int]) -> frozenset[int] | None:
+    taken: list[int] = []
+    for a, arc in zip(arcs, step.arcs, strict=True):
+        if arc.on == "timeout":
+            return None
+        if arc.on == "failure" or (taken and step.mode == "exclusive"):
+            continue
+        if arc.when is not None or arc.set or arc.input:
+            return None
+        taken.append(a)
+    return None if step.set else frozenset(taken)
+
+
+def _through(walk: _Walk, wiring: _Wiring, forward: list[int]) -> dict[int, int]:
+    """Per reachable step, targets before sources: the nearest step that all its forward paths lead into, or -1."""
+    ahead: dict[int, list[int]] = {s: [] for s, met in enumerate(walk.met) if met >= 0}
+    for a in forward:
+        ahead[wiring.source[a]].append(wiring.target[a])
+    through: dict[int, int] = {}
+    depth, far = {-1: 0}, {-1: -1}  # far: some step further on, so that long ways are gone in few jumps
+
+    def meeting(one: int, other: int) -> int:
+        while one != other:
+            if depth[one] < depth[other]:
+                one, other = other, one
+            if depth[one] > depth[other]:
+                one = far[one] if depth[far[one]] >= depth[other] else through[one]
+            elif far[one] != far[other]:
+                one, other = far[one], far[other]
+            else:
+                one, other = through[one], through[other]
+        return one
+
+    for s in sorted(ahead, key=lambda s: (walk.left[s], -walk.met[s])):
+        meet = ahead[s][0] if ahead[s] else -1
+        for other in ahead[s][1:]:
+            meet = meeting(meet, other)
+        through[s], depth[s] = meet, depth[meet] + 1
+        even = depth[meet] - depth[far[meet]] == depth[far[meet]] - depth[far[far[meet]]]
+        far[s] = far[far[meet]] if even else meet
+    return through
+
+
+class _Ranks(Struct):
+    """An order of the steps in which those that can only lead into a step stand right behind it, and how many."""
+
+    place: list[int]
+    behind: list[int]
+
+
+def _ranks(through: dict[int, int], steps: int) -> _Ranks:
+    size = [1] * steps
+    for s, to in reversed(through.items()):
+        if to >= 0:
+            size[to] += size[s]
+    free = 0
+    place, inner = [-1] * steps, [0] * steps  # inner: the first free place behind a step
+    for s in (*through, *(s for s in range(steps) if s not in through)):
+        to = through.get(s, -1)
+        if to >= 0:
+            place[s] = inner[to]
+            inner[to] += size[s]
+        else:
+            place[s] = free
+            free += size[s]
+        inner[s] = place[s] + 1
+    return _Ranks(place, [each - 1 for each in size])
+
+
+def _ends(
+    nest: _Nest, wiring: _Wiring, forward: list[int], holder: list[int], into: list[list[int]]
+) -> tuple[list[int], list[list[int]]]:
+    """Per arc the loop that holds it, and per step the arcs into it."""
+    for a in forward:
+        holder[a] = nest.last_left(wiring.source[a], wiring.target[a])
+        into[wiring.target[a]].append(a)
+    return holder, into
+
+
+def analyse(plan: Plan) -> Graph:
+    """Index the plan, or raise InvalidPlan with everything that makes it unfit to run."""
+    problems = list(problems_of(plan))
+    if problems:
+        raise InvalidPlan(problems)
+    names, index = [step.name for step in plan.steps], {step.name: s for s, step in enumerate(plan.steps)}
+    wiring = _Wiring([], [], [], [[] for _ in names])
+    for s, step in enumerate(plan.steps):
+        for arc in step.arcs:
+            wiring.specs.append(arc)
+            wiring.add(s, index[arc.to])
+    entry = index[plan.entry] if plan.entry else 0
+    walk, nest = _analyse(wiring, entry, len(names))
+    real = len(wiring.specs)
+    reached = bytes(met >= 0 for met in walk.met)
+    forward = [a for a in range(real) if reached[wiring.source[a]] and not walk.back[a]]
+    loop_of_head = {head: loop for loop, head in enumerate(nest.heads)}
+    holder, into = _ends(nest, wiring, forward, [-1] * real, [[] for _ in names])
+    sources = [len({wiring.source[a] for a in arcs}) for arcs in into]
+    for s, step in enumerate(plan.steps):
+        if isinstance(step.join, int) and reached[s] and s != entry and step.join > sources[s]:
+            problems.append(f"step {step.name!r} waits for {step.join} sources but has {sources[s]}")
+    if problems:
+        raise InvalidPlan(problems)
+    wiring.out = [[a for a in arcs if a < real] for arcs in wiring.out]
+    races = [s for s, step in enumerate(plan.steps) if step.join == "race"]
+    polled = [s for s, step in enumerate(plan.steps) if step.poll is not None]
+    ranks = _ranks(_through(walk, wiring, forward), len(names)) if races else _Ranks([], [])
+    return Graph(
+        plan=plan,
+        index=index,
+        specs=tuple(wiring.specs),
+        source=tuple(wiring.source[:real]),
+        target=tuple(wiring.target[:real]),
+        back=tuple(loop_of_head[wiring.target[a]] if walk.back[a] else -1 for a in range(real)),
+        holder=tuple(holder),
+        loose=bytes(not walk.back[a] and holder[a] < 0 for a in range(real)),
+        out=tuple(map(tuple, wiring.out)),
+        into=tuple(map(tuple, into)),
+        need=tuple(step.join if isinstance(step.join, int) else int(step.join != "all") for step in plan.steps),
+        sources=tuple(sources),
+        twins=_twins(into, wiring.source),
+        reached=reached,
+        loops=_arc_loops(nest, into, wiring, holder),
+        loop_by_head={names[head]: loop for head, loop in loop_of_head.items()},
+        loop_of=tuple(nest.loop_of),
+        plainly=tuple(_plainly(step, arcs) for step, arcs in zip(plan.steps, wiring.out, strict=True)),
+        order=tuple(sorted(range(len(ranks.place)), key=ranks.place.__getitem__)),
+        place=tuple(ranks.place),
+        losers={s: range(ranks.place[s] + 1, ranks.place[s] + 1 + ranks.behind[s]) for s in races},
+        windows=tuple(1 if step.loop is None or step.loop.sequential else step.loop.window for step in plan.steps),
+        finalizers=frozenset(index[name] for name in finalizers_of(plan)),
+        entry=entry,
+        secret=frozenset(s for s, step in enumerate(plan.steps) if is_secret(step.work)),
+        gates=frozenset(s for s, step in enumerate(plan.steps) if isinstance(step.work, Gate)),
+        repeats=frozenset(s for s in polled if isinstance(plan.steps[s].work, Call)),
+        waits=frozenset(s for s, step in enumerate(plan.steps) if not isinstance(step.work, Call)).union(polled),
+        takers=_takers(plan),
+        timed=frozenset(s for s, step in enumerate(plan.steps) if step.collect and step.collect.timeout is not None),
+        by_events=bool(plan.events),
+        climb=nest.climb,
+    )
+
+
+def _takers(plan: Plan) -> dict[str, tuple[int, ...]]:
+    return {
+        event.name: tuple(s for s, step in enumerate(plan.steps) if {event.name, *event.bases} & {*step.accepts})
+        for event in plan.events
+    }

@@ -1,0 +1,117 @@
+"""Dead letters: work whose failure was final and that nothing in the workflow handled, told by a run that is over.
+
+A failure that an arc handles is none, and neither is a failed child: the run of the child tells of it. The items of a
+list loop that failed for the same reason are one dead letter.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from refold.core.facts import StepFault
+from refold.core.fold.fanout import ITEMS_FAILED, failed_items
+from refold.core.graph import Graph
+from refold.core.outcomes import Fault, Instant
+from refold.core.pipeline import tool_of
+from refold.core.plan import Call
+from refold.core.retry import fault_of
+from refold.core.scope.loaded import Loaded
+from refold.core.scope.template_scope import outcomes_of
+from refold.core.state import COMPLETED, TERMINAL, RunState
+
+LISTED = 100  # items that are named
+LONG = 300  # characters of a message that are kept
+_VARIES = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8,}(?:-[0-9a-f]{4,})*|\d+(?:\.\d+)*", re.IGNORECASE)
+
+
+class DeadLetter(Struct, frozen=True, omit_defaults=True):
+    """`fingerprint` is the same for whatever failed in the same tool for the same reason."""
+
+    run: str
+    step: str
+    visit: int
+    fingerprint: str
+    tool: str
+    kind: str
+    message: str
+    at: Instant  # when the run ended
+    workflow: str = ""
+    name: str = ""  # of the run
+    count: int = 1  # commands
+    items: tuple[int, ...] = ()  # the first of them
+
+
+def normalised(message: str) -> str:
+    """The first line, without what differs from one failure to the next: numbers, addresses, ids."""
+    line = next(iter(message.strip().splitlines()), "")
+    return " ".join(_VARIES.sub("#", line).split())[:LONG]
+
+
+def fingerprint(tool: str, fault: Fault) -> str:
+    said = "\n".join((tool, fault.kind, normalised(fault.message)))
+    return hashlib.sha256(said.encode()).hexdigest()[:12]
+
+
+def dead_letters(graph: Graph, state: RunState, loaded: Loaded) -> tuple[DeadLetter, ...]:
+    """Of a run that is over; may raise Missing, for what items reported stands in the log."""
+    if state.life not in TERMINAL:
+        return ()
+    told = [*state.failures, *tolerated(graph, state)]
+    return tuple(each for failure in told for each in _of(graph, state, loaded, failure))
+
+
+def any_tolerated(graph: Graph, state: RunState) -> bool:
+    return any(True for _ in tolerated(graph, state))
+
+
+def tolerated(graph: Graph, state: RunState) -> Iterator[StepFault]:
+    """List loops that went well although some of their items did not."""
+    for s, step in enumerate(state.steps):
+        loop = graph.step(s).loop
+        if step.fan is not None and step.fan.failed and step.life == COMPLETED and loop and loop.failures != "ignore":
+            why = f"{step.fan.failed} of {step.fan.count} items failed"
+            yield StepFault(graph.name(s), step.fan.visit, "tolerated", Fault(ITEMS_FAILED, why))
+
+
+def _of(graph: Graph, state: RunState, loaded: Loaded, failure: StepFault) -> Iterator[DeadLetter]:
+    s = graph.index.get(failure.step, -1)
+    if s < 0 or failure.fault is None or not isinstance(graph.step(s).work, Call):
+        return
+    fan = state.steps[s].fan
+    if failure.fault.kind != ITEMS_FAILED or fan is None:
+        yield _letter(graph, state, failure, failure.fault)
+        return
+    outcomes, groups = outcomes_of(fan, loaded, failed_items(fan)), dict[str, tuple[Fault, list[int]]]()
+    tool = _tool(graph, s)
+    for item, outcome in outcomes.items():
+        fault = (fault_of(outcome) if outcome is not None else None) or failure.fault
+        groups.setdefault(fingerprint(tool, fault), (fault, []))[1].append(item)
+    for fault, items in groups.values():
+        yield _letter(graph, state, failure, fault, items)
+
+
+def _letter(
+    graph: Graph, state: RunState, failure: StepFault, fault: Fault, items: list[int] | None = None
+) -> DeadLetter:
+    tool = _tool(graph, graph.index[failure.step])
+    return DeadLetter(
+        run=state.run,
+        step=failure.step,
+        visit=failure.visit,
+        fingerprint=fingerprint(tool, fault),
+        tool=tool,
+        kind=fault.kind,
+        message=fault.message[:LONG],
+        at=state.ended_at,
+        workflow=graph.plan.name,
+        name=state.name,
+        count=len(items) if items is not None else 1,
+        items=tuple(items[:LISTED]) if items is not None else (),
+    )
+
+
+def _tool(graph: Graph, s: int) -> str:
+    work = graph.step(s).work
+    return tool_of(work) if isinstance(work, Call) else ""

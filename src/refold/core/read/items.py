@@ -1,0 +1,78 @@
+"""The items of a list loop, one row each: what became of it, how often it was tried, and which run it was."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.commands import command_id
+from refold.core.facts import ChildEnded
+from refold.core.outcomes import Fault, Outcome, Succeeded
+from refold.core.retry import fault_of
+from refold.core.scope.loaded import Loaded, item_value, key_of
+from refold.core.scope.template_scope import outcomes_of
+from refold.core.state import DONE, LOST, OPEN, PASSED, STOPPED, TAKEN_BACK, WAITS, FanOut, RunState
+
+STATES = {
+    WAITS: "waiting",
+    OPEN: "running",
+    DONE: "completed",
+    LOST: "failed",
+    STOPPED: "cancelled",
+    PASSED: "skipped",
+    TAKEN_BACK: "cancelled",
+}
+
+
+class ItemRow(Struct, frozen=True, omit_defaults=True):
+    item: int
+    status: str
+    key: str = ""
+    tries: int = 0
+    value: Any = None
+    result: Any = None
+    error: Fault | None = None
+    run: str = ""  # of a child
+
+
+class LoopSeen(Struct, frozen=True):
+    """A loop of a run, as somebody looks at it."""
+
+    step: str
+    state: RunState
+    fan: FanOut
+    goes_on: bool
+
+    def status(self, life: int) -> str:
+        """What was not begun when the loop ended never will be."""
+        return STATES[life] if self.goes_on or life != WAITS else STATES[TAKEN_BACK]
+
+
+def items_in(loop: LoopSeen, states: Sequence[str] = ()) -> list[int]:
+    """The numbers of those that stand so; no states: of all."""
+    wanted = bytes(life for life in STATES if not states or loop.status(life) in states)
+    return [item for item, life in enumerate(loop.fan.status) if life in wanted]
+
+
+def item_rows(loop: LoopSeen, items: Sequence[int], loaded: Loaded) -> list[ItemRow]:
+    """May raise Missing."""
+    outcomes = outcomes_of(loop.fan, loaded, items)
+    return [_row(loop, item, outcomes[item], loaded) for item in items]
+
+
+def _row(loop: LoopSeen, item: int, outcome: Outcome | None, loaded: Loaded) -> ItemRow:
+    fan, life = loop.fan, loop.fan.status[item]
+    opened = loop.state.open.get(command_id(loop.step, fan.visit, item))
+    begun = life in (OPEN, DONE, LOST, STOPPED)
+    result = outcome if isinstance(outcome, Succeeded) else Succeeded()
+    told = loaded.facts.get(fan.places[item])
+    return ItemRow(
+        item=item,
+        status=loop.status(life),
+        key=key_of(fan, loaded, item),
+        tries=(opened.attempt if opened is not None else fan.retried.get(item, 1)) if begun else 0,
+        value=item_value(fan, loaded, item),
+        result=loaded.blob(result.blob) if result.blob is not None else result.result,
+        error=fault_of(outcome) if outcome is not None else None,
+        run=opened.child if opened is not None else told.child if isinstance(told, ChildEnded) else "",
+    )

@@ -1,0 +1,295 @@
+"""State to reasons: why each step that does not go on does not, as data for machines and in a few words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, structs
+
+from refold.core.decide.ending import PAUSES, exceeded, told
+from refold.core.fold.due import due
+from refold.core.fold.events import runs_out, timer_key
+from refold.core.fold.gates import agreed
+from refold.core.fold.pages import SOURCE
+from refold.core.graph import Graph
+from refold.core.outcomes import Instant
+from refold.core.plan import BODY, Call, Child, Gate, Step, is_body
+from refold.core.state import ENTERED, ISSUED, PENDING, TERMINAL, UNRESOLVED, WAITS, FanOut, OpenCommand, RunState
+
+SHORT = 12  # characters by which a plan is named
+
+
+class Holder(Struct, frozen=True):
+    """Who has a command now, and until when if nothing more is heard of it."""
+
+    worker: str
+    until: Instant
+
+
+class World(Struct, frozen=True):
+    """What the log does not say: leases, by their commands, those of other runs, who lives (None: unknown), what each
+    of them can take if it has said so, the workflows that they have the code of, by the hashes of their plans, and the
+    queues of those that do not serve all."""
+
+    held: Mapping[str, Holder] = {}
+    elsewhere: Sequence[Holder] = ()
+    workers: Sequence[str] | None = None
+    tools: Mapping[str, frozenset[str]] = {}
+    plans: Mapping[str, str] = {}
+    queues: Mapping[str, frozenset[str]] = {}
+
+
+class Reason(Struct, frozen=True, omit_defaults=True):
+    """Kinds, and what else is told:
+
+    running (worker, until)   slot (worker, until, note: the code it needs)   no_worker (note: as well)
+    no_code (note: as well, sources: plans of that name whose code workers have, run)   no_tool (note: which)
+    no_queue (note: which)   paused (by, since, note)   backoff (until)
+    batch (count, signal: what they have in common, until, note: how many are wanted)
+    parked (until, signal, note)   timer (until)   signal (signal, until)   gate (until, assignee, note, count:
+    approvals that are missing if several are wanted)   poll (until, note)   child (run, until)   window (count)
+    order (count: items that wait for others)
+    join (sources)   loop (sources: the head)   final
+    stuck (note: the error, no step): nothing of the run is decided before the error is gone
+    """
+
+    step: str
+    kind: str
+    visit: int = 0
+    item: int | None = None
+    attempt: int = 0
+    until: Instant | None = None
+    since: Instant | None = None
+    worker: str = ""
+    by: str = ""
+    assignee: str = ""
+    signal: str = ""
+    run: str = ""
+    sources: tuple[str, ...] = ()
+    count: int = 0
+    note: str = ""
+
+
+def reasons(graph: Graph, state: RunState, now: Instant, world: World | None = None) -> list[Reason]:
+    """In the order of the steps; a step that is over has none."""
+    if state.life in TERMINAL:
+        return []
+    found: dict[str, list[Reason]] = {name: [] for name in graph.index}
+    for reason in of_commands(graph, state, now, world if world is not None else World()):
+        found[reason.step].append(reason)
+    of_waiting = _of_inbox if graph.by_events else _of_step
+    for s in range(len(graph.plan.steps)):
+        found[graph.name(s)].extend(of_waiting(graph, state, s))
+    return [reason for each in found.values() for reason in each]
+
+
+def of_commands(graph: Graph, state: RunState, now: Instant, world: World) -> Iterator[Reason]:
+    """Of what was issued and is not over; costs nothing for the rest of the graph."""
+    for command in state.open:
+        yield from _of_command(graph, state, command, now, world)
+
+
+def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world: World) -> Iterator[Reason]:
+    opened = state.open[command]
+    where: dict[str, Any] = {
+        "step": graph.name(opened.step),
+        "visit": opened.visit,
+        "item": opened.item,
+        "attempt": opened.attempt,
+    }
+    holder = world.held.get(command)
+    if holder is not None:
+        yield Reason(kind="running", worker=holder.worker, until=holder.until, **where)
+    elif state.paused:
+        yield Reason(kind="paused", by=state.paused_by, since=state.paused_at, note=_spent(state), **where)
+    elif opened.calls and opened.held:
+        for key, call in sorted(opened.calls.items()):
+            kind = "child" if call.child else "signal" if call.signal else "timer"
+            child = state.children.get(f"{command}#{key}", "")
+            yield Reason(kind=kind, signal=call.signal, until=call.until, run=child, note=key, **where)
+    else:
+        reason = _waits(graph, opened, now, where)
+        yield _placed(graph, state, opened, world, reason) if reason.kind == "slot" else reason
+
+
+def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: World, reason: Reason) -> Reason:
+    """Free to be taken: who can take it has no room now, or nobody can. A body is run only where its code is."""
+    step = graph.step(opened.step)
+    tool = _tool(step, opened, state.plan)
+    able = _able(world, tool)
+    idle, able = able, None if able is None else [each for each in able if _serves(world, each, step.queue)]
+    coded = is_body(step) and not opened.page
+    note = f"{graph.plan.name} {state.plan[:SHORT]}" if coded else ""
+    if able is not None and not able:
+        if not world.workers:
+            return structs.replace(reason, kind="no_worker", note=note)
+        if idle:
+            return structs.replace(reason, kind="no_queue", note=step.queue)
+        if not coded:
+            return structs.replace(reason, kind="no_tool", note=tool)
+        others = tuple(plan[:SHORT] for plan, name in world.plans.items() if name == graph.plan.name)
+        return structs.replace(reason, kind="no_code", note=note, sources=others, run=state.name or state.run)
+    busy = [each for each in (*world.held.values(), *world.elsewhere) if able is None or each.worker in able]
+    if not busy:
+        return structs.replace(reason, note=note)
+    first = min(busy, key=lambda holder: holder.until)
+    return structs.replace(reason, worker=first.worker, until=first.until, note=note)
+
+
+def _tool(step: Step, opened: OpenCommand, plan: str) -> str:
+    if opened.page:
+        return SOURCE
+    assert isinstance(step.work, Call)
+    return f"{BODY}:{plan}" if is_body(step) else step.work.tool
+
+
+def _able(world: World, tool: str) -> list[str] | None:
+    """Who lives and can take it, as far as is known."""
+    if world.workers is None:
+        return None
+    return [each for each in world.workers if each not in world.tools or tool in world.tools[each]]
+
+
+def _serves(world: World, worker: str, queue: str) -> bool:
+    return worker not in world.queues or queue in world.queues[worker]
+
+
+def no_code(reason: Reason) -> str:
+    """In words, with what to do about it."""
+    name, _, plan = reason.note.rpartition(" ")
+    told = f"no live worker has the code of plan {plan} ({name})"
+    if not reason.sources:
+        return f"{told}; start one that has it"
+    how = f"`refold runs migrate {reason.run} --to {reason.sources[-1]}`"
+    return f"{told}; workers have {', '.join(reason.sources)}: migrate with {how}"
+
+
+def _waits(graph: Graph, opened: OpenCommand, now: Instant, where: dict[str, Any]) -> Reason:
+    step = graph.step(opened.step)
+    looks_at = opened.until if opened.until is not None else opened.not_before
+    if opened.page:
+        return _of_call(opened, now, where)
+    match step.work:
+        case _ if step.poll is not None and looks_at > now:
+            return Reason(kind="poll", until=looks_at, note=str(step.poll.until), **where)
+        case Gate(min_approvals=wanted):
+            missing = wanted - agreed(opened.progress or ())
+            return Reason(
+                kind="gate",
+                until=due(opened),
+                assignee=opened.assignee,
+                count=missing if wanted > 1 else 0,
+                note="" if opened.input is None else str(opened.input),
+                **where,
+            )
+        case Child() if not opened.child:
+            return Reason(kind="backoff", until=opened.not_before, **where)
+        case Child():
+            return Reason(kind="child", run=opened.child, until=opened.deadline, **where)
+        case Call():
+            return _of_call(opened, now, where)
+        case _:
+            names = ", ".join(filter(None, (opened.signal, *opened.signals)))
+            return Reason(kind="signal" if names else "timer", signal=names, until=due(opened), **where)
+
+
+def _of_call(opened: OpenCommand, now: Instant, where: dict[str, Any]) -> Reason:
+    if opened.signal:
+        until = opened.not_before or None
+        return Reason(kind="parked", signal=opened.signal, until=until, note=opened.reason, **where)
+    if opened.not_before > now:
+        kind = "backoff" if opened.attempt > 1 and not opened.reason else "parked"
+        return Reason(kind=kind, until=opened.not_before, note=opened.reason, **where)
+    return Reason(kind="slot", **where)
+
+
+def _spent(state: RunState) -> str:
+    over = exceeded(state) if state.paused_by == PAUSES else None
+    return told(*over) if over is not None else ""
+
+
+def _of_inbox(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
+    """Events that nobody has taken yet: others come first, or more must come."""
+    inbox, collect = state.inboxes.get(s), graph.step(s).collect
+    if inbox is None or state.outcome:
+        return
+    count = len(inbox.waiting) - inbox.head
+    if count:
+        yield Reason(graph.name(s), "window", count=count, note="events")
+    for group, refs in inbox.groups.items():
+        wanted = collect.n if collect is not None else 0
+        note = f"{state.ctx.get(wanted, wanted) if isinstance(wanted, str) else wanted}"
+        until = runs_out(graph, state, timer_key(graph.name(s), group)) if s in graph.timed else None
+        yield Reason(graph.name(s), "batch", count=len(refs), signal=group, until=until, note=note)
+
+
+def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
+    step, name = state.steps[s], graph.name(s)
+    if step.fan is not None and step.life == ISSUED and not state.outcome:
+        yield from _of_items(step.fan, name, step.visits)
+    if s in graph.finalizers:
+        if step.life == PENDING:
+            yield Reason(name, "final")
+        return
+    if step.life == ENTERED and state.paused:
+        yield Reason(name, "paused", visit=step.visits, by=state.paused_by, since=state.paused_at, note=_spent(state))
+    if step.life != PENDING or state.outcome:
+        return
+    waits = [a for a in graph.into[s] if state.arcs[a] == UNRESOLVED]
+    held = [graph.holder[a] for a in waits if graph.holder[a] >= 0]
+    if held and len(held) == len(waits):
+        yield Reason(name, "loop", sources=tuple(dict.fromkeys(graph.name(graph.loops[loop].head) for loop in held)))
+    elif waits:
+        yield Reason(name, "join", sources=tuple(dict.fromkeys(graph.name(graph.source[a]) for a in waits)))
+
+
+def _of_items(fan: FanOut, name: str, visit: int) -> Iterator[Reason]:
+    """Those that were not begun: they wait for room, or for others."""
+    free = fan.count - fan.next + len(fan.todo)
+    blocked = sum(fan.status[item] == WAITS for item, left in fan.order.left.items() if left) if fan.order else 0
+    if free:
+        yield Reason(name, "window", visit=visit, count=free)
+    if blocked:
+        yield Reason(name, "order", visit=visit, count=blocked)
+
+
+def briefly(graph: Graph, state: RunState, world: World | None = None) -> dict[str, str]:
+    """Each open command with the reason why it is not over, in a few words and without asking who holds it."""
+    told = {command: _reason(graph, state, opened) for command, opened in state.open.items()}
+    if world is not None:
+        for command in state.open:
+            for reason in _of_command(graph, state, command, state.at, world):
+                if reason.kind == "no_code":
+                    told[command] = no_code(reason)
+                elif reason.kind == "no_queue":
+                    told[command] = f"no live worker serves the queue {reason.note!r}"
+    return told
+
+
+def _reason(graph: Graph, state: RunState, opened: OpenCommand) -> str:
+    match graph.step(opened.step).work:
+        case _ if opened.page:
+            return _call_reason(opened, "")
+        case Gate():
+            return "waits for a decision"
+        case Child() if opened.child:
+            return f"waits for run {opened.child}"
+        case Child():
+            return f"try {opened.attempt}, not before {opened.not_before}"
+        case Call():
+            whose = f" that have {graph.plan.name} {state.plan[:12]}" if is_body(graph.step(opened.step)) else ""
+            return _call_reason(opened, whose)
+        case _:
+            waits = [f"signal {signal!r}" for signal in (opened.signal, *opened.signals) if signal]
+            waits += [f"time {opened.until}"] if opened.until is not None else []
+            return "waits for " + " or ".join(waits)
+
+
+def _call_reason(opened: OpenCommand, whose: str) -> str:
+    because = f": {opened.reason}" if opened.reason else ""
+    if opened.held and opened.calls:
+        return "suspended until " + ", ".join(sorted(opened.calls))
+    if opened.signal:
+        return f"parked until signal {opened.signal!r}" + because
+    if opened.not_before:
+        return f"try {opened.attempt}, not before {opened.not_before}" + because
+    return f"try {opened.attempt} is with the workers{whose}"

@@ -1,0 +1,316 @@
+"""The names that expressions of a run can read, looked up lazily: cost does not grow with the state."""
+
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from refold.core.expressions import Aliased, CannotEvaluate, Missing, Path, View, step_into, unaliased
+from refold.core.facts import ChildEnded, Fact, ItemsSettled
+from refold.core.faults import error_value
+from refold.core.fold import fanout
+from refold.core.graph import Graph
+from refold.core.outcomes import Fault, Outcome, Succeeded
+from refold.core.retry import fault_of
+from refold.core.scope.loaded import Loaded, item_value, key_of
+from refold.core.state import DONE, FAILED, LOST, OPEN, PASSED, STOPPED, FanOut, RunState, shown_life
+from refold.core.times import stamp
+
+LISTED = 100_000  # items: the result of a run whose loop has more is how many came to what, and not a list
+
+
+class RunView:
+    """Precedence: what the moment adds, then reserved names, the context, step results, the input."""
+
+    def __init__(self, graph: Graph, state: RunState, loaded: Loaded, extra: Mapping[str, Any]) -> None:
+        self.graph, self.state, self.loaded, self.extra = graph, state, loaded, extra
+        self.ctx: Mapping[str, Any] = state.ctx
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.extra:
+            return self.extra[name]
+        if name in _RESERVED:
+            return _RESERVED[name](self)
+        if name in self.ctx:
+            return self.ctx[name]
+        s = self.graph.index.get(name)
+        if s is not None and self.has_result(s):
+            return step_value(self.state, self.loaded, s)
+        if name in self.state.input:
+            return self.state.input[name]
+        raise CannotEvaluate(f"{name!r} is not defined")
+
+    def has_result(self, s: int) -> bool:
+        return self.state.steps[s].done_at > 0
+
+
+class _Steps(Mapping[str, Any]):
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+
+    def __getitem__(self, name: str) -> Any:
+        s = self._view.graph.index[name]
+        if not self._view.has_result(s):
+            raise KeyError(name)
+        return step_value(self._view.state, self._view.loaded, s)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, s in self._view.graph.index.items() if self._view.has_result(s))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Told(Mapping[str, Any]):
+    """`run`: its id and name, how many of its steps have come to which end, and which have failed."""
+
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+
+    def __getitem__(self, name: str) -> Any:
+        return _TOLD[name](self._view)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_TOLD)
+
+    def __len__(self) -> int:
+        return len(_TOLD)
+
+
+def _counts(view: RunView) -> dict[str, int]:
+    return {"total": len(view.state.steps), **Counter(map(shown_life, view.state.steps))}
+
+
+def _failures(view: RunView) -> list[dict[str, Any]]:
+    steps = ((name, view.state.steps[s]) for name, s in view.graph.index.items())
+    return [{"step": name, "error": error_value(s.fault)} for name, s in steps if shown_life(s) == FAILED]
+
+
+_TOLD: dict[str, Callable[[RunView], Any]] = {
+    "id": lambda view: view.state.run,
+    "name": lambda view: view.state.name,
+    "started_at": lambda view: stamp(view.state.started_at),
+    "counts": _counts,
+    "failures": _failures,
+}
+
+_RESERVED: dict[str, Callable[[RunView], Any]] = {
+    "input": lambda view: view.state.input,
+    "workload": lambda view: view.state.input,
+    "ctx": lambda view: view.ctx,
+    "steps": _Steps,
+    "run": lambda view: Told(view),
+}
+
+
+def step_value(state: RunState, loaded: Loaded, s: int) -> Any:
+    """What a finished step is to those after it: its result, or for a fan-out results and status per item."""
+    step = state.steps[s]
+    if step.shown is not None:
+        return FanValue(step.shown, loaded)
+    return loaded.blob(step.blob) if step.blob is not None else step.result
+
+
+class FanValue(Mapping[str, Any]):
+    """What came of the items of a loop; looked up when it is read, for there may be many."""
+
+    def __init__(self, fan: FanOut, loaded: Loaded) -> None:
+        self._fan, self._loaded = fan, loaded
+
+    def __getitem__(self, name: str) -> Any:
+        return _OF_ITEMS[name](self._fan, self._loaded)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_WHOLE)
+
+    def __len__(self) -> int:
+        return len(_WHOLE)
+
+
+def _stats(fan: FanOut, loaded: Loaded) -> dict[str, int]:
+    told = {"total": fan.count, "success": fan.done, "failed": fan.failed}
+    more = {"skipped": fan.passed, "cancelled": fan.taken_back + fan.status.count(STOPPED)}
+    return told | {name: number for name, number in more.items() if number}
+
+
+def _failed(fan: FanOut, loaded: Loaded) -> list[dict[str, Any]]:
+    """Which items have failed, and why."""
+    failed = fanout.failed_items(fan)
+    outcomes = outcomes_of(fan, loaded, failed)
+    return [{"item": item, "key": key_of(fan, loaded, item), **_item(outcomes[item], loaded, LOST)} for item in failed]
+
+
+_OF_ITEMS: dict[str, Callable[[FanOut, Loaded], Any]] = {
+    "results": lambda fan, loaded: [_result(outcome, loaded) for outcome in item_outcomes(fan, loaded)],
+    "items": lambda fan, loaded: [
+        _item(outcome, loaded, fan.status[item]) for item, outcome in enumerate(item_outcomes(fan, loaded))
+    ],
+    "stats": _stats,
+    "failed": _failed,
+}
+_WHOLE = ("results", "items", "stats")  # the rest is only a view of these
+
+
+def run_result(graph: Graph, state: RunState, loaded: Loaded) -> Any:
+    """That of the visit that completed last; a fan-out gives the plain list, in item order. Who started the run may
+    want the result of one of its steps instead."""
+    if state.stopped is not None:
+        return None  # that is told by the event
+    if state.parent is not None and state.parent.want:
+        s = graph.index.get(state.parent.want)
+        value = None if s is None or not state.steps[s].done_at else step_value(state, loaded, s)
+        return dict(value) if isinstance(value, FanValue) else value
+    latest = state.latest
+    if latest is None:
+        return None
+    if latest.fan is not None:
+        loop = graph.step(latest.step).loop
+        value = FanValue(latest.fan, loaded)
+        if loop is not None and loop.loose:
+            return dict(value)
+        return value["results"] if latest.fan.count <= LISTED else {"stats": value["stats"]}
+    return loaded.blob(latest.blob) if latest.blob is not None else latest.result
+
+
+def item_outcomes(fan: FanOut, loaded: Loaded) -> list[Outcome | None]:
+    """Of all items, in their order."""
+    found = outcomes_of(fan, loaded, range(fan.count))
+    return [found[item] for item in range(fan.count)]
+
+
+def outcomes_of(fan: FanOut, loaded: Loaded, items: Sequence[int]) -> dict[int, Outcome | None]:
+    """How these items ended; None: they did not."""
+    places = fanout.places(fan, items)
+    missing = places.keys() - loaded.facts.keys()
+    if missing:
+        raise Missing(facts=missing)
+    by_place = {place: _reports(loaded.facts[place]) for place in places}
+    told = {item for item in items if fan.places[item] and fan.status[item] in (DONE, LOST, OPEN)}
+    return {item: by_place[fan.places[item]].get(item) if item in told else None for item in items}
+
+
+def _reports(fact: Fact) -> dict[int, Outcome]:
+    match fact:
+        case ItemsSettled(reports=reports):
+            return {report.item: report.outcome for report in reports if report.item is not None}
+        case ChildEnded(command=command, outcome=outcome):
+            return {int(command.rsplit("/", 1)[1]): outcome}
+        case _:
+            return {}
+
+
+def _result(outcome: Outcome | None, loaded: Loaded) -> Any:
+    if not isinstance(outcome, Succeeded):
+        return None
+    return loaded.blob(outcome.blob) if outcome.blob is not None else outcome.result
+
+
+def _item(outcome: Outcome | None, loaded: Loaded, life: int) -> dict[str, Any]:
+    if outcome is None:
+        return {"status": "skipped" if life == PASSED else "cancelled", "result": None, "error": None}
+    if isinstance(outcome, Succeeded):
+        return {"status": "completed", "result": _result(outcome, loaded), "error": None}
+    return {"status": "failed", "result": None, "error": error_value(fault_of(outcome))}
+
+
+class _Output(Mapping[str, Any]):
+    """`output` on an arc: status, data and error of the visit that just ended."""
+
+    def __init__(self, view: RunView, s: int, fault: Fault | None) -> None:
+        self._view, self.s, self.fault = view, s, fault
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "status":
+            return "ok" if self.fault is None else "error"
+        if name == "error":
+            return error_value(self.fault)
+        if name == "data":
+            view = self._view
+            return None if self.fault else step_value(view.state, view.loaded, self.s)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("status", "data", "error"))
+
+    def __len__(self) -> int:
+        return 3
+
+
+def with_sets(view: RunView, sets: dict[str, Any]) -> RunView:
+    """What an expression reads once these values are set."""
+    if not sets:
+        return view
+    later = RunView(view.graph, view.state, view.loaded, view.extra)
+    later.ctx = ChainMap(sets, view.state.ctx)
+    return later
+
+
+def with_output(view: RunView, s: int, fault: Fault | None) -> RunView:
+    extra = {**view.extra, "output": _Output(view, s, fault), "error": error_value(fault)}
+    return RunView(view.graph, view.state, view.loaded, extra)
+
+
+def capture(view: View, paths: Sequence[Path], own: frozenset[str]) -> dict[str, Any]:
+    """The values of all paths that are not the item's own, as nested plain data."""
+    found: dict[str, Any] = {}
+    whole: set[Path] = set()  # what is kept as it is, with all that is in it
+    for path in sorted(set(paths), key=lambda path: (len(path), path)):
+        if path[0] not in own and not any(path[:length] in whole for length in range(1, len(path))):
+            with suppress(CannotEvaluate, KeyError):  # whether that is an error is the expression's business
+                whole.add(_keep(found, view, path))
+    return found
+
+
+def is_sealed(value: Any) -> bool:
+    """A result that is stored encrypted: what is in it is read where it is opened."""
+    return type(value) is dict and value.keys() == {"$sealed"}
+
+
+def _keep(found: dict[str, Any], view: View, path: Path) -> Path:
+    """The value at the end of a path, or where the path leads into what has no names."""
+    value, here = view[path[0]], found
+    for length, name in enumerate(path, 1):
+        if length == len(path) or not isinstance(value, (Mapping, Aliased)) or is_sealed(unaliased(value)):
+            value = unaliased(value)
+            here[name] = dict(value) if isinstance(value, Mapping) else value
+            return path[:length]
+        here = here.setdefault(name, {})
+        value = step_into(value, path[length])
+    return path
+
+
+def item_view(fan: FanOut, loaded: Loaded, name: str, item: int, visit: int) -> dict[str, Any]:
+    """An item's names: what the fan-out captured, the item, and where it stands."""
+    value, place = item_value(fan, loaded, item), {"index": item, "count": fan.count}
+    own = Aliased({name: value, **place}, _Place(item, fan.count, value))
+    loop = Aliased(place, own.aliases)
+    return {**fan.capture, name: value, "iter": own, "visit": visit, "loop": loop, "loop_index": item}
+
+
+class _Place(Mapping[str, Any]):
+    """Other names for where an item stands, as NoETL spells them."""
+
+    def __init__(self, item: int, count: int, value: Any) -> None:
+        self.item, self.count, self.value = item, count, value
+
+    def __getitem__(self, name: str) -> Any:
+        return _SPELT[name](self)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_SPELT)
+
+    def __len__(self) -> int:
+        return len(_SPELT)
+
+
+_SPELT: dict[str, Callable[[_Place], Any]] = {
+    "item": lambda place: place.value,
+    "_index": lambda place: place.item,
+    "_total": lambda place: place.count,
+    "_first": lambda place: place.item == 0,
+    "_last": lambda place: place.item == place.count - 1,
+    "length": lambda place: place.count,
+    "first": lambda place: place.item == 0,
+    "last": lambda place: place.item == place.count - 1,
+    "done": lambda place: False,
+}

@@ -1,0 +1,1 @@
+"""`parallel`, `while`, `until` and `if`, compiled to steps and arcs."""

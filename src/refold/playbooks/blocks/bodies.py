@@ -1,0 +1,164 @@
+"""Steps and blocks by their names: where each stands, and what may lead where."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from refold.names import NAME, tidied
+from refold.names import WORDS as SAID
+from refold.playbooks.language.blocks import WORDS
+from refold.playbooks.language.tables import Key
+from refold.playbooks.reader.reading import Fields, Reading, cut, kind_of
+from refold.playbooks.reader.templates import is_expression
+from refold.playbooks.yaml.text import Node
+
+
+def block_word(node: Node) -> str:
+    """The word that makes an item a block, or nothing if it is a step."""
+    if not isinstance(node.value, dict) or "step" in node.value:
+        return ""
+    return next((word for word in WORDS if word in node.value), "")
+
+
+def read_body(reading: Reading, node: Node, key: Key) -> list[Fields] | None:
+    if not isinstance(node.value, list):
+        reading.wrong(node, key, "a list of steps and blocks")
+        return None
+    if not node.value:
+        reading.at(node, "wrong-type", f"`{key.name}` is empty", f"for example `{key.name}: {key.example}`")
+    return [reading.table(each, block_word(each) or "step") for each in node.nodes]
+
+
+def read_branches(reading: Reading, node: Node, key: Key) -> dict[str, list[Fields]] | None:
+    if not isinstance(node.value, dict | list) or not node.value:
+        reading.wrong(node, key, "a map of names to lists of steps, or a list of such lists")
+        return None
+    named = isinstance(node.value, dict)
+    nodes = node.nodes if named else {f"branch_{number}": each for number, each in enumerate(node.nodes, 1)}
+    found = {}
+    for name, each in nodes.items():
+        if named and (not NAME.fullmatch(name) or name in SAID):
+            message = f"`{cut(name)}` is no name for a branch: it has lower-case letters, digits and `_`"
+            reading.at_key(node, name, "bad-name", message, f"for example `{tidied(name) or 'branch_1'}`")
+            continue
+        if isinstance(each.value, dict):
+            hint = f"write a list: `{name}: [{{step: …}}]`"
+            reading.at(each, "wrong-type", "a branch must be a list of steps, not a map", hint)
+            continue
+        found[name] = read_body(reading, each, key) or []
+    return found
+
+
+def read_expression(reading: Reading, node: Node, key: Key) -> str | None:
+    if isinstance(node.value, str) and is_expression(node.value):
+        return node.value
+    message = f"`{key.name}` must be one {{{{ expression }}}}, not {kind_of(node.value)}"
+    reading.at(node, "wrong-type", message, f"for example `{key.name}: {key.example}`")
+    return None
+
+
+FIRST = {"parallel": "fork", "while": "begin", "until": "begin", "if": "choose"}  # where a block is entered
+
+
+def bodies_of(fields: Fields) -> Iterator[list[Fields]]:
+    """Every list that stands in a block, in the order of the file."""
+    yield from fields.get("branches", {}).values()
+    for key in ("do", "then"):
+        if key in fields.told:
+            yield fields.get(key)
+    for other in fields.get("elif", []):
+        yield other.get("then", [])
+    if "else" in fields.told:
+        yield fields.get("else")
+
+
+class Outline:
+    """Names of blocks are made up where none are given; each name stands in one list, and lists are numbered."""
+
+    def __init__(self, reading: Reading, items: list[Fields]) -> None:
+        self.reading = reading
+        self.around: list[str] = []  # per list: the block that it stands in, or nothing
+        self.home: dict[str, int] = {}  # name of a step or block -> its list
+        self.entries: dict[str, str] = {}  # name of a block -> the step where it is entered
+        self._above: list[int] = []
+        self._names: dict[int, str] = {}
+        self._lists: dict[int, int] = {}
+        self._taken = set(self._given(items))
+        self._made: Counter[str] = Counter()
+        self._put(items, "")
+
+    def name(self, item: Fields) -> str:
+        """Of a step or a block; nothing if it has none that is good."""
+        return self._names[id(item)]
+
+    def entry(self, item: Fields) -> str:
+        name = self.name(item)
+        return self.entries.get(name, name) if block_word(item.node) else name
+
+    def number(self, items: list[Fields]) -> int:
+        return self._lists[id(items)]
+
+    def _given(self, items: list[Fields]) -> Iterator[str]:
+        for item in items:
+            yield _own_name(item)
+            for body in bodies_of(item) if block_word(item.node) else ():
+                yield from self._given(body)
+
+    def _put(self, items: list[Fields], around: str, above: int = -1) -> None:
+        number = self._lists[id(items)] = len(self.around)
+        self.around.append(around)
+        self._above.append(above)
+        for item in items:
+            word = block_word(item.node)
+            name = self._names[id(item)] = _own_name(item) or (self._make_up(word) if word else "")
+            if name in self.home and (word or name in self.entries):
+                message = f"`{name}` is already the name of a step or a block"
+                self.reading.at(_name_node(item), "duplicate-step", message, "give one of them another name")
+            self.home.setdefault(name, number)
+            if word:
+                self.entries.setdefault(name, f"{name}.{FIRST[word]}")
+                for body in bodies_of(item):
+                    self._put(body, name, number)
+
+    def _make_up(self, word: str) -> str:
+        while True:
+            self._made[word] += 1
+            name = f"{word}_{self._made[word]}"
+            if name not in self._taken:
+                return name
+
+    def resolved(self, target: str, node: Node, number: int) -> str:
+        """Where an arc of a list leads; one that leaves the list is told of."""
+        there = self.home.get(target)
+        if there is not None and there != number:
+            if self._is_below(there, number):
+                message = f"`{cut(target)}` stands inside the block `{self.around[there]}`, and no arc leads in there"
+                self.reading.at(node, "enters-block", message, f"lead it to `{self._block_below(there, number)}`")
+            else:
+                block = self.around[number]
+                message = f"`{cut(target)}` stands outside of this list, and no arc leads out of the block `{block}`"
+                hint = f"what follows is for `{block}` itself to say, with its `next`"
+                self.reading.at(node, "leaves-block", message, hint)
+        return self.entries.get(target, target)
+
+    def _is_below(self, inner: int, outer: int) -> bool:
+        while inner >= 0 and inner != outer:
+            inner = self._above[inner]
+        return inner == outer
+
+    def _block_below(self, inner: int, outer: int) -> str:
+        """The block that stands in the outer list and has the inner one in it."""
+        while self._above[inner] != outer:
+            inner = self._above[inner]
+        return self.around[inner]
+
+
+def _own_name(item: Fields) -> str:
+    word = block_word(item.node)
+    name: str = item.get(word if word == "parallel" else "name" if word else "step", "")
+    return name
+
+
+def _name_node(item: Fields) -> Node:
+    names = ("parallel", "name", "step", *FIRST)
+    node: Node = item.node.nodes[next(each for each in names if each in item.node.nodes)]
+    return node

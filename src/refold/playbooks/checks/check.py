@@ -1,0 +1,81 @@
+"""What a tool wants of the input of its step, held against the names that the step binds."""
+
+import re
+
+from msgspec import structs
+
+from refold.core.plan import Call
+from refold.playbooks.checks.arcs import check_arcs
+from refold.playbooks.checks.graph import check_graph
+from refold.playbooks.checks.names import check_names
+from refold.playbooks.checks.scopes import Names
+from refold.playbooks.checks.secrets import check_secrets
+from refold.playbooks.checks.templates import check_templates
+from refold.playbooks.problems import Problem
+from refold.playbooks.reader.reading import Fields, Reading
+from refold.playbooks.sketch import Sketch
+from refold.playbooks.steps import Draft
+from refold.playbooks.yaml.positions import place_inside
+from refold.playbooks.yaml.text import Node
+
+WORD = re.compile(r"[^\W\d]\w*")
+
+
+def check_tools(reading: Reading, sketch: Sketch, names: Names) -> None:
+    for draft in sketch.drafts if reading.strict else ():
+        node = draft.fields.get("tool")
+        if isinstance(node, Node) and isinstance(node.value, dict):
+            _check(reading, draft, node)
+            _check_names(reading, draft, node, names)
+
+
+def _check_names(reading: Reading, draft: Draft, node: Node, names: Names) -> None:
+    """Code is given what is bound to its step, and nothing else of the run."""
+    info = reading.catalog.get(node.value["kind"]) if isinstance(node.value.get("kind"), str) else None
+    code = node.value.get("code")
+    if info is None or info.reads is None or not isinstance(code, str):
+        return
+    words = {*WORD.findall(code)} - draft.bound
+    of_the_run = (words & names.inputs) | (words & names.ctx) | (words & names.steps)
+    for name, line, column in info.reads(node.value) if of_the_run else ():
+        if name in of_the_run:
+            place = place_inside(reading.source, node.nodes["code"], line, column)
+            hint = f'add `input: {{{name}: "{{{{ {name} }}}}"}}`'
+            message = f"the code reads `{name}`, which only templates can read here"
+            reading.say(Problem("unbound-name", message, place, hint, "warning", len(name)))
+
+
+def _check(reading: Reading, draft: Draft, node: Node) -> None:
+    kind = node.value.get("kind")
+    info = reading.catalog.get(kind) if isinstance(kind, str) else None
+    if info is None or info.check_bound is None:
+        return
+    for found in info.check_bound(node.value, draft.bound):
+        child = node.nodes.get(found.key, node.nodes["kind"])
+        place = place_inside(reading.source, child, found.line, found.column) if found.line else child.place
+        reading.say(Problem(found.code, found.message, place, found.hint))
+
+
+def with_result(reading: Reading, draft: Draft) -> Draft:
+    """The step with the schema of its result, if it declares one."""
+    output: Fields | None = draft.fields.get("output")
+    if output is None or not output.get("schema"):
+        return draft
+    if not isinstance(draft.step.work, Call):
+        message = "`output` has no effect where no worker takes part"
+        hint = "declare it in the playbook that is started, or leave it out"
+        reading.at_key(draft.node, "output", "no-effect", message, hint)
+        return draft
+    draft.step = structs.replace(draft.step, result=output.get("schema"))
+    return draft
+
+
+def check(reading: Reading, sketch: Sketch) -> None:
+    """The graph is looked at only if every name in it means something."""
+    if check_names(reading, sketch):
+        check_graph(reading, sketch)
+    check_arcs(reading, sketch)
+    names = Names(sketch)
+    check_templates(reading, sketch, names)
+    check_tools(reading, sketch, names)
+    check_secrets(reading, sketch)

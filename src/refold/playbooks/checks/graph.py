@@ -1,0 +1,245 @@
+"""Checks of the graph: steps that nothing reaches, loops that never end, joins that never fire, arcs that surprise."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from refold.core.graph import ArcLoop, Graph, analyse
+from refold.errors import InvalidPlan
+from refold.playbooks.checks.arcs import is_sure, live_arcs
+from refold.playbooks.checks.names import target_node
+from refold.playbooks.reader.reading import Fields, Reading
+from refold.playbooks.sketch import Sketch
+
+# What the plan's own analysis says of a step: the key it is about, the code, the hint.
+UNFIT = (("sources but has", "join", "join-too-large", "lower `at_least`, or lead more steps here"),)
+
+UNREACHED = "lead an arc here, or take the step away"
+
+
+class _Known(Struct):
+    """The graph with the arcs as they were written."""
+
+    sketch: Sketch
+    graph: Graph
+    arcs: list[Fields]
+
+
+def check_graph(reading: Reading, sketch: Sketch) -> None:
+    try:
+        graph = analyse(sketch.plan)
+    except InvalidPlan as unfit:
+        for said in unfit.problems:
+            _place_it(reading, sketch, said)
+        return
+    known = _Known(sketch, graph, [arc for draft in sketch.drafts for arc in draft.arcs])
+    for rule in (_unreachable, _endless, _late_exits, _side_entries, _starved_joins, _idle_keys):
+        rule(reading, known)
+
+
+def _place_it(reading: Reading, sketch: Sketch, said: str) -> None:
+    """What the analysis of the plan found, where the step it names stands."""
+    found = re.search(r"step '([^']+)'", said)
+    names = sketch.names()
+    if found is None or found.group(1) not in names:
+        reading.at(sketch.fields.node, "invalid-plan", said, "mend what it names")
+        return
+    node = sketch.draft(found.group(1)).node
+    for words, key, code, hint in UNFIT:
+        if words in said and key in node.nodes:
+            reading.at(node.nodes[key], code, said.replace("'", "`"), hint)
+            return
+    reading.at(node.nodes["step"], "invalid-plan", said.replace("'", "`"), "mend what it names")
+
+
+def _unreachable(reading: Reading, known: _Known) -> None:
+    graph = known.graph
+    quiet: set[int] = set()  # what stands in a block that was told of, or behind it
+    for s, draft in enumerate(known.sketch.drafts):
+        if graph.reached[s] or s in graph.finalizers:
+            continue
+        if s in quiet or draft.block:
+            quiet.update(graph.target[a] for a in graph.out[s])
+        if s not in quiet:
+            name = draft.block or draft.name
+            message = f"`{name}` cannot be reached from `{_entry_name(known)}`"
+            hint = f"lead an arc here, such as `next: {name}`, or take the block away" if draft.block else UNREACHED
+            before = known.sketch.drafts[s - 1] if s else draft
+            if not before.arcs and not draft.block and s - 1 not in graph.finalizers:
+                hint = f"write `next: {name}` in `{before.block or before.name}`, or take the step away"
+            reading.useless(draft.node.nodes["step"], "unreachable-step", message, hint)
+
+
+def _entry_name(known: _Known) -> str:
+    first = known.sketch.drafts[known.graph.entry]
+    return first.block or first.name
+
+
+def _endless(reading: Reading, known: _Known) -> None:
+    """No way out, and in every step of the body an arc that is always taken: each pass is followed by another."""
+    graph = known.graph
+    if not graph.loops:
+        return
+    ways_out = _ways_out(graph)
+    backs: dict[int, int] = {}
+    for a, loop in enumerate(graph.back):
+        backs.setdefault(loop, a)
+    for number, it in enumerate(graph.loops):
+        if not ways_out[number]:
+            head, back = graph.name(it.head), backs[number]
+            message = f"this goes back to `{head}` for ever: nothing leads out of the loop"
+            hint = "give the arc a `when`, or add one that leads out"
+            reading.useless(target_node(known.arcs[back]), "endless-loop", message, hint)
+
+
+def _ways_out(graph: Graph) -> list[int]:
+    """Per loop: its steps after which it may end. A step counts for all loops that it may leave."""
+    count = [0] * (len(graph.loops) + 1)  # the last is for what is outside of all
+    for s, around in enumerate(graph.loop_of):
+        if around >= 0:
+            count[around] += 1
+            count[_stays_in(graph, s)] -= 1
+    for loop in range(len(graph.loops) - 1, -1, -1):  # those inside come before
+        parent = graph.loops[loop].parent
+        if parent >= 0:
+            count[parent] += count[loop]
+    return count[:-1]
+
+
+def _stays_in(graph: Graph, s: int) -> int:
+    """The innermost loop that another pass is sure in after this step, or -1."""
+    live = [a for a, lives in zip(graph.out[s], live_arcs(graph.step(s)), strict=True) if lives]
+    if not any(is_sure(graph.specs[a]) and graph.specs[a].on in ("success", "both") for a in live):
+        return -1
+    loop = graph.loop_of[s]
+    for a in live:
+        if loop >= 0 and graph.target[a] not in graph.loops[loop]:
+            loop = graph.around(loop, graph.target[a])
+    return loop
+
+
+def _late_exits(reading: Reading, known: _Known) -> None:
+    graph = known.graph
+    for a, arc in enumerate(known.arcs):
+        holder, source = graph.holder[a], graph.source[a]
+        if holder >= 0 and graph.step(source).mode == "inclusive":
+            loop, target = graph.loops[holder], graph.name(graph.target[a])
+            message = f"`{target}` runs once, after the loop {_way(known, loop)}"
+            hint = (
+                "to run it in every pass, write `each_pass: true`, or lead it into the step that decides about the next"
+            )
+            reading.warn(target_node(arc), "late-exit", message, hint)
+
+
+def _way(known: _Known, loop: ArcLoop) -> str:
+    """A loop by its steps, in the order of the file."""
+    graph = known.graph
+    names = [graph.name(s) for s in sorted(loop.steps(), key=lambda s: (s != loop.head, s))]
+    shown = names if len(names) <= 4 else [*names[:2], "…", names[-1]]
+    return " -> ".join([*shown, names[0]])
+
+
+def _side_entries(reading: Reading, known: _Known) -> None:
+    graph = known.graph
+    for a, target in enumerate(graph.target):
+        for loop in _entered(graph, a):
+            if target == loop.head:
+                continue
+            message = f"this enters the loop of `{graph.name(loop.head)}` beside its head"
+            if any(graph.need[s] for s in loop.steps()):
+                message += "; with `any` or `at_least` inside, timing decides in which pass it counts"
+            reading.warn(target_node(known.arcs[a]), "side-entry", message, "lead the arc to the head of the loop")
+
+
+def _entered(graph: Graph, a: int) -> Iterator[ArcLoop]:
+    """The loops that a forward arc leads into, innermost first."""
+    if graph.back[a] >= 0 or not graph.reached[graph.source[a]]:
+        return
+    loop = graph.loop_of[graph.target[a]]
+    while loop >= 0 and graph.source[a] not in graph.loops[loop]:
+        yield graph.loops[loop]
+        loop = graph.loops[loop].parent
+
+
+def _starved_joins(reading: Reading, known: _Known) -> None:
+    """Sources that exclude each other are never all taken: of an exclusive step outside loops, one arc is."""
+    graph = known.graph
+    joins = [s for s, need in enumerate(graph.need) if need > 1 and graph.reached[s]]
+    if not joins:
+        return
+    choices, live = _choices(graph), _live(graph)
+    for s in joins:
+        at_most = _at_most(graph, s, choices, live)
+        if at_most < graph.need[s] and not known.sketch.drafts[s].block:
+            message = f"`{graph.name(s)}` waits for {graph.need[s]} steps, of which at most {at_most} are ever taken"
+            node = known.sketch.drafts[s].node.nodes["join"]
+            reading.at(node, "join-never", message, "lower `at_least`, or let the step before them be inclusive")
+
+
+Choice = tuple[int, int]  # a step, and the arc of it that every way from the entry takes
+
+
+def _choices(graph: Graph) -> dict[int, frozenset[Choice]]:
+    """Per step: the choices that lead there, whichever way it is reached."""
+    found: dict[int, frozenset[Choice]] = {graph.entry: frozenset()}
+    waits = {s: len(graph.into[s]) for s in range(len(graph.into))}
+    todo = [graph.entry]
+    while todo:
+        source = todo.pop()
+        for a in graph.out[source]:
+            if graph.back[a] >= 0:
+                continue
+            here, to = _after(graph, a, found[source]), graph.target[a]
+            found[to] = found[to] & here if to in found else here
+            waits[to] -= 1
+            if not waits[to]:
+                todo.append(to)
+    return found
+
+
+def _after(graph: Graph, a: int, choices: frozenset[Choice]) -> frozenset[Choice]:
+    source = graph.source[a]
+    chooses = graph.step(source).mode == "exclusive" and len(graph.out[source]) > 1 and graph.loop_of[source] < 0
+    return choices | {(source, a)} if chooses else choices
+
+
+def _live(graph: Graph) -> set[int]:
+    """The arcs that can be taken, of steps that can be entered."""
+    live: set[int] = set()
+    met, todo = {graph.entry}, [graph.entry]
+    while todo:
+        s = todo.pop()
+        for a, lives in zip(graph.out[s], live_arcs(graph.step(s)), strict=True):
+            if lives:
+                live.add(a)
+                if graph.target[a] not in met:
+                    met.add(graph.target[a])
+                    todo.append(graph.target[a])
+    return live
+
+
+def _at_most(graph: Graph, s: int, choices: dict[int, frozenset[Choice]], live: set[int]) -> int:
+    """How many sources can be taken together, at most: for each choice, only those behind one of its arcs."""
+    behind: dict[int, Counter[int]] = defaultdict(Counter)
+    sources: dict[int, frozenset[Choice]] = {}
+    for a in live.intersection(graph.into[s]):
+        made = _after(graph, a, choices[graph.source[a]])
+        sources[graph.source[a]] = sources.get(graph.source[a], made) & made
+    for made in sources.values():
+        for step, arc in made:
+            behind[step][arc] += 1
+    lost = (sum(arcs.values()) - max(arcs.values()) for arcs in behind.values())
+    return len(sources) - max(lost, default=0)
+
+
+def _idle_keys(reading: Reading, known: _Known) -> None:
+    graph = known.graph
+    for a, arc in enumerate(known.arcs):
+        if arc.get("each_pass") and graph.loop_of[graph.source[a]] < 0:
+            reading.warn(arc.node.nodes["each_pass"], "no-effect", "this arc leaves no loop", "leave `each_pass` out")
+    draft = known.sketch.drafts[graph.entry]
+    if "join" in draft.fields.told and not graph.into[graph.entry]:
+        message = f"`{draft.name}` is entered at the start; no arc leads there"
+        reading.warn(draft.node.nodes["join"], "no-effect", message, "leave `join` out")

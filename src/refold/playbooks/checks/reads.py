@@ -1,0 +1,269 @@
+"""What a template reads, path by path: whether it means something, is there, and can have come to be."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.plan import Call, Gate, Quality, Wait
+from refold.names import did_you_mean, meant
+from refold.playbooks.checks.scopes import EVERYWHERE, ITEM, OUTCOME, Names, Path
+from refold.playbooks.problems import Severity
+from refold.playbooks.sketch import Sketch
+from refold.playbooks.steps import Draft, Scope
+from refold.tool_api import ToolInfo
+
+WORDS = {"string": "text", "integer": "a number", "number": "a number", "boolean": "true or false", "array": "a list"}
+EITHER = ("$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "if", "patternProperties", "dependentSchemas")
+
+
+class Shape(Struct, frozen=True):
+    """`keys` that are None: anything may be there. If it is not sure, there may be others too."""
+
+    keys: Mapping[str, "Shape | None"]
+    sure: bool = True
+    kind: str = "a map"
+
+
+class Gap(Struct, frozen=True):
+    """The first name of a path that is not there, and what is known of the value before it."""
+
+    at: int
+    shape: Shape
+
+
+LIST = Shape({}, kind="a list")
+STATS = Shape(dict.fromkeys(("total", "success", "failed", "skipped", "cancelled")))
+FAN_OUT = Shape({"results": LIST, "items": LIST, "stats": STATS, "failed": LIST})
+VERDICT = Shape({"succeeded": LIST, "failed": LIST, "errors": None})
+
+
+def gap(shape: Shape | None, names: Sequence[str]) -> Gap | None:
+    for at, name in enumerate(names):
+        if shape is None:
+            return None
+        if name not in shape.keys:
+            return Gap(at, shape)
+        shape = shape.keys[name]
+    return None
+
+
+def of_schema(schema: Any) -> Shape | None:
+    """What a JSON Schema says of keys; None where it leaves that open."""
+    if not isinstance(schema, Mapping) or any(word in schema for word in EITHER):
+        return None
+    kind = schema.get("type", "object" if "properties" in schema else None)
+    if kind in WORDS:
+        return Shape({}, kind=WORDS[kind])
+    if kind != "object" or "properties" not in schema:
+        return None
+    keys = {name: of_schema(each) for name, each in schema["properties"].items()}
+    return Shape(keys, sure=schema.get("additionalProperties") is False)
+
+
+def of_default(value: Any) -> Shape | None:
+    """A default tells what is meant, but an input may bring anything."""
+    if not isinstance(value, dict) or not value:
+        return None
+    return Shape({name: of_default(each) for name, each in value.items()}, sure=False)
+
+
+def of_result(draft: Draft, catalog: Mapping[str, ToolInfo]) -> Shape | None:
+    """Of what a step leaves when it has run."""
+    step = draft.step
+    if step.loop is not None:
+        return FAN_OUT
+    if step.result is not None:
+        return of_schema(step.result)
+    if draft.block and draft.name == draft.block:
+        return VERDICT
+    match step.work:
+        case Call(tool=kind):
+            return _of_tool(kind, catalog)
+        case Wait() if step.poll is not None:
+            return Shape({"by": None})
+        case Gate() | Wait() | Quality():
+            return _of_tool(type(step.work).__name__.lower(), catalog)
+        case _:
+            return None
+
+
+def _of_tool(kind: str, catalog: Mapping[str, ToolInfo]) -> Shape | None:
+    info = catalog.get(kind)
+    return Shape(dict.fromkeys(info.result_keys)) if info is not None and info.result_keys else None
+
+
+ROUNDS = 100  # loops inside loops, at most; of what is deeper nothing is said
+
+
+class Order:
+    """Computed when it is first asked for; sets of steps are the bits of a number."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self._steps = [draft.step for draft in sketch.drafts]
+        self._index = {step.name: s for s, step in enumerate(self._steps)}
+        self._final = {name for name, _ in sketch.finalizers()}
+
+    def may_precede(self, source: str, target: str) -> bool:
+        """Whether an arc leads from one to the other, over whatever is between them."""
+        if source not in self._index or target not in self._index or target in self._final:
+            return True
+        if source in self._final:
+            return False
+        return bool(self._before[self._index[target]] >> self._index[source] & 1)
+
+    @cached_property
+    def _before(self) -> list[int]:
+        into: list[list[int]] = [[] for _ in self._steps]
+        for s, step in enumerate(self._steps):
+            for arc in step.arcs:
+                if arc.to in self._index:
+                    into[self._index[arc.to]].append(s)
+        before = [0] * len(into)
+        order = list(self._walk())
+        for _ in range(ROUNDS):
+            changed = False
+            for s in order:
+                found = before[s]
+                for source in into[s]:
+                    found |= before[source] | 1 << source
+                changed = changed or found != before[s]
+                before[s] = found
+            if not changed:
+                return before
+        return [-1] * len(into)
+
+    def _walk(self) -> Iterator[int]:
+        """Every step, sources before targets but for arcs that go back."""
+        done: list[int] = []
+        met = [False] * len(self._steps)
+        for first in range(len(self._steps)):
+            path = [] if met[first] else [(first, iter(self._targets(first)))]
+            met[first] = True
+            while path:
+                s, targets = path[-1]
+                for to in targets:
+                    if not met[to]:
+                        met[to] = True
+                        path.append((to, iter(self._targets(to))))
+                        break
+                else:
+                    done.append(s)
+                    path.pop()
+        return reversed(done)
+
+    def _targets(self, s: int) -> list[int]:
+        return [self._index[arc.to] for arc in self._steps[s].arcs if arc.to in self._index]
+
+
+BLOCK = "`{}` is a block without a result of its own; read the steps inside it"
+
+
+class Finding(Struct, frozen=True):
+    """What is wrong with a path, up to and with the last of its names that is given here."""
+
+    path: Path
+    code: str
+    message: str
+    hint: str
+    severity: Severity = "error"
+
+
+TAKEN = frozenset((*EVERYWHERE, *OUTCOME, *ITEM))
+
+
+class Reads:
+    def __init__(self, sketch: Sketch, names: Names, catalog: Mapping[str, ToolInfo]) -> None:
+        self.names, self.order = names, Order(sketch)
+        self._drafts = {draft.name: draft for draft in sketch.drafts}
+        self._blocks, self._catalog = sketch.blocks, catalog
+        self._inputs: dict[str, Shape | None] = {name: of_default(each) for name, each in sketch.plan.defaults.items()}
+        declared_only = [each for each in sketch.plan.inputs if each.name not in sketch.plan.defaults]
+        self._optional = {each.name for each in declared_only if not each.required} - {*self._drafts}
+        for declared in sketch.plan.inputs:
+            self._inputs[declared.name] = of_schema(declared.schema) or self._inputs.get(declared.name)
+
+    def finding(self, path: Path, draft: Draft, scope: Scope) -> Finding | None:
+        if self._is_plain(path, draft, scope):
+            return None
+        unknown = self.names.unknown(path, draft, scope)
+        if unknown is not None:
+            hint = BLOCK.format(path[0]) if path[0] in self._blocks else unknown.hint
+            return Finding(unknown.path, "unknown-name", unknown.message, hint)
+        step, begin = self._step(path, draft, scope)
+        if step is not None and not self._may_have_run(step, draft, scope):
+            message = f"nothing makes sure that `{step.name}` has run before `{draft.block or draft.name}`"
+            hint = f"no arc leads from `{step.name}` to here; lead one, or write `| default(…)`"
+            return Finding(path[:begin], "not-before", message, hint, "warning")
+        missing = self._missing(path, draft, scope) if self._optional else None
+        shape, begin = self._shape(path, step, begin, draft, scope)
+        return missing or (None if shape is None else self._gap(path, shape, begin))
+
+    def _is_plain(self, path: Path, draft: Draft, scope: Scope) -> bool:
+        """What most paths are: bound to the tool, or an input that is always there."""
+        if path[0] == "workload" and len(path) == 2:
+            return path[1] in self.names.inputs and path[1] not in self._optional
+        return scope == "tool" and path[0] in draft.bound
+
+    def _missing(self, path: Path, draft: Draft, scope: Scope) -> Finding | None:
+        """An input that a run may be started without."""
+        length = 2 if path[0] in ("workload", "input") else 1
+        name = path[length - 1] if len(path) >= length else ""
+        is_own = scope == "tool" and name in draft.bound
+        if name not in self._optional or is_own or (length == 1 and not self._is_bare(name, draft)):
+            return None
+        hint = f"give `{name}` a default in `workload`, or write `required: true`"
+        return Finding(path[:length], "maybe-missing", f"a run may be started without `{name}`", hint, "warning")
+
+    def _step(self, path: Path, draft: Draft, scope: Scope) -> tuple[Draft | None, int]:
+        """The step whose result a path reads, and how many names stand for it."""
+        if path[0] == "steps" and len(path) > 1:
+            return self._drafts.get(path[1]), 2
+        if path[:2] == ("output", "data") and scope == "outcome":
+            return draft, 2
+        if self._is_bare(path[0], draft) and path[0] not in self.names.inputs:
+            return self._drafts.get(path[0]), 1
+        return None, 0
+
+    def _is_bare(self, name: str, draft: Draft) -> bool:
+        """Whether a name can only be that of a step or an input."""
+        taken = name in TAKEN or name == draft.iterator or name in draft.bound
+        return not taken and name not in self.names.ctx
+
+    def _may_have_run(self, step: Draft, draft: Draft, scope: Scope) -> bool:
+        if step is draft and scope == "outcome":
+            return True
+        return self.order.may_precede(step.name, draft.name)
+
+    def _shape(
+        self, path: Path, step: Draft | None, begin: int, draft: Draft, scope: Scope
+    ) -> tuple[Shape | None, int]:
+        """What is known of a value, and how many names lead to it."""
+        if step is not None:
+            return of_result(step, self._catalog), begin
+        if path[0] in ("workload", "input") and len(path) > 1:
+            is_own = path[0] == "input" and scope == "tool" and path[1] in draft.bound
+            return None if is_own else self._inputs.get(path[1]), 2
+        if self._is_bare(path[0], draft) and path[0] not in self._drafts:
+            return self._inputs.get(path[0]), 1
+        return None, 0
+
+    def _gap(self, path: Path, shape: Shape, begin: int) -> Finding | None:
+        found = gap(shape, path[begin:])
+        if found is None:
+            return None
+        end = begin + found.at
+        before, name = ".".join(path[:end]), path[end]
+        guess = meant(name, found.shape.keys)
+        if guess:
+            hint = f"did you mean `{before}.{guess}`?"
+        elif found.shape.keys:
+            hint = did_you_mean(name, found.shape.keys)
+        else:
+            hint = f"`{before}` is {found.shape.kind}"
+        if not found.shape.sure:
+            message = f"nothing says that `{before}` has `{name}`"
+            return Finding(path[: end + 1], "unknown-name", message, hint, "warning")
+        has = "has no" if found.shape.keys else f"is {found.shape.kind} and has no"
+        return Finding(path[: end + 1], "unknown-name", f"`{before}` {has} `{name}`", hint)

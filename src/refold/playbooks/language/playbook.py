@@ -1,0 +1,165 @@
+"""The language `refold/v1`: what stands around the steps of a playbook."""
+
+from collections.abc import Mapping
+
+from refold.playbooks.language.blocks import ELIF, IF, PARALLEL, UNTIL, WHILE
+from refold.playbooks.language.loop import LOOP, LOOP_ORDER, LOOP_SOURCE, LOOP_SPEC
+from refold.playbooks.language.rules import ACTION, POLICY, RULE, TASK_SPEC
+from refold.playbooks.language.step import ARC, JOIN, NEXT, NEXT_SPEC, OUTPUT, RETRY, STEP
+from refold.playbooks.language.tables import Key, Table
+
+ROOT = Table(
+    "playbook",
+    "a playbook",
+    "The file itself.",
+    (
+        Key(
+            name="apiVersion",
+            type="text",
+            required=True,
+            choices=("refold/v1",),
+            example="refold/v1",
+            about="the language that the file is written in",
+        ),
+        Key(name="kind", type="text", required=True, choices=("Playbook",), example="Playbook", about="what it is"),
+        Key(
+            name="metadata",
+            type="table",
+            of="metadata",
+            required=True,
+            example="{name: daily_report}",
+            about="what people and lists know it by",
+        ),
+        Key(
+            name="workload",
+            type="values",
+            example="{city: Oslo, days: 3}",
+            about="the inputs of a run, with the values of those that are not given; plain values, no templates."
+            " Templates read them as `workload.city` or just `city`",
+        ),
+        Key(
+            name="inputs",
+            type="inputs",
+            example="{city: {type: string, required: true}, days: integer}",
+            about="what the inputs of a run must be like: per name a JSON Schema, or in short a type. With `required:"
+            " true` a run cannot be started without it; else `workload` may have a default. What does not fit is"
+            " refused when the run is started",
+        ),
+        Key(
+            name="workflow",
+            type="body",
+            required=True,
+            example="[{step: hello}]",
+            about="the steps and blocks; the first one is entered first",
+        ),
+        Key(
+            name="executor",
+            type="table",
+            of="executor",
+            example="{spec: {entry_step: hello}}",
+            about="where a run begins and ends, if not with the first step",
+        ),
+        Key(
+            name="keychain",
+            type="entries",
+            example="[{name: shop, kind: env, map: {token: SHOP_TOKEN}}]",
+            about="credentials that belong together, which tools read as `{{ keychain.shop.token }}`; a single one is"
+            " `{secret: NAME}`. Nothing is fetched before a tool needs it, and nothing of it is stored",
+        ),
+        Key(
+            name="on_failure",
+            type="text",
+            choices=("drain", "cancel"),
+            example="drain",
+            about="after a failure that no arc handles: `drain` lets running steps finish (the default), `cancel` stops"
+            " them",
+        ),
+        Key(name="always", type="steps", example="[clean_up]", about="steps that run at the end, whatever the outcome"),
+        Key(name="on_fail", type="steps", example="[alert]", about="steps that run at the end of a run that failed"),
+        Key(name="timeout", type="duration", example="2h", about="how long a run may take"),
+        Key(
+            name="budget",
+            type="budget",
+            example="{tokens: 1000, usd: 2.5, on_exceeded: pause}",
+            about="how much of each unit a run may use up, with its children, as its tools report it. Before more is"
+            " issued than that allows, `on_exceeded` says what happens: `pause` (the default; `refold runs resume"
+            " --budget` goes on), `fail`, or `{goto: step}`, a step without arcs that is the last one of the run",
+        ),
+    ),
+    {
+        "vars": "write `workload` for inputs, and `set: {ctx.name: …}` on a step for what changes",
+        "name": "write `metadata: {name: …}`",
+        "description": "write `metadata: {description: …}`",
+        "path": "write `metadata: {path: …}`",
+        "steps": "write `workflow`",
+        "spec": "write `executor: {spec: {entry_step: …}}`",
+        "workbook": "write the tool into each step that uses it",
+    },
+)
+
+METADATA = Table(
+    "metadata",
+    "metadata",
+    "What people and lists know the playbook by. It changes nothing in a run but its name.",
+    (
+        Key(
+            name="name",
+            type="playbook name",
+            required=True,
+            example="daily_report",
+            about="letters, digits, `_`, `.` and `-`",
+        ),
+        Key(name="description", type="text", example="Fetches and sums up.", about="a sentence for people"),
+        Key(name="version", type="any", example="3", about="of the file, in any form"),
+        Key(name="path", type="text", example="reports/daily", about="where it belongs in a collection"),
+        Key(name="labels", type="labels", example="{team: data}", about="names and values to filter by"),
+        Key(name="tags", type="texts", example="[daily, report]", about="words to filter by"),
+    ),
+)
+
+EXECUTOR = Table(
+    "executor",
+    "executor",
+    "Where a run begins and ends.",
+    (
+        Key(
+            name="spec",
+            type="table",
+            of="executor.spec",
+            required=True,
+            example="{entry_step: hello}",
+            about="its settings",
+        ),
+    ),
+    {
+        "profile": "leave it out: where a run is executed is chosen when it is started",
+        "version": "leave it out",
+        "requires": "leave it out: an unknown tool is an error",
+    },
+)
+
+EXECUTOR_SPEC = Table(
+    "executor.spec",
+    "executor.spec",
+    "Where a run begins and ends.",
+    (
+        Key(name="entry_step", type="step", example="hello", about="the step that is entered first"),
+        Key(
+            name="final_step",
+            type="step",
+            example="sum_up",
+            about="a step that runs once when all else went well; it has no arcs, and if it fails, so does the run",
+        ),
+    ),
+    {
+        "no_next_is_error": "write an arc without `when` that leads to the step you want",
+        "policy": "write `timeout` and `retry` on the steps",
+    },
+)
+
+_FILE = (ROOT, METADATA, EXECUTOR, EXECUTOR_SPEC)
+_STEP = (STEP, LOOP, LOOP_SOURCE, LOOP_ORDER, LOOP_SPEC, NEXT, NEXT_SPEC, ARC, JOIN, OUTPUT, RETRY)
+_BLOCKS = (PARALLEL, WHILE, UNTIL, IF, ELIF)
+_TASKS = (TASK_SPEC, POLICY, RULE, ACTION)
+
+TABLES: Mapping[str, Table] = {table.name: table for table in (*_FILE, *_STEP, *_TASKS, *_BLOCKS)}

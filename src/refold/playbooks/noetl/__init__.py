@@ -1,0 +1,1 @@
+"""Playbooks in the language of NoETL, read to the same plans."""

@@ -1,0 +1,104 @@
+"""Tasks of NoETL files that start another playbook: where it is found, and what is asked of it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from refold.core.expressions import CannotEvaluate
+from refold.core.pipeline import Started
+from refold.core.plan import Plan, plan_hash
+from refold.names import did_you_mean
+from refold.playbooks.children import SUFFIXES, Family
+from refold.playbooks.noetl.keys import OWN
+from refold.playbooks.reader.reading import Reading, cut
+from refold.playbooks.reader.templates import is_template
+from refold.playbooks.yaml.text import Node
+from refold.templates import Templates, paths_of
+
+HINTS = ("version", "poll_interval")
+KNOWN = ("path", "catalog_id", "payload", "return_step", "return_result", "result_step", *HINTS)
+
+
+def read_started(reading: Reading, node: Node, about: Mapping[str, Any], workload: Mapping[str, Any]) -> Started:
+    """It waits for the child if something is to come back; else the child is only started."""
+    for name in node.nodes:
+        if name in HINTS:
+            reading.warn_key(node, name, "no-effect", f"`{name}` has no effect here", "leave it out")
+        elif name not in KNOWN and name not in OWN:
+            message = f"the tool `playbook` has no key `{cut(name)}`; it has no effect"
+            reading.warn_key(node, name, "unknown-key", message, did_you_mean(name, KNOWN))
+    path = _written_out(reading, node.nodes.get("path"), workload)
+    if path is None or not isinstance(path.value, str) or is_template(path.value):
+        _no_path(reading, node, path)
+        return Started(plan="")
+    found = _found(reading, path, about)
+    if found is None:
+        return Started(plan="")
+    plan, itself = found
+    waits = any(node.value.get(name) not in (None, False) for name in ("return_step", "return_result", "result_step"))
+    return Started(
+        plan="" if itself else plan_hash(plan),
+        path=path.value,
+        want=_wanted(reading, node, plan),
+        detached=not waits,
+    )
+
+
+def _written_out(reading: Reading, path: Node | None, workload: Mapping[str, Any]) -> Node | None:
+    """A path that names a default of the workload is that default: playbooks are read before there are inputs."""
+    named = paths_of(path.value) if path is not None and is_template(path.value) else ()
+    if path is None or not named or any(each[0] != "workload" and each[0] not in workload for each in named):
+        return path
+    try:
+        found = Templates("chainable").value(path.value, {**workload, "workload": workload})
+    except CannotEvaluate:
+        return path
+    if not isinstance(found, str) or not found or is_template(found):
+        return path
+    message = f"the playbook is `{cut(found)}`, as the workload says, whatever inputs a run is given"
+    reading.warn(path, "fixed-path", message, f"write `path: {cut(found)}`")
+    return Node(found, path.start, path.end, path.style, path.nodes, path.keys)
+
+
+def _no_path(reading: Reading, node: Node, path: Node | None) -> None:
+    if path is None:
+        hint = "write `path: …`, as seen from this file" if "catalog_id" in node.nodes else "write `path: …`"
+        reading.at(node, "missing-key", "the tool `playbook` needs the key `path`", hint)
+    else:
+        hint = "write the path out; to choose between playbooks, make a step for each"
+        reading.at(path, "unsupported", "the path of a playbook cannot be computed: it is read before the run", hint)
+
+
+def _found(reading: Reading, path: Node, about: Mapping[str, Any]) -> tuple[Plan, bool] | None:
+    family: Family[Any] = reading.family
+    own = about.get("path")
+    if path.value == own:
+        return Plan(name="", steps=()), True
+    files = list(_files(path.value, own))
+    file = next((each for each in files if family.is_readable(each)), files[0])
+    if family.is_itself(file):
+        return Plan(name="", steps=()), True
+    found = family.child(reading, path, file)
+    return None if found is None else (found[1], False)
+
+
+def _files(path: str, own: Any) -> Iterator[str]:
+    """As it is written, seen from this file; then as a path in a catalog in which this file has its own."""
+    names = [path] if path.endswith(SUFFIXES) else [path + suffix for suffix in SUFFIXES] + [path]
+    yield from names
+    if isinstance(own, str) and "/" in own:
+        up = "../" * own.strip("/").count("/")
+        yield from (up + name for name in names)
+    yield from (name.rsplit("/", 1)[-1] for name in names)
+
+
+def _wanted(reading: Reading, node: Node, plan: Plan) -> str:
+    """The step of the child whose data is asked for."""
+    steps = [step.name for step in plan.steps]
+    result = node.nodes.get("result_step")
+    if result is not None and isinstance(result.value, str):
+        if steps and result.value not in steps:
+            message = f"the child has no step `{cut(result.value)}`"
+            reading.at(result, "unknown-step", message, did_you_mean(result.value, steps))
+        return result.value
+    returned = node.value.get("return_step")
+    return returned if isinstance(returned, str) and returned in steps else ""

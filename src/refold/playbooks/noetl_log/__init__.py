@@ -1,0 +1,1 @@
+"""Event logs of NoETL, read to facts."""

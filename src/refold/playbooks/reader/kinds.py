@@ -1,0 +1,196 @@
+"""A map with a `kind`, a tool or a source: its keys, held against the description of that kind."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core import times
+from refold.errors import InvalidValue
+from refold.names import did_you_mean, meant
+from refold.playbooks.problems import Problem
+from refold.playbooks.reader.reading import Reading, cut, either, kind_of
+from refold.playbooks.reader.templates import holds_secret, is_expression, is_secret, is_template
+from refold.playbooks.yaml.positions import place_inside
+from refold.playbooks.yaml.text import Node
+from refold.tool_api import ToolInfo, ToolKey
+
+Catalog = Mapping[str, ToolInfo]
+
+WANTED = {
+    "text": "text",
+    "number": "a number",
+    "integer": "a whole number",
+    "bool": "true or false",
+    "map": "a map",
+    "list": "a list",
+    "duration": "a duration",
+    "tool": "a tool",
+}
+SHAPES = {"text": '"…"', "number": "1.5", "integer": "3", "bool": "true", "map": "{name: value}", "list": "[a, b]"}
+SHAPES["tool"] = "{kind: http, url: …}"
+
+
+class Sort(Struct, frozen=True):
+    """What is described: tools, or sources."""
+
+    word: str
+    example: str  # of a kind
+    shape: str
+    own: tuple[str, ...]  # keys that all kinds have
+    lent: tuple[str, ...] = ()  # these too, but a kind may have its own of that name
+
+
+TOOL = Sort("tool", "python", "{kind: python, code: …}", ("kind", "input"))
+SOURCE = Sort("source", "csv", "{kind: csv, path: …}", ("kind",), ("page", "retry", "timeout"))
+
+
+class Described(Struct, frozen=True):
+    """A map of a known kind: its keys, and the values of those that are as they should be."""
+
+    info: ToolInfo
+    keys: dict[str, Node]
+    told: dict[str, Any]
+
+    def static(self) -> set[str]:
+        return {key.name for key in self.info.keys if key.static}
+
+
+def read_described(reading: Reading, node: Node, catalog: Catalog, sort: Sort = TOOL) -> Described | None:
+    """Says all that is wrong with it; None if its kind is not known."""
+    info = _kind(reading, node, catalog, sort)
+    if info is None:
+        return None
+    lent = [name for name in sort.lent if all(key.name != name for key in info.keys)]
+    keys = {name: child for name, child in node.nodes.items() if name not in sort.own and name not in lent}
+    told = _keys(reading, node, info, keys, sort)
+    if info.check is not None:
+        _check(reading, node, info, keys, sort)
+    if info.programs is not None:
+        _warn_of_programs(reading, info, keys)
+    return Described(info, keys, told)
+
+
+def _kind(reading: Reading, node: Node, catalog: Catalog, sort: Sort) -> ToolInfo | None:
+    if not isinstance(node.value, dict):
+        _no_map(reading, node, sort)
+        return None
+    kind = node.nodes.get("kind")
+    if kind is None:
+        reading.missing(node, f"a {sort.word}", "kind", sort.example)
+        return None
+    if not isinstance(kind.value, str):
+        reading.at(kind, "wrong-type", f"`kind` must be text, not {kind_of(kind.value)}", did_you_mean("", catalog))
+        return None
+    if kind.value not in catalog:
+        message = f"there is no {sort.word} `{cut(kind.value)}`"
+        reading.at(kind, f"unknown-{sort.word}", message, did_you_mean(kind.value, catalog))
+        return None
+    return catalog[kind.value]
+
+
+def _no_map(reading: Reading, node: Node, sort: Sort) -> None:
+    hint = f"write `{sort.word}: {sort.shape}`"
+    if isinstance(node.value, str):
+        hint = f"write `{sort.word}: {{kind: {cut(node.value)}}}`"
+    reading.at(node, "wrong-type", f"a {sort.word} must be a map, not {kind_of(node.value)}", hint)
+
+
+def _keys(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node], sort: Sort) -> dict[str, Any]:
+    """The values of the keys that are as the catalog wants them."""
+    known = {key.name: key for key in info.keys}
+    more = [name for name in (*sort.own, *sort.lent) if name != "kind"]
+    told, misspelt = {}, set()
+    for name, child in keys.items():
+        key = known.get(name)
+        if key is None:
+            is_old = name == "args" and sort is TOOL
+            hint = "write `input`" if is_old else did_you_mean(name, dict.fromkeys([*known, *more]))
+            message = f"the {sort.word} `{info.kind}` has no key `{cut(name)}`"
+            reading.at_key(node, name, "unknown-key", message, hint)
+            misspelt.add(meant(name, known))
+        elif _fits(reading, child, key, sort):
+            told[name] = _taken(child.value, key)
+    for key in info.keys:
+        if key.required and key.name not in keys and key.name not in misspelt:
+            reading.missing(node, f"the {sort.word} `{info.kind}`", key.name, "…")
+    return told
+
+
+def _fits(reading: Reading, node: Node, key: ToolKey, sort: Sort) -> bool:
+    value = node.value
+    if sort is SOURCE and not key.secret and holds_secret(value):
+        message = f"`{key.name}` is rendered when the loop is entered, and cannot hold a secret"
+        reading.at(node, "bad-secret", message, "the keys that may be secret are on the page on sources")
+        return False
+    if not key.static and is_secret(value):
+        return True
+    if not key.static and is_template(value) and (is_expression(value) or key.type in ("text", "any")):
+        return True
+    if not _is_of(value, key.type):
+        hint = "a value computed from text is text; write one {{ expression }}" if is_template(value) else ""
+        if key.static and is_template(value):
+            hint = "it is taken as it is written; a template cannot stand here"
+        hint = hint or (times.FORMS if key.type == "duration" else f"write `{key.name}: {SHAPES[key.type]}`")
+        reading.at(node, "wrong-type", f"`{key.name}` must be {WANTED[key.type]}, not {kind_of(value)}", hint)
+        return False
+    if key.choices and value not in key.choices:
+        hint = did_you_mean(str(value), key.choices)
+        reading.at(node, "bad-choice", f"`{key.name}` must be {either(key.choices)}, not `{cut(str(value))}`", hint)
+        return False
+    return True
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    match kind:
+        case "any":
+            return True
+        case "duration":
+            return _is_duration(value)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case _:
+            return isinstance(value, {"text": str, "bool": bool, "list": list}.get(kind, dict))
+
+
+def _is_duration(value: Any) -> bool:
+    try:
+        times.seconds(value)
+    except InvalidValue:
+        return False
+    return True
+
+
+def _taken(value: Any, key: ToolKey) -> Any:
+    is_written = key.type == "duration" and not (is_template(value) or is_secret(value))
+    return times.seconds(value) if is_written else value
+
+
+def _check(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node], sort: Sort) -> None:
+    """What the kind itself finds; its places count inside the text of a key."""
+    assert info.check is not None
+    code = f"bad-{sort.word}"
+    for found in info.check({name: child.value for name, child in keys.items()}):
+        child = keys.get(found.key)
+        if child is None:
+            known = ", ".join(f"`{key.name}`" for key in info.keys)
+            reading.at(node.nodes["kind"], code, found.message, found.hint or f"its keys are {known}")
+        elif found.line:
+            place = place_inside(reading.source, child, found.line, found.column)
+            reading.at_place(place, code, found.message, found.hint or f"mend the text of `{found.key}`")
+        else:
+            reading.at_key(node, found.key, code, found.message, found.hint or _about(info, found.key))
+
+
+def _warn_of_programs(reading: Reading, info: ToolInfo, keys: Mapping[str, Node]) -> None:
+    assert info.programs is not None
+    for found in info.programs({name: child.value for name, child in keys.items()}):
+        child = keys[found.key].nodes[found.item]
+        place = place_inside(reading.source, child, found.line, found.column)
+        reading.say(Problem(found.code, found.message, place, found.hint, found.severity, 2))
+
+
+def _about(info: ToolInfo, name: str) -> str:
+    return next((f"`{name}`: {key.about}" for key in info.keys if key.name == name), "")

@@ -1,0 +1,1 @@
+"""The text of a playbook: guarded YAML with positions."""

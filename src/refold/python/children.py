@@ -1,0 +1,102 @@
+"""The runs that a body starts and waits for: one, or several of which the first to succeed is enough."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from refold.core.commands import child_id
+from refold.core.faults import fault_of
+from refold.core.outcomes import SECOND, Awaited, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, TimedOut
+from refold.core.plan import Plan
+from refold.core.times import seconds
+from refold.errors import ChildFailed, Unavailable
+from refold.python.body_call import ChildRun, Try
+from refold.python.values import Exact
+
+Span = str | int | float
+KIND = "child"
+PAUSE = 0.2  # seconds before the store is asked again
+T = TypeVar("T")
+
+
+class Start(NamedTuple):
+    call: Awaited
+    exact: Exact  # of the child
+
+
+class Children:
+    """Those of one body; each is known by its key."""
+
+    def __init__(self, tried: Try) -> None:
+        self._try, self._calls, self._house = tried, tried.calls, tried.house
+
+    def now(self) -> Instant:
+        return self._house.clock.now()
+
+    async def result(self, workflow: Any, given: Mapping[str, Any], key: str | None, timeout: Span | None) -> Any:
+        """Raises ChildFailed or TimeoutError."""
+        start = await self._start(workflow, given, key, timeout)
+        outcome = await self._calls.outcome(start.call)
+        return start.exact.get(result_of(outcome, start.call.key, timeout))
+
+    async def first(
+        self, starts: Mapping[str, tuple[Any, Mapping[str, Any]]], timeout: Span | None = None
+    ) -> tuple[str, Any]:
+        """Of several workflows with their inputs, by keys: the key and the result of the first that succeeds.
+
+        The others are cancelled. Raises ChildFailed, which tells of all, if none has succeeded.
+        """
+        made = {key: await self._start(each, given, key, timeout) for key, (each, given) in starts.items()}
+        keys = {start.call.key: key for key, start in made.items()}
+        done = {keys[name]: outcome for name, outcome in self._calls.recorded.items() if name in keys}
+        won = next((key for key, outcome in done.items() if isinstance(outcome, Succeeded)), None)
+        if won is None:
+            await asyncio.gather(*(self._calls.outcome(start.call) for key, start in made.items() if key not in done))
+            raise ChildFailed(Fault("child_failed", "; ".join(f"{key}: {_why(done[key], timeout)}" for key in made)))
+        for start in made.values():
+            await self._calls.give_up(start.call.key, f"{won} was first")
+        outcome = await self._calls.outcome(made[won].call)
+        return won, made[won].exact.get(result_of(outcome, won, timeout))
+
+    async def seen(self, key: str) -> ChildRun:
+        """How a run stands that was started under this key."""
+        call = self._try.call
+        run = child_id(call.run, f"{call.command.id}#{KIND}:{key}")
+        return await self._patiently(lambda: self._house.look(run))
+
+    async def _start(self, workflow: Any, given: Mapping[str, Any], key: str | None, timeout: Span | None) -> Start:
+        if isinstance(workflow, Plan):
+            plan = await self._patiently(lambda: self._house.register(workflow))
+            exact = self._try.definition.exact
+        else:
+            child = await self._patiently(lambda: self._house.adopt(workflow))
+            plan, exact = child.hash, child.exact
+        put = {name: exact.put(each, f"input.{name}") for name, each in given.items()}
+        name = self._calls.key(KIND, [plan, put], key)
+        until = None if timeout is None else self.now() + round(seconds(timeout) * SECOND)
+        return Start(Awaited(name, until, child=plan, input=put), exact)
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """A body does not learn that the store was away."""
+        while True:
+            try:
+                return await work()
+            except Unavailable:
+                await self._house.clock.sleep(PAUSE)
+
+
+def result_of(outcome: Outcome, what: str, timeout: Span | None) -> Any:
+    if isinstance(outcome, Succeeded):
+        return outcome.result
+    if isinstance(outcome, TimedOut):
+        raise TimeoutError(f"nothing came for {what} within {timeout}")
+    if isinstance(outcome, Failed):
+        raise ChildFailed(outcome.fault)
+    raise ChildFailed(fault_of(RuntimeError(outcome.reason if isinstance(outcome, Cancelled) else "it did not end")))
+
+
+def _why(outcome: Outcome, timeout: Span | None) -> str:
+    try:
+        return str(result_of(outcome, "it", timeout))
+    except (ChildFailed, TimeoutError) as error:
+        return str(error)

@@ -1,0 +1,290 @@
+"""From a Python workflow to a plan, with all that is needed to run its bodies here: classes, names, functions."""
+
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from os.path import basename, splitext
+from typing import Any
+
+from msgspec import Struct, structs
+
+from refold.core import plan as data
+from refold.core.graph import analyse
+from refold.core.plan import BODY, ONCE, START, STOP, EventType, Plan, Retry, plan_hash
+from refold.core.times import seconds
+from refold.errors import InvalidPlan, InvalidValue
+from refold.names import a
+from refold.python.checks import Sketch, problems_of
+from refold.python.events import ErrorEvent, Event, InputRequestEvent, InputResponseEvent, StartEvent, StopEvent
+from refold.python.field_types import check_fields, completed
+from refold.python.inputs import Inputs, of_event, of_function
+from refold.python.session import NAME, Live
+from refold.python.signatures import Signature, data_classes, is_event, read_signature
+from refold.python.values import Exact, fields_of, made
+from refold.python.workflow import FLOW, Flow, Policy, Workflow, bodies_of, resources_of, timed
+
+KEPT = "__refold_definition__"
+
+
+class Body(Struct, frozen=True):
+    """The function of a step, and how it is called."""
+
+    name: str
+    function: Callable[..., Any]
+    signature: Signature
+    policy: Policy
+
+
+class Definition(Struct, frozen=True):
+    workflow: Any
+    plan: Plan
+    hash: str
+    bodies: Mapping[str, Body]
+    classes: Mapping[str, type]  # of events, by the names of their types
+    names: Mapping[type, str]
+    exact: Exact
+    resources: Mapping[str, Callable[[], Any]] = {}  # how live objects are made, by their keys
+    mapped: Mapping[str, data.Step] = {}  # steps that are run for items alone
+    inputs: Inputs = Inputs()
+    found_at: str = ""  # where somebody has found it, as module:name
+
+    @property
+    def place(self) -> str:
+        """Where another process finds the class."""
+        return f"{type(self.workflow).__module__}:{type(self.workflow).__qualname__}"
+
+    @property
+    def home(self) -> str:
+        """Where its code is, as people would name it; empty if that cannot be said."""
+        if self.found_at:
+            return self.found_at
+        flows = [getattr(body.function, FLOW) for body in self.bodies.values() if hasattr(body.function, FLOW)]
+        named = flows[0] if flows else type(self.workflow)
+        module = named.__module__
+        if module == "__main__":
+            module = splitext(basename(getattr(sys.modules[module], "__file__", None) or ""))[0]
+        unknown = not module or module.startswith("refold.playbooks.") or "<" in named.__qualname__
+        return "" if unknown else f"{module}:{named.__qualname__}"
+
+    def step(self, name: str) -> data.Step:
+        return self.mapped[name] if name in self.mapped else next(s for s in self.plan.steps if s.name == name)
+
+    def sent(self, event: Any, sender: str) -> tuple[str, Any]:
+        """An event as type and data. Raises InvalidValue or InvalidPlan."""
+        cls = type(event)
+        if isinstance(event, StopEvent):
+            result = event.result if cls is StopEvent else event
+            return STOP, {"result": self.exact.put(result, f"{cls.__name__}.result")}
+        if cls not in self.names:
+            raise InvalidValue(sender, self._unknown(cls))
+        fields = fields_of(event, cls.__name__)
+        check_fields(cls, fields, cls.__name__)
+        return self.names[cls], self.exact.put_fields(fields, cls.__name__)
+
+    def _unknown(self, cls: type) -> str:
+        if not is_event(cls):
+            return f"it gave {a(cls.__name__)}; a step gives an event, a list of events, or None"
+        takes = "; ".join(f"{step.name} takes {', '.join(step.accepts)}" for step in self.plan.steps)
+        near = next((name for each, name in self.names.items() if issubclass(cls, each) and each is not Event), "")
+        hint = f" ({near} is known; name {cls.__name__} in the return annotation too)" if near else ""
+        return f"no step takes the event {cls.__name__!r}{hint}: {takes}"
+
+    def takers(self, type: str) -> int:
+        """How many steps take events of a type."""
+        bases = next((each.bases for each in self.plan.events if each.name == type), ())
+        return sum(1 for step in self.plan.steps if {type, *bases} & {*step.accepts})
+
+    def received(self, type: str, raw: Any) -> Any:
+        """An event as the step that takes it gets it, a new object every time. Raises InvalidValue."""
+        cls = self.classes[type]
+        of_error = issubclass(cls, ErrorEvent)
+        if not isinstance(raw, dict):
+            raise InvalidValue(type, f"a map of fields is wanted, and this is {a(raw.__class__.__name__)}")
+        fields = completed(cls, self.exact.get_fields({**raw, "events": None} if of_error else raw, cls.__name__))
+        if of_error:
+            fields["events"] = [self.received(each["type"], each["data"]) for each in raw.get("events", ())]
+        check_fields(cls, fields, cls.__name__)
+        return made(cls, fields, cls.__name__)
+
+    def begun(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs of a run, as they are stored; those that a class declares are held against it. Raises InvalidValue."""
+        raw = {name: self.exact.put(each, f"input.{name}") for name, each in inputs.items()}
+        self.inputs.check(self.plan.name, raw)
+        self.received(START, raw)
+        return raw
+
+
+def define(workflow: Any, found_at: str = "") -> Definition:
+    """Of a subclass of Workflow, an instance of one, or a flow. Made once. Raises InvalidPlan."""
+    owner = workflow.workflow if isinstance(workflow, Flow) else workflow
+    if not is_workflow(workflow):
+        raise InvalidPlan([f"{workflow!r} is no workflow: it must be a subclass or an instance of refold.Workflow"])
+    known: Definition | None = vars(owner).get(KEPT)
+    if known is None:
+        known = _made(owner() if isinstance(owner, type) else owner)
+        setattr(owner, KEPT, known)
+    if found_at and known.found_at != found_at:
+        known = structs.replace(known, found_at=found_at)
+        setattr(owner, KEPT, known)
+    return known
+
+
+def is_workflow(value: Any) -> bool:
+    return isinstance(value, Workflow | Flow) or (isinstance(value, type) and issubclass(value, Workflow))
+
+
+def mentioned(definition: Definition) -> Iterator[Any]:
+    """The workflows that its bodies name, and those that it declares: they may be started as its children."""
+    yield from definition.workflow.children
+    for body in definition.bodies.values():
+        function = inspect.unwrap(getattr(body.function, FLOW, body.function))
+        code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+        for name in code.co_names if code is not None else ():
+            if is_workflow(known.get(name)) and not _is_of_refold(known[name]):
+                yield known[name]
+
+
+def _is_of_refold(value: Any) -> bool:
+    """A class that others make workflows with."""
+    return isinstance(value, type) and value.__module__.startswith("refold.playbooks.")
+
+
+def family(definition: Definition) -> list[Definition]:
+    """With all that it may start, and all that they may."""
+    found = {definition.hash: definition}
+    todo = [definition]
+    while todo:
+        for each in map(define, mentioned(todo.pop())):
+            if each.hash not in found:
+                found[each.hash] = each
+                todo.append(each)
+    return list(found.values())
+
+
+def _made(workflow: Workflow) -> Definition:
+    bodies = {
+        name: Body(name, function, read_signature(name, function), policy)
+        for name, policy, function in bodies_of(workflow)
+    }
+    name = workflow.name or type(workflow).__name__
+    classes = list(_event_classes(bodies.values()))
+    names = _names(classes)
+    problems = list(problems_of(name, [_sketch(body) for body in bodies.values() if not body.policy.mapped]))
+    problems += _unfit_for_processes(workflow, bodies.values())
+    if problems:
+        raise InvalidPlan(problems)
+    retry = timed(workflow.retry, name)
+    plan = Plan(
+        name=name,
+        steps=tuple(_step(body, names, retry) for body in bodies.values() if not body.policy.mapped),
+        on_failure=workflow.on_failure,
+        timeout=None if workflow.timeout is None else seconds(workflow.timeout),
+        events=tuple(_types(names)),
+    )
+    analyse(plan)
+    stored = {*workflow.types, *(each for cls in classes for each in data_classes(cls))}
+    stored |= {cls for cls in classes if issubclass(cls, StopEvent) and cls is not StopEvent}
+    known = {cls: each for cls, each in names.items() if each not in (START, STOP)}
+    of_data = {each: cls for cls, each in (_names(sorted(stored, key=_full)) | known | {Live: NAME}).items()}
+    handed_on = {cls for each in workflow.hands_on for cls in define(each).exact.classes.values()}
+    of_data |= {_full(cls): cls for cls in handed_on.difference(of_data.values())}
+    by_type = {each: cls for cls, each in names.items() if cls is not StartEvent or START not in _others(names)}
+    return Definition(
+        workflow=workflow,
+        plan=plan,
+        hash=plan_hash(plan),
+        bodies=bodies,
+        classes=by_type,
+        names=names,
+        exact=Exact(of_data),
+        resources=resources_of(workflow),
+        mapped={body.name: _step(body, names, retry) for body in bodies.values() if body.policy.mapped},
+        inputs=_inputs(bodies.values(), by_type[START]),
+    )
+
+
+def _inputs(bodies: Iterable[Body], start: type) -> Inputs:
+    flow = next((getattr(body.function, FLOW) for body in bodies if hasattr(body.function, FLOW)), None)
+    return of_event(start) if flow is None else of_function(flow)
+
+
+def _unfit_for_processes(workflow: Workflow, bodies: Iterable[Body]) -> Iterator[str]:
+    cls = type(workflow)
+    found = cls is not Workflow and cls.__module__ != "__main__" and "<locals>" not in cls.__qualname__
+    for body in bodies:
+        if body.policy.isolation == "process" and not found:
+            where = f"{cls.__module__}.{cls.__qualname__}"
+            yield f"step {body.name!r} wants a process, which could not import {where}: write a class, in a module"
+
+
+def _others(names: Mapping[type, str]) -> set[str]:
+    """Types that a class of the user stands for."""
+    return {name for cls, name in names.items() if cls is not StartEvent}
+
+
+def _event_classes(bodies: Iterable[Body]) -> Iterator[type]:
+    yield from (StartEvent, StopEvent)
+    for body in bodies:
+        yield from body.signature.takes
+        yield from body.signature.sends or ()
+        yield from body.policy.sends
+        if body.policy.on_error is not None:
+            yield body.policy.on_error
+
+
+def _names(classes: Iterable[type]) -> dict[type, str]:
+    """A class goes by its own name, or by its module's too if another has the same."""
+    found = list(dict.fromkeys(classes))
+    times = Counter(cls.__name__ for cls in found)
+    return {cls: _reserved(cls) or (cls.__name__ if times[cls.__name__] == 1 else _full(cls)) for cls in found}
+
+
+def _reserved(cls: type) -> str:
+    return START if issubclass(cls, StartEvent) else STOP if issubclass(cls, StopEvent) else ""
+
+
+def _full(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _types(names: Mapping[type, str]) -> Iterator[EventType]:
+    told: set[str] = set()
+    for cls, name in names.items():
+        if cls is not InputRequestEvent and name not in told:
+            told.add(name)
+            above = (names[each] for each in cls.__mro__[1:] if each in names)
+            yield EventType(name=name, bases=tuple(dict.fromkeys(each for each in above if each != name)))
+
+
+def _sketch(body: Body) -> Sketch:
+    sends = body.signature.sends
+    if sends is not None:
+        sends = (*sends, *body.policy.sends)
+        sends = tuple(InputResponseEvent if each is InputRequestEvent else each for each in sends)
+    collect = body.policy.collect
+    return Sketch(
+        body.name,
+        body.signature.takes,
+        sends,
+        body.policy.on_error,
+        body.signature.as_list,
+        None if collect is None else tuple(collect.types),
+    )
+
+
+def _step(body: Body, names: Mapping[type, str], retry: Retry | None) -> data.Step:
+    policy = body.policy
+    collect = policy.collect
+    return data.Step(
+        name=body.name,
+        work=data.Call(tool=BODY, settings=policy.settings),
+        retry=policy.retry or retry or ONCE,
+        timeout=policy.timeout,
+        queue=policy.queue,
+        priority=policy.priority,
+        accepts=tuple(dict.fromkeys(names[each] for each in body.signature.takes)),
+        collect=None if collect is None else data.Collect(n=collect.n, by=collect.by, timeout=collect.timeout),
+        workers=policy.workers,
+        on_error="" if policy.on_error is None else names[policy.on_error],
+    )

@@ -1,0 +1,38 @@
+"""A workflow of events as one of arcs, for drawings: who sends what to whom."""
+
+from refold.core.plan import START, Arc, Call, Plan, Step
+from refold.python.definition import Body, Definition
+from refold.python.events import InputRequestEvent, InputResponseEvent
+from refold.python.signatures import Signature
+
+
+def drawn(definition: Definition) -> Plan:
+    """Begins with the start of a run; an arc says which event goes there."""
+    begin = _step(START, "start", [Arc(to=name) for name in _takers(definition, START)])
+    steps = (
+        _step(name, "step" if body.policy.collect is None else "collect", _arcs(definition, body))
+        for name, body in definition.bodies.items()
+    )
+    return Plan(name=definition.plan.name, steps=(begin, *steps))
+
+
+def _step(name: str, kind: str, arcs: list[Arc]) -> Step:
+    return Step(name=name, work=Call(tool=kind), arcs=tuple(arcs), mode="inclusive")
+
+
+def _takers(definition: Definition, type: str) -> list[str]:
+    bases = next((each.bases for each in definition.plan.events if each.name == type), ())
+    return [step.name for step in definition.plan.steps if {type, *bases} & {*step.accepts}]
+
+
+def _arcs(definition: Definition, body: Body) -> list[Arc]:
+    sends = [definition.names[each] for each in _sent(body.signature) + list(body.policy.sends)]
+    arcs = [Arc(to=to, when=type) for type in dict.fromkeys(sends) for to in _takers(definition, type)]
+    if body.policy.on_error is not None:
+        type = definition.names[body.policy.on_error]
+        arcs += [Arc(to=to, on="failure", when=type) for to in _takers(definition, type)]
+    return arcs
+
+
+def _sent(signature: Signature) -> list[type]:
+    return [InputResponseEvent if each is InputRequestEvent else each for each in signature.sends or ()]

@@ -1,0 +1,79 @@
+"""What a Python workflow can be started with, and what of a call is an input of the run."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from refold.errors import InvalidPlan, InvalidValue
+from refold.names import a, did_you_mean
+from refold.python.field_types import declared
+
+Kind = inspect.Parameter
+
+
+class Inputs(Struct, frozen=True):
+    """The names that a workflow declares."""
+
+    names: tuple[str, ...] = ()
+    needed: frozenset[str] = frozenset()
+    others: bool = True  # whether any other is taken too
+
+    def check(self, workflow: str, given: Mapping[str, Any]) -> None:
+        """Raises InvalidValue, with the first name that is missing or that nobody knows."""
+        for name in self.names:
+            if name in self.needed and name not in given:
+                raise InvalidValue(f"input `{name}`", f"`{workflow}` needs it, and it is not given")
+        for name in given:
+            if not self.others and name not in self.names:
+                hint = did_you_mean(name, self.names)
+                raise InvalidValue(f"input `{name}`", f"`{workflow}` has no such input; {hint}")
+
+    def sorted_out(
+        self, input: Any, said: Mapping[str, Any], named: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The inputs of a run, and what is said about the run itself.
+
+        `said` are keywords that have a meaning of their own. One that the workflow declares is an input; but whoever
+        gives inputs as a map means the run with it.
+        """
+        own = {name: each for name, each in said.items() if input is not None or name not in self.names}
+        meant = {name: each for name, each in said.items() if name not in own}
+        return {**self._as_map(input), **meant, **named}, own
+
+    def _as_map(self, input: Any) -> dict[str, Any]:
+        """Inputs as a map, or as the event that a run begins with."""
+        if input is None or isinstance(input, Mapping):
+            return dict(input or {})
+        if hasattr(input, "__dict__") and not callable(input):
+            return dict(vars(input))
+        name = next(iter(self.names), "name")
+        why = f"inputs are a map or a start event, and this is {a(type(input).__name__)}"
+        raise InvalidValue("input", f"{why}: give them by name, as in {name}=…, or as {{{name!r}: …}}")
+
+
+def of_event(cls: type) -> Inputs:
+    """A start event says itself which of its fields are missing, and takes others too."""
+    return Inputs(tuple(declared(cls)))
+
+
+def of_function(function: Callable[..., Any]) -> Inputs:
+    """Of a flow: all that it takes after its context. Raises InvalidPlan."""
+    name = getattr(function, "__name__", repr(function))
+    bare = inspect.unwrap(function)
+    if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
+        raise InvalidPlan([f"@flow: {name!r} is a generator; what it returns is the result of the run"])
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or parameters[0].kind not in (Kind.POSITIONAL_ONLY, Kind.POSITIONAL_OR_KEYWORD):
+        raise InvalidPlan([f"@flow: {name!r} must take `ctx` first, and then its inputs"])
+    _, *rest = parameters
+    unnamed = [each.name for each in rest if each.kind is Kind.POSITIONAL_ONLY]
+    if unnamed:
+        raise InvalidPlan([f"@flow: {name!r} takes {', '.join(unnamed)} by place only; inputs have names"])
+    named = [each for each in rest if each.kind in (Kind.POSITIONAL_OR_KEYWORD, Kind.KEYWORD_ONLY)]
+    return Inputs(
+        tuple(each.name for each in named),
+        frozenset(each.name for each in named if each.default is Kind.empty),
+        any(each.kind is Kind.VAR_KEYWORD for each in rest),
+    )

@@ -1,0 +1,82 @@
+"""Bodies in processes of their own: only JSON goes there and back, and to cancel one kills it."""
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from refold.core.commands import Command
+from refold.core.outcomes import Fault, Outcome, Sent, Write
+from refold.errors import Conflict, ToolFailed
+from refold.executors.resolve import resolve
+from refold.ports import Call, Clock, Memory
+from refold.python.body_call import House, Try, listed
+from refold.python.context import Context
+from refold.python.definition import Body, define
+from refold.python.session import Session
+
+HERE = f"{__name__}:run_here"
+
+
+async def run_isolated(body: Body, tried: Try) -> None:
+    """What the body has sent and written is as if it had been done here."""
+    executor, call = tried.house.isolated, tried.call
+    if executor is None:
+        raise ToolFailed(Fault("isolation", "this process starts no others for steps", retryable=False))
+    memory = tried.calls.memory
+    order = {
+        "workflow": tried.definition.place,
+        "step": body.name,
+        "run": call.run,
+        "command": msgspec.to_builtins(call.command),
+        "ctx": memory.ctx,
+        "versions": memory.versions,
+    }
+    done = await executor.run(HERE, order, call.say)
+    tried.events += msgspec.convert(done["events"], list[Sent])
+    tried.usage.update(done["usage"])
+    tried.state.take_over(msgspec.convert(done["writes"], list[Write]))
+
+
+class Apart:
+    """There is no desk on the other side."""
+
+    async def recall(self) -> Memory:
+        return Memory()
+
+    async def record(self, key: str, outcome: Outcome) -> None:
+        raise Conflict("a step in a process of its own makes no durable calls; let another step make them")
+
+    async def publish(self, lines: Sequence[Any]) -> None:
+        raise Conflict("a step in a process of its own shows no events; let another step show them")
+
+
+def run_here(order: dict[str, Any]) -> Any:
+    """On the other side. The workflow is named by the code that was imported there, not by data of a run."""
+    definition = define(resolve(order["workflow"]).call)
+    body = definition.bodies[order["step"]]
+    call = Call(order["run"], msgspec.convert(order["command"], Command), {}, meanwhile=Apart())
+
+    async def refuse(*_: Any) -> Any:
+        raise Conflict("a step in a process of its own starts no child runs; let another step start them")
+
+    house = House(_NoClock(), refuse, refuse, refuse, refuse, refuse)
+    tried = Try(call, definition, Memory(order["ctx"], order["versions"]), house, Session(definition.resources, {}, {}))
+    events = [definition.received(each["type"], each["data"]) for each in call.input["events"]]
+    given = (events if body.signature.as_list else events[0],)
+    value = body.function(*((Context(tried), *given) if body.signature.wants_context else given))
+    if inspect.iscoroutine(value):
+        value = asyncio.run(value)
+    for event in listed(body.name, value):
+        tried.send(event)
+    return msgspec.to_builtins({"events": tried.events, "usage": tried.usage, "writes": list(tried.state.writes())})
+
+
+class _NoClock(Clock):
+    def now(self) -> int:
+        raise Conflict("a step in a process of its own waits for nothing; let another step wait")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

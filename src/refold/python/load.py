@@ -1,0 +1,64 @@
+"""Python workflows by their names, `module:Class`: found as `python -m` would find the module, or in a folder."""
+
+import os
+import sys
+from importlib import import_module
+from traceback import extract_tb
+from typing import Any
+
+from refold.errors import InvalidValue, NotFound, RefoldError
+from refold.executors.resolve import imported
+from refold.names import a, did_you_mean
+from refold.playbooks.python_workflows import Coded
+from refold.python.definition import define, is_workflow
+from refold.python.in_playbooks import coded
+
+
+def load(target: str) -> Any:
+    """The workflow. Raises NotFound or InvalidValue; what the module raises comes out as it is."""
+    where, _, path = target.partition(":")
+    folder, _, module = where.rpartition("/")
+    for each in dict.fromkeys([os.getcwd(), os.path.abspath(folder)]):
+        if each not in sys.path:
+            sys.path.insert(0, each)
+    found: Any = imported(module)
+    if found is None:
+        here = f"in {folder}, here" if folder else "here"
+        raise NotFound(f"there is no module {module!r} {here} or among the installed ones")
+    _check_home(os.path.abspath(folder), module)
+    for part in path.split("."):
+        if not hasattr(found, part):
+            known = [name for name, each in vars(found).items() if is_workflow(each)]
+            raise NotFound(f"module {module!r} has no {path!r}: {did_you_mean(part, known)}")
+        found = getattr(found, part)
+    if not is_workflow(found):
+        raise InvalidValue(target, f"is {a(type(found).__name__)} and no workflow")
+    return found
+
+
+def named(target: str) -> Coded:
+    """What a playbook is told of it. Raises a RefoldError, whatever is wrong with it."""
+    try:
+        return coded(define(load(target), target))
+    except RefoldError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InvalidValue(target, f"its module cannot be imported: {_told(error)}") from error
+
+
+def _check_home(folder: str, module: str) -> None:
+    """Python knows one module of a name: it must be the one of the folder, if there is one."""
+    top = module.partition(".")[0]
+    there = [os.path.join(folder, f"{top}.py"), os.path.join(folder, top, "__init__.py")]
+    wanted, file = next(filter(os.path.exists, there), None), getattr(import_module(top), "__file__", None)
+    if wanted is not None and file is not None and not os.path.samefile(wanted, file):
+        raise InvalidValue(wanted, f"another module {top!r} is in use, that of {file}: give one of them another name")
+
+
+def _told(error: BaseException) -> str:
+    """What was raised, and where in the user's code."""
+    what = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):
+        return what  # it has its place
+    frames = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith("<frozen")]
+    return f"{what} ({frames[-1].filename}:{frames[-1].lineno})" if frames else what

@@ -1,0 +1,246 @@
+"""A fan-out that a body asks for, as a plan: one step that loops over the items, for a step or another workflow."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from math import ceil, floor
+from typing import Any, TypedDict
+
+from msgspec import structs
+
+from refold.core import plan as data
+from refold.core.fold.fanout import ITEMS_FAILED, share
+from refold.core.outcomes import Awaited, Fault
+from refold.core.plan import BODY, STOP, Loop, Plan, Retry, Step
+from refold.core.times import seconds
+from refold.errors import ChildFailed, InvalidValue
+from refold.python.body_call import Try
+from refold.python.children import result_of
+from refold.python.definition import Definition, is_workflow
+from refold.python.values import Exact, Mapped
+from refold.python.workflow import timed
+
+ON = "on"  # the setting that tells a body which exceptions its policy names, if that is not the policy of its step
+FAILURES: Mapping[str, Any] = {"continue": "all", "skip_dependents": "all", "halt": "halt"}
+
+
+class Each(TypedDict, total=False):
+    """How items are mapped. `item_key` and `after` are functions of an item, or fields of it; with a source they are
+    templates such as `"{{ item.id }}"`."""
+
+    max_in_flight: int
+    item_key: str | Callable[[Any], Any]
+    after: str | Callable[[Any], Any]
+    on_cycle: str
+    on_item_error: str
+    tolerate: int | str
+    min_success: int | str
+    retry: Retry
+    timeout: str | int | float
+    page: int
+    key: str
+
+
+def check(how: Each) -> None:
+    unknown = how.keys() - Each.__annotations__.keys()
+    if unknown:
+        known = ", ".join(Each.__annotations__)
+        raise InvalidValue("map", f"there is no option {', '.join(sorted(unknown))}; there are {known}")
+    if how.get("on_item_error", "continue") not in FAILURES:
+        raise InvalidValue("on_item_error", f"{how['on_item_error']!r} is none of {', '.join(FAILURES)}")
+    if how.get("max_in_flight", 1) < 1:
+        raise InvalidValue("max_in_flight", f"{how['max_in_flight']!r} is too few; at least 1 item runs at once")
+    if "after" in how and "item_key" not in how:
+        raise InvalidValue("after", "items that wait for others need an `item_key`, by which they are known")
+
+
+def source_of(items: Any) -> dict[str, Any] | None:
+    """A source as data: a map with its `kind`, or a generator function that can be imported."""
+    if isinstance(items, Mapping) and "kind" in items:
+        return dict(items)
+    if not (inspect.isgeneratorfunction(items) or inspect.isasyncgenfunction(items)):
+        return None
+    if "<locals>" in items.__qualname__ or items.__module__ == "__main__":
+        where = f"{items.__module__}.{items.__qualname__}"
+        raise InvalidValue("items", f"{where} cannot be imported by another process: write it in a module")
+    return {"kind": "python", "function": f"{items.__module__}:{items.__qualname__}"}
+
+
+async def drained(items: Any) -> list[Any]:
+    if isinstance(items, AsyncIterable):
+        return [each async for each in items]
+    if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
+        raise InvalidValue("items", f"a {type(items).__name__} is no list, iterator or source of items")
+    return list(items)
+
+
+def looped(how: Each, source: Mapping[str, Any] | None) -> Loop:
+    """Listed items are maps of `data`, and of `key` and `after` if they have them."""
+    named, ordered = "item_key" in how, "after" in how
+    return Loop(
+        items=None if source is not None else "{{ workload.items }}",
+        window=how.get("max_in_flight", 16),
+        failures=FAILURES[how.get("on_item_error", "continue")],
+        key=None if not named else how.get("item_key") if source is not None else "{{ item.key }}",
+        after=None if not ordered else how.get("after") if source is not None else "{{ item.after }}",
+        on_cycle="drop" if how.get("on_cycle") == "drop" else "fail",
+        tolerate=how.get("tolerate"),
+        min_success=how.get("min_success"),
+        source=None
+        if source is None
+        else data.Source(kind=source["kind"], settings="{{ workload.source }}", page=how.get("page", 500)),
+    )
+
+
+def item_of(item: Any, put: Any, how: Each) -> dict[str, Any]:
+    """An item of a list, as the plan reads it."""
+    named = {"key": _of(how["item_key"], item)} if "item_key" in how else {}
+    return {**put, **named, **({"after": _of(how["after"], item)} if "after" in how else {})}
+
+
+def _of(field: str | Callable[[Any], Any], item: Any) -> Any:
+    if callable(field):
+        return field(item)
+    return item[field] if isinstance(item, Mapping) else getattr(item, field)
+
+
+def of_step(definition: Definition, step: Step, loop: Loop) -> Plan:
+    """Items are events for a step of the workflow, which runs them wherever its code is."""
+    named = "{{ item.type }}" if loop.source is None else step.accepts[0]
+    value = "{{ item.data }}" if loop.source is None else "{{ item }}"
+    made = structs.replace(
+        step,
+        work=data.Call(tool=f"{BODY}:{definition.hash}"),
+        input={"events": [{"type": named, "data": value}]},
+        loop=loop,
+        accepts=(),
+        collect=None,
+        workers=0,
+        on_error="",
+    )
+    return Plan(name=f"{definition.plan.name}.{step.name}", steps=(made,), language="refold")
+
+
+def of_workflow(name: str, plan: str, loop: Loop) -> Plan:
+    """Each item is a run of its own."""
+    value = "{{ item.data }}" if loop.source is None else "{{ item }}"
+    step = Step(name="each", work=data.Child(plan=plan), input=value, loop=loop)
+    return Plan(name=name, steps=(step,), language="refold")
+
+
+def with_policies(plan: Plan, how: Each) -> Plan:
+    """What the call says of retries and time counts before what the step says."""
+    (step,) = plan.steps
+    retry = timed(how.get("retry"), "ctx.map") or step.retry
+    timeout = seconds(how["timeout"]) if "timeout" in how else step.timeout
+    work = step.work
+    if isinstance(work, data.Call) and retry.on:
+        work = structs.replace(work, settings={ON: list(retry.on)})
+    return structs.replace(plan, steps=(structs.replace(step, work=work, retry=retry, timeout=timeout),))
+
+
+OneCall = Callable[[int, Any], Any]
+"""A durable call for the item of this number."""
+
+
+class FanOutCall:
+    """Of one try of a body."""
+
+    def __init__(self, tried: Try) -> None:
+        self._try = tried
+
+    async def over(self, work: Any, items: Any, how: Each) -> Mapped:
+        """For a step of the workflow, or for a workflow; the body waits as it waits for a child run."""
+        source = source_of(items)
+        loop = looped(how, source)
+        step = None if is_workflow(work) or isinstance(work, Plan) else self.step_of(work)
+        definition = self._try.definition
+        if step is not None:
+            plan, exact = of_step(definition, step, loop), definition.exact
+        else:
+            child, exact = await self._child(work)
+            name = work.name if isinstance(work, Plan) else getattr(work, "__name__", "workflow")
+            plan = of_workflow(f"{definition.plan.name}.{name}", child, loop)
+        plan = with_policies(plan, how)
+        if source is not None:
+            put: dict[str, Any] = {"source": {name: each for name, each in source.items() if name != "kind"}}
+        else:
+            listed = enumerate(await drained(items))
+            put = {"items": [item_of(each, self._put(step, exact, n, each), how) for n, each in listed]}
+        hash = await self._try.house.register(plan)
+        key = self._try.calls.key("map", [hash, put], how.get("key"))
+        outcome = await self._try.calls.outcome(Awaited(key, child=hash, input=put, want=plan.steps[0].name))
+        value = result_of(outcome, key, None)
+        read = self._events if step is not None else exact.get
+        return Mapped([None if each is None else read(each) for each in value["results"]], value["items"])
+
+    def step_of(self, work: Any) -> Step | None:
+        """The step whose body this function is."""
+        definition = self._try.definition
+        name = next((name for name, body in definition.bodies.items() if body.function == work), None)
+        return None if name is None else definition.step(name)
+
+    async def _child(self, work: Any) -> tuple[str, Exact]:
+        if isinstance(work, Plan):
+            return await self._try.house.register(work), self._try.definition.exact
+        child: Definition = await self._try.house.adopt(work)
+        return child.hash, child.exact
+
+    def _put(self, step: Step | None, exact: Exact, number: int, item: Any) -> dict[str, Any]:
+        if step is not None:
+            type, data = self._try.definition.sent(item, f"item {number}")
+            if type not in step.accepts:
+                raise InvalidValue(f"item {number}", f"step {step.name!r} takes {', '.join(step.accepts)}, not {type}")
+            return {"type": type, "data": data}
+        if not isinstance(item, dict):
+            raise InvalidValue(f"item {number}", f"a run has inputs by name; a {type_name(item)} is no map of them")
+        return {"data": {name: exact.put(each, f"item {number}.{name}") for name, each in item.items()}}
+
+    def _events(self, told: dict[str, Any]) -> Any:
+        """What the step gave for one item: an event, several, or nothing; of a StopEvent what it holds."""
+        found = [self._event(each["type"], each["data"]) for each in told["events"]]
+        return found[0] if len(found) == 1 else found or None
+
+    def _event(self, type: str, data: Any) -> Any:
+        definition = self._try.definition
+        return definition.exact.get(data["result"]) if type == STOP else definition.received(type, data)
+
+
+def type_name(value: Any) -> str:
+    return type(value).__name__
+
+
+async def by_calls(call: OneCall, items: Any, how: Each) -> Mapped:
+    """A plain function: durable calls of the body itself, which stays where it is meanwhile."""
+    if "after" in how or source_of(items) is not None:
+        raise InvalidValue("map", "a plain function takes no order and no source: map a step or a workflow")
+    listed = await drained(items)
+    room, halts = asyncio.Semaphore(how.get("max_in_flight", 16)), how.get("on_item_error") == "halt"
+
+    async def one(number: int, item: Any) -> dict[str, Any]:
+        async with room:
+            try:
+                return {"status": "completed", "result": await call(number, item), "error": None}
+            except Exception as error:
+                if halts or not ("tolerate" in how or "min_success" in how):
+                    raise
+                return {"status": "failed", "result": None, "error": repr(error)}
+
+    tasks = [asyncio.ensure_future(one(number, item)) for number, item in enumerate(listed)]
+    try:
+        told = list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    done = sum(each["status"] == "completed" for each in told)
+    _judge(len(told), done, how)
+    return Mapped([each["result"] for each in told], told)
+
+
+def _judge(count: int, done: int, how: Each) -> None:
+    allowed = share(how["tolerate"], count, floor) if "tolerate" in how else count
+    wanted = share(how["min_success"], count, ceil) if "min_success" in how else 0
+    if count - done > allowed or done < wanted:
+        raise ChildFailed(Fault(ITEMS_FAILED, f"{count - done} of {count} items failed"))

@@ -1,0 +1,162 @@
+"""Live objects of a run: connections, files, locks. They live in this process, as long as the run; none is stored."""
+
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from refold.errors import Conflict, LiveObjectLost
+from refold.names import a
+
+Until = Literal["used", "run", "parent", "export", "never"]
+"""When a live object is let go: when the events that carry it were handled, when the run ends (that of the parent, if
+the run is a child's), at the next export, or only by `remove`."""
+
+NAME = "refold.Live"  # under which references are stored
+
+
+@dataclass(frozen=True)
+class Live:
+    """Made by `ctx.session.refer`; `ctx.session[live]` is the object, as long as this process has it."""
+
+    key: str
+
+
+def carried(raw: Any, mark: str) -> set[str]:
+    """The keys of all references in a stored value."""
+    found: set[str] = set()
+    todo = [raw]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, list):
+            todo += value
+        elif isinstance(value, dict):
+            marked = value.get(mark)
+            if isinstance(marked, list) and marked[:2] == ["object", NAME]:
+                found.add(marked[2]["key"])
+            else:
+                todo += value.values()
+    return found
+
+
+MOST = 10_000  # objects of one run
+SAVE, LOAD = "__refold_serialize__", "__refold_deserialize__"
+SAVES, LOADS = (SAVE, "__blazen_serialize__"), (LOAD, "__blazen_deserialize__")
+
+Saved = tuple[str, str]
+"""The name of a class, and what an object of it says of itself."""
+
+LEFT_OUT: Saved = ("", "")
+
+
+class Held(Struct):
+    value: Any
+    until: Until
+    uses: int = 0  # events that carry it and were not handled
+
+
+class Session:
+    """`ctx.session`: a map of live objects; the same object comes back as long as this process has it.
+
+    A child run shares that of its parent.
+    """
+
+    def __init__(
+        self, factories: Mapping[str, Callable[[], Any]], saved: Mapping[str, Saved], classes: Mapping[str, type]
+    ) -> None:
+        self._held: dict[str, Held] = {}
+        self._factories, self._saved, self._classes = factories, dict(saved), classes
+
+    def __getitem__(self, key: str | Live) -> Any:
+        name = key.key if isinstance(key, Live) else key
+        if name not in self._held:
+            self[name] = self._made(name)
+        return self._held[name].value
+
+    def _made(self, name: str) -> Any:
+        if name in self._saved:
+            return _revived(name, self._saved[name], self._classes)
+        if name not in self._factories:
+            raise LiveObjectLost(name)
+        return self._factories[name]()
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.put(key, value)
+
+    def __contains__(self, key: str | Live) -> bool:
+        return (key.key if isinstance(key, Live) else key) in self._held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._held))
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Raises LiveObjectLost for what an export has left out: that it is gone is not for a default to hide."""
+        return self[key] if key in self._held or key in self._saved or key in self._factories else default
+
+    def put(self, key: str, value: Any, until: Until = "run") -> None:
+        if key not in self._held and len(self._held) >= MOST:
+            raise Conflict(f"the run has {MOST} live objects; remove some before {key!r}")
+        self._held[key] = Held(value, until)
+
+    def refer(self, value: Any, until: Until = "used") -> Live:
+        """A reference that events can carry; with `used`, it goes when all steps that get it have ended well."""
+        live = Live(f"live-{os.urandom(8).hex()}")
+        self.put(live.key, value, until)
+        return live
+
+    def remove(self, key: str | Live) -> Any:
+        """Returns what was there, or None."""
+        name = key.key if isinstance(key, Live) else key
+        self._saved.pop(name, None)
+        held = self._held.pop(name, None)
+        return None if held is None else held.value
+
+    def sent(self, keys: Iterable[str], takers: int) -> None:
+        """Events with these references are on their way to so many steps."""
+        for key in keys:
+            if key in self._held:
+                self._held[key].uses += takers
+
+    def handled(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            held = self._held.get(key)
+            if held is not None and held.until == "used":
+                held.uses -= 1
+                if held.uses <= 0:
+                    del self._held[key]
+
+    def end(self) -> bool:
+        """The run is over, and with it all but what never is; whether something is left."""
+        self._held = {key: held for key, held in self._held.items() if held.until == "never"}
+        return bool(self._held)
+
+    def saved(self, policy: str, names: Mapping[type, str]) -> dict[str, Saved]:
+        """What goes into an export, also of what came from one and nobody has asked for. Raises Conflict."""
+        self._held = {key: held for key, held in self._held.items() if held.until != "export"}
+        if policy == "refuse" and self._held:
+            raise Conflict(f"the run has live objects that cannot be exported: {', '.join(self._held)}")
+        held = {key: held.value for key, held in self._held.items() if key not in self._factories}
+        if policy != "keep":
+            return dict.fromkeys([*self._saved, *held], LEFT_OUT)
+        return {**self._saved, **{key: _saved(key, value, names) for key, value in held.items()}}
+
+
+def _saved(key: str, value: Any, names: Mapping[type, str]) -> Saved:
+    save = next((getattr(value, name) for name in SAVES if hasattr(value, name)), None)
+    if save is None or type(value) not in names:
+        raise Conflict(f"the live object {key!r}, {a(type(value).__name__)}, lacks {SAVE}, or `types` does not name it")
+    return names[type(value)], b64encode(save()).decode()
+
+
+def _revived(key: str, saved: Saved, classes: Mapping[str, type]) -> Any:
+    name, text = saved
+    load = next((getattr(classes[name], each) for each in LOADS if hasattr(classes.get(name), each)), None)
+    if load is None:
+        raise LiveObjectLost(key)
+    return load(b64decode(text))

@@ -1,0 +1,1 @@
+"""Pipelines of workflows: stages, races and loops, compiled to a plan."""

@@ -1,0 +1,241 @@
+"""How a stage of a pipeline is run: its functions are asked once, and its workflows are child runs."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct, structs
+
+from refold.core.outcomes import SECOND
+from refold.errors import ChildFailed, StageFailed
+from refold.python.events import Event
+from refold.python.stages.stages import (
+    BRANCH,
+    AnyStage,
+    LoopDecision,
+    LoopStage,
+    ParallelStage,
+    PipelineResult,
+    Stage,
+    StageResult,
+    summed,
+)
+from refold.python.stages.state import INPUT, RESULT, PipelineState
+
+
+class ChildRun(Protocol):
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def usage(self) -> Mapping[str, int | float]: ...
+
+    @property
+    def started_at(self) -> int: ...
+
+    @property
+    def ended_at(self) -> int: ...
+
+
+class Names(Struct, frozen=True):
+    """What a stage needs to know of its pipeline."""
+
+    pipeline: str
+    stages: tuple[str, ...]
+    stage_timeout: float | None = None
+    on_stage: Callable[[PipelineState, StageResult], Any] | None = None
+
+    def place(self, stage: str) -> dict[str, Any]:
+        number = self.stages.index(stage) + 1
+        return {"pipeline": self.pipeline, "stage": stage, "number": number, "of": len(self.stages)}
+
+
+class Chosen(Struct, frozen=True):
+    """What is to be run; the label tells this run from all others of the pipeline."""
+
+    label: str
+    workflow: Any
+    inputs: dict[str, Any]
+
+
+class Done(Struct, frozen=True):
+    """What a stage, a branch or a round came to; the label is that of its run."""
+
+    output: Any = None
+    skipped: bool = False
+    label: str = ""
+    branches: dict[str, "Done"] = {}
+
+
+async def run_stage(ctx: Any, event: Any, names: Names, stage: AnyStage) -> PipelineState:
+    """Its result is in the state of the pipeline from here on; that state is returned."""
+    if stage.name == names.stages[0]:
+        ctx.state.keep(INPUT, dict(vars(event)))
+    await ctx.publish(names.place(stage.name))
+    running = Running(ctx, names)
+    result = await running.result(stage)
+    ctx.state.keep(f"{RESULT}{stage.name}", result)
+    if names.on_stage is not None:
+        await running.asked("on_stage", names.on_stage, stage.name, lambda value: None, result)
+    return PipelineState(ctx.state, names.stages, {})
+
+
+class Running:
+    """One stage, in one try of its body; a try finds what an earlier one has recorded."""
+
+    def __init__(self, ctx: Any, names: Names) -> None:
+        self.ctx, self.names = ctx, names
+        self.rounds: dict[str, Any] = {}  # what the last round of a loop gave
+        self.labels: list[str] = []  # of all runs
+        self.began: int | None = None  # when the first round did
+
+    async def result(self, stage: AnyStage) -> StageResult:
+        if isinstance(stage, LoopStage):
+            return await self._loop(stage)
+        return await self._told(stage.name, await self._once(stage, stage.name, ""))
+
+    async def _loop(self, loop: LoopStage) -> StageResult:
+        if self.names.stage_timeout is not None:
+            self.began = await self.ctx.call(self._now, key=f"{loop.name} began")
+        done, n, decision = Done(), 0, LoopDecision()
+        while n < loop.max_rounds and not decision.is_done:
+            n += 1
+            await self.ctx.publish({**self.names.place(loop.name), "round": n})
+            done = await self._once(loop.stage, loop.name, f"[{n}]")
+            if not done.skipped:
+                self.rounds[loop.name] = done.output
+            decision = await self.asked("until", loop.until, f"{loop.name}[{n}]", _decision, n)
+            if decision.failure is not None:
+                raise StageFailed(
+                    f"{loop.name}[{n}]", f"its `until` gave up: {decision.failure or 'it says no reason'}"
+                )
+        last = Done(self.rounds.get(loop.name), not self.rounds, done.label, done.branches)
+        return structs.replace(await self._told(loop.name, last), rounds=n)
+
+    async def _once(self, stage: Stage | ParallelStage, name: str, round: str) -> Done:
+        if isinstance(stage, ParallelStage):
+            return await self._parallel(stage, name, round)
+        chosen = await self._chosen(stage, f"{name}{round}")
+        return Done(skipped=True) if chosen is None else Done(await self._run(chosen), label=chosen.label)
+
+    async def _parallel(self, stage: ParallelStage, name: str, round: str) -> Done:
+        """All of them are chosen before one begins, so that their functions see the same in every try."""
+        asked = {each.name: await self._chosen(each, f"{name}{BRANCH}{each.name}{round}") for each in stage.branches}
+        chosen = {branch: each for branch, each in asked.items() if each is not None}
+        if not chosen:
+            return Done(skipped=True, branches={branch: Done(skipped=True) for branch in asked})
+        if stage.join == "first":
+            outputs = await self._first(f"{name}{round}", chosen)
+        else:
+            outputs = dict(zip(chosen, await asyncio.gather(*map(self._run, chosen.values())), strict=True))
+        branches = {
+            branch: Done(outputs.get(branch), branch not in outputs, each.label if each is not None else "")
+            for branch, each in asked.items()
+        }
+        return Done(outputs if stage.join == "first" else {b: outputs.get(b) for b in asked}, branches=branches)
+
+    async def _first(self, label: str, chosen: Mapping[str, Chosen]) -> dict[str, Any]:
+        starts = {each.label: (each.workflow, each.inputs) for each in chosen.values()}
+        try:
+            won, output = await self.ctx.children.first(starts, timeout=self._left())
+        except ChildFailed as error:
+            raise StageFailed(label, str(error)) from error
+        return {branch: _output(output) for branch, each in chosen.items() if each.label == won}
+
+    async def _run(self, chosen: Chosen) -> Any:
+        run = self.ctx.run_child(chosen.workflow, chosen.inputs, key=chosen.label, timeout=self._left())
+        try:
+            return _output(await run)
+        except ChildFailed as error:
+            raise StageFailed(chosen.label, str(error)) from error
+        except TimeoutError as error:
+            raise StageFailed(chosen.label, f"it has not ended within {self.names.stage_timeout:g} s") from error
+
+    def _left(self) -> float | None:
+        limit = self.names.stage_timeout
+        if limit is None or self.began is None:
+            return limit
+        gone: int = self.ctx.children.now() - self.began
+        return max(0.0, limit - gone / SECOND)
+
+    async def _now(self) -> int:
+        now: int = self.ctx.children.now()
+        return now
+
+    async def _chosen(self, stage: Stage, label: str) -> Chosen | None:
+        if stage.when is not None and not await self.asked("when", stage.when, label, bool):
+            return None
+        if stage.input is not None:
+            inputs = await self.asked("input", stage.input, label, _inputs)
+        else:
+            view = self._view()
+            inputs = _inputs(view.last if view.outputs() else view.input)
+        self.labels.append(label)
+        return Chosen(label, stage.workflow, inputs)
+
+    def _view(self) -> PipelineState:
+        return PipelineState(self.ctx.state, self.names.stages, self.rounds)
+
+    async def asked(
+        self, what: str, function: Callable[..., Any], label: str, read: Callable[[Any], Any], *more: Any
+    ) -> Any:
+        """What a function of the user says, once and for all, with what it has written. Raises StageFailed."""
+        view = self._view()
+
+        async def later(value: Awaitable[Any]) -> dict[str, Any]:
+            return view.answered(read(await value))
+
+        def ask() -> Any:
+            value = function(view, *more)
+            return later(value) if inspect.isawaitable(value) else view.answered(read(value))
+
+        async def ask_here() -> Any:
+            return await ask()
+
+        is_async = inspect.iscoroutinefunction(function)
+        try:
+            answer = await self.ctx.call(ask_here if is_async else ask, key=f"{what} {label}")
+        except Exception as error:
+            raise StageFailed(label, f"its `{what}` raised {type(error).__name__}: {error}") from error
+        for key in answer["deleted"]:
+            self.ctx.state.delete(key)
+        for key, value in answer["wrote"].items():
+            self.ctx.set(key, value)
+        return answer["value"]
+
+    async def _told(self, name: str, done: Done) -> StageResult:
+        """With the time and the usage of all its runs."""
+        runs = {label: await self.ctx.children.seen(label) for label in self.labels}
+        branches = [
+            _result(branch, each, [runs[each.label]] if each.label else []) for branch, each in done.branches.items()
+        ]
+        run = runs[done.label].id if done.label else ""
+        return structs.replace(_result(name, done, list(runs.values())), run=run, branches=branches)
+
+
+def _result(name: str, done: Done, runs: Sequence[ChildRun]) -> StageResult:
+    known = [each for each in runs if each.started_at]  # one of another store may not be here
+    ended = [each.ended_at or each.started_at for each in known]
+    span = max(ended) - min(each.started_at for each in known) if known else 0
+    usage = summed([dict(each.usage) for each in runs])
+    return StageResult(name, done.output, done.skipped, "".join(each.id for each in runs[:1]), span / SECOND, usage)
+
+
+def _inputs(value: Any) -> dict[str, Any]:
+    """What a run is started with: a map as it is, an event by its fields, anything else as `value`."""
+    if value is None:
+        return {}
+    if isinstance(value, Event):
+        return dict(vars(value))
+    is_map = isinstance(value, dict) and all(type(key) is str for key in value)
+    return dict(value) if is_map else {"value": value}
+
+
+def _output(value: Any) -> Any:
+    """Of a pipeline in a pipeline, what its last stage gave."""
+    return value.output if isinstance(value, PipelineResult) else value
+
+
+def _decision(value: Any) -> LoopDecision:
+    return value if isinstance(value, LoopDecision) else LoopDecision(bool(value))

@@ -1,0 +1,243 @@
+"""Workflows written in Python: a class whose steps take and send events, or plain functions put together."""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeVar, overload
+
+from msgspec import Struct, structs
+
+from refold.core.plan import Retry
+from refold.core.times import seconds
+from refold.errors import InvalidPlan, InvalidValue
+from refold.names import a
+from refold.python.events import StartEvent, StopEvent
+from refold.python.inputs import of_function
+
+Body = TypeVar("Body", bound=Callable[..., Any])
+POLICY, RESOURCE, FLOW = "__refold_step__", "__refold_resource__", "__refold_flow__"
+ISOLATIONS = ("inline", "process")
+
+
+class Collect:
+    """Events that are gathered before a step is run: so many of these types, or as many as a context key says.
+
+    `by` names a field: those with the same value belong together. After `timeout`, counted from the first of a batch,
+    the step fails instead.
+    """
+
+    def __init__(self, *types: type, n: int | str = 1, by: str = "", timeout: str | int | float | None = None) -> None:
+        if not types:
+            raise InvalidPlan(["Collect names no event: write Collect(Done, n=3)"])
+        if isinstance(n, bool) or not isinstance(n, (int, str)) or (isinstance(n, int) and n < 1) or n == "":
+            raise InvalidPlan([f"Collect: n is {n!r}; it is a number from 1 on, or the name of a context key"])
+        self.types, self.n, self.by = types, n, by
+        self.timeout = None if timeout is None else seconds(timeout)
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What `@step` says about a step."""
+
+    workers: int = 0
+    retry: Retry | None = None
+    timeout: float | None = None
+    queue: str = "default"
+    priority: int = 0
+    isolation: str = "inline"
+    collect: Collect | None = None
+    on_error: type | None = None
+    sends: tuple[type, ...] = ()
+    mapped: bool = False
+    settings: dict[str, Any] = {}  # of a step that Refold provides
+
+
+@overload
+def step(body: Body, /) -> Body: ...
+
+
+@overload
+def step(
+    *,
+    workers: int = 0,
+    retry: Retry | None = None,
+    timeout: str | int | float | None = None,
+    queue: str = "default",
+    priority: int = 0,
+    isolation: str = "inline",
+    collect: Collect | None = None,
+    on_error: type | None = None,
+    sends: Sequence[type] = (),
+    mapped: bool = False,
+) -> Callable[[Body], Body]: ...
+
+
+def step(body: Any = None, /, **policy: Any) -> Any:
+    """A step of a workflow; what it takes and sends stands in its annotations.
+
+    `workers` of it run at once for different events (0: many), in the order of their coming. `sends` names events that
+    it sends with `ctx.send` and that its return annotation does not tell of. `on_error` is the event that its final
+    failure becomes; without one, the run fails. A step that is `mapped` is run by `ctx.map` alone.
+    """
+    said = _policy(**policy)
+
+    def mark(body: Any) -> Any:
+        if not callable(body):
+            raise InvalidPlan([f"@step stands before {a(type(body).__name__)}; it must stand before a function"])
+        setattr(body, POLICY, said)
+        return body
+
+    return mark if body is None else mark(body)
+
+
+def _policy(*, timeout: Any = None, sends: Iterable[type] = (), **rest: Any) -> Policy:
+    workers, isolation = rest.get("workers", 0), rest.get("isolation", "inline")
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
+        raise InvalidPlan([f"@step: workers is {workers!r}; it is a number, and 0 means many"])
+    if isolation not in ISOLATIONS:
+        raise InvalidPlan([f"@step: isolation is {isolation!r}; it is one of {', '.join(ISOLATIONS)}"])
+    known = [each for each in Policy.__struct_fields__ if each != "settings"]
+    unknown = rest.keys() - {*known}
+    if unknown:
+        raise InvalidPlan([f"@step has no {', '.join(sorted(unknown))}; it has {', '.join(known)}"])
+    rest["retry"] = timed(rest.get("retry"), "@step")
+    return Policy(timeout=None if timeout is None else seconds(timeout), sends=tuple(sends), **rest)
+
+
+def timed(retry: Retry | None, where: str) -> Retry | None:
+    """With its spans as numbers, however they were written. Raises InvalidPlan."""
+    if retry is None:
+        return None
+    if not isinstance(retry, Retry):
+        raise InvalidPlan([f"{where}: retry is {retry!r}; write it like retry=Retry(attempts=3, delay=1)"])
+    spans: dict[str, Any] = {"delay": retry.delay, "max_delay": retry.max_delay}
+    for name, span in spans.items():
+        try:
+            spans[name] = None if span is None and name == "max_delay" else seconds(span)
+        except InvalidValue as error:
+            raise InvalidPlan([f"{where}: {name} of retry is {error}"]) from None
+    return structs.replace(retry, **spans)
+
+
+class Workflow:
+    """Subclass it and mark methods with `@step`, or put functions together: `Workflow("name", [first, second])`.
+
+    Class attributes are its options: `name`, `timeout` of a run, `retry` of steps that say nothing themselves, `types`
+    of objects that the context and results may hold, `children` that its steps start, and whether a failure cancels
+    steps that are at work or lets them finish (`on_failure = "drain"`). `live` says what an export does with live
+    objects: leaves them out, refuses, or keeps those that say themselves how.
+    """
+
+    name: str = ""
+    timeout: str | int | float | None = None
+    retry: Retry | None = None
+    types: Sequence[type] = ()
+    children: Sequence[Any] = ()
+    hands_on: Sequence[Any] = ()  # workflows whose results are stored in its own state
+    on_failure: Literal["cancel", "drain"] = "cancel"
+    live: Literal["drop", "refuse", "keep"] = "drop"
+
+    def __init__(
+        self,
+        name: str = "",
+        steps: Sequence[Callable[..., Any]] = (),
+        *,
+        timeout: str | int | float | None = None,
+        retry: Retry | None = None,
+        types: Sequence[type] = (),
+    ) -> None:
+        if name:
+            self.name = name
+        if timeout is not None:
+            self.timeout = timeout
+        self.retry = timed(retry, name) if retry is not None else self.retry
+        self.types = types or self.types
+        self.functions: tuple[Callable[..., Any], ...] = tuple(steps)
+
+
+def bodies_of(workflow: Workflow) -> list[tuple[str, Policy, Callable[..., Any]]]:
+    """Its steps: methods in the order in which they are written, those of a parent class first, then functions."""
+    found: dict[str, Callable[..., Any]] = {}
+    for cls in reversed(type(workflow).__mro__):
+        for name, member in vars(cls).items():
+            if hasattr(member, POLICY) or name in found:
+                found[name] = getattr(workflow, name)
+    marked = [(name, body) for name, body in found.items() if hasattr(body, POLICY)]
+    marked += [(_name(body), body) for body in getattr(workflow, "functions", ())]
+    twice = [name for i, (name, _) in enumerate(marked) if name in {each for each, _ in marked[:i]}]
+    if twice:
+        raise InvalidPlan([f"two steps are called {name!r}" for name in twice])
+    return [(name, getattr(body, POLICY, Policy()), body) for name, body in marked]
+
+
+def resource(make: Body) -> Body:
+    """A method that makes a live object of that name, for `ctx.session`, whenever this process has none."""
+    setattr(make, RESOURCE, True)
+    return make
+
+
+def resources_of(workflow: Workflow) -> dict[str, Callable[[], Any]]:
+    names = {name for cls in type(workflow).__mro__ for name, member in vars(cls).items() if hasattr(member, RESOURCE)}
+    return {name: getattr(workflow, name) for name in sorted(names)}
+
+
+def _name(body: Callable[..., Any]) -> str:
+    name = getattr(body, "__name__", "")
+    if not name or name == "<lambda>":
+        raise InvalidPlan([f"{body!r} is no step: it must be a function with a name"])
+    return str(name)
+
+
+class Flow:
+    """A plain function as a workflow; made by `@flow`."""
+
+    def __init__(self, function: Callable[..., Any], workflow: Workflow) -> None:
+        self.function, self.workflow = function, workflow
+        self.__name__, self.__doc__ = _name(function), function.__doc__
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The function itself, for tests and for those who want no workflow."""
+        return self.function(*arguments, **named)
+
+
+@overload
+def flow(function: Callable[..., Any], /) -> Flow: ...
+
+
+@overload
+def flow(*, timeout: str | int | float | None = None, retry: Retry | None = None) -> Callable[..., Flow]: ...
+
+
+def flow(function: Any = None, /, *, timeout: Any = None, retry: Retry | None = None) -> Any:
+    """A function of `ctx` and inputs as a workflow; what it returns is the result of the run.
+
+    Its durable calls are recorded: after a crash it starts over, and finds what was done. One without `async` is run in
+    a thread, and awaits nothing.
+    """
+
+    def made(function: Callable[..., Any]) -> Flow:
+        name = _name(function)
+        of_function(function)
+        body = _awaiting(function) if inspect.iscoroutinefunction(inspect.unwrap(function)) else _plain(function)
+        body.__name__ = name
+        setattr(body, FLOW, function)
+        step(body)
+        return Flow(function, Workflow(name, [body], timeout=timeout, retry=retry))
+
+    return made if function is None else made(function)
+
+
+def _awaiting(function: Callable[..., Any]) -> Callable[..., Any]:
+    async def body(ctx: Any, ev: StartEvent) -> StopEvent:
+        return StopEvent(result=await function(ctx, **vars(ev)))
+
+    return body
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    def body(ctx: Any, ev: StartEvent) -> StopEvent:
+        return StopEvent(result=function(ctx, **vars(ev)))
+
+    return body
+
+
+Written = type[Workflow] | Workflow | Flow
+"""A workflow in Python, in any of its forms."""

@@ -1,0 +1,446 @@
+"""How each piece of mail becomes facts or is refused."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct, structs
+
+from refold.core import codec
+from refold.core.commands import Letter, LetterCancel, LetterEnded, LetterPause, LetterReport, LetterResume, LetterStart
+from refold.core.decide.decision import RUN_TIMER, Decision, starts_at
+from refold.core.decide.ending import GIVEN_UP, end_run
+from refold.core.decide.events import gather_no_longer
+from refold.core.decide.inputs import started_with
+from refold.core.expressions import CannotEvaluate
+from refold.core.facts import (
+    CallSettled,
+    CancelAsked,
+    ChildEnded,
+    GateDecided,
+    ItemsSettled,
+    PageCame,
+    Parent,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunTimedOut,
+    SignalReceived,
+    StepFault,
+    StepSettled,
+)
+from refold.core.fold.due import rung
+from refold.core.fold.events import group_of, runs_out
+from refold.core.fold.gates import told_end
+from refold.core.fold.visits import can_add
+from refold.core.graph import Graph
+from refold.core.outcomes import (
+    ITSELF,
+    AddTo,
+    AppendTo,
+    Awaited,
+    Cancelled,
+    Failed,
+    Fault,
+    Outcome,
+    PutIf,
+    Report,
+    Sent,
+    Succeeded,
+    TimedOut,
+    Write,
+)
+from refold.core.plain_values import plainly
+from refold.core.plan import Child, Gate
+from refold.core.state import ENDING, FAILED, INITIAL, RUNNING, TERMINAL, OpenCommand
+from refold.errors import Conflict, InvalidValue, LeaseLost, NotFound, StaleWrite
+from refold.ports import Done, Lease, StoreTurn
+from refold.runtime.children import begun_with, check_inputs
+from refold.runtime.mail import (
+    Cancel,
+    CancelItems,
+    DecideGate,
+    Expire,
+    Look,
+    Mail,
+    Migrate,
+    Note,
+    Pause,
+    Reopen,
+    Resume,
+    RetryItems,
+    Settle,
+    Signal,
+    Start,
+)
+from refold.runtime.operations import change, refuse_spent
+from refold.schemas import WORK_UNDER_LOCK, flaw, misfits, said
+
+
+def check_form(form: dict[str, Any], answers: Any) -> None:
+    """Raises InvalidValue with what is wrong, or OverBound: this is done while others wait."""
+    wrong = flaw(form, WORK_UNDER_LOCK)
+    if wrong is not None:
+        raise InvalidValue("form", f"it is no JSON Schema that can be used: {wrong[1]}")
+    found = misfits(form, answers, WORK_UNDER_LOCK)
+    if found and found[0].of_schema:
+        raise InvalidValue("form", f"it is no JSON Schema that can be used: {found[0].message}")
+    if found:
+        raise InvalidValue("the form", said(found, "feedback"))
+
+
+def decision(d: Decision, turn: StoreTurn, asked: GateDecided) -> GateDecided:
+    """The decision as a fact; one for visit 0 is for the last visit. Raises why it does not count."""
+    s = d.graph.index.get(asked.step)
+    gate = None if s is None else d.graph.step(s).work
+    if s is None or not isinstance(gate, Gate):
+        raise NotFound(f"{asked.step!r} is no gate of run {d.state.run}")
+    visit = asked.visit or d.state.steps[s].visits
+    opened = d.state.open.get(f"{asked.step}/{visit}")
+    if opened is None or opened.held:
+        raise Conflict(_too_late(d, turn, gate, asked.step, visit))
+    if asked.option not in gate.options:
+        raise Conflict(f"gate {asked.step!r} knows {', '.join(gate.options)}, not {asked.option!r}")
+    if asked.option not in gate.refuse:
+        _check_person(gate, opened, asked)
+        if gate.form is not None:
+            check_form(gate.form, {} if asked.feedback is None else asked.feedback)
+    return GateDecided(asked.step, visit, asked.option, asked.by, asked.feedback)
+
+
+def _too_late(d: Decision, turn: StoreTurn, gate: Gate, step: str, visit: int) -> str:
+    """Who was first; the log knows it, and so does what this turn has said already."""
+    log = [(at, fact) for _, at, fact in turn.facts(d.state.run)] + [(d.now, fact) for fact in d.facts]
+    end = told_end(gate, step, visit, log)
+    if end:
+        return f"gate {step!r} (visit {visit}) {end}"
+    if d.state.life in TERMINAL:
+        return f"run {d.state.run} is {d.state.life}"
+    return f"gate {step!r} is not waiting for a decision (visit {visit})"
+
+
+def _check_person(gate: Gate, opened: OpenCommand, asked: GateDecided) -> None:
+    """Each person counts once."""
+    if gate.min_approvals == 1:
+        return
+    if not asked.by:
+        raise InvalidValue("by", f"gate {asked.step!r} wants {gate.min_approvals} different people; say who decides")
+    for each in opened.progress or ():
+        if each["by"] == asked.by:
+            raise Conflict(f"{asked.by} has decided at gate {asked.step!r} already, at {each['at']}: {each['option']}")
+
+
+class Accepting(Struct):
+    """One run's mail in one turn; item reports of one visit are kept together and become one fact."""
+
+    d: Decision
+    turn: StoreTurn
+    held: Mapping[str, int] = {}  # the commands that are being reported, by the generation of their holder
+    items: dict[tuple[str, int], list[Report]] = {}
+    settled: set[str] = set()
+    graph: Callable[[str], Graph] | None = None  # of any plan
+
+    def accept(self, mail: Mail) -> None:
+        """Say what follows from it, or raise why not; a refusal changes nothing."""
+        if isinstance(mail, Settle):
+            self._settle(mail)
+            return
+        self.flush()
+        match mail:
+            case Start():
+                self._start(mail)
+            case Note():
+                self._note(mail)
+            case Expire():
+                self._expire(mail)
+            case Cancel(command=command) if command:
+                self._known()
+                self._report(command, Report(self._attempt(command), Cancelled(mail.reason)))
+            case Look():
+                pass
+            case Reopen() | RetryItems() | CancelItems() | Migrate():
+                self._known()
+                change(self.d, mail)
+            case _:
+                self._known()
+                self._operate(mail)
+
+    def flush(self) -> None:
+        if self.items:
+            for (step, visit), reports in self.items.items():
+                self.d.say(ItemsSettled(step, visit, tuple(reports)))
+            self.items = {}
+
+    def _known(self) -> None:
+        if self.d.state.life == INITIAL:
+            raise NotFound(f"there is no run {self.d.state.run}")
+
+    def _start(self, mail: Start) -> None:
+        if self.d.state.life != INITIAL:
+            raise Conflict(f"run {self.d.state.run} exists")
+        try:
+            input = started_with(self.d.graph.plan, self.d.state.run, mail.input, self.d.evaluate)
+        except CannotEvaluate as error:
+            raise InvalidValue("input", str(error)) from None
+        check_inputs(self.d.graph.plan, input, WORK_UNDER_LOCK, mail.input if mail.fits else ())
+        self.d.say(RunStarted(mail.plan_hash, input, mail.name, mail.key, mail.parent, mail.depth, mail.code))
+
+    def _settle(self, mail: Settle) -> None:
+        lease, done = mail.lease, mail.done
+        self._refuse_stale(lease)
+        if done.writes and isinstance(done.outcome, Succeeded):
+            self._judge_writes(lease.command.id, done.writes)
+        report = self._boxed_report(reported(lease, done))
+        self.d.lines.extend(done.lines)
+        self._report(lease.command.id, report)
+
+    def _boxed_report(self, report: Report) -> Report:
+        """With what is large in it in blobs."""
+        events = tuple(map(self._sent, report.events))
+        return structs.replace(report, outcome=self._boxed(report.outcome), events=events)
+
+    def _settle_kept(self, kept: LetterReport) -> None:
+        """Nobody has held the command since; nobody is there either who could write anew what has become stale."""
+        opened, report = self.d.state.open.get(kept.command), kept.report
+        if opened is None or opened.attempt != report.attempt or kept.command in self.settled:
+            return  # it was withdrawn, or settled in another way
+        if report.writes and isinstance(report.outcome, Succeeded):
+            try:
+                self._judge_writes(kept.command, report.writes)
+            except StaleWrite as stale:
+                report = _failed(report, Fault("stale_write", str(stale), retryable=True))
+            except Conflict as error:
+                report = _failed(report, Fault("refused", str(error), retryable=False))
+        self._report(kept.command, self._boxed_report(report))
+
+    def _note(self, mail: Note) -> None:
+        self._refuse_stale(mail.lease)
+        command = mail.lease.command.id
+        if mail.key not in self.d.state.open[command].recorded:
+            self.d.say(CallSettled(command, mail.key, self._boxed(mail.outcome)))
+
+    def _refuse_stale(self, lease: Lease) -> None:
+        if self.held.get(lease.command.id) != lease.generation or lease.command.id in self.settled:
+            raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held under {lease.generation}")
+
+    def _judge_writes(self, command: str, writes: tuple[Write, ...]) -> None:
+        """A write that is stale or does not fit refuses the whole report: nothing is lost silently."""
+        state, written = self.d.state, set[str]()
+        for write in writes:
+            held, version = state.ctx.get(write.key), state.versions.get(write.key, 0)
+            if isinstance(write, PutIf):
+                if self._writes_later(command):
+                    raise Conflict(f"{command} writes when its loop ends; no version of {write.key!r} holds till then")
+                if write.version != version:
+                    raise StaleWrite(write.key, held, version, write.key in state.ctx)
+            elif held is not None and write.key not in written and not _fits(write, held):
+                raise Conflict(f"context key {write.key!r} holds a {type(held).__name__}; this does not fit: {write}")
+            written.add(write.key)
+
+    def _writes_later(self, command: str) -> bool:
+        loop = self.d.graph.step(self.d.state.open[command].step).loop
+        return loop is not None and not loop.sequential
+
+    def _sent(self, sent: Sent) -> Sent:
+        """A large event stands in a blob, with the fields by which it is gathered beside it."""
+        data, blob = self.d.box(sent.data)
+        if blob is None or not isinstance(sent.data, dict):
+            return Sent(sent.type, data, blob)
+        fields = {step.collect.by for step in self.d.graph.plan.steps if step.collect is not None and step.collect.by}
+        return Sent(sent.type, None, blob, {field: sent.data.get(field) for field in fields})
+
+    def _boxed(self, outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, Succeeded):
+            return outcome
+        return Succeeded(*self.d.box(outcome.result))
+
+    def _expire(self, mail: Expire) -> None:
+        """Judged again under the lock: a report or a heartbeat that came first wins."""
+        held = self.turn.lease(self.d.state.run, mail.command)
+        if held is None or held.generation != mail.generation or mail.command in self.settled:
+            return
+        if held.hangs():
+            outcome: Outcome = TimedOut(held.command.timeout or 0.0)
+        elif held.until <= self.turn.now and held.losses >= mail.losses:
+            why = f"{held.losses + 1} workers were lost while they ran it"
+            outcome = Failed(Fault("lost", why, retryable=False))
+        else:
+            return
+        report = Report(held.command.attempt, outcome, held.command.item, held.worker, held.generation, held.claimed_at)
+        self._report(mail.command, report)
+
+    def _report(self, command: str, report: Report) -> None:
+        self.settled.add(command)
+        opened = self.d.state.open[command]
+        name = self.d.graph.name(opened.step)
+        if opened.page:
+            self.flush()
+            self.d.say(PageCame(name, opened.visit, opened.page, report))
+        elif opened.item is None:
+            self.flush()
+            self.d.say(StepSettled(name, opened.visit, report))
+        else:
+            self.items.setdefault((name, opened.visit), []).append(
+                report if report.item is not None else Report(report.attempt, report.outcome, opened.item)
+            )
+
+    def _attempt(self, command: str) -> int:
+        opened = self.d.state.open.get(command)
+        if opened is None or command in self.settled:
+            raise NotFound(f"run {self.d.state.run} has no open command {command!r}")
+        return opened.attempt
+
+    def _operate(self, mail: Signal | DecideGate | Pause | Resume | Cancel) -> None:
+        state = self.d.state
+        if isinstance(mail, DecideGate):
+            asked = GateDecided(mail.step, mail.visit or 0, mail.option, mail.by, mail.feedback)
+            self.d.say(decision(self.d, self.turn, asked))
+            return
+        if state.life in TERMINAL:
+            raise Conflict(f"run {state.run} is {state.life}")
+        match mail:
+            case Signal():
+                self.d.say(SignalReceived(mail.name, mail.value, mail.sender))
+            case Pause() if not state.paused or (self._by_parent(state.paused_by) and not self._by_parent(mail.by)):
+                self.d.say(RunPaused(mail.by))
+            case Resume() if state.paused:
+                refuse_spent(state, mail.budget)
+                self.d.say(RunResumed(mail.by, mail.budget))
+            case Cancel() if state.cancel is None and state.cancels < GIVEN_UP:
+                self.d.say(CancelAsked(mail.reason, mail.by))
+            case _:
+                pass  # it is so already
+
+    def _by_parent(self, by: str) -> bool:
+        return self.d.state.parent is not None and by == self.d.state.parent.run
+
+    def read(self, letter: Letter) -> None:
+        """Letters are removed in the same commit, so each is read once; some come too late to matter."""
+        state, body = self.d.state, letter.body
+        match body:
+            case LetterStart():
+                if state.life == INITIAL:
+                    self._start_child(body)
+            case LetterEnded():
+                if state.life in (RUNNING, ENDING):
+                    self.d.say(
+                        ChildEnded(
+                            letter.sender,
+                            body.parent.command,
+                            self._brought(letter.sender, body),
+                            body.parent.call,
+                            body.usage,
+                        )
+                    )
+            case LetterReport():
+                self._settle_kept(body)
+            case LetterCancel() if body.again or not state.cancels:  # else it is so already
+                self._operate_late(Cancel(body.reason, by=letter.sender))
+            case LetterPause():
+                self._operate_late(Pause(by=letter.sender))
+            case LetterResume() if state.paused_by == letter.sender:  # else somebody else holds it
+                self._operate_late(Resume(by=letter.sender))
+            case _:
+                pass
+
+    def _start_child(self, body: LetterStart) -> None:
+        """A child cannot be refused any more; one whose inputs cannot be computed, or do not fit, has failed."""
+        plan = self.d.graph.plan
+        input, fault = begun_with(plan, self.d.state.run, body.input, self.d.evaluate)
+        self.d.say(RunStarted(body.plan, input, parent=body.parent, depth=body.depth))
+        if fault is not None:
+            end_run(self.d, FAILED, StepFault(plan.entry or plan.steps[0].name, 0, "input", fault))
+
+    def _operate_late(self, mail: Pause | Resume | Cancel) -> None:
+        if self.d.state.life not in TERMINAL and self.d.state.life != INITIAL:
+            self._operate(mail)
+
+    def _brought(self, sender: str, body: LetterEnded) -> Outcome:
+        """A blob belongs to its run, so a child's large result is taken over into the parent's.
+
+        Templates cannot read what is stored exactly: a playbook gets plain data.
+        """
+        outcome = body.outcome
+        if not isinstance(outcome, Succeeded):
+            return outcome
+        plain = not self.d.graph.by_events and self._is_coded(body.parent)
+        if outcome.blob is None:
+            return Succeeded(plainly(outcome.result)) if plain else outcome
+        result = codec.unbox(self.turn.blob(sender, outcome.blob.hash))
+        return Succeeded(*self.d.box(plainly(result) if plain else result))
+
+    def _is_coded(self, at: Parent) -> bool:
+        """Whether the child that was started there is a Python workflow."""
+        opened = self.d.state.open.get(at.command)
+        if opened is None:
+            return False
+        call, work = opened.calls.get(at.call), self.d.graph.step(opened.step).work
+        plan = work.plan if isinstance(work, Child) else call.child if call is not None else ""
+        return plan not in ("", ITSELF) and self.graph is not None and self.graph(plan).by_events
+
+    def ring(self, key: str) -> None:
+        """A timer is due."""
+        state = self.d.state
+        if state.paused or state.life not in (RUNNING, ENDING):
+            return
+        if key == RUN_TIMER:
+            if state.life == RUNNING and state.timed_out is None:
+                self.d.say(RunTimedOut(self.d.graph.plan.timeout or 0.0))
+            return
+        group = group_of(key) if self.d.graph.timed else None
+        if group is not None:
+            moment = runs_out(self.d.graph, state, key)
+            if moment is not None and moment <= self.d.now:
+                gather_no_longer(self.d, *group)
+            return
+        command, _, call = key.partition("#")
+        if command in state.open:
+            self._ring(command, call)
+
+    def _ring(self, command: str, call: str) -> None:
+        opened = self.d.state.open[command]
+        if call:
+            if call in opened.calls:
+                self.d.say(CallSettled(command, call, self._rung(opened.calls[call])))
+        elif starts_at(self.d.graph, opened) is not None:
+            self.d.due[command] = None
+        elif command not in self.settled and command not in self.d.state.judge:
+            outcome = rung(self.d.graph.step(opened.step), opened, self.d.now)
+            if outcome is not None:
+                self._report(command, Report(opened.attempt, outcome))
+
+    def _rung(self, call: Awaited) -> Outcome:
+        """Bodies learn that nothing else came; no signal can bring them the same."""
+        if self.d.graph.by_events and (call.signal or call.child):
+            return TimedOut()
+        return Succeeded({"by": "timer"})
+
+
+def reported(lease: Lease, done: Done) -> Report:
+    """What a worker handed in, as the log will have it."""
+    return Report(
+        attempt=lease.command.attempt,
+        outcome=done.outcome,
+        item=lease.command.item,
+        worker=lease.worker,
+        generation=lease.generation,
+        claimed_at=lease.claimed_at,
+        started_at=done.started_at,
+        losses=lease.losses,
+        writes=done.writes,
+        usage=done.usage,
+        events=done.events,
+    )
+
+
+def _failed(report: Report, fault: Fault) -> Report:
+    return structs.replace(report, outcome=Failed(fault), writes=(), events=())
+
+
+def _fits(write: Write, held: Any) -> bool:
+    match write:
+        case AddTo():
+            return can_add(held)
+        case AppendTo():
+            return isinstance(held, list)
+        case _:
+            return True

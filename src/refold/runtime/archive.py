@@ -1,0 +1,192 @@
+"""A run as one JSON text, with the runs it waits for, to be carried to another store: its log is all that it is."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from refold.core import codec
+from refold.core.commands import Letter, LetterReport
+from refold.core.decide.migrate import replay
+from refold.core.expressions import Evaluate, Languages
+from refold.core.facts import RunMigrated, RunStarted
+from refold.core.fold.apply import Record
+from refold.core.graph import Graph, analyse
+from refold.core.outcomes import Blob
+from refold.core.plan import canonical, hash_of, read_plan
+from refold.core.read.summary import summarize
+from refold.core.state import RunState
+from refold.errors import Conflict, Corrupt, InvalidPlan, InvalidValue, NotFound
+from refold.ports import Store, StoreTurn, Writes
+from refold.runtime.rebuild import projected
+
+FORMAT, VERSION = "refold.run", 1
+
+
+class Carried(Struct, frozen=True, kw_only=True):
+    format: str
+    version: int
+    run: str
+    plan: msgspec.Raw
+    plans: tuple[msgspec.Raw, ...] = ()  # those that it was migrated to
+    facts: tuple[tuple[int, msgspec.Raw], ...]  # each with its time
+    blobs: dict[str, str] = {}
+    live: dict[str, tuple[str, str]] = {}
+    below: "tuple[Carried, ...]" = ()  # child runs that are under way, and theirs
+    letters: tuple[Letter, ...] = ()  # unread ones, of all these runs
+
+
+class Unpacked(Struct, frozen=True):
+    run: str
+    plans: dict[str, bytes]  # by their hashes, the first one first
+    records: list[Record]
+    blobs: dict[str, bytes]
+    live: Mapping[str, tuple[str, str]]
+    below: "list[Unpacked]" = []
+    letters: tuple[Letter, ...] = ()
+
+
+def packed(store: Store, run: str, live: Mapping[str, tuple[str, str]]) -> bytes:
+    """Raises NotFound, or Conflict for a run that another one has started and waits for."""
+    runs = {run}
+    while True:
+        with store.turn(sorted(runs)) as turn:
+            carried = {each: _packed(store, turn, each) for each in runs}
+            states = [each[1] for each in carried.values() if each is not None]
+            found = {child for state in states for child in (*state.children.values(), *state.orphans)}
+            letters = tuple(letter for each in sorted(runs) for letter in turn.letters(each))
+        if found <= runs:
+            break
+        runs |= found
+    first = carried.pop(run)
+    if first is None:
+        raise NotFound(f"there is no run {run}")
+    parent = first[1].parent
+    if parent is not None:
+        raise Conflict(f"run {run} belongs to run {parent.run}: export that one, which takes its child runs along")
+    below = tuple(each[0] for each in carried.values() if each is not None)
+    return msgspec.json.encode(structs.replace(first[0], live=dict(live), below=below, letters=letters))
+
+
+def _packed(store: Store, turn: StoreTurn, run: str) -> tuple[Carried, RunState] | None:
+    """None if it has not begun."""
+    records = turn.facts(run)
+    first = records[0][2] if records else None
+    if not isinstance(first, RunStarted):
+        return None
+    plans = {hash: store.plan(hash) or b"" for hash in _named(records)}
+    state = RunState(run=run)
+    replay(lambda hash: analyse(read_plan(plans[hash])), records, state)
+    blobs = {each.hash: b64encode(turn.blob(run, each.hash)).decode() for each in _blobs([r[2] for r in records])}
+    facts = tuple((at, msgspec.Raw(codec.encode_fact(fact))) for _, at, fact in records)
+    plan, *more = map(msgspec.Raw, plans.values())
+    carried = Carried(format=FORMAT, version=VERSION, run=run, plan=plan, plans=tuple(more), facts=facts, blobs=blobs)
+    return carried, state
+
+
+def _named(records: Sequence[Record]) -> Iterator[str]:
+    """Plans that a log names as its own."""
+    return (fact.plan for _, _, fact in records if isinstance(fact, RunStarted | RunMigrated))
+
+
+def _blobs(value: Any) -> Iterator[Blob]:
+    if isinstance(value, Blob):
+        yield value
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            yield from _blobs(getattr(value, name))
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _blobs(each)
+
+
+def unpacked(data: bytes | str) -> Unpacked:
+    """Raises InvalidValue for what is no run, or one of a newer Refold."""
+    try:
+        carried = msgspec.json.decode(data, type=Carried)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidValue("export", f"this is no run: {error}") from None
+    return _checked(carried)
+
+
+def _checked(carried: Carried) -> Unpacked:
+    if carried.format != FORMAT or not carried.run:
+        raise InvalidValue("export", f"this is no run, but {carried.format!r}")
+    if carried.version != VERSION:
+        raise InvalidValue("export", f"it is of version {carried.version}, and this Refold reads version {VERSION}")
+    try:
+        facts = [(number, at, codec.decode_fact(bytes(raw))) for number, (at, raw) in enumerate(carried.facts, 1)]
+        blobs = {hash: b64decode(text, validate=True) for hash, text in carried.blobs.items()}
+    except (Corrupt, ValueError) as error:
+        raise InvalidValue("export", str(error)) from None
+    plans = {hash_of(plan): plan for plan in map(_plan, (carried.plan, *carried.plans))}
+    first = facts[0][2] if facts else None
+    if not isinstance(first, RunStarted) or [*plans] != list(dict.fromkeys(_named(facts))):
+        raise InvalidValue("export", "its log and its workflow do not belong together")
+    if any(hash_of(value) != hash for hash, value in blobs.items()):
+        raise InvalidValue("export", "a value is not what its name says")
+    below = [_checked(each) for each in carried.below]
+    return Unpacked(carried.run, plans, facts, blobs, carried.live, below, carried.letters)
+
+
+def _plan(data: msgspec.Raw) -> bytes:
+    """In its one form, whoever has set it anew."""
+    try:
+        return canonical(read_plan(bytes(data)))
+    except msgspec.MsgspecError as error:
+        raise InvalidValue("export", f"its workflow cannot be read: {error}") from None
+
+
+def put_back(
+    store: Store, data: bytes | str, evaluate: Evaluate, languages: Languages, new_id: Callable[[], str]
+) -> str:
+    """The run as it was when it was packed; returns its id. Raises Conflict if it is there already."""
+    found = unpacked(data)
+    read = [_read(each) for each in (found, *found.below)]
+    for hash, plan in (named for each in (found, *found.below) for named in each.plans.items()):
+        store.put_plan(hash, plan)
+    with store.turn(sorted(state.run for _, _, state in read)) as turn:
+        for each, graphs, state in read:
+            if turn.head(state.run):
+                raise Conflict(f"run {state.run} is here already")
+            for writes in _in_parts(graphs[state.plan], state, each.records, each.blobs, new_id):
+                turn.write(writes)
+            written = projected(turn, state.run, graphs.__getitem__, evaluate, languages)
+            own = (letter.body for letter in found.letters if letter.to == state.run)
+            reported = {body.command for body in own if isinstance(body, LetterReport)}
+            commands = {id: order for id, order in written.commands.items() if id not in reported}
+            turn.write(structs.replace(written, commands=commands, letters=each.letters))
+    return found.run
+
+
+def _read(found: Unpacked) -> tuple[Unpacked, dict[str, Graph], RunState]:
+    state = RunState(run=found.run)
+    try:
+        graphs = {hash: analyse(read_plan(plan)) for hash, plan in found.plans.items()}
+        replay(graphs.__getitem__, found.records, state)
+    except (Corrupt, InvalidPlan, msgspec.MsgspecError, LookupError) as error:
+        raise InvalidValue("export", f"its log cannot be read: {error!r}") from None
+    return found, graphs, state
+
+
+def _in_parts(
+    graph: Graph, state: RunState, records: Sequence[Record], blobs: dict[str, bytes], new_id: Callable[[], str]
+) -> Iterator[Writes]:
+    """What happened at one moment is written at once."""
+    expected, summary = 0, summarize(graph, state)
+    for at, some in groupby(records, key=lambda record: record[1]):
+        facts = [fact for _, _, fact in some]
+        first = expected == 0
+        yield Writes(
+            run=state.run,
+            turn=new_id(),
+            expected=expected,
+            at=at,
+            facts=facts,
+            summary=summary,
+            blobs=blobs if first else {},
+        )
+        expected += len(facts)

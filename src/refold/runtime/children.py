@@ -1,0 +1,111 @@
+"""Inputs of a run that starts, held against what its workflow declares."""
+
+from collections.abc import Callable, Container, Iterator
+from typing import Any
+
+from refold.core.decide.inputs import started_with
+from refold.core.expressions import CannotEvaluate, Evaluate
+from refold.core.graph import Graph
+from refold.core.outcomes import Fault
+from refold.core.plan import Input, Plan
+from refold.core.state import RunState
+from refold.errors import InvalidPlan, InvalidValue, NotFound, OverBound
+from refold.ports import Store
+from refold.schemas import WORK, WORK_UNDER_LOCK, misfits, said
+
+
+def begun_with(plan: Plan, run: str, given: dict[str, Any], evaluate: Evaluate) -> tuple[dict[str, Any], Fault | None]:
+    """What a child begins with, and why it cannot if its inputs cannot be computed or do not fit."""
+    input, fault = given, None
+    try:
+        input = started_with(plan, run, given, evaluate)
+        check_inputs(plan, input, WORK_UNDER_LOCK)
+    except CannotEvaluate as error:
+        fault = Fault("expression", str(error), retryable=False)
+    except InvalidValue as error:
+        fault = Fault("schema", str(error), retryable=False)
+    return input, fault
+
+
+def fits(plan: Plan, given: dict[str, Any], work: int = WORK) -> bool | None:
+    """Whether each input that is given is as the workflow wants it; None if that takes more than this work."""
+    try:
+        for declared in plan.inputs:
+            if declared.name in given:
+                _check(plan, declared, given[declared.name], work // len(plan.inputs))
+    except OverBound:
+        return None
+    except InvalidValue:
+        return False
+    return True
+
+
+def check_inputs(plan: Plan, given: dict[str, Any], work: int = WORK, known: Container[str] = ()) -> None:
+    """Raises InvalidValue, with the name of the first input that is missing or does not fit; or OverBound.
+
+    All inputs together take no more than this work: while other runs wait, it is WORK_UNDER_LOCK. Those that are known
+    to fit are not checked again.
+    """
+    for declared in plan.inputs:
+        if declared.name in given and declared.name in known:
+            continue
+        if declared.name in given:
+            _check(plan, declared, given[declared.name], work // len(plan.inputs))
+        elif declared.name in plan.defaults:
+            continue  # it was checked when the workflow was read
+        elif declared.required:
+            raise InvalidValue(f"input `{declared.name}`", f"`{plan.name}` needs it, and it is not given")
+
+
+def _check(plan: Plan, declared: Input, value: Any, work: int) -> None:
+    try:
+        found = misfits(declared.schema, value, work) if declared.schema else []
+    except OverBound as error:
+        raise OverBound(f"input `{declared.name}`", f"it cannot be checked for `{plan.name}`: {error}") from None
+    if found:
+        raise InvalidValue(
+            f"input `{declared.name}`", f"it is not as `{plan.name}` wants it: {said(found, declared.name)}"
+        )
+
+
+DEPTH = 100  # runs below the first
+ENDS = 3  # workflows that are named at each end of a long chain
+
+
+class Lineage:
+    """Asked before a child is started; what it says becomes a fault in the log of the parent."""
+
+    def __init__(self, store: Store, known: Callable[[str], tuple[Graph, Evaluate]]) -> None:
+        self.store, self.known, self.limit = store, known, DEPTH
+
+    def refuses(self, graph: Graph, state: RunState, plan: str) -> Fault | None:
+        if state.depth >= self.limit:
+            chain = _shortened([*reversed(list(self._above(state))), graph.plan.name])
+            why = f"a run may have {self.limit} runs above it, and the child would have one more: {chain}"
+            return Fault("too_deep", why, retryable=False)
+        try:
+            self.known(plan)
+        except (NotFound, InvalidPlan) as error:
+            return Fault("no_workflow", str(error), retryable=False)
+        return None
+
+    def misfit(self, plan: str, input: dict[str, Any]) -> Fault | None:
+        """Why no child of this workflow begins with this input."""
+        graph, evaluate = self.known(plan)
+        if not graph.plan.inputs and not graph.plan.computed:
+            return None
+        return begun_with(graph.plan, "", input, evaluate)[1]
+
+    def _above(self, state: RunState) -> Iterator[str]:
+        run = state.parent.run if state.parent is not None else ""
+        while run:
+            row = self.store.summary(run)
+            yield row.workflow if row is not None else run
+            run = row.parent if row is not None else ""
+
+
+def _shortened(names: list[str]) -> str:
+    left_out = len(names) - 2 * ENDS
+    if left_out > 0:
+        names = [*names[:ENDS], f"({left_out} more)", *names[-ENDS:]]
+    return " > ".join(names)

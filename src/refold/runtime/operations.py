@@ -1,0 +1,219 @@
+"""What is run again or taken back, runs and single items of loops: judged under the lock of the run."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import structs
+
+from refold.core import codec
+from refold.core.decide.decision import Decision
+from refold.core.decide.ending import PAUSES, exceeded, told
+from refold.core.decide.migrate import Graphs, Refusal, migrate, refusals, replay
+from refold.core.expressions import Missing
+from refold.core.facts import ItemsCancelled, ItemsReopened, RunMigrated, RunReopened
+from refold.core.fold.apply import Record, life_of
+from refold.core.fold.fanout import failed_items
+from refold.core.fold.reopen import reopening
+from refold.core.graph import Graph
+from refold.core.read.dead_letters import DeadLetter, any_tolerated, dead_letters, tolerated
+from refold.core.state import (
+    CANCELLED,
+    COMPLETED,
+    DONE,
+    FAILED,
+    ISSUED,
+    OPEN,
+    RUNNING,
+    TERMINAL,
+    WAITS,
+    FanOut,
+    RunState,
+)
+from refold.errors import CannotMigrate, Conflict, Corrupt, InvalidValue, NotFound, Unavailable
+from refold.ports import StoreTurn
+from refold.runtime.children import check_inputs
+from refold.runtime.mail import CancelItems, Migrate, Reopen, RetryItems
+from refold.schemas import WORK_UNDER_LOCK
+
+
+def refuse_spent(state: RunState, budget: Mapping[str, int | float]) -> None:
+    """A run that its budget paused would be paused again at once, unless it gets more."""
+    over = exceeded(state, budget) if state.paused_by == PAUSES else None
+    if over is not None:
+        raise Conflict(f"{told(*over)}: raise it, as in `refold runs resume RUN --budget {over[0]}={2 * over[1]:g}`")
+
+
+def reopen(d: Decision, step: str, by: str, budget: dict[str, int | float]) -> None:
+    """Say that the run goes on, or raise why it does not."""
+    state = d.state
+    if state.life not in (FAILED, CANCELLED):
+        raise Conflict(f"run {state.run} is {state.life}: only one that has failed or was cancelled is retried")
+    if state.parent is not None:
+        raise Conflict(f"run {state.run} was started by run {state.parent.run}: retry that one")
+    if step:
+        _check_step(d, step)
+    d.say(structs.replace(reopening(d.graph, state, step, by), budget=budget))
+
+
+def _check_step(d: Decision, step: str) -> None:
+    if d.graph.by_events:
+        raise Conflict("steps of this workflow follow events: it goes on with what was lost, and not from a step")
+    s = d.graph.index.get(step)
+    if s is None:
+        raise NotFound(f"{d.graph.plan.name!r} has no step {step!r}; it has {', '.join(d.graph.index)}")
+    if s in d.graph.finalizers:
+        raise Conflict(f"{step!r} runs when the run ends, and will do so again; nothing follows from it")
+    if not d.state.steps[s].visits:
+        raise Conflict(f"the run has never come to step {step!r}")
+
+
+def dead_of(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter] | None:
+    """All that the run has left now; None if that has not changed."""
+    ended = d.state.life in TERMINAL and (d.state.failures or any_tolerated(d.graph, d.state))
+    if not ended and not (d.facts and isinstance(d.facts[0], RunReopened)):
+        return None
+    return loaded_dead(turn, d)
+
+
+def loaded_dead(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter]:
+    while True:
+        try:
+            return dead_letters(d.graph, d.state, d.loaded)
+        except Missing as missing:
+            for number, _, fact in turn.some_facts(d.state.run, missing.facts - d.loaded.facts.keys()):
+                d.loaded.facts[number] = fact
+            for hash in missing.blobs:
+                d.loaded.blobs[hash] = codec.unbox(turn.blob(d.state.run, hash))
+
+
+SHORT = 12  # characters by which a plan is named
+
+
+def move(d: Decision, mail: Migrate) -> None:
+    """Say that the run follows the new plan, or raise why it does not."""
+    refuse(d.graph, mail.graph, d.state, mail.plan)
+    migrate(d, mail.graph, RunMigrated(mail.plan, mail.by))
+
+
+def refuse(old: Graph, new: Graph, state: RunState, plan: str) -> None:
+    """Raises Conflict, or CannotMigrate with all that stands in the way."""
+    if state.life in TERMINAL:
+        hint = f"; `refold runs retry {state.name or state.run} --detach` reopens it" if state.life != COMPLETED else ""
+        raise Conflict(f"run {state.run} is {state.life}, and only one that is under way is migrated{hint}")
+    if state.life != RUNNING:
+        raise Conflict(f"run {state.run} is {life_of(state)}, and needs no other plan for that")
+    if state.plan == plan:
+        raise Conflict(f"run {state.run} follows plan {plan[:SHORT]} already")
+    found = refusals(old, new, state) or list(_inputs(new, state))
+    if found:
+        raise CannotMigrate(state.run, plan, [(each.step, each.why) for each in found])
+
+
+def _inputs(new: Graph, state: RunState) -> Sequence[Refusal]:
+    try:
+        check_inputs(new.plan, {**new.plan.defaults, **state.input}, WORK_UNDER_LOCK)
+    except InvalidValue as error:
+        return (Refusal("", str(error)),)
+    return ()
+
+
+def replayed(graphs: Graphs, records: Sequence[Record], state: RunState) -> Graph:
+    """A log that cannot be is named as such, whatever the fold stumbles over."""
+    try:
+        return replay(graphs, records, state)
+    except (Corrupt, NotFound, Unavailable):
+        raise
+    except Exception as error:
+        raise Corrupt(f"the log of run {state.run} cannot be folded past fact {state.seq}: {error!r}") from error
+
+
+def change(d: Decision, mail: Reopen | RetryItems | CancelItems | Migrate) -> None:
+    """Say what is run again or taken back, or which plan is followed, or raise why not."""
+    match mail:
+        case Reopen():
+            reopen(d, mail.step, mail.by, mail.budget)
+        case RetryItems():
+            _retry(d, mail)
+        case CancelItems():
+            _cancel(d, mail)
+        case Migrate():
+            move(d, mail)
+
+
+def _retry(d: Decision, mail: RetryItems) -> None:
+    """While the loop goes on, or after the end of the run, which goes on then; nothing that follows is run again."""
+    if not mail.step:
+        _retry_tolerated(d, mail.by)
+        return
+    s, fan = _loop(d, mail.step)
+    chosen = mail.items or tuple(item for item, life in enumerate(fan.status) if life not in (DONE, OPEN, WAITS))
+    if d.state.life in TERMINAL:
+        chosen = mail.items or tuple(item for item, life in enumerate(fan.status) if life != DONE)
+        _check(fan, chosen, (DONE,), "has completed")
+        _need(chosen, mail.step)
+        _check_stops(d, s, fan, chosen)
+        _go_on(d, [mail.step], mail.by, {mail.step: chosen})
+        return
+    if d.state.steps[s].life != ISSUED or d.state.outcome:
+        raise Conflict(f"step {mail.step!r} is over, but run {d.state.run} is not: its items are retried after its end")
+    _check(fan, chosen, (DONE,), "has completed")
+    _check(fan, chosen, (OPEN, WAITS), "is not over yet")
+    _need(chosen, mail.step)
+    _check_stops(d, s, fan, chosen)
+    d.say(ItemsReopened(mail.step, fan.visit, chosen, mail.by))
+
+
+def _retry_tolerated(d: Decision, by: str) -> None:
+    failed = [each.step for each in tolerated(d.graph, d.state)]
+    if d.state.life not in TERMINAL or not failed:
+        raise Conflict(f"run {d.state.run} has tolerated no failure")
+    _go_on(d, failed, by, {})
+
+
+def _go_on(d: Decision, loops: list[str], by: str, items: dict[str, tuple[int, ...]]) -> None:
+    if d.state.parent is not None:
+        raise Conflict(f"run {d.state.run} was started by run {d.state.parent.run}: retry that one")
+    d.say(structs.replace(reopening(d.graph, d.state, by=by, loops=loops), items=items))
+
+
+def _cancel(d: Decision, mail: CancelItems) -> None:
+    s, fan = _loop(d, mail.step)
+    if d.state.life in TERMINAL or d.state.steps[s].life != ISSUED:
+        raise Conflict(f"step {mail.step!r} is over: there is nothing to cancel")
+    _check(fan, mail.items, (DONE,), "has completed")
+    chosen = tuple(item for item in dict.fromkeys(mail.items) if fan.status[item] in (OPEN, WAITS))
+    if len(chosen) < len(set(mail.items)):
+        raise Conflict(f"item {min(set(mail.items) - set(chosen))} of {mail.step!r} is over already")
+    _need(chosen, mail.step)
+    d.say(ItemsCancelled(mail.step, fan.visit, chosen, mail.by))
+
+
+def _loop(d: Decision, step: str) -> tuple[int, FanOut]:
+    s = d.graph.index.get(step)
+    if s is None:
+        raise NotFound(f"{d.graph.plan.name!r} has no step {step!r}; it has {', '.join(d.graph.index)}")
+    fan = d.state.steps[s].fan
+    if fan is None:
+        raise Conflict(f"step {step!r} has no items" + ("" if d.graph.step(s).loop is None else " yet"))
+    return s, fan
+
+
+def _check(fan: FanOut, items: Iterable[int], refused: tuple[int, ...], why: str) -> None:
+    for item in items:
+        if not 0 <= item < fan.count:
+            raise NotFound(f"there is no item {item}; there are {fan.count}, and the first is 0")
+        if fan.status[item] in refused:
+            raise Conflict(f"item {item} {why}")
+
+
+def _check_stops(d: Decision, s: int, fan: FanOut, chosen: tuple[int, ...]) -> None:
+    """A loop that begins nothing after a failure would not begin these while another stays failed."""
+    loop = d.graph.step(s).loop
+    left = sorted(set(failed_items(fan)) - set(chosen))
+    if left and loop is not None and loop.failures in ("stop", "halt"):
+        why = f"item {left[0]} failed too, and step {d.graph.name(s)!r} begins nothing after a failure"
+        raise Conflict(f"{why}: choose it as well, or choose none")
+
+
+def _need(items: tuple[int, ...], step: str) -> None:
+    if not items:
+        raise Conflict(f"no item of {step!r} has failed or was cancelled")

@@ -1,0 +1,1 @@
+"""A bench for tests of workflows: virtual time, fakes, recordings."""

@@ -1,0 +1,253 @@
+"""A bench for workflows: an engine in memory whose time is virtual, with tools that can be faked and are noted."""
+
+import asyncio
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from refold.core.expressions import Values
+from refold.core.outcomes import SECOND
+from refold.core.plan import BODY, Plan
+from refold.core.times import instant, seconds
+from refold.doorbells.local import LocalDoorbell
+from refold.errors import Conflict, NotFound
+from refold.playbooks.playbook import Playbook
+from refold.playbooks.playbook import read as read_playbook
+from refold.python.definition import Definition
+from refold.python.load import load
+from refold.python.load import named as named_code
+from refold.runtime.engine import Engine
+from refold.runtime.turn_thread import inline
+from refold.secrets.access import Strongroom, Where
+from refold.secrets.names import variable
+from refold.settings import Settings
+from refold.sources.kinds import kinds
+from refold.stores.memory import MemoryStore
+from refold.testing.bench.executors import Rooms
+from refold.testing.bench.fakes import Called, Fakes
+from refold.testing.bench.given import Given
+from refold.testing.bench.recordings import Recording, Replay, record, write
+from refold.testing.bench.recordings import read as read_recording
+from refold.testing.bench.run import Run
+from refold.testing.bench.switchboard import Switchboard, named
+from refold.testing.bench.virtual_loop import TooLong, VirtualClock, VirtualLoop
+from refold.tools.added import Installed
+from refold.tools.catalog import CATALOG
+from refold.tools.shelf import Shelf
+from refold.wiring import World, assemble
+
+T = TypeVar("T")
+Target = Any
+"""A subclass of Workflow, an instance of one, a flow, a plan, or the path of a playbook."""
+
+NEVER = 1e9  # seconds; nothing else works on this store, so nothing has to be looked for
+EPOCH = "2027-01-15T08:00:00Z"
+PATIENCE = 60.0  # seconds of real time for one call
+
+
+class Bench:
+    """Time stands still between two calls. Each of them returns when nothing more can happen at that moment."""
+
+    def __init__(
+        self,
+        *,
+        now: str = EPOCH,
+        seed: int = 0,
+        secrets: Mapping[str, str] | None = None,
+        patience: float = PATIENCE,
+        settings: Settings | None = None,
+    ) -> None:
+        self.patience = patience
+        self._loop = VirtualLoop()
+        self._clock = VirtualClock(self._loop, instant(now))
+        self._thread: ThreadPoolExecutor | None = None
+        self._fakes = Fakes()
+        self.board = Switchboard(self._loop, self._fakes)
+        self.store = MemoryStore(self._clock.now)
+        self._ids = count(1).__next__
+        self._open(seed, secrets or {}, settings or Settings())
+
+    def run(self, workflow: Target, input: Any = None, **inputs: Any) -> Any:
+        """Start it and wait for its result, however long that takes in virtual time. Raises RunFailed or
+        RunCancelled; raises StillGoing if it waits for something that does not come by itself."""
+        return self.start(workflow, input, **inputs).result()
+
+    def start(self, workflow: Target, input: Any = None, **inputs: Any) -> Run:
+        """Start it and let it go on until it waits."""
+        return self.begin(workflow, {**(input or {}), **inputs}, "")
+
+    def begin(self, workflow: Target, input: Mapping[str, Any], run: str) -> Run:
+        """As `start`, with an id of its own."""
+
+        async def begin() -> Run:
+            if isinstance(workflow, str | os.PathLike | Playbook):
+                plan: Any = await self._read(workflow)
+            else:
+                plan = workflow
+            if isinstance(plan, Plan):
+                return Run(self, await self.engine.start(plan, dict(input), run=run), None)
+            await self._known(plan)
+            handle = await self.engine.start(plan, dict(input), run=run)
+            return Run(self, handle.id, handle)
+
+        return self.do(begin())
+
+    def given(self, workflow: Target, **inputs: Any) -> Given:
+        """A run whose steps are done only as far as the test says."""
+        return Given(self, workflow, inputs)
+
+    def advance(self, span: str | float) -> None:
+        """Let so much time pass; what comes due on the way happens in its order."""
+        self.do(asyncio.sleep(seconds(span)))
+
+    @property
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now() / SECOND, UTC)
+
+    def fake(self, name: str, gives: Any = None) -> None:
+        """What a tool gives, for all of a kind, a step, a task (`step/task`) or a command (`step/2`).
+
+        A list has one result for each call; an exception is raised; a function gets the call. Anything else is the
+        result. In the place of a step of a Python workflow it gives events.
+        """
+        self._fakes.add(name, gives)
+
+    def allow(self, *kinds: str) -> None:
+        """Let these tools reach the world."""
+        self.board.allowed.update(kinds)
+
+    def calls(self, name: str = "") -> list[Called]:
+        """The calls of tools so far, of a kind, a step or a command; of all, if none is named. Raises InvalidValue."""
+        made = self._fakes.calls
+        if not name:
+            return list(made)
+        known = dict.fromkeys(each for call in made for each in (call.kind, call.step, call.command))
+        self._fakes.check_name(name, [*known])
+        return [call for call in made if name in (call.kind, call.step, call.command)]
+
+    def record(self, run: "Run | str", file: str | os.PathLike[str]) -> Recording:
+        """The results of a run, into a file for `replay`."""
+        recording = record(self.store, run if isinstance(run, str) else run.id)
+        write(recording, file)
+        return recording
+
+    def replay(self, *files: str | os.PathLike[str], live: Sequence[str] = ()) -> None:
+        """Give recorded results in the place of tools and durable calls; steps and kinds in `live` really run."""
+        self.board.replay = Replay([read_recording(file) for file in files], live)
+
+    @property
+    def unrecorded(self) -> list[str]:
+        """Calls for which the recordings had nothing."""
+        return [] if self.board.replay is None else list(self.board.replay.missing)
+
+    def do(self, what: Coroutine[Any, Any, T]) -> T:
+        """What comes of this, done on the loop of the bench; then all that can happen at this moment happens."""
+        if self._loop.is_closed():
+            what.close()  # or it would be told that nobody waited for it
+            raise Conflict("this bench is closed; make another with `testing.engine()`")
+
+        async def whole() -> T:
+            try:
+                return await what
+            finally:
+                await self._loop.quiet()
+
+        self._loop.patient(self.patience)
+        return self._driven(whole())
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        self._loop.patient(self.patience)
+        try:
+            self._driven(self._rooms.close(self._parts, self._serving, self._real))
+        finally:
+            self._loop.close()
+            if self._thread is not None:
+                self._thread.shutdown()
+            shutil.rmtree(self._artifacts, ignore_errors=True)
+
+    def _open(self, seed: int, secrets: Mapping[str, str], settings: Settings) -> None:
+        self._rooms = Rooms(self._loop, settings)
+        self._artifacts = os.path.join(tempfile.gettempdir(), f"refold-bench-{os.getpid()}-{id(self)}")
+        variables = {**os.environ, **{variable(name): value for name, value in secrets.items()}}
+        world = World(
+            self._clock,
+            LocalDoorbell(),
+            inline,
+            random.Random(seed).random,
+            lambda: f"run{self._ids()}",
+            executors=self._rooms.executors,
+            secrets=Strongroom(variables, Where(folder=settings.secrets_folder), self._clock),
+            isolated=self._rooms.isolated,
+            artifacts=self._artifacts,
+        )
+        unhurried = Settings(lease_for=NEVER, sweep_every=NEVER, poll=NEVER, private_addresses=True)
+        self._parts = self._driven(self._assembled(world, unhurried))
+        self.engine: Engine = self._parts.engine
+        self._serving: asyncio.Task[None] = self._loop.create_task(self._parts.serve())
+
+    async def _assembled(self, world: World, settings: Settings) -> Any:
+        parts = assemble(self.store, world, Values(), {}, settings, "bench")
+        tools = parts.tools
+        self._real = Shelf(tools._ready, tools._makers)  # as they are; none is made before it is used
+        for kind in named(tools):
+            tools.add(kind, self.board.before(kind, partial(self._real.__getitem__, kind)))
+        assert parts.code is not None
+        self._rooms.furnish(parts.code, self._known)
+        return parts
+
+    async def _known(self, workflow: Any) -> Definition:
+        """Its bodies run here, behind the switchboard."""
+        code = self._parts.code
+        assert code is not None
+        before = {*code.adopted}
+        definition: Definition = await code.known(workflow)
+        for hash in code.adopted.keys() - before:
+            name = f"{BODY}:{hash}"
+            self._parts.tools.add(name, self.board.before_body(code.adopted[hash], self._parts.tools[name]))
+        return definition
+
+    async def _read(self, file: "str | os.PathLike[str] | Playbook") -> Plan:
+        playbook = file if isinstance(file, Playbook) else playbook_of(os.fspath(file))
+        for child in playbook.children:
+            await self.engine.register(child.plan)
+        for target in playbook.code:
+            await self._known(load(target))
+        return playbook.plan
+
+    def _driven(self, what: Coroutine[Any, Any, T]) -> T:
+        """Here, or on a thread of its own where another loop is running."""
+        if asyncio._get_running_loop() is None:
+            return self._complete(what)
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "refold-bench")
+        return self._thread.submit(self._complete, what).result()
+
+    def _complete(self, what: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._loop.run_until_complete(what)
+        except TooLong:
+            why = f"{self.patience:g} seconds of real time were not enough: a step blocks, or goes round and round"
+            raise TimeoutError(f"{why}; `engine(patience=…)` allows more") from None
+
+
+def playbook_of(file: str) -> Playbook:
+    if not os.path.exists(file):
+        raise NotFound(f"there is no playbook {os.path.abspath(file)}")
+    return read_playbook(
+        Path(file).read_bytes(),
+        file,
+        Installed(CATALOG),
+        lambda other: Path(other).read_bytes(),
+        sources=kinds,
+        code=named_code,
+    )

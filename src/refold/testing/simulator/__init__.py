@@ -1,0 +1,1 @@
+"""The simulator: several processes over one store in virtual time, with faults and oracles."""

@@ -1,0 +1,409 @@
+"""A workflow of the user in the simulator: its tools are faked, a person answers it, idle time is passed over."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context as Variables
+from functools import partial
+from threading import Thread
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from refold.core.expressions import Values
+from refold.core.fold.gates import ANSWER
+from refold.core.fold.pages import SOURCE
+from refold.core.outcomes import SECOND, Fault
+from refold.core.pipeline import TOOL
+from refold.core.plan import BODY, Call, Gate, Plan
+from refold.core.read.why import Reason, reasons
+from refold.core.state import TERMINAL
+from refold.doorbells.local import LocalDoorbell
+from refold.errors import ToolFailed
+from refold.executors.inline import Inline
+from refold.executors.resolve import resolve
+from refold.ports import Call as ToolCall
+from refold.ports import Entries, Executor, Say, StoreTurn, Tool, Writes
+from refold.python.context import WAITING, Blocking, Context
+from refold.python.definition import Definition
+from refold.runtime.engine import Engine
+from refold.runtime.reading import Reading
+from refold.stores.memory import MemoryStore
+from refold.testing.bench.fakes import Called, called_of
+from refold.testing.bench.recordings import Replay
+from refold.testing.bench.run import told_in_lines
+from refold.testing.simulator.event_loop import Process, current_process
+from refold.testing.simulator.faults import Rates, advance
+from refold.testing.simulator.invented_results import made_up
+from refold.testing.simulator.oracles import Oracles, Violation
+from refold.testing.simulator.simulation import EPOCH, LEASE, Simulation, stubborn
+from refold.tools.pipeline.secrets import Vault
+from refold.tools.python.tool import PythonTool
+from refold.tools.simple import FunctionTool
+from refold.wiring import Process as Parts
+from refold.wiring import WallClock, World
+from refold.wiring.sources import source_tool
+
+
+class Unwaitable(Exception):
+    """A step without `async` waits for something that only others can do."""
+
+
+async def caught(what: Any) -> tuple[Any, Exception | None]:
+    try:
+        return await what, None
+    except Exception as error:
+        return None, error
+
+
+def apart(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """In a thread, with an event loop that knows the real world; the simulation stands meanwhile."""
+    came: list[Any] = []
+    thread = Thread(target=lambda: came.append(asyncio.run(work())), name="refold-real")
+    thread.start()
+    thread.join()
+    return came[0]
+
+
+class Apart:
+    """Bodies that want a process of their own."""
+
+    async def run(self, call: str, input: Any, say: Say | None = None) -> Any:
+        async def body() -> Any:
+            return await asyncio.to_thread(resolve(call), input)
+
+        value, error = apart(lambda: caught(body()))
+        if error is not None:
+            raise error
+        return value
+
+
+def with_own_steps(work: Callable[[], Any]) -> Callable[[], Any]:
+    """The same, with a context that does not make its thread wait."""
+    if not isinstance(work, partial):
+        return work
+    given = [_Stepping(each._context) if isinstance(each, Blocking) else each for each in work.args]
+    return partial(work.func, *given, **work.keywords)
+
+
+class _Stepping:
+    """Takes the steps of a durable call itself: it finds what was recorded, or leaves the body."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._context, name)
+        return partial(self._taken, name, found) if name in WAITING else found
+
+    def _taken(self, name: str, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        coroutine = method(*given, **named)
+        try:
+            while coroutine.send(None) is None:
+                continue
+        except StopIteration as end:
+            return end.value
+        coroutine.close()
+        why = f"a step without `async` calls ctx.{name}, for which a simulation would need a second thread"
+        raise Unwaitable(f"{why}: write `async def`")
+
+
+LOOK = 1.0  # seconds between two looks of the person
+LONGEST = 5.0  # seconds of idle time that are not passed over
+STEPS = 60_000  # of the loop, after which a run will not end
+FIELDS = ("value", "token", "access_token", "api_key", "key", "user", "username", "password", "host", "database", "dsn")
+
+
+class _NoTools(dict[str, Tool]):
+    """What a source may ask for, where nothing is reached."""
+
+    def __missing__(self, name: str) -> Tool:
+        raise ToolFailed(Fault("simulation", f"a simulation has no {name} for sources", retryable=False))
+
+
+def _inline(tool: Callable[[Mapping[str, Executor]], Tool]) -> Tool:
+    executor = Inline(1)
+    return tool({"inline": executor, "process": executor})
+
+
+def _source() -> Tool:
+    world = World(WallClock(), LocalDoorbell(), advance, random.random, str)
+    return source_tool(world, _NoTools())
+
+
+TOOLS: Mapping[str, Callable[[], Tool]] = {  # they compute; what they gave for an input they give again
+    "python": partial(_inline, PythonTool),
+    "function": partial(_inline, FunctionTool),
+    SOURCE: _source,
+}
+
+
+class Subject(Struct, frozen=True):
+    """What is simulated."""
+
+    name: str
+    plan: Plan
+    input: dict[str, Any]
+    children: tuple[Plan, ...] = ()
+    workflow: Any = None  # of a Python workflow
+    definition: Definition | None = None
+    replay: Replay | None = None
+    signals: Mapping[str, Any] = {}
+    answer: Any = "yes"
+    faked: tuple[str, ...] = ()  # kinds and steps that are not even computed
+    code: tuple[Any, ...] = ()  # Python workflows that a playbook starts
+
+    def plans(self) -> tuple[Plan, ...]:
+        return (self.plan, *self.children)
+
+
+class Memo:
+    """What was computed or made up, by step and input; shared by all seeds as far as it is the same for all."""
+
+    def __init__(self) -> None:
+        self.computed: dict[bytes, Any] = {}
+        self.made_up: set[str] = set()  # steps whose results nobody has computed
+
+    def real(self, kind: str, call: ToolCall) -> Any:
+        key = msgspec.json.encode(
+            [kind, call.command.step, call.settings, call.input, call.command.attempt], order="sorted"
+        )
+        if key not in self.computed:
+            self.computed[key] = apart(lambda: caught(TOOLS[kind]()(call)))
+        value, error = self.computed[key]
+        if error is not None:
+            raise error
+        return value
+
+
+class Watching(Oracles):
+    """Counts the commits, and tells when one is about to be made."""
+
+    speaking = False
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.writes = 0
+        self.on_write: Callable[[int], None] = lambda number: None
+
+    def before_write(self, turn: StoreTurn, writes: Writes) -> None:
+        super().before_write(turn, writes)
+        self.writes += 1
+        self.on_write(self.writes)
+
+
+class Stand(Simulation):
+    """`cut` is the number of a commit at which the process dies: just before it, or just after."""
+
+    def __init__(self, subject: Subject, memo: Memo, seed: int, rates: Rates | None, cut: int = 0) -> None:
+        self.subject, self.memo, self.cut, self.skipped = subject, memo, cut, 0.0
+        self.calm, self.limit = rates is not None, STEPS
+        self.doomed: Process | None = None
+        self.run_id = ""
+        self.acts: set[tuple[str, ...]] = set()
+        self.delays = random.Random(f"{seed}/delays")
+        super().__init__(seed, {kind: self._tool(kind) for kind in kinds_of(subject)}, Values(), rates)
+        self.watching.on_write = self._written
+        self.loop.before_step = self._strike_or_cut
+
+    def _oracles(self, store: MemoryStore) -> Oracles:
+        self.watching = Watching(store)
+        return self.watching
+
+    def trial(self, nodes: int = 3) -> None:
+        """One run of it to its end, with faults at first and without them later. Raises Violation."""
+        for number in range(nodes):
+            self._boot(f"node{number}")
+        person = self.loop.process("person").spawn(self._person())
+        chaos = 5.0 + 60.0 * self.chance.random()
+        self._until(lambda: self._is_over() or self.loop.time() - self.skipped > chaos)
+        self._heal()
+        if not self._until(lambda: person.done() and self._is_over()):
+            if self.loop.errors:
+                raise Violation(f"unexpected: {self.loop.errors[0]!r}") from self.loop.errors[0]
+            raise Violation(f"the run does not end: {self._stuck() or 'it was never started'}")
+        person.result()
+        self._judge()
+
+    def _until(self, holds: Callable[[], bool]) -> bool:
+        return self.loop.run_until(lambda: holds() or bool(self.loop.errors), limit_steps=self.limit) and holds()
+
+    def _is_over(self) -> bool:
+        return bool(self.run_id) and self._all_over()
+
+    def story(self, most: int = 25) -> list[str]:
+        """The last facts, in words."""
+        return told_in_lines(self.store.facts(self.run_id), most) if self.run_id else []
+
+    def _parts(self, process: Process) -> Parts:
+        parts = super()._parts(process)
+        if TOOL in parts.tools:
+            pipeline: Any = parts.tools[TOOL]
+            pipeline.vault = Vault(
+                read=_secret,
+                keychain=_keychain,
+                remember=lambda v: None,
+                conceal=str,
+                seal=lambda v, _: v,
+                open_all=lambda v, *_: v,
+            )
+        if self.subject.workflow is not None or self.subject.code:
+            assert parts.code is not None
+            house = parts.code._rooms()
+            house.in_thread, house.isolated = self._right_here, Apart()
+            process.spawn(self._adopt(parts))
+        return parts
+
+    async def _adopt(self, parts: Parts) -> None:
+        code = parts.code
+        assert code is not None
+        own = () if self.subject.workflow is None else (self.subject.workflow,)
+        for each in (*own, *self.subject.code):
+            await stubborn(partial(code.known, each))
+        for hash, definition in code.adopted.items():
+            name = f"{BODY}:{hash}"
+            parts.tools.add(name, self._body(parts.tools[name], definition))
+
+    async def _right_here(self, work: Callable[[], Any]) -> Any:
+        """A step without `async`: a simulation has one thread, so what the step waits for must be there, or end it."""
+        await asyncio.sleep(0)
+        try:
+            return with_own_steps(work)()
+        except Unwaitable as error:
+            self.watching.found.append(Violation(str(error)))
+            raise
+
+    def _body(self, real: Tool, definition: Definition) -> Tool:
+        replay = self.subject.replay
+
+        async def body(call: ToolCall) -> Any:
+            self.oracles.began(call.run, call.command.id, call.command.attempt)
+            return await real(call if replay is None else replay.of_body(call, definition))
+
+        return body
+
+    def _tool(self, kind: str) -> Tool:
+        async def tool(call: ToolCall) -> Any:
+            await asyncio.sleep(0.1 if self.calm else self.delays.uniform(0.01, 2.0))
+            return self._came(called_of(call, kind), kind, call)
+
+        return tool
+
+    def _came(self, called: Called, kind: str, call: ToolCall) -> Any:
+        """The same for the same step, visit and item, whatever happens around it."""
+        subject = self.subject
+        if subject.replay is not None:
+            found, value = subject.replay.of_tool(called)
+            if found:
+                return value
+        if kind in TOOLS and kind not in subject.faked and called.step not in subject.faked:
+            return self.memo.real(kind, call)
+        self.memo.made_up.add(called.step)
+        steps = (step for plan in subject.plans() for step in plan.steps if step.name == called.step)
+        schema = next((step.result for step in steps), None)
+        single = called.command.count("/") == (1 if called.item is None else 2)
+        chance = random.Random(f"{self.seed}/result/{called.command}")
+        return made_up(called.step, kind, schema if single else None, chance)
+
+    def _written(self, number: int) -> None:
+        """Every other process dies before its commit, the rest after it."""
+        process = current_process()
+        if number == self.cut and process is not None and self.nodes.get(process.name) is process:
+            self.faults.seen["cut"] += 1
+            if number % 2:
+                self._die(process)
+            else:
+                self.doomed = process
+
+    def _strike_or_cut(self, process: Process | None) -> None:
+        doomed, self.doomed = self.doomed, None
+        if doomed is not None and doomed.alive:
+            self._die(doomed)
+        elif process is not None:
+            self._strike(process)
+
+    def _die(self, process: Process) -> None:
+        """And come back some time later, which is nothing that it does itself."""
+        process.kill()
+        self.loop.call_later(self.chance.uniform(0.1, 2 * LEASE), self._boot, process.name, context=Variables())
+
+    async def _person(self) -> None:
+        """Starts the run, then gives it whatever it waits for."""
+        subject, engine = self.subject, self.client
+        for child in subject.children:
+            await stubborn(partial(engine.register, child))
+        target = subject.workflow if subject.workflow is not None else subject.plan
+        started = await stubborn(lambda: engine.start(target, subject.input, key="sim"))
+        self.run_id = started if isinstance(started, str) else started.id
+        while not self._is_over():
+            for run, row in list(self.store.rows.items()):
+                if row.status not in TERMINAL:
+                    graph, state = Reading(self.store, run).read()
+                    for reason in reasons(graph, state, state.at):
+                        await self._act(engine, run, reason, graph.plan)
+            self._pass_over()
+            await asyncio.sleep(LOOK)
+
+    async def _act(self, engine: Engine, run: str, reason: Reason, plan: Plan) -> None:
+        key = (run, reason.step, str(reason.visit), str(reason.item), reason.kind, reason.note, reason.signal)
+        if reason.kind == "gate":
+            gate = next(step.work for step in plan.steps if step.name == reason.step)
+            assert isinstance(gate, Gate)
+            option = next((each for each in gate.options if each not in gate.refuse), gate.options[0])
+            voters = sum(act[: len(key)] == key for act in self.acts)
+            form = random.Random(f"{self.seed}/form")
+            feedback = None if gate.form is None else made_up(reason.step, "gate", gate.form, form)
+            self.memo.made_up |= set() if gate.form is None else {reason.step}
+            self.acts.add((*key, str(voters)))
+            await stubborn(lambda: engine.decide(run, reason.step, option, by=f"person {voters}", feedback=feedback))
+        elif reason.kind in ("signal", "parked") and reason.signal and key not in self.acts:
+            self.acts.add(key)
+            name = reason.signal.split(", ")[0]
+            value = self.subject.answer if name.startswith(ANSWER) else self.subject.signals.get(name)
+            if self.subject.definition is not None:
+                value = self.subject.definition.exact.put(value, "value")
+            await stubborn(lambda: engine.signal(run, name, value))
+
+    def _pass_over(self) -> None:
+        """Nothing happens before the next timer: the clock goes there, as on a machine that was asleep."""
+        now = EPOCH + round(self.loop.time() * SECOND)
+        dues = [due for timers in self.store.timers.values() for due in timers.values()]
+        for queued in self.store.commands.values():
+            if queued.held:
+                continue
+            if queued.worker is not None or queued.command.not_before <= now:
+                return
+            dues.append(queued.command.not_before)
+        idle = (min(dues) - now) / SECOND - LOOK if dues else 0.0
+        if idle > LONGEST:
+            self.skipped += idle
+            self.loop._schedule.now += idle
+
+
+async def _secret(name: str) -> Any:
+    return f"secret {name}"
+
+
+class _Keychain:
+    """Every entry has all the fields that are often named."""
+
+    async def entry(self, alias: str) -> Mapping[str, Any]:
+        return {field: f"{alias} {field}" for field in FIELDS}
+
+
+def _keychain(*_: Any) -> Entries:
+    return _Keychain()
+
+
+def kinds_of(subject: Subject) -> list[str]:
+    """All tools that its steps name, but for those that give what is written."""
+    found: dict[str, None] = {}
+    for plan in subject.plans():
+        for step in plan.steps:
+            if isinstance(step.work, Call):
+                tasks = step.work.settings.get("tasks", ()) if step.work.tool == TOOL else ()
+                found.update(dict.fromkeys([step.work.tool, *(task["kind"] for task in tasks)]))
+            if step.loop is not None and step.loop.source is not None:
+                found[SOURCE] = None
+    return [kind for kind in found if kind not in (TOOL, BODY, "noop", "assert")]

@@ -1,0 +1,1 @@
+"""The tool `http`: the request, the guarded connection, the answer."""

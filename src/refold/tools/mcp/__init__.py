@@ -1,0 +1,1 @@
+"""The tool `mcp`: a client of the Model Context Protocol."""

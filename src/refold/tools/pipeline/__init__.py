@@ -1,0 +1,1 @@
+"""The tool behind a list of tools in one step."""

@@ -1,0 +1,110 @@
+"""Rendering in the worker: the keys of a task, its bound values, and what its rules compare and count."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.expressions import CannotEvaluate
+from refold.core.pipeline import Task
+from refold.templates import Templates
+from refold.tool_api import seconds_of
+from refold.tools.noetl_text.quoting import QUOTED
+from refold.tools.noetl_text.sql import STYLES
+from refold.tools.pipeline.scope import Scope
+from refold.tools.pipeline.secrets import Wallet, as_auth, named_in
+
+
+class Ready(Struct):
+    """A task whose tool can be called."""
+
+    input: dict[str, Any]
+    keys: dict[str, Any]
+    settings: dict[str, Any]
+    context: dict[str, Any] | None = None
+
+
+class Renderer:
+    def __init__(self, templates: Templates, scope: Scope, wallet: Wallet) -> None:
+        self.templates, self.scope, self.wallet = templates, scope, wallet
+
+    async def prepared(self, task: Task) -> Ready:
+        """Raises CannotEvaluate, with the key. Secrets are fetched now, those that the task names and no others."""
+        wanted = named_in([task.keys, task.rendered, task.input])
+        if wanted:
+            self.scope.at_this_moment(**await self.wallet.names(wanted))
+        self.scope.bound = bound = self.bound(task)
+        try:
+            quoted = self._quoted(task)
+            keys = self._rendered(task.keys, quoted)
+            settings = {**task.settings, **self._rendered(task.rendered, quoted)}
+        finally:
+            self.scope.bound = self.scope.given
+            self.scope.at_this_moment()
+        for name in task.credentials:
+            if isinstance(keys.get(name), str):
+                keys[name] = as_auth(task.kind, await self.wallet.entry(keys[name]))
+        return Ready(bound, keys, settings, self._context())
+
+    def _rendered(self, templates: Mapping[str, Any], quoted: Mapping[str, Any]) -> dict[str, Any]:
+        plain = {name: template for name, template in templates.items() if name not in quoted}
+        return {**self.values(plain, ""), **{name: quoted[name] for name in templates if name in quoted}}
+
+    def _quoted(self, task: Task) -> dict[str, Any]:
+        """Texts of NoETL files with their values in them."""
+        texts = {**task.rendered, **task.keys}
+        found: dict[str, Any] = {}
+        for name, how in self._ways(task).items():
+            if name in texts:
+                found |= QUOTED[how](task, name, lambda text: self.templates.pieces(text, self.scope), texts)
+        return found
+
+    def _ways(self, task: Task) -> dict[str, str]:
+        """How values are put into the texts of a task; plans of older versions do not say it of all of them."""
+        ways: dict[str, str] = dict(task.quoted)
+        if task.kind == "python" and "code" in task.rendered:
+            ways["code"] = "python"
+        if task.kind == "shell" and "script" in task.rendered:
+            ways["script"] = "shell"
+        if task.kind in STYLES and isinstance(task.keys.get("commands"), list) and self.templates.lenient:
+            ways["commands"] = "sql"
+        return ways
+
+    def bound(self, task: Task) -> dict[str, Any]:
+        """The step's input, and over it the task's own."""
+        return {**self.scope.given, **self.values(task.input, "input")}
+
+    def values(self, templates: Mapping[str, Any], key: str) -> dict[str, Any]:
+        """All are rendered before anybody sees one of them."""
+        found = {}
+        for name, template in templates.items():
+            try:
+                found[name] = self.templates.value(template, self.scope)
+            except CannotEvaluate as error:
+                where = f"{key}.{name}" if key else name
+                raise CannotEvaluate(f"{where}: {error}") from None
+        return found
+
+    def holds(self, condition: Any) -> bool:
+        return self.templates.truth(condition, self.scope)
+
+    def number(self, template: Any, what: str) -> float:
+        value = self.templates.value(template, self.scope)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = -1.0
+        if isinstance(value, bool) or not 0 <= number < float("inf"):
+            raise CannotEvaluate(f"`{what}`: {value!r} is no number")
+        return number
+
+    def seconds(self, template: Any) -> float | None:
+        value = None if template is None else self.templates.value(template, self.scope)
+        return None if value is None else seconds_of(value, "`timeout`")
+
+    def _context(self) -> dict[str, Any] | None:
+        captured = self.scope.captured.get("context")
+        if captured is None:
+            return None
+        made = self.scope.progress
+        return {**captured, **made.ctx, "ctx": {**captured.get("ctx", {}), **made.ctx}, **made.labels, **made.vars}

@@ -1,0 +1,1 @@
+"""The tool `python`: code in a process of its own."""

@@ -1,0 +1,116 @@
+"""The tool `function`: calls user code by its name, `{"call": "package.module:function"}`."""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from refold.core.outcomes import Fault
+from refold.errors import ToolFailed
+from refold.ports import Call, Executor
+from refold.tool_api import Keys, ToolInfo, ToolKey, refused
+from refold.tools.outward_catalog import EMIT
+from refold.tools.outward_checks import NAME
+
+
+async def noop(call: Call) -> Any:
+    """In a playbook, `result` or what belongs to `message` instead, if one of them is given."""
+    match call.input:
+        case {"input": dict() as bound, "config": dict() as config, **more} if not more:
+            keys = {**call.settings, **config}
+            message = keys.get("message")
+            if message is not None and call.say is not None:
+                call.say("stdout", str(message))
+            told = bound if message is None else {"status": "ok", "message": message}
+            return keys.get("result", told)
+        case _:
+            return call.input
+
+
+NO = frozenset({"", "false", "0", "no", "none", "null", "off", "{}", "[]"})  # texts that say no, as on an arc
+
+ASSERT = ToolInfo(
+    kind="assert",
+    about="Fails the step unless something holds, in words of your own. It is not tried again.",
+    keys=(
+        ToolKey(name="that", type="any", required=True, about="what must hold, as one {{ expression }}"),
+        ToolKey(name="message", type="text", about="what to say if it does not"),
+        ToolKey(name="error", type="text", static=True, about="the kind of the failure (`assert`)"),
+        ToolKey(name="result", type="any", about="what comes of the step if it holds"),
+        ToolKey(name="data", type="any", about="what the error has under `data` if it does not"),
+    ),
+    result="`result`, or null",
+)
+
+_ASSERT_KEYS = Keys(ASSERT)
+
+
+async def assert_that(call: Call) -> Any:
+    keys = _ASSERT_KEYS.read(call).keys
+    if holds(keys.get("that")):
+        return keys.get("result")
+    message = keys.get("message", "what must hold does not")
+    raise ToolFailed(Fault(keys.get("error", "assert"), message, retryable=False, data=keys.get("data")))
+
+
+def holds(value: Any) -> bool:
+    return value.strip().lower() not in NO if isinstance(value, str) else bool(value)
+
+
+STREAM = "event"
+_EMIT_KEYS = Keys(EMIT)
+
+
+async def emit(call: Call) -> Any:
+    keys = _EMIT_KEYS.read(call).keys
+    message, event = keys.get("message"), keys.get("event")
+    if (message is None) == (event is None):
+        raise refused("emit needs exactly one of `event` and `message`")
+    if message is not None:
+        _say(call, message)
+        return {"event": "message", "data": message}
+    if not NAME.fullmatch(event or ""):
+        raise refused(f"the name of an event has no spaces, unlike {event!r}")
+    data = keys.get("data")
+    _say(call, f"{event} {json.dumps(data, ensure_ascii=False)}" if "data" in keys else str(event))
+    return {"event": event, "data": data}
+
+
+def _say(call: Call, text: str) -> None:
+    """A line for each of its lines."""
+    if call.say is not None:
+        for line in text.splitlines():
+            call.say(STREAM, line)
+
+
+class FunctionTool:
+    """`isolation` names the executor, `inline` if it is not given.
+
+    The function gets the input of the step as its only argument, or none if it has no parameter; it may be async.
+    `allowed` are modules and functions (`package`, `package.module:function`) that may be called; None: any, for
+    workflows that are written by whoever runs them.
+    """
+
+    def __init__(self, executors: Mapping[str, Executor], allowed: Collection[str] | None = None) -> None:
+        self.executors, self.allowed = executors, allowed
+
+    async def __call__(self, call: Call) -> Any:
+        function, isolation = call.settings.get("call"), call.settings.get("isolation", "inline")
+        if not isinstance(function, str):
+            raise _refused("invalid_settings", "`call` must be 'module:function'")
+        if not isinstance(isolation, str) or isolation not in self.executors:
+            known = ", ".join(map(repr, self.executors))
+            raise _refused("invalid_settings", f"`isolation` must be one of {known}, not {isolation!r}")
+        if not may_call(function, self.allowed):
+            raise _refused("not_allowed", f"{function!r} is not among the functions that may be called")
+        return await self.executors[isolation].run(function, call.input, call.say)
+
+
+def may_call(function: str, allowed: Collection[str] | None) -> bool:
+    if allowed is None:
+        return True
+    module = function.partition(":")[0]
+    return function in allowed or any(f"{module}.".startswith(f"{each}.") for each in allowed)
+
+
+def _refused(kind: str, why: str) -> ToolFailed:
+    return ToolFailed(Fault(kind, why, retryable=False))

@@ -1,0 +1,1 @@
+"""The tools `sqlite`, `duckdb` and `postgres`, on one driver."""

@@ -1,0 +1,221 @@
+"""The tools that speak SQL and the one that moves rows, as data: their keys, their results, and their checks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from refold.tool_api import ToolInfo, ToolKey, ToolProblem
+from refold.tools.checks import TEMPLATE, values_of
+
+NO_SPLICING = "write $1 or $name there, and give the value in `params`"
+
+
+def check_sql(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
+    return [*_texts(keys), *_params(keys)]
+
+
+def _texts(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    query, commands = keys.get("query"), keys.get("commands")
+    if (query is None) == (commands is None):
+        yield ToolProblem("", "exactly one of `query` and `commands` is needed", "give `query`")
+    for key, text in [
+        ("query", query),
+        *(("commands", each) for each in (commands if isinstance(commands, list) else ())),
+    ]:
+        if isinstance(text, str):
+            yield from spliced(key, text)
+
+
+def spliced(key: str, text: str) -> Iterator[ToolProblem]:
+    """A value that is put into the text of a statement can be anything to it; a whole statement is the author's."""
+    found = TEMPLATE.search(text)
+    if found is None or (text.strip().startswith("{{") and text.strip().endswith("}}") and text.count("{{") == 1):
+        return
+    before = text[: found.start()]
+    line, column = before.count("\n") + 1, found.start() - before.rfind("\n")
+    yield ToolProblem(key, "no value may be put into the text of a statement", NO_SPLICING, line, column)
+
+
+def _params(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    params = keys.get("params")
+    if params is not None and not isinstance(params, (list, Mapping)) and not _is_expression(params):
+        yield ToolProblem("params", "`params` is a list or a map", "[a, b] for $1 and $2, {name: a} for $name")
+
+
+def _is_expression(value: Any) -> bool:
+    return isinstance(value, str) and "{{" in value
+
+
+def check_transfer(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
+    return [*_query_of_source(keys.get("source")), *_types(keys), *_key(keys)]
+
+
+def _query_of_source(source: Any) -> Iterator[ToolProblem]:
+    query = source.get("query") if isinstance(source, Mapping) else None
+    for problem in spliced("source", query) if isinstance(query, str) else ():
+        yield ToolProblem("source", problem.message, problem.hint, code="spliced")
+
+
+SOURCES = ("sqlite", "duckdb", "postgres", "csv", "json", "jsonl", "parquet", "http")
+TARGETS = SOURCES[:-1]
+
+
+def _types(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    for name, known in (("source", SOURCES), ("target", TARGETS)):
+        end = keys.get(name)
+        kind = end.get("type") if isinstance(end, Mapping) else None
+        if isinstance(end, Mapping) and kind not in known and not _is_expression(kind):
+            yield ToolProblem(name, f"`{name}.type` is one of {', '.join(known)}", f"give `{name}` a `type`")
+
+
+def _key(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    mode = keys.get("mode")
+    if not _is_expression(mode) and (mode == "upsert") != (keys.get("key") is not None):
+        yield ToolProblem("key", "`mode: upsert` and `key` belong together", "give both, or none")
+
+
+ABOUT = (
+    "Dates and times are ISO 8601 texts; decimals are numbers up to 15 digits and texts beyond; UUIDs, spans of time"
+    " and other types are texts as the database writes them (`P1M2D`), bytes are base64, JSON and arrays are"
+    " values, numbers that JSON does not have are `NaN`, `Infinity` and `-Infinity`; only NULL is null"
+)
+ONE = (
+    " All statements of a step are one transaction: a failure undoes them all. Only where one of them speaks of"
+    " transactions itself, or cannot be part of one (VACUUM, ATTACH, PRAGMA, CREATE DATABASE and their like), each"
+    " stands for itself."
+)
+RESULT = (
+    "of the last statement: `{columns, rows, row_count}` if it gives rows, and else `{affected_rows}`. "
+    + ABOUT
+    + ". A second column `id` is called `id_1`"
+)
+RESULT_KEYS = ("columns", "rows", "row_count", "affected_rows")
+FAILURES = (
+    " Failures are of the kinds db_constraint, db_deadlock, db_timeout, db_connection (the last three are worth another"
+    " try), parse, schema, auth, client_error, storage_access and storage_quota; `error.code` is"
+)
+
+QUERY = (
+    ToolKey(
+        name="query",
+        type="text",
+        about="one statement or several, with semicolons between them. Values are written `$1`, `$2` or `$name` and"
+        " come from `params`; no value may be put into the text itself. A single expression is a whole text",
+    ),
+    ToolKey(name="commands", type="list", about="a list of such texts, in place of `query`"),
+    ToolKey(
+        name="params",
+        type="any",
+        about="a list, for `$1` and `$2`, or a map, for `$name`. `$idempotency_key` is there by itself: the same in"
+        " every try, so that a unique column can tell a repetition",
+    ),
+)
+LIMITS = (
+    ToolKey(name="as_objects", type="bool", about="rows as maps by column (true), or as lists"),
+    ToolKey(name="read_only", type="bool", about="whether a change is refused (false)"),
+    ToolKey(
+        name="timeout",
+        type="duration",
+        about="for all statements together; the database is told to stop. Without it, only the step's own",
+    ),
+    ToolKey(name="max_rows", type="integer", about="more rows are a failure of kind `too_large` (100000)"),
+    ToolKey(
+        name="max_bytes", type="integer", about="of the rows as JSON; more is a failure of kind `too_large` (10 MiB)"
+    ),
+)
+
+DATABASE = ToolKey(name="database", type="text", about="its file, made if it is not there; without it, one in memory")
+
+
+def _speaks_sql(kind: str, about: str, code: str, keys: tuple[ToolKey, ...]) -> ToolInfo:
+    """`code`: what `error.code` is; `keys`: where the database is."""
+    return ToolInfo(
+        kind=kind,
+        about=f"{about}{ONE}{FAILURES} {code}.",
+        keys=(*QUERY, *keys, *LIMITS),
+        result=RESULT,
+        result_keys=RESULT_KEYS,
+        check=check_sql,
+        values=values_of(kind),
+    )
+
+
+SQLITE = _speaks_sql(
+    "sqlite", "Runs SQL on a SQLite database.", "SQLite's, such as `SQLITE_CONSTRAINT_UNIQUE`", (DATABASE,)
+)
+
+DUCKDB = _speaks_sql(
+    "duckdb",
+    "Runs SQL on a DuckDB database, which also reads and writes CSV, JSON and Parquet files. Needs"
+    " `pip install refold[duckdb]`. Extensions are not fetched unless the SQL says INSTALL.",
+    "such as `DUCKDB_CONSTRAINT`",
+    (
+        DATABASE,
+        ToolKey(
+            name="attach", type="map", about="more files of DuckDB, by the names they get: `{sales: sales.duckdb}`"
+        ),
+    ),
+)
+
+POSTGRES = _speaks_sql(
+    "postgres",
+    "Runs SQL on a PostgreSQL server. Needs `pip install refold[postgres]`."
+    " The application name of the connection is `refold` and the idempotency key.",
+    "`PG_` and the SQLSTATE, and `error.data.pg` has `code` and `sqlstate`",
+    (
+        ToolKey(name="url", type="text", about="`postgresql://USER:PASSWORD@HOST:PORT/DATABASE`"),
+        ToolKey(name="host", type="text", about="in place of `url`, with the next five"),
+        ToolKey(name="port", type="any", about="(5432)"),
+        ToolKey(name="database", type="text", about="its name"),
+        ToolKey(name="user", type="text", about="who connects"),
+        ToolKey(name="password", type="text", about="best from a secret"),
+        ToolKey(name="sslmode", type="text", about="such as `require` or `verify-full`"),
+        ToolKey(name="auth", type="map", about="a map of these, such as a keychain entry; what the step gives wins"),
+        ToolKey(name="schema", type="text", about="where names are looked for: one schema, or several with commas"),
+    ),
+)
+
+TRANSFER = ToolInfo(
+    kind="transfer",
+    about="Moves rows from a database, a file or an address into a table or a file. It is done as a whole or not at"
+    " all: one transaction, or a new file in place of the old. No more than a chunk is in memory. Files and DuckDB"
+    " need `pip install refold[duckdb]`, PostgreSQL `pip install refold[postgres]`.",
+    keys=(
+        ToolKey(
+            name="source",
+            type="map",
+            required=True,
+            about="`type` is sqlite, duckdb or postgres, with the keys of that tool for its connection, and `query`,"
+            " one statement, with `params`, or `table` (a query of DuckDB needs no `database`); csv, json, jsonl (a map"
+            " on each line) or parquet, with `path` (`*` stands for many files) and `options`, DuckDB's for such files;"
+            " or http, with `url`, `method`, `headers`, `params`, `json`, `auth` and `pages` as that tool has"
+            " them, and `data_path`, where the list of maps stands in the answer",
+        ),
+        ToolKey(
+            name="target",
+            type="map",
+            required=True,
+            about="`type` is sqlite, duckdb or postgres, with its connection and `table`, which is made if it is not"
+            " there; or a type of file, with `path` and `options`. `mapping` chooses columns and names them anew:"
+            " `{column of the target: column of the source}`",
+        ),
+        ToolKey(
+            name="mode",
+            type="text",
+            choices=("append", "replace", "upsert"),
+            about="`append` (the default for tables), `replace`, which empties the table first (the default for files,"
+            " and their only one), or `upsert`, which updates the rows that have the same `key`",
+        ),
+        ToolKey(name="key", type="any", about="for `upsert`: a column of the target, or a list; unique in the table"),
+        ToolKey(name="chunk_size", type="integer", about="rows at a time (10000)"),
+        ToolKey(name="timeout", type="duration", about="for all of it"),
+    ),
+    result="`{direction, source_type, target_type, mode, rows_transferred, chunks_processed, target_table, columns}`;"
+    " between DuckDB and files all is one chunk",
+    result_keys=(
+        *("direction", "source_type", "target_type", "mode", "rows_transferred", "chunks_processed", "target_table"),
+        "columns",
+    ),
+    check=check_transfer,
+)
+
+KINDS = (SQLITE, DUCKDB, POSTGRES, TRANSFER)

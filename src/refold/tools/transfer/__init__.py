@@ -1,0 +1,1 @@
+"""The tool `transfer`: rows from one place to another."""

@@ -1,0 +1,156 @@
+"""The Python workflows of a process: their bodies become tools of its worker, and the store knows their plans."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from refold.core import codec
+from refold.core.plan import BODY, Plan
+from refold.errors import NotFound
+from refold.ports import Abilities, Executor
+from refold.runtime.engine import Engine
+from refold.runtime.turn import Seen
+from refold.tools.shelf import Shelf
+from refold.worker.loop import Worker
+
+if TYPE_CHECKING:
+    from refold.executors.threads import Threads
+    from refold.python.body_call import House
+    from refold.python.body_tool import Originals
+    from refold.python.definition import Definition
+    from refold.python.session import Session
+
+
+class PythonCode:
+    """Nothing of it is loaded before the first workflow is."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        worker: Worker,
+        tools: Shelf,
+        read_blob: Callable[[str, str], Awaitable[bytes]],
+        isolated: Executor | None = None,
+    ) -> None:
+        self.isolated = isolated
+        self.enrol: Callable[[Abilities], Awaitable[None]] = _nobody_asks
+        self.engine, self.worker, self.tools, self.read_blob = engine, worker, tools, read_blob
+        self.adopted: dict[str, Definition] = {}
+        self.sessions: dict[str, Session] = {}
+        self._parents: dict[str, str] = {}
+        self._saved: dict[str, dict[str, tuple[str, str]]] = {}
+        self._house: House | None = None
+        self._threads: Threads | None = None
+        self._originals: Originals | None = None
+
+    async def known(self, workflow: Any) -> "Definition":
+        from refold.python.definition import define, family
+
+        definition = define(workflow)
+        if definition.hash not in self.adopted:
+            found = family(definition)
+            for each in found:
+                await self.engine.register(each.plan)
+            for each in found:
+                self._serve(each)
+            await self.enrol(self.worker.can)
+        return definition
+
+    def of(self, plan: str) -> "Definition | None":
+        return self.adopted.get(plan)
+
+    def original(self, run: str, step: str, visit: int) -> BaseException | None:
+        return None if self._originals is None else self._originals.find(run, step, visit)
+
+    async def close(self) -> None:
+        if self._threads is not None:
+            self._threads.close()
+
+    def _serve(self, definition: "Definition") -> None:
+        from refold.python.body_tool import BodyTool, Originals
+
+        self.adopted[definition.hash] = definition
+        if self._originals is None:
+            self._originals = Originals()
+            self._tell_ends()
+        tool = BodyTool(definition, self._rooms(), self._session(definition), self._originals)
+        name = f"{BODY}:{definition.hash}"
+        self.tools.add(name, tool)
+        can = self.worker.can
+        self.worker.can = structs.replace(can, tools=(can.tools or frozenset()) | {name})
+        self.worker.doorbell.ring()
+
+    def _session(self, definition: "Definition") -> "Callable[[str], Session]":
+        from refold.python.session import Session
+
+        def session(run: str) -> Session:
+            run = self._root(run)
+            if run not in self.sessions:
+                self.sessions[run] = Session(definition.resources, self._saved.pop(run, {}), definition.exact.classes)
+            return self.sessions[run]
+
+        return session
+
+    def live(self, run: str, definition: "Definition") -> dict[str, tuple[str, str]]:
+        """What an export says of the live objects of a run. Raises Conflict."""
+        session = self.sessions.get(run := self._root(run))
+        if session is None:
+            return self._saved.get(run, {})
+        return session.saved(definition.workflow.live, definition.exact.names)
+
+    def revive(self, run: str, saved: Mapping[str, tuple[str, str]]) -> None:
+        """They come back when a body asks for them."""
+        self._saved[run] = dict(saved)
+
+    def _root(self, run: str) -> str:
+        while run in self._parents:
+            run = self._parents[run]
+        return run
+
+    def _rooms(self) -> "House":
+        from refold.executors.threads import Threads
+        from refold.python.body_call import ChildRun, House
+
+        async def read(run: str, hash: str) -> Any:
+            return codec.unbox(await self.read_blob(run, hash))
+
+        async def register(plan: Plan) -> str:
+            return await self.engine.register(plan)
+
+        async def look(run: str) -> ChildRun:
+            def seen() -> ChildRun:
+                try:
+                    state = self.engine.mailroom.turns.look(run).state
+                except NotFound:
+                    return ChildRun(run)  # its letter is still on its way
+                return ChildRun(run, state.started_at, state.ended_at, dict(state.usage))
+
+            child: ChildRun = await self.engine.advance(seen)
+            return child
+
+        if self._house is None:
+            self._threads = Threads(self.worker.slots)
+            self._house = House(self.worker.clock, read, self.known, register, look, self._threads.run, self.isolated)
+        return self._house
+
+    def _tell_ends(self) -> None:
+        """The live objects of a run end with it; a child run uses those of its parent."""
+        mailroom = self.engine.mailroom
+        tell_end, tell_births = mailroom.on_end, mailroom.on_births
+
+        def ended(seen: Seen) -> None:
+            run = seen.state.run
+            if self._parents.pop(run, None) is None and run in self.sessions and not self.sessions[run].end():
+                del self.sessions[run]
+            tell_end(seen)
+
+        def born(births: Sequence[tuple[str, str]]) -> None:
+            self._parents.update({child: parent for parent, child in births})
+            tell_births(births)
+
+        mailroom.on_end, mailroom.on_births = ended, born
+
+
+async def _nobody_asks(can: Abilities) -> None:
+    """Where nobody else can see who works."""

@@ -1,0 +1,171 @@
+"""Keeps leases alive: one heartbeat for all a worker holds, and an end to work whose lease is lost."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, TypeVar
+
+from msgspec import Struct, field
+
+from refold.core.outcomes import Failed, Outcome, Succeeded
+from refold.errors import RefoldError, Unavailable
+from refold.ports import Clock, Desk, Discretion, Lease, Memory, Place
+from refold.time_limits import Stopwatch
+from refold.worker.run_tool import OPEN
+
+
+def place(lease: Lease) -> Place:
+    return lease.run, lease.command.id, lease.generation
+
+
+class Held(Struct):
+    where: Place
+    lease: Lease
+    body: asyncio.Task[Any] | None = None  # cancelled if the lease is lost; None: has not begun, reports, or was told
+    stopped: bool = False  # the body was told to end, or shall not begin
+    watch: Stopwatch = field(default_factory=Stopwatch)  # how long its body has run
+
+
+class Beat(Struct, frozen=True):
+    """What one heartbeat found out."""
+
+    asked: Sequence[Place]  # held when it began
+    kept: Mapping[Place, Lease]
+
+
+class Keeper:
+    """`run` may have a thread and an event loop of its own; everything else belongs to the loop of the work."""
+
+    def __init__(self, desk: Desk, clock: Clock, worker: str, lease_for: float) -> None:
+        self.desk, self.clock, self.worker, self.lease_for = desk, clock, worker, lease_for
+        self.every = lease_for / 3
+        self.held: dict[Place, Held] = {}
+        self._number = count().__next__
+        self._asking: set[int] = set()  # calls that may bring a lease
+        self._strange: dict[Place, frozenset[int]] = {}  # leased to us, but by which of these calls?
+        self._returns: set[asyncio.Task[None]] = set()
+
+    async def run(self, tell: Callable[[Beat], object]) -> None:
+        """Beat for ever; `tell` brings what was found out to `hear`, on the loop of the work."""
+        while True:
+            await self.clock.sleep(self.every)
+            asked = tuple(self.held)  # one step of the interpreter, so another thread may take it
+            try:
+                leases = await self.desk.extend(self.worker, self.lease_for, self._left(asked))
+            except RefoldError:
+                continue  # the next beat may come through in time
+            tell(Beat(asked, {place(lease): lease for lease in leases}))
+
+    async def look(self) -> None:
+        """Another process has written, and may have withdrawn what is held here. Where this fails, the next beat
+        finds it."""
+        asked = tuple(self.held)
+        try:
+            leases = await self.desk.leases_of(self.worker) if asked else ()
+        except RefoldError:
+            return
+        self.hear(Beat(asked, {place(lease): lease for lease in leases}))
+
+    def _left(self, asked: Sequence[Place]) -> dict[Place, float]:
+        """Of those with a timeout, the seconds that are left: it starts with the body, and not with the claim."""
+        left: dict[Place, float] = {}
+        for where in asked:
+            held = self.held.get(where)
+            if held is not None and held.lease.command.timeout is not None:
+                left[where] = held.lease.command.timeout - held.watch.ran()
+        return left
+
+    def hold(self, lease: Lease) -> Held:
+        where = place(lease)
+        held = self.held[where] = Held(where, lease)
+        return held
+
+    def release(self, held: Held) -> None:
+        self.held.pop(held.where, None)
+
+    def begin_asking(self) -> int:
+        """A call to the desk that may bring a lease begins; it ends after `hold`."""
+        number = self._number()
+        self._asking.add(number)
+        return number
+
+    def end_asking(self, number: int) -> None:
+        self._asking.discard(number)
+
+    def hear(self, beat: Beat) -> None:
+        """End work whose lease is lost, and give back what is leased to this worker and unknown to it."""
+        for where in beat.asked:
+            if where not in beat.kept:
+                self._lose(where)
+        before, self._strange = self._strange, {}
+        for where, lease in beat.kept.items():
+            if where in self.held or where in beat.asked:
+                continue
+            calls = before[where] & self._asking if where in before else frozenset(self._asking)
+            if where in before and not calls:
+                self._give_back(lease)  # every call that might bring it has ended without: its answer was lost
+            else:
+                self._strange[where] = calls
+
+    def withdraw(self, run: str, command: str) -> None:
+        """The run does not want the command any more; its holder need not wait for a heartbeat to learn it."""
+        for where in [each for each in self.held if each[:2] == (run, command)]:
+            self._lose(where)
+
+    def stop_bodies(self) -> None:
+        for where in list(self.held):
+            self._lose(where)
+
+    def _lose(self, where: Place) -> None:
+        held = self.held.get(where)
+        if held is None:
+            return
+        held.stopped = True
+        if held.body is not None:
+            held.body.cancel()
+            held.body = None  # told once: its cleanup is not to be cancelled too
+
+    def _give_back(self, lease: Lease) -> None:
+        async def give_back() -> None:
+            try:
+                await self.desk.hand_back(lease)
+            except RefoldError:
+                return  # the lease will run out by itself
+
+        task = asyncio.get_running_loop().create_task(give_back())
+        self._returns.add(task)
+        task.add_done_callback(self._returns.discard)
+
+
+T = TypeVar("T")
+
+
+class AtWork:
+    """A store that does not answer is asked again; if that takes too long, the lease is lost, and the body ended."""
+
+    def __init__(self, desk: Desk, lease: Lease, clock: Clock, pause: float, discretion: Discretion = OPEN) -> None:
+        self.desk, self.lease, self.clock, self.pause, self.discretion = desk, lease, clock, pause, discretion
+
+    async def recall(self) -> Memory:
+        """As the claim brought it along, or else as it is now."""
+        memory = self.lease.memory
+        return memory if memory is not None else await self._asked(lambda: self.desk.recall(self.lease))
+
+    async def record(self, key: str, outcome: Outcome) -> None:
+        """Raises ToolFailed for a result that holds a secret: nothing of it is recorded."""
+        if isinstance(outcome, Failed):
+            outcome = Failed(self.discretion.fault(outcome.fault))
+        elif isinstance(outcome, Succeeded):
+            self.discretion.check_result(outcome.result)
+        await self._asked(lambda: self.desk.record(self.lease, key, outcome))
+
+    async def publish(self, lines: Sequence[Any]) -> None:
+        shown = [self.discretion.value(line) for line in lines]
+        await self._asked(lambda: self.desk.publish(self.lease, shown))
+
+    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await ask()
+            except Unavailable:
+                await self.clock.sleep(self.pause)

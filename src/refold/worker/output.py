@@ -1,0 +1,142 @@
+"""What one try prints, on its way to the run's side stream: gathered for a moment, bounded, and no reason to fail."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from refold.errors import Unavailable
+from refold.ports import Clock, Discretion, Ending, Lease, LeftOut, Redaction
+from refold.worker.run_tool import OPEN
+
+EVERY = 0.2  # seconds that a line waits for others
+AT_ONCE = 64 * 1024  # characters that wait for nobody
+MOST = 2 * 1024 * 1024  # characters of one try
+PER_LINE = 100  # what a line costs beside its text
+
+Publish = Callable[[Lease, Sequence[Any]], Awaitable[None]]
+
+
+class Printed:
+    """Nothing is done, and nothing is written, for a try that prints nothing."""
+
+    any = False
+    _closed = False
+    _has_more = False  # lines that nobody has looked at yet
+    _waiting = _passed = _left_out = 0  # characters; what is left out: lines
+    _timer: asyncio.TimerHandle | None = None
+    _sending: asyncio.Task[None] | None = None
+
+    def __init__(self, lease: Lease, publish: Publish, clock: Clock, discretion: Discretion = OPEN) -> None:
+        self.lease, self.publish, self.clock, self.discretion = lease, publish, clock, discretion
+        self._loop = asyncio.get_running_loop()
+        self._lines: list[dict[str, Any]] = []  # as they were printed
+        self._ready: list[dict[str, Any]] = []  # without secrets
+        self._streams: dict[str, Redaction] = {}
+
+    def say(self, stream: str, text: str) -> None:
+        """From any thread; what another one says is there before anything it does afterwards is seen."""
+        try:
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            here = False
+        if here:
+            self._add(stream, text)
+        else:
+            with suppress(RuntimeError):  # the loop is closed: a thread that nobody listens to goes on
+                self._loop.call_soon_threadsafe(self._add, stream, text)
+
+    async def close(self) -> None:
+        """The try was stopped. Returns when its lines are where they belong, or cannot be."""
+        await self._end()
+        await self._send(self._ending())
+
+    async def rest(self) -> tuple[Any, ...]:
+        """The try is over: the lines that go to the stream with its report, so that they cost nothing more."""
+        await self._end()
+        self._redact(self._ending())
+        lines, self._ready = self._ready, []
+        return tuple(lines)
+
+    def _ending(self) -> Ending:
+        return Ending.CUT if self._left_out else Ending.OVER
+
+    async def _end(self) -> None:
+        if self._left_out:
+            self._put("stderr", LeftOut(f"({self._left_out} lines more are left out)"))
+        self._closed = True
+        while self._sending is not None:
+            await asyncio.wait([self._sending])
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _add(self, stream: str, text: str) -> None:
+        if self._closed:
+            return  # a thread that could not be stopped
+        cost = len(text) + PER_LINE
+        if self._left_out or self._passed + cost > MOST:
+            self._left_out += 1
+            return
+        self._passed += cost
+        self._put(stream, text)
+        self._waiting += cost
+        if self._waiting >= AT_ONCE:
+            self._flush()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(EVERY, self._flush)
+
+    def _put(self, stream: str, text: str) -> None:
+        command = self.lease.command
+        line = {"at": self.clock.now(), "step": command.step, "visit": command.visit, "attempt": command.attempt}
+        if command.item is not None:
+            line["item"] = command.item
+        self.any = self._has_more = True
+        self._lines.append({**line, "stream": stream, "text": text})
+
+    def _redact(self, ending: Ending) -> None:
+        """All that can be shown is ready afterwards; a line that may end within a secret waits for the next one."""
+        self._has_more = False
+        waiting: list[dict[str, Any]] = []
+        by_stream: dict[str, list[dict[str, Any]]] = {}
+        for line in self._lines:
+            by_stream.setdefault(line["stream"], []).append(line)
+        for name, lines in by_stream.items():
+            if name not in self._streams:
+                self._streams[name] = self.discretion.stream()
+            shown = self._streams[name]([line["text"] for line in lines], ending)
+            for line, text in zip(lines, shown, strict=False):
+                line["text"] = _storable(text)
+            waiting += lines[len(shown) :]
+        kept = {id(line) for line in waiting}
+        self._ready += [line for line in self._lines if id(line) not in kept]
+        self._lines = [line for line in self._lines if id(line) in kept]
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._sending is None:
+            self._sending = self._loop.create_task(self._send())
+            self._sending.add_done_callback(self._sent)
+
+    def _sent(self, _: object) -> None:
+        self._sending = None
+        if (self._ready or self._has_more) and self._timer is None:
+            self._timer = self._loop.call_later(EVERY, self._flush)
+
+    async def _send(self, ending: Ending = Ending.MORE) -> None:
+        self._redact(ending)
+        lines, self._ready, self._waiting = self._ready, [], 0
+        if not lines:
+            return
+        try:
+            await self.publish(self.lease, lines)
+        except Unavailable:
+            self._ready = [*lines, *self._ready]  # the next time, if there is one
+        except Exception:
+            return  # most likely the lease is lost, and with it the right to be heard
+
+
+def _storable(text: str) -> str:
+    """A lone surrogate is no text; it is spelt out."""
+    return str(text) if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
