@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PINNED := $(PIP) --require-hashes --only-binary :all: --requirement
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-python bench-peers mutants proof crash newcomer lock clean
+.PHONY: help demo test check bench bench-python bench-peers mutants shape proof crash newcomer lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ bench-peers: $(READY) ## Measure Python workflows beside other engines (fetches 
 
 mutants: $(READY) ## Break each guarded line once; its test must fail
 	$(BIN)/python tests/run_mutants.py
+
+shape: $(READY) ## Print the shape of the source: sizes, single importers, repeated names, hops of a one-step run
+	@$(BIN)/python -m tests.shape
 
 proof: $(READY) ## Run the slow proofs (about 10 minutes on 2 cores)
 	$(BIN)/python tests/run_proof.py --ignore tests/crash

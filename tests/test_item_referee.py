@@ -18,8 +18,8 @@ from refold.core.read.items import STATES
 from refold.core.state import STOPPED
 from refold.ports import Call as Try
 from refold.testing.core import Given, Scripted, Then, failed, started, succeeded
+from tests.compat.stage import Stage
 from tests.item_referee import Referee, Rules
-from tests.seeds.stage import Stage
 
 CASES, CHUNK = 1_000, 100
 FIRST = int(os.environ.get("REFOLD_FIRST_SEED", 0))

@@ -1,95 +1,40 @@
-"""The promises the source tree keeps: words, imports, and what no file may mention. `make shape` prints sizes."""
+"""The structure that the source keeps: no import cycle, layers, a pure core.
 
-import ast
-import os
-import re
-from collections.abc import Iterator
+The list of public names is in test_exports.py. `make shape` prints sizes, which are not laws.
+"""
+
+import subprocess
+import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-SRC = ROOT / "src" / "refold"
-MODULES = {path.relative_to(SRC): path.read_text(encoding="utf-8") for path in sorted(SRC.rglob("*.py"))}
-TREES = {path: ast.parse(text) for path, text in MODULES.items()}
+import pytest
 
-UNUSED_WORDS = ("job", "manager", "handler", "util", "helper", "common", "base", "impl")
-NAMES_OF_OTHERS = {"call_exception_handler"}  # asyncio's own
-GENERATED = {"__pycache__", "dist", "node_modules"}
-HIDDEN_BUT_OURS = {".ci", ".github"}
+from tests.imports import ROOT, cycles, import_graph
 
-# Put together from parts, so that this file does not hold what it looks for.
-INDEX_HOST = re.compile("|".join((r"pypi\.[a-z]", "python" + "hosted", "index" + "-url", "find" + "-links")), re.I)
-SHARED_FOLDER = re.compile(r"(\.\.|work)/" + "shared" + r"\b|\b(" + "|".join(("DESIGN", "ROUTING", "STYLE")) + r")\.md")
-UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+GRAPH = import_graph()
 
 
 def test_the_source_is_where_these_tests_look() -> None:
-    assert Path("errors.py") in MODULES
+    assert {"refold", "refold.errors", "refold.core"} <= GRAPH.keys()
 
 
-def test_every_module_opens_by_saying_in_a_sentence_what_it_is() -> None:
-    assert [str(path) for path, text in MODULES.items() if not opens_with_a_sentence(path, text)] == []
+def test_no_files_import_each_other_in_a_circle() -> None:
+    assert cycles(GRAPH) == []
 
 
-def test_no_name_uses_a_word_that_says_nothing() -> None:
-    modules = [(path, part) for path in MODULES for part in path.with_suffix("").parts]
-    names = modules + [(path, node.name) for path, node in (*functions(), *classes())]
-    ours = [(path, name) for path, name in names if name not in NAMES_OF_OTHERS]
-    assert [f"{path}: {name}" for path, name in ours if says_nothing(name)] == []
+def test_a_circle_is_found_whichever_module_comes_first() -> None:
+    graph = {"a": {"b"}, "b": {"c", "d"}, "c": {"b"}, "d": set[str](), "e": {"f"}, "f": {"e", "a"}}
+    assert sorted(cycles(graph)) == [["b", "c"], ["e", "f"]]
+    assert sorted(cycles(dict(reversed(graph.items())))) == [["b", "c"], ["e", "f"]]
 
 
-def test_nothing_in_the_source_is_a_stub() -> None:
-    names = [(path, node) for path, tree in TREES.items() for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    assert [f"{path}:{node.lineno}" for path, node in names if node.id == "NotImplementedError"] == []
+@pytest.mark.parametrize("contract", ["Dependencies point inward", "The core is pure", "No cycles anywhere"])
+def test_imports_keep_the_contracts_of_the_project_file(contract: str, contracts: str) -> None:
+    assert f"{contract} KEPT" in contracts
 
 
-def test_no_file_is_marked_as_unfinished() -> None:
-    assert mentions(UNFINISHED) == []
-
-
-def test_no_file_names_a_package_index() -> None:
-    assert mentions(INDEX_HOST) == []
-
-
-def test_no_file_points_outside_the_project() -> None:
-    assert mentions(SHARED_FOLDER) == []
-
-
-def functions() -> Iterator[tuple[Path, Function]]:
-    for path, tree in TREES.items():
-        yield from ((path, node) for node in ast.walk(tree) if isinstance(node, Function))
-
-
-def classes() -> Iterator[tuple[Path, ast.ClassDef]]:
-    for path, tree in TREES.items():
-        yield from ((path, node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-
-
-def opens_with_a_sentence(path: Path, text: str) -> bool:
-    paragraph = (ast.get_docstring(TREES[path]) or "").split("\n\n")[0]
-    return text.startswith('"""') and paragraph[:1] != "" and paragraph.endswith((".", ":"))
-
-
-def says_nothing(name: str) -> bool:
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
-    return any(word.lower().removesuffix("s") in UNUSED_WORDS for word in words)
-
-
-def mentions(pattern: re.Pattern[str]) -> list[str]:
-    return [
-        f"{path.relative_to(ROOT)}:{number}"
-        for path in project_files()
-        for number, line in enumerate(path.read_text(encoding="utf-8", errors="ignore").splitlines(), 1)
-        if pattern.search(line)
-    ]
-
-
-def project_files() -> Iterator[Path]:
-    for folder, subfolders, files in os.walk(ROOT):
-        subfolders[:] = sorted(name for name in subfolders if is_ours(name))
-        yield from (Path(folder, name) for name in sorted(files) if not name.startswith("refold.db"))
-
-
-def is_ours(folder: str) -> bool:
-    return folder not in GENERATED and (not folder.startswith(".") or folder in HIDDEN_BUT_OURS)
+@pytest.fixture(scope="module")
+def contracts() -> str:
+    """What import-linter prints; it reads the contracts from pyproject.toml."""
+    program = Path(sys.executable).with_name("lint-imports")
+    return subprocess.run([program, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True).stdout

@@ -78,19 +78,19 @@ def test_who_takes_a_type_takes_those_above_which_it_stands() -> None:
     assert inputs(run.when(sent("begin", Sent("Image", 1)))) == [("fetch/1", [1])]
 
 
-def test_no_more_workers_than_allowed_and_the_rest_in_order_of_coming_bw27() -> None:
+def test_no_more_events_are_taken_at_a_time_than_allowed_and_the_rest_follow_in_order() -> None:
     run = crawling(*(page(n) for n in range(5)), workers=2)
     assert list(run.state.open) == ["fetch/1", "fetch/2"]
     then = run.when(sent("fetch", visit=2))
     assert inputs(then) == [("fetch/3", [{"n": 2}])]
 
 
-def test_a_thousand_events_are_few_commands_at_a_time_bw28() -> None:
+def test_a_thousand_events_are_few_commands_at_a_time() -> None:
     run = crawling(*(page(n) for n in range(1000)))
     assert len(run.state.open) == 64
 
 
-def test_the_first_event_that_stops_the_run_is_its_result_bw29() -> None:
+def test_the_first_event_that_stops_the_run_is_its_result() -> None:
     run = crawling(page(1), page(2))
     then = run.when(sent("fetch", stop(1)), sent("fetch", stop(2), visit=2))
     assert then.facts[-1] == RunEnded("completed", 1)
@@ -101,7 +101,7 @@ def test_whatever_else_is_at_work_is_taken_back_when_the_run_stops() -> None:
     assert run.when(sent("fetch", stop())).gone == ("fetch/1", "fetch/2")
 
 
-def test_an_event_nobody_takes_fails_the_run_and_says_who_takes_what_bw16() -> None:
+def test_an_event_no_step_takes_fails_the_run_and_names_what_each_step_takes() -> None:
     run = crawling(page(1))
     then = run.when(sent("fetch", Sent("Done", 1)))
     assert then.state.error is not None and then.state.error.fault is not None
@@ -109,7 +109,7 @@ def test_an_event_nobody_takes_fails_the_run_and_says_who_takes_what_bw16() -> N
     assert "fetch takes Page" in then.state.error.fault.message
 
 
-def test_nothing_left_to_do_without_a_stop_is_an_error_at_once_bw15() -> None:
+def test_nothing_left_to_do_without_a_stop_is_an_error_at_once() -> None:
     then = crawling(page(1)).when(sent("fetch"))
     assert then.state.life == "failed"
     assert then.state.error is not None and then.state.error.fault is not None
@@ -127,7 +127,7 @@ def test_a_batch_is_one_command_with_all_its_events() -> None:
     assert inputs(then) == [("join/1", [{"n": 1}, {"n": 2}]), ("join/2", [{"n": 3}, {"n": 4}])]
 
 
-def test_events_of_different_groups_are_never_mixed_bw21() -> None:
+def test_events_of_different_groups_are_never_mixed() -> None:
     pages = (page(1, of="a"), page(2, of="b"), page(3, of="b"), page(4, of="a"))
     _, then = gathering(Collect(n=2, by="of"), *pages)
     assert [[each["n"] for each in batch] for _, batch in inputs(then)] == [[1, 4], [2, 3]]
@@ -139,7 +139,7 @@ def test_how_many_make_a_batch_may_stand_in_the_context() -> None:
     assert inputs(then) == [("join/1", [{"n": 1}, {"n": 2}])]
 
 
-def test_two_collectors_of_one_type_each_get_all_of_it_bw21() -> None:
+def test_two_collectors_of_one_type_each_get_all_of_it() -> None:
     joins = [takes(name, "Page", collect=Collect(n=n)) for name, n in (("two", 2), ("three", 3))]
     run = start(events(takes("begin", "StartEvent"), *joins))
     then = run.when(sent("begin", page(1), page(2), page(3)))
@@ -173,7 +173,7 @@ def test_the_first_of_a_batch_sets_a_timer_and_the_last_takes_it_away() -> None:
     assert run.when(sent("slow", page(3))).timers == {"join/collect#": None}
 
 
-def test_a_group_that_is_not_full_in_time_fails_its_collector_bw21() -> None:
+def test_a_group_that_is_not_full_in_time_fails_its_collector() -> None:
     run = waiting_for_a_third()
     then = timed_out(run)
     assert then.state.error is not None and then.state.error.fault is not None
@@ -208,7 +208,7 @@ def test_a_failed_step_fails_the_run_unless_it_says_otherwise() -> None:
     assert then.state.life == "failed"
 
 
-def test_a_failure_may_become_an_event_with_what_the_step_was_run_for_bw35() -> None:
+def test_a_failure_may_become_an_event_with_what_the_step_was_run_for() -> None:
     run = start(events(takes("begin", "StartEvent"), takes("fetch", "Page", on_error="Done"), takes("mend", "Done")))
     run.when(sent("begin", page(7), page(8)))
     then = run.when(failed("fetch", "boom", visit=1))
@@ -218,7 +218,7 @@ def test_a_failure_may_become_an_event_with_what_the_step_was_run_for_bw35() -> 
     assert "fetch/2" in then.state.open
 
 
-def test_a_step_is_tried_again_as_its_policy_says_bw32() -> None:
+def test_a_step_is_tried_again_as_its_policy_says() -> None:
     run = crawling(page(1), retry=Retry(attempts=2))
     then = run.when(failed("fetch"))
     assert [(command.id, command.attempt) for command in then.commands] == [("fetch/1", 2)]
@@ -226,7 +226,7 @@ def test_a_step_is_tried_again_as_its_policy_says_bw32() -> None:
     assert run.when(failed("fetch", attempt=2)).state.life == "failed"
 
 
-def test_a_failed_try_sends_nothing_and_writes_nothing_bw5() -> None:
+def test_a_failed_try_sends_nothing_and_writes_nothing() -> None:
     run = crawling(page(1), retry=Retry(attempts=2))
     bad = StepSettled("fetch", 1, Report(1, Failed(Fault("x")), events=(stop(1),), writes=(SetKey("k", 1),)))
     then = run.when(bad)

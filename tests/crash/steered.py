@@ -14,8 +14,8 @@ from refold.core.state import TERMINAL
 from refold.ports import Call as Try
 from refold.runtime.engine import Engine
 from refold.stores.memory import MemoryStore, MemoryTurn
+from tests.compat.stage import Stage
 from tests.core.driving import workflows
-from tests.seeds.stage import Stage
 from tests.ticks import pick, plan_of
 
 TICK = 0.05

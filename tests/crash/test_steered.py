@@ -28,13 +28,13 @@ def steer(tree: tuple[Plan, Plan, Plan], every: int) -> int:
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_cancel_and_pause_at_some_commits_of_generated_trees(number: int) -> None:
+def test_cancel_and_pause_work_at_some_commits_of_generated_trees(number: int) -> None:
     assert steer(trees(4)[number], every=5) >= 2
 
 
 @pytest.mark.proof
 @pytest.mark.timeout(3600)
-def test_cancel_and_pause_at_every_commit_of_50_generated_trees() -> None:
+def test_cancel_and_pause_work_at_every_commit_of_50_generated_trees() -> None:
     steered = sum(steer(tree, every=1) for tree in trees(50))
     print(f"\n{steered} times cancelled or paused")
     assert steered > 1000

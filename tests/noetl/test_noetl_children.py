@@ -58,7 +58,7 @@ workflow:
     assert house.play(text, files=FILES).result["got"] == 28
 
 
-def test_a_child_for_each_item_of_a_loop(house: House) -> None:
+def test_each_item_of_a_loop_has_a_child_run(house: House) -> None:
     text = """\
 workflow:
   - step: p

@@ -92,7 +92,7 @@ workflow: [{step: a, tool: {kind: noop, result: ["{{ m.items() | list }}", "{{ m
     assert house.play(text).result == [[["a", 1]], ["a"], [1], 7]
 
 
-def test_filters_and_tests_beyond_plain_jinja(house: House) -> None:
+def test_filters_and_tests_beyond_plain_jinja_work_as_in_noetl(house: House) -> None:
     text = """\
 workload: {t: "a,b", m: {a: 1}, j: '{"x": [1]}'}
 workflow:

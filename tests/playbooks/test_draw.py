@@ -148,7 +148,7 @@ def test_every_step_of_any_graph_has_exactly_one_line(seed: int) -> None:
     assert all(line.count("○") == 1 for line in lines)
 
 
-def test_a_plan_in_mermaid() -> None:
+def test_a_plan_is_drawn_in_mermaid() -> None:
     assert (
         mermaid(POLLING)
         == """\

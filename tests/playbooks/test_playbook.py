@@ -32,13 +32,13 @@ def changed(found: Step) -> dict[str, Any]:
     }
 
 
-def test_the_smallest_playbook() -> None:
+def test_the_smallest_playbook_is_one_step() -> None:
     assert playbook(HEAD + "workflow:\n  - step: a\n").plan == Plan(
         name="good", language="refold", steps=(Step(name="a", input={"$let": {}, "$in": {}}),)
     )
 
 
-def test_the_keys_of_the_root() -> None:
+def test_every_key_of_the_root_is_read() -> None:
     found = playbook(
         """\
         # comments are free
@@ -218,7 +218,7 @@ NEXTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("body", "made"), NEXTS.values(), ids=NEXTS)
-def test_what_follows_a_step(body: str, made: dict[str, Any]) -> None:
+def test_every_spelling_of_what_follows_a_step_is_read(body: str, made: dict[str, Any]) -> None:
     reaches_c = "c" in [arc.to for arc in made["arcs"]]
     assert changed(step(body, MORE if reaches_c else MORE.replace("b\n", "b\n    next: c\n"))) == made
 
@@ -226,7 +226,7 @@ def test_what_follows_a_step(body: str, made: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("written", "join"), [("all", "all"), ("any", "any"), ("race", "race"), ("{at_least: 2}", 2), ("{at_least: 1}", 1)]
 )
-def test_a_join(written: str, join: Any) -> None:
+def test_every_spelling_of_a_join_is_read(written: str, join: Any) -> None:
     fork = "{step: a, next: [b, c]}, {step: b, next: d}, {step: c, next: d}"
     assert playbook(f"{HEAD}workflow: [{fork}, {{step: d, join: {written}}}]\n").plan.steps[3].join == join
 
@@ -274,7 +274,7 @@ def test_a_playbook_knows_its_file_and_its_text() -> None:
     assert found.file == "play.yaml" and found.source.endswith("- step: a\n")
 
 
-def test_a_budget_and_what_follows() -> None:
+def test_a_budget_says_what_happens_when_it_is_used_up() -> None:
     def plan_with(budget: str) -> Plan:
         return playbook(f"{HEAD}budget: {budget}\nworkflow: [{{step: a}}, {{step: sum_up}}]\nalways: [sum_up]").plan
 

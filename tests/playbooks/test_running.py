@@ -63,7 +63,7 @@ workflow:
     assert stage.seen == [("a/1", {"input": bound, "config": {"cwd": "/Bergen/3"}}, {"code": "return place"})]
 
 
-def test_arcs_conditions_and_sets() -> None:
+def test_arcs_conditions_and_sets_work_together() -> None:
     text = """\
 workload: {n: 1}
 workflow:

@@ -29,7 +29,7 @@ async def asked(handle: Handle, count: int = 1) -> list[str]:
     return [each.id for each in found]
 
 
-async def test_a_returned_request_is_shown_and_its_answer_is_an_event_bw43() -> None:
+async def test_a_returned_request_is_shown_and_its_answer_is_an_event() -> None:
     async def begin(ev: StartEvent) -> InputRequestEvent:
         return InputRequestEvent(request_id="r1", prompt="Name?", metadata={"a": (1,)})
 
@@ -51,7 +51,7 @@ async def asks(ctx: Context, id: str = "r1") -> Any:
     return await ctx.ask("well?", id=id)
 
 
-async def test_an_answer_to_a_wrong_id_is_refused_and_the_request_stays_open_bw44() -> None:
+async def test_an_answer_to_a_wrong_id_is_refused_and_the_request_stays_open() -> None:
     async with started(asks) as handle:
         await asked(handle)
         with pytest.raises(NotFound, match="no request 'WRONG'; open: r1"):
@@ -61,7 +61,7 @@ async def test_an_answer_to_a_wrong_id_is_refused_and_the_request_stays_open_bw4
         assert await handle.result() == 2
 
 
-async def test_an_early_answer_is_kept_bw45() -> None:
+async def test_an_early_answer_is_kept() -> None:
     async with open_engine(settings=SHORT) as engine:
         for n in range(10):
             handle = await engine.start(asks)
@@ -69,7 +69,7 @@ async def test_an_early_answer_is_kept_bw45() -> None:
             assert await asyncio.wait_for(handle.result(), 60) == n
 
 
-async def test_only_the_branch_that_asks_waits_bw46() -> None:
+async def test_only_the_branch_that_asks_waits() -> None:
     async def begin(ev: StartEvent) -> list[Page]:
         return [Page(n=0), Page(n=1)]
 
@@ -92,7 +92,7 @@ async def test_only_the_branch_that_asks_waits_bw46() -> None:
         assert await handle.result() == [1, 7]
 
 
-async def test_several_open_requests_answered_in_reverse_bw47() -> None:
+async def test_several_open_requests_can_be_answered_in_reverse() -> None:
     @flow
     async def both(ctx: Context) -> Any:
         return list(await asyncio.gather(ctx.ask("first", id="a"), ctx.ask("second", id="b")))
@@ -105,7 +105,7 @@ async def test_several_open_requests_answered_in_reverse_bw47() -> None:
         assert await handle.result() == ["A", "B"]
 
 
-async def test_the_request_of_a_child_is_on_the_handle_of_its_parent_bw48() -> None:
+async def test_the_request_of_a_child_is_on_the_handle_of_its_parent() -> None:
     @flow
     async def parent(ctx: Context) -> Any:
         return await ctx.run_child(asks, id="of the child")
@@ -116,7 +116,7 @@ async def test_the_request_of_a_child_is_on_the_handle_of_its_parent_bw48() -> N
         assert await handle.result() == 3
 
 
-async def test_nobody_answers_in_time() -> None:
+async def test_a_question_without_an_answer_in_time_is_a_timeout_error() -> None:
     @flow
     async def impatient(ctx: Context) -> str:
         try:
@@ -128,7 +128,7 @@ async def test_nobody_answers_in_time() -> None:
     assert await result(impatient) == "nobody"
 
 
-async def test_a_request_is_answered_in_another_process_and_the_rest_goes_on_bw4() -> None:
+async def test_a_request_is_answered_in_another_process_and_the_rest_continues() -> None:
     class Asking(Workflow):
         @step
         async def begin(self, ev: StartEvent) -> list[Page]:
@@ -158,7 +158,7 @@ async def test_a_request_is_answered_in_another_process_and_the_rest_goes_on_bw4
         assert await asyncio.wait_for(handle.result(), 60) == [10, 11]
 
 
-async def test_somebody_answers_while_the_result_is_awaited_bw48() -> None:
+async def test_requests_are_answered_while_the_result_is_awaited() -> None:
     @flow
     async def two(ctx: Context) -> Any:
         return [await ctx.ask("first", id="a"), await ctx.ask("second", id="b")]

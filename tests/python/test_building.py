@@ -87,7 +87,7 @@ def test_the_hash_is_that_of_names_types_routing_and_policies_and_not_of_bodies(
     assert version("a") == version("b") != version("b", Retry(attempts=2))
 
 
-def test_a_union_takes_each_of_its_members_bw18() -> None:
+def test_a_union_takes_each_of_its_members() -> None:
     @step
     async def both(ev: Page | Done) -> StopEvent: ...  # type: ignore[empty-body]
 
@@ -104,19 +104,19 @@ def test_optional_annotated_and_quoted_annotations_are_read() -> None:
     assert [each.accepts for each in plan(start, stop).steps] == [("StartEvent",), ("Page",)]
 
 
-def test_a_quoted_local_class_is_refused_by_name_bw18() -> None:
+def test_a_quoted_local_class_is_refused_by_name() -> None:
     async def start(ev: "Nowhere") -> StopEvent: ...  # type: ignore # noqa: F821
 
     assert "name 'Nowhere' is not defined" in refused(start)
 
 
-def test_a_parameter_without_an_annotation_is_refused_bw18() -> None:
+def test_a_parameter_without_an_annotation_is_refused() -> None:
     async def start(ctx: Context, ev) -> StopEvent: ...  # type: ignore
 
     assert "no annotation of 'ev'" in refused(start)
 
 
-def test_what_is_no_event_is_refused_bw18() -> None:
+def test_a_value_that_is_not_an_event_is_refused() -> None:
     async def start(ev: int) -> StopEvent: ...  # type: ignore[empty-body]
 
     assert "says int, which is no class of events" in refused(start)
@@ -128,26 +128,26 @@ def test_too_many_parameters_are_refused() -> None:
     assert "it must take `ev`, or `ctx` and `ev`" in refused(start)
 
 
-def test_a_generator_is_refused_bw25() -> None:
+def test_a_generator_is_refused() -> None:
     async def start(ev: StartEvent) -> Any:
         yield Page(url="x")
 
     assert "'start' is a generator" in refused(start)
 
 
-def test_no_steps_is_refused_bw17() -> None:
+def test_no_steps_is_refused() -> None:
     assert "has no steps" in refused()
 
 
-def test_no_step_for_the_start_is_refused_bw17() -> None:
+def test_no_step_for_the_start_is_refused() -> None:
     assert "takes StartEvent" in refused(stop)
 
 
-def test_two_steps_of_one_name_are_refused_bw17() -> None:
+def test_two_steps_of_one_name_are_refused() -> None:
     assert "two steps are called 'stop'" in refused(begin, stop, stop)
 
 
-def test_an_event_nobody_takes_is_refused_bw17() -> None:
+def test_an_event_no_step_takes_is_refused() -> None:
     assert "'begin' sends Page, which no step takes" in refused(begin)
 
 
@@ -204,13 +204,13 @@ def test_a_batch_is_of_one_or_more(n: Any) -> None:
         Collect(Page, n=n)
 
 
-def test_a_subclass_goes_where_its_parent_goes_bw19() -> None:
+def test_a_subclass_goes_where_its_parent_goes() -> None:
     async def start(ev: StartEvent) -> Image: ...  # type: ignore[empty-body]
 
     assert EventType(name="Image", bases=("Page",)) in plan(start, stop).events
 
 
-def test_classes_of_one_name_and_two_modules_are_kept_apart_bw20() -> None:
+def test_classes_of_one_name_and_two_modules_are_kept_apart() -> None:
     async def start(ev: StartEvent) -> list[Page | other.Page]: ...  # type: ignore[empty-body]
 
     async def strange(ev: other.Page) -> StopEvent: ...  # type: ignore[empty-body]

@@ -56,7 +56,7 @@ async def exported() -> bytes:
 
 
 @pytest.mark.parametrize("where", ["memory", "file"])
-async def test_what_is_queued_and_in_flight_goes_on_elsewhere_bw2_bw3(tmp_path: Path, where: str) -> None:
+async def test_what_is_queued_and_in_flight_continues_in_another_process(tmp_path: Path, where: str) -> None:
     data, second = await exported(), Carried()
     second.hold.set()
     async with open_engine(db=tmp_path / "refold.db" if where == "file" else None, settings=SHORT) as engine:
@@ -78,7 +78,7 @@ def changed(data: bytes, **more: Any) -> bytes:
     return json.dumps({**json.loads(data), **more}).encode()
 
 
-async def test_what_is_no_run_or_of_a_newer_version_is_refused_bw11() -> None:
+async def test_an_export_that_is_not_a_run_or_is_of_a_newer_version_is_refused() -> None:
     data = await exported()
     bad = {
         "this is no run": [b"", b"[]", b"\xff", b"{}", changed(data, format="x"), changed(data, run="")],
@@ -94,7 +94,7 @@ async def test_what_is_no_run_or_of_a_newer_version_is_refused_bw11() -> None:
                     await engine.restore(text)
 
 
-async def test_another_workflow_is_refused_with_both_names_bw9() -> None:
+async def test_another_workflow_is_refused_with_both_names() -> None:
     async def only(ev: StartEvent) -> StopEvent:
         return StopEvent()
 
@@ -107,7 +107,7 @@ async def test_another_workflow_is_refused_with_both_names_bw9() -> None:
             await engine.attach("nowhere", other)
 
 
-async def test_a_run_goes_on_when_its_handle_is_gone_bw13(tmp_path: Path) -> None:
+async def test_a_run_continues_when_its_handle_is_gone(tmp_path: Path) -> None:
     db, first, second = tmp_path / "refold.db", Carried(), Carried()
     async with open_engine(db=db, settings=SHORT) as engine:
         run = (await engine.start(first)).id
@@ -131,7 +131,7 @@ async def test_a_run_waits_for_who_has_its_code_and_why_says_so(tmp_path: Path) 
         assert handle.definition.hash[:12] in shown.waits["fetch/1"]
 
 
-async def test_two_processes_that_serve_one_run_do_nothing_twice_bw8(tmp_path: Path) -> None:
+async def test_two_processes_that_serve_one_run_do_nothing_twice(tmp_path: Path) -> None:
     class Once(Workflow):
         def __init__(self, seen: list[int]) -> None:
             super().__init__()

@@ -54,7 +54,7 @@ async def asked(handle: Handle, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("where", ["memory", "file"])
-async def test_a_pipeline_goes_on_elsewhere_inside_its_stage_bw12_bw67(tmp_path: Path, where: str) -> None:
+async def test_a_pipeline_continues_in_another_process_inside_its_stage(tmp_path: Path, where: str) -> None:
     async with open_engine(settings=SHORT) as engine:
         handle = await engine.start(pipeline())
         assert await asked(handle, 2) == ["deep", "flat"]

@@ -89,13 +89,13 @@ def gates(folder: Path) -> list[dict[str, Any]]:
     return list(done.data) if done.code == 0 else []
 
 
-def test_run_a_class_with_inputs(folder: Path) -> None:
+def test_a_class_is_run_with_inputs(folder: Path) -> None:
     done = refold(folder, "run", "shop:Crawl", "-i", "count=3")
     assert done.code == 0, done.err
     assert '"sum": 3' in done.out
 
 
-def test_run_a_flow(folder: Path) -> None:
+def test_a_flow_is_run_with_inputs(folder: Path) -> None:
     assert refold(folder, "run", "shop:greet", "-i", "name=Ada", "--quiet").out == "hello Ada\n"
 
 
@@ -122,7 +122,7 @@ def test_leave_a_run_and_execute_it_later(folder: Path) -> None:
     assert '"sum": 3' in done.out
 
 
-def test_draw_a_class(folder: Path) -> None:
+def test_a_class_is_drawn(folder: Path) -> None:
     drawing = refold(folder, "graph", "shop:Crawl").out
     assert [name for name in ("StartEvent", "begin", "fetch", "mend", "join") if name not in drawing] == []
     assert "Broken" in drawing

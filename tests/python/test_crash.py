@@ -28,7 +28,7 @@ def marks(folder: Path) -> Counter[str]:
 
 
 @pytest.mark.parametrize("at", ["0", "3", "5"])
-async def test_after_kill_9_nothing_queued_is_lost_and_nothing_finished_runs_again_bw1(tmp_path: Path, at: str) -> None:
+async def test_after_kill_9_nothing_queued_is_lost_and_nothing_finished_runs_again(tmp_path: Path, at: str) -> None:
     before = killed(tmp_path, "r", at)
     assert await go_on(str(tmp_path / "refold.db"), "r") == EXPECTED
     after = marks(tmp_path)
@@ -38,7 +38,7 @@ async def test_after_kill_9_nothing_queued_is_lost_and_nothing_finished_runs_aga
     assert len(again) <= 1  # of two that were in flight one may have been done and not reported
 
 
-async def test_a_durable_call_is_made_once_and_only_the_rest_of_a_sleep_is_waited_bw14(tmp_path: Path) -> None:
+async def test_a_durable_call_is_made_once_and_only_the_rest_of_a_sleep_is_waited(tmp_path: Path) -> None:
     killed(tmp_path, "paying", "charged")
     assert marks(tmp_path) == {"start": 1, "charge 1": 1, "charge 2": 1}
     assert await go_on(str(tmp_path / "refold.db"), "paying") == [2, 4, 6]

@@ -313,7 +313,7 @@ class Marks:
         return Workflow("w", [only])
 
 
-async def test_a_cancelled_wait_for_a_run_cancels_the_run_bw31() -> None:
+async def test_a_cancelled_wait_for_a_run_cancels_the_run() -> None:
     marks = Marks()
     async with open_engine(settings=SHORT) as engine:
         waiting = asyncio.create_task(engine.run(marks.workflow()))
@@ -327,7 +327,7 @@ async def test_a_cancelled_wait_for_a_run_cancels_the_run_bw31() -> None:
     assert marks.seen == ["cancelled", "cleaned up"]
 
 
-async def test_a_cancelled_wait_for_a_plan_cancels_the_run_too_bw31() -> None:
+async def test_a_cancelled_wait_for_a_plan_cancels_the_run_too() -> None:
     begun, ended = asyncio.Event(), list[str]()
 
     async def hang(call: Any) -> None:
@@ -348,7 +348,7 @@ async def test_a_cancelled_wait_for_a_plan_cancels_the_run_too_bw31() -> None:
         await until(lambda: ended)
 
 
-async def test_whoever_lets_go_of_a_handle_leaves_the_run_alone_bw13() -> None:
+async def test_dropping_a_handle_leaves_the_run_alone() -> None:
     marks = Marks()
     async with open_engine(settings=SHORT) as engine:
         handle = await engine.start(marks.workflow())
@@ -363,7 +363,7 @@ async def test_whoever_lets_go_of_a_handle_leaves_the_run_alone_bw13() -> None:
         assert (row.status, marks.seen) == ("running", [])
 
 
-async def test_who_waits_for_a_run_that_another_has_started_does_not_cancel_it_bw31() -> None:
+async def test_a_cancelled_wait_for_a_run_that_another_caller_started_does_not_cancel_it() -> None:
     marks = Marks()
     async with open_engine(settings=SHORT) as engine:
         workflow = marks.workflow()
@@ -382,7 +382,7 @@ async def doubled(n: int) -> int:
     return 2 * n
 
 
-async def test_a_run_goes_on_elsewhere_with_every_option_of_the_original_bw7(tmp_path: Path) -> None:
+async def test_a_run_continues_in_another_process_with_every_option_of_the_original(tmp_path: Path) -> None:
     db, tries = tmp_path / "refold.db", list[int]()
 
     @step

@@ -46,7 +46,7 @@ async def pages(ctx: Context, ev: StartEvent) -> list[Page]:
     return [Page(n=n) for n in range(ev.count)]
 
 
-async def test_an_exception_is_raised_with_the_original_as_its_cause_bw30() -> None:
+async def test_an_exception_is_raised_with_the_original_as_its_cause() -> None:
     async def only(ev: StartEvent) -> StopEvent:
         try:
             raise KeyError("inner")
@@ -61,7 +61,7 @@ async def test_an_exception_is_raised_with_the_original_as_its_cause_bw30() -> N
     assert str(found).endswith("failed: MyError: code 7")
 
 
-async def test_elsewhere_an_exception_is_told_with_its_class_message_and_traceback_bw30(tmp_path: Path) -> None:
+async def test_in_another_process_an_exception_is_shown_with_its_class_message_and_traceback(tmp_path: Path) -> None:
     async def only(ev: StartEvent) -> StopEvent:
         raise MyError(7)
 
@@ -94,7 +94,7 @@ class Marks:
             self.seen.append("cleaned up")
 
 
-async def test_cancel_really_cancels_bw31_bw40() -> None:
+async def test_cancel_really_cancels() -> None:
     marks = Marks()
 
     async def only(ev: StartEvent) -> StopEvent:
@@ -111,7 +111,7 @@ async def test_cancel_really_cancels_bw31_bw40() -> None:
     assert marks.seen == ["began", "cleaned up"]
 
 
-async def test_the_failure_of_a_sibling_really_cancels_bw31() -> None:
+async def test_the_failure_of_a_sibling_really_cancels() -> None:
     marks = Marks()
 
     async def fetch(ev: Page) -> StopEvent:
@@ -145,7 +145,7 @@ async def test_a_failure_may_let_others_finish() -> None:
     assert marks.seen == ["began", "after", "cleaned up"]
 
 
-async def test_a_stop_really_cancels_what_is_still_at_work_bw31() -> None:
+async def test_a_stop_really_cancels_what_is_still_running() -> None:
     marks = Marks()
 
     async def fetch(ev: Page) -> StopEvent:
@@ -161,7 +161,7 @@ async def test_a_stop_really_cancels_what_is_still_at_work_bw31() -> None:
     assert marks.seen == ["began", "cleaned up"]
 
 
-def test_the_timeout_of_a_step_really_cancels_and_counts_as_a_try_bw31_bw38() -> None:
+def test_the_timeout_of_a_step_really_cancels_and_counts_as_a_try() -> None:
     marks = Marks()
 
     @step(timeout="1s", retry=Retry(attempts=2))
@@ -174,7 +174,7 @@ def test_the_timeout_of_a_step_really_cancels_and_counts_as_a_try_bw31_bw38() ->
     assert marks.seen == ["began", "cleaned up", "began", "after", "cleaned up"]
 
 
-def test_the_timeout_of_a_run_really_cancels_bw31() -> None:
+def test_the_timeout_of_a_run_really_cancels() -> None:
     marks = Marks()
 
     async def only(ev: StartEvent) -> StopEvent:
@@ -188,7 +188,7 @@ def test_the_timeout_of_a_run_really_cancels_bw31() -> None:
         assert marks.seen == ["began", "cleaned up"]
 
 
-def test_a_pause_does_not_count_towards_the_timeout_of_a_run_bw37() -> None:
+def test_a_pause_does_not_count_towards_the_timeout_of_a_run() -> None:
     async def fetch(ctx: Context, ev: StartEvent) -> Page:
         return Page()
 
@@ -205,7 +205,7 @@ def test_a_pause_does_not_count_towards_the_timeout_of_a_run_bw37() -> None:
         assert run.result() == "well"
 
 
-async def test_a_run_without_a_timeout_has_none_bw36() -> None:
+async def test_a_run_without_a_timeout_has_none() -> None:
     async def only(ev: StartEvent) -> StopEvent:
         return StopEvent()
 
@@ -213,7 +213,7 @@ async def test_a_run_without_a_timeout_has_none_bw36() -> None:
         assert (await handle.engine.show(handle.id)).state.deadline is None
 
 
-async def test_verbs_and_several_results_while_a_result_is_awaited_bw39() -> None:
+async def test_verbs_and_several_awaited_results_work_together() -> None:
     async def only(ctx: Context, ev: StartEvent) -> StopEvent:
         return StopEvent(result=await ctx.wait_for("go"))
 
@@ -227,7 +227,7 @@ async def test_verbs_and_several_results_while_a_result_is_awaited_bw39() -> Non
         assert await handle.result() == 5
 
 
-async def test_pause_says_what_is_under_way_and_nothing_new_begins_bw40() -> None:
+async def test_pause_reports_what_is_running_and_nothing_new_begins() -> None:
     begun: list[int] = []
     go = asyncio.Event()
 
@@ -251,7 +251,7 @@ async def test_pause_says_what_is_under_way_and_nothing_new_begins_bw40() -> Non
         assert await handle.result() == 2
 
 
-async def test_sync_steps_do_not_hold_the_loop_bw41() -> None:
+async def test_sync_steps_do_not_hold_the_loop() -> None:
     all_there = threading.Barrier(8)
 
     def fetch(ev: Page) -> Done:
@@ -265,7 +265,7 @@ async def test_sync_steps_do_not_hold_the_loop_bw41() -> None:
     assert await result(pages, fetch, join, count=8) == 8
 
 
-async def test_a_step_that_holds_a_thread_runs_out_of_time_all_the_same_bw41() -> None:
+async def test_a_step_that_holds_a_thread_runs_out_of_time_all_the_same() -> None:
     go = threading.Event()
 
     @step(timeout="200ms")
@@ -279,7 +279,7 @@ async def test_a_step_that_holds_a_thread_runs_out_of_time_all_the_same_bw41() -
         go.set()
 
 
-async def test_too_many_live_objects_are_an_exception_bw42() -> None:
+async def test_too_many_live_objects_are_an_exception() -> None:
     async def only(ctx: Context, ev: StartEvent) -> StopEvent:
         for n in range(10_001):
             ctx.session[str(n)] = n
@@ -439,7 +439,7 @@ async def test_the_idempotency_key_is_the_same_for_every_try() -> None:
     assert len(set(seen)) == 1
 
 
-async def test_the_same_key_means_the_same_run_bw68() -> None:
+async def test_the_same_key_means_the_same_run() -> None:
     async def only(ev: StartEvent) -> StopEvent:
         return StopEvent(result=ev.n)
 
@@ -459,7 +459,7 @@ def test_run_sync_works_in_a_loop_too() -> None:
     assert asyncio.run(in_a_notebook()) == 6
 
 
-async def test_inputs_that_a_class_declares_are_checked_at_the_start_bw56() -> None:
+async def test_inputs_that_a_class_declares_are_checked_at_the_start() -> None:
     class Begin(StartEvent):
         url: str
         depth: int = 1
@@ -476,7 +476,7 @@ async def test_inputs_that_a_class_declares_are_checked_at_the_start_bw56() -> N
             await engine.start(workflow, url="x", depth="deep")
 
 
-def test_importing_refold_costs_little_and_star_shadows_nothing_bw71() -> None:
+def test_importing_refold_costs_little_and_star_shadows_nothing() -> None:
     code = "import builtins; from refold import *; print([n for n in dir() if n in vars(builtins) and n[0] != '_'])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
@@ -500,7 +500,7 @@ class Stubborn(Workflow):
         return StopEvent()
 
 
-async def test_a_step_in_a_process_of_its_own_is_killed_when_its_time_is_up_bw31(tmp_path: Path) -> None:
+async def test_a_step_in_a_process_of_its_own_is_killed_when_its_time_is_up(tmp_path: Path) -> None:
     async with open_engine(settings=SHORT) as engine:
         for _ in range(10):  # a busy machine may be out of time before it has begun
             handle = await engine.start(Stubborn, folder=str(tmp_path))

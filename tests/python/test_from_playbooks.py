@@ -107,7 +107,7 @@ def test_each_item_of_a_loop_is_a_run_of_a_flow(folder: Path) -> None:
     assert (done.code, done.data) == (0, ["hello Ada", "hello Grace"]), done.err
 
 
-def test_a_pipeline_and_one_of_several_tasks(folder: Path) -> None:
+def test_a_playbook_runs_a_pipeline_as_a_step_and_a_flow_as_one_of_several_tasks(folder: Path) -> None:
     line = 'step: a\ntool: {kind: playbook, path: "shop:line"}\ninput: {who: Ada}\nnext: b'
     tasks = (
         "step: b\ntool:\n  - {name: first, kind: noop, result: Grace}\n"

@@ -29,7 +29,7 @@ def killed(folder: Path, at: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("at", ["patient", "second 0", "second 2", "until 2", "raced"])
-async def test_after_kill_9_a_pipeline_goes_on_where_it_was_bw12(tmp_path: Path, at: str) -> None:
+async def test_after_kill_9_a_pipeline_resumes_where_it_was(tmp_path: Path, at: str) -> None:
     before = killed(tmp_path, at)
     done = await go_on(str(tmp_path / "refold.db"), "r")
     assert [each.output for each in done.stages] == [

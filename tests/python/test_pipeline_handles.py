@@ -43,7 +43,7 @@ async def asked(handle: Handle) -> Any:
     return found[0]
 
 
-async def test_what_its_runs_show_comes_with_run_step_and_stage_bw62() -> None:
+async def test_what_its_runs_show_comes_with_run_step_and_stage() -> None:
     inner = Pipeline("inner", [Stage("deep", shows)])
     pipeline = Pipeline(
         "p",
@@ -80,7 +80,7 @@ async def test_what_its_runs_show_comes_with_run_step_and_stage_bw62() -> None:
         assert alone == own
 
 
-async def test_a_question_of_a_run_is_one_of_the_pipeline_and_its_answer_gets_there_bw48() -> None:
+async def test_a_question_of_a_run_is_one_of_the_pipeline_and_its_answer_gets_there() -> None:
     pipeline = Pipeline("p", [Stage("a", asks), Stage("b", told)])
     async with started(pipeline, x=1) as handle:
         request = await asked(handle)
@@ -89,7 +89,7 @@ async def test_a_question_of_a_run_is_one_of_the_pipeline_and_its_answer_gets_th
         assert (await asyncio.wait_for(handle.result(), 60)).output == {"said": (1, 2)}
 
 
-async def test_totals_are_exact_with_tries_and_losers_bw63() -> None:
+async def test_totals_are_exact_with_tries_and_losers() -> None:
     tries: list[int] = []
 
     @step(retry=Retry(attempts=3))
@@ -139,7 +139,7 @@ async def labels(handle: Handle) -> dict[str, str]:
     return {owner.rpartition("::")[2]: run for owner, run in children.items()}
 
 
-async def test_it_tells_which_stage_it_has_reached_bw67() -> None:
+async def test_a_pipeline_reports_which_stage_it_has_reached() -> None:
     pipeline = Pipeline("p", [Stage("a", told), Stage("b", asks), Stage("c", told)])
     async with started(pipeline) as handle:
         await asked(handle)
@@ -161,7 +161,7 @@ async def test_no_other_workflow_has_stages() -> None:
         assert await handle.progress() is None
 
 
-async def test_who_cancels_it_cancels_what_it_has_started_for_real_bw31() -> None:
+async def test_cancelling_a_pipeline_really_cancels_the_runs_it_has_started() -> None:
     marks: list[str] = []
     async with started(Pipeline("p", [Stage("a", waiting(marks)), Stage("b", told)])) as handle:
         async with asyncio.timeout(60):
@@ -176,7 +176,7 @@ async def test_who_cancels_it_cancels_what_it_has_started_for_real_bw31() -> Non
             raise AssertionError("it was not cancelled")
 
 
-async def test_who_pauses_it_pauses_what_it_has_started() -> None:
+async def test_pausing_a_pipeline_pauses_the_runs_it_has_started() -> None:
     async with started(Pipeline("p", [Stage("a", asks), Stage("b", double)])) as handle:
         await asked(handle)
         await handle.pause()

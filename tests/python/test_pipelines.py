@@ -100,7 +100,7 @@ async def test_a_function_may_be_async_and_may_give_an_event() -> None:
 
 
 @pytest.mark.parametrize(("said", "output"), [(1, 12), ("yes", 12), (True, 12), (0, 6), (None, 6), ([], 6)])
-async def test_a_stage_is_run_if_its_condition_is_true_or_something_like_it_bw65(said: Any, output: int) -> None:
+async def test_a_stage_is_run_if_its_condition_is_true_or_something_like_it(said: Any, output: int) -> None:
     pipeline = Pipeline("p", [Stage("a", double), Stage("b", double, when=lambda state: said)])
     done = await result(pipeline, value=3)
     assert done.output == output
@@ -134,14 +134,14 @@ def boom(state: PipelineState, *more: Any) -> Any:
         (LoopStage("again", Stage("s", told, when=boom), until=lambda *_: True, max_rounds=3), "again[1]", "when"),
     ],
 )
-async def test_a_function_that_raises_fails_its_stage_by_name_bw65(stage: Any, name: str, what: str) -> None:
+async def test_a_function_that_raises_fails_its_stage_by_name(stage: Any, name: str, what: str) -> None:
     failed = stage_failure(await error(Pipeline("p", [stage])))
     assert failed.stage == name
     assert str(failed) == f"stage {name!r} failed: its `{what}` raised KeyError: 'boom'"
     assert isinstance(failed.__cause__, KeyError)
 
 
-async def test_a_callback_after_each_stage_is_called_once_and_its_failure_is_told_bw66() -> None:
+async def test_a_callback_after_each_stage_is_called_once_and_its_failure_is_reported() -> None:
     seen: list[Any] = []
 
     def after(state: PipelineState, done: Any) -> None:
@@ -217,7 +217,7 @@ def when_begun(marks: list[str], does: Any) -> Any:
     return then
 
 
-async def test_a_failing_branch_cancels_the_others_for_real_bw31() -> None:
+async def test_a_failing_branch_cancels_the_others_for_real() -> None:
     marks: list[str] = []
     branches = [Stage("waits", waiting(marks)), Stage("fails", when_begun(marks, lambda: 1 / 0))]
     failed = stage_failure(await error(Pipeline("p", [ParallelStage("both", branches)])))
@@ -225,7 +225,7 @@ async def test_a_failing_branch_cancels_the_others_for_real_bw31() -> None:
     assert await after(marks) == ["begun", "cleaned up"]
 
 
-async def test_the_first_success_is_enough_and_the_others_are_cancelled_for_real_bw31() -> None:
+async def test_the_first_success_is_enough_and_the_others_are_cancelled_for_real() -> None:
     marks: list[str] = []
     branches = [
         Stage("waits", waiting(marks)),
@@ -247,7 +247,7 @@ async def test_the_first_success_is_enough_and_the_others_are_cancelled_for_real
         assert (await handle.engine.show(loser)).state.life == "cancelled"
 
 
-async def test_the_losers_of_a_round_are_gone_before_the_loop_is_bw31() -> None:
+async def test_the_losers_of_a_round_are_gone_before_the_loop_is() -> None:
     marks: list[str] = []
 
     @flow
@@ -316,7 +316,7 @@ async def test_a_loop_may_give_up() -> None:
     assert str(failed) == "stage 'grow[2]' failed: its `until` gave up: too dull"
 
 
-async def test_a_loop_of_branches() -> None:
+async def test_a_loop_runs_its_branches_in_every_round() -> None:
     inner = ParallelStage(
         "inner",
         [
@@ -330,7 +330,7 @@ async def test_a_loop_of_branches() -> None:
     assert done.stages[0].usage == {"tokens": 1 + 2 + 4 + 5}
 
 
-async def test_functions_share_a_state_that_is_recorded_and_are_asked_once_bw67() -> None:
+async def test_functions_share_a_state_that_is_recorded_and_are_asked_once() -> None:
     asked: list[str] = []
 
     def first(state: PipelineState) -> dict[str, Any]:
@@ -356,7 +356,7 @@ async def test_functions_share_a_state_that_is_recorded_and_are_asked_once_bw67(
     assert asked == ["input", "when"]
 
 
-async def test_a_state_that_was_kept_can_be_read_and_not_written_bw42() -> None:
+async def test_a_state_that_was_kept_can_be_read_and_not_written() -> None:
     kept: list[PipelineState] = []
 
     def chosen(state: PipelineState) -> int:
@@ -395,7 +395,7 @@ def flaky(tries: list[int], retry: Retry | None = None, of_step: Retry | None = 
     return Workflow("flaky", [only], retry=retry)
 
 
-async def test_a_call_a_step_a_workflow_and_a_pipeline_say_how_often_in_this_order_bw33() -> None:
+async def test_a_call_a_step_a_workflow_and_a_pipeline_say_how_often_in_this_order() -> None:
     async def tried(pipeline: Retry | None, workflow: Retry | None, of_step: Retry | None) -> int:
         tries: list[int] = []
         stages = [Stage("a", flaky(tries, workflow, of_step))]
@@ -420,7 +420,7 @@ async def test_a_call_a_step_a_workflow_and_a_pipeline_say_how_often_in_this_ord
     assert len(calls) == 5
 
 
-async def test_the_retry_of_a_pipeline_reaches_every_kind_of_workflow_and_changes_none_bw33() -> None:
+async def test_the_retry_of_a_pipeline_reaches_every_kind_of_workflow_and_changes_none() -> None:
     times = {"flow": 0, "class": 0, "inner": 0}
 
     def count(name: str) -> None:
@@ -459,7 +459,7 @@ def late(pipeline: Pipeline, marks: list[str]) -> BaseException:
     return caught.value
 
 
-def test_a_stage_has_its_time_and_what_runs_then_is_cancelled_bw31() -> None:
+def test_a_stage_has_its_time_and_what_runs_then_is_cancelled() -> None:
     for wrapped in (
         lambda stage: stage,
         lambda stage: ParallelStage("slow", [stage]),
@@ -539,7 +539,7 @@ def unfit(**changed: Any) -> Any:
         ("p", [unfit(stage=unfit())], "a loop repeats a Stage or a ParallelStage, and no LoopStage"),
     ],
 )
-def test_what_is_wrong_is_found_when_the_pipeline_is_made_bw66(name: str, stages: Any, why: str) -> None:
+def test_what_is_wrong_is_found_when_the_pipeline_is_made(name: str, stages: Any, why: str) -> None:
     with pytest.raises(InvalidPlan) as caught:
         Pipeline(name, stages)
     assert why in str(caught.value)

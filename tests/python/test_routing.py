@@ -18,7 +18,7 @@ async def pages(ctx: Context, ev: StartEvent) -> list[Page]:
     return [Page(n=n) for n in range(ev.count)]
 
 
-async def test_a_fan_out_and_its_collector() -> None:
+async def test_a_collector_gets_all_events_of_a_fan_out() -> None:
     async def fetch(ev: Page) -> Done:
         return Done(n=ev.n * ev.n)
 
@@ -29,7 +29,7 @@ async def test_a_fan_out_and_its_collector() -> None:
     assert await result(pages, fetch, join, count=3) == [0, 1, 4]
 
 
-async def test_a_collector_of_several_types_with_a_number_from_the_context() -> None:
+async def test_a_collector_takes_several_types_and_its_number_from_the_context() -> None:
     class Bad(Event):
         n: int
 
@@ -47,7 +47,7 @@ async def test_a_collector_of_several_types_with_a_number_from_the_context() -> 
     assert await result(begin, fetch, join) == [("Bad", 0), ("Bad", 2), ("Done", 1), ("Done", 3)]
 
 
-async def test_a_step_that_returns_nothing_ends_the_run_at_once_with_an_error_bw15() -> None:
+async def test_a_step_that_returns_nothing_ends_the_run_at_once_with_an_error() -> None:
     async def begin(ev: StartEvent) -> Page | None:
         return None
 
@@ -58,14 +58,14 @@ async def test_a_step_that_returns_nothing_ends_the_run_at_once_with_an_error_bw
     assert "nothing is left to do, and no step has sent a StopEvent; the last one was begin" in str(found)
 
 
-async def test_an_empty_list_ends_the_run_too_bw15() -> None:
+async def test_an_empty_list_ends_the_run_too() -> None:
     async def last(ev: Page) -> StopEvent:
         return StopEvent()
 
     assert "nothing is left to do" in str(await error(pages, last, count=0))
 
 
-async def test_an_event_no_step_knows_is_an_error_that_names_the_steps_bw16() -> None:
+async def test_an_event_no_step_knows_is_an_error_that_names_the_steps() -> None:
     async def begin(ctx: Context, ev: StartEvent) -> StopEvent | None:
         ctx.send(Done())
         return None
@@ -87,7 +87,7 @@ async def test_an_event_no_step_knows_is_an_error_that_names_the_steps_bw16() ->
     assert "fetch takes Page" in found
 
 
-async def test_an_event_reaches_who_takes_its_parent_as_what_it_is_bw19_bw10() -> None:
+async def test_an_event_reaches_the_step_that_takes_its_parent_class_and_keeps_its_own_class() -> None:
     async def begin(ev: StartEvent) -> Image:
         return Image(n=1, width=7)
 
@@ -98,7 +98,7 @@ async def test_an_event_reaches_who_takes_its_parent_as_what_it_is_bw19_bw10() -
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, (1, 2), "text", 3, [Page(), 3], [Page(), None]])
-async def test_a_wrong_return_value_is_an_error_that_names_the_step_and_the_type_bw25(value: Any) -> None:
+async def test_a_wrong_return_value_is_an_error_that_names_the_step_and_the_type(value: Any) -> None:
     async def begin(ev: StartEvent) -> Page:
         return value  # type: ignore[no-any-return]
 
@@ -110,7 +110,7 @@ async def test_a_wrong_return_value_is_an_error_that_names_the_step_and_the_type
     assert "step 'begin'" in found and f" {type(wrong).__name__}" in found
 
 
-async def test_two_steps_that_take_one_event_do_not_share_it_bw26() -> None:
+async def test_two_steps_that_take_one_event_do_not_share_it() -> None:
     class Bag(Event):
         things: list[int]
 
@@ -132,7 +132,7 @@ async def test_two_steps_that_take_one_event_do_not_share_it_bw26() -> None:
     assert await result(begin, first, second, join) == [1, 2]
 
 
-async def test_one_worker_takes_events_in_the_order_of_their_coming_bw27() -> None:
+async def test_one_worker_takes_events_in_the_order_of_their_coming() -> None:
     seen: list[int] = []
 
     @step(workers=1)
@@ -149,7 +149,7 @@ async def test_one_worker_takes_events_in_the_order_of_their_coming_bw27() -> No
     assert seen == list(range(20))
 
 
-async def test_two_rounds_of_a_collector_bw21() -> None:
+async def test_a_collector_runs_once_for_each_full_batch() -> None:
     @step(collect=Collect(Page, n=2))
     async def pair(ctx: Context, found: list[Page]) -> Done:
         return Done(n=sum(each.n for each in found))
@@ -161,7 +161,7 @@ async def test_two_rounds_of_a_collector_bw21() -> None:
     assert await result(pages, pair, join, count=4) == [1, 5]
 
 
-async def test_groups_of_a_collector_bw21() -> None:
+async def test_a_collector_keeps_events_of_different_groups_apart() -> None:
     class Part(Event):
         of: str
         n: int
@@ -181,7 +181,7 @@ async def test_groups_of_a_collector_bw21() -> None:
     assert await result(begin, pair, join) == [3, 12]
 
 
-async def test_a_collector_whose_time_is_up_fails_bw21() -> None:
+async def test_a_collector_whose_time_is_up_fails() -> None:
     async def fetch(ev: Page) -> Done | None:
         if ev.n:
             await asyncio.sleep(5)
@@ -194,7 +194,7 @@ async def test_a_collector_whose_time_is_up_fails_bw21() -> None:
     assert "1 of 2 events came within 0.1 s" in str(await error(pages, fetch, join, count=2))
 
 
-async def test_collect_in_a_body_gives_the_batch_to_one_of_them_bw21_bw22() -> None:
+async def test_collect_in_a_body_gives_the_batch_to_one_of_them() -> None:
     batches: list[list[int]] = []
 
     async def gather(ctx: Context, ev: Page) -> StopEvent | None:
@@ -208,7 +208,7 @@ async def test_collect_in_a_body_gives_the_batch_to_one_of_them_bw21_bw22() -> N
     assert batches[-1] == [0, 1, 2]
 
 
-async def test_the_first_stop_is_the_one_that_counts_bw29() -> None:
+async def test_the_first_stop_is_the_one_that_counts() -> None:
     @step(workers=1)
     async def last(ev: Page) -> StopEvent:
         return StopEvent(result=ev.n)
@@ -223,7 +223,7 @@ async def test_stop_without_result_gives_all_its_keywords() -> None:
     assert await result(only) == {"a": 1, "b": 2}
 
 
-async def test_a_run_that_has_ended_takes_no_more_bw24_bw39() -> None:
+async def test_a_run_that_has_ended_takes_no_more() -> None:
     async def only(ev: StartEvent) -> StopEvent:
         return StopEvent()
 
@@ -235,7 +235,7 @@ async def test_a_run_that_has_ended_takes_no_more_bw24_bw39() -> None:
             await handle.pause()
 
 
-async def test_a_failure_becomes_an_event_while_its_siblings_go_on_bw35() -> None:
+async def test_a_failure_becomes_an_event_while_its_siblings_continue() -> None:
     class Broken(ErrorEvent):
         pass
 
@@ -256,7 +256,7 @@ async def test_a_failure_becomes_an_event_while_its_siblings_go_on_bw35() -> Non
     assert await result(pages, fetch, mend, join, count=3) == [0, 2, 101]
 
 
-async def test_a_long_chain_keeps_no_old_events_bw23() -> None:
+async def test_a_long_chain_keeps_no_old_events() -> None:
     async def begin(ev: StartEvent) -> Page:
         return Page(n=0)
 
@@ -290,7 +290,7 @@ async def test_a_failed_run_goes_on_after_a_retry() -> None:
         assert await handle.result() == [0, 1, 2, 3]
 
 
-async def test_steps_are_tried_again_as_often_as_they_say_bw32_bw34() -> None:
+async def test_steps_are_tried_again_as_often_as_they_say() -> None:
     tries: list[str] = []
 
     def failing(name: str, times: int, retry: Retry | None) -> Any:
@@ -327,7 +327,7 @@ async def test_a_batch_that_was_collected_is_gone() -> None:
     assert batches == [[0, 1], [2, 3]]
 
 
-async def test_only_named_exceptions_are_worth_another_try_bw34() -> None:
+async def test_only_named_exceptions_are_worth_another_try() -> None:
     tries: list[str] = []
 
     def raising(error: Exception) -> Any:

@@ -48,7 +48,7 @@ async def test_an_event_carries_a_live_object_to_another_step_as_it_is() -> None
     assert await result(begin, last) is True
 
 
-async def test_more_events_with_a_live_object_each_than_a_run_may_have_at_once_bw58(
+async def test_a_run_may_use_many_live_objects_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "MOST", 10)
@@ -101,7 +101,7 @@ async def child(ctx: Context, called: str, until: Until) -> bool:
     ("until", "after_child", "after_run"),
     [("run", True, False), ("parent", True, False), ("never", True, True), ("export", True, False)],
 )
-async def test_a_child_shares_the_objects_of_its_parent_and_they_end_when_they_should_bw59(
+async def test_a_child_shares_the_objects_of_its_parent_and_they_end_when_they_should(
     until: Until, after_child: bool, after_run: bool
 ) -> None:
     @flow
@@ -182,28 +182,28 @@ async def restored(data: bytes, workflow: Workflow) -> Any:
         return await asyncio.wait_for(handle.result(), 60)
 
 
-async def test_objects_that_say_how_are_exported_and_come_back_bw57() -> None:
+async def test_objects_that_say_how_are_exported_and_come_back() -> None:
     workflow = holding("keep", Counter(5))
     assert await restored(await exported(workflow), workflow) == 5
 
 
-async def test_an_object_that_does_not_say_how_refuses_the_export_bw57() -> None:
+async def test_an_object_that_does_not_say_how_refuses_the_export() -> None:
     with pytest.raises(Conflict, match="the live object 'o1', a Thing, lacks __refold_serialize__"):
         await exported(holding("keep", Counter(5), Thing()))
 
 
-async def test_no_export_while_there_are_live_objects_bw57() -> None:
+async def test_an_export_is_refused_while_there_are_live_objects() -> None:
     with pytest.raises(Conflict, match="live objects that cannot be exported: o0"):
         await exported(holding("refuse", Counter(5)))
     assert await exported(holding("refuse"))
 
 
-async def test_an_object_that_was_left_out_is_told_by_name_bw57() -> None:
+async def test_an_object_that_was_left_out_is_reported_by_name() -> None:
     workflow = holding("drop", Counter(5))
     with pytest.raises(StepFailed, match="no live object 'o0'") as caught:
         await restored(await exported(workflow), workflow)
     assert isinstance(caught.value.__cause__, LiveObjectLost)
 
 
-async def test_an_object_that_is_held_until_the_export_does_not_stand_in_its_way_bw57() -> None:
+async def test_an_object_that_is_held_until_the_export_does_not_stand_in_its_way() -> None:
     assert await exported(holding("refuse", Thing(), until="export"))

@@ -31,7 +31,7 @@ async def shows(ctx: Context, ev: StartEvent) -> StopEvent:
     return await publishing(ctx, ev)
 
 
-async def test_a_slow_reader_gets_everything_in_order_bw60() -> None:
+async def test_a_slow_reader_gets_everything_in_order() -> None:
     async with started(shows, published, count=5000) as handle:
         seen = []
         async for each in handle.stream():
@@ -64,7 +64,7 @@ def test_a_million_published_events_keep_memory_flat(tmp_path: Path) -> None:
     assert told.published < 32 and told.read < 32, told  # of 190 MB and more
 
 
-async def test_every_reader_gets_all_and_all_of_them_end_bw61() -> None:
+async def test_every_reader_gets_all_and_all_of_them_end() -> None:
     async def read(after: int = 0) -> list[int]:
         return [each.number async for each in handle.stream(after)]
 
@@ -101,7 +101,7 @@ async def test_a_body_that_starts_over_shows_nothing_twice() -> None:
         assert [each.value async for each in handle.stream()] == [1, 2, 3]
 
 
-async def test_usage_is_counted_once_with_that_of_children_bw63() -> None:
+async def test_usage_is_counted_once_with_that_of_children() -> None:
     @flow
     async def child(ctx: Context) -> None:
         ctx.usage(tokens=5)
@@ -147,7 +147,7 @@ async def test_a_map_keeps_the_order_of_its_items() -> None:
     assert await result(mapped) == [0, 1, 4, 9, 16]
 
 
-async def test_ten_thousand_events_through_a_collector() -> None:
+async def test_a_collector_gets_two_thousand_events() -> None:
     async def begin(ev: StartEvent) -> list[Page]:
         return [Page(n=n) for n in range(2000)]
 
@@ -161,7 +161,7 @@ async def test_ten_thousand_events_through_a_collector() -> None:
     assert await result(begin, fetch, join) == sum(range(2000))
 
 
-async def test_what_children_show_comes_with_what_their_parent_shows_bw62() -> None:
+async def test_what_children_show_comes_with_what_their_parent_shows() -> None:
     @flow
     async def grandchild(ctx: Context) -> None:
         await ctx.publish((3,))
@@ -188,7 +188,7 @@ async def test_what_children_show_comes_with_what_their_parent_shows_bw62() -> N
         assert len({each.run for each in shown}) == 3
 
 
-async def test_a_fan_out_does_not_read_its_beginning_again_and_again_bw28(
+async def test_a_fan_out_does_not_read_its_beginning_again_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[bytes] = []

@@ -63,13 +63,13 @@ def looks(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_a_value_comes_back_exactly_bw50(value: Any) -> None:
+def test_a_value_comes_back_exactly(value: Any) -> None:
     text = msgspec.json.encode(EXACT.put(value))
     back = EXACT.get(msgspec.json.decode(text))
     assert (back, looks(back)) == (value, looks(value))
 
 
-def test_nan_comes_back_as_nan_bw50() -> None:
+def test_nan_comes_back_as_nan() -> None:
     assert math.isnan(EXACT.get(msgspec.json.decode(msgspec.json.encode(EXACT.put(math.nan)))))
 
 
@@ -90,7 +90,7 @@ REFUSED: list[Any] = ["\ud800", Text("x"), Strange(), lambda: 1, Unknown(), thre
 
 
 @pytest.mark.parametrize("value", REFUSED, ids=lambda value: type(value).__name__)
-def test_what_cannot_come_back_is_refused_with_its_path_bw50(value: Any) -> None:
+def test_what_cannot_come_back_is_refused_with_its_path(value: Any) -> None:
     with pytest.raises(InvalidValue) as caught:
         EXACT.put({"a": [1, value]}, "context.k")
     assert caught.value.path == "context.k.a[1]"
@@ -107,7 +107,7 @@ MARKS: list[Any] = [
 
 
 @pytest.mark.parametrize("value", MARKS, ids=repr)
-def test_data_that_looks_like_a_mark_is_data_bw55(value: Any) -> None:
+def test_data_that_looks_like_a_mark_is_data(value: Any) -> None:
     assert EXACT.get(msgspec.json.decode(msgspec.json.encode(EXACT.put(value)))) == value
 
 
@@ -125,7 +125,7 @@ class Everything(Event):
     shape: Shape | None = None
 
 
-async def test_exact_in_inputs_events_context_and_results_and_after_a_restart_bw50(tmp_path: Path) -> None:
+async def test_values_are_exact_in_inputs_events_context_and_results_and_after_a_restart(tmp_path: Path) -> None:
     class Carry(Workflow):
         @step
         async def begin(self, ctx: Context, ev: StartEvent) -> Everything:
@@ -161,7 +161,7 @@ async def test_a_value_that_cannot_be_stored_is_refused_where_it_is_written() ->
     assert "StopEvent.result[0]: an object cannot be stored exactly" in str(await error(sends))
 
 
-async def test_four_hundred_updates_at_once_give_four_hundred_bw49() -> None:
+async def test_four_hundred_updates_at_once_give_four_hundred() -> None:
     async def begin(ev: StartEvent) -> list[Page]:
         return [Page(n=n) for n in range(400)]
 
@@ -176,7 +176,7 @@ async def test_four_hundred_updates_at_once_give_four_hundred_bw49() -> None:
     assert await result(begin, add, join) == 400
 
 
-async def test_updates_from_threads_and_of_own_values_bw49() -> None:
+async def test_updates_from_threads_are_all_counted_and_see_the_values_of_their_own_step() -> None:
     async def begin(ev: StartEvent) -> list[Page]:
         return [Page(n=n) for n in range(40)]
 
@@ -194,7 +194,7 @@ async def test_updates_from_threads_and_of_own_values_bw49() -> None:
     assert await result(begin, add, join) == [80, 6]
 
 
-async def test_delete_keys_iteration_and_length_bw53() -> None:
+async def test_the_state_can_be_deleted_from_iterated_and_counted() -> None:
     async def begin(ctx: Context, ev: StartEvent) -> Page:
         ctx.set("a", 1)
         ctx.set("b", 2)
@@ -217,7 +217,7 @@ async def test_a_key_of_the_engine_is_not_for_users() -> None:
     assert "'refold:x' is no key" in str(await error(only))
 
 
-async def test_a_live_object_is_not_a_value_and_a_value_no_live_object_bw52() -> None:
+async def test_a_live_object_is_not_a_value_and_a_value_no_live_object() -> None:
     lock = threading.Lock()
 
     async def only(ctx: Context, ev: StartEvent) -> StopEvent:
@@ -234,7 +234,7 @@ class Counting:
     cache: Any = field(default=None, metadata={"transient": True})
 
 
-async def test_transient_fields_are_never_stored_bw54() -> None:
+async def test_transient_fields_are_never_stored() -> None:
     class Keeps(Workflow):
         types = (Counting,)
 
@@ -260,7 +260,7 @@ class Own(Event):
         self.total = sum(parts)
 
 
-async def test_events_keep_their_own_init_defaults_and_attributes_bw56() -> None:
+async def test_events_keep_their_own_init_defaults_and_attributes() -> None:
     class Late(Event):
         a: int
         b: str = "default"
@@ -283,7 +283,7 @@ async def test_events_keep_their_own_init_defaults_and_attributes_bw56() -> None
     assert await result(begin, own, late, join) == [6, 507]
 
 
-def test_events_are_equal_by_class_and_content_and_say_what_they_are_bw56() -> None:
+def test_events_are_equal_by_class_and_content_and_say_what_they_are() -> None:
     assert Page(n=1) == Page(n=1) != Page(n=2)
     assert Page(n=1) != Done(n=1)
     assert repr(Page(n=1)) == "Page(n=1)"
@@ -311,7 +311,7 @@ class Typed(Event):
         ({"a": 1, "f": (1,)}, "Typed.f"),
     ],
 )
-def test_what_an_event_declares_is_checked_when_it_is_sent_and_when_it_is_read_bw56(
+def test_what_an_event_declares_is_checked_when_it_is_sent_and_when_it_is_read(
     fields: dict[str, Any], path: str
 ) -> None:
     async def begin(ev: StartEvent) -> Typed: ...  # type: ignore[empty-body]

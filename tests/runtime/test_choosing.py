@@ -10,8 +10,8 @@ from refold import Call, Child, Plan
 from refold.core.facts import ItemsCancelled, ItemsReopened, RunReopened
 from refold.errors import Conflict, NotFound
 from refold.ports import Call as Try
-from tests.seeds.foreach import alone, begun, do_item, each, item, states
-from tests.seeds.stage import Refusal, Stage, plan, step, work
+from tests.compat.runkon.foreach import alone, begun, do_item, each, item, states
+from tests.compat.stage import Refusal, Stage, plan, step, work
 
 
 @pytest.fixture

@@ -274,30 +274,30 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("expression", "expected"), OPERATORS, ids=[each[0] for each in OPERATORS])
-def test_operators(expression: str, expected: Any) -> None:
+def test_operators_give_the_values_of_the_table(expression: str, expected: Any) -> None:
     assert value(f"{{{{ {expression} }}}}") == expected
 
 
 @pytest.mark.parametrize("name", sorted({*FILTERS, *NATIVE}))
-def test_every_filter(name: str) -> None:
+def test_every_filter_gives_the_value_of_the_table(name: str) -> None:
     expression, expected = USES[name]
     assert name in expression
     assert value(f"{{{{ {expression} }}}}") == expected
 
 
 @pytest.mark.parametrize(("expression", "expected"), MORE, ids=[each[0] for each in MORE])
-def test_filters_functions_and_methods_of_maps(expression: str, expected: Any) -> None:
+def test_filters_functions_and_methods_of_maps_give_the_values_of_the_table(expression: str, expected: Any) -> None:
     assert value(f"{{{{ {expression} }}}}") == expected
 
 
 @pytest.mark.parametrize("name", sorted(TESTS))
-def test_every_test(name: str) -> None:
+def test_every_test_is_true_where_the_table_says(name: str) -> None:
     assert f"is {name}" in TRUE[name] or f"is not {name}" in TRUE[name]
     assert value(f"{{{{ {TRUE[name]} }}}}") is True
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_method_of_the_chainable_dialect(name: str) -> None:
+def test_every_method_of_the_chainable_dialect_gives_the_value_of_the_table(name: str) -> None:
     expression, expected = METHODS_USED[name]
     assert f".{name}(" in expression
     assert value(f"{{{{ {expression} }}}}", "chainable") == expected

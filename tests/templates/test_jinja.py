@@ -62,7 +62,7 @@ WRONG_IN_CHAINABLE = [
 
 
 @pytest.mark.parametrize("name", sorted(OF_JINJA))
-def test_filters_that_only_jinja_has(name: str) -> None:
+def test_filters_that_only_jinja_has_work_in_the_chainable_dialect(name: str) -> None:
     expression, expected = OF_JINJA[name]
     assert name in expression
     assert value(f"{{{{ {expression} }}}}", "chainable") == expected

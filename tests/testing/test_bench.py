@@ -111,7 +111,7 @@ def test_a_failed_step_of_python_code_raises_what_it_raised() -> None:
             t.run(Crawl, pages=2)
 
 
-def test_pause_resume_and_cancel(tmp_path: Path) -> None:
+def test_a_run_can_be_paused_resumed_and_cancelled(tmp_path: Path) -> None:
     with testing.engine() as t:
         run = t.start(Patient)
         run.pause()

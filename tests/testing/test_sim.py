@@ -38,14 +38,14 @@ def test_waits_questions_and_signals_are_answered_and_weeks_are_passed_over() ->
     assert simulated.undisturbed == "completed with ['no', 5]"
 
 
-def test_a_playbook_with_a_gate_and_a_declared_result(tmp_path: Path) -> None:
+def test_a_playbook_with_a_gate_and_a_declared_result_is_simulated(tmp_path: Path) -> None:
     simulated = sim(playbook(tmp_path, ORDER), asked=Asked(seeds=8))
     assert simulated.undisturbed.startswith("completed with ")
     assert simulated.undisturbed.endswith(" by approve'")
     assert simulated.made_up == ("fetch",)
 
 
-def test_loops_and_lists_of_tools(tmp_path: Path) -> None:
+def test_loops_and_lists_of_tools_are_simulated(tmp_path: Path) -> None:
     simulated = sim(playbook(tmp_path, LIST), asked=Asked(seeds=6))
     assert "'second': {'n': 2}" in simulated.undisturbed
     assert simulated.made_up == ("both", "send")

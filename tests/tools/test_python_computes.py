@@ -55,7 +55,7 @@ def test_code_that_only_computes_is_known(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", MAY_BLOCK)
-def test_of_other_code_nobody_knows(code: str) -> None:
+def test_other_code_is_not_taken_for_pure_computation(code: str) -> None:
     assert not only_computes(ast.parse(code))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from refold import Loop
 from refold.core.facts import ItemsSettled, StepSettled
-from tests.seeds.stage import House, Stage, plan, step, work
+from tests.compat.stage import House, Stage, plan, step, work
 
 RESTARTS = 100
 

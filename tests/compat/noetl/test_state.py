@@ -51,7 +51,7 @@ from refold.playbooks.noetl_log.log import PLAYBOOK, Imported, read_log
 from refold.playbooks.noetl_log.results import extract_user_data, flatten_labels, with_data, with_sets
 from refold.playbooks.noetl_log.visits import CONTEXT, ENDS, STEP_EVENTS
 from refold.ports import Done, Lease, Writes
-from tests.seeds.stage import Stage, plan, step, work
+from tests.compat.stage import Stage, plan, step, work
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 ENVELOPE: dict[str, Any] = {

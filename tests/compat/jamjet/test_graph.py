@@ -29,7 +29,7 @@ from refold.core.state import RunState
 from refold.errors import InvalidPlan
 from refold.ports import Call as Try
 from refold.testing.core import Scripted
-from tests.seeds.stage import NOON, Stage, chain, names, plan, step, work
+from tests.compat.stage import NOON, Stage, chain, names, plan, step, work
 
 BOOM = {"kind": "boom", "message": "it broke"}
 
@@ -38,7 +38,7 @@ def on_failure(to: str, **more: Any) -> Arc:
     return Arc(to=to, on="failure", **more)
 
 
-def test_a_cycle_is_a_loop_with_passes_and_an_end_jj14(stage: Stage) -> None:
+def test_a_cycle_is_a_loop_with_passes_and_an_end(stage: Stage) -> None:
     shape = plan(
         step("a", "b"),
         step("b", Arc(to="a", when={"script": [True, True, False]}), Arc(to="after")),
@@ -51,7 +51,7 @@ def test_a_cycle_is_a_loop_with_passes_and_an_end_jj14(stage: Stage) -> None:
     assert [move.head for move in stage.moves(shown.id, LoopLeft)] == ["a"]
 
 
-def test_a_cycle_without_an_exit_ends_by_its_visit_limit_and_by_name_jj14(stage: Stage) -> None:
+def test_a_cycle_without_an_exit_ends_by_its_visit_limit_and_by_name(stage: Stage) -> None:
     shown = stage.run(plan(step("a", "b", visit_limit=5), step("b", "a")))
     assert shown.status == "failed"
     assert shown.error is not None
@@ -59,7 +59,7 @@ def test_a_cycle_without_an_exit_ends_by_its_visit_limit_and_by_name_jj14(stage:
     assert names(stage.calls()) == ["a", "b"] * 5
 
 
-def test_a_run_with_a_step_that_was_neither_reached_nor_skipped_never_completes_jj14() -> None:
+def test_a_run_with_a_step_that_was_neither_reached_nor_skipped_never_completes() -> None:
     graph = analyse(chain(3))
     state = RunState("r")
     d = Decision(graph, state, NOON, Scripted(), lambda: 0.0)
@@ -72,7 +72,7 @@ def test_a_run_with_a_step_that_was_neither_reached_nor_skipped_never_completes_
     ]
 
 
-def test_arcs_with_unknown_ends_are_refused_by_name_and_nothing_is_stored_jj15(stage: Stage) -> None:
+def test_arcs_with_unknown_ends_are_refused_by_name_and_nothing_is_stored(stage: Stage) -> None:
     shape = plan(step("a", "nowhere", "b"), step("b", "elsewhere"), always=("nobody",), entry="void")
     with pytest.raises(InvalidPlan) as refused:
         stage.start(shape)
@@ -82,7 +82,7 @@ def test_arcs_with_unknown_ends_are_refused_by_name_and_nothing_is_stored_jj15(s
 
 
 @pytest.mark.parametrize("x, ran, skipped", [(1, "b", "c"), (2, "c", "b")])
-def test_conditions_on_arcs_choose_and_the_other_is_skipped_jj16(stage: Stage, x: int, ran: str, skipped: str) -> None:
+def test_conditions_on_arcs_choose_and_the_other_is_skipped(stage: Stage, x: int, ran: str, skipped: str) -> None:
     is_one = {"equal": [{"path": ["ctx", "x"]}, 1]}
     shape = plan(
         step("a", Arc(to="b", when=is_one), Arc(to="c", when={"equal": [is_one, False]}), work=work(set={"x": x})),
@@ -96,14 +96,14 @@ def test_conditions_on_arcs_choose_and_the_other_is_skipped_jj16(stage: Stage, x
     assert took.arcs == ((0,) if x == 1 else (1,)), "the choice is in the log, so it is never made again"
 
 
-def test_an_unconditional_sibling_is_the_default_of_an_exclusive_step_jj16(stage: Stage) -> None:
+def test_an_unconditional_sibling_is_the_default_of_an_exclusive_step(stage: Stage) -> None:
     for hit, ran in ((True, "b"), (False, "c")):
         stage.began.clear()
         stage.run(plan(step("a", Arc(to="b", when=hit), "c"), step("b"), step("c")))
         assert names(stage.calls()) == ["a", ran]
 
 
-def test_an_inclusive_step_also_takes_its_unconditional_arcs_jj16(stage: Stage) -> None:
+def test_an_inclusive_step_also_takes_its_unconditional_arcs(stage: Stage) -> None:
     shape = plan(
         step("a", Arc(to="b", when=True), Arc(to="c", when=False), "d", mode="inclusive"),
         step("b"),
@@ -115,7 +115,7 @@ def test_an_inclusive_step_also_takes_its_unconditional_arcs_jj16(stage: Stage) 
     assert shown.steps["c"]["status"] == "skipped"
 
 
-def test_a_condition_that_cannot_be_evaluated_fails_its_step_by_name_jj17(stage: Stage) -> None:
+def test_a_condition_that_cannot_be_evaluated_fails_its_step_by_name(stage: Stage) -> None:
     shown = stage.run(plan(step("a", Arc(to="b", when={"path": ["ctx", "nothing"]})), step("b")))
     assert shown.status == "failed" and shown.error is not None and shown.error.fault is not None
     assert (shown.error.step, shown.error.fault.kind) == ("a", "expression")
@@ -137,7 +137,7 @@ async def collect(call: Try) -> Any:
     return [call.input[name] for name in sorted(call.input) if name != "fork"]
 
 
-def test_a_join_collects_what_its_branches_gave_in_declared_order_jj19(stage: Stage) -> None:
+def test_a_join_collects_what_its_branches_gave_in_declared_order(stage: Stage) -> None:
     stage.tools["collect"] = collect
     branches = [step(f"b{i}", "join", work=work(takes=3 - i, gives=i)) for i in range(3)]
     shown = stage.run(gathered("all", *branches))
@@ -145,7 +145,7 @@ def test_a_join_collects_what_its_branches_gave_in_declared_order_jj19(stage: St
     assert shown.steps["join"]["visits"] == 1
 
 
-def test_a_join_may_take_the_first_and_absorb_the_rest_jj19(stage: Stage) -> None:
+def test_a_join_may_take_the_first_and_absorb_the_rest(stage: Stage) -> None:
     stage.tools["collect"] = collect
     branches = [step(f"b{i}", "join", work=work(takes=3 - i, gives=i)) for i in range(3)]
     shown = stage.run(gathered("any", *branches))
@@ -155,7 +155,7 @@ def test_a_join_may_take_the_first_and_absorb_the_rest_jj19(stage: Stage) -> Non
     assert shown.status == "completed" and stage.loop.time() == 3.0, "`any` lets the losers run on"
 
 
-def test_a_race_takes_the_first_and_stops_the_rest_jj19(stage: Stage) -> None:
+def test_a_race_takes_the_first_and_stops_the_rest(stage: Stage) -> None:
     stage.tools["collect"] = collect
     branches = [step(f"b{i}", "join", work=work(takes=100 - 40 * i, gives=i)) for i in range(3)]
     shown = stage.run(gathered("race", *branches))
@@ -165,7 +165,7 @@ def test_a_race_takes_the_first_and_stops_the_rest_jj19(stage: Stage) -> None:
     assert stage.store.commands == {}
 
 
-def test_a_join_goes_on_when_one_branch_fails_on_an_arc_or_is_skipped_jj19(stage: Stage) -> None:
+def test_a_join_continues_when_one_branch_fails_on_an_arc_or_is_skipped(stage: Stage) -> None:
     stage.tools["collect"] = collect
     shown = stage.run(
         gathered(
@@ -180,7 +180,7 @@ def test_a_join_goes_on_when_one_branch_fails_on_an_arc_or_is_skipped_jj19(stage
     assert shown.steps["b1"]["status"] == "failed" and shown.steps["b3"]["status"] == "skipped"
 
 
-def test_a_shared_join_lives_while_one_arc_into_it_lives_jj20(stage: Stage) -> None:
+def test_a_shared_join_runs_when_one_of_its_branches_is_taken_and_the_other_is_skipped(stage: Stage) -> None:
     shape = plan(
         step("pick", Arc(to="left", when=False), "right"),
         step("left", "deep"),
@@ -194,7 +194,7 @@ def test_a_shared_join_lives_while_one_arc_into_it_lives_jj20(stage: Stage) -> N
     assert {name for move in stage.moves(shown.id, Skipped) for name in move.steps} == {"left", "deep"}
 
 
-def test_a_join_all_of_whose_arcs_are_dead_is_skipped_and_so_is_what_follows_jj20(stage: Stage) -> None:
+def test_a_join_all_of_whose_arcs_are_dead_is_skipped_and_so_is_what_follows(stage: Stage) -> None:
     shape = plan(
         step("fork", "a", "b", mode="inclusive"),
         step("a", Arc(to="join", when=False)),
@@ -236,7 +236,7 @@ def failing(rule: str) -> Plan:
 
 
 @pytest.mark.parametrize("rule, seconds", [("drain", 5.0), ("cancel", 1.0)])
-def test_a_terminal_failure_drains_or_cancels_and_then_runs_the_finalizers_jj21(
+def test_a_terminal_failure_drains_or_cancels_and_then_runs_the_finalizers(
     stage: Stage, rule: str, seconds: float
 ) -> None:
     shown = stage.run(failing(rule))
@@ -251,7 +251,7 @@ def test_a_terminal_failure_drains_or_cancels_and_then_runs_the_finalizers_jj21(
     assert stage.store.commands == {} and not any(stage.store.timers.get(shown.id, {}).values())
 
 
-def test_unclaimed_commands_are_withdrawn_when_the_run_fails_jj21(stage: Stage) -> None:
+def test_unclaimed_commands_are_withdrawn_when_the_run_fails(stage: Stage) -> None:
     stage.house(slots=2)
     shape = plan(
         step("fork", "bad", "running", "queued", mode="inclusive"),
@@ -266,7 +266,7 @@ def test_unclaimed_commands_are_withdrawn_when_the_run_fails_jj21(stage: Stage) 
     assert shown.steps["running"]["status"] == "completed"
 
 
-def test_a_command_that_parks_while_its_run_is_ending_is_withdrawn_jj21(stage: Stage) -> None:
+def test_a_command_that_parks_while_its_run_is_ending_is_withdrawn(stage: Stage) -> None:
     async def park(call: Try) -> Parked:
         await stage.clock.sleep(2)
         return Parked(signal="never comes")
@@ -286,7 +286,7 @@ def test_a_command_that_parks_while_its_run_is_ending_is_withdrawn_jj21(stage: S
     assert names(stage.calls())[-1] == "clean"
 
 
-def test_a_failure_route_is_followed_and_the_run_goes_on_jj21(stage: Stage) -> None:
+def test_a_failure_route_is_followed_and_the_run_continues(stage: Stage) -> None:
     seen = {"path": ["output", "error", "message"]}
     shape = plan(
         step("a", "fine", on_failure("mend", set={"why": seen}), work=work(faults=[BOOM])), step("fine"), step("mend")
@@ -296,7 +296,7 @@ def test_a_failure_route_is_followed_and_the_run_goes_on_jj21(stage: Stage) -> N
     assert shown.state.ctx == {"why": "it broke"}
 
 
-def test_each_round_of_a_loop_survives_a_restart_jj22(stage: Stage) -> None:
+def test_each_round_of_a_loop_survives_a_restart(stage: Stage) -> None:
     rounds = 6
     shape = plan(
         step(
@@ -325,7 +325,7 @@ def settled(stage: Stage, run: str) -> int:
     return sum(isinstance(fact, StepSettled) for _, _, fact in stage.store.facts(run))
 
 
-def test_a_list_is_fanned_out_in_a_window_with_results_in_input_order_jj22(stage: Stage) -> None:
+def test_a_list_is_fanned_out_in_a_window_with_results_in_input_order(stage: Stage) -> None:
     async def slow_first(call: Try) -> Any:
         await stage.clock.sleep(10 - call.input["item"])
         return [call.input["item"], call.input["of"]]
@@ -363,7 +363,7 @@ def busiest(stage: Stage, name: str) -> int:
     return most
 
 
-def test_a_fan_out_survives_restarts_and_runs_each_finished_item_once_jj22(stage: Stage) -> None:
+def test_a_fan_out_survives_restarts_and_runs_each_finished_item_once(stage: Stage) -> None:
     shape = plan(step("each", loop=Loop(items=list(range(20)), window=5), work=work(takes=4, append={"seen": 1})))
     run = stage.start(shape)
     for crash in (6, 3, 9):
@@ -379,7 +379,7 @@ def test_a_fan_out_survives_restarts_and_runs_each_finished_item_once_jj22(stage
     assert len(stage.began) > 20, "work under way was lost with its process"
 
 
-def test_an_item_that_fails_lets_the_others_finish_and_then_fails_the_step_by_number_jj22(stage: Stage) -> None:
+def test_an_item_that_fails_lets_the_others_finish_and_then_fails_the_step_by_number(stage: Stage) -> None:
     async def odd(call: Try) -> Any:
         if call.input % 2:
             raise ValueError("odd")
@@ -396,7 +396,7 @@ def test_an_item_that_fails_lets_the_others_finish_and_then_fails_the_step_by_nu
     assert shown.steps["each"]["error"].message == "2 of 5 items failed: 1, 3"
 
 
-def test_an_empty_list_completes_at_once_jj22(stage: Stage) -> None:
+def test_an_empty_list_completes_at_once(stage: Stage) -> None:
     shown = stage.run(plan(step("each", "after", loop=Loop(items=[])), step("after", input={"path": ["each"]})))
     nothing = {"total": 0, "success": 0, "failed": 0}
     assert (shown.status, shown.result) == ("completed", {"results": [], "items": [], "stats": nothing})

@@ -15,7 +15,7 @@ from refold.core.state import RunState
 from refold.errors import Conflict, StaleWrite
 from refold.ports import Call as Try
 from refold.ports import Done, Lease
-from tests.seeds.stage import NOON, Stage, chain, plan, step, work
+from tests.compat.stage import NOON, Stage, chain, plan, step, work
 
 NESTED = {"deep": {"list": [1, None, {"x": None}], "null": None}, "text": "ü", "float": 0.1}
 
@@ -51,7 +51,7 @@ def played(stage: Stage) -> str:
     return run
 
 
-def test_engine_log_and_snapshot_give_the_same_state_at_every_cut_jj35(stage: Stage) -> None:
+def test_engine_log_and_snapshot_give_the_same_state_at_every_cut(stage: Stage) -> None:
     run = played(stage)
     house = stage.first
     records = list(stage.do(stage.engine.history(run)))
@@ -68,7 +68,7 @@ def test_engine_log_and_snapshot_give_the_same_state_at_every_cut_jj35(stage: St
         assert restored is not None and fold(graph, records[cut:], restored) == whole
 
 
-def test_what_a_turn_decided_is_what_its_log_says_after_every_commit_jj35(stage: Stage) -> None:
+def test_what_a_turn_decided_is_what_its_log_says_after_every_commit(stage: Stage) -> None:
     seen = []
 
     def compare(_: Any) -> None:
@@ -83,7 +83,7 @@ def test_what_a_turn_decided_is_what_its_log_says_after_every_commit_jj35(stage:
     assert len(seen) > 12
 
 
-def test_a_restarted_engine_goes_on_from_a_snapshot_and_the_tail_jj35(stage: Stage) -> None:
+def test_a_restarted_engine_continues_from_a_snapshot_and_the_facts_after_it(stage: Stage) -> None:
     house = stage.house()
     house.engine.mailroom.turns.snapshot_every = 5
     run = stage.start(chain(30, work=work(takes=1, append={"log": 1})))
@@ -98,7 +98,7 @@ def test_a_restarted_engine_goes_on_from_a_snapshot_and_the_tail_jj35(stage: Sta
     assert stage.show(run) == shown, "deleting the snapshot changes nothing"
 
 
-def test_state_and_status_are_current_at_any_time_jj36(stage: Stage) -> None:
+def test_state_and_status_are_current_at_any_time(stage: Stage) -> None:
     run = stage.start(chain(3, work=work(takes=10, add={"n": 1}, set={"who": "me"})), {"given": 1})
     seen = []
     for _ in range(3):
@@ -135,7 +135,7 @@ def forked(stage: Stage, width: int, **more: Any) -> tuple[str, list[Lease]]:
     return run, [lease for lease in leases if lease is not None]
 
 
-def test_concurrent_writes_by_add_and_append_lose_nothing_jj37(stage: Stage) -> None:
+def test_concurrent_writes_by_add_and_append_lose_nothing(stage: Stage) -> None:
     run, leases = forked(stage, 50)
     writes = [(AddTo("n", i), AppendTo("seen", i)) for i in range(50)]
     settle_all(stage, leases, [Done(Succeeded(), writes=each) for each in writes])
@@ -144,7 +144,7 @@ def test_concurrent_writes_by_add_and_append_lose_nothing_jj37(stage: Stage) -> 
     assert sorted(ctx["seen"]) == list(range(50))
 
 
-def test_a_stale_put_is_reported_and_changes_nothing_jj37(stage: Stage) -> None:
+def test_a_stale_put_is_reported_and_changes_nothing(stage: Stage) -> None:
     run, leases = forked(stage, 3)
     first, second, third = leases
     results = settle_all(
@@ -163,7 +163,7 @@ def test_a_stale_put_is_reported_and_changes_nothing_jj37(stage: Stage) -> None:
     assert shown.steps["b2"]["status"] == "issued"
 
 
-def test_a_worker_turns_a_stale_put_into_a_failure_that_can_be_tried_again_jj37(stage: Stage) -> None:
+def test_a_worker_turns_a_stale_put_into_a_failure_that_can_be_tried_again(stage: Stage) -> None:
     async def update(call: Try) -> Done:
         version = call.command.attempt - 1 if call.command.step == "b1" else 0
         await asyncio.sleep(1 if call.command.step == "b1" else 0)
@@ -181,7 +181,7 @@ def test_a_worker_turns_a_stale_put_into_a_failure_that_can_be_tried_again_jj37(
     assert isinstance(kinds[0], Failed) and kinds[0].fault.kind == "stale_write"
 
 
-def test_a_failed_try_leaves_no_write_jj37(stage: Stage) -> None:
+def test_a_failed_try_leaves_no_write(stage: Stage) -> None:
     async def writes_and_fails(call: Try) -> Any:
         writes = (SetKey("k", call.command.attempt), AddTo("n", 1))
         outcome = Succeeded() if call.command.attempt == 3 else Failed(Fault("io"))
@@ -192,7 +192,7 @@ def test_a_failed_try_leaves_no_write_jj37(stage: Stage) -> None:
     assert shown.state.ctx == {"k": 3, "n": 1}
 
 
-def test_items_of_a_parallel_loop_write_in_item_order_when_it_ends_jj37(stage: Stage) -> None:
+def test_items_of_a_parallel_loop_write_in_item_order_when_it_ends(stage: Stage) -> None:
     async def slow_first(call: Try) -> Done:
         await asyncio.sleep(10 - call.input)
         return Done(Succeeded(), writes=(AppendTo("seen", call.input), SetKey("last", call.input)))
@@ -205,7 +205,7 @@ def test_items_of_a_parallel_loop_write_in_item_order_when_it_ends_jj37(stage: S
     assert [report.item for fact in stage.facts(run, ItemsSettled) for report in fact.reports] == [3, 2, 1, 0]
 
 
-def test_a_version_cannot_be_promised_to_an_item_of_a_parallel_loop_jj37(stage: Stage) -> None:
+def test_a_version_cannot_be_promised_to_an_item_of_a_parallel_loop(stage: Stage) -> None:
     stage.house(serves=False)
     stage.start(plan(step("each", loop=Loop(items=[0, 1]))))
     lease = stage.claim()
@@ -214,7 +214,7 @@ def test_a_version_cannot_be_promised_to_an_item_of_a_parallel_loop_jj37(stage: 
         stage.settle(lease, Done(Succeeded(), writes=(PutIf("k", 0, 1),)))
 
 
-def test_delete_removes_a_key_and_counts_as_a_version_jj37(stage: Stage) -> None:
+def test_delete_removes_a_key_and_counts_as_a_version(stage: Stage) -> None:
     run, [first, second] = forked(stage, 2)
     stage.settle(first, Done(Succeeded(), writes=(SetKey("k", 1), DeleteKey("k"))))
     assert stage.show(run).state.ctx == {}
@@ -223,7 +223,7 @@ def test_delete_removes_a_key_and_counts_as_a_version_jj37(stage: Stage) -> None
     assert (stale.value.current, stale.value.version) == (None, 2)
 
 
-def test_storage_is_linear_in_steps_jj39() -> None:
+def test_storage_is_linear_in_steps() -> None:
     sizes = []
     for length in (250, 500, 1000):
         stage = Stage()
@@ -236,7 +236,7 @@ def test_storage_is_linear_in_steps_jj39() -> None:
     assert sizes[1] < 2.2 * sizes[0] and sizes[2] < 2.2 * sizes[1]
 
 
-def test_a_run_is_waiting_when_only_waits_remain_and_running_again_on_wake_up_jj42(stage: Stage) -> None:
+def test_a_run_is_waiting_when_only_waits_remain_and_running_again_on_wake_up(stage: Stage) -> None:
     shape = plan(
         step("fork", "quick", "nap", mode="inclusive"),
         step("quick", work=work(takes=5)),
@@ -260,7 +260,7 @@ def test_a_run_is_waiting_when_only_waits_remain_and_running_again_on_wake_up_jj
 
 
 @pytest.mark.parametrize("how", ["backoff", "parked"])
-def test_a_command_that_comes_back_later_is_shown_as_waiting_until_its_time_jj42(stage: Stage, how: str) -> None:
+def test_a_command_that_comes_back_later_is_shown_as_waiting_until_its_time(stage: Stage, how: str) -> None:
     async def park(call: Try) -> Any:
         if call.command.progress is None:
             return Parked(until=NOON + 50 * SECOND, progress=1)
@@ -282,7 +282,7 @@ def test_a_command_that_comes_back_later_is_shown_as_waiting_until_its_time_jj42
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_100_parallel_starts_with_one_key_are_one_run_jj43(seed: int) -> None:
+def test_100_parallel_starts_with_one_key_are_one_run(seed: int) -> None:
     stage = Stage(seed)
     houses = [stage.house() for _ in range(4)]
     shape = plan(step("a"))
@@ -300,13 +300,13 @@ def test_100_parallel_starts_with_one_key_are_one_run_jj43(seed: int) -> None:
     stage.close()
 
 
-def test_a_run_id_can_be_given_once_jj43(stage: Stage) -> None:
+def test_a_run_id_can_be_given_once(stage: Stage) -> None:
     stage.start(plan(step("a")), run="mine")
     with pytest.raises(Conflict):
         stage.start(plan(step("a")), run="mine")
 
 
-def test_usage_of_concurrent_steps_is_summed_exactly_jj50(stage: Stage) -> None:
+def test_usage_of_concurrent_steps_is_summed_exactly(stage: Stage) -> None:
     run, leases = forked(stage, 10)
     dones = [Done(Succeeded(), usage={"tokens": 10**15 + i, "usd": 0.25}) for i in range(10)]
     settle_all(stage, leases, dones)
@@ -317,7 +317,7 @@ def test_usage_of_concurrent_steps_is_summed_exactly_jj50(stage: Stage) -> None:
     assert stage.show(run).usage == shown.usage
 
 
-def test_failed_and_parked_tries_use_up_what_they_used_jj50(stage: Stage) -> None:
+def test_failed_and_parked_tries_use_up_what_they_used(stage: Stage) -> None:
     async def costly(call: Try) -> Done:
         progress = call.command.progress or 0
         if progress == 0:
@@ -330,7 +330,7 @@ def test_failed_and_parked_tries_use_up_what_they_used_jj50(stage: Stage) -> Non
     assert shown.usage == {"tokens": 21}
 
 
-def test_what_is_shown_does_not_change_under_the_reader_jj36(stage: Stage) -> None:
+def test_what_is_shown_does_not_change_under_the_reader(stage: Stage) -> None:
     run = stage.start(chain(2, work=work(takes=5, set={"k": 1})))
     stage.pass_time(1)
     shown = stage.show(run)
@@ -339,7 +339,7 @@ def test_what_is_shown_does_not_change_under_the_reader_jj36(stage: Stage) -> No
     assert shown == before
 
 
-def test_the_input_of_a_step_is_fixed_when_it_is_issued_jj35(stage: Stage) -> None:
+def test_the_input_of_a_step_is_fixed_when_it_is_issued(stage: Stage) -> None:
     shape = plan(
         step("fork", "reader", "writer", mode="inclusive", work=work(set={"k": 1})),
         step(

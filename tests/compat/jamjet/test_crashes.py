@@ -19,7 +19,7 @@ from refold.core.state import TERMINAL, RunState
 from refold.errors import Conflict, Unavailable
 from refold.stores.memory import MemoryStore, MemoryTurn
 from refold.testing.simulator.event_loop import Killed
-from tests.seeds.stage import NOON, Stage, names, plan, step, work
+from tests.compat.stage import NOON, Stage, names, plan, step, work
 
 Fate = Callable[[], None]
 
@@ -166,7 +166,7 @@ def check_told_once(stage: Stage, run: str) -> None:
     assert stage.store.commands == {} and not any(stage.store.letters.values())
 
 
-def test_the_whole_workflow_runs_undisturbed_and_every_commit_is_whole_jj4(stage: Stage, fragile: FragileStore) -> None:
+def test_the_whole_workflow_runs_undisturbed_and_every_commit_is_whole(stage: Stage, fragile: FragileStore) -> None:
     check_told_once(stage, drive(stage))
     assert next(fragile.moments["write"]) > 70, "there is much to disturb"
 
@@ -194,23 +194,23 @@ def strike_each(kind: str, fate: Fate) -> int:
     raise AssertionError("it never came to an end")
 
 
-def test_a_crash_between_any_two_writes_loses_and_doubles_nothing_jj3() -> None:
+def test_a_crash_between_any_two_writes_loses_and_doubles_nothing() -> None:
     assert strike_each("write", die) > 70
 
 
-def test_a_crash_after_any_commit_loses_and_doubles_nothing_jj1_jj2_jj4() -> None:
+def test_a_crash_after_any_commit_loses_and_doubles_nothing() -> None:
     assert strike_each("commit", die) >= 20
 
 
-def test_a_store_that_fails_between_any_two_writes_costs_nothing_jj3() -> None:
+def test_a_store_that_fails_between_any_two_writes_costs_nothing() -> None:
     assert strike_each("write", fail) > 70
 
 
-def test_a_commit_that_was_applied_and_reported_as_failed_counts_once_jj4() -> None:
+def test_a_commit_that_was_applied_and_reported_as_failed_counts_once() -> None:
     assert strike_each("commit", fail) >= 20
 
 
-def test_a_crash_at_any_await_leaves_no_step_hung_and_none_committed_twice_jj1() -> None:
+def test_a_crash_at_any_await_leaves_no_step_hung_and_none_committed_twice() -> None:
     for moment in range(0, 100_000, 7):
         stage = Stage()
         stage.store = FragileStore(stage.clock.now)
@@ -233,7 +233,7 @@ def test_a_crash_at_any_await_leaves_no_step_hung_and_none_committed_twice_jj1()
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_engines_active_at_the_same_moment_never_run_a_start_twice_jj2(seed: int) -> None:
+def test_engines_active_at_the_same_moment_never_run_a_start_twice(seed: int) -> None:
     stage = Stage(seed)
     houses = [stage.house() for _ in range(3)]
     shape = plan(step("first", "second"), step("second"))
@@ -249,7 +249,7 @@ def test_engines_active_at_the_same_moment_never_run_a_start_twice_jj2(seed: int
     stage.close()
 
 
-def test_a_start_that_was_refused_leaves_nothing_jj2(stage: Stage, fragile: FragileStore) -> None:
+def test_a_start_that_was_refused_leaves_nothing(stage: Stage, fragile: FragileStore) -> None:
     fragile.strikes = {("write", moment): fail for moment in (0, 1, 4)}  # each of the three tries, at another place
     with pytest.raises(Unavailable):
         stage.start(plan(step("a")))
@@ -257,7 +257,7 @@ def test_a_start_that_was_refused_leaves_nothing_jj2(stage: Stage, fragile: Frag
     assert stage.began == []
 
 
-def test_what_a_worker_did_before_its_process_died_is_done_again_not_lost_jj1(stage: Stage) -> None:
+def test_what_a_worker_did_before_its_process_died_is_done_again_not_lost(stage: Stage) -> None:
     run = stage.start(plan(step("a", "b", work=work(takes=20)), step("b")))
     stage.pass_time(15)
     stage.first.kill()

@@ -17,7 +17,7 @@ from refold.runtime.background import LOSSES
 from refold.runtime.mail import Expire
 from refold.stores.memory import Entry
 from refold.testing.simulator.event_loop import current_process
-from tests.seeds.stage import NOON, Stage, names, plan, step, tables, work
+from tests.compat.stage import NOON, Stage, names, plan, step, tables, work
 
 ONE = plan(step("a", "b", retry=Retry(attempts=1)), step("b"))
 
@@ -45,7 +45,7 @@ def lose(stage: Stage, times: int) -> None:
         assert expire(stage) == []
 
 
-def test_a_lost_lease_is_a_loss_and_no_try_jj23(stage: Stage) -> None:
+def test_a_lost_lease_is_a_loss_and_no_try(stage: Stage) -> None:
     run = stage.start(plan(step("a", "b", work=work(takes=20)), step("b")))  # one try is all its policy allows
     for _ in range(3):
         stage.pass_time(5)
@@ -61,7 +61,7 @@ def test_a_lost_lease_is_a_loss_and_no_try_jj23(stage: Stage) -> None:
     assert shown.steps["a"]["attempts"] == 1
 
 
-def test_a_step_that_kills_its_worker_each_time_is_given_up_by_name_jj23(stage: Stage) -> None:
+def test_a_step_that_kills_its_worker_each_time_is_given_up_by_name(stage: Stage) -> None:
     async def poison(call: Try) -> None:
         process = current_process()
         assert process is not None
@@ -83,7 +83,7 @@ def test_a_step_that_kills_its_worker_each_time_is_given_up_by_name_jj23(stage: 
     assert names(stage.calls())[-1] == "clean"
 
 
-def test_giving_up_a_lost_command_is_one_commit_and_can_be_listed_jj26(stage: Stage) -> None:
+def test_giving_up_a_lost_command_is_one_commit_and_can_be_listed(stage: Stage) -> None:
     run = by_hand(stage)
     lose(stage, LOSSES)
     taken(stage)
@@ -108,7 +108,7 @@ def found_at_the_limit(stage: Stage) -> tuple[str, Lease, Expire]:
     return run, lease, Expire(found.command, found.generation, LOSSES)
 
 
-def test_a_completion_between_finding_and_giving_up_wins_jj24(stage: Stage) -> None:
+def test_a_completion_between_finding_and_giving_up_wins(stage: Stage) -> None:
     run, lease, found = found_at_the_limit(stage)
     stage.settle(lease, Done(Succeeded("in time")))
     stage.do(stage.engine.mailroom.send(run, found))
@@ -116,7 +116,7 @@ def test_a_completion_between_finding_and_giving_up_wins_jj24(stage: Stage) -> N
     assert stage.status(run) == "running"
 
 
-def test_a_heartbeat_between_finding_and_giving_up_wins_jj24(stage: Stage) -> None:
+def test_a_heartbeat_between_finding_and_giving_up_wins(stage: Stage) -> None:
     run, lease, found = found_at_the_limit(stage)
     stage.do(stage.first.desk.extend("me", 30.0))
     stage.do(stage.engine.mailroom.send(run, found))
@@ -125,7 +125,7 @@ def test_a_heartbeat_between_finding_and_giving_up_wins_jj24(stage: Stage) -> No
     assert [fact.report.outcome for fact in stage.facts(run, StepSettled)] == [Succeeded("in time")]
 
 
-def test_a_completion_and_the_sweep_in_one_turn_count_once_jj24(stage: Stage) -> None:
+def test_a_completion_and_the_sweep_in_one_turn_count_once(stage: Stage) -> None:
     run, lease, found = found_at_the_limit(stage)
 
     async def both() -> None:
@@ -135,7 +135,7 @@ def test_a_completion_and_the_sweep_in_one_turn_count_once_jj24(stage: Stage) ->
     assert [fact.report.outcome for fact in stage.facts(run, StepSettled)] == [Succeeded()]
 
 
-def test_without_either_the_command_is_given_up_jj24(stage: Stage) -> None:
+def test_a_lost_command_without_completion_or_heartbeat_is_given_up(stage: Stage) -> None:
     run, lease, found = found_at_the_limit(stage)
     stage.do(stage.engine.mailroom.send(run, found))
     assert stage.status(run) == "failed"
@@ -157,7 +157,7 @@ def refused_everywhere(stage: Stage, lease: Lease) -> None:
     assert tables(stage.store) == before
 
 
-def test_a_stale_generation_is_refused_everywhere_jj25(stage: Stage) -> None:
+def test_a_stale_generation_is_refused_everywhere(stage: Stage) -> None:
     by_hand(stage)
     stale = taken(stage, "slow")
     stage.pass_time(31)
@@ -172,7 +172,7 @@ def test_a_stale_generation_is_refused_everywhere_jj25(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("generation", [0, 1, 99])
-def test_a_forged_generation_is_refused_everywhere_jj25(stage: Stage, generation: int) -> None:
+def test_a_forged_generation_is_refused_everywhere(stage: Stage, generation: int) -> None:
     run = by_hand(stage)
     own = taken(stage)
     stage.do(stage.first.desk.hand_back(own))
@@ -182,7 +182,7 @@ def test_a_forged_generation_is_refused_everywhere_jj25(stage: Stage, generation
     assert stage.facts(run, StepSettled) == []
 
 
-def test_a_hand_back_counts_as_nothing_and_the_command_can_be_taken_at_once_jj25(stage: Stage) -> None:
+def test_a_hand_back_counts_as_nothing_and_the_command_can_be_taken_at_once(stage: Stage) -> None:
     by_hand(stage)
     first = taken(stage)
     stage.do(stage.first.desk.hand_back(first))
@@ -190,14 +190,14 @@ def test_a_hand_back_counts_as_nothing_and_the_command_can_be_taken_at_once_jj25
     assert (second.generation, second.losses, second.command.attempt) == (2, 0, 1)
 
 
-def test_a_line_published_under_a_lease_stands_in_the_side_stream_jj25(stage: Stage) -> None:
+def test_a_line_published_under_a_lease_is_in_the_side_stream(stage: Stage) -> None:
     run = by_hand(stage)
     lease = taken(stage)
     stage.do(stage.first.desk.publish(lease, ["half way"]))
     assert stage.store.stream(run) == [(1, "half way")]
 
 
-def test_one_failing_command_does_not_stop_the_sweep_jj26(stage: Stage) -> None:
+def test_one_failing_command_does_not_stop_the_sweep(stage: Stage) -> None:
     stage.house(serves=False)
     runs = [stage.start(ONE, run=f"run{i}") for i in range(5)]
     for n in range(LOSSES + 1):
@@ -213,7 +213,7 @@ def test_one_failing_command_does_not_stop_the_sweep_jj26(stage: Stage) -> None:
     assert len(stage.store.logs["run2"]) == 2
 
 
-def test_a_failure_report_and_the_next_try_are_one_commit_jj27(stage: Stage) -> None:
+def test_a_failure_report_and_the_next_try_are_one_commit(stage: Stage) -> None:
     stage.house(serves=False)
     run = stage.start(plan(step("a", retry=Retry(attempts=2, delay=4.0))))
     stage.settle(taken(stage), Done(Failed(Fault("io"))))
@@ -232,7 +232,7 @@ def test_a_failure_report_and_the_next_try_are_one_commit_jj27(stage: Stage) -> 
     assert [entry.turn is not None for entry in stage.store.logs[run][4:]] == [True] + [False] * (len(rest) - 1)
 
 
-def test_a_completion_after_cancel_is_refused_jj33(stage: Stage) -> None:
+def test_a_completion_after_cancel_is_refused(stage: Stage) -> None:
     run = by_hand(stage)
     lease = taken(stage)
     stage.do(stage.engine.cancel(run))
@@ -240,7 +240,7 @@ def test_a_completion_after_cancel_is_refused_jj33(stage: Stage) -> None:
     assert isinstance(stage.history(run)[-1], RunEnded)
 
 
-def test_the_same_command_never_settles_twice_jj34(stage: Stage) -> None:
+def test_the_same_command_never_settles_twice(stage: Stage) -> None:
     run = by_hand(stage)
     lease = taken(stage)
 
@@ -256,7 +256,7 @@ def test_the_same_command_never_settles_twice_jj34(stage: Stage) -> None:
     assert [fact.step for fact in stage.facts(run, StepIssued)] == ["a", "b"]
 
 
-def test_one_item_never_settles_twice_in_one_turn_jj34(stage: Stage) -> None:
+def test_one_item_never_settles_twice_in_one_turn(stage: Stage) -> None:
     stage.house(serves=False)
     run = stage.start(plan(step("each", loop=Loop(items=[1, 2]))))
     one, two = taken(stage), taken(stage)
@@ -270,7 +270,7 @@ def test_one_item_never_settles_twice_in_one_turn_jj34(stage: Stage) -> None:
     assert stage.show(run).result == [1, 3]
 
 
-def test_every_try_of_a_command_has_the_same_idempotency_key_jj34(stage: Stage) -> None:
+def test_every_try_of_a_command_has_the_same_idempotency_key(stage: Stage) -> None:
     shape = plan(step("a", work=work(takes=5, faults=[{"kind": "io"}]), retry=Retry(attempts=2, delay=1.0)))
     run = stage.start(shape)
     stage.pass_time(2)
@@ -281,7 +281,7 @@ def test_every_try_of_a_command_has_the_same_idempotency_key_jj34(stage: Stage) 
     assert {each.call.idempotency_key for each in stage.began} == {f"{run}/a/1"}
 
 
-def test_a_durable_call_that_gave_none_is_not_made_again_jj34(stage: Stage) -> None:
+def test_a_durable_call_that_gave_none_is_not_made_again(stage: Stage) -> None:
     bodies: list[dict[str, Any]] = []
 
     async def body(call: Try) -> Any:
@@ -307,7 +307,7 @@ def test_a_durable_call_that_gave_none_is_not_made_again_jj34(stage: Stage) -> N
     assert shown.steps["a"]["attempts"] == 1, "a body that was put aside has not been tried"
 
 
-def test_a_worker_that_stops_hands_back_what_it_holds_jj23(stage: Stage) -> None:
+def test_a_worker_that_stops_hands_back_what_it_holds(stage: Stage) -> None:
     leaving, staying = stage.house(slots=1), stage.house(slots=1)
     run = stage.do(leaving.engine.start(plan(step("a", work=work(takes=50)))), leaving)
     stage.pass_time(5)
@@ -320,7 +320,7 @@ def test_a_worker_that_stops_hands_back_what_it_holds_jj23(stage: Stage) -> None
     assert stage.loop.time() < 57, "without waiting for the lease to run out"
 
 
-def test_abilities_keep_a_worker_to_its_queues_and_tools_jj18(stage: Stage) -> None:
+def test_abilities_keep_a_worker_to_its_queues_and_tools(stage: Stage) -> None:
     stage.house(serves=False)
     stage.start(plan(step("a", queue="gpu", work=Call(tool="paint"))))
     assert stage.claim() is None

@@ -12,7 +12,7 @@ from refold.core.facts import ItemsRetried, ItemsSettled, StepIssued, StepSettle
 from refold.core.outcomes import SECOND, AddTo, AppendTo, Awaited, Failed, Fault, Parked, SetKey, Succeeded, Suspended
 from refold.ports import Call as Try
 from refold.ports import Done
-from tests.seeds.stage import NOON, Refusal, Stage, chain, plan, step, work
+from tests.compat.stage import NOON, Refusal, Stage, chain, plan, step, work
 
 SUCCESS = Succeeded()
 IO = {"kind": "io", "message": "no route"}
@@ -35,7 +35,7 @@ def delays(stage: Stage, policy: Retry, faults: list[dict[str, Any]] | None = No
         (Retry(attempts=3), [0, 0]),
     ],
 )
-def test_delays_are_exact_without_jitter_jj28(stage: Stage, policy: Retry, expected: list[float]) -> None:
+def test_delays_are_exact_without_jitter(stage: Stage, policy: Retry, expected: list[float]) -> None:
     assert delays(stage, policy) == pytest.approx(expected)
     [row] = stage.do(stage.engine.runs("failed"))
     issued = stage.facts(row.run, StepIssued)
@@ -45,13 +45,13 @@ def test_delays_are_exact_without_jitter_jj28(stage: Stage, policy: Retry, expec
 
 
 @pytest.mark.parametrize("chance, share", [(0.0, 1.0), (1.0, 0.5), (0.5, 0.75)])
-def test_jitter_takes_50_to_100_percent_of_the_delay_jj28(stage: Stage, chance: float, share: float) -> None:
+def test_jitter_takes_50_to_100_percent_of_the_delay(stage: Stage, chance: float, share: float) -> None:
     stage.chance = lambda: chance
     policy = Retry(attempts=4, backoff="exponential", delay=8.0, max_delay=16.0, jitter=0.5)
     assert delays(stage, policy) == pytest.approx([8 * share, 16 * share, 16 * share])
 
 
-def test_chance_is_asked_once_and_recorded_jj28(stage: Stage) -> None:
+def test_chance_is_asked_once_and_recorded(stage: Stage) -> None:
     drawn: list[float] = []
 
     def chance() -> float:
@@ -69,7 +69,7 @@ def test_chance_is_asked_once_and_recorded_jj28(stage: Stage) -> None:
     assert [each.at for each in stage.began] == pytest.approx([0.0, 10.0], abs=1.0)
 
 
-def test_only_the_kinds_a_policy_names_are_tried_again_jj28(stage: Stage) -> None:
+def test_only_the_kinds_a_policy_names_are_tried_again(stage: Stage) -> None:
     policy = Retry(attempts=5, on=("io", "timeout"))
     run = stage.run(plan(step("a", work=work(faults=[IO, {"kind": "rights"}, IO]), retry=policy))).id
     assert [each.attempt for each in stage.began] == [1, 2], "an error outside the list is terminal"
@@ -77,18 +77,18 @@ def test_only_the_kinds_a_policy_names_are_tried_again_jj28(stage: Stage) -> Non
     assert shown.error is not None and shown.error.fault is not None and shown.error.fault.kind == "rights"
 
 
-def test_a_timeout_is_a_kind_that_a_policy_can_name_jj28(stage: Stage) -> None:
+def test_a_timeout_is_a_kind_that_a_policy_can_name(stage: Stage) -> None:
     policy = Retry(attempts=3, on=("timeout",))
     stage.run(plan(step("a", work=work(takes=100), timeout=4.0, retry=policy)))
     assert [each.at for each in stage.began] == [0.0, 4.0, 8.0]
 
 
-def test_a_fault_that_says_it_is_final_is_not_tried_again_jj28(stage: Stage) -> None:
+def test_a_fault_that_says_it_is_final_is_not_tried_again(stage: Stage) -> None:
     stage.run(plan(step("a", work=work(faults=[{**IO, "retryable": False}]), retry=Retry(attempts=5))))
     assert len(stage.began) == 1
 
 
-def test_a_raised_exception_follows_the_policy_and_says_its_kind_jj28(stage: Stage) -> None:
+def test_a_raised_exception_follows_the_policy_and_says_its_kind(stage: Stage) -> None:
     class Flaky(Exception):
         kind = "flaky"
 
@@ -105,12 +105,12 @@ def test_a_raised_exception_follows_the_policy_and_says_its_kind_jj28(stage: Sta
     assert isinstance(first, Failed) and first.fault.type.endswith("Flaky") and "not yet" in first.fault.traceback
 
 
-def test_retry_after_is_honoured_if_it_is_longer_than_the_delay_jj29(stage: Stage) -> None:
+def test_retry_after_is_honoured_if_it_is_longer_than_the_delay(stage: Stage) -> None:
     faults = [{**IO, "retry_after": 30.0}, {**IO, "retry_after": 1.0}]
     assert delays(stage, Retry(attempts=3, delay=5.0), faults) == pytest.approx([30, 5])
 
 
-def test_no_way_of_claiming_takes_a_command_before_its_time_jj29(stage: Stage) -> None:
+def test_no_way_of_claiming_takes_a_command_before_its_time(stage: Stage) -> None:
     stage.house(slots=1)
     late = stage.start(plan(step("a", work=work(faults=[{**IO, "retry_after": 60.0}]), retry=Retry(attempts=2))))
     others = [stage.start(chain(20, work=work(takes=1))) for _ in range(2)]  # each settlement brings a claim
@@ -119,7 +119,7 @@ def test_no_way_of_claiming_takes_a_command_before_its_time_jj29(stage: Stage) -
     assert all(stage.status(run) == "completed" for run in others)
 
 
-def test_the_wait_for_a_retry_survives_a_restart_jj29(stage: Stage) -> None:
+def test_the_wait_for_a_retry_survives_a_restart(stage: Stage) -> None:
     run = stage.start(plan(step("a", work=work(faults=[IO]), retry=Retry(attempts=2, delay=40.0))))
     stage.pass_time(5)
     stage.first.kill()
@@ -131,7 +131,7 @@ def test_the_wait_for_a_retry_survives_a_restart_jj29(stage: Stage) -> None:
     assert stage.began[1].at == pytest.approx(40, abs=1.0)
 
 
-def test_each_item_has_tries_of_its_own_jj28(stage: Stage) -> None:
+def test_each_item_has_tries_of_its_own(stage: Stage) -> None:
     async def flaky(call: Try) -> int:
         item: int = call.input
         if call.command.attempt <= item:
@@ -224,7 +224,7 @@ def _nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("name", NASTY)
-def test_nothing_a_tool_does_hangs_its_run_jj27(stage: Stage, name: str) -> None:
+def test_nothing_a_tool_does_hangs_its_run(stage: Stage, name: str) -> None:
     do, kind = NASTY[name]
 
     async def nasty(call: Try) -> Any:
@@ -244,7 +244,7 @@ def test_nothing_a_tool_does_hangs_its_run_jj27(stage: Stage, name: str) -> None
     assert again == shown, "and what the log says is what was folded"
 
 
-def test_a_parked_outcome_is_no_try_jj32(stage: Stage) -> None:
+def test_a_parked_outcome_does_not_count_as_a_try(stage: Stage) -> None:
     async def limited(call: Try) -> Any:
         seen = (call.command.progress or 0) + 1
         if seen <= 4:
@@ -265,7 +265,7 @@ def test_a_parked_outcome_is_no_try_jj32(stage: Stage) -> None:
     assert [entry.turn is not None for entry in stage.store.logs[run][2:6]] == [True] * 4, "each in one commit"
 
 
-def test_a_parked_item_is_no_try_either_and_holds_its_place_in_the_window_jj32(stage: Stage) -> None:
+def test_a_parked_item_does_not_count_as_a_try_and_keeps_its_place_in_the_window(stage: Stage) -> None:
     async def limited(call: Try) -> Any:
         if call.input == 0 and call.command.progress is None:
             return Parked(until=NOON + 60 * SECOND, progress="waited")
@@ -279,7 +279,7 @@ def test_a_parked_item_is_no_try_either_and_holds_its_place_in_the_window_jj32(s
     assert [report.attempt for report in reports] == [1] * 4
 
 
-def test_a_command_parked_until_a_signal_goes_on_with_it_jj32(stage: Stage) -> None:
+def test_a_command_parked_until_a_signal_resumes_when_the_signal_comes(stage: Stage) -> None:
     async def wait_for_webhook(call: Try) -> Any:
         arrived = call.command.recorded.get("webhook")
         return Parked(signal="webhook", progress="sent") if arrived is None else [call.command.progress, arrived]
@@ -297,7 +297,7 @@ def test_a_command_parked_until_a_signal_goes_on_with_it_jj32(stage: Stage) -> N
     assert len(stage.began) == 2
 
 
-def test_a_signal_that_comes_while_a_parked_command_is_running_again_takes_no_lease_away_jj32(stage: Stage) -> None:
+def test_a_signal_that_comes_while_a_parked_command_is_running_again_takes_no_lease_away(stage: Stage) -> None:
     async def poll(call: Try) -> Any:
         told = call.command.recorded.get("hurry")
         if told is not None:
@@ -318,7 +318,7 @@ def test_a_signal_that_comes_while_a_parked_command_is_running_again_takes_no_le
     assert [each.at for each in stage.began] == [0.0, 20.0, 40.0]
 
 
-def test_a_call_that_is_answered_while_the_body_runs_takes_no_lease_away_jj32(stage: Stage) -> None:
+def test_a_call_that_is_answered_while_the_body_runs_takes_no_lease_away(stage: Stage) -> None:
     ends: list[float] = []
 
     async def body(call: Try) -> Any:

@@ -1,4 +1,4 @@
-"""Runkon's contract about foreach, continued: how a loop ends, is cancelled and goes on, and items that are runs."""
+"""Runkon's contract about foreach, continued: how a loop ends, is cancelled and is resumed, and items that are runs."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from refold.core.commands import child_id
 from refold.core.facts import ChildEnded, FanOutEntered, ItemsSettled, PageAsked, PageTaken, RunEnded, RunStarted
 from refold.core.plan import Input, Source
 from refold.ports import Call as Try
-from tests.seeds.foreach import alone, begun, do_item, each, item, restarted, states, told, why
-from tests.seeds.stage import Refusal, Stage, names, plan, step, work
+from tests.compat.runkon.foreach import alone, begun, do_item, each, item, restarted, states, told, why
+from tests.compat.stage import Refusal, Stage, names, plan, step, work
 
 BOOM = {"kind": "boom", "message": "it broke"}
 
@@ -21,7 +21,7 @@ def stage(stage: Stage) -> Stage:
     return stage
 
 
-def test_any_failed_item_fails_the_loop_with_counts_of_all_rw5_6(stage: Stage) -> None:
+def test_any_failed_item_fails_the_loop_with_counts_of_all(stage: Stage) -> None:
     items = [item("a"), item("b", how="failing"), item("c", "b"), item("d")]
     shown = stage.run(each(items))
     assert shown.steps["each"]["status"] == "failed" and why(shown) == "1 of 4 items failed: b"
@@ -29,7 +29,7 @@ def test_any_failed_item_fails_the_loop_with_counts_of_all_rw5_6(stage: Stage) -
     assert [each["status"] for each in told(stage)["items"]] == ["completed", "failed", "skipped", "completed"]
 
 
-def test_a_loop_can_be_content_with_less_rw5_6(stage: Stage) -> None:
+def test_a_loop_can_complete_although_some_items_failed(stage: Stage) -> None:
     items = [item("a"), item("b", how="failing"), item("c")]
     for bound in ({"min_success": 2}, {"tolerate": 1}, {"tolerate": "34%"}):
         assert stage.run(each(items, **bound)).steps["each"]["status"] == "completed"
@@ -38,7 +38,7 @@ def test_a_loop_can_be_content_with_less_rw5_6(stage: Stage) -> None:
         assert stage.run(each(items, **bound)).steps["each"]["status"] == "failed"
 
 
-def test_a_loop_that_raises_fails_its_item_and_hangs_nothing_rw5_6(stage: Stage) -> None:
+def test_an_item_that_raises_fails_alone_and_hangs_nothing(stage: Stage) -> None:
     shown = stage.run(each([item("a", how="raising"), item("b")]))
     assert states(shown) == ["failed", "completed"]
     assert "nobody has thought of it" in told(stage)["failed"][0]["error"]["message"]
@@ -58,7 +58,7 @@ def runs_of(stage: Stage, run: str) -> list[str]:
     return [child_id(run, f"each/1/{number}") for number in range(len(stage.store.rows) - 1)]
 
 
-def test_what_a_run_is_given_comes_from_its_parent_rw_seed6(stage: Stage) -> None:
+def test_the_input_of_the_run_of_an_item_is_rendered_in_its_parent(stage: Stage) -> None:
     shape = kids(
         stage, [{"n": 1}, {"n": 2}], input={"ticket": {"path": ["input", "ticket"]}, "n": {"path": ["item", "n"]}}
     )
@@ -70,7 +70,7 @@ def test_what_a_run_is_given_comes_from_its_parent_rw_seed6(stage: Stage) -> Non
     ]
 
 
-def test_cancel_reaches_a_long_run_of_an_item_at_once_rw_seed7(stage: Stage) -> None:
+def test_cancel_reaches_a_long_run_of_an_item_at_once(stage: Stage) -> None:
     long = plan(step("long", work=work(takes=1000)), name="child")
     run = stage.start(kids(stage, [{"n": 1}], long))
     stage.pass_time(5)
@@ -79,13 +79,13 @@ def test_cancel_reaches_a_long_run_of_an_item_at_once_rw_seed7(stage: Stage) -> 
     assert shown.status == "cancelled" and stage.loop.time() < 6
 
 
-def test_a_run_without_a_result_is_a_completed_item_with_nothing_rw_seed11(stage: Stage) -> None:
+def test_a_run_without_a_result_is_a_completed_item_with_nothing(stage: Stage) -> None:
     silent = plan(step("quiet", work=work(gives=None)), name="child")
     assert stage.run(kids(stage, [{"n": 1}], silent)).steps["each"]["status"] == "completed"
     assert told(stage)["items"] == [{"status": "completed", "result": None, "error": None}]
 
 
-def test_cancelled_runs_of_items_are_waited_for_and_the_loop_and_its_run_are_cancelled_rw5_7(stage: Stage) -> None:
+def test_cancelled_runs_of_items_are_waited_for_and_the_loop_and_its_run_are_cancelled(stage: Stage) -> None:
     tidy = plan(step("long", work=work(takes=1000)), step("tidy", work=work(takes=5)), always=("tidy",), name="child")
     run = stage.start(kids(stage, [{"n": n} for n in range(5)], tidy, window=2))
     stage.pass_time(5)
@@ -99,14 +99,14 @@ def test_cancelled_runs_of_items_are_waited_for_and_the_loop_and_its_run_are_can
     assert "tell" not in names(stage.calls()) and stage.store.commands == {}
 
 
-def test_a_loop_that_is_the_last_step_is_cancelled_and_not_completed_rw5_7(stage: Stage) -> None:
+def test_a_loop_that_is_the_last_step_is_cancelled_and_not_completed(stage: Stage) -> None:
     run = stage.start(alone(each([item("a", how="slow")])))
     stage.pass_time(1)
     stage.do(stage.engine.cancel(run))
     assert stage.end(run).status == "cancelled"
 
 
-def test_items_that_were_over_stay_so_and_are_in_the_result_after_a_restart_rw5_8(stage: Stage) -> None:
+def test_items_that_were_over_stay_so_and_are_in_the_result_after_a_restart(stage: Stage) -> None:
     items = [item("a"), item("b", how="failing"), item("c", "b"), item("d", how="slow"), item("e", "d")]
     run = stage.start(each(items, window=2, tolerate=1))
     stage.pass_time(5)
@@ -124,7 +124,7 @@ def test_items_that_were_over_stay_so_and_are_in_the_result_after_a_restart_rw5_
     assert len(stage.facts(run, FanOutEntered)) == 1, "it is the same visit"
 
 
-def test_a_run_that_ended_while_its_parent_was_away_is_adopted_rw5_8(stage: Stage) -> None:
+def test_a_child_run_that_ended_while_its_parent_was_not_running_is_adopted(stage: Stage) -> None:
     run = stage.start(kids(stage, [{"n": 1}, {"n": 2}]))
     stage.pass_time(5)
     restarted(stage)
@@ -137,7 +137,7 @@ def test_a_run_that_ended_while_its_parent_was_away_is_adopted_rw5_8(stage: Stag
 
 
 @pytest.mark.parametrize("steps", range(0, 90, 6))
-def test_wherever_a_process_dies_each_item_has_one_run_rw5_8(steps: int) -> None:
+def test_wherever_a_process_dies_each_item_has_one_run(steps: int) -> None:
     stage = Stage()
     stage.tools["item"] = do_item
     shape = kids(stage, [{"n": n} for n in range(3)], window=2)
@@ -151,7 +151,7 @@ def test_wherever_a_process_dies_each_item_has_one_run_rw5_8(steps: int) -> None
     stage.close()
 
 
-def test_only_items_that_did_not_finish_are_run_when_a_failed_run_goes_on_rw5_8(stage: Stage) -> None:
+def test_only_items_that_did_not_finish_are_run_when_a_failed_run_is_resumed(stage: Stage) -> None:
     mended: list[bool] = []
 
     async def flaky(call: Try) -> Any:
@@ -168,7 +168,7 @@ def test_only_items_that_did_not_finish_are_run_when_a_failed_run_goes_on_rw5_8(
     assert (shown.status, shown.result, begun(stage)) == ("completed", ["a", "b", "c"], [0, 1, 1, 2])
 
 
-def test_each_item_has_its_own_tries_and_its_own_time_rw5_9(stage: Stage) -> None:
+def test_each_item_has_its_own_tries_and_its_own_time(stage: Stage) -> None:
     items = [item("a", how="failing", tries=2), item("b", how="failing"), item("c", how="slow", takes=100)]
     run = stage.start(each(items, retry=Retry(attempts=3), timeout=20.0))
     shown = stage.end(run)
@@ -177,14 +177,14 @@ def test_each_item_has_its_own_tries_and_its_own_time_rw5_9(stage: Stage) -> Non
     assert [one["error"]["kind"] for one in told(stage)["failed"]] == ["boom", "timeout"]
 
 
-def test_what_came_of_a_loop_can_be_read_in_conditions_rw5_9(stage: Stage) -> None:
+def test_what_came_of_a_loop_can_be_read_in_conditions(stage: Stage) -> None:
     loop = each([item("a"), item("b", how="failing")], tolerate=1).steps[0]
     few = Arc(to="few", when={"equal": [{"path": ["each", "stats", "failed"]}, 1]})
     shape = plan(step("each", few, "none", loop=loop.loop, work=loop.work, input=loop.input), step("few"), step("none"))
     assert stage.run(shape).status == "completed" and names(stage.calls())[-1] == "few"
 
 
-def test_each_side_of_a_run_of_an_item_knows_the_other_rw7_1(stage: Stage) -> None:
+def test_each_side_of_a_run_of_an_item_knows_the_other(stage: Stage) -> None:
     run = stage.start(kids(stage, [{"n": 1}]))
     stage.pass_time(5)
     [child] = runs_of(stage, run)
@@ -196,7 +196,7 @@ def test_each_side_of_a_run_of_an_item_knows_the_other_rw7_1(stage: Stage) -> No
     assert [(fact.command, fact.child) for fact in stage.facts(run, ChildEnded)] == [("each/1/0", child)]
 
 
-def test_inputs_are_rendered_for_each_item_and_checked_before_a_run_is_begun_rw7_2(stage: Stage) -> None:
+def test_inputs_are_rendered_for_each_item_and_checked_before_a_run_is_begun(stage: Stage) -> None:
     needs = (Input(name="n", schema={"type": "integer"}, required=True), Input(name="by", schema={"type": "string"}))
     child = plan(step("a", input={"path": ["input"]}), name="child", inputs=needs, defaults={"by": "default"})
     run = stage.start(kids(stage, [{"n": 1}, {"n": "x"}, {"m": 2}, {"n": 4}], child))
@@ -213,12 +213,12 @@ def test_inputs_are_rendered_for_each_item_and_checked_before_a_run_is_begun_rw7
     assert kinds == ["schema", "expression"]
 
 
-def test_what_runs_of_items_use_up_their_parent_uses_up_rw7_3(stage: Stage) -> None:
+def test_what_runs_of_items_use_up_their_parent_uses_up(stage: Stage) -> None:
     shown = stage.run(kids(stage, [{"n": 1}, {"n": 2}, {"n": 3}]))
     assert shown.usage == {"tokens": 9}
 
 
-def test_a_run_that_fails_fails_its_item_and_says_why_rw7_3(stage: Stage) -> None:
+def test_a_run_that_fails_fails_its_item_and_says_why(stage: Stage) -> None:
     broken = plan(step("a", work=work(faults=[BOOM])), name="child")
     shown = stage.run(kids(stage, [{"n": 1}, {"n": 2}], broken))
     assert states(shown) == ["failed", "failed"]
@@ -226,7 +226,7 @@ def test_a_run_that_fails_fails_its_item_and_says_why_rw7_3(stage: Stage) -> Non
     assert first["error"]["kind"] == "child_failed" and "it broke" in first["error"]["message"]
 
 
-def test_a_new_try_of_an_item_is_a_new_run_and_never_an_older_one_rw7_4(stage: Stage) -> None:
+def test_a_new_try_of_an_item_is_a_new_run_and_never_an_older_one(stage: Stage) -> None:
     broken = plan(step("a", work=work(faults=[BOOM])), name="child")
     run = stage.start(kids(stage, [{"n": 1}], broken, retry=Retry(attempts=2)))
     assert stage.end(run).steps["each"]["status"] == "failed"
@@ -239,13 +239,13 @@ def test_a_new_try_of_an_item_is_a_new_run_and_never_an_older_one_rw7_4(stage: S
     assert child_id(other, "each/1/0") not in [fact.child for fact in stage.facts(run, ChildEnded)]
 
 
-def test_a_workflow_that_loops_over_itself_comes_to_an_end_rw7_1(stage: Stage) -> None:
+def test_a_workflow_that_loops_over_itself_ends(stage: Stage) -> None:
     shape = plan(step("each", loop=Loop(items=[1]), work=Child()), name="endless")
     shown = stage.end(stage.start(shape))
     assert shown.status == "failed" and len(stage.store.rows) < 200
 
 
-def test_a_halted_loop_cancels_the_runs_of_its_items_rw5_4(stage: Stage) -> None:
+def test_a_halted_loop_cancels_the_runs_of_its_items(stage: Stage) -> None:
     is_one = {"equal": [{"path": ["input", "n"]}, 1]}
     mixed = plan(
         step("a", Arc(to="bad", when=is_one), "long"),
@@ -274,7 +274,7 @@ def pulled(items: list[Any], **loop: Any) -> Plan:
     return each(None, source=source, **loop)
 
 
-def test_an_exception_in_a_source_fails_its_loop_and_hangs_nothing_rw12_13(stage: Stage) -> None:
+def test_an_exception_in_a_source_fails_its_loop_and_hangs_nothing(stage: Stage) -> None:
     stage.tools["source"] = pages
     shown = stage.run(pulled([item("a"), item("b"), item("c")], settings={"fails_at": 2}, ordered=False))
     assert shown.steps["each"]["status"] == "failed" and "the source is gone" in why(shown)
@@ -283,14 +283,14 @@ def test_an_exception_in_a_source_fails_its_loop_and_hangs_nothing_rw12_13(stage
     assert states(shown) == ["waiting", "waiting"] and shown.steps["each"]["status"] == "failed"
 
 
-def test_settings_of_a_source_are_rendered_rw12_11(stage: Stage) -> None:
+def test_settings_of_a_source_are_rendered(stage: Stage) -> None:
     stage.tools["source"] = pages
     source = Source(kind="pages", settings={"items": {"path": ["input", "tickets"]}}, page=2)
     run = stage.start(each(None, source=source, ordered=False), {"tickets": [item("a"), item("b"), item("c")]})
     assert stage.end(run).status == "completed" and begun(stage) == [0, 1, 2]
 
 
-def test_a_stream_in_an_order_goes_on_after_a_crash_rw5_8(stage: Stage) -> None:
+def test_an_ordered_stream_continues_after_a_crash(stage: Stage) -> None:
     stage.tools["source"] = pages
     items = [item("c", "b"), item("b", "a"), item("x", how="slow"), item("a"), item("y", "x")]
     run = stage.start(pulled(items, window=2))
@@ -302,7 +302,7 @@ def test_a_stream_in_an_order_goes_on_after_a_crash_rw5_8(stage: Stage) -> None:
     assert [len(stage.facts(run, kind)) for kind in (PageAsked, PageTaken)] == [3, 3], "no page was fetched again"
 
 
-def test_reports_of_several_items_are_recorded_once_rw12_16(stage: Stage) -> None:
+def test_reports_of_several_items_are_recorded_once(stage: Stage) -> None:
     run = stage.start(each([item(f"i{n}", how="slow", takes=n % 3) for n in range(30)], window=8))
     stage.pass_time(3)
     restarted(stage)

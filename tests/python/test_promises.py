@@ -76,7 +76,7 @@ class Watched(MemoryStore):
         return super().turn(runs)
 
 
-async def test_a_crash_between_any_two_commits_loses_and_doubles_no_step_bw5() -> None:
+async def test_a_crash_between_any_two_commits_loses_and_doubles_no_step() -> None:
     async def begin(ctx: Context, ev: StartEvent) -> list[Page]:
         ctx.set("begun", True)
         return [Page(n=n) for n in range(3)]
@@ -106,7 +106,7 @@ async def test_a_crash_between_any_two_commits_loses_and_doubles_no_step_bw5() -
     await asyncio.gather(*map(goes_on, left))
 
 
-async def test_every_finished_step_is_in_the_store_at_once_bw6(tmp_path: Path) -> None:
+async def test_every_finished_step_is_in_the_store_at_once(tmp_path: Path) -> None:
     seen: list[int] = []
 
     async def begin(ev: StartEvent) -> Page:
@@ -126,7 +126,7 @@ async def test_every_finished_step_is_in_the_store_at_once_bw6(tmp_path: Path) -
     assert seen == [1, 1]
 
 
-async def test_a_store_that_takes_nothing_is_an_error_for_who_starts_a_run_bw6() -> None:
+async def test_a_store_that_takes_nothing_is_an_error_for_the_caller_that_starts_a_run() -> None:
     async def only(ev: StartEvent) -> StopEvent:
         return StopEvent()
 
@@ -137,7 +137,7 @@ async def test_a_store_that_takes_nothing_is_an_error_for_who_starts_a_run_bw6()
             await asyncio.wait_for(engine.start(Workflow("w", [only])), 60)
 
 
-async def test_what_is_no_store_is_refused_at_once_bw6() -> None:
+async def test_an_object_that_is_not_a_store_is_refused_immediately() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"store": object()}, "store: an object is no store"),
         ({"db": 3}, "db: it is the path of a file, and this is an int"),
@@ -149,7 +149,7 @@ async def test_what_is_no_store_is_refused_at_once_bw6() -> None:
                 pass
 
 
-async def test_a_changed_workflow_of_the_same_name_is_refused_with_both_hashes_bw9() -> None:
+async def test_a_changed_workflow_of_the_same_name_is_refused_with_both_hashes() -> None:
     async def only(ev: StartEvent) -> StopEvent:
         return StopEvent()
 
@@ -160,7 +160,7 @@ async def test_a_changed_workflow_of_the_same_name_is_refused_with_both_hashes_b
             await engine.attach(handle.id, after)
 
 
-async def test_after_a_restart_an_event_is_of_its_own_class_bw10(tmp_path: Path) -> None:
+async def test_after_a_restart_an_event_is_of_its_own_class(tmp_path: Path) -> None:
     async def begin(ev: StartEvent) -> Image:
         return Image(n=1, width=7)
 
@@ -203,7 +203,7 @@ def broken(data: Any) -> list[Any]:
     return found
 
 
-async def test_whatever_is_wrong_with_an_export_it_is_refused_as_one_or_taken_bw11() -> None:
+async def test_whatever_is_wrong_with_an_export_it_is_refused_as_one_or_taken() -> None:
     async with started(waits) as handle:
         await waiting(handle)
         data = json.loads(await handle.export())
@@ -217,7 +217,7 @@ async def test_whatever_is_wrong_with_an_export_it_is_refused_as_one_or_taken_bw
     assert refused > 100
 
 
-async def test_a_signal_outlives_the_process_that_took_it_bw14(tmp_path: Path) -> None:
+async def test_a_signal_outlives_the_process_that_took_it(tmp_path: Path) -> None:
     async with open_engine(db=tmp_path / "refold.db", settings=SHORT) as engine:
         handle = await engine.start(waits)
         await handle.pause()
@@ -228,7 +228,7 @@ async def test_a_signal_outlives_the_process_that_took_it_bw14(tmp_path: Path) -
         assert await asyncio.wait_for(handle.result(), 60) == (1, 2)
 
 
-async def test_a_long_sleep_ends_when_it_was_to_end_whatever_happens_meanwhile_bw14(tmp_path: Path) -> None:
+async def test_a_long_sleep_ends_when_it_was_to_end_whatever_happens_meanwhile(tmp_path: Path) -> None:
     @flow
     async def naps(ctx: Context) -> None:
         await asyncio.gather(ctx.sleep("1h"), ctx.wait_for("a"), ctx.wait_for("b"))
@@ -251,7 +251,7 @@ async def test_a_long_sleep_ends_when_it_was_to_end_whatever_happens_meanwhile_b
         await handle.cancel()
 
 
-async def test_events_of_one_name_and_two_modules_reach_their_own_steps_bw20() -> None:
+async def test_events_of_one_name_and_two_modules_reach_their_own_steps() -> None:
     async def begin(ev: StartEvent) -> list[Page | other.Page]:
         return [Page(n=1), other.Page(n=1)]
 
@@ -268,7 +268,7 @@ async def test_events_of_one_name_and_two_modules_reach_their_own_steps_bw20() -
     assert await result(begin, ours, theirs, join) == [1, 2]
 
 
-async def test_two_collectors_of_one_event_in_python_bw21() -> None:
+async def test_two_collectors_of_one_event_each_get_all_of_it() -> None:
     async def begin(ev: StartEvent) -> list[Page]:
         return [Page(n=n) for n in range(4)]
 
@@ -287,7 +287,7 @@ async def test_two_collectors_of_one_event_in_python_bw21() -> None:
     assert await result(begin, pairs, all_of_them, join) == [1, 5, 106]
 
 
-async def test_a_chain_of_two_thousand_events_leaves_as_little_as_a_short_one_bw23() -> None:
+async def test_a_chain_of_two_thousand_events_leaves_as_little_as_a_short_one() -> None:
     async def begin(ev: StartEvent) -> Page:
         return Page(n=ev.n)
 
@@ -305,7 +305,7 @@ async def test_a_chain_of_two_thousand_events_leaves_as_little_as_a_short_one_bw
     assert await left(2000) < await left(20) + 200
 
 
-async def test_what_a_step_says_after_its_end_is_refused_and_not_lost_bw24() -> None:
+async def test_what_a_step_does_with_its_context_after_its_end_is_refused_and_not_lost() -> None:
     kept: list[Context] = []
 
     async def begin(ctx: Context, ev: StartEvent) -> Page:
@@ -345,7 +345,7 @@ async def test_what_a_step_says_after_its_end_is_refused_and_not_lost_bw24() -> 
         assert await handle.result() is None
 
 
-async def test_one_worker_stays_one_worker_after_a_restart_bw27(tmp_path: Path) -> None:
+async def test_one_worker_stays_one_worker_after_a_restart(tmp_path: Path) -> None:
     at_work: list[int] = []
     seen: list[tuple[int, int]] = []
     hold = asyncio.Event()
@@ -380,7 +380,7 @@ async def test_one_worker_stays_one_worker_after_a_restart_bw27(tmp_path: Path) 
     assert seen == [(n, 1) for n in (0, 1, 2, 2, 3, 4, 5, 6, 7)]
 
 
-async def test_a_large_fan_out_is_few_tasks_at_a_time_bw28() -> None:
+async def test_a_large_fan_out_is_few_tasks_at_a_time() -> None:
     most = [0]
 
     async def begin(ev: StartEvent) -> list[Page]:
@@ -398,7 +398,7 @@ async def test_a_large_fan_out_is_few_tasks_at_a_time_bw28() -> None:
     assert most[0] < 300
 
 
-async def test_a_child_run_that_says_nothing_is_tried_once_bw34() -> None:
+async def test_a_child_run_without_a_retry_policy_is_tried_once() -> None:
     tries: list[int] = []
 
     @flow
@@ -414,7 +414,7 @@ async def test_a_child_run_that_says_nothing_is_tried_once_bw34() -> None:
     assert len(tries) == 1
 
 
-async def test_named_exceptions_hold_for_a_durable_call_too_bw34() -> None:
+async def test_named_exceptions_hold_for_a_durable_call_too() -> None:
     tries: list[str] = []
 
     def work(kind: type[Exception]) -> None:
@@ -433,7 +433,7 @@ async def test_named_exceptions_hold_for_a_durable_call_too_bw34() -> None:
     assert tries == ["ConnectionError"] * 3 + ["KeyError"]
 
 
-async def test_the_time_of_a_run_ends_all_its_tries_bw34() -> None:
+async def test_the_time_of_a_run_ends_all_its_tries() -> None:
     tries: list[int] = []
 
     @step(retry=Retry(attempts=1_000_000, delay=0.02))
@@ -445,7 +445,7 @@ async def test_the_time_of_a_run_ends_all_its_tries_bw34() -> None:
     assert tries
 
 
-async def test_named_exceptions_hold_for_a_mapped_step_and_a_pipeline_too_bw34() -> None:
+async def test_named_exceptions_hold_for_a_mapped_step_and_a_pipeline_too() -> None:
     tries: list[str] = []
     on = Retry(attempts=3, on=("OSError",))
 
@@ -486,7 +486,7 @@ async def asked(handle: Handle, *ids: str) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_every_verb_works_while_results_are_awaited_bw39() -> None:
+async def test_every_verb_works_while_results_are_awaited() -> None:
     async with started(asks) as handle:
         results = [asyncio.create_task(handle.result()) for _ in range(3)]
         reader = handle.stream()
@@ -518,7 +518,7 @@ async def ended(how: str) -> AsyncIterator[Handle]:
 
 
 @pytest.mark.parametrize("how", ["completed", "cancelled"])
-async def test_after_the_end_every_verb_says_that_it_is_over_bw39(how: str) -> None:
+async def test_after_the_end_every_verb_reports_that_the_run_has_ended(how: str) -> None:
     async with ended(how) as handle:
         verbs: list[Callable[[], Any]] = [
             handle.pause,
@@ -536,7 +536,7 @@ async def test_after_the_end_every_verb_says_that_it_is_over_bw39(how: str) -> N
         assert await handle.export()
 
 
-async def test_an_export_has_exactly_the_questions_that_are_open_bw47() -> None:
+async def test_an_export_has_exactly_the_questions_that_are_open() -> None:
     async with started(asks) as handle:
         await asked(handle, "a", "b")
         await handle.answer("a", "A")
@@ -593,13 +593,13 @@ async def brought(value: Any, db: Path) -> list[Any]:
         return [*found, shown[0]["metadata"], shown[-2], shown[-1].value]
 
 
-async def test_every_kind_of_value_comes_back_by_every_way_bw50(tmp_path: Path) -> None:
+async def test_every_kind_of_value_comes_back_by_every_way(tmp_path: Path) -> None:
     for found in await brought(VALUES, tmp_path / "refold.db"):
         for back, value in zip(found, VALUES, strict=True):
             assert (back, looks(back)) == (value, looks(value))
 
 
-async def test_a_stored_none_is_there_bw51() -> None:
+async def test_a_stored_none_counts_as_present() -> None:
     async def begin(ctx: Context, ev: StartEvent) -> Page:
         ctx.set("k", None)
         return Page()
@@ -611,7 +611,7 @@ async def test_a_stored_none_is_there_bw51() -> None:
     assert await result(begin, last) == [True, None, None, ["k"], False, 1]
 
 
-async def test_a_stored_none_is_what_an_update_gets_whoever_was_faster_bw51() -> None:
+async def test_an_update_gets_a_stored_none_whichever_write_came_first() -> None:
     got: list[Any] = []
     first, second = asyncio.Event(), asyncio.Event()
 
@@ -650,14 +650,14 @@ MARKS: list[Any] = [
 ]
 
 
-def test_nothing_that_makes_objects_of_data_is_imported_anywhere_bw55() -> None:
+def test_nothing_that_makes_objects_of_data_is_imported_anywhere() -> None:
     files = Path(refold.__file__).parent.rglob("*.py")
     found = {name for path in files for name in re.findall(r"^\s*(?:import|from) (\w+)", path.read_text("utf-8"), re.M)}
     assert "msgspec" in found
     assert not found & {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle", "multiprocessing"}
 
 
-async def test_data_that_looks_like_a_mark_is_data_by_every_way_bw55(tmp_path: Path) -> None:
+async def test_data_that_looks_like_a_mark_is_data_by_every_way(tmp_path: Path) -> None:
     assert await brought(MARKS, tmp_path / "refold.db") == [MARKS] * 16
 
 
@@ -703,7 +703,7 @@ SIGNALS = ("idle", "look", "go")
 
 
 @pytest.mark.parametrize("before", [0, 1, 2])
-async def test_a_live_object_is_carried_on_whoever_has_looked_at_it_bw57(before: int) -> None:
+async def test_a_live_object_survives_two_exports_whichever_steps_have_read_it(before: int) -> None:
     workflow = holding("keep")
     async with started(workflow) as handle:
         await waiting(handle)
@@ -719,7 +719,7 @@ async def test_a_live_object_is_carried_on_whoever_has_looked_at_it_bw57(before:
         assert await asyncio.wait_for(handle.result(), 60) == [5, None]
 
 
-async def test_an_export_names_what_it_left_out_and_reading_it_is_an_error_bw57() -> None:
+async def test_an_export_names_what_it_left_out_and_reading_it_is_an_error() -> None:
     workflow = holding("drop")
     async with started(workflow) as handle:
         await waiting(handle)
@@ -733,7 +733,7 @@ async def test_an_export_names_what_it_left_out_and_reading_it_is_an_error_bw57(
             await asyncio.wait_for(handle.result(), 60)
 
 
-async def test_what_is_shown_after_a_question_is_not_lost_bw60() -> None:
+async def test_what_is_shown_after_a_question_is_not_lost() -> None:
     @flow
     async def shows(ctx: Context) -> None:
         await ctx.publish(1)
@@ -748,7 +748,7 @@ async def test_what_is_shown_after_a_question_is_not_lost_bw60() -> None:
         assert [each if isinstance(each, int) else each["request_id"] for each in shown] == [1, "a", 2, "b", 3]
 
 
-async def test_readers_of_a_run_that_was_resumed_and_of_a_pipeline_get_all_and_end_bw61(tmp_path: Path) -> None:
+async def test_readers_of_a_run_that_was_resumed_and_of_a_pipeline_get_all_and_end(tmp_path: Path) -> None:
     @flow
     async def shows(ctx: Context) -> None:
         await ctx.publish(1)
@@ -779,7 +779,7 @@ async def test_readers_of_a_run_that_was_resumed_and_of_a_pipeline_get_all_and_e
         assert list(await asyncio.gather(read_two(handle), read_two(handle))) == [[1, 2], [1, 2]]
 
 
-async def test_ten_thousand_usages_are_exact_however_slow_a_reader_is_bw63() -> None:
+async def test_ten_thousand_usages_are_exact_however_slow_a_reader_is() -> None:
     @flow
     async def child(ctx: Context) -> None:
         for _ in range(1000):
@@ -807,7 +807,7 @@ async def test_ten_thousand_usages_are_exact_however_slow_a_reader_is_bw63() -> 
         assert sum([1 async for _ in reader]) == 8999
 
 
-async def test_what_a_step_used_up_is_counted_once_though_it_was_run_again_bw63(tmp_path: Path) -> None:
+async def test_what_a_step_used_up_is_counted_once_though_it_was_run_again(tmp_path: Path) -> None:
     began: list[int] = []
     go = asyncio.Event()
 
@@ -835,7 +835,7 @@ async def history(handle: Handle) -> dict[str, list[Any]]:
     return found
 
 
-async def test_the_log_tells_everything_that_happened_with_the_real_input_bw64() -> None:
+async def test_the_log_shows_everything_that_happened_with_the_real_input() -> None:
     tries: list[int] = []
 
     async def begin(ev: StartEvent) -> Page:
@@ -879,7 +879,7 @@ async def test_the_log_tells_everything_that_happened_with_the_real_input_bw64()
     assert told["RunEnded"][0].status == "completed" and told["RunEnded"][0].result == [5, "yes"]
 
 
-async def test_the_log_tells_of_a_run_that_failed_and_of_one_whose_time_was_up_bw64() -> None:
+async def test_the_log_shows_a_run_that_failed_and_a_run_that_timed_out() -> None:
     async def fails(ev: StartEvent) -> StopEvent:
         raise KeyError(ev.n)
 
@@ -899,7 +899,7 @@ async def test_the_log_tells_of_a_run_that_failed_and_of_one_whose_time_was_up_b
     assert [each["RunEnded"][0].status for each in told.values()] == ["failed", "failed"]
 
 
-async def test_a_step_that_ends_its_process_each_time_fails_its_run_bw69(tmp_path: Path) -> None:
+async def test_a_step_that_ends_its_process_each_time_fails_its_run(tmp_path: Path) -> None:
     async with open_engine(settings=SHORT) as engine:
         handle = await engine.start(Deadly, folder=str(tmp_path))
         with pytest.raises(RunFailed, match="die"):

@@ -10,7 +10,7 @@ from refold.core.facts import CallSettled, GateDecided, SignalReceived, SignalTa
 from refold.core.outcomes import SECOND, Awaited, Suspended
 from refold.errors import Conflict, NotFound
 from refold.ports import Call as Try
-from tests.seeds.stage import NOON, Stage, names, plan, step, work
+from tests.compat.stage import NOON, Stage, names, plan, step, work
 
 
 def asked(**gate: Any) -> Plan:
@@ -38,7 +38,7 @@ def waiting_at_gate(stage: Stage, **gate: Any) -> str:
     return run
 
 
-def test_a_gate_waits_across_restarts_and_then_goes_on_jj46(stage: Stage) -> None:
+def test_a_gate_waits_across_restarts_and_then_continues(stage: Stage) -> None:
     run = waiting_at_gate(stage)
     [issued] = [fact for fact in stage.facts(run, StepIssued) if fact.step == "ask"]
     assert issued.input == {"text": "first"}, "what is to be judged stands in the log"
@@ -56,14 +56,14 @@ def test_a_gate_waits_across_restarts_and_then_goes_on_jj46(stage: Stage) -> Non
     assert decided["at"].startswith("2027-01-15T08:15:00.")
 
 
-def test_what_a_person_edits_is_what_later_steps_see_jj46(stage: Stage) -> None:
+def test_what_a_person_edits_is_what_later_steps_see(stage: Stage) -> None:
     run = waiting_at_gate(stage)
     stage.do(stage.engine.decide(run, "ask", "approve", by="ann", feedback="second"))
     shown = stage.end(run)
     assert shown.result == "second" and shown.state.ctx == {"draft": "second"}
 
 
-def test_a_rejection_takes_the_failure_route_and_is_told_with_its_author_jj46(stage: Stage) -> None:
+def test_a_rejection_takes_the_failure_route_and_is_shown_with_its_author(stage: Stage) -> None:
     run = waiting_at_gate(stage)
     stage.do(stage.engine.decide(run, "ask", "reject", by="bob", feedback="no"))
     shown = stage.end(run)
@@ -73,7 +73,7 @@ def test_a_rejection_takes_the_failure_route_and_is_told_with_its_author_jj46(st
     assert (error.kind, error.message, error.data["feedback"]) == ("rejected", "reject by bob: no", "no")
 
 
-def test_a_rejection_without_a_route_fails_the_run_jj46(stage: Stage) -> None:
+def test_a_rejection_without_a_route_fails_the_run(stage: Stage) -> None:
     run = stage.start(plan(step("ask", "send", work=Gate()), step("send")))
     stage.do(stage.engine.decide(run, "ask", "reject", by="bob"))
     shown = stage.end(run)
@@ -82,7 +82,7 @@ def test_a_rejection_without_a_route_fails_the_run_jj46(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_first_of_two_decisions_wins_and_the_second_is_a_conflict_jj47(seed: int) -> None:
+def test_the_first_of_two_decisions_wins_and_the_second_is_a_conflict(seed: int) -> None:
     stage = Stage(seed)
     one, two = stage.house(), stage.house()
     run = stage.start(plan(step("ask", "send", Arc(to="drop", on="failure"), work=Gate()), step("send"), step("drop")))
@@ -104,7 +104,7 @@ def test_the_first_of_two_decisions_wins_and_the_second_is_a_conflict_jj47(seed:
     stage.close()
 
 
-def test_two_decisions_in_one_turn_count_once_jj47(stage: Stage) -> None:
+def test_two_decisions_in_one_turn_count_once(stage: Stage) -> None:
     run = waiting_at_gate(stage)
 
     async def both() -> list[Any]:
@@ -116,7 +116,7 @@ def test_two_decisions_in_one_turn_count_once_jj47(stage: Stage) -> None:
     assert [fact.option for fact in stage.facts(run, GateDecided)] == ["reject"]
 
 
-def test_a_decision_that_no_gate_knows_is_refused_jj47(stage: Stage) -> None:
+def test_a_decision_that_no_gate_knows_is_refused(stage: Stage) -> None:
     run = waiting_at_gate(stage)
     before = stage.history(run)
     with pytest.raises(Conflict, match="approve, reject"):
@@ -129,7 +129,7 @@ def test_a_decision_that_no_gate_knows_is_refused_jj47(stage: Stage) -> None:
     assert stage.history(run) == before
 
 
-def test_a_gate_that_nobody_decides_goes_to_its_fallback_jj48(stage: Stage) -> None:
+def test_a_gate_without_a_decision_goes_to_its_fallback(stage: Stage) -> None:
     shape = plan(
         step("ask", "send", Arc(to="fallback", on="failure"), work=Gate(timeout=600.0)), step("send"), step("fallback")
     )
@@ -140,19 +140,19 @@ def test_a_gate_that_nobody_decides_goes_to_its_fallback_jj48(stage: Stage) -> N
     assert shown.steps["ask"]["error"].message == "nobody decided within 600 s"
 
 
-def test_a_gate_that_nobody_decides_fails_its_run_with_that_reason_jj48(stage: Stage) -> None:
+def test_a_gate_without_a_decision_fails_its_run_with_that_reason(stage: Stage) -> None:
     shown = stage.run(plan(step("ask", "send", work=Gate(timeout=60.0)), step("send")))
     assert shown.status == "failed" and shown.error is not None and shown.error.fault is not None
     assert (shown.error.step, shown.error.fault.kind) == ("ask", "timeout")
     assert "60 s" in shown.error.fault.message
 
 
-def test_a_gate_may_go_on_without_a_decision_jj48(stage: Stage) -> None:
+def test_a_gate_may_continue_without_a_decision(stage: Stage) -> None:
     shape = plan(step("ask", "send", work=Gate(timeout=60.0, on_timeout="continue")), step("send"))
     assert stage.run(shape).status == "completed"
 
 
-def test_a_decision_in_time_takes_the_timer_away_jj48(stage: Stage) -> None:
+def test_a_decision_in_time_takes_the_timer_away(stage: Stage) -> None:
     run = stage.start(plan(step("ask", "long", work=Gate(timeout=60.0)), step("long", work=work(takes=200))))
     stage.pass_time(59)
     stage.do(stage.engine.decide(run, "ask", "approve"))
@@ -170,14 +170,14 @@ def rung(stage: Stage, run: str) -> list[int]:
     return [(at - NOON) // SECOND for _, at, fact in history if isinstance(fact, StepSettled) and fact.step == "nap"]
 
 
-def test_a_timer_fires_on_time_jj56(stage: Stage) -> None:
+def test_a_timer_fires_on_time(stage: Stage) -> None:
     run = stage.start(NAP)
     assert stage.end(run).steps["nap"]["result"] == {"by": "timer", "value": None}
     assert rung(stage, run) == [100]
     assert not any(stage.store.timers[run].values())
 
 
-def test_a_timer_fires_after_a_restart_jj56(stage: Stage) -> None:
+def test_a_timer_fires_after_a_restart(stage: Stage) -> None:
     run = stage.start(NAP)
     stage.pass_time(50)
     stage.first.kill()
@@ -187,7 +187,7 @@ def test_a_timer_fires_after_a_restart_jj56(stage: Stage) -> None:
     assert rung(stage, run) == [100]
 
 
-def test_a_timer_that_came_due_while_nobody_was_there_fires_once_and_at_once_jj56(stage: Stage) -> None:
+def test_a_timer_that_came_due_while_no_engine_was_running_fires_once_and_immediately(stage: Stage) -> None:
     run = stage.start(NAP)
     stage.pass_time(50)
     stage.first.kill()
@@ -200,7 +200,7 @@ def test_a_timer_that_came_due_while_nobody_was_there_fires_once_and_at_once_jj5
     assert names(stage.calls()) == ["after"]
 
 
-def test_several_processes_fire_a_timer_once_jj56(stage: Stage) -> None:
+def test_several_processes_fire_a_timer_once(stage: Stage) -> None:
     for _ in range(4):
         stage.house(sweep_every=0.3)
     runs = [stage.start(NAP) for _ in range(10)]
@@ -211,12 +211,12 @@ def test_several_processes_fire_a_timer_once_jj56(stage: Stage) -> None:
     assert len(stage.began) == 10
 
 
-def test_a_moment_in_the_past_ends_a_wait_at_once_jj56(stage: Stage) -> None:
+def test_a_moment_in_the_past_ends_a_wait_at_once(stage: Stage) -> None:
     assert stage.run(plan(step("nap", "after", work=Wait(until=NOON - SECOND)), step("after"))).status == "completed"
     assert stage.loop.time() < 1.1
 
 
-def test_a_durable_sleep_inside_a_body_fires_once_after_a_restart_jj56(stage: Stage) -> None:
+def test_a_durable_sleep_inside_a_body_fires_once_after_a_restart(stage: Stage) -> None:
     async def sleepy(call: Try) -> Any:
         return "awake" if "nap" in call.command.recorded else Suspended((Awaited("nap", until=NOON + 100 * SECOND),))
 
@@ -239,7 +239,7 @@ def waits_for(signal: str, **more: Any) -> Plan:
     )
 
 
-def test_a_signal_that_comes_before_anybody_waits_is_kept_jj57(stage: Stage) -> None:
+def test_a_signal_that_comes_before_its_wait_is_kept(stage: Stage) -> None:
     run = stage.start(waits_for("paid"))
     stage.pass_time(1)
     stage.do(stage.engine.signal(run, "paid", {"amount": 7}, sender="bank"))
@@ -252,7 +252,7 @@ def test_a_signal_that_comes_before_anybody_waits_is_kept_jj57(stage: Stage) -> 
     assert shown.state.signals == {"other": [1]}, "what nobody waited for is still there to be seen"
 
 
-def test_a_signal_goes_to_one_wait_once_oldest_to_oldest_jj57(stage: Stage) -> None:
+def test_a_signal_goes_to_one_wait_once_oldest_to_oldest(stage: Stage) -> None:
     shape = plan(
         step("fork", "one", "two", "else", mode="inclusive"),
         step("one", work=Wait(signal="go")),
@@ -273,7 +273,7 @@ def test_a_signal_goes_to_one_wait_once_oldest_to_oldest_jj57(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("moment, by", [(5, "signal"), (30, "timer")])
-def test_a_wait_for_either_ends_by_whichever_comes_first_jj57(stage: Stage, moment: float, by: str) -> None:
+def test_a_wait_for_either_ends_by_whichever_comes_first(stage: Stage, moment: float, by: str) -> None:
     run = stage.start(
         plan(step("wait", "after", work=Wait(seconds=20, signal="go")), step("after", work=work(takes=60)))
     )
@@ -286,7 +286,7 @@ def test_a_wait_for_either_ends_by_whichever_comes_first_jj57(stage: Stage, mome
     assert not any(stage.store.timers[run].values())
 
 
-def test_a_signal_to_a_run_that_is_over_or_unknown_is_reported_jj57(stage: Stage) -> None:
+def test_a_signal_to_a_run_that_is_over_or_unknown_is_reported(stage: Stage) -> None:
     run = stage.run(plan(step("a"))).id
     with pytest.raises(Conflict, match="completed"):
         stage.do(stage.engine.signal(run, "late"))
@@ -295,7 +295,7 @@ def test_a_signal_to_a_run_that_is_over_or_unknown_is_reported_jj57(stage: Stage
     assert "nobody" not in stage.store.rows and not stage.store.logs.get("nobody")
 
 
-def test_the_next_visit_of_a_wait_takes_the_next_signal_jj57(stage: Stage) -> None:
+def test_the_next_visit_of_a_wait_takes_the_next_signal(stage: Stage) -> None:
     shape = plan(
         step("wait", "use", work=Wait(signal="item")),
         step(

@@ -1,10 +1,10 @@
-"""The stage as a fixture: set up before each seed test, looked over and closed after it."""
+"""The stage as a fixture: made before each test of these folders, checked and closed after it."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.seeds.stage import Stage
+from tests.compat.stage import Stage
 
 
 @pytest.fixture

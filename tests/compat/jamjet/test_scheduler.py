@@ -17,7 +17,7 @@ from refold.errors import Corrupt, NotFound
 from refold.ports import Call as Try
 from refold.ports import Done
 from refold.stores.memory import Entry
-from tests.seeds.stage import NOON, Stage, chain, names, plan, step, work
+from tests.compat.stage import NOON, Stage, chain, names, plan, step, work
 
 
 async def test_steps_are_issued_in_dependency_order_and_the_run_completes_with_merged_writes() -> None:
@@ -79,7 +79,7 @@ def test_all_steps_that_failed_terminally_are_named(stage: Stage) -> None:
     assert [ended.error.step, *(each.step for each in ended.also_failed)] == ["b", "a"]
 
 
-def test_150_running_runs_are_all_served_jj5(stage: Stage) -> None:
+def test_150_running_runs_are_all_served(stage: Stage) -> None:
     stage.house(slots=16)
     runs = [stage.start(chain(3, work=work(takes=1))) for _ in range(150)]
     assert {stage.end(run).status for run in runs} == {"completed"}
@@ -88,7 +88,7 @@ def test_150_running_runs_are_all_served_jj5(stage: Stage) -> None:
     assert sorted(first_steps) == sorted(runs), "every run has its turn before any has a second one"
 
 
-def test_100_waiting_runs_do_not_delay_a_new_one_jj5(stage: Stage) -> None:
+def test_100_waiting_runs_do_not_delay_a_new_one(stage: Stage) -> None:
     waiting = [stage.start(plan(step("ask", "after", work=Gate()), step("after"))) for _ in range(100)]
     stage.settle_down()
     assert {stage.status(run) for run in waiting} == {"waiting"}
@@ -97,7 +97,7 @@ def test_100_waiting_runs_do_not_delay_a_new_one_jj5(stage: Stage) -> None:
     assert stage.loop.time() == before
 
 
-def test_a_run_whose_log_is_broken_is_named_and_troubles_nobody_jj6(stage: Stage) -> None:
+def test_a_run_whose_log_is_broken_is_named_and_does_not_disturb_other_runs(stage: Stage) -> None:
     broken = stage.start(chain(3, work=work(takes=1)))
     others = [stage.start(chain(3, work=work(takes=1))) for _ in range(20)]
     stage.settle_down()
@@ -110,7 +110,7 @@ def test_a_run_whose_log_is_broken_is_named_and_troubles_nobody_jj6(stage: Stage
     assert stage.run(chain(2)).status == "completed", "leases of the broken run run out, and the sweep goes on"
 
 
-def test_a_run_whose_workflow_is_missing_is_named_and_troubles_nobody_jj6(stage: Stage) -> None:
+def test_a_run_whose_workflow_is_missing_is_named_and_does_not_disturb_other_runs(stage: Stage) -> None:
     lost = stage.start(chain(2, work=work(takes=1)))
     others = [stage.start(chain(3, work=work(takes=2))) for _ in range(20)]
     stage.settle_down()
@@ -124,7 +124,7 @@ def test_a_run_whose_workflow_is_missing_is_named_and_troubles_nobody_jj6(stage:
     assert stage.run(chain(2)).status == "completed"
 
 
-def test_a_large_run_does_not_delay_a_small_one_jj6(stage: Stage) -> None:
+def test_a_large_run_does_not_delay_a_small_one(stage: Stage) -> None:
     stage.house(slots=4)
     large = stage.start(plan(step("each", loop=Loop(items=list(range(400)), window=400), work=work(takes=1))))
     stage.settle_down()
@@ -134,7 +134,7 @@ def test_a_large_run_does_not_delay_a_small_one_jj6(stage: Stage) -> None:
     assert stage.end(large).status == "completed"
 
 
-def test_a_chain_of_200_steps_takes_no_poll_and_one_commit_per_step_jj7(stage: Stage) -> None:
+def test_a_chain_of_200_steps_takes_no_poll_and_one_commit_per_step(stage: Stage) -> None:
     shown = stage.run(chain(200))
     assert shown.status == "completed"
     assert stage.loop.time() == 0.0, "nobody slept on the way"
@@ -188,7 +188,7 @@ def fork(width: int, tail: int) -> Plan:
     )
 
 
-def test_a_completion_costs_by_out_degree_not_by_graph_size_jj7() -> None:
+def test_a_completion_costs_by_out_degree_not_by_graph_size() -> None:
     costs = []
     for shape, done in ((chain(100), 50), (chain(3000), 50), (fork(50, 0), 0), (fork(50, 2000), 0), (fork(200, 0), 0)):
         stage = Stage()
@@ -201,7 +201,7 @@ def test_a_completion_costs_by_out_degree_not_by_graph_size_jj7() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_ready_steps_start_in_declared_order_under_a_cap_jj8(seed: int) -> None:
+def test_ready_steps_start_in_declared_order_under_a_cap(seed: int) -> None:
     stage = Stage(seed)
     stage.house(slots=8)
     ready = [f"{(7 * i) % 20}-b" for i in range(20)]  # not sorted by any other rule
@@ -214,7 +214,7 @@ def test_ready_steps_start_in_declared_order_under_a_cap_jj8(seed: int) -> None:
     stage.close()
 
 
-def test_only_the_entry_starts_jj9(stage: Stage) -> None:
+def test_only_the_entry_starts(stage: Stage) -> None:
     shape = plan(step("stray", "after"), step("a", "b"), step("b"), step("after"), entry="a")
     shown = stage.run(shape)
     assert shown.status == "completed"
@@ -225,7 +225,7 @@ def test_only_the_entry_starts_jj9(stage: Stage) -> None:
     }
 
 
-def test_the_start_step_gets_a_full_payload_jj10(stage: Stage) -> None:
+def test_the_start_step_gets_a_full_payload(stage: Stage) -> None:
     shape = plan(
         step(
             "a", work=work(gives=7, mark=1), input={"q": {"path": ["input", "question"]}}, timeout=9.0, queue="default"
@@ -242,7 +242,7 @@ def test_the_start_step_gets_a_full_payload_jj10(stage: Stage) -> None:
     assert shown.result == 7
 
 
-def test_every_kind_of_step_works_as_start_step_jj10(stage: Stage) -> None:
+def test_every_kind_of_step_works_as_start_step(stage: Stage) -> None:
     child = stage.register(chain(1))
     kinds: list[dict[str, Any]] = [
         {"work": Wait(seconds=3)},
@@ -258,7 +258,7 @@ def test_every_kind_of_step_works_as_start_step_jj10(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_two_processes_on_one_store_dispatch_each_step_once_jj11(seed: int) -> None:
+def test_two_processes_on_one_store_dispatch_each_step_once(seed: int) -> None:
     stage = Stage(seed)
     one, two = stage.house(slots=2), stage.house(slots=2)
     diamond = plan(
@@ -278,7 +278,7 @@ def test_two_processes_on_one_store_dispatch_each_step_once_jj11(seed: int) -> N
     stage.close()
 
 
-def test_a_completion_committed_elsewhere_is_folded_before_a_skip_is_written_jj12(stage: Stage) -> None:
+def test_a_completion_committed_elsewhere_is_folded_before_a_skip_is_written(stage: Stage) -> None:
     one, two = stage.house(serves=False), stage.house(serves=False)
     shape = plan(
         step("fork", "left", "right", mode="inclusive"),
@@ -307,7 +307,7 @@ def test_a_completion_committed_elsewhere_is_folded_before_a_skip_is_written_jj1
     assert [fact.step for fact in stage.facts(run, StepSettled)] == ["fork", "right", "left", "join"]
 
 
-def test_waiting_work_holds_no_slot_jj13(stage: Stage) -> None:
+def test_waiting_work_holds_no_slot(stage: Stage) -> None:
     async def park(call: Try) -> Any:
         return "back" if call.command.progress else Parked(until=NOON + 900_000_000, progress=1)
 

@@ -8,7 +8,7 @@ from refold import Arc, Call, Loop, Plan
 from refold.core.read.items import STATES
 from refold.ports import Call as Try
 from refold.runtime.engine import Shown
-from tests.seeds.stage import Refusal, Stage, plan, step
+from tests.compat.stage import Refusal, Stage, plan, step
 
 ITEM, KEY, AFTER = {"path": ["item"]}, {"path": ["item", "id"]}, {"path": ["item", "needs"]}
 

@@ -1,4 +1,4 @@
-"""What the seed tests play on: a memory store, a clock that costs nothing, and engine processes that can be killed."""
+"""What these tests run on: a memory store, a clock that costs nothing, and engine processes that can be killed."""
 
 import asyncio
 import random

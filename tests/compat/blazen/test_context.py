@@ -58,7 +58,7 @@ async def result(workflow: Any, **inputs: Any) -> Any:
         return await asyncio.wait_for(engine.run(workflow, **inputs), 60)
 
 
-async def test_set_and_get_a_value() -> None:
+async def test_a_value_can_be_set_and_read() -> None:
     assert await result(chain(lambda ctx: ctx.set("counter", 42), lambda ctx: ctx.get("counter"))) == 42
 
 
@@ -94,7 +94,7 @@ async def test_get_or_gives_the_default_for_a_stored_none_which_is_not_missing_a
     assert await result(read) == [17, True, None]
 
 
-async def test_bytes_when_present() -> None:
+async def test_bytes_are_given_when_present() -> None:
     assert await result(chain(lambda ctx: ctx.set("k", b"\x01\x02"), lambda ctx: ctx.state.bytes("k"))) == b"\x01\x02"
 
 
@@ -226,20 +226,20 @@ async def test_a_value_replaces_the_one_before_whatever_it_was() -> None:
     assert await result(chain(write, lambda ctx: [ctx.get("k"), ctx.state.get_or("k", 0)])) == [b"\x01\x02\x03", 0]
 
 
-async def test_set_and_get_a_live_object() -> None:
+async def test_a_live_object_can_be_set_and_read() -> None:
     thing = object()
     read = chain(lambda ctx: ctx.session.__setitem__("t", thing), lambda ctx: ctx.session["t"] is thing)
     assert await result(read) is True
 
 
-async def test_a_missing_live_object_is_told_by_name() -> None:
+async def test_a_missing_live_object_is_reported_by_name() -> None:
     with pytest.raises(StepFailed, match="no live object 'nope'") as caught:
         await result(chain(lambda ctx: ctx.session["nope"]))
     assert isinstance(caught.value.__cause__, LiveObjectLost)
     assert await result(chain(lambda ctx: ctx.session.get("nope"))) is None
 
 
-async def test_remove_a_live_object() -> None:
+async def test_a_live_object_can_be_removed() -> None:
     def use(ctx: Context) -> Any:
         ctx.session["k"] = "value"
         before = "k" in ctx.session
@@ -249,7 +249,7 @@ async def test_remove_a_live_object() -> None:
     assert await result(chain(use)) == [True, False]
 
 
-async def test_live_objects_are_no_state() -> None:
+async def test_live_objects_are_not_part_of_the_state() -> None:
     def write(ctx: Context) -> None:
         ctx.session["live"] = object()
         ctx.set("json", "hello")
@@ -280,7 +280,7 @@ async def only(ev: StartEvent) -> StopEvent:
     return StopEvent()
 
 
-def test_without_a_word_a_step_is_tried_once() -> None:
+def test_a_step_without_a_retry_policy_is_tried_once() -> None:
     assert attempts(Workflow("w", [step(only)])) == 1
 
 

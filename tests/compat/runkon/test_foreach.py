@@ -10,8 +10,8 @@ from refold.core.outcomes import Succeeded
 from refold.errors import LeaseLost
 from refold.ports import Call as Try
 from refold.ports import Done
-from tests.seeds.foreach import begun, do_item, each, item, restarted, states, told, why
-from tests.seeds.stage import Refusal, Stage, names
+from tests.compat.runkon.foreach import begun, do_item, each, item, restarted, states, told, why
+from tests.compat.stage import Refusal, Stage, names
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def stage(stage: Stage) -> Stage:
     return stage
 
 
-def test_counts_of_a_loop_that_goes_on_begin_with_what_was_over_rw_seed1(stage: Stage) -> None:
+def test_a_resumed_loop_counts_the_items_that_had_ended_before(stage: Stage) -> None:
     run = stage.start(each([item("a"), item("b"), item("c", how="failing"), item("d", "c"), item("e", how="slow")]))
     stage.pass_time(5)
     restarted(stage)
@@ -30,13 +30,13 @@ def test_counts_of_a_loop_that_goes_on_begin_with_what_was_over_rw_seed1(stage: 
     assert told(stage)["stats"] == {"total": 5, "success": 3, "failed": 1, "skipped": 1}
 
 
-def test_without_an_order_all_items_begin_at_once_rw_seed2(stage: Stage) -> None:
+def test_without_an_order_all_items_begin_at_once(stage: Stage) -> None:
     stage.start(each([item(id, how="slow") for id in "abc"], ordered=False))
     stage.settle_down()
     assert begun(stage) == [0, 1, 2]
 
 
-def test_in_a_chain_the_second_waits_for_the_first_rw_seed3(stage: Stage) -> None:
+def test_in_a_chain_of_items_the_second_waits_for_the_first(stage: Stage) -> None:
     run = stage.start(each([item("b", "a"), item("a", how="slow")]))
     stage.pass_time(5)
     assert begun(stage) == [1]
@@ -44,14 +44,14 @@ def test_in_a_chain_the_second_waits_for_the_first_rw_seed3(stage: Stage) -> Non
     assert stage.end(run).status == "completed" and begun(stage) == [1, 0]
 
 
-def test_both_who_wait_for_one_begin_when_it_has_completed_rw_seed4(stage: Stage) -> None:
+def test_two_items_that_wait_for_one_item_begin_when_it_has_completed(stage: Stage) -> None:
     run = stage.start(each([item("a", how="slow"), item("c", "a", how="slow"), item("d", "a", how="slow")]))
     stage.pass_time(15)
     assert begun(stage) == [0, 1, 2] and {call.at for call in stage.began[1:]} == {10.0}
     assert stage.end(run).status == "completed" and stage.loop.time() == 20.0
 
 
-def test_who_waits_for_what_completed_before_a_crash_is_run_rw_seed5(stage: Stage) -> None:
+def test_an_item_runs_when_what_it_waits_for_completed_before_a_crash(stage: Stage) -> None:
     run = stage.start(each([item("a"), item("b", "a", how="slow"), item("c", "b")]))
     stage.pass_time(1)
     stage.first.kill()
@@ -61,13 +61,13 @@ def test_who_waits_for_what_completed_before_a_crash_is_run_rw_seed5(stage: Stag
     assert [each["result"] for each in told(stage)["items"]] == [{"of": id} for id in "abc"]
 
 
-def test_what_came_of_all_items_stands_in_their_order_rw_seed8(stage: Stage) -> None:
+def test_the_outcomes_of_all_items_are_in_the_order_of_the_items(stage: Stage) -> None:
     run = stage.start(each([item(id, how="slow", takes=takes) for id, takes in (("x", 9), ("a", 1), ("m", 5))]))
     assert stage.end(run).status == "completed"
     assert told(stage)["items"] == [{"status": "completed", "result": {"of": id}, "error": None} for id in "xam"]
 
 
-def test_a_loop_that_fails_tells_of_all_its_items_rw_seed9(stage: Stage) -> None:
+def test_a_loop_that_fails_reports_all_its_items(stage: Stage) -> None:
     shown = stage.run(each([item("good"), item("bad", how="failing")]))
     assert shown.steps["each"]["status"] == "failed" and why(shown) == "1 of 2 items failed: bad"
     good, bad = told(stage)["items"]
@@ -75,51 +75,51 @@ def test_a_loop_that_fails_tells_of_all_its_items_rw_seed9(stage: Stage) -> None
     assert (bad["status"], bad["result"], bad["error"]["message"]) == ("failed", None, "it broke")
 
 
-def test_items_behind_a_failed_one_are_skipped_and_told_rw_seed10(stage: Stage) -> None:
+def test_items_that_depend_on_a_failed_one_are_skipped_and_reported(stage: Stage) -> None:
     shown = stage.run(each([item("a", how="failing"), item("b", "a"), item("c", "b")]))
     assert states(shown) == ["failed", "skipped", "skipped"] and begun(stage) == [0]
     assert [each["result"] for each in told(stage)["items"]] == [None] * 3
     assert shown.steps["each"]["status"] == "failed"
 
 
-def test_a_second_item_of_the_same_key_is_left_out_and_told_rw5_1(stage: Stage) -> None:
+def test_a_second_item_of_the_same_key_is_left_out_and_reported(stage: Stage) -> None:
     run = stage.start(each([item("a"), item("b"), item("a", how="failing")]))
     assert stage.end(run).status == "completed" and begun(stage) == [0, 1]
     assert [(fact.count, fact.left_out) for fact in stage.facts(run, FanOutEntered)] == [(2, 1)]
 
 
-def test_all_items_are_one_fact_however_many_rw5_1(stage: Stage) -> None:
+def test_all_items_are_one_fact_however_many(stage: Stage) -> None:
     run = stage.start(each([item(f"i{n}", *([f"i{n - 1}"] if n else [])) for n in range(50)], window=4))
     assert stage.end(run).status == "completed" and begun(stage) == list(range(50))
     [entered] = stage.facts(run, FanOutEntered)
     assert entered.count == len(entered.keys) == 50
 
 
-def test_no_items_are_a_completed_loop_with_no_results_rw5_1(stage: Stage) -> None:
+def test_no_items_are_a_completed_loop_with_no_results(stage: Stage) -> None:
     shown = stage.run(each([]))
     assert shown.steps["each"]["status"] == "completed"
     assert told(stage) == {"items": [], "failed": [], "stats": {"total": 0, "success": 0, "failed": 0}}
 
 
-def test_who_waits_for_what_is_no_item_is_refused_by_name_before_anything_begins_rw5_1(stage: Stage) -> None:
+def test_an_item_that_depends_on_an_unknown_item_is_refused_by_name_before_anything_begins(stage: Stage) -> None:
     shown = stage.run(each([item("a"), item("b", "x")]))
     assert begun(stage) == [] and shown.steps["each"]["status"] == "failed"
     assert why(shown) == "item 'b' waits for 'x', which is no item of this loop"
 
 
-def test_a_circle_is_refused_by_name_before_anything_begins_rw5_1(stage: Stage) -> None:
+def test_a_circle_of_items_is_refused_by_name_before_anything_begins(stage: Stage) -> None:
     shown = stage.run(each([item("z"), item("a", "b"), item("b", "a")]))
     assert begun(stage) == [] and why(shown) == "items wait for each other: a -> b -> a"
 
 
-def test_what_closes_a_circle_can_be_dropped_and_is_known_rw5_1(stage: Stage) -> None:
+def test_a_dependency_that_closes_a_circle_can_be_dropped_and_is_reported(stage: Stage) -> None:
     run = stage.start(each([item("a", "b"), item("b", "a")], on_cycle="drop"))
     assert stage.end(run).status == "completed" and begun(stage) == [1, 0]
     fan = stage.show(run).state.steps[0].shown
     assert fan is not None and fan.order is not None and fan.order.dropped == [(1, 0)]
 
 
-def test_free_slots_are_filled_in_the_order_of_the_items_rw5_2(stage: Stage) -> None:
+def test_free_slots_are_filled_in_the_order_of_the_items(stage: Stage) -> None:
     shapes = [item(id, *needs, how="slow", takes=takes) for id, takes, needs in SHAPES]
     run = stage.start(each(shapes, window=2))
     assert stage.end(run).status == "completed"
@@ -135,7 +135,7 @@ SHAPES: list[tuple[str, float, tuple[str, ...]]] = [
 ]
 
 
-def test_an_item_waits_for_all_and_for_their_completion_rw5_2(stage: Stage) -> None:
+def test_an_item_waits_for_all_and_for_their_completion(stage: Stage) -> None:
     items = [item("a", how="slow", takes=1), item("b", how="slow", takes=20), item("c", "a", "b")]
     run = stage.start(each(items))
     stage.pass_time(15)
@@ -143,7 +143,7 @@ def test_an_item_waits_for_all_and_for_their_completion_rw5_2(stage: Stage) -> N
     assert stage.end(run).status == "completed" and stage.loop.time() == 20.0
 
 
-def test_the_window_is_never_exceeded_also_not_by_a_process_that_follows_rw5_2(stage: Stage) -> None:
+def test_the_window_is_never_exceeded_also_not_by_a_process_that_follows(stage: Stage) -> None:
     run = stage.start(each([item(f"i{n}", how="slow") for n in range(9)], window=3))
     stage.pass_time(15)
     restarted(stage)
@@ -154,7 +154,7 @@ def test_the_window_is_never_exceeded_also_not_by_a_process_that_follows_rw5_2(s
     assert max(len(fact.items) or fact.count for fact in stage.facts(run, ItemsIssued)) == 3
 
 
-def test_status_and_result_of_an_item_are_one_fact_and_those_behind_it_follow_rw5_3(stage: Stage) -> None:
+def test_status_and_result_of_an_item_are_one_fact_and_those_behind_it_follow(stage: Stage) -> None:
     run = stage.start(each([item("a"), item("b", "a")], window=1))
     assert stage.end(run).status == "completed"
     kinds = [type(fact) for fact in stage.history(run) if isinstance(fact, ItemsIssued | ItemsSettled)]
@@ -165,7 +165,7 @@ def test_status_and_result_of_an_item_are_one_fact_and_those_behind_it_follow_rw
     ]
 
 
-def test_a_late_report_of_an_item_is_refused_and_changes_nothing_rw5_3(stage: Stage) -> None:
+def test_a_late_report_of_an_item_is_refused_and_changes_nothing(stage: Stage) -> None:
     stage.tools.pop("item")
     run = stage.start(each([item("a")]))
     old = stage.claim("sleeper", lease_for=5.0)
@@ -185,12 +185,12 @@ def test_a_late_report_of_an_item_is_refused_and_changes_nothing_rw5_3(stage: St
     assert [len(fact.reports) for fact in stage.facts(run, ItemsSettled)] == [1]
 
 
-def test_the_others_go_on_when_one_fails_and_the_loop_fails_at_the_end_rw5_4(stage: Stage) -> None:
+def test_the_other_items_continue_when_one_fails_and_the_loop_fails_at_the_end(stage: Stage) -> None:
     shown = stage.run(each([item("a", how="failing"), item("b", how="slow"), item("c")], window=1))
     assert states(shown) == ["failed", "completed", "completed"] and shown.steps["each"]["status"] == "failed"
 
 
-def test_a_loop_that_halts_cancels_the_others_and_fails_rw5_4(stage: Stage) -> None:
+def test_a_loop_that_halts_cancels_the_others_and_fails(stage: Stage) -> None:
     stopped: list[str] = []
 
     async def long(call: Try) -> Any:
@@ -215,13 +215,13 @@ def test_a_loop_that_halts_cancels_the_others_and_fails_rw5_4(stage: Stage) -> N
     assert begun(stage) == [0, 1, 2] and stage.loop.time() < 100
 
 
-def test_all_that_wait_for_a_failed_item_are_skipped_and_no_others_rw5_4(stage: Stage) -> None:
+def test_all_items_that_depend_on_a_failed_item_are_skipped_and_no_others(stage: Stage) -> None:
     items = [item("a", how="failing"), item("b", "a"), item("c", "b", "x"), item("x"), item("y", "x")]
     shown = stage.run(each(items))
     assert states(shown) == ["failed", "skipped", "skipped", "completed", "completed"]
 
 
-def test_a_failed_blocker_blocks_also_after_a_crash_rw5_4(stage: Stage) -> None:
+def test_a_failed_blocker_blocks_also_after_a_crash(stage: Stage) -> None:
     run = stage.start(each([item("a", how="failing"), item("b", "a", "s"), item("s", how="slow")]))
     stage.pass_time(5)
     restarted(stage)
@@ -229,7 +229,7 @@ def test_a_failed_blocker_blocks_also_after_a_crash_rw5_4(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_no_loop_ends_with_items_that_wait_rw5_5(stage: Stage, cut: bool) -> None:
+def test_no_loop_ends_with_items_that_wait(stage: Stage, cut: bool) -> None:
     """What would make one stall is refused or dropped, and what failed skips those behind it, by name and reason."""
     items = [item("a", "c"), item("b", "a", how="failing"), item("c", "b"), item("d", "c"), item("e")]
     shown = stage.run(each(items, on_cycle="drop" if cut else "fail"))

@@ -10,7 +10,7 @@ from refold.core.facts import CancelAsked, ChildEnded, RunEnded, RunPaused, RunS
 from refold.core.outcomes import Awaited, Succeeded, Suspended
 from refold.errors import InvalidPlan, NotFound
 from refold.ports import Call as Try
-from tests.seeds.stage import Stage, names, plan, step, work
+from tests.compat.stage import Stage, names, plan, step, work
 
 BOOM = {"kind": "boom", "message": "it broke"}
 
@@ -42,7 +42,7 @@ async def double(call: Try) -> int:
     return 2 * int(call.input)
 
 
-def test_a_child_gets_the_input_of_its_step_and_gives_its_result_back_jj58(stage: Stage) -> None:
+def test_a_child_gets_the_input_of_its_step_and_gives_its_result_back(stage: Stage) -> None:
     stage.tools["double"] = double
     run = stage.start(parent_of(stage, CHILD))
     stage.pass_time(5)
@@ -63,7 +63,7 @@ def test_a_child_gets_the_input_of_its_step_and_gives_its_result_back_jj58(stage
     assert stage.loop.time() == 10.0, "letters need no poll"
 
 
-def test_the_failure_of_a_child_is_the_failure_of_its_step_jj58(stage: Stage) -> None:
+def test_the_failure_of_a_child_is_the_failure_of_its_step(stage: Stage) -> None:
     failing = plan(step("a", work=work(faults=[BOOM])), name="child")
     shown = stage.run(parent_of(stage, failing))
     assert shown.status == "failed" and shown.error is not None and shown.error.fault is not None
@@ -73,7 +73,7 @@ def test_the_failure_of_a_child_is_the_failure_of_its_step_jj58(stage: Stage) ->
     assert handled.status == "completed" and names(stage.calls())[-1] == "mend"
 
 
-def test_a_failed_child_is_tried_again_as_a_new_run_jj58(stage: Stage) -> None:
+def test_a_failed_child_is_tried_again_as_a_new_run(stage: Stage) -> None:
     failing = plan(step("a", work=work(faults=[BOOM])), name="child")
     run = stage.start(parent_of(stage, failing, retry=Retry(attempts=3)))
     assert stage.end(run).status == "failed"
@@ -84,7 +84,7 @@ def test_a_failed_child_is_tried_again_as_a_new_run_jj58(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("steps", range(0, 60, 4))
-def test_a_crash_of_the_parent_leaves_one_child_jj58(steps: int) -> None:
+def test_a_crash_of_the_parent_leaves_one_child(steps: int) -> None:
     stage = Stage()
     stage.tools["double"] = double
     shape = parent_of(stage, CHILD)
@@ -99,7 +99,7 @@ def test_a_crash_of_the_parent_leaves_one_child_jj58(steps: int) -> None:
     stage.close()
 
 
-def test_cancel_reaches_the_child_and_its_child_and_the_parent_ends_last_jj58(stage: Stage) -> None:
+def test_cancel_reaches_the_child_and_its_child_and_the_parent_ends_last(stage: Stage) -> None:
     grandchild = plan(
         step("long", work=work(takes=1000)), step("clean_deep"), always=("clean_deep",), name="grandchild"
     )
@@ -124,7 +124,7 @@ def test_cancel_reaches_the_child_and_its_child_and_the_parent_ends_last_jj58(st
     assert stage.store.commands == {}
 
 
-def test_a_failing_parent_that_drains_lets_its_child_finish_jj58(stage: Stage) -> None:
+def test_a_failing_parent_that_drains_lets_its_child_finish(stage: Stage) -> None:
     child = stage.register(plan(step("slow", work=work(takes=20, gives="fine")), name="child"))
     shape = plan(
         step("fork", "bad", "sub", mode="inclusive"),
@@ -144,7 +144,7 @@ def only_child_of(stage: Stage, run: str) -> str:
     return row.run
 
 
-def test_a_child_that_loses_a_race_is_cancelled_jj58(stage: Stage) -> None:
+def test_a_child_that_loses_a_race_is_cancelled(stage: Stage) -> None:
     tidy = step("tidy", work=work(takes=10))
     child = stage.register(plan(step("slow", work=work(takes=1000)), tidy, always=("tidy",), name="child"))
     shape = plan(
@@ -161,7 +161,7 @@ def test_a_child_that_loses_a_race_is_cancelled_jj58(stage: Stage) -> None:
     assert kinds == [ChildEnded, RunEnded], "the parent has waited to hear of it"
 
 
-def test_pause_and_resume_travel_to_the_child_jj58(stage: Stage) -> None:
+def test_pause_and_resume_travel_to_the_child(stage: Stage) -> None:
     stage.tools["double"] = double
     run = stage.start(parent_of(stage, CHILD))
     stage.pass_time(1)
@@ -176,7 +176,7 @@ def test_pause_and_resume_travel_to_the_child_jj58(stage: Stage) -> None:
     assert len(stage.facts(child, RunPaused)) == 1
 
 
-def test_a_child_inside_a_body_is_started_once_however_often_the_body_starts_over_jj58(stage: Stage) -> None:
+def test_a_child_inside_a_body_is_started_once_however_often_the_body_starts_over(stage: Stage) -> None:
     stage.tools["double"] = double
     child = stage.register(CHILD)
 
@@ -199,7 +199,7 @@ def test_a_child_inside_a_body_is_started_once_however_often_the_body_starts_ove
 
 
 @pytest.mark.parametrize("ending", ["succeeds", "fails"])
-def test_a_body_that_ends_without_its_child_lets_it_go_jj58(stage: Stage, ending: str) -> None:
+def test_a_body_that_ends_without_its_child_lets_it_go(stage: Stage, ending: str) -> None:
     child = stage.register(plan(step("slow", work=work(takes=1000)), name="child"))
 
     async def impatient(call: Try) -> Any:
@@ -219,13 +219,13 @@ def test_a_body_that_ends_without_its_child_lets_it_go_jj58(stage: Stage, ending
     assert names(stage.calls())[-1] == "b"
 
 
-def test_a_child_whose_workflow_is_unknown_is_refused_at_the_start_jj6(stage: Stage) -> None:
+def test_a_child_whose_workflow_is_unknown_is_refused_at_the_start(stage: Stage) -> None:
     with pytest.raises(NotFound, match="feed"):
         stage.start(plan(step("sub", work=Child(plan="feed"))))
     assert not stage.store.rows and not stage.store.plans
 
 
-def test_a_loop_over_what_has_no_items_is_refused_by_name_jj22(stage: Stage) -> None:
+def test_a_loop_over_what_has_no_items_is_refused_by_name(stage: Stage) -> None:
     for each in (Wait(seconds=1), Gate()):
         with pytest.raises(InvalidPlan, match="'each'"):
             stage.start(plan(step("each", loop=Loop(items=[1]), work=each)))
@@ -244,7 +244,7 @@ FINALIZERS = tuple(step(name) for name in ("clean", "report", "sorry", "crown"))
         ("timeout", ["sorry", "clean", "report"]),
     ],
 )
-def test_finalizers_run_for_each_way_to_end_jj59(stage: Stage, end: str, expected: list[str]) -> None:
+def test_finalizers_run_for_each_way_to_end(stage: Stage, end: str, expected: list[str]) -> None:
     faults = [BOOM] if end == "failure" else []
     timeout = 50.0 if end == "timeout" else None
     body = step("a", work=work(takes=100 if end in ("cancel", "timeout") else 1, faults=faults))
@@ -262,7 +262,7 @@ def test_finalizers_run_for_each_way_to_end_jj59(stage: Stage, end: str, expecte
         assert shown.result is None, "a finalizer's result is not the run's"
 
 
-def test_finalizers_run_once_although_the_process_dies_among_them_jj59(stage: Stage) -> None:
+def test_finalizers_run_once_although_the_process_dies_among_them(stage: Stage) -> None:
     slow = tuple(step(name, work=work(takes=10)) for name in ("clean", "report", "sorry", "crown"))
     run = stage.start(plan(step("a", work=work(gives="kept")), *slow, **FINAL))
     stage.pass_time(15)
@@ -279,7 +279,7 @@ def test_finalizers_run_once_although_the_process_dies_among_them_jj59(stage: St
     assert names(stage.calls()) == ["a", "crown", "clean", "clean", "report"]
 
 
-def test_a_failing_finalizer_stops_no_other_and_is_listed_jj59(stage: Stage) -> None:
+def test_a_failing_finalizer_stops_no_other_and_is_listed(stage: Stage) -> None:
     steps = (step("a"), step("clean", work=work(faults=[BOOM])), step("report"), step("sorry"), step("crown"))
     shown = stage.run(plan(*steps, **FINAL))
     assert names(stage.calls()) == ["a", "crown", "clean", "report"]
@@ -287,14 +287,14 @@ def test_a_failing_finalizer_stops_no_other_and_is_listed_jj59(stage: Stage) -> 
     assert [(each.step, each.why) for each in shown.state.also_failed] == [("clean", "finalizer failed")]
 
 
-def test_a_failing_final_step_fails_a_run_that_had_completed_jj59(stage: Stage) -> None:
+def test_a_failing_final_step_fails_a_run_that_had_completed(stage: Stage) -> None:
     steps = (step("a"), step("clean"), step("report"), step("sorry"), step("crown", work=work(faults=[BOOM])))
     shown = stage.run(plan(*steps, **FINAL))
     assert shown.status == "failed" and shown.error is not None and shown.error.step == "crown"
     assert names(stage.calls()) == ["a", "crown", "sorry", "clean", "report"]
 
 
-def test_a_finalizer_is_tried_again_by_its_policy_also_while_the_run_is_ending_jj59(stage: Stage) -> None:
+def test_a_finalizer_is_tried_again_by_its_policy_also_while_the_run_is_ending(stage: Stage) -> None:
     clean = step("clean", work=work(faults=[BOOM, BOOM]), retry=Retry(attempts=3, delay=5.0))
     run = stage.start(plan(step("a", work=work(faults=[BOOM])), clean, always=("clean",)))
     shown = stage.end(run)
@@ -302,7 +302,7 @@ def test_a_finalizer_is_tried_again_by_its_policy_also_while_the_run_is_ending_j
     assert [each.at for each in stage.began] == [0.0, 0.0, 5.0, 10.0]
 
 
-def test_cancel_stops_a_run_that_is_draining_jj59(stage: Stage) -> None:
+def test_cancel_stops_a_run_that_is_draining(stage: Stage) -> None:
     shape = plan(
         step("fork", "bad", "long", mode="inclusive"),
         step("bad", work=work(takes=1, faults=[BOOM])),
@@ -320,7 +320,7 @@ def test_cancel_stops_a_run_that_is_draining_jj59(stage: Stage) -> None:
     assert shown.steps["long"]["status"] == "cancelled"
 
 
-def test_signals_and_waits_inside_finalizers_work_jj59(stage: Stage) -> None:
+def test_signals_and_waits_inside_finalizers_work(stage: Stage) -> None:
     tell = step("tell", work=Wait(signal="read", seconds=60))
     run = stage.start(plan(step("a"), tell, always=("tell",)))
     stage.pass_time(10)
@@ -330,7 +330,7 @@ def test_signals_and_waits_inside_finalizers_work_jj59(stage: Stage) -> None:
     assert stage.loop.time() < 11
 
 
-def test_a_list_is_fanned_out_over_child_runs_jj58(stage: Stage) -> None:
+def test_a_list_is_fanned_out_over_child_runs(stage: Stage) -> None:
     stage.tools["double"] = double
     hash = stage.register(CHILD)
     each = step("each", loop=Loop(items=[1, 2, 3], window=2), work=Child(plan=hash), input={"n": {"path": ["item"]}})

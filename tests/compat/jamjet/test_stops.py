@@ -8,10 +8,10 @@ from refold import Arc, Call, Gate, Retry, Wait
 from refold.core.facts import RunEnding, RunPaused, RunResumed, StepIssued, StepSettled
 from refold.core.outcomes import Cancelled, Succeeded, TimedOut
 from refold.ports import Call as Try
-from tests.seeds.stage import Stage, names, plan, step, tables, work
+from tests.compat.stage import Stage, names, plan, step, tables, work
 
 
-def test_a_hanging_tool_whose_worker_lives_is_timed_out_and_tried_again_jj30(stage: Stage) -> None:
+def test_a_hanging_tool_whose_worker_is_alive_is_timed_out_and_tried_again(stage: Stage) -> None:
     release = asyncio.Event()
 
     async def stubborn(call: Try) -> str:
@@ -35,7 +35,7 @@ def test_a_hanging_tool_whose_worker_lives_is_timed_out_and_tried_again_jj30(sta
     assert tables(stage.store) == before
 
 
-def test_a_timeout_that_the_tool_respects_comes_on_the_second_jj30(stage: Stage) -> None:
+def test_a_timeout_that_the_tool_respects_comes_on_the_second(stage: Stage) -> None:
     run = stage.start(plan(step("a", work=work(takes=1000), timeout=7.5)))
     shown = stage.end(run)
     assert stage.loop.time() == 7.5
@@ -43,7 +43,7 @@ def test_a_timeout_that_the_tool_respects_comes_on_the_second_jj30(stage: Stage)
     assert (shown.error.step, shown.error.fault.kind) == ("a", "timeout")
 
 
-def test_a_workflow_that_takes_too_long_is_stopped_and_cleaned_up_jj30(stage: Stage) -> None:
+def test_a_workflow_that_takes_too_long_is_stopped_and_cleaned_up(stage: Stage) -> None:
     shape = plan(
         step("a", "b", work=work(takes=30)),
         step("b", work=work(takes=1000)),
@@ -60,7 +60,7 @@ def test_a_workflow_that_takes_too_long_is_stopped_and_cleaned_up_jj30(stage: St
     assert stage.store.commands == {}
 
 
-def test_cancel_takes_pending_commands_away_and_reaches_a_worker_at_its_next_heartbeat_jj33(stage: Stage) -> None:
+def test_cancel_takes_pending_commands_away_and_reaches_a_worker_at_its_next_heartbeat(stage: Stage) -> None:
     stopped: list[float] = []
 
     async def hold(call: Try) -> None:
@@ -95,7 +95,7 @@ def test_cancel_takes_pending_commands_away_and_reaches_a_worker_at_its_next_hea
     assert stage.run(plan(step("a"))).status == "completed", "the slots are free again"
 
 
-def test_one_open_command_can_be_cancelled_and_is_routed_as_a_failure_jj33(stage: Stage) -> None:
+def test_one_open_command_can_be_cancelled_and_is_routed_as_a_failure(stage: Stage) -> None:
     shape = plan(step("a", "fine", Arc(to="mend", on="failure"), work=work(takes=1000)), step("fine"), step("mend"))
     run = stage.start(shape)
     stage.pass_time(1)
@@ -106,7 +106,7 @@ def test_one_open_command_can_be_cancelled_and_is_routed_as_a_failure_jj33(stage
     assert settled.report.outcome == Cancelled("stuck")
 
 
-def test_a_paused_run_folds_outcomes_and_hands_out_nothing_until_it_is_resumed_jj44(stage: Stage) -> None:
+def test_a_paused_run_folds_outcomes_and_hands_out_nothing_until_it_is_resumed(stage: Stage) -> None:
     shape = plan(
         step("fork", "a", "b", "nap", mode="inclusive"),
         step("a", "after_a", work=work(takes=5)),
@@ -135,7 +135,7 @@ def test_a_paused_run_folds_outcomes_and_hands_out_nothing_until_it_is_resumed_j
     assert stage.loop.time() == pytest.approx(157, abs=0.1), "the timer that came due meanwhile rang at once, b takes 5"
 
 
-def test_an_unclaimed_command_of_a_paused_run_is_not_claimed_jj44(stage: Stage) -> None:
+def test_an_unclaimed_command_of_a_paused_run_is_not_claimed(stage: Stage) -> None:
     stage.house(serves=False)
     run = stage.start(plan(step("a")))
     stage.do(stage.engine.pause(run))
@@ -144,7 +144,7 @@ def test_an_unclaimed_command_of_a_paused_run_is_not_claimed_jj44(stage: Stage) 
     assert stage.claim() is not None
 
 
-def test_paused_time_does_not_count_towards_the_run_timeout_jj44(stage: Stage) -> None:
+def test_paused_time_does_not_count_towards_the_run_timeout(stage: Stage) -> None:
     run = stage.start(plan(step("ask", work=Gate()), timeout=100.0))
     stage.pass_time(60)
     stage.do(stage.engine.pause(run))
@@ -157,7 +157,7 @@ def test_paused_time_does_not_count_towards_the_run_timeout_jj44(stage: Stage) -
     assert stage.loop.time() == pytest.approx(600, abs=0.1)
 
 
-def test_a_paused_run_can_be_cancelled_jj44(stage: Stage) -> None:
+def test_a_paused_run_can_be_cancelled(stage: Stage) -> None:
     run = stage.start(plan(step("a", work=work(takes=100)), step("clean"), always=("clean",)))
     stage.pass_time(1)
     stage.do(stage.engine.pause(run))
