@@ -11,7 +11,7 @@ from refold.core.facts import RunStarted
 from refold.core.outcomes import SetKey, Succeeded
 from refold.core.plan import Arc, Plan, Step
 from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import RunView
+from refold.core.scope.template_scope import RunScope
 from refold.templates import Templates
 from refold.testing.core import Given, reported, started
 
@@ -37,7 +37,7 @@ def view_of(size: int) -> View:
     run.when(first)
     for n in range(size):
         run.when(reported(f"s{n}", Succeeded({"value": n, "more": [n] * 10}), writes=(SetKey(f"k{n}", n),)))
-    return RunView(run.graph, run.state, Loaded(), {"visit": 1})
+    return RunScope(run.graph, run.state, Loaded(), {"visit": 1})
 
 
 def microseconds(template: Any, views: list[View]) -> list[float]:

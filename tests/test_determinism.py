@@ -49,7 +49,7 @@ from refold.core.plan import Arc, Child, Gate, Loop, Plan, Retry, Step, Wait, ca
 from refold.core.read.summary import shown_steps, status_of, summarize
 from refold.core.read.why import briefly
 from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import RunView
+from refold.core.scope.template_scope import RunScope
 from refold.core.state import RunState
 from refold.testing.core import Scripted
 from tests.programs import random_program
@@ -251,13 +251,13 @@ class Onlooker(Ticks):
         codec.encode_snapshot(self.state)
         loaded = Loaded(facts={seq: fact for seq, _, fact in self.log})
         for known in (loaded, Loaded()):
-            view = RunView(self.graph, self.state, known, {"visit": 1})
+            view = RunScope(self.graph, self.state, known, {"visit": 1})
             for name in ("visit", "input", "workload", "ctx", "run", "nobody", *self.graph.index):
                 try:
                     view[name]
                 except (CannotEvaluate, Missing):
                     continue
-        assert isinstance(dict(RunView(self.graph, self.state, loaded, {})["steps"]), dict)
+        assert isinstance(dict(RunScope(self.graph, self.state, loaded, {})["steps"]), dict)
 
 
 def _hash(state: RunState) -> str:

@@ -19,7 +19,7 @@ from refold.core.facts import (
 from refold.core.graph import analyse
 from refold.core.outcomes import Fault, Succeeded
 from refold.core.plan import Child, Loop, Plan, Retry
-from refold.core.read.fact_text import told
+from refold.core.read.fact_text import fact_text
 from refold.errors import InvalidPlan
 from refold.testing.core import failed, issued, reported, succeeded
 from tests.core.acts import Given, Then, plan, start, step
@@ -140,7 +140,7 @@ def test_any_unit_has_its_own_limit() -> None:
     run = start(spending(budget={"tokens": 10, "usd": 2.5}))
     then = run.when(reported("a", Succeeded(), usage={"usd": 2.75, "tokens": 3}))
     assert BudgetExceeded("usd", 2.75, 2.5) in then.facts
-    assert told(BudgetExceeded("usd", 2.75, 2.5)) == "budget exceeded: 2.75 of 2.5 usd are used up"
+    assert fact_text(BudgetExceeded("usd", 2.75, 2.5)) == "budget exceeded: 2.75 of 2.5 usd are used up"
 
 
 def test_a_budget_that_cannot_be_is_refused() -> None:

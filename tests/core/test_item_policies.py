@@ -10,7 +10,7 @@ from refold.core.fold.fanout import share
 from refold.core.outcomes import Fault
 from refold.core.plan import Arc, Child, Loop, Plan, Retry
 from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import FanValue
+from refold.core.scope.template_scope import LoopResult
 from refold.testing.core import failed, started, succeeded
 from tests.core.acts import Given, Then, plan, step
 
@@ -47,7 +47,7 @@ def test_a_loop_that_halts_cancels_what_else_it_has_begun_and_begins_no_more() -
     assert set(then.gone) >= {"a/1/0", "a/1/1", "a/1/2"}
     assert (then.state.life, why(then)) == ("failed", "1 of 4 items failed: 1")
     fan = then.state.steps[0].fan
-    assert fan is not None and FanValue(fan, Loaded())["stats"]["cancelled"] == 3  # also what was never begun
+    assert fan is not None and LoopResult(fan, Loaded())["stats"]["cancelled"] == 3  # also what was never begun
 
 
 def test_failed_items_are_named_by_their_keys() -> None:

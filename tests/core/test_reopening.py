@@ -18,7 +18,7 @@ from refold.core.facts import (
 from refold.core.fold.reopen import reopening
 from refold.core.outcomes import SECOND, Failed, Fault, Succeeded
 from refold.core.plan import Arc, Child, Loop, Plan
-from refold.core.read.fact_text import told
+from refold.core.read.fact_text import fact_text
 from refold.core.state import TERMINAL
 from refold.testing.core import NOON, failed, issued, reported, succeeded
 from tests.core.acts import Given, Then, chain, plan, start, step
@@ -221,9 +221,9 @@ def test_a_run_that_was_reopened_can_be_cancelled_as_before() -> None:
 
 
 def test_the_log_tells_it() -> None:
-    assert told(RunReopened(("a", "b"), (), "ada")) == "run reopened by ada: again a, b"
-    assert told(RunReopened((), ("a", "b"))) == "run reopened: anew from a"
-    assert told(ItemsIssued("a", 2, 1, 2, None, (1, 4))) == "a/2 items 1, 4 issued again"
+    assert fact_text(RunReopened(("a", "b"), (), "ada")) == "run reopened by ada: again a, b"
+    assert fact_text(RunReopened((), ("a", "b"))) == "run reopened: anew from a"
+    assert fact_text(ItemsIssued("a", 2, 1, 2, None, (1, 4))) == "a/2 items 1, 4 issued again"
 
 
 def test_programs_cancelled_after_any_report_and_retried_end_as_if_nothing_had_happened() -> None:

@@ -48,7 +48,7 @@ TOLD: list[tuple[Fact, str]] = [
 
 @pytest.mark.parametrize(("fact", "line"), TOLD)
 def test_a_fact_is_told_in_words(fact: Fact, line: str) -> None:
-    assert words.told(fact) == line
+    assert words.fact_text(fact) == line
 
 
 def test_no_fact_and_no_move_is_without_words() -> None:

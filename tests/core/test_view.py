@@ -10,7 +10,7 @@ from refold.core.facts import Fact, RunStarted
 from refold.core.outcomes import Blob, SetKey, Succeeded
 from refold.core.plan import Loop
 from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import RunView, capture, with_sets
+from refold.core.scope.template_scope import RunScope, capture, with_sets
 from refold.core.state import RunState
 from refold.testing.core import failed, reported, succeeded
 from tests.core.acts import Given, plan, step
@@ -18,12 +18,12 @@ from tests.core.acts import Given, plan, step
 PLAN = plan(step("s", "a", "n", mode="inclusive"), step("a"), step("n"), defaults={"d": "default"})
 
 
-def view_of(*facts: Fact, extra: Mapping[str, Any] | None = None, **input: Any) -> RunView:
+def view_of(*facts: Fact, extra: Mapping[str, Any] | None = None, **input: Any) -> RunScope:
     run = Given(PLAN, run="the run")
     run.when(RunStarted("hash", input, name="named"))
     for fact in facts:
         run.when(fact)
-    return RunView(run.graph, run.state, Loaded(), extra or {})
+    return RunScope(run.graph, run.state, Loaded(), extra or {})
 
 
 S_DONE = reported("s", Succeeded("of s"), writes=(SetKey("x", "ctx"),))
@@ -92,12 +92,12 @@ def test_results_of_items_are_asked_for_by_the_facts_that_hold_them() -> None:
     run.when(RunStarted("hash"))
     run.when(succeeded("a", "x", item=0))
     run.when(succeeded("a", "y", item=1))
-    value = RunView(run.graph, run.state, Loaded(), {})["a"]
+    value = RunScope(run.graph, run.state, Loaded(), {})["a"]
     assert value["stats"] == {"total": 2, "success": 2, "failed": 0}
     with pytest.raises(Missing) as missing:
         value["results"]
     loaded = Loaded(facts={number: run.log[number - 1][2] for number in missing.value.facts})
-    assert RunView(run.graph, run.state, loaded, {})["a"]["results"] == ["x", "y"]
+    assert RunScope(run.graph, run.state, loaded, {})["a"]["results"] == ["x", "y"]
 
 
 class Touchy(Mapping[str, Any]):
@@ -120,7 +120,7 @@ class Touchy(Mapping[str, Any]):
 def test_only_the_named_paths_are_looked_up() -> None:
     deep, other = Touchy(x=1, y=2), Touchy()
     top = Touchy(deep=deep, other=other)
-    view = RunView(view_of().graph, RunState(run="run", ctx={"top": top}), Loaded(), {})
+    view = RunScope(view_of().graph, RunState(run="run", ctx={"top": top}), Loaded(), {})
     assert capture(view, [("top", "deep", "x"), ("top", "nobody"), ("elsewhere",)], frozenset()) == {
         "top": {"deep": {"x": 1}}
     }
@@ -150,7 +150,7 @@ def test_a_capture_holds_what_its_paths_name_and_nothing_else(paths: list[tuple[
     state = RunState(
         run="run", ctx={"a": {"b": {"c": 1, "d": 2}, "e": 3}, "l": [{"x": 1}], "t": "text", "item": {"a": 1}}
     )
-    view = RunView(view_of().graph, state, Loaded(), {})
+    view = RunScope(view_of().graph, state, Loaded(), {})
     assert capture(view, paths, frozenset({"item"})) == found
 
 
@@ -163,7 +163,7 @@ class Sealed(dict[str, Any]):
 
 def test_a_capture_never_writes_into_what_it_looks_at() -> None:
     inner = Sealed(c=Sealed(d=1))
-    view = RunView(view_of().graph, RunState(run="run", ctx={"a": Sealed(b=inner)}), Loaded(), {})
+    view = RunScope(view_of().graph, RunState(run="run", ctx={"a": Sealed(b=inner)}), Loaded(), {})
     assert capture(view, [("a", "b", "c", "d"), ("a", "b", "c"), ("a",)], frozenset()) == {"a": {"b": {"c": {"d": 1}}}}
 
 

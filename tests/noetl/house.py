@@ -11,7 +11,7 @@ from refold.core import codec
 from refold.core.expressions import Missing
 from refold.core.facts import Fact, StepFault
 from refold.core.plan import Plan
-from refold.core.read.fact_text import told
+from refold.core.read.fact_text import fact_text
 from refold.core.scope.loaded import Loaded
 from refold.core.scope.template_scope import step_value
 from refold.errors import NotFound
@@ -47,7 +47,7 @@ class Played(Struct):
 
     @property
     def history(self) -> str:
-        return "\n".join(map(told, self.facts))
+        return "\n".join(map(fact_text, self.facts))
 
     @property
     def fault(self) -> Any:

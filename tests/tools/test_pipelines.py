@@ -8,7 +8,7 @@ import pytest
 from msgspec import Struct
 
 from refold.core.facts import Fact, StepSettled
-from refold.core.faults import said
+from refold.core.faults import fault_text
 from refold.core.outcomes import Parked
 from refold.playbooks.playbook import read
 from refold.playbooks.problems import InvalidPlaybook
@@ -361,8 +361,8 @@ workflow:
 
 def test_a_failure_names_its_task_if_there_are_several() -> None:
     played = play("workflow: [{step: a, tool: [{kind: noop}, {name: bad, kind: assert, that: false}]}]")
-    assert played.fault.data["task"] == "bad" and said(played.fault).startswith("task 'bad': ")
-    assert "task" not in said(play("workflow: [{step: a, tool: {kind: assert, that: false, set: {x: 1}}}]").fault)
+    assert played.fault.data["task"] == "bad" and fault_text(played.fault).startswith("task 'bad': ")
+    assert "task" not in fault_text(play("workflow: [{step: a, tool: {kind: assert, that: false, set: {x: 1}}}]").fault)
 
 
 def test_data_that_looks_sealed_is_neither_opened_nor_taken_for_a_damaged_secret(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from msgspec import json, to_builtins
 from refold.cli import output, words
 from refold.cli.source import Source
 from refold.cli.tree import PLAIN, PRETTY, Canvas, Glyphs, Meter, drawn, painted
-from refold.core.faults import said
+from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND
 from refold.core.read.progress import Progress, Row
 
@@ -109,7 +109,7 @@ def _words(row: Row, progress: Progress) -> str:
             return (f"try {row.attempts + 1}" if again else "started") if not counts else counts.strip() + _speed(row)
         case "failed":
             fault = row.fault
-            why = f": {output.printable(said(fault).strip())}" if fault is not None else ""
+            why = f": {output.printable(fault_text(fault).strip())}" if fault is not None else ""
             return f"failed{counts}{why}"
         case _:
             return row.status + counts

@@ -6,7 +6,7 @@ from msgspec import to_builtins
 
 from refold.cli.words import stamp
 from refold.core.facts import RunTimedOut, StepFault
-from refold.core.faults import said
+from refold.core.faults import fault_text
 from refold.core.graph import Graph
 from refold.core.outcomes import Fault, Instant
 from refold.core.read.progress import pace
@@ -87,7 +87,7 @@ def fault_object(fault: Fault | None) -> dict[str, Any] | None:
 
 def error_text(error: StepFault) -> str:
     """On one line: what and where."""
-    why = said(error.fault) if error.fault is not None else error.why
+    why = fault_text(error.fault) if error.fault is not None else error.why
     return f"step {error.step}: {why}" if error.step else why
 
 

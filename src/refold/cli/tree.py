@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from refold.cli import output, words
 from refold.cli.source import NOWHERE, Source
-from refold.core.faults import said
+from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND, Instant
 from refold.core.read.progress import Progress, Row
 
@@ -166,7 +166,7 @@ def _loop(row: Row, meter: Meter, glyphs: Glyphs, room: int) -> Line:
 def _failure(row: Row, canvas: Canvas) -> Iterable[Line]:
     fault = row.fault
     if fault is not None:
-        for text in said(fault).strip().splitlines()[:5]:
+        for text in fault_text(fault).strip().splitlines()[:5]:
             yield [("    " + output.printable(text), "red")]
         if isinstance(fault.data, dict) and "source" in fault.data and "line" in fault.data:
             yield [(f"    line {fault.data['line']}: {output.printable(str(fault.data['source']))}", "dim")]

@@ -12,7 +12,7 @@ MOST = 64 * 1024  # characters of a message or a traceback: the rest is left out
 LEFT_OUT = "…"  # stands where a text was cut, so that what is left of a secret there is recognized
 
 
-def fault_of(error: BaseException) -> Fault:
+def fault_from_exception(error: BaseException) -> Fault:
     """What the error says of itself (`fault`, or `kind`, `retryable`, `retry_after`) is believed if it can be."""
     fault = _said(error, "fault")
     if isinstance(fault, Fault):
@@ -33,7 +33,7 @@ def error_value(fault: Fault | None) -> Any:
     return None if fault is None else to_builtins(fault)
 
 
-def said(fault: Fault) -> str:
+def fault_text(fault: Fault) -> str:
     """In one text: `KeyError: 'id'`, for a message alone may be `'id'`."""
     name = fault.type.rpartition(".")[2]
     text = fault.message or fault.kind

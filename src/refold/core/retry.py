@@ -4,7 +4,7 @@ from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Outcome, Time
 from refold.core.plan import LONGEST, Retry
 
 
-def fault_of(outcome: Outcome) -> Fault | None:
+def fault_of_outcome(outcome: Outcome) -> Fault | None:
     """The fault of an outcome that is a failure."""
     match outcome:
         case Failed(fault=fault):

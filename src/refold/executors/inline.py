@@ -9,7 +9,7 @@ from asyncio import CancelledError
 from functools import partial
 from typing import Any
 
-from refold.core.faults import fault_of
+from refold.core.faults import fault_from_exception
 from refold.errors import ToolFailed
 from refold.executors.logged import listen, said_to
 from refold.executors.resolve import resolve
@@ -35,7 +35,7 @@ class Inline:
         except (Exception, CancelledError):
             raise
         except BaseException as error:  # such as `sys.exit`: ends the step and not the worker
-            raise ToolFailed(fault_of(error)) from None
+            raise ToolFailed(fault_from_exception(error)) from None
         finally:
             if heard is not None:
                 said_to.reset(heard)

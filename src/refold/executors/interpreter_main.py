@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from msgspec import structs
 
 from refold.core.codec import check_value
-from refold.core.faults import fault_of
+from refold.core.faults import fault_from_exception
 from refold.core.outcomes import Fault
 from refold.errors import InvalidValue
 from refold.executors.resolve import resolve
@@ -125,7 +125,7 @@ def _carry_out(order: Order, seal: bytes) -> bytes:
     except InvalidValue as error:
         answer = Raised(order.number, Fault("invalid_value", str(error), retryable=False), _any_left())
     except BaseException as error:  # `sys.exit` too ends the step and not the process
-        answer = Raised(order.number, _explained(fault_of(error)), _any_left())
+        answer = Raised(order.number, _explained(fault_from_exception(error)), _any_left())
     try:
         data = frame(answer, seal)
         if len(data) > MOST:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.core.faults import fault_of
+from refold.core.faults import fault_from_exception
 from refold.core.outcomes import Blob, Fault, Instant, Sent
 from refold.core.plan import Plan
 from refold.errors import InvalidValue
@@ -63,7 +63,7 @@ async def _whole(house: House, run: str, blob: Blob) -> Any:
 
 def judged(error: BaseException, on: Iterable[str]) -> Fault:
     """A policy may name classes of exceptions: a subclass is one of them."""
-    fault, names = fault_of(error), frozenset(on)
+    fault, names = fault_from_exception(error), frozenset(on)
     named = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in names), "")
     return structs.replace(fault, kind=named) if named else fault
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from refold.core.commands import child_id
-from refold.core.faults import fault_of
+from refold.core.faults import fault_from_exception
 from refold.core.outcomes import SECOND, Awaited, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, TimedOut
 from refold.core.plan import Plan
 from refold.core.times import seconds
@@ -92,7 +92,9 @@ def result_of(outcome: Outcome, what: str, timeout: Span | None) -> Any:
         raise TimeoutError(f"nothing came for {what} within {timeout}")
     if isinstance(outcome, Failed):
         raise ChildFailed(outcome.fault)
-    raise ChildFailed(fault_of(RuntimeError(outcome.reason if isinstance(outcome, Cancelled) else "it did not end")))
+    raise ChildFailed(
+        fault_from_exception(RuntimeError(outcome.reason if isinstance(outcome, Cancelled) else "it did not end"))
+    )
 
 
 def _why(outcome: Outcome, timeout: Span | None) -> str:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from refold.core.commands import child_id
 from refold.core.facts import RunEnded, StepSettled
-from refold.core.faults import said
+from refold.core.faults import fault_text
 from refold.core.fold.apply import Record
 from refold.core.fold.gates import ANSWER
 from refold.core.outcomes import Suspended
@@ -343,7 +343,7 @@ class Handle:
         fault = error.fault if error is not None else None
         told = StepFailed(self.id, error)
         if error is not None:
-            what = said(fault) if fault is not None else error.why
+            what = fault_text(fault) if fault is not None else error.why
             where = f"step {error.step!r} (visit {error.visit}) of " if error.step else ""
             told.args = (f"{where}run {self.id} failed: {what}",)
         if fault is not None and fault.traceback:

@@ -7,7 +7,7 @@ from refold.core.expressions import Aliased, CannotEvaluate, View, unaliased
 from refold.core.fold.arc_inputs import GIVEN
 from refold.core.outcomes import Fault
 from refold.core.plan import Call, bare_key
-from refold.core.scope.template_scope import RunView, Told, step_value
+from refold.core.scope.template_scope import RunInfo, RunScope, step_value
 from refold.core.state import FAILED, shown_life
 from refold.templates.json_paths import Selected
 
@@ -34,7 +34,7 @@ MOST_STATEMENTS = 10  # whose results published files read as `command_0` and so
 class NoetlNames:
     """Precedence: names of the engine, what arcs have given, the context, results of steps, the workload."""
 
-    def __init__(self, view: RunView) -> None:
+    def __init__(self, view: RunScope) -> None:
         self.view = view
 
     def __getitem__(self, name: str) -> Any:
@@ -59,10 +59,10 @@ class NoetlNames:
 
 def named(view: View) -> View:
     """A run's names as NoETL has them; a view of anything else has them already."""
-    return NoetlNames(view) if isinstance(view, RunView) else view
+    return NoetlNames(view) if isinstance(view, RunScope) else view
 
 
-def result_of(view: RunView, s: int) -> Any:
+def result_of(view: RunScope, s: int) -> Any:
     """The result of a step, which also answers to `data`; a large one to where it is kept."""
     state = view.state.steps[s]
     if state.fault is not None and state.last == FAILED:
@@ -73,7 +73,7 @@ def result_of(view: RunView, s: int) -> Any:
     return Aliased(_selected(view, s, value), names)
 
 
-def _selected(view: RunView, s: int, value: Any) -> Any:
+def _selected(view: RunScope, s: int, value: Any) -> Any:
     """A result with the names that its step gives to what stands in it."""
     work = view.graph.step(s).work
     settings = work.settings if isinstance(work, Call) else {}
@@ -83,7 +83,7 @@ def _selected(view: RunView, s: int, value: Any) -> Any:
     return Aliased(value, Selected(unaliased(value), select)) if select else value
 
 
-def _reference(view: RunView, s: int) -> dict[str, Any]:
+def _reference(view: RunScope, s: int) -> dict[str, Any]:
     blob = view.state.steps[s].blob
     if blob is None:
         return {}
@@ -118,7 +118,7 @@ def error_of(fault: Fault | None) -> dict[str, Any]:
 class _Steps(Mapping[str, Any]):
     """Each step that has ended, in its envelope."""
 
-    def __init__(self, view: RunView) -> None:
+    def __init__(self, view: RunScope) -> None:
         self._view = view
 
     def __getitem__(self, name: str) -> Any:
@@ -139,7 +139,7 @@ class _Steps(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-def _context(view: RunView) -> dict[str, Any]:
+def _context(view: RunScope) -> dict[str, Any]:
     """What Python code reads as `context`: everything, so it is made only for code that names it."""
     steps = {name: step_value(view.state, view.loaded, s) for name, s in view.graph.index.items() if view.has_result(s)}
     ids = {name: _engine(name)(view) for name in ("execution_id", "catalog_id", "path", "version")}
@@ -147,7 +147,7 @@ def _context(view: RunView) -> dict[str, Any]:
     return {**view.graph.plan.constants, **view.state.input, **steps, **view.ctx, **own}
 
 
-def _output(view: RunView) -> Any:
+def _output(view: RunScope) -> Any:
     """The data of the visit that has ended, which also answers to `data`, `status` and `error`."""
     if "output" not in view.extra:
         raise CannotEvaluate("'output' is not defined here: no step has just ended")
@@ -157,7 +157,7 @@ def _output(view: RunView) -> Any:
     return Aliased(_selected(view, told.s, data), names)
 
 
-def _event(view: RunView) -> dict[str, Any]:
+def _event(view: RunScope) -> dict[str, Any]:
     if "output" not in view.extra:
         raise CannotEvaluate("'event' is not defined here: no step has just ended")
     told = view.extra["output"]
@@ -166,7 +166,7 @@ def _event(view: RunView) -> dict[str, Any]:
     return {"name": well if told.fault is None else "step.failed", "step": step.name}
 
 
-def _input(view: RunView) -> dict[str, Any]:
+def _input(view: RunScope) -> dict[str, Any]:
     """What the visit was given, where there is one, over the input of the run."""
     told = view.extra.get("output")
     kept = view.state.steps[told.s].given if told is not None else None
@@ -174,7 +174,7 @@ def _input(view: RunView) -> dict[str, Any]:
     return {**view.state.input, **bound, **view.extra.get(GIVEN, {})}
 
 
-def _own(view: RunView) -> dict[str, Any]:
+def _own(view: RunScope) -> dict[str, Any]:
     """What the step that has just ended sets for itself; it stands in the context like all that is set."""
     told = view.extra.get("output")
     if told is None:
@@ -186,20 +186,20 @@ def _own(view: RunView) -> dict[str, Any]:
     return {key: view.ctx[key] for key in own if key in view.ctx}
 
 
-def _engine(name: str) -> Callable[[RunView], Any]:
-    def find(view: RunView) -> Any:
+def _engine(name: str) -> Callable[[RunScope], Any]:
+    def find(view: RunScope) -> Any:
         about = view.graph.plan.constants.get("$playbook", {})
         return {"execution_id": view.state.run, "catalog_id": view.state.plan, **about}.get(name)
 
     return find
 
 
-def _summary(view: RunView) -> dict[str, Any]:
-    told = Told(view)
+def _summary(view: RunScope) -> dict[str, Any]:
+    told = RunInfo(view)
     return {"execution_id": told["id"], "counts": told["counts"], "failures": told["failures"]}
 
 
-RESERVED: dict[str, Callable[[RunView], Any]] = {
+RESERVED: dict[str, Callable[[RunScope], Any]] = {
     "workload": lambda view: view.state.input,
     "ctx": lambda view: view.ctx,
     "input": _input,

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from refold.core import codec
-from refold.core.faults import fault_of, text_of
+from refold.core.faults import fault_from_exception, text_of
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut, Write
 from refold.errors import OverBound, ToolFailed
 from refold.ports import Call, Clock, Discretion, Done, Ending, Lease, Meanwhile, Redaction, Say, Tool
@@ -148,13 +148,13 @@ async def _run(
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        return Done(Failed(fault_of(error)), started_at)  # the tool's own doing
+        return Done(Failed(fault_from_exception(error)), started_at)  # the tool's own doing
     except BaseException as error:  # of any class: a step that calls `exit()` has failed, and nothing else
         if is_ctrl_c(error):
             raise
         if isinstance(error, TimeoutError) and limit is not None and limit.expired():
             return Done(TimedOut(command.timeout or 0.0), started_at)
-        return Done(Failed(fault_of(error)), started_at)
+        return Done(Failed(fault_from_exception(error)), started_at)
     done = _done(value, started_at)
     try:
         return done if schema is None else await _fitting(done, schema)

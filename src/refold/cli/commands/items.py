@@ -11,7 +11,7 @@ from msgspec import json, to_builtins
 from refold.cli import output as out
 from refold.cli import stored, words
 from refold.cli.options import budgets, db_option, output_option, run_argument, who
-from refold.core.faults import said
+from refold.core.faults import fault_text
 from refold.core.fold.fanout import settled
 from refold.core.graph import Graph
 from refold.core.read.items import STATES, ItemRow, LoopSeen, item_rows, items_in
@@ -162,7 +162,7 @@ def _put_table(head: str, rows: list[ItemRow], found: int) -> None:
 
 def _came_of(row: ItemRow) -> str:
     if row.error is not None:
-        return out.fitted(out.printable(said(row.error)), LONG)
+        return out.fitted(out.printable(fault_text(row.error)), LONG)
     return row.run[:8] if row.run and row.status == "running" else _short(row.result)
 
 

@@ -14,10 +14,10 @@ from refold.cli.options import db_option, inputs, output_option, run_argument, v
 from refold.cli.served import world_of
 from refold.cli.shown import error_text, row_object, run_object
 from refold.core.codec import check_value
-from refold.core.faults import said
+from refold.core.faults import fault_text
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Fault, Instant
-from refold.core.read.fact_text import told
+from refold.core.read.fact_text import fact_text
 from refold.core.read.summary import Summary
 from refold.core.read.why import Reason, reasons
 from refold.core.state import CANCELLED, COMPLETED, FAILED, TERMINAL, RunState
@@ -127,7 +127,7 @@ def _put_run(seen: dict[str, Any], state: RunState) -> None:
 
 def _came_of(step: dict[str, Any]) -> str:
     if step["error"] is not None:
-        return said(convert(step["error"], Fault))
+        return fault_text(convert(step["error"], Fault))
     if step["result"] is None and step.get("items"):
         return _counted(step["items"])
     return "" if step["result"] is None else _short(step["result"])
@@ -159,7 +159,7 @@ def history(run: str | None, after: int, output: str, db: str) -> None:
         return
     for number, at, fact in records:
         passed = (at - row.created_at) / 1e6
-        line = f"{number:>6}  {passed:>9.3f} s  {out.printable(told(fact))}"
+        line = f"{number:>6}  {passed:>9.3f} s  {out.printable(fact_text(fact))}"
         out.put(out.fitted(line, out.terminal_width()) if out.terminal_width() else line)
 
 

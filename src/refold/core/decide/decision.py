@@ -66,7 +66,7 @@ from refold.core.pipeline import sealed_in
 from refold.core.plan import BODY, Call, Child, Step
 from refold.core.scope.events import events_of
 from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import RunView, item_view
+from refold.core.scope.template_scope import RunScope, item_view
 from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
 
 
@@ -202,8 +202,8 @@ class Decision(Struct):
         """Commands that a worker holds and has not reported in this turn."""
         return self.claimed() - self._touched.keys()
 
-    def view(self, extra: Mapping[str, Any]) -> RunView:
-        return RunView(self.graph, self.state, self.loaded, extra)
+    def view(self, extra: Mapping[str, Any]) -> RunScope:
+        return RunScope(self.graph, self.state, self.loaded, extra)
 
     def box(self, value: Any) -> tuple[Any, Blob | None]:
         boxed = codec.box(value)

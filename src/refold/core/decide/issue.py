@@ -15,7 +15,7 @@ from refold.core.fold import fanout
 from refold.core.fold.arc_inputs import GIVEN, given_to, overlaid
 from refold.core.outcomes import Failed, Fault, Report
 from refold.core.plan import Call, Child, Gate, Quality, Step, Wait
-from refold.core.retry import delay, fault_of
+from refold.core.retry import delay, fault_of_outcome
 from refold.core.scope.loaded import item_value
 from refold.core.scope.template_scope import capture
 from refold.core.state import FanOut, OpenCommand
@@ -181,7 +181,7 @@ def try_again(d: Decision) -> None:
     items: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     for command in list(d.state.judge):
         opened = d.state.open[command]
-        fault = fault_of(opened.report) if opened.report is not None else None
+        fault = fault_of_outcome(opened.report) if opened.report is not None else None
         if fault is None or not may_go_on(d, opened, fault):
             continue
         name = d.graph.name(opened.step)

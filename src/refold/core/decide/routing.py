@@ -27,9 +27,9 @@ from refold.core.fold import routing, visits
 from refold.core.fold.fanout import ITEMS_FAILED, failed_items, failure, was_cut
 from refold.core.outcomes import Fault
 from refold.core.plan import Gate, Retry, bare_key
-from refold.core.retry import fault_of, may_retry
+from refold.core.retry import fault_of_outcome, may_retry
 from refold.core.scope.loaded import key_of
-from refold.core.scope.template_scope import RunView, with_output, with_sets
+from refold.core.scope.template_scope import RunScope, with_output, with_sets
 from refold.core.state import ASKED, BYPASSED, FAILED, OPEN, RUNNING, OpenCommand
 
 
@@ -94,7 +94,7 @@ def end_visits(d: Decision) -> None:
 def final_fault(d: Decision, command: str) -> Fault | None:
     """Why the command failed, if it is not to be tried again."""
     opened = d.state.open[command]
-    fault = fault_of(opened.report) if opened.report is not None else None
+    fault = fault_of_outcome(opened.report) if opened.report is not None else None
     return None if fault is None or may_go_on(d, opened, fault) else fault
 
 
@@ -211,7 +211,7 @@ def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
         with suppress(CannotEvaluate):  # a second error is unhandled; the first one is told
             chosen = _choose(d, s, fault)
     opened = d.state.open.get(command_id(d.graph.name(s), visit))
-    reported = opened is not None and opened.report is not None and fault_of(opened.report) is not None
+    reported = opened is not None and opened.report is not None and fault_of_outcome(opened.report) is not None
     quiet = fault is None and not chosen.arcs and d.graph.step(s).no_match == "quiet"
     d.move(Took(d.graph.name(s), visit, chosen.arcs, chosen.sets, None if reported else fault, chosen.inputs, quiet))
 
@@ -255,6 +255,6 @@ def _goes_elsewhere(d: Decision, s: int) -> bool:
     return isinstance(work, Gate) and work.on_timeout == "goto" and d.state.steps[s].result["option"] is None
 
 
-def _rendered(d: Decision, sets: dict[str, Any], view: RunView) -> dict[str, Any]:
+def _rendered(d: Decision, sets: dict[str, Any], view: RunScope) -> dict[str, Any]:
     """All values of one `set` are rendered before the first is written."""
     return {bare_key(key): d.evaluate.value(template, view) for key, template in sets.items()}

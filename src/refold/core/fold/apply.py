@@ -50,7 +50,7 @@ from refold.core.fold import items as pages
 from refold.core.fold.reopen import reopened
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Instant, Succeeded
-from refold.core.retry import fault_of
+from refold.core.retry import fault_of_outcome
 from refold.core.state import (
     BYPASSED,
     CANCELLED,
@@ -237,7 +237,7 @@ def _took(graph: Graph, state: RunState, move: Took) -> None:
     if command in state.open:
         polled = state.polls.get(command, 0)
         report = visits.close_command(state, command).report
-        fault = fault or (fault_of(report) if report is not None else None)
+        fault = fault or (fault_of_outcome(report) if report is not None else None)
         if fault is None:
             step.done_at = polled  # what a call was made for again and again holds
     visits.discharge(state.ended, s)

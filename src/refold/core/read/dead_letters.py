@@ -16,7 +16,7 @@ from refold.core.graph import Graph
 from refold.core.outcomes import Fault, Instant
 from refold.core.pipeline import tool_of
 from refold.core.plan import Call
-from refold.core.retry import fault_of
+from refold.core.retry import fault_of_outcome
 from refold.core.scope.loaded import Loaded
 from refold.core.scope.template_scope import outcomes_of
 from refold.core.state import COMPLETED, TERMINAL, RunState
@@ -86,7 +86,7 @@ def _of(graph: Graph, state: RunState, loaded: Loaded, failure: StepFault) -> It
     outcomes, groups = outcomes_of(fan, loaded, failed_items(fan)), dict[str, tuple[Fault, list[int]]]()
     tool = _tool(graph, s)
     for item, outcome in outcomes.items():
-        fault = (fault_of(outcome) if outcome is not None else None) or failure.fault
+        fault = (fault_of_outcome(outcome) if outcome is not None else None) or failure.fault
         groups.setdefault(fingerprint(tool, fault), (fault, []))[1].append(item)
     for fault, items in groups.values():
         yield _letter(graph, state, failure, fault, items)

@@ -45,12 +45,12 @@ from refold.core.facts import (
     Took,
     VisitFailed,
 )
-from refold.core.faults import said
+from refold.core.faults import fault_text
 from refold.core.outcomes import Cancelled, Outcome, Parked, Report, Succeeded, Suspended, TimedOut
-from refold.core.retry import fault_of
+from refold.core.retry import fault_of_outcome
 
 
-def told(fact: Fact) -> str:
+def fact_text(fact: Fact) -> str:
     return _TOLD[type(fact)](fact)
 
 
@@ -112,9 +112,9 @@ def _ended(outcome: Outcome, attempt: int = 0) -> str:
         case Cancelled():
             return "cancelled" + _because(outcome.reason)
         case _:
-            fault = fault_of(outcome)
+            fault = fault_of_outcome(outcome)
             assert fault is not None
-            return "failed" + (f" on try {attempt}" if attempt else "") + f": {said(fault)}"
+            return "failed" + (f" on try {attempt}" if attempt else "") + f": {fault_text(fault)}"
 
 
 def _events(fact: EventsTaken) -> str:
@@ -131,7 +131,7 @@ def _reported(report: Report) -> str:
 def _fault(error: StepFault | None) -> str:
     if error is None:
         return ""
-    why = said(error.fault) if error.fault is not None else ""
+    why = fault_text(error.fault) if error.fault is not None else ""
     return f": {error.step} " * bool(error.step) + f"{error.why}" + _because(why)
 
 
@@ -139,7 +139,7 @@ def _took(move: Took) -> str:
     sets = " and set " + ", ".join(f"{key} = {value!r}" for key, value in move.sets.items()) if move.sets else ""
     arcs = "took no arc" if not move.arcs else "took arc " + " and ".join(str(arc + 1) for arc in move.arcs)
     arcs = "is over" if move.quiet else arcs
-    return f"{_where(move)} {arcs}{sets}" + (f" ({said(move.fault)})" if move.fault is not None else "")
+    return f"{_where(move)} {arcs}{sets}" + (f" ({fault_text(move.fault)})" if move.fault is not None else "")
 
 
 def _reopened(fact: RunReopened) -> str:
@@ -170,7 +170,7 @@ _TOLD: dict[type, Callable[[Any], str]] = {
     PageTaken: lambda fact: (
         f"{_where(fact)} has {fact.count} more items" + (", the last" if fact.cursor is None else "")
     ),
-    PagesGivenUp: lambda fact: f"{_where(fact)} given up on its source: {said(fact.fault)}",
+    PagesGivenUp: lambda fact: f"{_where(fact)} given up on its source: {fault_text(fact.fault)}",
     ItemsCancelled: lambda fact: (
         f"{_where(fact)} cancelled items {_listed(fact.items)}" + _by(fact.by) + _because(fact.halts)
     ),

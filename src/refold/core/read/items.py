@@ -8,7 +8,7 @@ from msgspec import Struct
 from refold.core.commands import command_id
 from refold.core.facts import ChildEnded
 from refold.core.outcomes import Fault, Outcome, Succeeded
-from refold.core.retry import fault_of
+from refold.core.retry import fault_of_outcome
 from refold.core.scope.loaded import Loaded, item_value, key_of
 from refold.core.scope.template_scope import outcomes_of
 from refold.core.state import DONE, LOST, OPEN, PASSED, STOPPED, TAKEN_BACK, WAITS, FanOut, RunState
@@ -73,6 +73,6 @@ def _row(loop: LoopSeen, item: int, outcome: Outcome | None, loaded: Loaded) -> 
         tries=(opened.attempt if opened is not None else fan.retried.get(item, 1)) if begun else 0,
         value=item_value(fan, loaded, item),
         result=loaded.blob(result.blob) if result.blob is not None else result.result,
-        error=fault_of(outcome) if outcome is not None else None,
+        error=fault_of_outcome(outcome) if outcome is not None else None,
         run=opened.child if opened is not None else told.child if isinstance(told, ChildEnded) else "",
     )

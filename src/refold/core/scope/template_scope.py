@@ -11,7 +11,7 @@ from refold.core.faults import error_value
 from refold.core.fold import fanout
 from refold.core.graph import Graph
 from refold.core.outcomes import Fault, Outcome, Succeeded
-from refold.core.retry import fault_of
+from refold.core.retry import fault_of_outcome
 from refold.core.scope.loaded import Loaded, item_value, key_of
 from refold.core.state import DONE, FAILED, LOST, OPEN, PASSED, STOPPED, FanOut, RunState, shown_life
 from refold.core.times import stamp
@@ -19,7 +19,7 @@ from refold.core.times import stamp
 LISTED = 100_000  # items: the result of a run whose loop has more is how many came to what, and not a list
 
 
-class RunView:
+class RunScope:
     """Precedence: what the moment adds, then reserved names, the context, step results, the input."""
 
     def __init__(self, graph: Graph, state: RunState, loaded: Loaded, extra: Mapping[str, Any]) -> None:
@@ -45,7 +45,7 @@ class RunView:
 
 
 class _Steps(Mapping[str, Any]):
-    def __init__(self, view: RunView) -> None:
+    def __init__(self, view: RunScope) -> None:
         self._view = view
 
     def __getitem__(self, name: str) -> Any:
@@ -61,10 +61,10 @@ class _Steps(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-class Told(Mapping[str, Any]):
+class RunInfo(Mapping[str, Any]):
     """`run`: its id and name, how many of its steps have come to which end, and which have failed."""
 
-    def __init__(self, view: RunView) -> None:
+    def __init__(self, view: RunScope) -> None:
         self._view = view
 
     def __getitem__(self, name: str) -> Any:
@@ -77,16 +77,16 @@ class Told(Mapping[str, Any]):
         return len(_TOLD)
 
 
-def _counts(view: RunView) -> dict[str, int]:
+def _counts(view: RunScope) -> dict[str, int]:
     return {"total": len(view.state.steps), **Counter(map(shown_life, view.state.steps))}
 
 
-def _failures(view: RunView) -> list[dict[str, Any]]:
+def _failures(view: RunScope) -> list[dict[str, Any]]:
     steps = ((name, view.state.steps[s]) for name, s in view.graph.index.items())
     return [{"step": name, "error": error_value(s.fault)} for name, s in steps if shown_life(s) == FAILED]
 
 
-_TOLD: dict[str, Callable[[RunView], Any]] = {
+_TOLD: dict[str, Callable[[RunScope], Any]] = {
     "id": lambda view: view.state.run,
     "name": lambda view: view.state.name,
     "started_at": lambda view: stamp(view.state.started_at),
@@ -94,12 +94,12 @@ _TOLD: dict[str, Callable[[RunView], Any]] = {
     "failures": _failures,
 }
 
-_RESERVED: dict[str, Callable[[RunView], Any]] = {
+_RESERVED: dict[str, Callable[[RunScope], Any]] = {
     "input": lambda view: view.state.input,
     "workload": lambda view: view.state.input,
     "ctx": lambda view: view.ctx,
     "steps": _Steps,
-    "run": lambda view: Told(view),
+    "run": lambda view: RunInfo(view),
 }
 
 
@@ -107,11 +107,11 @@ def step_value(state: RunState, loaded: Loaded, s: int) -> Any:
     """What a finished step is to those after it: its result, or for a fan-out results and status per item."""
     step = state.steps[s]
     if step.shown is not None:
-        return FanValue(step.shown, loaded)
+        return LoopResult(step.shown, loaded)
     return loaded.blob(step.blob) if step.blob is not None else step.result
 
 
-class FanValue(Mapping[str, Any]):
+class LoopResult(Mapping[str, Any]):
     """What came of the items of a loop; looked up when it is read, for there may be many."""
 
     def __init__(self, fan: FanOut, loaded: Loaded) -> None:
@@ -159,13 +159,13 @@ def run_result(graph: Graph, state: RunState, loaded: Loaded) -> Any:
     if state.parent is not None and state.parent.want:
         s = graph.index.get(state.parent.want)
         value = None if s is None or not state.steps[s].done_at else step_value(state, loaded, s)
-        return dict(value) if isinstance(value, FanValue) else value
+        return dict(value) if isinstance(value, LoopResult) else value
     latest = state.latest
     if latest is None:
         return None
     if latest.fan is not None:
         loop = graph.step(latest.step).loop
-        value = FanValue(latest.fan, loaded)
+        value = LoopResult(latest.fan, loaded)
         if loop is not None and loop.loose:
             return dict(value)
         return value["results"] if latest.fan.count <= LISTED else {"stats": value["stats"]}
@@ -210,13 +210,13 @@ def _item(outcome: Outcome | None, loaded: Loaded, life: int) -> dict[str, Any]:
         return {"status": "skipped" if life == PASSED else "cancelled", "result": None, "error": None}
     if isinstance(outcome, Succeeded):
         return {"status": "completed", "result": _result(outcome, loaded), "error": None}
-    return {"status": "failed", "result": None, "error": error_value(fault_of(outcome))}
+    return {"status": "failed", "result": None, "error": error_value(fault_of_outcome(outcome))}
 
 
 class _Output(Mapping[str, Any]):
     """`output` on an arc: status, data and error of the visit that just ended."""
 
-    def __init__(self, view: RunView, s: int, fault: Fault | None) -> None:
+    def __init__(self, view: RunScope, s: int, fault: Fault | None) -> None:
         self._view, self.s, self.fault = view, s, fault
 
     def __getitem__(self, name: str) -> Any:
@@ -236,18 +236,18 @@ class _Output(Mapping[str, Any]):
         return 3
 
 
-def with_sets(view: RunView, sets: dict[str, Any]) -> RunView:
+def with_sets(view: RunScope, sets: dict[str, Any]) -> RunScope:
     """What an expression reads once these values are set."""
     if not sets:
         return view
-    later = RunView(view.graph, view.state, view.loaded, view.extra)
+    later = RunScope(view.graph, view.state, view.loaded, view.extra)
     later.ctx = ChainMap(sets, view.state.ctx)
     return later
 
 
-def with_output(view: RunView, s: int, fault: Fault | None) -> RunView:
+def with_output(view: RunScope, s: int, fault: Fault | None) -> RunScope:
     extra = {**view.extra, "output": _Output(view, s, fault), "error": error_value(fault)}
-    return RunView(view.graph, view.state, view.loaded, extra)
+    return RunScope(view.graph, view.state, view.loaded, extra)
 
 
 def capture(view: View, paths: Sequence[Path], own: frozenset[str]) -> dict[str, Any]:

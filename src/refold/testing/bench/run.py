@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from refold.core.faults import said
+from refold.core.faults import fault_text
 from refold.core.fold.apply import Record
 from refold.core.fold.gates import ANSWER
 from refold.core.outcomes import SECOND
-from refold.core.read.fact_text import told
+from refold.core.read.fact_text import fact_text
 from refold.core.read.summary import shown_steps
 from refold.core.read.why import Reason, reasons
 from refold.core.scope.loaded import Loaded
@@ -81,7 +81,7 @@ class Run:
         error = self.state().error
         if error is None:
             return ""
-        why = said(error.fault) if error.fault is not None else error.why
+        why = fault_text(error.fault) if error.fault is not None else error.why
         return f"{error.step}: {why}" if error.step else why
 
     @property
@@ -153,7 +153,9 @@ class Run:
 def told_in_lines(records: Sequence[Record], most: int) -> list[str]:
     """Facts with their numbers and how long after the beginning they came; of many, the last."""
     began = records[0][1] if records else 0
-    lines = [f"  {number:>4}  {(at - began) / SECOND:>10.3f} s  {told(fact)}" for number, at, fact in records[-most:]]
+    lines = [
+        f"  {number:>4}  {(at - began) / SECOND:>10.3f} s  {fact_text(fact)}" for number, at, fact in records[-most:]
+    ]
     return [f"  … {len(records) - most} facts before"] * (len(records) > most) + lines
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.core.faults import said
+from refold.core.faults import fault_text
 from refold.core.plan import Plan
 from refold.core.state import RunState
 from refold.playbooks.playbook import Playbook
@@ -183,7 +183,7 @@ def _ended(stand: Stand) -> Ended:
         result = state.blob.hash
     if error is None:
         return Ended(state.life, result)
-    why = said(error.fault) if error.fault is not None else error.why
+    why = fault_text(error.fault) if error.fault is not None else error.why
     return Ended(state.life, result, f"{error.step}: {why}" if error.step else why)
 
 

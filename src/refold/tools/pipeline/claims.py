@@ -9,7 +9,7 @@ from msgspec import Struct, convert, structs, to_builtins
 from refold.core.faults import short
 from refold.core.outcomes import Failed, Fault, Parked, SetKey, Succeeded
 from refold.core.pipeline import Claim, Pipeline
-from refold.core.retry import fault_of
+from refold.core.retry import fault_of_outcome
 from refold.ports import Call, Done
 
 RunOne = Callable[[Call, Pipeline], Awaitable[Done]]
@@ -83,7 +83,7 @@ class Claiming:
         if isinstance(done.outcome, Succeeded):
             result = done.outcome.result
             return list(result.get("rows") or ()) if isinstance(result, dict) else []
-        return fault_of(done.outcome) or Fault("claim", "a claim cannot wait", retryable=False)
+        return fault_of_outcome(done.outcome) or Fault("claim", "a claim cannot wait", retryable=False)
 
     async def _run_rows(self) -> Done | None:
         """Those that are not done; the first failure repeats all of them, as often as may be."""
@@ -105,7 +105,7 @@ class Claiming:
                     row.progress = progress
                     waits.append(until or self.now)
                 case outcome:
-                    fault = fault_of(outcome) or Fault("row", "a row cannot wait for this", retryable=False)
+                    fault = fault_of_outcome(outcome) or Fault("row", "a row cannot wait for this", retryable=False)
                     return self._again(fault)
         if waits:
             return self._aside(min(waits), "rows wait for another try")

@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct, convert, structs, to_builtins
 
 from refold.core.expressions import CannotEvaluate
-from refold.core.faults import fault_of
+from refold.core.faults import fault_from_exception
 from refold.core.outcomes import SECOND, Failed, Fault, Parked, SetKey, Succeeded, Suspended, TimedOut
 from refold.core.pipeline import Pipeline, Rule, Task, digest
-from refold.core.retry import fault_of as fault_in
+from refold.core.retry import fault_of_outcome as fault_in
 from refold.errors import ToolFailed
 from refold.ports import Call, Clock, Done, Tool
 from refold.schemas import unfit
@@ -161,9 +161,9 @@ class _Running:
             current = asyncio.current_task()
             if current is None or current.cancelling():
                 raise
-            return Tried(fault=fault_of(error))
+            return Tried(fault=fault_from_exception(error))
         except Exception as error:
-            fault = fault_of(error)
+            fault = fault_from_exception(error)
             answered = task.kind == "http" and isinstance(fault.data, dict)
             return self._shaped(task, Tried(fault.data if answered else None, fault))
 

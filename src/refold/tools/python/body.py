@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.core.faults import fault_of
+from refold.core.faults import fault_from_exception
 from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, ToolFailed
 from refold.tools.python.compile import END, InvalidCode, Prepared, prepare
@@ -328,7 +328,7 @@ def _errors_told(order: Order) -> Iterator[None]:
         own = [each for each in _frames(error.__traceback__) if not _is_refold(each.tb_frame)]
         if not own:
             raise
-        fault = fault_of(error.with_traceback(own[0]))
+        fault = fault_from_exception(error.with_traceback(own[0]))
         if fault.data is None:
             last = [each for each in own if _is_of(each.tb_frame, order)] or own
             fault = structs.replace(fault, data=_where(last[-1]))
