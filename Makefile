@@ -10,7 +10,7 @@ PINNED := $(PIP) --require-hashes --only-binary :all: --requirement
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Run a playbook, kill it half-way, go on with it
+demo: $(READY) ## Run a playbook, kill it half-way, resume it
 	@$(BIN)/python examples/orders/demo.py
 
 test: $(READY) ## Run the tests, without the slow proofs
@@ -28,7 +28,7 @@ bench: $(READY) ## Measure, and print the exponents
 bench-python: $(READY) ## Measure Python workflows on SQLite, and `import refold`
 	$(BIN)/python -m bench.python_workflows
 
-bench-peers: $(READY) ## Measure Python workflows beside other engines (fetches them into the user's cache)
+bench-peers: $(READY) ## Measure Python workflows compared with other engines (fetches them into the user's cache)
 	$(BIN)/python -m bench.peer_runs
 
 mutants: $(READY) ## Break each guarded line once; its test must fail
@@ -53,8 +53,8 @@ clean: ## Remove caches and build results; .venv stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
-# pip and the build backend come first, for those of the interpreter are old. Nothing is installed that is not pinned with
-# its hash, and nothing is built but Refold itself, without isolation, so that this needs no package besides.
+# pip and the build backend come first, because those of the interpreter are old. Only packages that are pinned with their
+# hash are installed, and only Refold itself is built, without isolation, so that no other package is needed.
 $(READY): pyproject.toml constraints.txt constraints-build.txt
 	@echo 'preparing .venv'
 	@$(PYTHON) -m venv .venv

@@ -1,4 +1,4 @@
-"""The demo: a playbook is killed half-way with SIGKILL, started again, and repeats nothing that was finished."""
+"""The demo: a playbook is killed half-way with SIGKILL, resumed, and repeats nothing that was finished."""
 
 import shutil
 import signal
@@ -49,7 +49,7 @@ def kill_half_way(db: str) -> list[str]:
 
 
 def finished(db: str) -> set[str]:
-    """The files that were loaded and recorded as loaded when the engine died, by the log itself."""
+    """Return the files that the log had recorded as loaded when the engine died."""
     history = subprocess.run(
         (*REFOLD, "runs", "history", "demo", "--db", db), capture_output=True, text=True, check=True
     )
@@ -70,18 +70,18 @@ def main() -> None:
     done = finished(db)
     print(f"killed. {len(before)} files were read, and {len(done)} of them are in the log as done:")
     refold("runs", "show", "demo", "--db", db)
-    say("Nothing has to be repaired. Go on with it:")
+    say("Nothing has to be repaired. Resume the run:")
     refold("runs", "resume", "demo", "--db", db)
-    say("What happened, as the log has it:")
+    say("What happened, according to the log:")
     refold("runs", "history", "demo", "--db", db)
     refold("runs", "show", "demo", "--graph", "--db", db)
     say("The report:")
     print((WORK / "report.txt").read_text(), end="")
     times = Counter(loaded())
     again = sorted(month for month in done if times[month] > 1)
-    say(f"{len(times)} files were read; of {len(done)} that were done before the kill, {len(again)} were read again.")
+    say(f"{len(times)} files were read; of the {len(done)} done before the kill, {len(again)} were read again.")
     if again or len(times) != 12:
-        sys.exit(f"that must not be: {again}")
+        sys.exit(f"this must not happen: {again}")
     print("Look around: .venv/bin/refold runs list --db build/demo/refold.db")
 
 

@@ -78,9 +78,9 @@ def _kinds(node: Node, is_tool: bool = False) -> Iterator[str]:
 PAGE = """\
 # Examples
 
-Playbooks that solve something from beginning to end, on your machine and without a network. `refold examples` lists
-them, `refold init --example NAME` copies one into a new folder and says what to run. Each is run by a test. This page
-is printed from their own descriptions, by `python -m refold.cli.commands.examples`; do not edit it.
+Each playbook solves a complete task, on your machine and without a network. `refold examples` lists them;
+`refold init --example NAME` copies one into a new folder and shows what to run. A test runs each of them. This page is
+generated from their descriptions by `python -m refold.cli.commands.examples`; do not edit it.
 
 | example | what it does | tools |
 | --- | --- | --- |

@@ -1,4 +1,4 @@
-"""A stand-in for an API of support tickets: 23 of them, five on a page, and its third page fails once."""
+"""A fake API of support tickets: 23 tickets, five on a page; its third page fails once."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ FAILED: set[int] = set()
 
 
 class Api(BaseHTTPRequestHandler):
-    """`/tickets?page=2` gives a page, with the address of the next."""
+    """`/tickets?page=2` returns a page, with the address of the next."""
 
     def do_GET(self) -> None:
         page = int(parse_qs(urlsplit(self.path).query).get("page", ["1"])[0])

@@ -1,4 +1,4 @@
-"""A stand-in for an API of meters: its first session ends at once, it is busy at first, and one day is empty."""
+"""A fake API of meters: its first session expires at once, it is busy at first, and one day is empty."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ BUSY: set[str] = set()
 
 
 class Api(BaseHTTPRequestHandler):
-    """`POST /session` gives a session; `GET /readings/DAY` wants one."""
+    """`POST /session` returns a session; `GET /readings/DAY` needs one."""
 
     def do_POST(self) -> None:
         SESSIONS.append(f"session-{len(SESSIONS) + 1}")

@@ -1,4 +1,4 @@
-"""Asks a feed for the price of a day; a feed is a file here, in place of a service that may be late."""
+"""Asks a feed for the price of a day. Here a feed is a file; it replaces a service that may be late."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Draws days as bars, in SVG on a page of HTML, and puts the page where it belongs in one moment."""
+"""Draws days as bars, in SVG on an HTML page, and replaces the page atomically."""
 
 import os
 from html import escape
@@ -19,7 +19,7 @@ BAR = """<rect x="{x}" y="{y}" width="48" height="{high}" fill="#4a7"><title>{da
 
 
 def main(days: list[dict[str, Any]], title: str, file: str) -> dict[str, Any]:
-    """The figures of the page, and where it is."""
+    """Return the figures of the page, and its path."""
     most = max(each["visits"] for each in days)
     bars = "\n".join(bar(n, each, most) for n, each in enumerate(days))
     visits, orders = (sum(each[name] for each in days) for name in ("visits", "orders"))

@@ -1,4 +1,4 @@
-"""Sends an invoice: to a folder, in place of a mail server that is not always there."""
+"""Sends an invoice to a folder, which replaces a mail server that is not always available."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def main(file: str, out: str, context: dict[str, Any]) -> dict[str, Any]:
-    """Fails at first for every third invoice, and always for one without an address."""
+    """Fail the first try for every third invoice, and every try for an invoice without an address."""
     invoice = json.loads(Path(file).read_text())
     if "@" not in invoice["to"]:
         raise ValueError(f"{file}: {invoice['to']!r} is no address")

@@ -1,4 +1,4 @@
-"""A stand-in for a language model, with the address and the form of OpenAI's: it knows one note, long and short."""
+"""A fake language model with the API of OpenAI: it knows one note, in a long and a short form."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Reads pages about books: title and price, by the classes of their elements, and writes them as CSV."""
+"""Reads title and price from pages about books, by the classes of their elements, and writes them as CSV."""
 
 import csv
 from html.parser import HTMLParser

@@ -1,4 +1,4 @@
-"""A stand-in for an API that wants a token: it has orders, checks signatures, and tells what it should not."""
+"""A fake API that needs a token: it has orders, checks signatures, and returns more than it should."""
 
 import hashlib
 import hmac

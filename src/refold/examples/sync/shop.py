@@ -1,4 +1,4 @@
-"""A stand-in for a shop: adds some orders to its database."""
+"""A fake shop: adds some orders to its database."""
 
 import sqlite3
 import sys

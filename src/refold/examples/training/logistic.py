@@ -1,4 +1,4 @@
-"""Logistic regression with two features, in plain Python: some rounds of descent, or just a test if there are none."""
+"""Logistic regression with two features, in plain Python: rounds of gradient descent, or only a test with no rounds."""
 
 from math import exp, log
 from typing import Any
