@@ -18,14 +18,13 @@ _clocks: ContextVar[tuple["Stopwatch | Limit", ...]] = ContextVar("clocks", defa
 class Stopwatch:
     """How long a body has run. The body runs inside `with`, in the task that entered it; any thread may ask `ran`."""
 
-    def __init__(self) -> None:
-        self.delay = 0.0  # seconds until it had its turn; 0: it did not wait before it did something
-        self.owner: asyncio.Task[Any] | None = None
-        self._began = False
-        self._waits = 0
-        self._entered_at = 0.0
-        self._now: Callable[[], float] = lambda: 0.0
-        self._state: tuple[float, float | None] = (0.0, None)  # seconds before, and since when; changed as a whole
+    delay = 0.0  # seconds until it had its turn; 0: it did not wait before it did something
+    owner: asyncio.Task[Any] | None = None
+    _began = False
+    _waits = 0
+    _entered_at = 0.0
+    _now: Callable[[], float]
+    _state: tuple[float, float | None] = (0.0, None)  # seconds before, and since when; changed as a whole
 
     def ran(self) -> float:
         """Seconds, without those in which it has waited; none before its start, and no more after its end."""
@@ -37,8 +36,9 @@ class Stopwatch:
         self._began = True
 
     def __enter__(self) -> "Stopwatch":
-        self.owner, self._now = asyncio.current_task(), asyncio.get_running_loop().time
-        self._entered_at = self._now()
+        loop = asyncio.get_running_loop()
+        self.owner, self._now = asyncio.current_task(loop), loop.time
+        self._entered_at = loop.time()
         self._state = (0.0, self._entered_at)
         self._token: Token[Any] = _clocks.set((*_clocks.get(), self))
         return self

@@ -111,7 +111,8 @@ class Contained:
     def value(self, template: Template, view: View) -> Any:
         try:
             value = self.evaluate.value(template, view)
-            check_made(value)
+            if value is not template:  # which is stored already
+                check_made(value)
         except _FORESEEN:
             raise
         except InvalidValue as error:

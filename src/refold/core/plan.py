@@ -241,6 +241,9 @@ def canonical(plan: Plan) -> bytes:
     return json.encode(_without_defaults(read_back), order="sorted")
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 def _without_defaults(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_without_defaults(each) for each in value]
@@ -252,7 +255,7 @@ def _without_defaults(value: Any) -> Any:
     given = structs.astuple(value)
     for name, each, default in compress(zip(names, given, defaults, strict=True), map(is_not, given, defaults)):
         if each != default:
-            told[name] = _without_defaults(each)
+            told[name] = each if each.__class__ in _SCALARS else _without_defaults(each)
     return told
 
 

@@ -195,8 +195,10 @@ class Accepting(Struct):
 
     def _boxed_report(self, report: Report) -> Report:
         """With what is large in it in blobs."""
-        events = tuple(map(self._sent, report.events))
-        return structs.replace(report, outcome=self._boxed(report.outcome), events=events)
+        outcome = self._boxed(report.outcome)
+        if outcome is report.outcome and not report.events:
+            return report
+        return structs.replace(report, outcome=outcome, events=tuple(map(self._sent, report.events)))
 
     def _settle_kept(self, kept: LetterReport) -> None:
         """Nobody has held the command since; nobody is there either who could write anew what has become stale."""
@@ -251,7 +253,9 @@ class Accepting(Struct):
     def _boxed(self, outcome: Outcome) -> Outcome:
         if not isinstance(outcome, Succeeded):
             return outcome
-        return Succeeded(*self.d.box(outcome.result))
+        result, blob = self.d.box(outcome.result)
+        is_plain = type(outcome) is Succeeded and outcome.blob is None
+        return outcome if is_plain and blob is None else Succeeded(result, blob)
 
     def _expire(self, mail: Expire) -> None:
         """Judged again under the lock: a report or a heartbeat that came first wins."""

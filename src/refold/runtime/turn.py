@@ -102,6 +102,7 @@ class Turns:
         lease_for: float = 30.0,
     ) -> None:
         self.store, self.evaluate, self.chance, self.lease_for = store, evaluate, chance, lease_for
+        self._contained = Contained(evaluate)
         self._process, self._turns = new_id(), count()  # a turn is named by whoever takes it, and a number
         self.languages: Languages = unknown  # for plans that name theirs
         self.lineage = Lineage(store, lambda plan: (self.graph(plan), self._language(self.graph(plan))))
@@ -226,7 +227,8 @@ class Turns:
                 return
         try:
             self._advance(turn, run, posts, turn_id, heads, turned)
-            self.stuck.pop(run, None)
+            if stuck is not None:
+                self.stuck.pop(run, None)
         except (Unavailable, KeyboardInterrupt):
             raise
         except BaseException as error:  # of any class: a rule that raises SystemExit does not end the process
@@ -320,7 +322,8 @@ class Turns:
         if len(reported) < len(posts):
             turned.freed = turned.freed or _frees(posts)
         _note_orders(turned, run, commands, timers, reported)
-        turned.withdrawn.extend((run, command) for command in d.restarted)
+        if d.restarted:
+            turned.withdrawn.extend((run, command) for command in d.restarted)
         if d.letters:
             turned.sent_to.extend(letter.to for letter in d.letters)
             turned.births.extend((run, letter.to) for letter in d.letters if isinstance(letter.body, LetterStart))
@@ -418,7 +421,7 @@ class Turns:
         return None
 
     def _language(self, graph: Graph) -> Evaluate:
-        return Contained(self.languages(graph.plan.language) if graph.plan.language else self.evaluate)
+        return Contained(self.languages(graph.plan.language)) if graph.plan.language else self._contained
 
     def graph(self, hash: str, data: bytes | None = None) -> Graph:
         """A plan, analysed once; named by its hash, so it never changes."""

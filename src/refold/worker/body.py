@@ -18,9 +18,10 @@ class Body(Generic[Result]):
     Python 3.12 has eager tasks for this; here it is done with the parts that asyncio documents for other task classes.
     """
 
+    ended = False  # at its first step: `result` is what came of it, unless it was cancelled
+    result: Result
+
     def __init__(self, coroutine: Coroutine[Any, Any, Result]) -> None:
-        self.ended = False  # at its first step: `result` is what came of it, unless it was cancelled
-        self.result: Result
         context, loop = copy_context(), asyncio.get_running_loop()
         outer = asyncio.current_task(loop)
         assert outer is not None
@@ -43,7 +44,7 @@ class Body(Generic[Result]):
             _enter_task(loop, outer)
 
     def is_cancelled(self) -> bool:
-        return self.task.cancelled() or (self.ended and self.task.cancelling() > 0)
+        return self.task.cancelling() > 0 if self.ended else self.task.cancelled()
 
 
 class _Rest(Coroutine[Any, Any, Any]):
@@ -52,12 +53,13 @@ class _Rest(Coroutine[Any, Any, Any]):
     It knows nothing of its task: the two would keep each other alive until the garbage is collected.
     """
 
+    begun = False
+    _waits = False  # the coroutine has made its first step and has not ended
+    _awaited: Any = None  # what the first step waits for, until the task has heard of it
+    _unheard = False
+
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self.begun = False
         self._coroutine = coroutine
-        self._waits = False  # the coroutine has made its first step and has not ended
-        self._awaited: Any = None  # what the first step waits for, until the task has heard of it
-        self._unheard = False
 
     def wait_first_for(self, awaited: Any) -> None:
         self._waits, self._awaited, self._unheard = True, awaited, True

@@ -140,11 +140,14 @@ class Keeper:
 T = TypeVar("T")
 
 
-class AtWork:
+class AtWork(Struct, frozen=True):
     """A store that does not answer is asked again; if that takes too long, the lease is lost, and the body ended."""
 
-    def __init__(self, desk: Desk, lease: Lease, clock: Clock, pause: float, discretion: Discretion = OPEN) -> None:
-        self.desk, self.lease, self.clock, self.pause, self.discretion = desk, lease, clock, pause, discretion
+    desk: Desk
+    lease: Lease
+    clock: Clock
+    pause: float
+    discretion: Discretion = OPEN
 
     async def recall(self) -> Memory:
         """As the claim brought it along, or else as it is now."""

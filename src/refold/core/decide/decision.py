@@ -164,7 +164,8 @@ class Decision(Struct):
     def say(self, fact: Fact) -> None:
         kind, state = type(fact), self.state
         concerned = CONCERNED[kind](fact) if kind in CONCERNED else ()
-        self._timers |= dict.fromkeys(timers_of(self.graph, state, fact)) if self.graph.timed else {}
+        if self.graph.timed:
+            self._timers |= dict.fromkeys(timers_of(self.graph, state, fact))
         spared = self.at_work() if kind in ANSWERS else _NOBODY
         for command in concerned:
             if kind in OPENING and command not in state.open:

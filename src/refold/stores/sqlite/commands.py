@@ -150,7 +150,10 @@ class Commands(Struct):
         leases: list[Lease] = []
         until = now + round(lease_for * SECOND)
         while len(leases) < limit and (command := next(self._line, None)) is not None:
-            leases += self.file.readable(lambda row: self._lease(row[0], can.worker, now, until), [(command,)])
+            try:
+                leases.append(self._lease(command, can.worker, now, until))
+            except Corrupt as error:
+                self.file.on_wrong(error)
         return leases
 
     def is_idle(self, can: Abilities, now: Instant) -> bool:
