@@ -95,7 +95,7 @@ def _mentions(group: str, folder: str) -> bool:
     try:
         names = os.listdir(folder or ".")
     except OSError:
-        return False
+        return False  # Python would find nothing there either
     return any(_has(group, os.path.join(folder, name)) for name in names if name.endswith(INSTALLED))
 
 
@@ -104,4 +104,4 @@ def _has(group: str, package: str) -> bool:
         with open(os.path.join(package, "entry_points.txt"), "rb") as file:
             return f"[{group}]".encode() in file.read()
     except OSError:
-        return False
+        return False  # a package without entry points

@@ -5,7 +5,9 @@ from typing import Any
 
 from msgspec import Struct, convert
 
+from refold.errors import InvalidValue
 from refold.executors.limits import Limits, most_memory
+from refold.logs import LEVELS
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -56,3 +58,25 @@ class Settings(Struct, frozen=True, kw_only=True):
             open_files=self.tool_open_files,
             processes=self.tool_processes,
         )
+
+
+LOG, LOG_LEVEL = "REFOLD_LOG", "REFOLD_LOG_LEVEL"
+
+
+class LogSettings(Struct, frozen=True):
+    """How the program prints the log of the engine."""
+
+    mode: str = "text"  # or json
+    level: str = "info"  # and what weighs more
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "LogSettings | None":
+        """REFOLD_LOG and REFOLD_LOG_LEVEL; None if neither is given. Raises InvalidValue."""
+        mode, level = environment.get(LOG, ""), environment.get(LOG_LEVEL, "").lower()
+        if not mode and not level:
+            return None
+        if mode not in ("", "text", "json"):
+            raise InvalidValue(LOG, f"{mode!r} is neither text nor json")
+        if level and level not in LEVELS:
+            raise InvalidValue(LOG_LEVEL, f"{level!r} is no level; there are {', '.join(LEVELS)}")
+        return cls(mode or "text", level or "info")

@@ -166,6 +166,7 @@ def test_it_is_tried_again_after_one_second_then_two_and_at_last_every_five_minu
         [record] = caplog.records
         assert record.name == "refold.runtime" and record.levelno == logging.ERROR
         assert record.exc_info is not None and record.exc_info[0] is KeyError
+        assert record.fields["run"] == "r"  # type: ignore[attr-defined]
         assert "run r is stuck: internal error: KeyError: 'step' (in say, test_stuck.py:" in record.getMessage()
     assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, LONGEST_PAUSE, LONGEST_PAUSE]
 

@@ -221,6 +221,16 @@ def refold(debug: bool, color: str) -> None:
     if color != "auto":
         os.environ.pop("NO_COLOR", None)
         os.environ["FORCE_COLOR" if color == "always" else "NO_COLOR"] = "1"
+    if output.prints_log():
+        _print_log()
+
+
+def _print_log() -> None:
+    from refold import logs, settings
+
+    wanted = settings.LogSettings.from_environment(os.environ)
+    if wanted is not None:
+        logs.configure(wanted.mode, wanted.level)
 
 
 def called(arguments: Sequence[str]) -> int:

@@ -288,7 +288,8 @@ DRAWERS: dict[str, Callable[[Source], Drawer]] = {"lines": Lines, "json": JsonLi
 
 def screen(kind: str, quiet: bool, source: Source) -> Screen:
     if kind == "auto":
-        kind = "none" if quiet else "tree" if output.has_cursor(sys.stderr) else "lines"
+        whole = output.has_cursor(sys.stderr) and not output.prints_log()  # lines of a log would tear the tree
+        kind = "none" if quiet else "tree" if whole else "lines"
     return Screen(_tree(source) if kind == "tree" else DRAWERS[kind](source))
 
 

@@ -16,5 +16,5 @@ class LocalDoorbell:
             async with asyncio.timeout(timeout):
                 await self._rung.wait()
         except TimeoutError:
-            return
+            return  # nobody rang
         self._rung.clear()

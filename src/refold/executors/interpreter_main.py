@@ -79,7 +79,7 @@ def _any_left() -> bool:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
     except ChildProcessError:
-        return False
+        return False  # there are no more
     return True
 
 

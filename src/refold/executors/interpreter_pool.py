@@ -16,8 +16,11 @@ from refold.errors import ToolFailed
 from refold.executors.interpreter import Died, WarmProcess
 from refold.executors.limits import environment
 from refold.executors.supervised import Wardens
+from refold.logs import WARNING, event, logger
 from refold.ports import Say
 from refold.time_limits import waiting
+
+log = logger("executor")
 
 TRIES = 3  # of a start whose warden was killed before it
 Coming = asyncio.Future[WarmProcess]
@@ -88,6 +91,8 @@ class Processes:
         for coming in await asyncio.gather(*idle, return_exceptions=True):
             if isinstance(coming, WarmProcess):
                 self._end(coming.close(self.grace))
+            elif isinstance(coming, Exception):
+                event(log, WARNING, "a process for steps did not start", why=type(coming).__name__)
         while self._ending:
             await asyncio.wait(self._ending)
         for _ in range(self.size):

@@ -3,6 +3,7 @@
 import logging
 from contextvars import ContextVar
 
+from refold.logs import is_own
 from refold.ports import Say
 
 said_to: ContextVar[Say | None] = ContextVar("said_to", default=None)
@@ -11,6 +12,10 @@ said_to: ContextVar[Say | None] = ContextVar("said_to", default=None)
 
 class _Listener(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
+        if is_own(record):
+            if record.levelno >= logging.ERROR and logging.root.handlers == [self]:
+                _as_if_nobody_listened(record)
+            return  # what the engine logs is no part of a run
         say = said_to.get()
         if say is not None:
             try:

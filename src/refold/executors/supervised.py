@@ -88,7 +88,7 @@ class Line:
         self._ward = ward = Ward(start, self)
         try:
             sent = socket.send_fds(self._socket, [order], list(start.files.values()))
-        except OSError:
+        except OSError:  # the warden is gone; its ward learns of it
             self.close()
         else:
             self.tell(order[sent:])
@@ -116,7 +116,7 @@ class Line:
         except BlockingIOError:
             self._loop.add_writer(self._socket.fileno(), self._write)
             return
-        except OSError:
+        except OSError:  # as above
             self.close()
             return
         self._loop.remove_writer(self._socket.fileno())
@@ -127,7 +127,7 @@ class Line:
         except BlockingIOError:
             return
         except OSError:
-            data = b""
+            data = b""  # the end
         if not data:
             self.close()
             return

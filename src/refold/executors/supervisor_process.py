@@ -71,7 +71,7 @@ def _limit(pid: int, which: int, most: int) -> None:
     if pid == 0:
         resource.setrlimit(which, (most, most))
     elif hasattr(resource, "prlimit"):
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):  # it has ended
             resource.prlimit(pid, which, (most, most))
 
 
@@ -129,7 +129,7 @@ class Supervisor:
     def _reap(self) -> bool:
         """Whether a warden was killed, and has left its program to the supervisor."""
         killed = False
-        with suppress(ChildProcessError):
+        with suppress(ChildProcessError):  # there are no more
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] in self._wardens:
                     self._wardens.discard(ended[0])
@@ -157,7 +157,7 @@ class Deaths:
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
     def forget(self) -> None:
-        with suppress(BlockingIOError):
+        with suppress(BlockingIOError):  # all was read
             while os.read(self.file, CHUNK):
                 pass
 
@@ -272,7 +272,7 @@ class Warden:
                 if ended[0] == self._main:
                     self._code = os.waitstatus_to_exitcode(ended[1])
         except ChildProcessError:
-            return False
+            return False  # there are no more
         return True
 
     def _mine(self) -> set[int]:
@@ -334,7 +334,7 @@ def _receive(line: socket.socket) -> tuple[bytes, list[int]]:
             CHUNK, socket.CMSG_LEN(FILES * room.itemsize), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
         )
     except ConnectionResetError:
-        return b"", []
+        return b"", []  # the end of the line
     for level, kind, packed in told:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             room.frombytes(packed[: len(packed) - len(packed) % room.itemsize])
@@ -368,7 +368,7 @@ def kill_all(find: Callable[[], set[int]], any_left: Callable[[], bool]) -> None
 
 
 def send(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
+    with suppress(ProcessLookupError, PermissionError):  # it has ended, or its number belongs to somebody else
         os.kill(pid, number)
 
 
@@ -391,7 +391,7 @@ def own_children() -> set[int]:
         with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
             return {int(each) for each in file.read().split()}
     except OSError:
-        return set()
+        return set()  # a kernel without such a list
 
 
 def _parents() -> Iterator[tuple[int, int]]:

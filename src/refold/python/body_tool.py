@@ -8,6 +8,8 @@ from typing import Any
 
 from refold.core.outcomes import Failed, Fault, Parked, Succeeded, Suspended
 from refold.errors import InvalidValue, StaleWrite, ToolFailed
+from refold.logs import WARNING, logger
+from refold.logs import event as log_event
 from refold.ports import Call, Done, Memory
 from refold.python.body_call import House, Try, judged, listed
 from refold.python.context import Blocking, Context
@@ -18,6 +20,8 @@ from refold.python.isolated import run_isolated
 from refold.python.map import ON
 from refold.python.session import Session, carried
 from refold.python.values import MARK
+
+log = logger("worker")
 
 KEPT = 100  # exceptions that are kept for those who wait for their runs
 
@@ -116,7 +120,9 @@ def _is_told_to_end(error: BaseException) -> bool:
 async def _flushed(tried: Try) -> None:
     try:
         await tried.published.flush()
-    except Exception:
+    except Exception as error:
+        at = {"run": tried.call.run, "step": tried.call.command.step, "command": tried.call.command.id}
+        log_event(log, WARNING, "events of a failed body are not shown", at, why=type(error).__name__)
         return  # what went wrong before is what counts
 
 

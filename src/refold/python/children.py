@@ -5,13 +5,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from refold.core.commands import child_id
-from refold.core.faults import fault_from_exception
+from refold.core.faults import fault_from_exception, text_of
 from refold.core.outcomes import SECOND, Awaited, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, TimedOut
 from refold.core.plan import Plan
 from refold.core.times import seconds
 from refold.errors import ChildFailed, Unavailable
+from refold.logs import WARNING, event, logger
 from refold.python.body_call import ChildRun, Try
 from refold.python.values import Exact
+
+log = logger("worker")
 
 Span = str | int | float
 KIND = "child"
@@ -81,7 +84,10 @@ class Children:
         while True:
             try:
                 return await work()
-            except Unavailable:
+            except Unavailable as error:
+                call = self._try.call
+                at = {"run": call.run, "step": call.command.step, "command": call.command.id}
+                event(log, WARNING, "body waits for the store, which did not answer", at, why=text_of(error))
                 await self._house.clock.sleep(PAUSE)
 
 

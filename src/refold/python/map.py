@@ -232,7 +232,7 @@ async def by_calls(call: OneCall, items: Any, how: Each) -> Mapped:
     except BaseException:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)  # the first error is raised; the others were stopped
         raise
     done = sum(each["status"] == "completed" for each in told)
     _judge(len(told), done, how)

@@ -4,12 +4,16 @@ import asyncio
 import heapq
 from collections.abc import Callable
 
+from refold.core.faults import text_of
 from refold.core.outcomes import SECOND, Instant
 from refold.errors import Unavailable
+from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Clock, Doorbell, Store
 from refold.runtime.mail import Expire
 from refold.runtime.mailroom import Mailroom
 from refold.runtime.served_runs import Kin
+
+log = logger("runtime")
 
 LOSSES = 5  # lost leases of one command before it is given up
 BATCH = 1000
@@ -35,7 +39,8 @@ class Sweep:
         try:
             expired = await self.advance(lambda: self.store.expire(LOSSES))
             runs, next_due = await self.advance(lambda: self.store.due(BATCH))
-        except Unavailable:
+        except Unavailable as error:
+            event(log, WARNING, "sweep failed", why=text_of(error))
             return None  # the next round will find the same
         if self.kin is not None:
             runs, expired = tuple(self.kin.runs), [each for each in expired if each.run in self.kin.runs]
@@ -73,4 +78,4 @@ class Timers:
         try:
             await asyncio.wait_for(self._set.wait(), seconds)
         except TimeoutError:
-            return
+            return  # the first is due

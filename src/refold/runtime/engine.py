@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, overload
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from refold.core import codec
 from refold.core.facts import StepFault
+from refold.core.faults import text_of
 from refold.core.fold.apply import Record
 from refold.core.graph import Graph, analyse
 from refold.core.plan import Plan, canonical, hash_of
@@ -19,6 +19,7 @@ from refold.core.read.summary import Summary, shown_steps, status_of
 from refold.core.read.why import World, briefly
 from refold.core.state import CANCELLED, FAILED, RunState
 from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
+from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Clock, Store
 from refold.runtime.archive import packed, put_back, unpacked
 from refold.runtime.children import fits
@@ -99,6 +100,8 @@ def _checked(budget: dict[str, int | float] | None) -> dict[str, int | float]:
             raise InvalidValue(f"budget.{unit}", f"{limit!r} is no limit")
     return budget or {}
 
+
+log = logger("runtime")
 
 PLANS = 100  # prepared ones that are kept
 AT_ONCE = 1000  # lines of a side stream that are read in one go
@@ -257,8 +260,10 @@ class Engine(Steering):
             return await self._result(await self._seen(run, end, look_first=bool(begin.key)))
         except asyncio.CancelledError:
             if own and self.is_served:
-                with suppress(RefoldError):
+                try:
                     await self.mailroom.send(run, Cancel("nobody waits for it any more"))
+                except RefoldError as error:
+                    event(log, WARNING, "run could not be cancelled", run=run, why=text_of(error))
             raise
         finally:
             self.ends.forget(run, end)
@@ -286,7 +291,8 @@ class Engine(Steering):
         while seen is None:
             try:
                 seen = await self._look(run)
-            except Unavailable:
+            except Unavailable as error:
+                event(log, WARNING, "run could not be looked at", run=run, why=text_of(error))
                 await self.clock.sleep(self.ends.poll)
         return seen
 

@@ -17,6 +17,7 @@ from refold.core.outcomes import Suspended
 from refold.core.plan import Plan
 from refold.core.state import RunState
 from refold.errors import NotFound, RunFailed, StepFailed
+from refold.logs import ERROR, event, logger
 from refold.ports import Clock
 from refold.python.stages.services import AtStage, at_stage, stages_of
 
@@ -82,6 +83,8 @@ class Family:
         except NotFound:
             return ()  # its letter is still on its way
 
+
+log = logger("runtime")
 
 LOOK = 0.05  # seconds between two looks at what is asked
 
@@ -219,6 +222,8 @@ class Handle:
         Meanwhile `answer`, if there is one, is called for each question that a person is asked.
         """
         answering = None if answer is None else asyncio.create_task(self._answer_all(answer))
+        if answering is not None:
+            answering.add_done_callback(self._log_answering)
         try:
             value = await self.engine.result(self.id)
         except RunFailed as failed:
@@ -227,6 +232,11 @@ class Handle:
             if answering is not None:
                 answering.cancel()
         return self.definition.exact.get(value, "result")
+
+    def _log_answering(self, answering: "asyncio.Task[None]") -> None:
+        error = None if answering.cancelled() else answering.exception()
+        if error is not None:
+            event(log, ERROR, "questions of a run are not answered any more", run=self.id, error=error)
 
     async def _answer_all(self, answer: Answer) -> None:
         answered: set[str] = set()

@@ -2,9 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 
+from refold.core.faults import text_of
 from refold.core.outcomes import SECOND
 from refold.errors import Unavailable
+from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Clock
+
+log = logger("runtime")
 
 SHARE = 0.05  # of the time that looks may take, however much others write
 
@@ -38,5 +42,6 @@ class Listener:
             if written != self._known:
                 await self.heard()
             self._known = written
-        except Unavailable:
+        except Unavailable as error:
+            event(log, WARNING, "look for what others have written failed", why=text_of(error))
             return  # the next look will find the same

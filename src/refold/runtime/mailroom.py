@@ -9,11 +9,15 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from refold.core.faults import text_of
 from refold.core.outcomes import Instant
-from refold.errors import Unavailable
+from refold.errors import NotFound, Unavailable
+from refold.logs import DEBUG, ERROR, WARNING, event, logger
 from refold.ports import Advance, AtOnce, Doorbell, Lease, Offer
 from refold.runtime.mail import Look, Mail, Settle
 from refold.runtime.turn import Post, Seen, Turned, Turns
+
+log = logger("runtime")
 
 BATCH = 1000  # posts in one commit
 SHARE = 4  # posts of one run in a commit while others have mail too
@@ -90,13 +94,14 @@ class Mailroom:
         try:
             done, turned = self.at_once(partial(self.turns.take, [post], offering))
         except Exception as error:  # a bug, but nobody may wait for ever because of it
+            event(log, ERROR, "turn ended with an internal error", run=post.run, error=error)
             post.error, done, turned = error, True, None
         offering.close(turned)
         if turned is not None:
             self._in_a_row += 1
             self._tell(turned)
             for run in turned.grown:
-                with suppress(Unavailable):
+                with suppress(Unavailable):  # a snapshot is a cache: the next one will do
                     self.at_once(partial(self.turns.snapshot, run))
         return done
 
@@ -129,7 +134,7 @@ class Mailroom:
             turned = await self._turn(batch)
             self._tell(turned)
             for run in turned.grown:
-                with suppress(Unavailable):
+                with suppress(Unavailable):  # as above
                     await self.advance(partial(self.turns.snapshot, run))
             if self._waiting:
                 await asyncio.sleep(0)  # whoever was answered has a go before the next turn, which may be taken here
@@ -163,11 +168,14 @@ class Mailroom:
             try:
                 turned = await self.advance(partial(self.turns.take, posts, offering))
             except Exception as error:  # a bug, but nobody may wait for ever because of it
+                event(log, ERROR, "turn ended with an internal error", run=posts[0].run, runs=len(posts), error=error)
                 for post in posts:
                     post.error = error
             for post, reply in batch:
                 if reply is not None and not reply.done():
                     reply.set_result(post)
+                elif reply is None and post.error is not None:
+                    _log_dropped(post, post.error)
         finally:
             offering.close(turned)
         return turned if turned is not None else Turned()
@@ -185,3 +193,9 @@ class Mailroom:
             self.on_withdrawn(run, command)
         for seen in turned.ended:
             self.on_end(seen)
+
+
+def _log_dropped(post: Post, error: Exception) -> None:
+    """Nobody waits for the answer; what is due is found again by the sweep."""
+    level = DEBUG if isinstance(error, NotFound) else WARNING
+    event(log, level, "mail was refused", run=post.run, mail=type(post.mail).__name__.lower(), why=text_of(error))

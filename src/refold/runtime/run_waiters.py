@@ -3,10 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 
+from refold.core.faults import text_of
 from refold.core.state import TERMINAL
 from refold.errors import NotFound, Unavailable
+from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Store
 from refold.runtime.turn import Seen
+
+log = logger("runtime")
 
 PAGE = 100  # runs asked for in one go
 
@@ -85,7 +89,8 @@ class Ends:
     def _is_over(self, run: str) -> bool | Exception:
         try:
             summary = self.store.summary(run)
-        except Unavailable:
+        except Unavailable as error:
+            event(log, WARNING, "run could not be looked at", run=run, why=text_of(error))
             return False  # look again later
         except Exception as error:
             return error

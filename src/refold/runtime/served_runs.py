@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Iterable
 
+from refold.core.faults import text_of
 from refold.core.state import TERMINAL
 from refold.errors import Unavailable
+from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Clock
 from refold.runtime.turn import Turns
+
+log = logger("runtime")
 
 EVERY = 5.0  # seconds
 
@@ -36,7 +40,8 @@ class Kin:
         before = self.runs
         try:
             found = await self.advance(self._found)
-        except Unavailable:
+        except Unavailable as error:
+            event(log, WARNING, "look for child runs failed", run=self.run, why=text_of(error))
             return  # the next time will find the same
         self._be(found | (self.runs - before))  # a child may have been born meanwhile
 

@@ -1,6 +1,5 @@
 """One turn of the machine: lock runs, fold what is new, decide, write, commit; one commit for many runs."""
 
-import logging
 import os
 import traceback
 from collections import OrderedDict
@@ -25,6 +24,7 @@ from refold.core.read.summary import summarize
 from refold.core.scope.loaded import Loaded
 from refold.core.state import TERMINAL, RunState
 from refold.errors import Ambiguous, Corrupt, LeaseLost, NotFound, RefoldError, Unavailable
+from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Lease, Memory, Offer, Store, StoreTurn, Writes
 from refold.runtime.accept import Accepting, reported
 from refold.runtime.children import Lineage
@@ -32,11 +32,12 @@ from refold.runtime.loading import decided, memory_of, with_memory
 from refold.runtime.mail import Expire, Look, Mail, Note, Settle, Start
 from refold.runtime.operations import dead_of, replayed
 from refold.runtime.reading import stored_graph
+from refold.runtime.turn_log import Line, turn_lines, write_lines
 
 TRIES = 3  # of a turn whose commit the store refused
 FIRST_PAUSE, LONGEST_PAUSE = 1, 300  # seconds before a run that is stuck is decided again
 
-log = logging.getLogger("refold.runtime")
+log = logger("runtime")
 
 _OWN = (Start, Settle)  # mail that concerns its run alone
 _PATIENT = (Settle, Note, Expire, Look)  # mail that can wait until a run that is stuck is tried again
@@ -88,6 +89,7 @@ class Turned(Struct):
     grown: list[str] = []  # runs whose tail has outgrown their snapshot
     alarms: list[tuple[Instant, str]] = []  # when a run wants to be looked at again
     withdrawn: list[tuple[str, str]] = []  # commands that are over without a report of their holder
+    lines: list[tuple[str, Line]] = []  # for the log, each with its run
 
 
 class Turns:
@@ -127,12 +129,17 @@ class Turns:
                 self._commit(by_run, turn_id, heads, turned, offer)
             except Unavailable as error:
                 failure = self._after_error(error, by_run, turn_id, heads)
+                what = "turn failed" if failure is not None else "turn failed after its commit was carried out"
+                event(log, WARNING, what, turn=turn_id, runs=len(by_run), run=min(by_run), why=text_of(error))
                 if failure is None:
+                    write_lines(turn_id, turned.lines)
                     return turned
                 if isinstance(failure, Ambiguous):
                     break
             else:
                 self._tidy(by_run, turned)
+                if turned.lines:
+                    write_lines(turn_id, turned.lines)
                 return turned
         for post in posts:
             post.error, post.next = failure, None
@@ -180,7 +187,7 @@ class Turns:
                 except Unavailable:
                     raise
                 except RefoldError:
-                    continue
+                    continue  # whoever serves it logs what is wrong
                 if known is None:
                     continue
                 if known.state.life in TERMINAL:
@@ -191,7 +198,7 @@ class Turns:
     def _was_applied(self, turn_id: str, heads: dict[str, int]) -> bool:
         """A commit is all or nothing, so one fact under this turn's id settles it."""
         for _ in range(TRIES):
-            with suppress(Unavailable):
+            with suppress(Unavailable):  # asked once more; the last time it is raised
                 return any(self.store.turn_of(run, head + 1) == turn_id for run, head in heads.items())
         return any(self.store.turn_of(run, head + 1) == turn_id for run, head in heads.items())
 
@@ -298,7 +305,7 @@ class Turns:
         if not d.facts and not letters and run not in self.stuck:
             return
         heads[run] = expected
-        plan = None if expected else _plan_of(posts)
+        plan, dead = None if expected else _plan_of(posts), dead_of(turn, d)
         timers = d.timers()
         turn.write(
             Writes(
@@ -315,10 +322,13 @@ class Turns:
                 read_letters=[letter.key for letter in letters] if letters else (),
                 blobs=d.blobs,
                 plan=plan,
-                dead=dead_of(turn, d),
+                dead=dead,
                 lines=d.lines,
             )
         )
+        if dead or len(reported) < len(posts) or log.isEnabledFor(INFO):
+            mails = [post.mail for post in posts if post.error is None]
+            turned.lines.extend((run, line) for line in turn_lines(d, mails, commands, dead or ()))
         if len(reported) < len(posts):
             turned.freed = turned.freed or _frees(posts)
         _note_orders(turned, run, commands, timers, reported)
@@ -352,6 +362,7 @@ class Turns:
             if not isinstance(letter.body, LetterReport):
                 accepting.read(letter)
         for key in turn.due_timers(d.state.run):
+            event(log, DEBUG, "timer fired", run=d.state.run, timer=key)
             accepting.ring(key)
         accepting.flush()
 
@@ -451,17 +462,16 @@ class Turns:
 
 
 def _stuck(run: str, error: BaseException, tries: int, now: Instant) -> Stuck:
-    """An internal error is logged each time, with its traceback; an error with a name is not one."""
+    """An internal error is logged each time, with its traceback; an error with a name is a warning."""
     pause = min(FIRST_PAUSE << min(tries - 1, 20), LONGEST_PAUSE)
     why = text_of(error)
     if not isinstance(error, RefoldError):
         why = f"internal error: {_of_class(error)}{_place(error)}"
-        log.error(
-            "run %s is stuck: %s. What its steps report is kept; it is tried again in %s s (try %s). "
-            "This is a defect of Refold: please report it with the lines below",
-            *(run, why, pause, tries),
-            exc_info=error,
-        )
+        told = f"run {run} is stuck: {why}. What its steps report is kept; it is tried again in {pause} s (try {tries})"
+        asked = "This is a defect of Refold: please report it with the lines below"
+        event(log, ERROR, f"{told}. {asked}", run=run, pause=pause, tries=tries, error=error)
+    else:
+        event(log, WARNING, "run is stuck", run=run, pause=pause, tries=tries, why=why)
     return Stuck(why, tries, now + pause * SECOND)
 
 

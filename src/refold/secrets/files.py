@@ -61,7 +61,7 @@ def _draft(path: Path, data: bytes) -> Iterator[Path]:
     except OSError as error:
         raise Unusable(f"{path} cannot be written: {error.strerror}") from None
     finally:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):  # it has its name by now
             os.unlink(draft)
 
 

@@ -41,7 +41,13 @@ class Folder:
         try:
             with os.scandir(self.path) as found:
                 return [each.name for each in found if NAME.fullmatch(each.name) and each.is_file()]
-        except OSError:
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            from refold.logs import WARNING, event, logger  # not loaded where there is nothing to say
+
+            why = error.strerror or type(error).__name__
+            event(logger("secrets"), WARNING, "the folder of secrets cannot be read", folder=str(self.path), why=why)
             return []
 
 

@@ -19,6 +19,7 @@ from refold.ports import HAND_BACKS, Abilities, Expired, Lease, Place, Writes
 from refold.stores.clock import Steady, StoreClock
 from refold.stores.dead import MemoryDead
 from refold.stores.lanes import Lane, Lanes
+from refold.stores.lost import log_lost
 from refold.stores.removal import FLOOR_STEP, refuse_removal
 
 
@@ -160,7 +161,7 @@ class MemoryStore(MemoryDead):
         return True
 
     def expire(self, losses: int) -> Sequence[Expired]:
-        now, found = self.now(), []
+        now, found, lost = self.now(), [], list[Lease]()
         for key in list(self.leases):
             queued = self.commands[key]
             lease = None if queued.deadline is None else queued.lease()
@@ -168,7 +169,9 @@ class MemoryStore(MemoryDead):
             if timed_out or (queued.until <= now and queued.losses >= losses):
                 found.append(Expired(*key, queued.generation))
             elif queued.until <= now:
+                lost += [held] if (held := queued.lease()) is not None else []
                 self._replace(key, queued.freed(queued.losses + 1))
+        log_lost(lost)
         return found
 
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:

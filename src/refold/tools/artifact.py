@@ -166,7 +166,7 @@ def _replace(path: str, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(fresh, path)
     except BaseException:
-        with suppress(OSError):
+        with suppress(OSError):  # what is raised below counts
             os.unlink(fresh)
         raise
 

@@ -6,15 +6,18 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
+from refold.logs import WARNING, event, logger
 from refold.ports import Call, Ended, Program, Programs
 from refold.tool_api import Keys, name_of, refused, text_of
 from refold.tools.outward_catalog import CONTAINER
 from refold.tools.shell import about, fault_of_end, stdin_of
+
+log = logger("tools")
 
 DOCKER = "docker"
 REMOVED_WITHIN = 10.0  # seconds, or docker does not answer
@@ -78,9 +81,11 @@ class ContainerTool:
 
     async def _remove(self, name: str) -> None:
         """A container goes on without the program that has started it."""
-        with suppress(OSError, ToolFailed, TimeoutError):
+        try:
             async with asyncio.timeout(REMOVED_WITHIN):
                 await self.programs.run(Program(argv=[DOCKER, "rm", "--force", name], env=self.env))
+        except (OSError, ToolFailed, TimeoutError) as error:
+            event(log, WARNING, "a container could not be removed", container=name, why=type(error).__name__)
 
 
 def name_of_call(call: Call) -> str:

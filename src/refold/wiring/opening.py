@@ -14,6 +14,7 @@ from refold.doorbells.local import LocalDoorbell
 from refold.executors.inline import Inline
 from refold.executors.limits import environment
 from refold.executors.process_services import Isolated
+from refold.logs import ERROR, INFO, event, logger
 from refold.ports import Store, Tool
 from refold.runtime.engine import Engine
 from refold.settings import Settings
@@ -24,6 +25,8 @@ from refold.worker.heartbeat import on_thread
 
 if TYPE_CHECKING:
     from refold.python.workflow import Written
+
+log = logger("engine")
 
 
 @asynccontextmanager
@@ -91,6 +94,8 @@ async def open_process(
         tell_others(process, kept, db, settings.listen_every)
         serve_only(process, only)
         serving = asyncio.create_task(process.serve())
+        at = {"worker": process.worker.can.worker, "db": os.fspath(db) if db is not None else "", "run": only}
+        event(log, INFO, "engine opened", at, slots=settings.slots)
         try:
             async with _as_long_as(serving, process.engine):
                 yield process
@@ -100,9 +105,13 @@ async def open_process(
             finally:
                 serving.cancel()
                 await asyncio.wait([serving])
+                error = None if serving.cancelled() else serving.exception()
+                if error is not None and process.engine.is_served:  # else it was raised
+                    event(log, ERROR, "engine ended with an internal error", at, error=error)
                 await process.close()
                 await inline.close()
                 await isolated.close()
+                event(log, INFO, "engine closed", at)
 
 
 @asynccontextmanager
@@ -117,6 +126,7 @@ async def _as_long_as(serving: "asyncio.Task[None]", engine: Engine) -> AsyncIte
             errors.append(error)
             engine.is_served = False
             waiting.cancel()
+            event(log, INFO, "engine stops serving", why=type(error).__name__)
 
     serving.add_done_callback(end)
     try:

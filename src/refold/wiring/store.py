@@ -1,6 +1,5 @@
 """The store of a process, and what is done to a file where nothing is executed."""
 
-import logging
 import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from refold.core.expressions import Values
 from refold.errors import Corrupt, InvalidValue
+from refold.logs import WARNING, event, logger
 from refold.names import a
 from refold.ports import Abilities, Store
 from refold.runtime.intake import Intake
@@ -19,7 +19,7 @@ from refold.stores.clock import machine_steady
 from refold.stores.memory import MemoryStore
 from refold.wiring.world import language, wall
 
-LOG = logging.getLogger("refold.store")
+log = logger("store")
 REPORTED = 1000  # rows, at most
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class RowLog:
         text = str(error)
         if text not in self._reported and len(self._reported) < REPORTED:
             self._reported.add(text)
-            LOG.warning("%s", text.encode("unicode_escape").decode())  # it is text of whoever wrote the file
+            event(log, WARNING, text.encode("unicode_escape").decode())  # it is text of whoever wrote the file
 
 
 @asynccontextmanager

@@ -35,7 +35,7 @@ class Body(Generic[Result]):
             rest.wait_first_for(context.run(coroutine.send, None))
         except StopIteration as end:
             self.ended, self.result = True, end.value
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # `is_cancelled` says so
             self.ended = True
             self.task.cancel()
         finally:

@@ -5,7 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from threading import Thread
 
+from refold.logs import ERROR, event, logger
 from refold.worker.leases import Beat, Keeper
+
+log = logger("worker")
 
 Heartbeat = Callable[[Keeper], AbstractAsyncContextManager[None]]
 """Keeps the leases of a worker while the work goes on."""
@@ -39,12 +42,13 @@ async def on_thread(keeper: Keeper) -> AsyncIterator[None]:
             try:
                 await keeper.run(tell)
             except Exception as error:  # a bug; it is told, and costs one beat instead of every lease
+                event(log, ERROR, "heartbeat ended with an internal error", worker=keeper.worker, error=error)
                 work.call_soon_threadsafe(work.call_exception_handler, {"message": "heartbeat", "exception": error})
 
     def run() -> None:
         with suppress(asyncio.CancelledError, RuntimeError):  # it was stopped, or the loop of the work is closed
             asyncio.run(beat())
-        with suppress(RuntimeError):
+        with suppress(RuntimeError):  # the loop of the work is closed: nobody waits
             work.call_soon_threadsafe(ended.set)
 
     Thread(target=run, name="refold-heartbeat", daemon=True).start()

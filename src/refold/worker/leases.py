@@ -7,15 +7,26 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
+from refold.core.faults import text_of
 from refold.core.outcomes import Failed, Outcome, Succeeded
 from refold.errors import RefoldError, Unavailable
+from refold.logs import DEBUG, INFO, WARNING, event, logger
 from refold.ports import Clock, Desk, Discretion, Lease, Memory, Place
 from refold.time_limits import Stopwatch
 from refold.worker.run_tool import OPEN
 
+log = logger("worker")
+
 
 def place(lease: Lease) -> Place:
     return lease.run, lease.command.id, lease.generation
+
+
+def fields_of(lease: Lease) -> dict[str, str | int]:
+    """What says in the log which command is meant."""
+    command = lease.command
+    known: dict[str, str | int] = {"run": lease.run, "step": command.step, "command": command.id}
+    return {**known, "worker": lease.worker, "attempt": command.attempt, "generation": lease.generation}
 
 
 class Held(Struct):
@@ -52,7 +63,8 @@ class Keeper:
             asked = tuple(self.held)  # one step of the interpreter, so another thread may take it
             try:
                 leases = await self.desk.extend(self.worker, self.lease_for, self._left(asked))
-            except RefoldError:
+            except RefoldError as error:
+                event(log, WARNING, "heartbeat failed", worker=self.worker, held=len(asked), why=text_of(error))
                 continue  # the next beat may come through in time
             tell(Beat(asked, {place(lease): lease for lease in leases}))
 
@@ -62,7 +74,8 @@ class Keeper:
         asked = tuple(self.held)
         try:
             leases = await self.desk.leases_of(self.worker) if asked else ()
-        except RefoldError:
+        except RefoldError as error:
+            event(log, WARNING, "leases could not be looked at", worker=self.worker, why=text_of(error))
             return
         self.hear(Beat(asked, {place(lease): lease for lease in leases}))
 
@@ -96,7 +109,7 @@ class Keeper:
         """End work whose lease is lost, and give back what is leased to this worker and unknown to it."""
         for where in beat.asked:
             if where not in beat.kept:
-                self._lose(where)
+                self._lose(where, WARNING, "lease lost: its body is stopped")
         before, self._strange = self._strange, {}
         for where, lease in beat.kept.items():
             if where in self.held or where in beat.asked:
@@ -110,16 +123,17 @@ class Keeper:
     def withdraw(self, run: str, command: str) -> None:
         """The run does not want the command any more; its holder need not wait for a heartbeat to learn it."""
         for where in [each for each in self.held if each[:2] == (run, command)]:
-            self._lose(where)
+            self._lose(where, DEBUG, "command withdrawn by its run")
 
     def stop_bodies(self) -> None:
         for where in list(self.held):
-            self._lose(where)
+            self._lose(where, INFO, "body stopped, for the worker stops")
 
-    def _lose(self, where: Place) -> None:
+    def _lose(self, where: Place, level: int, why: str) -> None:
         held = self.held.get(where)
         if held is None:
             return
+        event(log, level, why, fields_of(held.lease))
         held.stopped = True
         if held.body is not None:
             held.body.cancel()
@@ -129,7 +143,8 @@ class Keeper:
         async def give_back() -> None:
             try:
                 await self.desk.hand_back(lease)
-            except RefoldError:
+            except RefoldError as error:
+                event(log, WARNING, "command not handed back", fields_of(lease), why=text_of(error))
                 return  # the lease will run out by itself
 
         task = asyncio.get_running_loop().create_task(give_back())
@@ -170,5 +185,7 @@ class AtWork(Struct, frozen=True):
         while True:
             try:
                 return await ask()
-            except Unavailable:
+            except Unavailable as error:
+                why = self.discretion.text(text_of(error))
+                event(log, WARNING, "body waits for the store, which did not answer", fields_of(self.lease), why=why)
                 await self.clock.sleep(self.pause)

@@ -1,7 +1,6 @@
 """The worker's loop: claim, run, settle, and take the next command with the same commit."""
 
 import asyncio
-import logging
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,15 +11,16 @@ from msgspec import structs
 from refold.core.faults import text_of
 from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
+from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Abilities, Clock, Desk, Discretion, Done, Doorbell, Lease, Offer, Tool
 from refold.worker.body import Body
 from refold.worker.heartbeat import Heartbeat, as_task
-from refold.worker.leases import AtWork, Held, Keeper
+from refold.worker.leases import AtWork, Held, Keeper, fields_of
 from refold.worker.loop_guard import guarded_loop
 from refold.worker.output import Printed
 from refold.worker.run_tool import OPEN, Beside, discreet, run_tool
 
-log = logging.getLogger("refold.worker")
+log = logger("worker")
 
 Settings = Callable[[Lease], Awaitable[Mapping[str, Any]]]
 """What the plan says about the tool of a leased command."""
@@ -97,6 +97,7 @@ class Worker:
     async def stop(self, grace: float = 0.0) -> None:
         """Take nothing new. What is not finished within the grace is cancelled and goes to somebody else; that counts
         as nothing. So does what does not end when it is cancelled, such as a thread; it goes on unheard."""
+        event(log, INFO, "worker stops", worker=self.can.worker, grace=grace, held=len(self.keeper.held))
         self._stopping = True
         self.doorbell.ring()
         if await self._over_within(grace):
@@ -108,7 +109,7 @@ class Worker:
             await self._hand_back(held.lease)
 
     async def _over_within(self, seconds: float) -> bool:
-        with suppress(TimeoutError):
+        with suppress(TimeoutError):  # the caller asks what came of it
             await asyncio.wait_for(self._over.wait(), seconds)
         return self._over.is_set()
 
@@ -122,7 +123,8 @@ class Worker:
             if lease is None:
                 return False
             self._begin(lease)
-        except Unavailable:
+        except Unavailable as error:
+            event(log, WARNING, "no command could be claimed", worker=self.can.worker, why=text_of(error))
             self._unseen = True
             return False  # the bell or the clock will bring us back
         finally:
@@ -152,6 +154,8 @@ class Worker:
 
     async def _work_on(self, held: Held) -> Held | None:
         asking, lease = -1, held.lease
+        if log.isEnabledFor(DEBUG):
+            event(log, DEBUG, "command claimed", fields_of(lease))
         try:
             if self._stopping:
                 await self._hand_back(lease)
@@ -169,19 +173,19 @@ class Worker:
             if self._stopping or not self._over.is_set():  # else the process ends, and its leases with it
                 await self._hand_back(lease, lost=not self._stopping)
             raise
-        except LeaseLost:
+        except LeaseLost as error:
             self._unseen = True
+            event(log, WARNING, "report refused: the lease is lost", fields_of(lease), why=text_of(error))
             return None  # another holder owns the command now; its report counts, not this one
         except Unavailable as error:
-            log.warning(
-                "%s of run %s is handed back: %s", lease.command.id, lease.run, self.discretion.text(str(error))
-            )
+            why = self.discretion.text(text_of(error))
+            event(log, WARNING, "command handed back: the store did not answer", fields_of(lease), why=why)
             await self._hand_back(lease)
             self._unseen = True
             return None
         except Exception as error:  # whatever ends this, the command is not kept from others, nor tried for ever
             told = self.discretion.text("".join(traceback.format_exception(error)))  # it may quote what a body gave
-            log.error("the worker gives %s of run %s up; that counts as a loss\n%s", lease.command.id, lease.run, told)
+            event(log, ERROR, "worker gives a command up; that counts as a loss", fields_of(lease), error=told)
             await self._hand_back(lease, lost=True)
             self._unseen = True
             return None
@@ -224,7 +228,9 @@ class Worker:
         while True:
             try:
                 return await self.desk.settle(lease, done, then)
-            except Unavailable:
+            except Unavailable as error:
+                why = self.discretion.text(text_of(error))
+                event(log, WARNING, "report not taken: the store did not answer", fields_of(lease), why=why)
                 await self.clock.sleep(self.lease_for / 30)
             except StaleWrite as stale:
                 renewed = done.renew(stale) if done.renew is not None else _stale(stale, done)
@@ -236,13 +242,17 @@ class Worker:
                     raise RuntimeError(f"run {lease.run} takes no report at all: {error}") from error
                 refused = True
                 why = self.discretion.text(text_of(error))
+                told = self.discretion.text("".join(traceback.format_exception(error)))
+                event(log, WARNING, "report refused; its step fails", fields_of(lease), error=told)
                 fault = Fault("refused", why, retryable=False)
                 done = Done(Failed(fault), done.started_at, usage=done.usage, lines=done.lines)
 
     async def _hand_back(self, lease: Lease, lost: bool = False) -> None:
+        event(log, DEBUG, "command handed back", fields_of(lease), lost=lost)
         try:
             await self.desk.hand_back(lease, lost)
-        except RefoldError:
+        except RefoldError as error:
+            event(log, WARNING, "command not handed back", fields_of(lease), why=text_of(error))
             return  # the heartbeat finds a lease that nobody here knows, and gives it back
 
 

@@ -5,14 +5,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from refold.errors import Unavailable
+from refold.core.faults import text_of
+from refold.errors import LeaseLost, Unavailable
+from refold.logs import DEBUG, WARNING, event, logger
 from refold.ports import Clock, Discretion, Ending, Lease, LeftOut, Redaction
+from refold.worker.leases import fields_of
 from refold.worker.run_tool import OPEN
 
 EVERY = 0.2  # seconds that a line waits for others
 AT_ONCE = 64 * 1024  # characters that wait for nobody
 MOST = 2 * 1024 * 1024  # characters of one try
 PER_LINE = 100  # what a line costs beside its text
+
+log = logger("worker")
 
 Publish = Callable[[Lease, Sequence[Any]], Awaitable[None]]
 
@@ -39,7 +44,7 @@ class Printed:
         try:
             here = asyncio.get_running_loop() is self._loop
         except RuntimeError:
-            here = False
+            here = False  # a thread without a loop
         if here:
             self._add(stream, text)
         else:
@@ -131,10 +136,17 @@ class Printed:
             return
         try:
             await self.publish(self.lease, lines)
-        except Unavailable:
+        except Unavailable as error:
+            self._log("printed lines are kept: the store did not answer", WARNING, error)
             self._ready = [*lines, *self._ready]  # the next time, if there is one
-        except Exception:
+        except Exception as error:
+            level = DEBUG if isinstance(error, LeaseLost) else WARNING
+            self._log(f"{len(lines)} printed lines are dropped", level, error)
             return  # most likely the lease is lost, and with it the right to be heard
+
+    def _log(self, words: str, level: int, error: Exception) -> None:
+        why = f"{type(error).__name__}: {self.discretion.text(text_of(error))}"
+        event(log, level, words, fields_of(self.lease), why=why)
 
 
 def _storable(text: str) -> str:

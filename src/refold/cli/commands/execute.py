@@ -16,6 +16,7 @@ from refold.core.plain_values import plainly
 from refold.core.read.progress import progress
 from refold.core.read.why import Reason, reasons
 from refold.errors import NotFound, RefoldError
+from refold.logs import WARNING, event, logger
 from refold.runtime.engine import Engine, Shown
 from refold.settings import Settings
 from refold.stores.sqlite.store import SqliteStore
@@ -23,6 +24,7 @@ from refold.wiring import Process, open_process
 from refold.worker.stop import in_foreground
 
 T = TypeVar("T")
+log = logger("cli")
 EVERY = 1.0  # seconds between two looks
 MANY = 50  # runs that are looked at
 TOLD = frozenset({"no_code", "no_tool", "no_queue"})
@@ -41,7 +43,7 @@ async def unless_stuck(process: Process, end: Coroutine[Any, Any, T], again: str
     finally:
         for task in (ending, watching):
             task.cancel()
-        await asyncio.gather(ending, watching, return_exceptions=True)
+        await asyncio.gather(ending, watching, return_exceptions=True)  # what they raise was raised above
 
 
 class Watch:
@@ -56,7 +58,8 @@ class Watch:
             await asyncio.sleep(EVERY)
             try:
                 found: list[tuple[str, Reason]] = await self.process.engine.advance(self._look)
-            except RefoldError:
+            except RefoldError as error:
+                event(log, WARNING, "look at a run failed", why=str(error))
                 continue  # the store has other worries
             for run, reason in found:
                 if reason.kind in TOLD and (run, reason.step, reason.kind) not in self._told:

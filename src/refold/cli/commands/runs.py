@@ -315,7 +315,7 @@ def _remove(store: SqliteStore, rows: list[Summary]) -> list[Summary]:
                 try:
                     turn.remove(row.run)
                 except (NotFound, Conflict):
-                    continue
+                    continue  # another process has removed it, or it goes on again
                 removed.append(row)
     return removed
 

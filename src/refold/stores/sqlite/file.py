@@ -250,7 +250,10 @@ class File:
                     self.db.close()
                 if taken:
                     self.marker.end()
-            except _UNAVAILABLE:
+            except _UNAVAILABLE as error:
+                from refold.logs import WARNING, event, logger  # not loaded where there is nothing to say
+
+                event(logger("store"), WARNING, "last checkpoint failed", file=self.path, why=str(error))
                 return  # everything is in the log, and whoever opens the file next goes on with it
             finally:
                 self.lock.close()
@@ -427,14 +430,14 @@ def _text(kind: str, value: Any) -> Any:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        return value
+        return value  # whoever reads the column refuses it
 
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
         seen = os.stat(path)
     except OSError:
-        return None
+        return None  # it is not there
     return seen.st_dev, seen.st_ino
 
 
@@ -442,7 +445,7 @@ def _size(path: str) -> int:
     try:
         return os.stat(path).st_size
     except OSError:
-        return 0
+        return 0  # it is not there
 
 
 def _stillness(path: str) -> tuple[Look | None, int]:
@@ -454,7 +457,7 @@ def _seems_foreign(path: str) -> bool:
     try:
         descriptor = os.open(f"{path}-lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return False
+        return False  # without a lock file there is no note
     try:
         boot = boot_id()
         for _ in range(LOOKS):

@@ -123,7 +123,7 @@ class LifeLock:
     def take(self) -> None:
         if self._descriptor >= 0 or fcntl is None:
             return
-        with suppress(FileExistsError):
+        with suppress(FileExistsError):  # another process has made it
             os.mkdir(self.folder, 0o700)
         if os.path.islink(self.folder):
             raise Unusable(f"{self.folder} is a link: remove it, for Refold keeps its locks beside the database only")
@@ -150,7 +150,7 @@ class LifeLock:
     def remove(self, name: str) -> None:
         """Remove the lock of a process that has ended."""
         if self._is_own(name):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):  # another process was faster
                 os.unlink(self._file(name))
 
     def _is_own(self, name: str) -> bool:
@@ -179,7 +179,7 @@ def _lock(descriptor: int, wait: bool) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
+        return False  # another process holds it
     return True
 
 

@@ -38,14 +38,14 @@ def boot_id() -> str:
         with open(BOOT, encoding="ascii") as file:
             return file.read().strip()
     except (OSError, ValueError):
-        return ""
+        return ""  # then no note is written
 
 
 def look_at(path: str) -> Look | None:
     try:
         seen = os.stat(path)
     except OSError:
-        return None
+        return None  # it is not there
     return Look(seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns)
 
 

@@ -36,7 +36,8 @@ def version_of(db: apsw.Connection, path: str) -> int:
 def migrate(db: apsw.Connection, path: str, steps: Mapping[int, str] | None = None) -> None:
     """All that is missing, in one transaction."""
     steps = steps or migrations()
-    if version_of(db, path) == max(steps):
+    before = version_of(db, path)
+    if before == max(steps):
         return
     db.execute(queries.BEGIN)
     try:
@@ -45,6 +46,10 @@ def migrate(db: apsw.Connection, path: str, steps: Mapping[int, str] | None = No
         db.execute(queries.ROLLBACK)
         raise
     db.execute(queries.COMMIT)
+    from refold.logs import INFO, event, logger  # not loaded where there is nothing to say
+
+    words = "database file migrated" if before else "database file made"
+    event(logger("store"), INFO, words, file=path, before=before, schema=max(steps))
 
 
 def refuse_for_reading(db: apsw.Connection, path: str) -> None:

@@ -13,6 +13,7 @@ from refold.core.read.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import HAND_BACKS, Expired, Lease, Place
 from refold.stores.clock import Steady, StoreClock
+from refold.stores.lost import log_lost
 from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite import lines as lines_of
 from refold.stores.sqlite.columns import Values, malformed
@@ -151,6 +152,7 @@ class SqliteStore(SqliteDead):
         if not dead and not any(_is_over(each, self.now()) for each in self._leases()):
             return []
         found: list[Expired] = []
+        lost: list[Lease] = []
         with SqliteTurn(self._tools, True) as turn:
             names = {worker for worker, _ in dead}
             for command in self._leases():
@@ -162,10 +164,12 @@ class SqliteStore(SqliteDead):
                 if command.lease().hangs() or command.losses >= losses:
                     found.append(Expired(command.run, command.id, command.generation))
                 else:
+                    lost.append(command.lease())
                     turn.commands.take_back(command, command.losses + 1)
             self.file.write(queries.REMOVE_WORKER, [(self.namespace, *each) for each in dead])
         for _, lock in dead:
             self.file.life.remove(lock)
+        log_lost(lost)
         return found
 
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:

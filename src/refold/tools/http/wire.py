@@ -15,6 +15,7 @@ import httpx2
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
+from refold.logs import DEBUG, event, logger
 from refold.tool_api import refused
 
 # Written out, because what `ipaddress` calls private differs from one Python to the next.
@@ -43,6 +44,8 @@ def is_public(text: str) -> bool:
         return False
     return not any(address in network for network in NOT_PUBLIC)
 
+
+log = logger("tools")
 
 IDLE = 100  # connections that are kept
 IDLE_FOR = 15.0  # seconds
@@ -82,8 +85,8 @@ class Checked(httpcore2.AsyncNetworkBackend):
         for address in addresses[:-1]:
             try:
                 return await self.inner.connect_tcp(address, port, NEXT_ADDRESS_AFTER, local_address, socket_options)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                continue
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                event(log, DEBUG, "the next address is tried", address=address, why=type(error).__name__)
         return await self.inner.connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
 
     async def connect_unix_socket(

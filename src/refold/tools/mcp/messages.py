@@ -34,4 +34,4 @@ def _events(text: str) -> Iterator[Any]:
         try:
             yield json.loads(data)
         except ValueError:
-            continue
+            continue  # no message, for example a comment that keeps the line alive

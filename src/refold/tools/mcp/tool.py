@@ -16,10 +16,13 @@ from msgspec import structs
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
+from refold.logs import DEBUG, event, logger
 from refold.ports import Call, Program, Programs, Tool
 from refold.tool_api import Keys, refused, text_of
 from refold.tools.mcp.messages import INITIALIZE, INITIALIZED, VERSION, asks, response_in
 from refold.tools.outward_catalog import MCP
+
+log = logger("tools")
 
 TIMEOUT = 60.0
 MOST_PAGES = 100
@@ -133,8 +136,8 @@ class _Session:
         if self._id:
             try:
                 await self._http(self._request({"method": "DELETE", "timeout": 2.0, "expect": list(range(200, 600))}))
-            except ToolFailed:
-                return
+            except ToolFailed as error:
+                event(log, DEBUG, "an MCP server did not end its session", why=error.fault.kind)
 
     def _request(self, more: dict[str, Any]) -> Call:
         headers = {

@@ -13,12 +13,15 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from msgspec import Struct
 
 from refold.errors import ToolFailed
+from refold.logs import DEBUG, WARNING, event, logger
 from refold.ports import Call
 from refold.time_limits import waiting
 from refold.tool_api import Keys, ToolInfo
 from refold.tools.sql.faults import failure, timed_out
 from refold.tools.sql.request import Request, request_of
 from refold.tools.sql.text import Statement, Style
+
+log = logger("tools")
 
 THREADS = 32  # at once, and as many again that were given up
 AGAIN = 0.05  # seconds between two interruptions: one that comes before the statement begins is not heard
@@ -45,8 +48,10 @@ class Work:
 
     def interrupt(self) -> None:
         if self.stop is not None:
-            with suppress(Exception):  # closed in the meantime: then there is nothing left to stop
+            try:
                 self.stop()
+            except Exception as error:  # closed in the meantime: then there is nothing left to stop
+                event(log, DEBUG, "a statement could not be interrupted", why=type(error).__name__)
 
     def give_up(self) -> bool:
         """Whether it is given up now; if not, it has just ended."""
@@ -111,8 +116,10 @@ class Blocking:
             return
         self._lost.discard(work)
         if work.at_last is not None:
-            with suppress(Exception):  # nobody could be told
+            try:
                 work.at_last()
+            except Exception as error:  # nobody waits who could be told
+                event(log, WARNING, "what a lost thread held was not freed", thread=self.name, why=type(error).__name__)
 
     async def _stop(self, work: Work, doing: "asyncio.Future[Any]") -> None:
         now = asyncio.get_running_loop().time

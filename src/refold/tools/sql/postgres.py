@@ -149,7 +149,7 @@ async def _returned(pool: AsyncConnectionPool[Connection], connection: Connectio
             await connection.rollback()  # what its statements began and did not end
             await connection.execute("discard all")
             await prepare(connection)
-    except psycopg.Error:
+    except psycopg.Error:  # the pool opens another one; what went wrong with the statements was told
         await connection.close()
     finally:
         await pool.putconn(connection)
