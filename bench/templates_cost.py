@@ -10,8 +10,8 @@ from refold.core.expressions import View
 from refold.core.facts import RunStarted
 from refold.core.outcomes import SetKey, Succeeded
 from refold.core.plan import Arc, Plan, Step
-from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import RunScope
+from refold.core.read.loaded import Loaded
+from refold.core.read.template_scope import RunScope
 from refold.templates import Templates
 from refold.testing.core import Given, reported, started
 

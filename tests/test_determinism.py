@@ -46,10 +46,10 @@ from refold.core.outcomes import (
     Succeeded,
 )
 from refold.core.plan import Arc, Child, Gate, Loop, Plan, Retry, Step, Wait, canonical
+from refold.core.read.loaded import Loaded
 from refold.core.read.summary import shown_steps, status_of, summarize
+from refold.core.read.template_scope import RunScope
 from refold.core.read.why import briefly
-from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import RunScope
 from refold.core.state import RunState
 from refold.testing.core import Scripted
 from tests.programs import random_program
@@ -297,7 +297,7 @@ MAY_IMPORT = {
 }
 EXCUSED = {  # what is only used on what they are given: an exception, and a moment
     ("faults", "traceback"),
-    ("moments", "datetime"),
+    ("times", "datetime"),
 }
 WORLDLY = {"open", "print", "input", "eval", "exec", "compile", "__import__", "breakpoint", "globals", "vars"}
 UNSTEADY = {"id", "hash"}  # differ from process to process

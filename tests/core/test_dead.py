@@ -5,7 +5,7 @@ from refold.core.facts import ChildEnded
 from refold.core.outcomes import Failed, Fault, TimedOut
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Retry
 from refold.core.read.dead_letters import DeadLetter, dead_letters, fingerprint, normalised
-from refold.core.scope.loaded import Loaded
+from refold.core.read.loaded import Loaded
 from refold.testing.core import NOON, failed, reported, succeeded
 from tests.core.acts import Given, plan, start, step
 

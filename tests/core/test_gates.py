@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from refold.core.facts import GateDecided, StepIssued, StepSettled
-from refold.core.fold.due import rung
-from refold.core.fold.gates import asked, told_end
+from refold.core.fold.waits import outcome_of_timer
 from refold.core.graph import analyse
 from refold.core.outcomes import SECOND, Failed, Fault, Succeeded
 from refold.core.plan import Arc, Call, Gate, Loop, Plan, Poll, Quality, Step, Wait, canonical, read_plan
+from refold.core.read.gates import how_gate_ended, open_gates
 from refold.core.read.summary import summarize
 from refold.core.read.why import Reason, reasons
 from refold.errors import InvalidPlan
@@ -27,7 +27,7 @@ def vote(by: str, option: str = "approve", feedback: Any = None) -> dict[str, An
 def undecided(run: Given, after: float = 30.0) -> StepSettled:
     """What the timer of the gate `g` says."""
     opened = run.state.open["g/1"]
-    outcome = rung(run.graph.step(opened.step), opened, NOON + round(after * SECOND))
+    outcome = outcome_of_timer(run.graph.step(opened.step), opened, NOON + round(after * SECOND))
     assert outcome is not None
     fact = reported("g", outcome)
     assert isinstance(fact, StepSettled)
@@ -41,7 +41,7 @@ def test_what_is_asked_stands_in_the_log_with_who_is_asked_and_until_when() -> N
     run = Given(gated, evaluate=start(gated, what="?", who="x").evaluate)
     then = run.when(started(gated, what="ship?", who="ann"))
     assert then.facts == (issued("g", input="ship?", until=NOON + 60 * SECOND, assignee="ann"),)
-    [gate] = asked(run.graph, run.state)
+    [gate] = open_gates(run.graph, run.state)
     assert (gate.prompt, gate.assignee, gate.deadline) == ("ship?", "ann", NOON + 60 * SECOND)
     assert (gate.options, gate.refuse, gate.type) == (
         {"approve": "approve", "reject": "reject"},
@@ -55,7 +55,7 @@ def test_what_is_asked_stands_in_the_log_with_who_is_asked_and_until_when() -> N
 def test_several_must_choose_the_same_before_it_is_decided() -> None:
     run = start(plan(step("g", "b", work=Gate(min_approvals=2)), step("b")))
     assert run.when(GateDecided("g", 1, "approve", "ann", "fine")).facts == ()
-    assert [gate.approvals for gate in asked(run.graph, run.state)] == [[vote("ann", feedback="fine")]]
+    assert [gate.approvals for gate in open_gates(run.graph, run.state)] == [[vote("ann", feedback="fine")]]
     assert [reason.count for reason in reasons(run.graph, run.state, NOON) if reason.kind == "gate"] == [1]
     assert run.when(GateDecided("g", 1, "approve", "bob")).facts == (issued("b"),)
     both = [vote("ann", feedback="fine"), vote("bob")]
@@ -84,7 +84,7 @@ def test_a_gate_in_a_loop_asks_anew_in_every_pass() -> None:
     back = {"path": ["output", "data", "feedback"]}
     run = start(plan(step("g", Arc(to="g", when=back), work=Gate(min_approvals=2, refuse=()))))
     run.when(GateDecided("g", 1, "approve", "ann"), GateDecided("g", 1, "approve", "bob", "again"))
-    assert [(gate.visit, list(gate.approvals)) for gate in asked(run.graph, run.state)] == [(2, [])]
+    assert [(gate.visit, list(gate.approvals)) for gate in open_gates(run.graph, run.state)] == [(2, [])]
     assert run.when(GateDecided("g", 2, "approve", "ann")).facts == ()
 
 
@@ -141,7 +141,7 @@ def test_a_gate_that_is_bypassed_does_not_go_where_its_last_timeout_led() -> Non
 def test_the_timeout_of_the_step_fails_a_gate_whatever_its_own_would_do() -> None:
     run = start(plan(step("g", "b", work=Gate(timeout=50.0, on_timeout="continue"), timeout=30.0), step("b")))
     opened = run.state.open["g/1"]
-    assert rung(run.graph.step(0), opened, NOON + 29 * SECOND) is None
+    assert outcome_of_timer(run.graph.step(0), opened, NOON + 29 * SECOND) is None
     fault = Fault("timeout", "no end after 30 s", retryable=False)
     assert undecided(run).report.outcome == Failed(fault)
 
@@ -149,14 +149,16 @@ def test_the_timeout_of_the_step_fails_a_gate_whatever_its_own_would_do() -> Non
 def test_who_was_first_is_in_the_log() -> None:
     gate = Gate(min_approvals=2)
     log: list[Any] = [(NOON, GateDecided("g", 1, "approve", "ann"))]
-    assert told_end(gate, "g", 1, log) == ""
+    assert how_gate_ended(gate, "g", 1, log) == ""
     log.append((NOON + SECOND, GateDecided("g", 1, "approve", "bob")))
-    assert told_end(gate, "g", 1, log) == "was decided by bob at 2027-01-15T08:00:01.000000Z: approve"
-    assert told_end(gate, "g", 2, log) == ""
-    assert told_end(Gate(), "g", 1, [(NOON, GateDecided("g", 1, "reject"))]) == (
+    assert how_gate_ended(gate, "g", 1, log) == "was decided by bob at 2027-01-15T08:00:01.000000Z: approve"
+    assert how_gate_ended(gate, "g", 2, log) == ""
+    assert how_gate_ended(Gate(), "g", 1, [(NOON, GateDecided("g", 1, "reject"))]) == (
         f"was decided by somebody at {AT_NOON}: reject"
     )
-    assert told_end(gate, "h", 1, [(NOON, reported("h", Succeeded()))]) == f"ended at {AT_NOON} without a decision"
+    assert (
+        how_gate_ended(gate, "h", 1, [(NOON, reported("h", Succeeded()))]) == f"ended at {AT_NOON} without a decision"
+    )
 
 
 def judged(source: Any, threshold: Any = 80, **more: Any) -> Given:

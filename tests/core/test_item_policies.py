@@ -9,8 +9,8 @@ from refold.core.facts import ItemsCancelled, ItemsGivenUp, ItemsIssued, ItemsRe
 from refold.core.fold.fanout import share
 from refold.core.outcomes import Fault
 from refold.core.plan import Arc, Child, Loop, Plan, Retry
-from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import LoopResult
+from refold.core.read.loaded import Loaded
+from refold.core.read.template_scope import LoopResult
 from refold.testing.core import failed, started, succeeded
 from tests.core.acts import Given, Then, plan, step
 

@@ -6,7 +6,7 @@ from typing import Any
 from refold.core import codec
 from refold.core.expressions import View
 from refold.core.facts import Entered, Routed, RunPaused, RunResumed, Took
-from refold.core.fold.due import rung
+from refold.core.fold.waits import outcome_of_timer
 from refold.core.outcomes import SECOND, Failed, Fault, Succeeded
 from refold.core.plan import Arc, Call, Plan, Poll, Retry, Wait
 from refold.core.read.summary import status_of
@@ -76,7 +76,7 @@ def test_a_poll_that_came_true_last_gives_the_result_of_the_run() -> None:
 def test_the_timer_of_a_poll_says_nothing_but_that_somebody_has_to_look() -> None:
     run = waits(False, timeout=40.0)
     opened = run.state.open["p/1"]
-    assert rung(run.graph.step(0), opened, NOON + 30 * SECOND) is None
+    assert outcome_of_timer(run.graph.step(0), opened, NOON + 30 * SECOND) is None
     assert opened.deadline == NOON + 40 * SECOND
 
 
@@ -84,7 +84,7 @@ def test_a_poll_gives_up_when_its_time_is_over_however_often_it_has_looked() -> 
     run = waits(False, False, timeout=40.0)
     then = run.when_decided(after=30)
     assert then.timers == {"p/1": NOON + 40 * SECOND}, "the deadline comes before the next look"
-    outcome = rung(run.graph.step(0), run.state.open["p/1"], NOON + 40 * SECOND)
+    outcome = outcome_of_timer(run.graph.step(0), run.state.open["p/1"], NOON + 40 * SECOND)
     assert outcome == Failed(Fault("timeout", "no end after 40 s", retryable=False))
 
 
@@ -137,7 +137,7 @@ def test_a_call_that_is_made_again_gives_up_when_its_time_is_over() -> None:
     run = calls(timeout=100.0)
     then = run.when(succeeded("p", 0))
     assert then.timers == {"p/1": NOON + 100 * SECOND}
-    outcome = rung(run.graph.step(0), run.state.open["p/1"], NOON + 100 * SECOND)
+    outcome = outcome_of_timer(run.graph.step(0), run.state.open["p/1"], NOON + 100 * SECOND)
     assert outcome is not None
     then = run.when(reported("p", outcome), after=100)
     fault = run.state.steps[0].fault

@@ -17,9 +17,9 @@ from refold.core.facts import (
 )
 from refold.core.outcomes import SECOND, Blob, Failed, Fault, Outcome, Report, Succeeded
 from refold.core.plan import PATIENT, Child, Loop, Plan, Retry, Source
+from refold.core.read.loaded import Loaded, item_of_key, key_of
 from refold.core.read.summary import status_of
 from refold.core.read.why import reasons
-from refold.core.scope.loaded import Loaded, item_of_key, key_of
 from refold.testing.core import NOON, failed, started, succeeded
 from tests.core.acts import Given, Then, plan, step
 

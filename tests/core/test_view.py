@@ -9,8 +9,8 @@ from refold.core.expressions import CannotEvaluate, Missing
 from refold.core.facts import Fact, RunStarted
 from refold.core.outcomes import Blob, SetKey, Succeeded
 from refold.core.plan import Loop
-from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import RunScope, capture, with_sets
+from refold.core.read.loaded import Loaded
+from refold.core.read.template_scope import RunScope, capture, with_sets
 from refold.core.state import RunState
 from refold.testing.core import failed, reported, succeeded
 from tests.core.acts import Given, plan, step

@@ -3,7 +3,7 @@
 import pytest
 
 from refold.core.facts import ChildEnded, GateDecided, SignalReceived, SignalTaken, StepFault
-from refold.core.fold.due import rung
+from refold.core.fold.waits import outcome_of_timer
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Outcome, Succeeded, TimedOut
 from refold.core.plan import Arc, Child, Gate, Loop, Plan, Retry, Wait
 from refold.testing.core import NOON, issued, reported, started, succeeded
@@ -197,7 +197,7 @@ def test_what_is_no_moment_is_refused_by_name(wrong: object) -> None:
 
 def rings(run: Given, after: float, command: str = "w/1") -> Outcome | None:
     opened = run.state.open[command]
-    return rung(run.graph.step(opened.step), opened, NOON + round(after * SECOND))
+    return outcome_of_timer(run.graph.step(opened.step), opened, NOON + round(after * SECOND))
 
 
 def test_a_timer_rings_when_its_time_has_come_and_not_before() -> None:

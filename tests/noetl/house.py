@@ -12,8 +12,8 @@ from refold.core.expressions import Missing
 from refold.core.facts import Fact, StepFault
 from refold.core.plan import Plan
 from refold.core.read.fact_text import fact_text
-from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import step_value
+from refold.core.read.loaded import Loaded
+from refold.core.read.template_scope import step_value
 from refold.errors import NotFound
 from refold.playbooks.playbook import Playbook, read
 from refold.playbooks.problems import InvalidPlaybook, Problem

@@ -10,7 +10,7 @@ import pytest
 from refold import Arc, Call, Child, Loop, Plan, Step
 from refold.core.outcomes import Succeeded
 from refold.core.plan import canonical, plan_hash
-from refold.core.scope.loaded import Loaded
+from refold.core.read.loaded import Loaded
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.ports import Abilities, Done
 from refold.runtime.intake import Intake, run_of_key

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.core.expressions import Aliased, CannotEvaluate, View, step_into, unaliased
-from refold.core.scope.template_scope import capture
+from refold.core.read.template_scope import capture
 from refold.templates import Templates
 from tests.templates.views import CHAINABLE, STRICT
 

@@ -9,10 +9,10 @@ from refold.core.facts import RunTimedOut, StepFault
 from refold.core.faults import fault_text
 from refold.core.graph import Graph
 from refold.core.outcomes import Fault, Instant
+from refold.core.read.loaded import Loaded
 from refold.core.read.progress import pace
 from refold.core.read.summary import Summary, shown_steps, status_of
-from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import LISTED, step_value
+from refold.core.read.template_scope import LISTED, step_value
 from refold.core.state import ISSUED, FanOut, RunState
 from refold.ports import Store
 from refold.runtime.reading import with_values

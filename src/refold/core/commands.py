@@ -8,6 +8,9 @@ from msgspec import Struct
 from refold.core.facts import Parent
 from refold.core.outcomes import Instant, Outcome, Report
 
+SOURCE_TOOL = "source"
+"""The tool that fetches the next page of a source."""
+
 
 def command_id(step: str, visit: int, item: int | None = None) -> str:
     return f"{step}/{visit}" if item is None else f"{step}/{visit}/{item}"

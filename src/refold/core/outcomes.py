@@ -135,3 +135,16 @@ class Report(Struct, frozen=True, omit_defaults=True, gc=False):
     writes: tuple[Write, ...] = ()
     usage: dict[str, int | float] = {}
     events: tuple[Sent, ...] = ()
+
+
+def fault_of_outcome(outcome: Outcome) -> Fault | None:
+    """The fault of an outcome that is a failure."""
+    match outcome:
+        case Failed(fault=fault):
+            return fault
+        case TimedOut(after=after):
+            return Fault("timeout", f"no result after {after:g} s")
+        case Cancelled(reason=reason):
+            return Fault("cancelled", reason or "cancelled", retryable=False)
+        case _:
+            return None

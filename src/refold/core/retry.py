@@ -1,20 +1,7 @@
 """When to try again: the user's policy, with chance given from outside and recorded in the fact."""
 
-from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Outcome, TimedOut
+from refold.core.outcomes import SECOND, Fault
 from refold.core.plan import LONGEST, Retry
-
-
-def fault_of_outcome(outcome: Outcome) -> Fault | None:
-    """The fault of an outcome that is a failure."""
-    match outcome:
-        case Failed(fault=fault):
-            return fault
-        case TimedOut(after=after):
-            return Fault("timeout", f"no result after {after:g} s")
-        case Cancelled(reason=reason):
-            return Fault("cancelled", reason or "cancelled", retryable=False)
-        case _:
-            return None
 
 
 def may_retry(policy: Retry, attempt: int, fault: Fault) -> bool:

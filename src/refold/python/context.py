@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, Unpack
 
 from refold.core.faults import short
-from refold.core.fold.gates import ANSWER
 from refold.core.outcomes import SECOND, Awaited
 from refold.core.plan import Plan, Retry
+from refold.core.read.gates import ANSWER
 from refold.core.retry import delay, may_retry
 from refold.core.times import seconds
 from refold.errors import InvalidValue

@@ -28,10 +28,9 @@ from refold.core.facts import (
     StepFault,
     StepSettled,
 )
-from refold.core.fold.due import rung
 from refold.core.fold.events import group_of, runs_out
-from refold.core.fold.gates import told_end
 from refold.core.fold.visits import can_add
+from refold.core.fold.waits import outcome_of_timer
 from refold.core.graph import Graph
 from refold.core.outcomes import (
     ITSELF,
@@ -51,6 +50,7 @@ from refold.core.outcomes import (
 )
 from refold.core.plain_values import plainly
 from refold.core.plan import Child, Gate
+from refold.core.read.gates import how_gate_ended
 from refold.core.state import ENDING, FAILED, INITIAL, RUNNING, TERMINAL, OpenCommand
 from refold.errors import Conflict, InvalidValue, LeaseLost, NotFound, StaleWrite
 from refold.ports import Done, Lease, StoreTurn
@@ -110,7 +110,7 @@ def decision(d: Decision, turn: StoreTurn, asked: GateDecided) -> GateDecided:
 def _too_late(d: Decision, turn: StoreTurn, gate: Gate, step: str, visit: int) -> str:
     """Who was first; the log knows it, and so does what this turn has said already."""
     log = [(at, fact) for _, at, fact in turn.facts(d.state.run)] + [(d.now, fact) for fact in d.facts]
-    end = told_end(gate, step, visit, log)
+    end = how_gate_ended(gate, step, visit, log)
     if end:
         return f"gate {step!r} (visit {visit}) {end}"
     if d.state.life in TERMINAL:
@@ -408,7 +408,7 @@ class Accepting(Struct):
         elif starts_at(self.d.graph, opened) is not None:
             self.d.due[command] = None
         elif command not in self.settled and command not in self.d.state.judge:
-            outcome = rung(self.d.graph.step(opened.step), opened, self.d.now)
+            outcome = outcome_of_timer(self.d.graph.step(opened.step), opened, self.d.now)
             if outcome is not None:
                 self._report(command, Report(opened.attempt, outcome))
 

@@ -12,9 +12,9 @@ from refold.core.commands import child_id
 from refold.core.facts import RunEnded, StepSettled
 from refold.core.faults import fault_text
 from refold.core.fold.apply import Record
-from refold.core.fold.gates import ANSWER
 from refold.core.outcomes import Suspended
 from refold.core.plan import Plan
+from refold.core.read.gates import ANSWER
 from refold.core.state import RunState
 from refold.errors import NotFound, RunFailed, StepFailed
 from refold.logs import ERROR, event, logger

@@ -10,8 +10,8 @@ from refold.core.decide.decision import Decision
 from refold.core.decide.rules import decide
 from refold.core.expressions import Missing
 from refold.core.fold.events import needed_soon
-from refold.core.scope.loaded import Loaded
-from refold.core.scope.loaded import needed_soon as items_needed_soon
+from refold.core.read.loaded import Loaded
+from refold.core.read.loaded import needed_soon as items_needed_soon
 from refold.core.state import RunState
 from refold.ports import Lease, Memory, StoreTurn
 

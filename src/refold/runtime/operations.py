@@ -6,7 +6,6 @@ from msgspec import structs
 
 from refold.core import codec
 from refold.core.decide.decision import Decision
-from refold.core.decide.ending import PAUSES, exceeded, told
 from refold.core.decide.migrate import Graphs, Refusal, migrate, refusals, replay
 from refold.core.expressions import Missing
 from refold.core.facts import ItemsCancelled, ItemsReopened, RunMigrated, RunReopened
@@ -14,6 +13,7 @@ from refold.core.fold.apply import Record, life_of
 from refold.core.fold.fanout import failed_items
 from refold.core.fold.reopen import reopening
 from refold.core.graph import Graph
+from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
 from refold.core.read.dead_letters import DeadLetter, any_tolerated, dead_letters, tolerated
 from refold.core.state import (
     CANCELLED,
@@ -77,9 +77,11 @@ def replayed(graphs: Graphs, records: Sequence[Record], state: RunState) -> Grap
 
 def refuse_spent(state: RunState, budget: Mapping[str, int | float]) -> None:
     """A run that its budget paused would be paused again at once, unless it gets more."""
-    over = exceeded(state, budget) if state.paused_by == PAUSES else None
+    over = over_budget(state, budget) if state.paused_by == PAUSED_BY_BUDGET else None
     if over is not None:
-        raise Conflict(f"{told(*over)}: raise it, as in `refold runs resume RUN --budget {over[0]}={2 * over[1]:g}`")
+        raise Conflict(
+            f"{over_budget_text(*over)}: raise it, as in `refold runs resume RUN --budget {over[0]}={2 * over[1]:g}`"
+        )
 
 
 def reopen(d: Decision, step: str, by: str, budget: dict[str, int | float]) -> None:

@@ -9,7 +9,7 @@ from refold.core import codec
 from refold.core.expressions import Missing
 from refold.core.graph import Graph, analyse
 from refold.core.plan import Plan, read_plan
-from refold.core.scope.loaded import Loaded
+from refold.core.read.loaded import Loaded
 from refold.core.state import RunState
 from refold.errors import Corrupt, NotFound
 from refold.ports import Store

@@ -20,8 +20,8 @@ from refold.core.graph import Graph, analyse
 from refold.core.outcomes import SECOND, Failed, Fault, Instant
 from refold.core.plain_values import spelt_out
 from refold.core.plan import Child, hash_of, read_plan
+from refold.core.read.loaded import Loaded
 from refold.core.read.summary import summarize
-from refold.core.scope.loaded import Loaded
 from refold.core.state import TERMINAL, RunState
 from refold.errors import Ambiguous, Corrupt, LeaseLost, NotFound, RefoldError, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from refold.core.expressions import Aliased, CannotEvaluate, View, unaliased
-from refold.core.fold.arc_inputs import GIVEN
+from refold.core.fold.routing import ARC_INPUTS
 from refold.core.outcomes import Fault
 from refold.core.plan import Call, bare_key
-from refold.core.scope.template_scope import RunInfo, RunScope, step_value
+from refold.core.read.template_scope import RunInfo, RunScope, step_value
 from refold.core.state import FAILED, shown_life
 from refold.templates.json_paths import Selected
 
@@ -41,7 +41,7 @@ class NoetlNames:
         if name in RESERVED:
             return RESERVED[name](self.view)
         view = self.view
-        given = view.extra.get(GIVEN, {})
+        given = view.extra.get(ARC_INPUTS, {})
         if name in given:
             return given[name]
         if name in view.ctx:
@@ -171,7 +171,7 @@ def _input(view: RunScope) -> dict[str, Any]:
     told = view.extra.get("output")
     kept = view.state.steps[told.s].given if told is not None else None
     bound = kept["input"] if kept is not None else {}
-    return {**view.state.input, **bound, **view.extra.get(GIVEN, {})}
+    return {**view.state.input, **bound, **view.extra.get(ARC_INPUTS, {})}
 
 
 def _own(view: RunScope) -> dict[str, Any]:

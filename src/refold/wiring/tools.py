@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from refold.core.fold.pages import SOURCE
+from refold.core.commands import SOURCE_TOOL
 from refold.core.pipeline import TOOL
 from refold.ports import Programs, Tool
 from refold.settings import Settings
@@ -61,7 +61,7 @@ def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read
     makers: dict[str, Callable[[], Tool]] = {
         "assert": insisting,
         TOOL: pipeline,
-        SOURCE: lambda: source_tool(world, shelf),
+        SOURCE_TOOL: lambda: source_tool(world, shelf),
     }
     ready: dict[str, Tool] = {"noop": noop, **given}
     if world.executors:

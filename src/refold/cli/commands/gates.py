@@ -11,8 +11,9 @@ from refold.cli import output as out
 from refold.cli import stored, words
 from refold.cli.options import db_option, inputs, output_option, run_argument, value_of, who
 from refold.core.codec import check_value
-from refold.core.fold.gates import ANSWER, Asked, Question, agreed, asked, questions
+from refold.core.fold.gates import most_votes
 from refold.core.graph import Graph
+from refold.core.read.gates import ANSWER, OpenGate, OpenQuestion, open_gates, open_questions
 from refold.core.read.summary import Summary
 from refold.core.state import ENDING, PAUSED, RUNNING, TERMINAL, WAITING, RunState
 from refold.errors import Conflict, NotFound
@@ -20,7 +21,7 @@ from refold.runtime.mail import DecideGate, Signal
 from refold.runtime.reading import Reading, graph_of
 from refold.stores.sqlite.store import SqliteStore
 
-RunQuestion = tuple[Summary, Question]
+RunQuestion = tuple[Summary, OpenQuestion]
 """A question, with the run that asks it."""
 
 
@@ -33,7 +34,7 @@ class Asking:
 
     def of_run(self, row: Summary) -> Iterator[RunQuestion]:
         if self._may_ask(row):
-            for question in questions(*Reading(self.store, row.run).read()):
+            for question in open_questions(*Reading(self.store, row.run).read()):
                 yield row, question
 
     def of_family(self, row: Summary) -> Iterator[RunQuestion]:
@@ -43,7 +44,7 @@ class Asking:
             each = todo.pop()
             graph, state = Reading(self.store, each.run).read()
             if graph.by_events:
-                yield from ((each, question) for question in questions(graph, state))
+                yield from ((each, question) for question in open_questions(graph, state))
             children = (self.store.summary(child) for child in state.children.values())
             todo += [child for child in children if child is not None and child.status not in TERMINAL]
 
@@ -53,7 +54,7 @@ class Asking:
         return self._by_events[row.plan]
 
 
-def question_object(row: Summary, question: Question) -> dict[str, Any]:
+def question_object(row: Summary, question: OpenQuestion) -> dict[str, Any]:
     """For machines."""
     return {
         "run": row.run,
@@ -69,7 +70,7 @@ def question_object(row: Summary, question: Question) -> dict[str, Any]:
     }
 
 
-def question_lines(row: Summary, question: Question, now: int) -> Iterator[str]:
+def question_lines(row: Summary, question: OpenQuestion, now: int) -> Iterator[str]:
     yield f"run        {out.printable(stored.called(row))}"
     yield f"question   {out.printable(question.id)} (of step {out.printable(question.step)}, visit {question.visit})"
     yield f"prompt     {out.printable(str(question.prompt))}"
@@ -149,39 +150,39 @@ def list_gates(limit: int, output: str, db: str) -> None:
     out.put(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
 
 
-def _waiting(store: SqliteStore) -> Iterator[tuple[Summary, Asked | Question]]:
+def _waiting(store: SqliteStore) -> Iterator[tuple[Summary, OpenGate | OpenQuestion]]:
     """A row of the list knows whether its run has gates; only those are looked at, and Python workflows."""
     rows = [row for status in ALIVE for row in store.summaries(status, ALL)]
     asking = Asking(store)
     for row in sorted(rows, key=lambda row: (-row.created_at, row.run)):
         if row.gates:
-            for gate in asked(*Reading(store, row.run).read()):
+            for gate in open_gates(*Reading(store, row.run).read()):
                 yield row, gate
         else:
             yield from asking.of_run(row)
 
 
-def _in_short(asked: Asked | Question, now: int) -> tuple[str, ...]:
-    if isinstance(asked, Question):
+def _in_short(asked: OpenGate | OpenQuestion, now: int) -> tuple[str, ...]:
+    if isinstance(asked, OpenQuestion):
         until = words.until(asked.until, now) if asked.until is not None else ""
         return asked.id, str(asked.visit), "", "", until, _text(asked.prompt)
     until = words.until(asked.deadline, now) if asked.deadline is not None else ""
     return asked.step, str(asked.visit), asked.assignee, _approvals(asked), until, _text(asked.prompt)
 
 
-def _object(row: Summary, asked: Asked | Question) -> dict[str, Any]:
-    return question_object(row, asked) if isinstance(asked, Question) else gate_object(row, asked)
+def _object(row: Summary, asked: OpenGate | OpenQuestion) -> dict[str, Any]:
+    return question_object(row, asked) if isinstance(asked, OpenQuestion) else gate_object(row, asked)
 
 
-def _approvals(gate: Asked) -> str:
-    return f"{agreed(gate.approvals)} of {gate.min_approvals}"
+def _approvals(gate: OpenGate) -> str:
+    return f"{most_votes(gate.approvals)} of {gate.min_approvals}"
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json.encode(value).decode()
 
 
-def gate_object(row: Summary, gate: Asked) -> dict[str, Any]:
+def gate_object(row: Summary, gate: OpenGate) -> dict[str, Any]:
     """For machines."""
     return {
         "run": row.run,
@@ -217,17 +218,17 @@ def show(run: str, gate: str | None, output: str, db: str) -> None:
     with stored.opened(db) as store:
         row = stored.found(store, run)
         graph, state = Reading(store, row.run).read()
-        at_gate = any(gate in (None, each.step) for each in asked(graph, state))
+        at_gate = any(gate in (None, each.step) for each in open_gates(graph, state))
         question = None if at_gate else one_question(store, row, gate)
         row, found = question if question is not None else (row, _one(row, graph, state, gate))
     if output != "table":
         out.put_json(_object(row, found), output)
         return
     now = words.now()
-    out.put("\n".join(question_lines(row, found, now) if isinstance(found, Question) else _lines(row, found, now)))
+    out.put("\n".join(question_lines(row, found, now) if isinstance(found, OpenQuestion) else _lines(row, found, now)))
 
 
-def _lines(row: Summary, gate: Asked, now: int) -> Iterator[str]:
+def _lines(row: Summary, gate: OpenGate, now: int) -> Iterator[str]:
     yield f"run        {out.printable(stored.called(row))}"
     yield f"gate       {out.printable(gate.step)} ({gate.type}, visit {gate.visit})"
     yield f"prompt     {out.printable(_text(gate.prompt))}"
@@ -306,7 +307,7 @@ def _choice(
     """Which gate, which visit of it, and which option; one that does not wait is named all the same, to be refused."""
     if gate is None and len(graph.gates) == 1:
         gate = graph.name(next(iter(graph.gates)))
-    if gate is not None and not any(each.step == gate for each in asked(graph, state)):
+    if gate is not None and not any(each.step == gate for each in open_gates(graph, state)):
         return gate, None, option or ("reject" if refuses else "approve")
     found = _one(row, graph, state, gate)
     fits = [name for name in found.options if (name in found.refuse) == refuses]
@@ -317,9 +318,9 @@ def _choice(
     return found.step, found.visit, chosen
 
 
-def _one(row: Summary, graph: Graph, state: RunState, gate: str | None) -> Asked:
+def _one(row: Summary, graph: Graph, state: RunState, gate: str | None) -> OpenGate:
     """The gate of this name, or the only one."""
-    found = [each for each in asked(graph, state) if gate is None or each.step == gate]
+    found = [each for each in open_gates(graph, state) if gate is None or each.step == gate]
     name = stored.called(row)
     if gate is not None and not found:
         known = gate in graph.index and graph.index[gate] in graph.gates
@@ -333,7 +334,7 @@ def _one(row: Summary, graph: Graph, state: RunState, gate: str | None) -> Asked
 
 def _tell(row: Summary, step: str, visit: int | None, option: str, after: tuple[Graph, RunState], output: str) -> None:
     graph, state = after
-    left = next((each for each in asked(graph, state) if (each.step, each.visit) == (step, visit)), None)
+    left = next((each for each in open_gates(graph, state) if (each.step, each.visit) == (step, visit)), None)
     if output != "table":
         told = {"run": row.run, "gate": step, "visit": visit, "option": option, "decided": left is None}
         out.put_json({**told, "approvals": left.approvals if left is not None else None}, output)

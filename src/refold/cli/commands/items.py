@@ -15,8 +15,8 @@ from refold.core.faults import fault_text
 from refold.core.fold.fanout import settled
 from refold.core.graph import Graph
 from refold.core.read.items import STATES, ItemRow, LoopSeen, item_rows, items_in
+from refold.core.read.loaded import has_keys, item_of_key
 from refold.core.read.progress import pace
-from refold.core.scope.loaded import has_keys, item_of_key
 from refold.core.state import ISSUED, FanOut, RunState
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.runtime.mail import Reopen, RetryItems

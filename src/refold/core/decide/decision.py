@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from refold.core import codec
 from refold.core.commands import (
     HELD,
+    SOURCE_TOOL,
     Command,
     Held,
     Letter,
@@ -56,17 +57,15 @@ from refold.core.facts import (
     VisitFailed,
 )
 from refold.core.fold import apply, visits
-from refold.core.fold.arc_inputs import GIVEN, overlaid
-from refold.core.fold.due import due
 from refold.core.fold.events import group_of, runs_out, timers, timers_of
-from refold.core.fold.pages import SOURCE, page_input
+from refold.core.fold.routing import ARC_INPUTS, with_arc_inputs
+from refold.core.fold.waits import due_at
 from refold.core.graph import Graph
 from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, Suspended
 from refold.core.pipeline import sealed_in
 from refold.core.plan import BODY, Call, Child, Step
-from refold.core.scope.events import events_of
-from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import RunScope, item_view
+from refold.core.read.loaded import Loaded, events_of
+from refold.core.read.template_scope import RunScope, item_view
 from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
 
 
@@ -286,7 +285,7 @@ class Decision(Struct):
         view = item_view(fan, self.loaded, step.loop.name, opened.item, opened.visit)
         if step.input is None:
             return view[step.loop.name]
-        return overlaid(self.evaluate.value(step.input, view), fan.capture.get(GIVEN, {}))
+        return with_arc_inputs(self.evaluate.value(step.input, view), fan.capture.get(ARC_INPUTS, {}))
 
     def misfit_of(self, command: str, plan: str) -> Fault | None:
         """Why the child of an item cannot begin; asked once in a turn, for the answer may depend on an expression."""
@@ -340,7 +339,7 @@ class Decision(Struct):
             step=step.name,
             visit=opened.visit,
             attempt=opened.attempt,
-            tool=SOURCE,
+            tool=SOURCE_TOOL,
             input=self.input_of(command),
             queue=step.queue,
             priority=step.priority,
@@ -445,7 +444,7 @@ def _timer(graph: Graph, state: RunState, key: str) -> Instant | None:
     if opened is None:
         return None
     if not call:
-        moment = due(opened)
+        moment = due_at(opened)
         return moment if moment is not None else starts_at(graph, opened)
     return opened.calls[call].until if call in opened.calls else None
 
@@ -465,3 +464,14 @@ def _as_outcome(fact: RunEnded, status: str) -> Outcome:
         data = None if error is None else {"step": error.step, "why": error.why}
         return Failed(Fault("child_failed", why, data=data))
     return Cancelled("the child run was cancelled")
+
+
+def page_input(run: str, step: Step, fan: FanOut) -> dict[str, Any]:
+    assert step.loop is not None and step.loop.source is not None and fan.pulls is not None
+    return {
+        "kind": step.loop.source.kind,
+        "settings": fan.pulls.settings,
+        "cursor": fan.pulls.cursor,
+        "most": step.loop.source.page,
+        "owner": f"{run}/{step.name}/{fan.visit}",
+    }

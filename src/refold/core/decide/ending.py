@@ -1,12 +1,11 @@
 """Rules about the end of a run: what is taken back, which finalizers run, what a failing one means."""
 
-from collections.abc import Mapping
-
 from refold.core.decide.decision import Decision
 from refold.core.facts import BudgetExceeded, Dropped, RunEnding, RunPaused, StepFault
 from refold.core.fold import visits
 from refold.core.outcomes import Fault
-from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, RUNNING, RunState
+from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
+from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, RUNNING
 
 GIVEN_UP = 2  # cancellations after which finalizers do not run either
 
@@ -99,32 +98,17 @@ def fail_completed(d: Decision) -> None:
         d.say(RunEnding(FAILED, broken, (), (*plan.on_fail, *state.final)))
 
 
-PAUSES = "budget"  # who paused a run that is beyond its budget
-
-
-def exceeded(state: RunState, raised: Mapping[str, int | float] | None = None) -> tuple[str, float, float] | None:
-    """The first unit of which more is used up than the budget allows: unit, used, limit."""
-    for unit, limit in {**state.budget, **(raised or {})}.items():
-        if state.usage.get(unit, 0) > limit:
-            return unit, state.usage[unit], limit
-    return None
-
-
-def told(unit: str, used: float, limit: float) -> str:
-    return f"{used:g} {unit} are used up, and the budget is {limit:g}"
-
-
 def watch_budget(d: Decision) -> None:
     """Before more is issued: a run beyond its budget is paused, fails, or goes to the step that is there for it."""
-    over = exceeded(d.state)
+    over = over_budget(d.state)
     if over is None:
         return
     d.tell_moves()
     d.say(BudgetExceeded(*over))
     match d.graph.plan.on_budget:
         case "pause":
-            d.say(RunPaused(PAUSES))
+            d.say(RunPaused(PAUSED_BY_BUDGET))
         case "fail":
-            end_run(d, FAILED, StepFault("", 0, "budget", Fault("budget", told(*over), retryable=False)))
+            end_run(d, FAILED, StepFault("", 0, "budget", Fault("budget", over_budget_text(*over), retryable=False)))
         case step:
             divert(d, step)

@@ -12,12 +12,12 @@ from refold.core.decide.waits import issue_gate, issue_quality, issue_wait, rend
 from refold.core.expressions import CannotEvaluate
 from refold.core.facts import Entered, FanOutEntered, ItemsIssued, ItemsRetried, ItemsSettled, PageAsked, StepIssued
 from refold.core.fold import fanout
-from refold.core.fold.arc_inputs import GIVEN, given_to, overlaid
-from refold.core.outcomes import Failed, Fault, Report
+from refold.core.fold.routing import ARC_INPUTS, arc_inputs_of, with_arc_inputs
+from refold.core.outcomes import Failed, Fault, Report, fault_of_outcome
 from refold.core.plan import Call, Child, Gate, Quality, Step, Wait
-from refold.core.retry import delay, fault_of_outcome
-from refold.core.scope.loaded import item_value
-from refold.core.scope.template_scope import capture
+from refold.core.read.loaded import item_value
+from refold.core.read.template_scope import capture
+from refold.core.retry import delay
 from refold.core.state import FanOut, OpenCommand
 
 
@@ -84,11 +84,11 @@ def _input(d: Decision, step: Step, visit: int) -> Any:
     if not d.state.given:
         return rendered(d, step.input, visit)
     given = _given(d, step)
-    return overlaid(rendered(d, step.input, visit, given), given)
+    return with_arc_inputs(rendered(d, step.input, visit, given), given)
 
 
 def _given(d: Decision, step: Step) -> dict[str, Any]:
-    return given_to(d.graph, d.state, d.graph.index[step.name]) if d.state.given else {}
+    return arc_inputs_of(d.graph, d.state, d.graph.index[step.name]) if d.state.given else {}
 
 
 def _enter_fan_out(d: Decision, step: Step, visit: int) -> FanOutEntered:
@@ -123,8 +123,8 @@ def _captured(d: Decision, step: Step, visit: int) -> dict[str, Any]:
         return {}
     own = frozenset({step.loop.name, "iter", "loop", "loop_index", "visit"})
     given = _given(d, step)
-    view = d.evaluate.names(d.view({"visit": visit, GIVEN: given} if given else {"visit": visit}))
-    return capture(view, d.evaluate.paths(step.input), own) | ({GIVEN: given} if given else {})
+    view = d.evaluate.names(d.view({"visit": visit, ARC_INPUTS: given} if given else {"visit": visit}))
+    return capture(view, d.evaluate.paths(step.input), own) | ({ARC_INPUTS: given} if given else {})
 
 
 def fill_windows(d: Decision) -> None:

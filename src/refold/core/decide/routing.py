@@ -25,11 +25,11 @@ from refold.core.facts import (
 )
 from refold.core.fold import routing, visits
 from refold.core.fold.fanout import ITEMS_FAILED, failed_items, failure, was_cut
-from refold.core.outcomes import Fault
+from refold.core.outcomes import Fault, fault_of_outcome
 from refold.core.plan import Gate, Retry, bare_key
-from refold.core.retry import fault_of_outcome, may_retry
-from refold.core.scope.loaded import key_of
-from refold.core.scope.template_scope import RunScope, with_output, with_sets
+from refold.core.read.loaded import key_of
+from refold.core.read.template_scope import RunScope, with_output, with_sets
+from refold.core.retry import may_retry
 from refold.core.state import ASKED, BYPASSED, FAILED, OPEN, RUNNING, OpenCommand
 
 

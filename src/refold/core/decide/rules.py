@@ -10,8 +10,8 @@ from refold.core.decide.issue import fill_windows, issue_entered, start_waiting_
 from refold.core.decide.routing import deliver_signals, enter_step, give_up_items, route
 from refold.core.decide.waits import check_polls
 from refold.core.facts import RunEnded, StepFault
-from refold.core.scope.events import event_at
-from refold.core.scope.template_scope import run_result
+from refold.core.read.loaded import event_at
+from refold.core.read.template_scope import run_result
 from refold.core.state import COMPLETED, ENDING, FAILED, INITIAL, PENDING, RUNNING, TERMINAL, RunState
 
 

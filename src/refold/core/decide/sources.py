@@ -12,7 +12,7 @@ from refold.core.facts import PageAsked, PagesGivenUp, PageTaken
 from refold.core.fold import fanout
 from refold.core.outcomes import Fault
 from refold.core.plan import Loop
-from refold.core.scope.loaded import page_of
+from refold.core.read.loaded import page_of
 from refold.core.state import CAME, FanOut
 
 

@@ -6,11 +6,11 @@ from refold.core.decide.decision import Decision
 from refold.core.decide.routing import end_visit
 from refold.core.expressions import CannotEvaluate
 from refold.core.facts import StepIssued, StepSettled
-from refold.core.fold.arc_inputs import GIVEN
+from refold.core.fold.routing import ARC_INPUTS
 from refold.core.fold.visits import stops
 from refold.core.outcomes import SECOND, Fault, Report, Succeeded
 from refold.core.plan import Call, Gate, Quality, Step, Wait
-from refold.core.scope.template_scope import with_output
+from refold.core.read.template_scope import with_output
 from refold.core.times import END_OF_TIME, instant
 
 NOTHING: dict[str, Any] = {}
@@ -32,7 +32,7 @@ def issue_wait(d: Decision, step: Step, wait: Wait, visit: int) -> StepIssued:
 def rendered(d: Decision, template: Any, visit: int, given: dict[str, Any] = NOTHING) -> Any:
     if template is None:
         return None
-    return d.evaluate.value(template, d.view({"visit": visit, GIVEN: given} if given else {"visit": visit}))
+    return d.evaluate.value(template, d.view({"visit": visit, ARC_INPUTS: given} if given else {"visit": visit}))
 
 
 def _is_number(value: Any) -> bool:

@@ -49,8 +49,7 @@ from refold.core.fold import events, fanout, items, routing, visits, waits
 from refold.core.fold import items as pages
 from refold.core.fold.reopen import reopened
 from refold.core.graph import Graph
-from refold.core.outcomes import SECOND, Instant, Succeeded
-from refold.core.retry import fault_of_outcome
+from refold.core.outcomes import SECOND, Instant, Succeeded, fault_of_outcome
 from refold.core.state import (
     BYPASSED,
     CANCELLED,

@@ -2,9 +2,12 @@
 
 from collections.abc import Collection
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 from refold.core.graph import Graph
 from refold.core.state import DEAD, ENTERED, PENDING, SKIPPED, TAKEN, UNRESOLVED, RunState, StepState
+
+ARC_INPUTS = "$given"  # the name of the inputs of arcs in a scope, and in what a fan-out captures
 
 
 def begin(graph: Graph, state: RunState) -> None:
@@ -165,3 +168,27 @@ def leave_loop(graph: Graph, state: RunState, loop: int) -> None:
         _resolve(graph, state, a, bool(state.ever[a]))
     if it.parent >= 0:
         _settle_member(state, it.parent)
+
+
+def arc_inputs_of(graph: Graph, state: RunState, s: int) -> dict[str, Any]:
+    """Merged in the order in which their sources stand in the file, the latest taking of each arc."""
+    merged: dict[str, Any] = {}
+    for a in sorted(state.given):
+        if graph.target[a] == s:
+            merged.update(state.given[a])
+    return merged
+
+
+def with_arc_inputs(value: Any, given: dict[str, Any]) -> Any:
+    """An input with what was given over it; of a tool that is what it is bound to."""
+    if not given:
+        return value
+    if isinstance(value, dict) and isinstance(value.get("input"), dict):
+        return {**value, "input": {**value["input"], **given}}
+    return {**value, **given} if isinstance(value, dict) else given if value is None else value
+
+
+def forget_arc_inputs(graph: Graph, state: RunState, s: int) -> None:
+    """What was given to a visit that is over; one that failed for good may be asked to go on with it."""
+    for a in [a for a in state.given if graph.target[a] == s]:
+        del state.given[a]

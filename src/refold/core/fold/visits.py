@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 from refold.core.commands import command_id, page_id
 from refold.core.facts import StepFault
 from refold.core.fold import fanout, routing
-from refold.core.fold.arc_inputs import forget
+from refold.core.fold.routing import forget_arc_inputs
 from refold.core.graph import Graph
 from refold.core.outcomes import (
     AddTo,
@@ -232,7 +232,7 @@ def complete(graph: Graph, state: RunState, s: int, life: str, taken: Collection
         fan = _fan_of(graph, state, s) if step.fan is not None else None
         state.latest = Latest(step.done_at, s, step.result, step.blob, fan)
     if state.given:
-        forget(graph, state, s)
+        forget_arc_inputs(graph, state, s)
     _close_visit(graph, state, s, life, taken)
 
 
@@ -243,7 +243,7 @@ def fail(graph: Graph, state: RunState, s: int, taken: Collection[int], fault: F
         why = "finalizer failed" if s in graph.finalizers else "unhandled failure"
         state.failures.append(StepFault(graph.name(s), step.visits, why, fault))
     else:
-        forget(graph, state, s)
+        forget_arc_inputs(graph, state, s)
     _close_visit(graph, state, s, FAILED, taken)
 
 

@@ -4,9 +4,10 @@ from refold.core.commands import child_id
 from refold.core.facts import CallSettled, ChildEnded, GateDecided, SignalReceived, SignalTaken, StepIssued
 from refold.core.fold import gates, visits
 from refold.core.graph import Graph
-from refold.core.outcomes import SECOND, Failed, Fault, Instant, Outcome, Parked, Report, Succeeded, Suspended
+from refold.core.outcomes import SECOND, Failed, Fault, Instant, Outcome, Parked, Report, Succeeded, Suspended, TimedOut
 from refold.core.plan import Call, Child, Gate, Quality, Step
 from refold.core.state import OpenCommand, RunState
+from refold.core.times import stamp
 
 
 def begin(graph: Graph, state: RunState, command: str, fact: StepIssued) -> None:
@@ -162,7 +163,7 @@ def gate_decided(graph: Graph, state: RunState, fact: GateDecided) -> None:
     assert isinstance(gate, Gate)
     votes = opened.progress = [*(opened.progress or ()), gates.vote(fact, state.at)]
     if gates.is_decided(gate, votes):
-        settle(graph, state, command, gates.ruling(gate, votes))
+        settle(graph, state, command, gates.gate_outcome(gate, votes))
 
 
 def settle(graph: Graph, state: RunState, command: str, outcome: Outcome) -> None:
@@ -174,3 +175,38 @@ def settle(graph: Graph, state: RunState, command: str, outcome: Outcome) -> Non
     else:
         visits.report_item(graph, state, command, report)
         visits.after_items(graph, state, opened.step)
+
+
+def due_at(opened: OpenCommand) -> Instant | None:
+    """When it ends by itself at the latest, or wants to be looked at."""
+    return min((each for each in (opened.until, opened.deadline) if each is not None), default=None)
+
+
+def outcome_of_timer(step: Step, opened: OpenCommand, now: Instant) -> Outcome | None:
+    """What comes of a timer of this command; None if it was not its time, or if only somebody has to look."""
+    moment = due_at(opened)
+    if moment is None or moment > now:
+        return None
+    if moment == opened.deadline:
+        return _timed_out(step)
+    if step.poll is not None:
+        return None
+    if isinstance(step.work, Gate):
+        return _undecided(step.work, opened, now)
+    return Succeeded({"by": "timer", "value": None})
+
+
+def _timed_out(step: Step) -> Outcome:
+    """A child may be tried again; of a wait, a gate or a poll nothing is left to try."""
+    limits = [step.timeout] if step.poll is None else [step.poll.timeout, step.timeout]
+    seconds = next(each for each in limits if each is not None)
+    if isinstance(step.work, Child):
+        return TimedOut(seconds)
+    return Failed(Fault("timeout", f"no end after {seconds:g} s", retryable=False))
+
+
+def _undecided(gate: Gate, opened: OpenCommand, now: Instant) -> Outcome:
+    if gate.on_timeout == "fail":
+        return Failed(Fault("timeout", f"nobody decided within {gate.timeout:g} s", retryable=False))
+    votes = opened.progress or []
+    return Succeeded({"by": "timeout", "option": None, "at": stamp(now), "feedback": None, "approvals": votes})

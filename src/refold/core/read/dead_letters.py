@@ -13,12 +13,11 @@ from msgspec import Struct
 from refold.core.facts import StepFault
 from refold.core.fold.fanout import ITEMS_FAILED, failed_items
 from refold.core.graph import Graph
-from refold.core.outcomes import Fault, Instant
+from refold.core.outcomes import Fault, Instant, fault_of_outcome
 from refold.core.pipeline import tool_of
 from refold.core.plan import Call
-from refold.core.retry import fault_of_outcome
-from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import outcomes_of
+from refold.core.read.loaded import Loaded
+from refold.core.read.template_scope import outcomes_of
 from refold.core.state import COMPLETED, TERMINAL, RunState
 
 LISTED = 100  # items that are named

@@ -46,8 +46,7 @@ from refold.core.facts import (
     VisitFailed,
 )
 from refold.core.faults import fault_text
-from refold.core.outcomes import Cancelled, Outcome, Parked, Report, Succeeded, Suspended, TimedOut
-from refold.core.retry import fault_of_outcome
+from refold.core.outcomes import Cancelled, Outcome, Parked, Report, Succeeded, Suspended, TimedOut, fault_of_outcome
 
 
 def fact_text(fact: Fact) -> str:

@@ -7,10 +7,9 @@ from msgspec import Struct
 
 from refold.core.commands import command_id
 from refold.core.facts import ChildEnded
-from refold.core.outcomes import Fault, Outcome, Succeeded
-from refold.core.retry import fault_of_outcome
-from refold.core.scope.loaded import Loaded, item_value, key_of
-from refold.core.scope.template_scope import outcomes_of
+from refold.core.outcomes import Fault, Outcome, Succeeded, fault_of_outcome
+from refold.core.read.loaded import Loaded, item_value, key_of
+from refold.core.read.template_scope import outcomes_of
 from refold.core.state import DONE, LOST, OPEN, PASSED, STOPPED, TAKEN_BACK, WAITS, FanOut, RunState
 
 STATES = {

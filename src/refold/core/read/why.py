@@ -5,14 +5,14 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.core.decide.ending import PAUSES, exceeded, told
-from refold.core.fold.due import due
+from refold.core.commands import SOURCE_TOOL
 from refold.core.fold.events import runs_out, timer_key
-from refold.core.fold.gates import agreed
-from refold.core.fold.pages import SOURCE
+from refold.core.fold.gates import most_votes
+from refold.core.fold.waits import due_at
 from refold.core.graph import Graph
 from refold.core.outcomes import Instant
 from refold.core.plan import BODY, Call, Child, Gate, Step, is_body
+from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
 from refold.core.state import ENTERED, ISSUED, PENDING, TERMINAL, UNRESOLVED, WAITS, FanOut, OpenCommand, RunState
 
 SHORT = 12  # characters by which a plan is named
@@ -137,7 +137,7 @@ def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: World, re
 
 def _tool(step: Step, opened: OpenCommand, plan: str) -> str:
     if opened.page:
-        return SOURCE
+        return SOURCE_TOOL
     assert isinstance(step.work, Call)
     return f"{BODY}:{plan}" if is_body(step) else step.work.tool
 
@@ -172,10 +172,10 @@ def _waits(graph: Graph, opened: OpenCommand, now: Instant, where: dict[str, Any
         case _ if step.poll is not None and looks_at > now:
             return Reason(kind="poll", until=looks_at, note=str(step.poll.until), **where)
         case Gate(min_approvals=wanted):
-            missing = wanted - agreed(opened.progress or ())
+            missing = wanted - most_votes(opened.progress or ())
             return Reason(
                 kind="gate",
-                until=due(opened),
+                until=due_at(opened),
                 assignee=opened.assignee,
                 count=missing if wanted > 1 else 0,
                 note="" if opened.input is None else str(opened.input),
@@ -189,7 +189,7 @@ def _waits(graph: Graph, opened: OpenCommand, now: Instant, where: dict[str, Any
             return _of_call(opened, now, where)
         case _:
             names = ", ".join(filter(None, (opened.signal, *opened.signals)))
-            return Reason(kind="signal" if names else "timer", signal=names, until=due(opened), **where)
+            return Reason(kind="signal" if names else "timer", signal=names, until=due_at(opened), **where)
 
 
 def _of_call(opened: OpenCommand, now: Instant, where: dict[str, Any]) -> Reason:
@@ -203,8 +203,8 @@ def _of_call(opened: OpenCommand, now: Instant, where: dict[str, Any]) -> Reason
 
 
 def _spent(state: RunState) -> str:
-    over = exceeded(state) if state.paused_by == PAUSES else None
-    return told(*over) if over is not None else ""
+    over = over_budget(state) if state.paused_by == PAUSED_BY_BUDGET else None
+    return over_budget_text(*over) if over is not None else ""
 
 
 def _of_inbox(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:

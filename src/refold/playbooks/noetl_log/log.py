@@ -24,7 +24,7 @@ from refold.core.fold.apply import Record, fold
 from refold.core.graph import Graph, analyse
 from refold.core.outcomes import Instant
 from refold.core.plan import Arc, Call, Loop, Plan, Step, plan_hash
-from refold.core.scope.loaded import Loaded
+from refold.core.read.loaded import Loaded
 from refold.core.state import RunState
 from refold.playbooks.noetl_log.events import Event, read_events
 from refold.playbooks.noetl_log.results import NoetlContext

@@ -5,8 +5,8 @@ from typing import Any
 
 from refold.core.graph import Graph
 from refold.core.plan import bare_key
-from refold.core.scope.loaded import Loaded
-from refold.core.scope.template_scope import step_value
+from refold.core.read.loaded import Loaded
+from refold.core.read.template_scope import step_value
 from refold.core.state import RunState
 
 RESULT = ("context", "result", "context", "data")  # where a worker puts what the tool returned

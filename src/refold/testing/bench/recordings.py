@@ -25,7 +25,7 @@ from refold.core.facts import (
 from refold.core.outcomes import Cancelled, Failed, Fault, Outcome, Parked, Succeeded, Suspended, TimedOut
 from refold.core.pipeline import TOOL
 from refold.core.plan import Plan
-from refold.core.scope.events import events_of
+from refold.core.read.loaded import events_of
 from refold.errors import Corrupt, InvalidValue, NotFound, ToolFailed
 from refold.ports import Call, Meanwhile, Memory, Store
 from refold.python.definition import Definition

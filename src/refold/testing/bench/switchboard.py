@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from refold.core.fold.pages import SOURCE
+from refold.core.commands import SOURCE_TOOL
 from refold.core.outcomes import Fault
 from refold.core.pipeline import TOOL
 from refold.errors import ToolFailed
@@ -13,7 +13,9 @@ from refold.testing.bench.fakes import Called, Fakes, called_of, note, sent_by
 from refold.testing.bench.recordings import Replay
 from refold.testing.bench.virtual_loop import VirtualLoop
 
-LOCAL = frozenset({"noop", "assert", "python", "function", "shell", "sqlite", "duckdb", "artifact", "emit", SOURCE})
+LOCAL = frozenset(
+    {"noop", "assert", "python", "function", "shell", "sqlite", "duckdb", "artifact", "emit", SOURCE_TOOL}
+)
 VIRTUAL = frozenset({"noop", "assert", "python", "function", "emit"})  # their threads are counted one by one
 QUIET = frozenset({"noop", "assert"})  # what they give is written in the playbook
 

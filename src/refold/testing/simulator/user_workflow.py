@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from refold.core.commands import SOURCE_TOOL
 from refold.core.expressions import Values
-from refold.core.fold.gates import ANSWER
-from refold.core.fold.pages import SOURCE
 from refold.core.outcomes import SECOND, Fault
 from refold.core.pipeline import TOOL
 from refold.core.plan import BODY, Call, Gate, Plan
+from refold.core.read.gates import ANSWER
 from refold.core.read.why import Reason, reasons
 from refold.core.state import TERMINAL
 from refold.doorbells.local import LocalDoorbell
@@ -135,7 +135,7 @@ def _source() -> Tool:
 TOOLS: Mapping[str, Callable[[], Tool]] = {  # they compute; what they gave for an input they give again
     "python": partial(_inline, PythonTool),
     "function": partial(_inline, FunctionTool),
-    SOURCE: _source,
+    SOURCE_TOOL: _source,
 }
 
 
@@ -405,5 +405,5 @@ def kinds_of(subject: Subject) -> list[str]:
                 tasks = step.work.settings.get("tasks", ()) if step.work.tool == TOOL else ()
                 found.update(dict.fromkeys([step.work.tool, *(task["kind"] for task in tasks)]))
             if step.loop is not None and step.loop.source is not None:
-                found[SOURCE] = None
+                found[SOURCE_TOOL] = None
     return [kind for kind in found if kind not in (TOOL, BODY, "noop", "assert")]

@@ -7,9 +7,8 @@ from typing import Any
 from msgspec import Struct, convert, structs, to_builtins
 
 from refold.core.faults import short
-from refold.core.outcomes import Failed, Fault, Parked, SetKey, Succeeded
+from refold.core.outcomes import Failed, Fault, Parked, SetKey, Succeeded, fault_of_outcome
 from refold.core.pipeline import Claim, Pipeline
-from refold.core.retry import fault_of_outcome
 from refold.ports import Call, Done
 
 RunOne = Callable[[Call, Pipeline], Awaitable[Done]]

@@ -10,8 +10,8 @@ from msgspec import Struct, convert, structs, to_builtins
 from refold.core.expressions import CannotEvaluate
 from refold.core.faults import fault_from_exception
 from refold.core.outcomes import SECOND, Failed, Fault, Parked, SetKey, Succeeded, Suspended, TimedOut
+from refold.core.outcomes import fault_of_outcome as fault_in
 from refold.core.pipeline import Pipeline, Rule, Task, digest
-from refold.core.retry import fault_of_outcome as fault_in
 from refold.errors import ToolFailed
 from refold.ports import Call, Clock, Done, Tool
 from refold.schemas import unfit

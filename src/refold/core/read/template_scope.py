@@ -10,9 +10,8 @@ from refold.core.facts import ChildEnded, Fact, ItemsSettled
 from refold.core.faults import error_value
 from refold.core.fold import fanout
 from refold.core.graph import Graph
-from refold.core.outcomes import Fault, Outcome, Succeeded
-from refold.core.retry import fault_of_outcome
-from refold.core.scope.loaded import Loaded, item_value, key_of
+from refold.core.outcomes import Fault, Outcome, Succeeded, fault_of_outcome
+from refold.core.read.loaded import Loaded, item_value, key_of
 from refold.core.state import DONE, FAILED, LOST, OPEN, PASSED, STOPPED, FanOut, RunState, shown_life
 from refold.core.times import stamp
 

@@ -6,9 +6,10 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.expressions import Missing
-from refold.core.facts import Fact, FanOutEntered, PageCame, PageTaken
+from refold.core.facts import Fact, FanOutEntered, PageCame, PageTaken, VisitFailed
+from refold.core.fold.events import sent_by
 from refold.core.outcomes import Blob, Succeeded
-from refold.core.state import ISSUED, OPEN, WAITS, FanOut, RunState
+from refold.core.state import ISSUED, OPEN, WAITS, FanOut, Ref, RunState
 
 
 class Page(Struct):
@@ -125,3 +126,22 @@ def _keep_pages(fan: FanOut, loaded: Loaded, kept: Loaded) -> None:
                 kept.facts[taken] = loaded.facts[taken]
             if isinstance(fact.report.outcome, Succeeded):
                 _keep(loaded, kept, fact.report.outcome.blob)
+
+
+def event_at(loaded: Loaded, ref: Ref) -> Any:
+    """An event as a step gets it; raises Missing."""
+    seq, place = ref
+    if seq not in loaded.facts:
+        raise Missing(facts=[seq])
+    fact = loaded.facts[seq]
+    sent = sent_by(fact, place)
+    if isinstance(fact, VisitFailed):
+        return {"type": sent.type, "data": {**sent.data, "events": events_of(loaded, fact.events)}}
+    return {"type": sent.type, "data": loaded.blob(sent.blob) if sent.blob is not None else sent.data}
+
+
+def events_of(loaded: Loaded, refs: tuple[Ref, ...]) -> list[Any]:
+    missing = {seq for seq, _ in refs} - loaded.facts.keys() if len(refs) > 1 else None  # of one, `event_at` tells
+    if missing:
+        raise Missing(facts=missing)
+    return [event_at(loaded, ref) for ref in refs]

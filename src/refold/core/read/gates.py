@@ -1,0 +1,101 @@
+"""Gates and questions that wait for a person, as people see them."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.facts import Fact, GateDecided, StepSettled
+from refold.core.fold.gates import Vote, is_decided, vote
+from refold.core.fold.waits import due_at
+from refold.core.graph import Graph
+from refold.core.outcomes import Awaited, Instant
+from refold.core.plan import Gate
+from refold.core.state import OpenCommand, RunState
+from refold.core.times import stamp
+
+
+class OpenGate(Struct, frozen=True):
+    """A gate that waits, as people see it."""
+
+    step: str
+    visit: int
+    type: str  # a review fails with no option, an approval with some
+    prompt: Any
+    options: dict[str, str]  # with their labels
+    refuse: tuple[str, ...]
+    form: dict[str, Any] | None
+    assignee: str
+    min_approvals: int
+    approvals: Sequence[Vote]
+    deadline: Instant | None
+    on_timeout: str
+
+
+def open_gates(graph: Graph, state: RunState) -> list[OpenGate]:
+    """The gates at which a run waits now, the longest waiting first."""
+    return [_asked(graph, opened) for opened in state.open.values() if opened.step in graph.gates]
+
+
+def _asked(graph: Graph, opened: OpenCommand) -> OpenGate:
+    step = graph.step(opened.step)
+    gate = step.work
+    assert isinstance(gate, Gate)
+    return OpenGate(
+        step=step.name,
+        visit=opened.visit,
+        type="approval" if gate.refuse else "review",
+        prompt=opened.input,
+        options={option: gate.labels.get(option, option) for option in gate.options},
+        refuse=gate.refuse,
+        form=gate.form,
+        assignee=opened.assignee,
+        min_approvals=gate.min_approvals,
+        approvals=opened.progress or [],
+        deadline=due_at(opened),
+        on_timeout=gate.on_timeout,
+    )
+
+
+def how_gate_ended(gate: Gate, step: str, visit: int, log: Iterable[tuple[Instant, Fact]]) -> str:
+    """Who decided a visit of a gate and when, or how else it came to its end; nothing if the log does not say."""
+    votes: list[Vote] = []
+    for at, fact in log:
+        if isinstance(fact, GateDecided) and (fact.step, fact.visit) == (step, visit):
+            votes.append(vote(fact, at))
+            if is_decided(gate, votes):
+                return f"was decided by {fact.by or 'somebody'} at {stamp(at)}: {fact.option}"
+        if isinstance(fact, StepSettled) and (fact.step, fact.visit) == (step, visit):
+            return f"ended at {stamp(at)} without a decision"
+    return ""
+
+
+ANSWER = "answer:"  # begins the signals that answer
+
+
+class OpenQuestion(Struct, frozen=True):
+    """One that is open."""
+
+    step: str
+    visit: int
+    id: str
+    prompt: Any
+    metadata: Any = None  # as it is stored
+    until: Instant | None = None
+
+
+def open_questions(graph: Graph, state: RunState) -> list[OpenQuestion]:
+    """Those of the run itself, the longest waiting first."""
+    return [
+        _question(graph, opened, call)
+        for opened in state.open.values()
+        for call in opened.calls.values()
+        if call.signal.startswith(ANSWER) and isinstance(call.input, dict)
+    ]
+
+
+def _question(graph: Graph, opened: OpenCommand, call: Awaited) -> OpenQuestion:
+    asked = call.input
+    return OpenQuestion(
+        graph.name(opened.step), opened.visit, asked["id"], asked["prompt"], asked.get("metadata"), call.until
+    )
