@@ -1,26 +1,53 @@
-"""Applies each mutant of mutants.toml to a copy of the tree and demands that its test fails there."""
+"""Applies each mutant of mutants.toml to a copy of the tree and demands that its test fails there.
 
+    python tests/run_mutants.py                  all of them
+    python tests/run_mutants.py late lease       those whose names contain one of these words
+    python tests/run_mutants.py --every 20       a sample
+
+This process imports pytest and the third-party packages once and forks for each test, because a new interpreter would
+spend more time on imports than most tests take. It never imports refold: each fork does, from its own copy of the tree.
+"""
+
+import argparse
+import compileall
+import gc
+import importlib
 import os
-import queue
+import py_compile
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("src", "tests", "docs", "pyproject.toml")
+PRELOADED = (
+    "apsw",
+    "click",
+    "cryptography.fernet",
+    "httpx2",
+    "hypothesis.strategies",
+    "jsonschema",
+    "minijinja",
+    "pydantic",
+    "pytest",
+    "re2",
+    "rich.live",
+    "yaml",
+)
+PLUGINS = ("_hypothesis_pytestplugin", "pytest_asyncio.plugin", "pytest_timeout", "refold.testing.plugin")
 WORKERS = 2
-CLEAN_LIMIT = 600.0
+CLEAN_LIMIT = 300.0  # seconds
+LOOK_EVERY = 0.002  # seconds between two looks at the forks
 
 
 class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,21 +64,28 @@ class MutantFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mutant: tuple[Mutant, ...] = ()
 
 
+class Job(NamedTuple):
+    """One run of one test: on the clean tree, or with a mutant applied."""
+
+    test: str
+    limit: float
+    mutant: Mutant | None = None
+
+
 class Ran(NamedTuple):
     code: int | None  # None: it ran into the limit
     seconds: float
     output: str
 
 
-class Verdict(NamedTuple):
-    name: str
-    result: str
-    seconds: float
-    output: str
+class Fork(NamedTuple):
+    """A test that is running in a process of its own."""
 
-    @property
-    def killed(self) -> bool:
-        return self.result.startswith("killed")
+    job: Job
+    tree: Path
+    original: str  # the text of the file that the mutant changes
+    pid: int
+    began: float
 
 
 def read_mutants(root: Path = ROOT) -> tuple[Mutant, ...]:
@@ -75,132 +109,198 @@ def fault_of(mutant: Mutant, root: Path = ROOT) -> str | None:
     return None
 
 
-def run_test(tree: Path, test: str, limit: float) -> Ran:
-    environment = os.environ | {
-        "PYTHONPATH": str(tree / "src"),  # comes before the editable install
-        "PYTHONDONTWRITEBYTECODE": "1",  # a cached file of the same size and second would hide the mutant
-    }
-    options = ("-x", "-q", "-p", "no:cacheprovider", "--timeout=0")  # a hang must show as one, not as a failure
-    command = [sys.executable, "-m", "pytest", *shlex.split(test), *options]
-    began = time.monotonic()
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(
-            command, cwd=tree, env=environment, stdout=output, stderr=output, start_new_session=True
-        )
-        try:
-            code: int | None = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # the group: the test may have started processes of its own
-                process.wait()
-        output.seek(0)
-        return Ran(code, time.monotonic() - began, output.read())
-
-
-def judge(mutant: Mutant, ran: Ran) -> Verdict:
-    if ran.code is None:
-        result = "killed (hang)" if mutant.hang else "HANGS"
-    elif ran.code == 0:
-        result = "SURVIVED"
-    elif ran.code == 1 and "ERROR collecting" not in ran.output:
-        result = "killed"
-    else:
-        result = f"BROKEN (exit code {ran.code})"  # the test never ran, so it proved nothing
-    return Verdict(mutant.name, result, ran.seconds, ran.output)
-
-
-@contextmanager
-def applied(mutant: Mutant, tree: Path) -> Iterator[None]:
-    path = tree / mutant.file
-    source = path.read_text(encoding="utf-8")
-    path.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
-    try:
-        yield
-    finally:
-        path.write_text(source, encoding="utf-8")
-
-
-class Trees:
-    """One copy of the tree per worker, lent out to one test at a time."""
-
-    def __init__(self, folder: Path, root: Path = ROOT) -> None:
-        self._free: queue.SimpleQueue[Path] = queue.SimpleQueue()
-        for number in range(WORKERS):
-            tree = folder / f"tree{number}"
-            copy_tree(root, tree)
-            self._free.put(tree)
-
-    @contextmanager
-    def lend(self) -> Iterator[Path]:
-        tree = self._free.get()
-        try:
-            yield tree
-        finally:
-            self._free.put(tree)
-
-    def run_clean(self, test: str) -> Ran:
-        with self.lend() as tree:
-            return run_test(tree, test, CLEAN_LIMIT)
-
-    def run_mutant(self, mutant: Mutant, clean: Ran) -> Verdict:
-        with self.lend() as tree, applied(mutant, tree):
-            return judge(mutant, run_test(tree, mutant.test, (30 if mutant.hang else 120) + 10 * clean.seconds))
-
-
-def copy_tree(root: Path, tree: Path) -> None:
+def copy_tree(root: Path, tree: Path) -> Path:
+    """With compiled files that hold while the hash of their source does, so that a mutated file is compiled anew."""
     tree.mkdir()
     for name in COPIED:
         if (root / name).is_dir():
             shutil.copytree(root / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(root / name, tree / name)
+    by_hash = py_compile.PycInvalidationMode.CHECKED_HASH
+    compileall.compile_dir(tree / "src", quiet=2, invalidation_mode=by_hash)
+    return tree
 
 
-def imports_the_copy(tree: Path) -> bool:
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", "import refold; print(list(refold.__path__)[0])"]
-    found = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=True).stdout
-    return Path(found.strip()) == tree / "src" / "refold"
+def preload() -> None:
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.freeze()
 
 
-def main(wanted: Sequence[str]) -> int:
-    mutants = [m for m in read_mutants() if not wanted or any(part in m.name for part in wanted)]
-    if wanted and not mutants:
-        print(f"no mutant is named like {' or '.join(wanted)}")
+def run_jobs(jobs: Iterable[Job], trees: Sequence[Path]) -> Iterator[tuple[Job, Ran]]:
+    """Run one test in each tree at a time, and yield each that has ended."""
+    waiting, free, running = iter(jobs), list(trees), list[Fork]()
+    try:
+        while True:
+            while free and (job := next(waiting, None)) is not None:
+                running.append(start(job, free.pop()))
+            if not running:
+                return
+            for fork in tuple(running):
+                if (ran := look_at(fork)) is not None:
+                    running.remove(fork)
+                    restore(fork)
+                    free.append(fork.tree)
+                    yield fork.job, ran
+            time.sleep(LOOK_EVERY)
+    finally:
+        for fork in running:
+            end(fork)
+
+
+def start(job: Job, tree: Path) -> Fork:
+    original = ""
+    if job.mutant is not None:
+        path = tree / job.mutant.file
+        original = path.read_text(encoding="utf-8")
+        path.write_text(original.replace(job.mutant.old, job.mutant.new), encoding="utf-8")
+    began = time.monotonic()
+    if (pid := os.fork()) == 0:
+        become_pytest(job, tree)
+    return Fork(job, tree, original, pid, began)
+
+
+def become_pytest(job: Job, tree: Path) -> NoReturn:
+    """In the fork: what `python -m pytest` would do in the tree. A hang must show as one, so no test has a timeout."""
+    code = 70
+    try:
+        os.setsid()
+        with open(output_of(tree), "wb") as output, open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+        os.chdir(tree)
+        os.environ["PYTHONPATH"] = str(tree / "src")  # comes before the editable install
+        sys.path[:] = [str(tree / "src"), *(each for each in sys.path if each != str(ROOT / "tests"))]
+        if job.mutant is not None:
+            os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+            sys.dont_write_bytecode = True
+        import pytest
+
+        plugins = ["-p", "no:cacheprovider", *(option for name in PLUGINS for option in ("-p", name))]
+        quick = ["-x", "-q", "--disable-plugin-autoload", f"--basetemp={tree}-tmp", "--timeout=0"]
+        code = pytest.main([*shlex.split(job.test), *quick, *plugins])
+        refold = sys.modules.get("refold")
+        if refold is not None and Path(refold.__path__[0]) != tree / "src" / "refold":
+            print("the test has imported another refold than the copy")
+            code = 70
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def output_of(tree: Path) -> Path:
+    return tree.with_suffix(".txt")
+
+
+def look_at(fork: Fork) -> Ran | None:
+    """None while it goes on; a test that has used up its time is ended here."""
+    pid, status = os.waitpid(fork.pid, os.WNOHANG)
+    seconds = time.monotonic() - fork.began
+    if pid:
+        code: int | None = os.waitstatus_to_exitcode(status)
+        kill_group(fork)  # what the test has started and left behind
+    elif seconds > fork.job.limit:
+        code = None
+        end(fork)
+    else:
+        return None
+    return Ran(code, seconds, output_of(fork.tree).read_text(encoding="utf-8", errors="replace"))
+
+
+def kill_group(fork: Fork) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(fork.pid, signal.SIGKILL)
+
+
+def end(fork: Fork) -> None:
+    kill_group(fork)
+    os.kill(fork.pid, signal.SIGKILL)  # it may have been too early for it to have a group
+    os.waitpid(fork.pid, 0)
+
+
+def restore(fork: Fork) -> None:
+    if fork.job.mutant is not None:
+        (fork.tree / fork.job.mutant.file).write_text(fork.original, encoding="utf-8")
+
+
+def verdict_of(mutant: Mutant, ran: Ran) -> str:
+    if ran.code is None:
+        return "killed by a hang" if mutant.hang else "HANGS"
+    if ran.code == 0:
+        return "SURVIVES"
+    if ran.code == 1 and "ERROR collecting" not in ran.output:
+        return "killed"
+    return f"BROKEN, exit code {ran.code}"  # the test never ran, so it proved nothing
+
+
+def limit_of(mutant: Mutant, clean: float) -> float:
+    return (10 if mutant.hang else 60) + 10 * clean
+
+
+def run_clean(tests: Sequence[str], trees: Sequence[Path]) -> dict[str, float] | None:
+    """How long each test takes where nothing is broken, or None if one of them fails there."""
+    seconds, passed = dict[str, float](), True
+    for job, ran in run_jobs((Job(test, CLEAN_LIMIT) for test in tests), trees):
+        seconds[job.test] = ran.seconds
+        if ran.code != 0:
+            passed = False
+            print(f"{job.test} does not pass on the clean tree, exit code {ran.code}\n{ran.output}", flush=True)
+    return seconds if passed else None
+
+
+def run_mutants(mutants: Sequence[Mutant], clean: Mapping[str, float], trees: Sequence[Path]) -> list[str]:
+    """Print each verdict, and return the names of those that are not killed."""
+    jobs = (Job(each.test, limit_of(each, clean[each.test]), each) for each in mutants)
+    alive: list[str] = []
+    for number, (job, ran) in enumerate(run_jobs(jobs, trees), 1):
+        assert job.mutant is not None
+        verdict = verdict_of(job.mutant, ran)
+        print(f"{number:>4} of {len(mutants)} {ran.seconds:6.1f} s  {job.mutant.name}: {verdict}", flush=True)
+        if not verdict.startswith("killed"):
+            alive.append(f"{job.mutant.name}: {verdict}")
+            print(ran.output[-2000:], flush=True)
+    return alive
+
+
+def check(mutants: Sequence[Mutant], trees: Sequence[Path]) -> int:
+    began = time.monotonic()
+    tests = sorted({mutant.test for mutant in mutants})
+    print(f"{len(mutants)} mutants, {len(tests)} tests; first every test on the clean tree", flush=True)
+    preload()
+    clean = run_clean(tests, trees)
+    if clean is None:
+        return 1
+    print(f"every test passes on the clean tree ({time.monotonic() - began:.0f} s)", flush=True)
+    alive = run_mutants(mutants, clean, trees)
+    print(f"{len(mutants) - len(alive)} of {len(mutants)} mutants killed in {time.monotonic() - began:.0f} s")
+    for each in sorted(alive):
+        print(f"not killed: {each}")
+    return 1 if alive else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Break each guarded line once; its test must fail.")
+    parser.add_argument("names", nargs="*", metavar="WORD", help="only mutants whose names contain one of these")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth of them")
+    options = parser.parse_args()
+    mutants = [m for m in read_mutants() if not options.names or any(part in m.name for part in options.names)]
+    if not mutants:
+        print(f"no mutant is named like {' or '.join(options.names)}")
         return 2
     faults = [f"{m.name}: {fault}" for m in mutants if (fault := fault_of(m))]
     if faults:
         print(*faults, sep="\n")
         return 1
-    with tempfile.TemporaryDirectory(prefix="refold-mutants-") as folder, ThreadPoolExecutor(WORKERS) as pool:
-        return hunt(mutants, Trees(Path(folder).resolve()), pool)
-
-
-def hunt(mutants: Sequence[Mutant], trees: Trees, pool: ThreadPoolExecutor) -> int:
-    with trees.lend() as tree:
-        if not imports_the_copy(tree):
-            print("the tests would import another refold than the copy that is mutated")
-            return 1
-    tests = sorted({mutant.test for mutant in mutants})
-    clean = dict(zip(tests, pool.map(trees.run_clean, tests), strict=True))
-    failing = {test: ran for test, ran in clean.items() if ran.code != 0}
-    for test, ran in failing.items():
-        print(f"{test} does not pass on the clean tree (exit code {ran.code})\n{ran.output}")
-    if failing:
-        return 1
-    width = max((len(mutant.name) for mutant in mutants), default=0)
-    verdicts = []
-    for verdict in pool.map(lambda mutant: trees.run_mutant(mutant, clean[mutant.test]), mutants):
-        print(f"{verdict.name:<{width}}  {verdict.seconds:5.1f} s  {verdict.result}", flush=True)
-        verdicts.append(verdict)
-    alive = [verdict for verdict in verdicts if not verdict.killed]
-    for verdict in alive:
-        print(f"\n{verdict.name}: {verdict.result}\n{verdict.output[-2000:]}")
-    print(f"{len(verdicts) - len(alive)} of {len(verdicts)} mutants killed")
-    return 1 if alive else 0
+    with tempfile.TemporaryDirectory(prefix="refold-mutants-") as name:
+        folder = Path(name).resolve()
+        trees = [copy_tree(ROOT, folder / f"tree{number}") for number in range(WORKERS)]
+        return check(mutants[:: options.every], trees)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

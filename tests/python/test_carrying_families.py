@@ -1,13 +1,21 @@
 """A run that waits for others is carried with them, wherever they stand and whatever is on its way between them."""
 
 import asyncio
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from refold import Context, Handle, LoopStage, ParallelStage, Pipeline, Stage, flow, open_engine
+from refold.core.commands import LetterStart, child_id
+from refold.core.expressions import Values, unknown
+from refold.core.plan import Child, Plan, Step, Wait, canonical, plan_hash
 from refold.errors import Conflict
+from refold.runtime.archive import packed, put_back
+from refold.runtime.mail import Start
+from refold.runtime.turn import Post, Turns
+from tests.contracts.stores import FakeClock, opened
 from tests.python.house import SHORT
 
 
@@ -85,6 +93,23 @@ async def test_letters_that_nobody_has_read_go_along() -> None:
         async with open_engine(settings=SHORT) as engine:
             handle = await engine.attach(await engine.restore(data), pipeline())
             assert await asked(handle, 2) == ["deep", "flat"]
+
+
+def test_the_letter_that_starts_a_child_is_unread_there_as_it_was_here(tmp_path: Path) -> None:
+    kid = Plan(name="kid", steps=(Step(name="w", work=Wait(signal="go")),))
+    above = Plan(name="above", steps=(Step(name="kid", work=Child(plan=plan_hash(kid))),))
+    child, ids = child_id("r", "kid/1"), count()
+    with opened("memory", tmp_path, FakeClock()) as here, opened("sqlite", tmp_path, FakeClock()) as there:
+        for store in (here, there):
+            store.put_plan(plan_hash(kid), canonical(kid))
+        turns = Turns(here, Values(), lambda: 0.5, lambda: f"turn{next(ids)}")
+        turns.take([Post("r", Start(canonical(above), plan_hash(above)))])
+        put_back(there, packed(here, "r", {}), Values(), unknown, lambda: f"id{next(ids)}")
+        with here.turn([child]) as turn:
+            sent = list(turn.letters(child))
+        with there.turn([child]) as turn:
+            assert list(turn.letters(child)) == sent
+        assert [type(letter.body) for letter in sent] == [LetterStart]
 
 
 async def test_a_child_is_not_carried_without_its_parent() -> None:

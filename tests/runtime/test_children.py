@@ -139,7 +139,7 @@ async def test_a_child_that_somebody_paused_stays_so_when_its_parent_is_resumed(
         for order in ((child, run), (run, child)):
             for each in order:
                 await opened.pause(each, by="ada")
-            await until(opened, child, "paused")
+                await until(opened, child, "paused")  # or the letter of its parent comes after ada
             await opened.resume(run, by="ada")
             await asyncio.sleep(0.2)
             assert (await opened.show(child)).status == "paused"

@@ -41,6 +41,7 @@ async def test_steps_are_issued_in_dependency_order_and_the_run_completes_with_m
         assert run in engine.mailroom.turns.known
         go_on.set()
         shown = await engine.wait(run)
+        assert (await engine.show(run)).status == "completed"
         facts = [fact for _, _, fact in await engine.history(run)]
         cached = run in engine.mailroom.turns.known
     assert [type(fact) for fact in facts] == [RunStarted, StepIssued, StepSettled, StepIssued, StepSettled, RunEnded]
