@@ -227,4 +227,4 @@ def test_a_process_that_reads_no_secret_loads_nothing_for_them() -> None:
         "print(sorted(m for m in sys.modules if m.startswith(('refold.secrets.', 'cryptography', 'platformdirs'))))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.strip() == "['refold.secrets.redaction', 'refold.secrets.hidden', 'refold.secrets.access']"
+    assert told.strip() == "['refold.secrets.access', 'refold.secrets.hidden', 'refold.secrets.redaction']"

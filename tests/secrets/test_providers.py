@@ -139,7 +139,7 @@ async def test_a_keyring_that_fails_is_an_error_with_a_name(monkeypatch: pytest.
     [
         ("cryptography", "cipher", "secrets"),
         ("platformdirs", "keys", "secrets"),
-        ("keyring", "ring", "keyring"),
+        ("keyring", "keyring", "keyring"),
     ],
 )
 def test_a_missing_package_is_named_with_what_installs_it(missing: str, module: str, extra: str) -> None:

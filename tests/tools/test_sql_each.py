@@ -278,7 +278,7 @@ async def test_an_engine_has_the_tools_and_loads_them_when_they_are_needed(tmp_p
 
 
 async def test_a_library_that_is_not_installed_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind, module, library in (("postgres", "sql_postgres", "psycopg"), ("duckdb", "sql_duckdb", "duckdb")):
+    for kind, module, library in (("postgres", "sql.postgres", "psycopg"), ("duckdb", "sql.duckdb", "duckdb")):
         monkeypatch.delitem(sys.modules, f"refold.tools.{module}", raising=False)
         monkeypatch.setitem(sys.modules, library, None)
         fault = await fault_of(sql_tools(lambda: no_http)[kind](), call(None, {"query": "select 1"}))

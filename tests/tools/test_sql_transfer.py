@@ -315,7 +315,7 @@ def test_a_transfer_is_checked_before_the_run() -> None:
 
 
 async def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for module in ("sql_duckdb", "sql_duckdb_files", "transfer_duckdb"):
+    for module in ("sql.duckdb", "transfer.duckdb"):
         monkeypatch.delitem(sys.modules, f"refold.tools.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "duckdb", None)
     tool: Tool = sql_tools(lambda: tool)["transfer"]()

@@ -64,7 +64,7 @@ class Definition(Struct, frozen=True):
         module = named.__module__
         if module == "__main__":
             module = splitext(basename(getattr(sys.modules[module], "__file__", None) or ""))[0]
-        unknown = not module or module.startswith("refold.playbooks.") or "<" in named.__qualname__
+        unknown = not module or module.startswith("refold.python.") or "<" in named.__qualname__
         return "" if unknown else f"{module}:{named.__qualname__}"
 
     def step(self, name: str) -> data.Step:
@@ -147,7 +147,7 @@ def mentioned(definition: Definition) -> Iterator[Any]:
 
 def _is_of_refold(value: Any) -> bool:
     """A class that others make workflows with."""
-    return isinstance(value, type) and value.__module__.startswith("refold.playbooks.")
+    return isinstance(value, type) and value.__module__.startswith("refold.python.")
 
 
 def family(definition: Definition) -> list[Definition]:
