@@ -15,7 +15,7 @@ from refold.core.facts import Fact, ItemsCancelled, ItemsReopened, PageAsked, Pa
 from refold.core.outcomes import Failed, Fault, Report, Succeeded
 from refold.core.plan import Call, Loop, Plan, Retry, Source, Step
 from refold.core.read.items import STATES
-from refold.core.state import STOPPED
+from refold.core.state import ITEM_STOPPED
 from refold.ports import Call as Try
 from refold.testing.core import Given, Scripted, Then, failed, started, succeeded
 from tests.compat.stage import Stage
@@ -23,7 +23,7 @@ from tests.item_referee import Referee, Rules
 
 CASES, CHUNK = 1_000, 100
 FIRST = int(os.environ.get("REFOLD_FIRST_SEED", 0))
-NAMES = STATES | {STOPPED: "stopped"}
+NAMES = STATES | {ITEM_STOPPED: "stopped"}
 KEY, AFTER = {"path": ["item", "id"]}, {"path": ["item", "needs"]}
 BOUNDS: list[dict[str, Any]] = [
     {},

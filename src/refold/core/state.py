@@ -25,8 +25,11 @@ TERMINAL = frozenset({COMPLETED, FAILED, CANCELLED})
 # Marks of a forward arc; a taken one is used up when its target is entered, or at once if that is not pending
 UNRESOLVED, TAKEN, DEAD = 0, 1, 2
 
-# Life of an item. Stopped: the run or the loop ended. Passed: one it waited for did not complete. Taken back: unwanted.
-WAITS, OPEN, DONE, LOST, STOPPED, PASSED, TAKEN_BACK = 0, 1, 2, 3, 4, 5, 6
+# States of an item of a list loop. They are stored as bytes of `FanOut.status`, so the numbers never change.
+ITEM_WAITING, ITEM_RUNNING, ITEM_COMPLETED, ITEM_FAILED = 0, 1, 2, 3
+ITEM_STOPPED = 4  # the run or the loop ended while it was running
+ITEM_SKIPPED = 5  # an item that it depends on did not complete
+ITEM_CANCELLED = 6  # an operator or an item policy took it back
 
 # Life of a source: it has more, was asked, has brought a page; it is at its end, or has failed
 MORE, ASKED, CAME, AT_END, BROKEN = "more", "asked", "came", "at_end", "broken"

@@ -18,13 +18,13 @@ from refold.core.read.dead_letters import DeadLetter, any_tolerated, dead_letter
 from refold.core.state import (
     CANCELLED,
     COMPLETED,
-    DONE,
     FAILED,
     ISSUED,
-    OPEN,
+    ITEM_COMPLETED,
+    ITEM_RUNNING,
+    ITEM_WAITING,
     RUNNING,
     TERMINAL,
-    WAITS,
     FanOut,
     RunState,
 )
@@ -146,18 +146,20 @@ def _retry(d: Decision, mail: RetryItems) -> None:
         _retry_tolerated(d, mail.by)
         return
     s, fan = _loop(d, mail.step)
-    chosen = mail.items or tuple(item for item, life in enumerate(fan.status) if life not in (DONE, OPEN, WAITS))
+    chosen = mail.items or tuple(
+        item for item, life in enumerate(fan.status) if life not in (ITEM_COMPLETED, ITEM_RUNNING, ITEM_WAITING)
+    )
     if d.state.life in TERMINAL:
-        chosen = mail.items or tuple(item for item, life in enumerate(fan.status) if life != DONE)
-        _check(fan, chosen, (DONE,), "has completed")
+        chosen = mail.items or tuple(item for item, life in enumerate(fan.status) if life != ITEM_COMPLETED)
+        _check(fan, chosen, (ITEM_COMPLETED,), "has completed")
         _need(chosen, mail.step)
         _check_stops(d, s, fan, chosen)
         _go_on(d, [mail.step], mail.by, {mail.step: chosen})
         return
     if d.state.steps[s].life != ISSUED or d.state.outcome:
         raise Conflict(f"step {mail.step!r} is over, but run {d.state.run} is not: its items are retried after its end")
-    _check(fan, chosen, (DONE,), "has completed")
-    _check(fan, chosen, (OPEN, WAITS), "is not over yet")
+    _check(fan, chosen, (ITEM_COMPLETED,), "has completed")
+    _check(fan, chosen, (ITEM_RUNNING, ITEM_WAITING), "is not over yet")
     _need(chosen, mail.step)
     _check_stops(d, s, fan, chosen)
     d.say(ItemsReopened(mail.step, fan.visit, chosen, mail.by))
@@ -180,8 +182,8 @@ def _cancel(d: Decision, mail: CancelItems) -> None:
     s, fan = _loop(d, mail.step)
     if d.state.life in TERMINAL or d.state.steps[s].life != ISSUED:
         raise Conflict(f"step {mail.step!r} is over: there is nothing to cancel")
-    _check(fan, mail.items, (DONE,), "has completed")
-    chosen = tuple(item for item in dict.fromkeys(mail.items) if fan.status[item] in (OPEN, WAITS))
+    _check(fan, mail.items, (ITEM_COMPLETED,), "has completed")
+    chosen = tuple(item for item in dict.fromkeys(mail.items) if fan.status[item] in (ITEM_RUNNING, ITEM_WAITING))
     if len(chosen) < len(set(mail.items)):
         raise Conflict(f"item {min(set(mail.items) - set(chosen))} of {mail.step!r} is over already")
     _need(chosen, mail.step)

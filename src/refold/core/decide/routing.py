@@ -30,7 +30,7 @@ from refold.core.plan import Gate, Retry, bare_key
 from refold.core.read.loaded import key_of
 from refold.core.read.template_scope import RunScope, with_output, with_sets
 from refold.core.retry import may_retry
-from refold.core.state import ASKED, BYPASSED, FAILED, OPEN, RUNNING, OpenCommand
+from refold.core.state import ASKED, BYPASSED, FAILED, ITEM_RUNNING, RUNNING, OpenCommand
 
 
 def deliver_signals(d: Decision) -> None:
@@ -70,7 +70,7 @@ def _halt(d: Decision, name: str, visit: int, failed: int) -> None:
     loop, fan = d.graph.step(s).loop, d.state.steps[s].fan
     if loop is None or fan is None or loop.failures != "halt":
         return
-    begun = tuple(item for item, life in enumerate(fan.status) if life == OPEN)
+    begun = tuple(item for item, life in enumerate(fan.status) if life == ITEM_RUNNING)
     page = fan.pulls.page if fan.pulls is not None and fan.pulls.life == ASKED else 0
     if begun or page or was_cut(fan):
         d.say(ItemsCancelled(name, visit, begun, halts=f"item {failed} failed", page=page))

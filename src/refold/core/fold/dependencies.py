@@ -4,9 +4,18 @@ from collections.abc import Iterable, Iterator
 from heapq import heapify, heappush
 
 from refold.core.outcomes import Fault
-from refold.core.state import DONE, LOST, PASSED, STOPPED, TAKEN_BACK, WAITS, FanOut, Order
+from refold.core.state import (
+    ITEM_CANCELLED,
+    ITEM_COMPLETED,
+    ITEM_FAILED,
+    ITEM_SKIPPED,
+    ITEM_STOPPED,
+    ITEM_WAITING,
+    FanOut,
+    Order,
+)
 
-_NOT_DONE = bytes((LOST, PASSED, TAKEN_BACK))
+_NOT_DONE = bytes((ITEM_FAILED, ITEM_SKIPPED, ITEM_CANCELLED))
 
 
 def note(order: Order, first: int, keys: Iterable[str], after: dict[int, tuple[str, ...]]) -> None:
@@ -42,7 +51,7 @@ def completed(fan: FanOut, item: int) -> None:
     assert order is not None
     for waiting in order.behind.get(item, ()):
         order.left[waiting] -= 1
-        if not order.left[waiting] and fan.status[waiting] == WAITS:
+        if not order.left[waiting] and fan.status[waiting] == ITEM_WAITING:
             heappush(fan.todo, waiting)
 
 
@@ -52,8 +61,8 @@ def pass_over(fan: FanOut, items: Iterable[int]) -> None:
     todo = list(items)
     while todo:
         for waiting in fan.order.behind.get(todo.pop(), ()):
-            if fan.status[waiting] in (WAITS, STOPPED):
-                fan.status[waiting] = PASSED
+            if fan.status[waiting] in (ITEM_WAITING, ITEM_STOPPED):
+                fan.status[waiting] = ITEM_SKIPPED
                 fan.passed += 1
                 todo.append(waiting)
 
@@ -63,7 +72,7 @@ def waiters(fan: FanOut, items: Iterable[int]) -> set[int]:
     found, todo = set(items), list(items)
     while todo and fan.order is not None:
         for waiting in fan.order.behind.get(todo.pop(), ()):
-            if waiting not in found and fan.status[waiting] == PASSED:
+            if waiting not in found and fan.status[waiting] == ITEM_SKIPPED:
                 found.add(waiting)
                 todo.append(waiting)
     return found
@@ -108,9 +117,9 @@ def _link(fan: FanOut, order: Order) -> None:
     order.left, order.behind = {}, {}
     for item, keys in order.after.items():
         others = {other for other in map(order.names.__getitem__, keys) if (item, other) not in dropped}
-        order.left[item] = sum(fan.status[other] != DONE for other in others)
+        order.left[item] = sum(fan.status[other] != ITEM_COMPLETED for other in others)
         for other in sorted(others):
             order.behind.setdefault(other, []).append(item)
     pass_over(fan, [item for item in range(fan.count) if fan.status[item] in _NOT_DONE])
-    fan.todo = [item for item in range(fan.count) if fan.status[item] == WAITS and not order.left.get(item)]
+    fan.todo = [item for item in range(fan.count) if fan.status[item] == ITEM_WAITING and not order.left.get(item)]
     heapify(fan.todo)

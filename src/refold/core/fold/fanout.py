@@ -19,21 +19,21 @@ from refold.core.state import (
     AT_END,
     BROKEN,
     CAME,
-    DONE,
-    LOST,
+    ITEM_CANCELLED,
+    ITEM_COMPLETED,
+    ITEM_FAILED,
+    ITEM_RUNNING,
+    ITEM_SKIPPED,
+    ITEM_STOPPED,
+    ITEM_WAITING,
     MORE,
-    OPEN,
-    PASSED,
-    STOPPED,
-    TAKEN_BACK,
-    WAITS,
     FanOut,
     Pulls,
 )
 
 MOST_NUMBERS = 1_000_000
 ITEMS_FAILED = "items_failed"  # kind of the fault
-_CUT = bytes((WAITS, STOPPED))
+_CUT = bytes((ITEM_WAITING, ITEM_STOPPED))
 _KINDS = {str: "a text", dict: "a map", bool: "true or false", int: "a number", float: "a number", type(None): "null"}
 
 
@@ -59,7 +59,7 @@ def go_on(old: FanOut, fact: FanOutEntered, now: Instant) -> FanOut:
     """Another visit with the same items. What was done stays so; what did not come to an end is to be done, and so is
     what was chosen, or all of the rest."""
     chosen = dependencies.waiters(old, fact.only) if fact.only else range(old.count)
-    todo = [item for item, life in enumerate(old.status) if life in _CUT or (life != DONE and item in chosen)]
+    todo = [item for item, life in enumerate(old.status) if life in _CUT or (life != ITEM_COMPLETED and item in chosen)]
     fan = structs.replace(old, status=bytearray(old.status), places=list(old.places), retried={}, writes={})
     fan.next, fan.todo, fan.open, fan.visit = old.count, [], 0, fact.visit
     fan.since, fan.before, fan.fault = now, old.done, None
@@ -75,9 +75,9 @@ def go_on(old: FanOut, fact: FanOutEntered, now: Instant) -> FanOut:
 def make_free(fan: FanOut, items: Sequence[int]) -> None:
     """Whatever became of these, they are to be run."""
     for item in items:
-        fan.status[item], fan.places[item] = WAITS, 0
+        fan.status[item], fan.places[item] = ITEM_WAITING, 0
     told = Counter(fan.status)
-    fan.failed, fan.passed, fan.taken_back = told[LOST], told[PASSED], told[TAKEN_BACK]
+    fan.failed, fan.passed, fan.taken_back = told[ITEM_FAILED], told[ITEM_SKIPPED], told[ITEM_CANCELLED]
     if fan.order is not None and fan.order.known:
         dependencies.go_on(fan)
     else:
@@ -116,9 +116,9 @@ def issue(fan: FanOut, items: Sequence[int], capture: dict[str, Any] | None) -> 
     """Items in a row from `next` on, or the first of those that are free."""
     if fan.todo:
         for _ in items:
-            fan.status[heappop(fan.todo)] = OPEN
+            fan.status[heappop(fan.todo)] = ITEM_RUNNING
     else:
-        fan.status[items[0] : items[0] + len(items)] = bytes([OPEN]) * len(items)
+        fan.status[items[0] : items[0] + len(items)] = bytes([ITEM_RUNNING]) * len(items)
         fan.next = items[0] + len(items)
     fan.open += len(items)
     if capture is not None:
@@ -127,7 +127,7 @@ def issue(fan: FanOut, items: Sequence[int], capture: dict[str, Any] | None) -> 
 
 def finish(fan: FanOut, item: int, seq: int) -> None:
     """The item succeeded; its result stands in fact `seq`."""
-    fan.status[item] = DONE
+    fan.status[item] = ITEM_COMPLETED
     fan.places[item] = seq
     fan.open -= 1
     fan.done += 1
@@ -137,7 +137,7 @@ def finish(fan: FanOut, item: int, seq: int) -> None:
 
 def give_up(fan: FanOut, items: Sequence[int]) -> None:
     for item in items:
-        fan.status[item] = LOST
+        fan.status[item] = ITEM_FAILED
         fan.open -= 1
         fan.failed += 1
     if fan.order is not None:
@@ -147,24 +147,24 @@ def give_up(fan: FanOut, items: Sequence[int]) -> None:
 def take_back(fan: FanOut, items: Sequence[int]) -> None:
     """Nobody wants these any more, whether they were begun or not."""
     for item in items:
-        fan.open -= fan.status[item] == OPEN
-        fan.status[item] = TAKEN_BACK
+        fan.open -= fan.status[item] == ITEM_RUNNING
+        fan.status[item] = ITEM_CANCELLED
         fan.taken_back += 1
-    waiting = [item for item in range(fan.next, fan.count) if fan.status[item] == WAITS]
-    fan.todo = sorted(item for item in {*fan.todo, *waiting} if fan.status[item] == WAITS)
+    waiting = [item for item in range(fan.next, fan.count) if fan.status[item] == ITEM_WAITING]
+    fan.todo = sorted(item for item in {*fan.todo, *waiting} if fan.status[item] == ITEM_WAITING)
     fan.next = fan.count
     if fan.order is not None:
         dependencies.pass_over(fan, items)
 
 
 def stop(fan: FanOut, item: int) -> None:
-    fan.status[item] = STOPPED
+    fan.status[item] = ITEM_STOPPED
     fan.open -= 1
 
 
 def halt(fan: FanOut) -> None:
     """None of the rest comes to an end, whether it was begun or not."""
-    fan.status = bytearray(STOPPED if life in (WAITS, OPEN) else life for life in fan.status)
+    fan.status = bytearray(ITEM_STOPPED if life in (ITEM_WAITING, ITEM_RUNNING) else life for life in fan.status)
     fan.open, fan.next, fan.todo = 0, fan.count, []
 
 
@@ -251,7 +251,7 @@ def share(value: int | str, count: int, whole: Callable[[float], int]) -> int:
 
 
 def failed_items(fan: FanOut) -> list[int]:
-    return [item for item, status in enumerate(fan.status) if status == LOST]
+    return [item for item, status in enumerate(fan.status) if status == ITEM_FAILED]
 
 
 def places(fan: FanOut, items: Iterable[int]) -> dict[int, None]:

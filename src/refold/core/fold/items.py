@@ -20,7 +20,19 @@ from refold.core.fold import dependencies, fanout, visits, waits
 from refold.core.graph import Graph
 from refold.core.outcomes import Failed, Succeeded
 from refold.core.plan import Child, Loop
-from refold.core.state import ASKED, AT_END, BROKEN, CAME, MORE, OPEN, FanOut, OpenCommand, Order, Pulls, RunState
+from refold.core.state import (
+    ASKED,
+    AT_END,
+    BROKEN,
+    CAME,
+    ITEM_RUNNING,
+    MORE,
+    FanOut,
+    OpenCommand,
+    Order,
+    Pulls,
+    RunState,
+)
 from refold.errors import Corrupt
 
 
@@ -105,7 +117,7 @@ def cancelled(graph: Graph, state: RunState, fact: ItemsCancelled) -> None:
     fan = state.steps[s].fan
     assert fan is not None
     for item in fact.items:
-        if fan.status[item] == OPEN:
+        if fan.status[item] == ITEM_RUNNING:
             visits.close_command(state, command_id(fact.step, fact.visit, item))
     if fact.halts:
         fanout.halt(fan)

@@ -33,7 +33,7 @@ from refold.core.state import (
     ENDING,
     FAILED,
     ISSUED,
-    OPEN,
+    ITEM_RUNNING,
     PENDING,
     SKIPPED,
     FanOut,
@@ -275,7 +275,7 @@ def commands_of(graph: Graph, state: RunState, s: int) -> list[str]:
     if fan is None:
         return []
     page = [page_id(name, step.visits, fan.pulls.page)] if fan.pulls is not None and fan.pulls.life == ASKED else []
-    return page + [command_id(name, step.visits, item) for item, life in enumerate(fan.status) if life == OPEN]
+    return page + [command_id(name, step.visits, item) for item, life in enumerate(fan.status) if life == ITEM_RUNNING]
 
 
 def _close_visit(graph: Graph, state: RunState, s: int, life: str, taken: Collection[int]) -> None:

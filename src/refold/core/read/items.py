@@ -10,16 +10,26 @@ from refold.core.facts import ChildEnded
 from refold.core.outcomes import Fault, Outcome, Succeeded, fault_of_outcome
 from refold.core.read.loaded import Loaded, item_value, key_of
 from refold.core.read.template_scope import outcomes_of
-from refold.core.state import DONE, LOST, OPEN, PASSED, STOPPED, TAKEN_BACK, WAITS, FanOut, RunState
+from refold.core.state import (
+    ITEM_CANCELLED,
+    ITEM_COMPLETED,
+    ITEM_FAILED,
+    ITEM_RUNNING,
+    ITEM_SKIPPED,
+    ITEM_STOPPED,
+    ITEM_WAITING,
+    FanOut,
+    RunState,
+)
 
 STATES = {
-    WAITS: "waiting",
-    OPEN: "running",
-    DONE: "completed",
-    LOST: "failed",
-    STOPPED: "cancelled",
-    PASSED: "skipped",
-    TAKEN_BACK: "cancelled",
+    ITEM_WAITING: "waiting",
+    ITEM_RUNNING: "running",
+    ITEM_COMPLETED: "completed",
+    ITEM_FAILED: "failed",
+    ITEM_STOPPED: "cancelled",
+    ITEM_SKIPPED: "skipped",
+    ITEM_CANCELLED: "cancelled",
 }
 
 
@@ -44,7 +54,7 @@ class LoopSeen(Struct, frozen=True):
 
     def status(self, life: int) -> str:
         """What was not begun when the loop ended never will be."""
-        return STATES[life] if self.goes_on or life != WAITS else STATES[TAKEN_BACK]
+        return STATES[life] if self.goes_on or life != ITEM_WAITING else STATES[ITEM_CANCELLED]
 
 
 def items_in(loop: LoopSeen, states: Sequence[str] = ()) -> list[int]:
@@ -62,7 +72,7 @@ def item_rows(loop: LoopSeen, items: Sequence[int], loaded: Loaded) -> list[Item
 def _row(loop: LoopSeen, item: int, outcome: Outcome | None, loaded: Loaded) -> ItemRow:
     fan, life = loop.fan, loop.fan.status[item]
     opened = loop.state.open.get(command_id(loop.step, fan.visit, item))
-    begun = life in (OPEN, DONE, LOST, STOPPED)
+    begun = life in (ITEM_RUNNING, ITEM_COMPLETED, ITEM_FAILED, ITEM_STOPPED)
     result = outcome if isinstance(outcome, Succeeded) else Succeeded()
     told = loaded.facts.get(fan.places[item])
     return ItemRow(

@@ -9,7 +9,7 @@ from refold.core.expressions import Missing
 from refold.core.facts import Fact, FanOutEntered, PageCame, PageTaken, VisitFailed
 from refold.core.fold.events import sent_by
 from refold.core.outcomes import Blob, Succeeded
-from refold.core.state import ISSUED, OPEN, WAITS, FanOut, Ref, RunState
+from refold.core.state import ISSUED, ITEM_RUNNING, ITEM_WAITING, FanOut, Ref, RunState
 
 
 class Page(Struct):
@@ -120,7 +120,7 @@ def _keep_pages(fan: FanOut, loaded: Loaded, kept: Loaded) -> None:
             continue
         first, _, taken = pages[at]
         last = pages[at + 1][0] if at + 1 < len(pages) else fan.count
-        if any(fan.status.find(life, first, last) >= 0 for life in (WAITS, OPEN)):
+        if any(fan.status.find(life, first, last) >= 0 for life in (ITEM_WAITING, ITEM_RUNNING)):
             kept.facts[number] = fact
             if taken in loaded.facts:
                 kept.facts[taken] = loaded.facts[taken]

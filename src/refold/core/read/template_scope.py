@@ -12,7 +12,17 @@ from refold.core.fold import fanout
 from refold.core.graph import Graph
 from refold.core.outcomes import Fault, Outcome, Succeeded, fault_of_outcome
 from refold.core.read.loaded import Loaded, item_value, key_of
-from refold.core.state import DONE, FAILED, LOST, OPEN, PASSED, STOPPED, FanOut, RunState, shown_life
+from refold.core.state import (
+    FAILED,
+    ITEM_COMPLETED,
+    ITEM_FAILED,
+    ITEM_RUNNING,
+    ITEM_SKIPPED,
+    ITEM_STOPPED,
+    FanOut,
+    RunState,
+    shown_life,
+)
 from refold.core.times import stamp
 
 LISTED = 100_000  # items: the result of a run whose loop has more is how many came to what, and not a list
@@ -128,7 +138,7 @@ class LoopResult(Mapping[str, Any]):
 
 def _stats(fan: FanOut, loaded: Loaded) -> dict[str, int]:
     told = {"total": fan.count, "success": fan.done, "failed": fan.failed}
-    more = {"skipped": fan.passed, "cancelled": fan.taken_back + fan.status.count(STOPPED)}
+    more = {"skipped": fan.passed, "cancelled": fan.taken_back + fan.status.count(ITEM_STOPPED)}
     return told | {name: number for name, number in more.items() if number}
 
 
@@ -136,7 +146,10 @@ def _failed(fan: FanOut, loaded: Loaded) -> list[dict[str, Any]]:
     """Which items have failed, and why."""
     failed = fanout.failed_items(fan)
     outcomes = outcomes_of(fan, loaded, failed)
-    return [{"item": item, "key": key_of(fan, loaded, item), **_item(outcomes[item], loaded, LOST)} for item in failed]
+    return [
+        {"item": item, "key": key_of(fan, loaded, item), **_item(outcomes[item], loaded, ITEM_FAILED)}
+        for item in failed
+    ]
 
 
 _OF_ITEMS: dict[str, Callable[[FanOut, Loaded], Any]] = {
@@ -184,7 +197,9 @@ def outcomes_of(fan: FanOut, loaded: Loaded, items: Sequence[int]) -> dict[int, 
     if missing:
         raise Missing(facts=missing)
     by_place = {place: _reports(loaded.facts[place]) for place in places}
-    told = {item for item in items if fan.places[item] and fan.status[item] in (DONE, LOST, OPEN)}
+    told = {
+        item for item in items if fan.places[item] and fan.status[item] in (ITEM_COMPLETED, ITEM_FAILED, ITEM_RUNNING)
+    }
     return {item: by_place[fan.places[item]].get(item) if item in told else None for item in items}
 
 
@@ -206,7 +221,7 @@ def _result(outcome: Outcome | None, loaded: Loaded) -> Any:
 
 def _item(outcome: Outcome | None, loaded: Loaded, life: int) -> dict[str, Any]:
     if outcome is None:
-        return {"status": "skipped" if life == PASSED else "cancelled", "result": None, "error": None}
+        return {"status": "skipped" if life == ITEM_SKIPPED else "cancelled", "result": None, "error": None}
     if isinstance(outcome, Succeeded):
         return {"status": "completed", "result": _result(outcome, loaded), "error": None}
     return {"status": "failed", "result": None, "error": error_value(fault_of_outcome(outcome))}

@@ -13,7 +13,17 @@ from refold.core.graph import Graph
 from refold.core.outcomes import Instant
 from refold.core.plan import BODY, Call, Child, Gate, Step, is_body
 from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
-from refold.core.state import ENTERED, ISSUED, PENDING, TERMINAL, UNRESOLVED, WAITS, FanOut, OpenCommand, RunState
+from refold.core.state import (
+    ENTERED,
+    ISSUED,
+    ITEM_WAITING,
+    PENDING,
+    TERMINAL,
+    UNRESOLVED,
+    FanOut,
+    OpenCommand,
+    RunState,
+)
 
 SHORT = 12  # characters by which a plan is named
 
@@ -245,7 +255,7 @@ def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
 def _of_items(fan: FanOut, name: str, visit: int) -> Iterator[Reason]:
     """Those that were not begun: they wait for room, or for others."""
     free = fan.count - fan.next + len(fan.todo)
-    blocked = sum(fan.status[item] == WAITS for item, left in fan.order.left.items() if left) if fan.order else 0
+    blocked = sum(fan.status[item] == ITEM_WAITING for item, left in fan.order.left.items() if left) if fan.order else 0
     if free:
         yield Reason(name, "window", visit=visit, count=free)
     if blocked:
