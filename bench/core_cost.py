@@ -78,7 +78,7 @@ class Drive:
         d = Decision(self.graph, self.state, NOON + self.turns, Visits(), lambda: 0.5)
         d.loaded.blobs.update(self.blobs)
         for fact in facts:
-            d.say(fact)
+            d.record_fact(fact)
         orders = self._decide(d)
         d.timers()
         summarize(self.graph, self.state)

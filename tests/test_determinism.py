@@ -212,7 +212,7 @@ def written_log() -> tuple[bytes, None, list[tuple[int, int, bytes]]]:
     for turn, facts in enumerate(HAPPENINGS, 1):
         d = Decision(graph, state, turn * SECOND, Scripted(), lambda: 0.25)
         for fact in facts:
-            d.say(fact)
+            d.record_fact(fact)
         decide_with(d, log)
         log += [(number, d.now, fact) for number, fact in enumerate(d.facts, len(log) + 1)]
     assert state.life == "completed"

@@ -146,7 +146,7 @@ class Ticks:
         d = Decision(self.graph, self.state, self.tick * SECOND, Scripted(), lambda: 0.5)
         d.claimed = lambda: frozenset(command for (command, _), start in self.starts.items() if start < self.tick)
         for fact in facts:
-            d.say(fact)
+            d.record_fact(fact)
         while True:
             try:
                 decide(d)

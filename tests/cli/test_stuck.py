@@ -19,10 +19,10 @@ def stuck_run(folder: Path) -> None:
     """A run whose first report could not be decided, because of a defect."""
 
     class Broken(Decision):
-        def say(self, fact: Fact) -> None:
+        def record_fact(self, fact: Fact) -> None:
             if isinstance(fact, StepSettled):
                 raise KeyError("step")
-            super().say(fact)
+            super().record_fact(fact)
 
     plan = Plan(name="p", steps=(Step(name="a", work=Call(tool="noop")),))
     store = SqliteStore(folder / "refold.db", lambda: time.time_ns() // 1000)
@@ -37,7 +37,7 @@ def stuck_run(folder: Path) -> None:
 
 def test_a_run_that_is_stuck_says_so_and_goes_on_where_the_defect_is_gone(tmp_path: Path) -> None:
     stuck_run(tmp_path)
-    text = "stuck: internal error: KeyError: 'step' (in say, "
+    text = "stuck: internal error: KeyError: 'step' (in record_fact, "
     assert text in refold(tmp_path, "runs", "why", "mine").out
     assert text in refold(tmp_path, "runs", "show", "mine").out
     assert refold(tmp_path, "runs", "why", "mine", "-o", "json").data["reasons"][0]["kind"] == "stuck"

@@ -30,10 +30,10 @@ CAN = Abilities("w")
 class Broken(Decision):
     """Raises when a fact of a class is said, for as long as the test wants it."""
 
-    def say(self, fact: Fact) -> None:
+    def record_fact(self, fact: Fact) -> None:
         if isinstance(fact, BREAKS):
             raise ERROR
-        super().say(fact)
+        super().record_fact(fact)
 
 
 BREAKS: tuple[type, ...] = ()
@@ -167,7 +167,7 @@ def test_it_is_tried_again_after_one_second_then_two_and_at_last_every_five_minu
         assert record.name == "refold.runtime" and record.levelno == logging.ERROR
         assert record.exc_info is not None and record.exc_info[0] is KeyError
         assert record.fields["run"] == "r"  # type: ignore[attr-defined]
-        assert "run r is stuck: internal error: KeyError: 'step' (in say, test_stuck.py:" in record.getMessage()
+        assert "run r is stuck: internal error: KeyError: 'step' (in record_fact, test_stuck.py:" in record.getMessage()
     assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, LONGEST_PAUSE, LONGEST_PAUSE]
 
 
@@ -175,10 +175,10 @@ def test_a_stuck_run_disturbs_no_other_in_the_same_commit(turns: Turns, store: S
     one, other = begun(turns, store, "r"), begun(turns, store, "s")
 
     class Picky(Broken):
-        def say(self, fact: Fact) -> None:
+        def record_fact(self, fact: Fact) -> None:
             if self.state.run == "r" and isinstance(fact, StepIssued):
                 raise KeyError("step")
-            Decision.say(self, fact)
+            Decision.record_fact(self, fact)
 
     turns.decision = Picky
     posts = [Post("r", Settle(one, Done(Succeeded(1)), CAN)), Post("s", Settle(other, Done(Succeeded(2)), CAN))]

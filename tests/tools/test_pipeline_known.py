@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import convert
 
-from refold.core.pipeline import Pipeline, Task
+from refold.core.pipeline import Task, TaskPipeline
 from refold.tools.pipeline import known as pipeline_known
 from refold.tools.pipeline.known import MOST, Pipelines
 from tests.tools.test_pipelines import play
@@ -61,7 +61,7 @@ def settings(name: str = "a") -> dict[str, Any]:
 def test_a_pipeline_is_known_by_what_it_was_read_from(read: list[Any]) -> None:
     pipelines, given = Pipelines(), settings()
     known = pipelines.of(given)
-    assert known == Pipeline(tasks=(Task(name="a", kind="noop"),), playbook="a")
+    assert known == TaskPipeline(tasks=(Task(name="a", kind="noop"),), playbook="a")
     assert pipelines.of(given) is known and pipelines.of({**given}) is known
     assert pipelines.of({**given, "playbook": "b"}).playbook == "b"
     assert pipelines.of({"tasks": given["tasks"]}).playbook == ""

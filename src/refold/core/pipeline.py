@@ -13,11 +13,11 @@ TOOL = "pipeline"
 SHOWN = 3  # kinds of tools
 
 
-class PipelineData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+class TaskData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
     """What all of it has in common: it is part of a plan."""
 
 
-class Rule(PipelineData, frozen=True):
+class Rule(TaskData, frozen=True):
     """What to do after a try of a task, if `when` holds; the first that does is followed."""
 
     when: Template = None  # None: always
@@ -29,7 +29,7 @@ class Rule(PipelineData, frozen=True):
     delay: Template = 1.0  # seconds
 
 
-class Started(PipelineData, frozen=True):
+class Started(TaskData, frozen=True):
     """A playbook that a task starts as a child."""
 
     plan: str  # its hash; empty: the workflow itself
@@ -38,7 +38,7 @@ class Started(PipelineData, frozen=True):
     detached: bool = False  # go on at once
 
 
-class Task(PipelineData, frozen=True):
+class Task(TaskData, frozen=True):
     name: str
     kind: str
     settings: dict[str, Any] = {}  # keys of the tool that are taken as they are written
@@ -56,7 +56,7 @@ class Task(PipelineData, frozen=True):
     select: dict[str, str] = {}  # names by which paths into its result can be read besides
 
 
-class Claim(PipelineData, frozen=True):
+class Claim(TaskData, frozen=True):
     """Rows that a pipeline is run for, claimed a few at a time until there are none."""
 
     task: Task
@@ -68,7 +68,7 @@ class Claim(PipelineData, frozen=True):
     whole: bool = False  # one run for all rows of a claim, as `frame.rows`
 
 
-class Pipeline(PipelineData, frozen=True):
+class TaskPipeline(TaskData, frozen=True):
     """`language` is that of the templates; `results` are names in the scope that are results of steps."""
 
     tasks: tuple[Task, ...]

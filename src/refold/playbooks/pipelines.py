@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import structs, to_builtins
 
-from refold.core.pipeline import TOOL, Pipeline, Task
+from refold.core.pipeline import TOOL, Task, TaskPipeline
 from refold.core.plan import Call
 from refold.names import NAME
 from refold.playbooks.children import started_of
@@ -57,7 +57,7 @@ def resolved(value: Any) -> Any:
     return [resolved(each) for each in value] if isinstance(value, list) else value
 
 
-def inside(pipeline: Pipeline) -> frozenset[str]:
+def inside(pipeline: TaskPipeline) -> frozenset[str]:
     """Names that the templates of its tasks can read besides."""
     names = {"_attempt", "_prev", "_task", "outcome", "output", "results", *SECRETS}
     for task in pipeline.tasks:
@@ -65,7 +65,7 @@ def inside(pipeline: Pipeline) -> frozenset[str]:
     return frozenset(names)
 
 
-def set_in(pipeline: Pipeline) -> frozenset[str]:
+def set_in(pipeline: TaskPipeline) -> frozenset[str]:
     """Keys of the context that it sets."""
     keys = (key for task in pipeline.tasks for key in _set_keys(task))
     return frozenset(key.removeprefix("ctx.") for key in keys if key.startswith("ctx."))
@@ -75,7 +75,7 @@ def _set_keys(task: Task) -> list[str]:
     return [*task.set, *(key for rule in task.rules for key in rule.set)]
 
 
-def read_pipeline(reading: Reading, step: Fields, catalog: Catalog) -> tuple[Pipeline, Tooled]:
+def read_pipeline(reading: Reading, step: Fields, catalog: Catalog) -> tuple[TaskPipeline, Tooled]:
     """The tasks, and what they have in common with any other tool of a step: the nodes that hold templates."""
     node: Node = step.get("tool")
     single = not isinstance(node.value, list)
@@ -85,7 +85,7 @@ def read_pipeline(reading: Reading, step: Fields, catalog: Catalog) -> tuple[Pip
     names = _names(reading, step.get("step", ""), nodes, single)
     found = Tooled(Call())
     tasks = [_task(reading, at, names, nodes[at], catalog, found) for at in range(len(nodes))]
-    pipeline = Pipeline(
+    pipeline = TaskPipeline(
         tasks=tuple(task for task in tasks if task is not None),
         single=single,
         timeout=step.get("timeout"),
@@ -187,12 +187,12 @@ INSIDE = frozenset(
 CONTEXT = re.compile(r"\bcontext\b")
 
 
-def call_of(pipeline: Pipeline) -> Call:
+def call_of(pipeline: TaskPipeline) -> Call:
     """The work of a step that runs a pipeline."""
     return Call(tool=TOOL, settings=to_builtins(pipeline))
 
 
-def input_of(pipeline: Pipeline, bound: dict[str, Any], free: Iterable[str] = ()) -> dict[str, Any]:
+def input_of(pipeline: TaskPipeline, bound: dict[str, Any], free: Iterable[str] = ()) -> dict[str, Any]:
     """The input of such a step: names that are bound, and paths whose values are fixed when it is issued."""
     own = {*INSIDE, *bound} - {*free}
     tasks = [*pipeline.tasks, *([pipeline.claim.task] if pipeline.claim is not None else [])]

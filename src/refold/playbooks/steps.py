@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from refold.core.pipeline import Pipeline
+from refold.core.pipeline import TaskPipeline
 from refold.core.plan import VISIT_LIMIT, Arc, Call, Child, Loop, Step
 from refold.playbooks.children import read_body
 from refold.playbooks.loops import lift, read_loop, templated
@@ -89,7 +89,7 @@ def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> Draft:
     return draft
 
 
-def _tooled(reading: Reading, fields: Fields, catalog: Catalog) -> tuple[Pipeline | None, Tooled]:
+def _tooled(reading: Reading, fields: Fields, catalog: Catalog) -> tuple[TaskPipeline | None, Tooled]:
     """A playbook, a tool whose keys are rendered when it is issued, or a pipeline, which a worker renders."""
     tool, given, body = fields.get("tool"), fields.get("input", {}), read_body(reading, fields, reading.family)
     if body is not None:

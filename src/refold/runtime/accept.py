@@ -167,7 +167,7 @@ class Accepting(Struct):
     def flush(self) -> None:
         if self.items:
             for (step, visit), reports in self.items.items():
-                self.d.say(ItemsSettled(step, visit, tuple(reports)))
+                self.d.record_fact(ItemsSettled(step, visit, tuple(reports)))
             self.items = {}
 
     def _known(self) -> None:
@@ -182,7 +182,7 @@ class Accepting(Struct):
         except CannotEvaluate as error:
             raise InvalidValue("input", str(error)) from None
         check_inputs(self.d.graph.plan, input, WORK_UNDER_LOCK, mail.input if mail.fits else ())
-        self.d.say(RunStarted(mail.plan_hash, input, mail.name, mail.key, mail.parent, mail.depth, mail.code))
+        self.d.record_fact(RunStarted(mail.plan_hash, input, mail.name, mail.key, mail.parent, mail.depth, mail.code))
 
     def _settle(self, mail: Settle) -> None:
         lease, done = mail.lease, mail.done
@@ -218,7 +218,7 @@ class Accepting(Struct):
         self._refuse_stale(mail.lease)
         command = mail.lease.command.id
         if mail.key not in self.d.state.open[command].recorded:
-            self.d.say(CallSettled(command, mail.key, self._boxed(mail.outcome)))
+            self.d.record_fact(CallSettled(command, mail.key, self._boxed(mail.outcome)))
 
     def _refuse_stale(self, lease: Lease) -> None:
         if self.held.get(lease.command.id) != lease.generation or lease.command.id in self.settled:
@@ -278,10 +278,10 @@ class Accepting(Struct):
         name = self.d.graph.name(opened.step)
         if opened.page:
             self.flush()
-            self.d.say(PageCame(name, opened.visit, opened.page, report))
+            self.d.record_fact(PageCame(name, opened.visit, opened.page, report))
         elif opened.item is None:
             self.flush()
-            self.d.say(StepSettled(name, opened.visit, report))
+            self.d.record_fact(StepSettled(name, opened.visit, report))
         else:
             self.items.setdefault((name, opened.visit), []).append(
                 report if report.item is not None else Report(report.attempt, report.outcome, opened.item)
@@ -297,20 +297,20 @@ class Accepting(Struct):
         state = self.d.state
         if isinstance(mail, DecideGate):
             asked = GateDecided(mail.step, mail.visit or 0, mail.option, mail.by, mail.feedback)
-            self.d.say(decision(self.d, self.turn, asked))
+            self.d.record_fact(decision(self.d, self.turn, asked))
             return
         if state.life in TERMINAL:
             raise Conflict(f"run {state.run} is {state.life}")
         match mail:
             case Signal():
-                self.d.say(SignalReceived(mail.name, mail.value, mail.sender))
+                self.d.record_fact(SignalReceived(mail.name, mail.value, mail.sender))
             case Pause() if not state.paused or (self._by_parent(state.paused_by) and not self._by_parent(mail.by)):
-                self.d.say(RunPaused(mail.by))
+                self.d.record_fact(RunPaused(mail.by))
             case Resume() if state.paused:
                 refuse_spent(state, mail.budget)
-                self.d.say(RunResumed(mail.by, mail.budget))
+                self.d.record_fact(RunResumed(mail.by, mail.budget))
             case Cancel() if state.cancel is None and state.cancels < GIVEN_UP:
-                self.d.say(CancelAsked(mail.reason, mail.by))
+                self.d.record_fact(CancelAsked(mail.reason, mail.by))
             case _:
                 pass  # it is so already
 
@@ -326,7 +326,7 @@ class Accepting(Struct):
                     self._start_child(body)
             case LetterEnded():
                 if state.life in (RUNNING, ENDING):
-                    self.d.say(
+                    self.d.record_fact(
                         ChildEnded(
                             letter.sender,
                             body.parent.command,
@@ -350,7 +350,7 @@ class Accepting(Struct):
         """A child cannot be refused any more; one whose inputs cannot be computed, or do not fit, has failed."""
         plan = self.d.graph.plan
         input, fault = begun_with(plan, self.d.state.run, body.input, self.d.evaluate)
-        self.d.say(RunStarted(body.plan, input, parent=body.parent, depth=body.depth))
+        self.d.record_fact(RunStarted(body.plan, input, parent=body.parent, depth=body.depth))
         if fault is not None:
             end_run(self.d, FAILED, StepFault(plan.entry or plan.steps[0].name, 0, "input", fault))
 
@@ -388,7 +388,7 @@ class Accepting(Struct):
             return
         if key == RUN_TIMER:
             if state.life == RUNNING and state.timed_out is None:
-                self.d.say(RunTimedOut(self.d.graph.plan.timeout or 0.0))
+                self.d.record_fact(RunTimedOut(self.d.graph.plan.timeout or 0.0))
             return
         group = group_of(key) if self.d.graph.timed else None
         if group is not None:
@@ -404,7 +404,7 @@ class Accepting(Struct):
         opened = self.d.state.open[command]
         if call:
             if call in opened.calls:
-                self.d.say(CallSettled(command, call, self._rung(opened.calls[call])))
+                self.d.record_fact(CallSettled(command, call, self._rung(opened.calls[call])))
         elif starts_at(self.d.graph, opened) is not None:
             self.d.due[command] = None
         elif command not in self.settled and command not in self.d.state.judge:

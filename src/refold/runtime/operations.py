@@ -93,7 +93,7 @@ def reopen(d: Decision, step: str, by: str, budget: dict[str, int | float]) -> N
         raise Conflict(f"run {state.run} was started by run {state.parent.run}: retry that one")
     if step:
         _check_step(d, step)
-    d.say(structs.replace(reopening(d.graph, state, step, by), budget=budget))
+    d.record_fact(structs.replace(reopening(d.graph, state, step, by), budget=budget))
 
 
 def _check_step(d: Decision, step: str) -> None:
@@ -162,7 +162,7 @@ def _retry(d: Decision, mail: RetryItems) -> None:
     _check(fan, chosen, (ITEM_RUNNING, ITEM_WAITING), "is not over yet")
     _need(chosen, mail.step)
     _check_stops(d, s, fan, chosen)
-    d.say(ItemsReopened(mail.step, fan.visit, chosen, mail.by))
+    d.record_fact(ItemsReopened(mail.step, fan.visit, chosen, mail.by))
 
 
 def _retry_tolerated(d: Decision, by: str) -> None:
@@ -175,7 +175,7 @@ def _retry_tolerated(d: Decision, by: str) -> None:
 def _go_on(d: Decision, loops: list[str], by: str, items: dict[str, tuple[int, ...]]) -> None:
     if d.state.parent is not None:
         raise Conflict(f"run {d.state.run} was started by run {d.state.parent.run}: retry that one")
-    d.say(structs.replace(reopening(d.graph, d.state, by=by, loops=loops), items=items))
+    d.record_fact(structs.replace(reopening(d.graph, d.state, by=by, loops=loops), items=items))
 
 
 def _cancel(d: Decision, mail: CancelItems) -> None:
@@ -187,7 +187,7 @@ def _cancel(d: Decision, mail: CancelItems) -> None:
     if len(chosen) < len(set(mail.items)):
         raise Conflict(f"item {min(set(mail.items) - set(chosen))} of {mail.step!r} is over already")
     _need(chosen, mail.step)
-    d.say(ItemsCancelled(mail.step, fan.visit, chosen, mail.by))
+    d.record_fact(ItemsCancelled(mail.step, fan.visit, chosen, mail.by))
 
 
 def _loop(d: Decision, step: str) -> tuple[int, FanOut]:

@@ -49,7 +49,7 @@ class Given:
         self.blobs: dict[str, bytes] = {}
         past = Decision(self.graph, self.state, NOON, self.evaluate, self.chance)
         for fact in facts:
-            past.say(fact)
+            past.record_fact(fact)
         self._note(past)
 
     def when_decided(self, after: float = 0.0) -> Then:
@@ -68,7 +68,7 @@ class Given:
         d.refuses, d.misfit = self.refuses, self.misfit
         d.due, self.due = dict.fromkeys(self.due), ()
         for fact in facts:
-            d.say(fact)
+            d.record_fact(fact)
         while True:
             try:
                 decide(d)

@@ -63,7 +63,7 @@ def test_a_run_with_a_step_that_was_neither_reached_nor_skipped_never_completes(
     graph = analyse(chain(3))
     state = RunState("r")
     d = Decision(graph, state, NOON, Scripted(), lambda: 0.0)
-    d.say(RunStarted("hash"))
+    d.record_fact(RunStarted("hash"))
     state.ready.clear()  # what no log can do: the entry is forgotten
     decide(d)
     ended = [fact for fact in d.facts if isinstance(fact, RunEnded)]

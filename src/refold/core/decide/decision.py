@@ -160,12 +160,12 @@ class Decision(Struct):
         if self.state.orphans:
             self._orphans.update(self.state.orphans)
 
-    def say(self, fact: Fact) -> None:
+    def record_fact(self, fact: Fact) -> None:
         kind, state = type(fact), self.state
         concerned = CONCERNED[kind](fact) if kind in CONCERNED else ()
         if self.graph.timed:
             self._timers |= dict.fromkeys(timers_of(self.graph, state, fact))
-        spared = self.at_work() if kind in ANSWERS else _NOBODY
+        spared = self.claimed_now() if kind in ANSWERS else _NOBODY
         for command in concerned:
             if kind in OPENING and command not in state.open:
                 self.new.add(command)
@@ -191,14 +191,14 @@ class Decision(Struct):
         apply.apply_move(self.graph, self.state, move)
         self.moves.append(move)
 
-    def tell_moves(self) -> None:
+    def record_moves(self) -> None:
         if self.moves:
             self.state.seq += 1
             self.state.at = self.now
             self.facts.append(Routed(tuple(_gathered(self.moves))))
             self.moves.clear()
 
-    def at_work(self) -> frozenset[str]:
+    def claimed_now(self) -> frozenset[str]:
         """Commands that a worker holds and has not reported in this turn."""
         return self.claimed() - self._touched.keys()
 
@@ -410,9 +410,9 @@ class Decision(Struct):
                     self.start_child(owner, plan, call.input, call=call)
                 if call.detached:
                     told = Succeeded({"run": child}) if fault is None else Failed(fault)
-                    self.say(CallSettled(command, key, told))
+                    self.record_fact(CallSettled(command, key, told))
                 elif fault is not None:
-                    self.say(ChildEnded(child, command, Failed(fault), key))
+                    self.record_fact(ChildEnded(child, command, Failed(fault), key))
 
 
 def _gathered(moves: list[Move]) -> Iterator[Move]:

@@ -17,8 +17,8 @@ def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
     entered = tuple(d.graph.name(s) for s in state.entered)
     asked = state.cancel is not None or state.timed_out is not None
     withdrawn = _withdrawn(d, outcome == FAILED and plan.on_failure == "drain" and not asked, final)
-    d.tell_moves()
-    d.say(RunEnding(outcome, error, withdrawn, final))
+    d.record_moves()
+    d.record_fact(RunEnding(outcome, error, withdrawn, final))
     if entered:
         d.move(Dropped(entered))
 
@@ -28,7 +28,7 @@ def divert(d: Decision, step: str) -> None:
     entered = tuple(d.graph.name(s) for s in d.state.entered)
     final = (step, *d.graph.plan.always)
     withdrawn = _withdrawn(d, d.graph.plan.on_failure == "drain", final)
-    d.say(RunEnding(COMPLETED, None, withdrawn, final))
+    d.record_fact(RunEnding(COMPLETED, None, withdrawn, final))
     if entered:
         d.move(Dropped(entered))
 
@@ -49,7 +49,7 @@ def _remaining_finalizers(d: Decision, outcome: str) -> tuple[str, ...]:
 
 def _withdrawn(d: Decision, drains: bool, final: tuple[str, ...]) -> tuple[str, ...]:
     """Whoever has reported goes on; when draining, so do child runs and what a worker holds."""
-    spared = d.at_work() if drains else frozenset()
+    spared = d.claimed_now() if drains else frozenset()
     kept = d.graph.index[final[0]] if final else -1
     return tuple(
         command
@@ -74,8 +74,8 @@ def withdraw_waits(d: Decision) -> None:
         and not (command in state.judge or opened.child)
     )
     if waits:
-        d.tell_moves()
-        d.say(RunEnding(state.outcome, state.error, waits, tuple(state.final)))
+        d.record_moves()
+        d.record_fact(RunEnding(state.outcome, state.error, waits, tuple(state.final)))
 
 
 def end_if_asked(d: Decision) -> None:
@@ -94,8 +94,8 @@ def fail_completed(d: Decision) -> None:
     state, plan = d.state, d.graph.plan
     broken = next((each for each in state.failures if each.step in (plan.final_step, plan.on_budget)), None)
     if state.outcome == COMPLETED and broken is not None:
-        d.tell_moves()
-        d.say(RunEnding(FAILED, broken, (), (*plan.on_fail, *state.final)))
+        d.record_moves()
+        d.record_fact(RunEnding(FAILED, broken, (), (*plan.on_fail, *state.final)))
 
 
 def watch_budget(d: Decision) -> None:
@@ -103,11 +103,11 @@ def watch_budget(d: Decision) -> None:
     over = over_budget(d.state)
     if over is None:
         return
-    d.tell_moves()
-    d.say(BudgetExceeded(*over))
+    d.record_moves()
+    d.record_fact(BudgetExceeded(*over))
     match d.graph.plan.on_budget:
         case "pause":
-            d.say(RunPaused(PAUSED_BY_BUDGET))
+            d.record_fact(RunPaused(PAUSED_BY_BUDGET))
         case "fail":
             end_run(d, FAILED, StepFault("", 0, "budget", Fault("budget", over_budget_text(*over), retryable=False)))
         case step:

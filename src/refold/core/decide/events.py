@@ -20,7 +20,9 @@ def catch_failures(d: Decision) -> None:
         if fault is not None:
             opened = d.state.open[command]
             step = d.graph.step(opened.step)
-            d.say(VisitFailed(step.name, opened.visit, fault, step.on_error, opened.events if step.on_error else ()))
+            d.record_fact(
+                VisitFailed(step.name, opened.visit, fault, step.on_error, opened.events if step.on_error else ())
+            )
 
 
 def end_by_event(d: Decision) -> None:
@@ -50,12 +52,12 @@ def take_events(d: Decision) -> None:
         room = (step.workers or AT_ONCE) - inbox.open
         first = d.state.steps[s].visits + 1
         if step.collect is None:
-            d.say(EventsTaken(step.name, first, _plain(inbox, room)))
+            d.record_fact(EventsTaken(step.name, first, _plain(inbox, room)))
             continue
         full = _full(d, inbox, step.collect, room)
         if full:
             groups, batches = zip(*full, strict=True)
-            d.say(EventsTaken(step.name, first, batches, groups))
+            d.record_fact(EventsTaken(step.name, first, batches, groups))
 
 
 def _plain(inbox: Inbox, room: int) -> tuple[tuple[Ref, ...], ...]:
@@ -82,13 +84,13 @@ def gather_no_longer(d: Decision, step: str, group: str) -> None:
     refs, collect = d.state.inboxes[s].groups[group], d.graph.step(s).collect
     assert collect is not None
     visit = d.state.steps[s].visits + 1
-    d.say(EventsTaken(step, visit, (tuple(refs),), (group,)))
+    d.record_fact(EventsTaken(step, visit, (tuple(refs),), (group,)))
     wanted = (
         collect.n if isinstance(collect.n, int) else d.state.ctx.get(collect.n, f"{collect.n!r}, which is not set,")
     )
     of = f" of {collect.by} {group!r}" if collect.by else ""
     why = f"{len(refs)} of {wanted} events{of} came within {collect.timeout:g} s"
-    d.say(StepSettled(step, visit, Report(1, Failed(Fault("timeout", why, retryable=False)))))
+    d.record_fact(StepSettled(step, visit, Report(1, Failed(Fault("timeout", why, retryable=False)))))
 
 
 def end_without_event(d: Decision) -> None:

@@ -46,9 +46,9 @@ def issue_entered(d: Decision) -> None:
     plain = len(entered) == len(d.moves) and entered == [fact.step for fact in issued]
     if plain and (len(issued) < 2 or not any(_ends_at_once(d, fact) for fact in issued[:-1])):
         d.moves.clear()  # the facts that follow say it all
-    d.tell_moves()
+    d.record_moves()
     for fact in issued:
-        d.say(fact)
+        d.record_fact(fact)
 
 
 def _ends_at_once(d: Decision, fact: StepIssued | FanOutEntered) -> bool:
@@ -141,11 +141,11 @@ def fill_windows(d: Decision) -> None:
         some = tuple(nsmallest(count, fan.todo))
         first = some[0] if some else fan.next
         _load_items(d, fan, some or range(first, first + count))
-        d.tell_moves()
-        d.say(ItemsIssued(step.name, visit, first, count, captured, some))
+        d.record_moves()
+        d.record_fact(ItemsIssued(step.name, visit, first, count, captured, some))
         unfit = tuple(_unfit(d, step, visit, some or range(first, first + count)))
         if unfit:
-            d.say(ItemsSettled(step.name, visit, unfit))
+            d.record_fact(ItemsSettled(step.name, visit, unfit))
 
 
 def _load_items(d: Decision, fan: FanOut, items: Iterable[int]) -> None:
@@ -186,21 +186,21 @@ def try_again(d: Decision) -> None:
             continue
         name = d.graph.name(opened.step)
         attempt, not_before = opened.attempt + 1, _not_before(d, opened, fault)
-        d.tell_moves()
+        d.record_moves()
         if opened.item is not None:
             items.setdefault((name, opened.visit), []).append((opened.item, attempt, not_before))
             continue
         if opened.page:
-            d.say(PageAsked(name, opened.visit, opened.page, attempt, not_before))
+            d.record_fact(PageAsked(name, opened.visit, opened.page, attempt, not_before))
             continue
         at_once = opened.child and not not_before
         child = child_id(d.state.run, command, attempt) if at_once else ""
-        d.say(StepIssued(name, opened.visit, attempt, not_before=not_before, child=child))
+        d.record_fact(StepIssued(name, opened.visit, attempt, not_before=not_before, child=child))
     for (name, visit), again in items.items():
         fan = d.state.steps[d.graph.index[name]].fan
         assert fan is not None
         _load_items(d, fan, [item for item, _, _ in again])
-        d.say(ItemsRetried(name, visit, tuple(again)))
+        d.record_fact(ItemsRetried(name, visit, tuple(again)))
 
 
 def _not_before(d: Decision, opened: OpenCommand, fault: Fault) -> int:
@@ -222,10 +222,12 @@ def start_waiting_children(d: Decision) -> None:
 def _start_waiting_child(d: Decision, command: str, opened: OpenCommand) -> None:
     name, fan = d.graph.name(opened.step), d.state.steps[opened.step].fan
     if opened.item is None:
-        d.tell_moves()
-        d.say(StepIssued(name, opened.visit, opened.attempt, child=child_id(d.state.run, command, opened.attempt)))
+        d.record_moves()
+        d.record_fact(
+            StepIssued(name, opened.visit, opened.attempt, child=child_id(d.state.run, command, opened.attempt))
+        )
         return
     assert fan is not None
     _load_items(d, fan, [opened.item])
-    d.tell_moves()
-    d.say(ItemsRetried(name, opened.visit, ((opened.item, opened.attempt, 0),)))
+    d.record_moves()
+    d.record_fact(ItemsRetried(name, opened.visit, ((opened.item, opened.attempt, 0),)))

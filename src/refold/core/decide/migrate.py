@@ -80,12 +80,12 @@ def _carry_policies(old: Graph, new: Graph, state: RunState) -> None:
 def migrate(d: Decision, new: Graph, fact: RunMigrated) -> None:
     """Say it; the caller has asked whether anything stands in the way. What is code starts over where the new code is;
     what else is at work ends as it was begun."""
-    at_work = d.at_work()
+    claimed_now = d.claimed_now()
     migrated(d.graph, new, d.state, d.now, fact)
     d.graph = new
     d.facts.append(fact)
-    d.restarted = [command for command in restarting(new, d.state) if command in at_work]
-    d.touch_open(at_work.difference(d.restarted))
+    d.restarted = [command for command in restarting(new, d.state) if command in claimed_now]
+    d.touch_open(claimed_now.difference(d.restarted))
 
 
 def restarting(graph: Graph, state: RunState) -> list[str]:

@@ -35,12 +35,12 @@ from refold.core.state import ASKED, BYPASSED, FAILED, ITEM_RUNNING, RUNNING, Op
 
 def deliver_signals(d: Decision) -> None:
     """Kept signals go to those who wait, oldest to oldest; not to a parked command that is being run again."""
-    at_work = d.at_work() if d.state.deliverable else frozenset()
+    claimed_now = d.claimed_now() if d.state.deliverable else frozenset()
     for signal in list(d.state.deliverable):
         for waiter in list(d.state.waiting.get(signal, ())):  # one may have waited for several
-            if signal in d.state.deliverable and waiter not in at_work:
-                d.tell_moves()
-                d.say(SignalTaken(signal, waiter))
+            if signal in d.state.deliverable and waiter not in claimed_now:
+                d.record_moves()
+                d.record_fact(SignalTaken(signal, waiter))
 
 
 def give_up_items(d: Decision) -> None:
@@ -55,13 +55,13 @@ def give_up_items(d: Decision) -> None:
         elif fault is not None:
             pages.append(PagesGivenUp(d.graph.name(opened.step), opened.visit, opened.page, fault))
     for (name, visit), given_up in items.items():
-        d.tell_moves()
-        d.say(ItemsGivenUp(name, visit, tuple(given_up)))
+        d.record_moves()
+        d.record_fact(ItemsGivenUp(name, visit, tuple(given_up)))
         _halt(d, name, visit, given_up[0])
     for page in pages:
         if page_id(page.step, page.visit, page.page) in d.state.open:
-            d.tell_moves()
-            d.say(page)
+            d.record_moves()
+            d.record_fact(page)
 
 
 def _halt(d: Decision, name: str, visit: int, failed: int) -> None:
@@ -73,7 +73,7 @@ def _halt(d: Decision, name: str, visit: int, failed: int) -> None:
     begun = tuple(item for item, life in enumerate(fan.status) if life == ITEM_RUNNING)
     page = fan.pulls.page if fan.pulls is not None and fan.pulls.life == ASKED else 0
     if begun or page or was_cut(fan):
-        d.say(ItemsCancelled(name, visit, begun, halts=f"item {failed} failed", page=page))
+        d.record_fact(ItemsCancelled(name, visit, begun, halts=f"item {failed} failed", page=page))
 
 
 def end_visits(d: Decision) -> None:

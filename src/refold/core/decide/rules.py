@@ -49,8 +49,8 @@ def _end(d: Decision, outcome: str) -> None:
     also = tuple(each for each in state.failures if each != error)
     value = _result(d) if outcome == COMPLETED else None
     result, blob = d.box(value)
-    d.tell_moves()
-    d.say(RunEnded(outcome, result, blob, error, also))
+    d.record_moves()
+    d.record_fact(RunEnded(outcome, result, blob, error, also))
 
 
 def _result(d: Decision) -> Any:
@@ -112,7 +112,7 @@ def decide(d: Decision) -> None:
                     break
         if (len(d.facts), len(d.moves)) == before:
             break
-    d.tell_moves()
+    d.record_moves()
     d.dismiss_orphans()
 
 

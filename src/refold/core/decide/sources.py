@@ -29,11 +29,11 @@ def pull(d: Decision, s: int, fan: FanOut) -> None:
     """Take the page that came, and ask for the next one if there will soon be nothing to hand out."""
     name, visit, pulls = d.graph.name(s), d.state.steps[s].visits, fan.pulls
     if pulls is not None and pulls.life == CAME:
-        d.tell_moves()
-        d.say(_taken(d, s, fan))
+        d.record_moves()
+        d.record_fact(_taken(d, s, fan))
     if pulls is not None and fanout.wants_page(d.graph, s, fan):
-        d.tell_moves()
-        d.say(PageAsked(name, visit, pulls.page + 1))
+        d.record_moves()
+        d.record_fact(PageAsked(name, visit, pulls.page + 1))
 
 
 def _taken(d: Decision, s: int, fan: FanOut) -> PageTaken | PagesGivenUp:

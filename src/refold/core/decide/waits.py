@@ -110,11 +110,11 @@ def _check_poll(d: Decision, command: str, step: Step, by_worker: bool) -> None:
         return
     again = d.now + round(poll.every * SECOND)
     if not holds:
-        d.tell_moves()
+        d.record_moves()
         later = StepIssued(step.name, opened.visit, not_before=again) if by_worker else None
-        d.say(later or StepIssued(step.name, opened.visit, until=again))
+        d.record_fact(later or StepIssued(step.name, opened.visit, until=again))
     elif by_worker:
         end_visit(d, opened.step, None)
     else:
-        d.tell_moves()
-        d.say(StepSettled(step.name, opened.visit, Report(opened.attempt, Succeeded({"by": "poll"}))))
+        d.record_moves()
+        d.record_fact(StepSettled(step.name, opened.visit, Report(opened.attempt, Succeeded({"by": "poll"}))))

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from refold.core.pipeline import Pipeline, Task
+from refold.core.pipeline import Task, TaskPipeline
 from refold.core.plan import Arc, Call, Loop, Step
 from refold.playbooks.noetl.results import read_output, sets_of, warn_references
 from refold.playbooks.noetl.tasks import Book, read_cursor, read_tasks
@@ -128,7 +128,7 @@ def _work(
     warn_references(reading, fields.node, sets_of(tasks))
     spec: Fields | None = fields.get("spec")
     select = read_output(reading, [spec.get("result") if spec is not None else None, fields.get("output")])
-    pipeline = Pipeline(
+    pipeline = TaskPipeline(
         tasks=tasks,
         language="noetl",
         single=single,

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.core.pipeline import Claim, Pipeline, Task
+from refold.core.pipeline import Claim, Task, TaskPipeline
 from refold.names import did_you_mean
 from refold.playbooks.language.tables import Key
 from refold.playbooks.noetl.children import read_started
@@ -206,7 +206,7 @@ def pullers_of(loop: Fields, spec: Fields) -> Any:
     return next((each.get(name) for each in (spec, loop) for name in names if each.get(name) is not None), 1)
 
 
-def read_cursor(reading: Reading, loop: Fields, pipeline: Pipeline, book: Book) -> Pipeline:
+def read_cursor(reading: Reading, loop: Fields, pipeline: TaskPipeline, book: Book) -> TaskPipeline:
     """The pipeline with what claims its rows."""
     cursor: Fields = loop.get("cursor")
     spec: Fields = loop.get("spec", Fields(loop.node, {}))

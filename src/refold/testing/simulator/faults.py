@@ -163,9 +163,9 @@ def faulty_decision(faults: Faults) -> type[Decision]:
     """A decision that may raise whenever mail or a rule does something to it, before it is done or after."""
 
     class FaultyDecision(Decision):
-        def say(self, fact: Fact) -> None:
+        def record_fact(self, fact: Fact) -> None:
             faults.strike_turn(self.state.run)
-            super().say(fact)
+            super().record_fact(fact)
             faults.strike_turn(self.state.run)
 
         def move(self, move: Move) -> None:

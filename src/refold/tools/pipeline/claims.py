@@ -8,10 +8,10 @@ from msgspec import Struct, convert, structs, to_builtins
 
 from refold.core.faults import short
 from refold.core.outcomes import Failed, Fault, Parked, SetKey, Succeeded, fault_of_outcome
-from refold.core.pipeline import Claim, Pipeline
+from refold.core.pipeline import Claim, TaskPipeline
 from refold.ports import Call, Done
 
-RunOne = Callable[[Call, Pipeline], Awaitable[Done]]
+RunOne = Callable[[Call, TaskPipeline], Awaitable[Done]]
 """Runs a pipeline for a call, from its beginning or from where the call says it was put aside."""
 
 
@@ -45,7 +45,7 @@ class Numbers(Struct, frozen=True):
 class Claiming:
     """`run_one` runs the tasks for a row; the claim itself is a pipeline of one task."""
 
-    def __init__(self, call: Call, pipeline: Pipeline, numbers: Numbers, run_one: RunOne, now: int) -> None:
+    def __init__(self, call: Call, pipeline: TaskPipeline, numbers: Numbers, run_one: RunOne, now: int) -> None:
         assert pipeline.claim is not None
         self.call, self.claim, self.numbers, self.run_one, self.now = call, pipeline.claim, numbers, run_one, now
         self.body = structs.replace(pipeline, claim=None)

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import convert
 
-from refold.core.pipeline import Pipeline
+from refold.core.pipeline import TaskPipeline
 
 MOST = 256  # pipelines that are kept
 
@@ -16,17 +16,17 @@ class Pipelines:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._known: OrderedDict[int, tuple[Mapping[str, Any], Pipeline]] = OrderedDict()
+        self._known: OrderedDict[int, tuple[Mapping[str, Any], TaskPipeline]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, settings: Mapping[str, Any]) -> Pipeline:
+    def of(self, settings: Mapping[str, Any]) -> TaskPipeline:
         """A map of the same values is as good as the map itself: a worker may have taken out what is not the tool's."""
         key = id(settings.get("tasks"))
         known = self._known.get(key)
         if known is None or not _is_same(known[0], settings):
-            known = self._known[key] = settings, convert(settings, Pipeline)
+            known = self._known[key] = settings, convert(settings, TaskPipeline)
         self._known.move_to_end(key)
         if len(self._known) > self._most:
             self._known.popitem(last=False)

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.expressions import Aliased, CannotEvaluate
-from refold.core.pipeline import Pipeline
+from refold.core.pipeline import TaskPipeline
 from refold.templates.json_paths import Selected
 
 
@@ -35,7 +35,7 @@ class Scope:
     """A view. Precedence: names of the engine, bound values, what the pipeline has made, what was captured."""
 
     def __init__(
-        self, pipeline: Pipeline, progress: Progress, ids: Mapping[str, Any], given: Mapping[str, Any]
+        self, pipeline: TaskPipeline, progress: Progress, ids: Mapping[str, Any], given: Mapping[str, Any]
     ) -> None:
         self.pipeline, self.progress, self.ids = pipeline, progress, ids
         self.given: Mapping[str, Any] = given.get("input") or {}

@@ -11,7 +11,7 @@ from refold.core.expressions import CannotEvaluate
 from refold.core.faults import fault_from_exception
 from refold.core.outcomes import SECOND, Failed, Fault, Parked, SetKey, Succeeded, Suspended, TimedOut
 from refold.core.outcomes import fault_of_outcome as fault_in
-from refold.core.pipeline import Pipeline, Rule, Task, digest
+from refold.core.pipeline import Rule, Task, TaskPipeline, digest
 from refold.errors import ToolFailed
 from refold.ports import Call, Clock, Done, Tool
 from refold.schemas import unfit
@@ -48,7 +48,7 @@ class PipelineTool:
         pipeline = self._pipelines.of(call.settings)
         return await (self._run if pipeline.claim is None else self._run_claims)(call, pipeline)
 
-    async def _run(self, call: Call, pipeline: Pipeline) -> Done:
+    async def _run(self, call: Call, pipeline: TaskPipeline) -> Done:
         progress = self._opened(convert(call.command.progress or {}, Progress), call.run)
         if progress.of != call.command.attempt:  # what an earlier try of the step has left behind counts no more
             progress = Progress(of=call.command.attempt, since=self.clock.now())
@@ -62,7 +62,7 @@ class PipelineTool:
         values = self.vault.open_all(progress.sealed, run, (digest(progress.sealed),))
         return structs.replace(progress, sealed=None, **{name: values[name] for name in VALUES})
 
-    async def _run_claims(self, call: Call, pipeline: Pipeline) -> Done:
+    async def _run_claims(self, call: Call, pipeline: TaskPipeline) -> Done:
         assert pipeline.claim is not None
         try:
             numbers = numbers_of(pipeline.claim, _Running(self, call, pipeline, Progress()).renderer.number)
@@ -74,7 +74,7 @@ class PipelineTool:
 class _Running:
     """One stretch of a pipeline, from its beginning or from where it was put aside."""
 
-    def __init__(self, tool: PipelineTool, call: Call, pipeline: Pipeline, progress: Progress) -> None:
+    def __init__(self, tool: PipelineTool, call: Call, pipeline: TaskPipeline, progress: Progress) -> None:
         self.tool, self.call, self.pipeline, self.progress = tool, call, pipeline, progress
         owner = (pipeline.playbook, call.run)
         self.wallet = Wallet(tool.vault, pipeline.keychain, owner, self._render_for_keychain)
