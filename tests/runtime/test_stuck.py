@@ -9,13 +9,13 @@ import pytest
 
 from refold.core.decide.decision import Decision
 from refold.core.expressions import Values, unknown
-from refold.core.facts import Fact, StepIssued, StepSettled
+from refold.core.facts import Fact, ItemsSettled, StepIssued, StepSettled
 from refold.core.outcomes import SECOND, AddTo, Failed, Parked, PutIf, SetKey, Succeeded
-from refold.core.plan import Arc, Call, Plan, Step, canonical, plan_hash
-from refold.errors import LeaseLost, Unavailable
+from refold.core.plan import Arc, Call, Loop, Plan, Step, canonical, plan_hash
+from refold.errors import Conflict, LeaseLost, NotFound, Unavailable
 from refold.ports import Abilities, Done, Lease, Store
 from refold.runtime.archive import packed, put_back
-from refold.runtime.mail import Look, Note, Settle, Signal, Start
+from refold.runtime.mail import Cancel, DecideGate, Look, Mail, Note, Settle, Signal, Start
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import LONGEST_PAUSE, Post, Turns
 from refold.stores.sqlite.store import SqliteStore
@@ -243,6 +243,33 @@ def test_writes_that_do_not_fit_when_a_kept_report_is_read_fail_its_step(
     take(turns, "r", Look())
     last = outcomes(store)[-1]
     assert isinstance(last, Failed) and last.fault.kind == kind
+
+
+REFUSED = {"a start": START, "a decision": DecideGate("a", "approve"), "a cancel": Cancel("no", "", "b/1")}
+
+
+@pytest.mark.parametrize("mail", REFUSED.values(), ids=[*REFUSED])
+@pytest.mark.parametrize("kept", [False, True])
+def test_mail_that_is_refused_behind_reports_of_items_leaves_them_in_the_log(
+    turns: Turns, store: Store, clock: FakeClock, mail: Mail, kept: bool
+) -> None:
+    plan = Plan(name="loop", steps=(Step(name="a", work=Call(tool="t"), loop=Loop(items=[1, 2, 3], window=3)),))
+    take(turns, "r", Start(canonical(plan), plan_hash(plan)))
+    leases = [claimed(store) for _ in range(3)]
+    reports = [Settle(lease, Done(Succeeded(n))) for n, lease in enumerate(leases) if lease is not None]
+    if kept:
+        broken_by(ItemsSettled)
+        take(turns, "r", *reports)
+        assert stuck_text(store)
+        broken_by()
+        clock.forward(1)
+        reports = []
+    *settled, refused = take(turns, "r", *reports, mail)
+    assert [post.error for post in settled] == [None] * len(reports)
+    assert isinstance(refused.error, Conflict | NotFound)
+    assert stuck_text(store) == ""
+    row = store.summary("r")
+    assert row is not None and row.status == "completed"
 
 
 def test_a_report_that_parks_is_kept_too(turns: Turns, store: Store, clock: FakeClock) -> None:

@@ -68,6 +68,12 @@ def test_100_seeds_with_errors_of_any_class_end_and_repeat_no_known_outcome(bloc
     assert seen["bodies"] > 700
 
 
+@pytest.mark.parametrize("seed", [20263977])
+def test_seeds_that_once_broke_a_promise_with_errors_of_any_class_keep_it(seed: int) -> None:
+    """20263977: a decision that comes too late is refused in the turn that reads the kept report of an item."""
+    assert simulate(seed)[0].runs
+
+
 @pytest.mark.proof
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("block", range(50))

@@ -140,12 +140,13 @@ class Accepting(Struct):
     graph: Callable[[str], Graph] | None = None  # of any plan
 
     def accept(self, mail: Mail) -> None:
-        """Say what follows from it, or raise why not; a refusal changes nothing."""
-        if isinstance(mail, Settle):
-            self._settle(mail)
-            return
-        self.flush()
+        """Say what follows from it, or raise why not; a refusal changes nothing.
+
+        Call `flush` first unless the mail is a report: it is judged after the reports of items that came before it.
+        """
         match mail:
+            case Settle():
+                self._settle(mail)
             case Start():
                 self._start(mail)
             case Note():

@@ -349,6 +349,8 @@ class Turns:
                 accepting.read(letter)  # it came first
         for post in posts:
             post.error = post.next = None
+            if not isinstance(post.mail, Settle):
+                accepting.flush()  # the reports before it count, whether or not this mail is refused
             before = d.state.seq
             try:
                 accepting.accept(post.mail)
