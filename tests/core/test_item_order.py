@@ -52,7 +52,7 @@ def test_what_waits_for_a_failed_item_never_runs_nor_does_what_waits_for_that() 
     assert begun(then) == [] and then.state.life == "running"
     then = run.when(succeeded("a", item=3))
     fan = then.state.steps[0].fan
-    assert fan is not None and (then.state.life, fan.failed, fan.passed, fan.done) == ("failed", 1, 2, 1)
+    assert fan is not None and (then.state.life, fan.failed, fan.skipped, fan.done) == ("failed", 1, 2, 1)
     assert why(then) == "1 of 4 items failed: a"
 
 
@@ -100,7 +100,7 @@ def test_what_waits_for_a_cancelled_item_is_passed_over() -> None:
     run.when(ItemsCancelled("a", 1, (0,)))
     then = run.when(succeeded("a", item=2))
     fan = then.state.steps[0].fan
-    assert fan is not None and (fan.taken_back, fan.passed, then.state.life) == (1, 1, "completed")
+    assert fan is not None and (fan.cancelled, fan.skipped, then.state.life) == (1, 1, "completed")
 
 
 def test_an_item_that_is_run_again_takes_those_that_wait_for_it_along() -> None:

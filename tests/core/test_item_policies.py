@@ -194,4 +194,4 @@ def test_an_item_whose_run_could_not_begin_fails_without_one() -> None:
     then = run.when(started(run.plan))
     assert [letter.to for letter in then.letters] == [child_id("run", "a/1/0")]
     fan = then.state.steps[0].fan
-    assert fan is not None and (fan.failed, fan.open) == (1, 1)
+    assert fan is not None and (fan.failed, fan.running) == (1, 1)

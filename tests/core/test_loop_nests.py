@@ -48,13 +48,13 @@ def bodies_by_definition(graph: Graph) -> dict[int, set[int]]:
     found: dict[int, set[int]] = {}
     for head in {graph.target[a] for a in back}:
         below = {step for step in met if met[head] < met[step] < left[head]}
-        todo = [graph.source[a] for a in back if graph.target[a] == head]
+        todo = [graph.origin[a] for a in back if graph.target[a] == head]
         body = {head}
         while todo:
             step = todo.pop()
             if step in below and step not in body:
                 body.add(step)
-                todo += [graph.source[a] for a, to in enumerate(graph.target) if to == step]
+                todo += [graph.origin[a] for a, to in enumerate(graph.target) if to == step]
         found[head] = body
     return found
 
@@ -81,8 +81,8 @@ def test_the_loops_of_2000_random_graphs_are_those_of_the_definition() -> None:
             inner = [n for n, each in enumerate(graph.loops) if n != number and each.head in wanted[loop.head]]
             assert loop.inner() == inner, seed
             most = max(most, len(around))
-        for a, holder in enumerate(graph.holder):
-            source, target = graph.source[a], graph.target[a]
+        for a, holder in enumerate(graph.exit_of):
+            source, target = graph.origin[a], graph.target[a]
             left = [n for n, each in enumerate(graph.loops) if source in wanted[each.head] and target not in each]
             expected = left[0] if left and graph.reached[source] and graph.back[a] < 0 else -1
             assert holder == expected, seed
@@ -94,12 +94,12 @@ def test_what_a_new_pass_sets_back_is_what_lies_in_the_body() -> None:
         for loop in graph.loops:
             anew, body = loop.anew(), set(loop.steps())
             into = [a for s in sorted(body) for a in graph.into[s]]
-            assert list(anew.inside) == [a for a in into if graph.source[a] in body], seed
-            assert list(anew.outside) == [a for a in into if graph.source[a] not in body], seed
-            assert list(anew.inside_held) == [a for a in anew.inside if graph.holder[a] >= 0], seed
-            for s, waits, feeds in anew.fresh:
+            assert list(anew.inside) == [a for a in into if graph.origin[a] in body], seed
+            assert list(anew.outside) == [a for a in into if graph.origin[a] not in body], seed
+            assert list(anew.inside_exits) == [a for a in anew.inside if graph.exit_of[a] >= 0], seed
+            for s, waits, feeds in anew.body_counts:
                 arcs = [a for a in anew.inside if graph.target[a] == s]
-                assert (waits, feeds) == (len(arcs), len({graph.source[a] for a in arcs})), seed
+                assert (waits, feeds) == (len(arcs), len({graph.origin[a] for a in arcs})), seed
 
 
 def side_entries(steps: int) -> list[list[int]]:

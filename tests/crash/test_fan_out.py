@@ -49,10 +49,10 @@ def streamed(items: int) -> tuple[Life, int, int]:
     assert fan is not None and fan.pulls is not None and (fan.count, fan.done) == (items, items)
     parts = [
         fan.status,
-        fan.places,
+        fan.report_facts,
         fan.pulls.pages,
         *fan.pulls.pages,
-        *{id(each): each for each in fan.places}.values(),
+        *{id(each): each for each in fan.report_facts}.values(),
     ]
     return seen, len(encode_snapshot(state)), sum(map(sys.getsizeof, parts))
 

@@ -53,8 +53,8 @@ def run_object(store: Store, graph: Graph, state: RunState, now: Instant) -> dic
 def _items(fan: FanOut, now: Instant) -> dict[str, Any]:
     """How many of a loop's items have come to what; of one that goes on, how fast, and for how long."""
     speed = pace(fan, now)
-    counts = {"count": fan.count, "completed": fan.done, "failed": fan.failed, "running": fan.open}
-    more = {"skipped": fan.passed, "cancelled": fan.taken_back, "more": speed.more}
+    counts = {"count": fan.count, "completed": fan.done, "failed": fan.failed, "running": fan.running}
+    more = {"skipped": fan.skipped, "cancelled": fan.cancelled, "more": speed.more}
     left = None if speed.left is None else round(speed.left, 1)
     return {**counts, **more, "rate": round(speed.rate, 3), "left": left}
 

@@ -17,9 +17,9 @@ MOST_ROUNDS = 100  # times that `each_pass` may draw further steps into a loop
 class Anew(Struct, frozen=True):
     """What is set back when a loop begins another pass."""
 
-    fresh: tuple[tuple[int, int, int], ...]  # per step of the body: arcs into it from inside, and their sources
+    body_counts: tuple[tuple[int, int, int], ...]  # per step of the body: arcs into it from inside, and their sources
     inside: tuple[int, ...]  # forward arcs with both ends in the body
-    inside_held: tuple[int, ...]  # those that an inner loop holds
+    inside_exits: tuple[int, ...]  # those that an inner loop holds
     outside: tuple[int, ...]  # forward arcs that lead into the body from outside
 
 
@@ -30,31 +30,31 @@ class Layout(Struct, frozen=True):
     """
 
     order: list[int]  # steps that are in a loop
-    place: list[int]  # per step: where it stands in that order, or -1
+    rank: list[int]  # per step: where it stands in that order, or -1
     loops: list[int]
     into: list[list[int]]  # per step: forward arcs
-    source: list[int]
+    origin: list[int]
     target: list[int]
-    holder: list[int]
+    exit_of: list[int]
 
 
 class ArcLoop:
     """A loop made of arcs: everything that can get back to its head."""
 
-    __slots__ = ("_anew", "_layout", "_loops", "_steps", "head", "held", "members", "parent")
+    __slots__ = ("_anew", "_layout", "_loops", "_steps", "exits", "head", "members", "parent")
 
     def __init__(
-        self, head: int, parent: int, members: int, held: tuple[int, ...], layout: Layout, steps: range, loops: range
+        self, head: int, parent: int, members: int, exits: tuple[int, ...], layout: Layout, steps: range, loops: range
     ) -> None:
         self.head = head
         self.parent = parent  # the loop around it, or -1
         self.members = members  # steps and loops directly inside
-        self.held = held  # arcs resolved when this loop is finished
+        self.exits = exits  # arcs resolved when this loop is finished
         self._layout, self._steps, self._loops = layout, steps, loops
         self._anew: Anew | None = None
 
     def __contains__(self, step: int) -> bool:
-        return self._layout.place[step] in self._steps
+        return self._layout.rank[step] in self._steps
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -78,14 +78,14 @@ class ArcLoop:
 
     def _made_anew(self) -> Anew:
         at, steps = self._layout, self.steps()
-        arcs = [(a, at.source[a] in self) for s in steps for a in at.into[s]]
+        arcs = [(a, at.origin[a] in self) for s in steps for a in at.into[s]]
         inside = tuple(a for a, starts_inside in arcs if starts_inside)
         waits = Counter(at.target[a] for a in inside)
-        feeds = Counter(target for _, target in dict.fromkeys((at.source[a], at.target[a]) for a in inside))
+        feeds = Counter(target for _, target in dict.fromkeys((at.origin[a], at.target[a]) for a in inside))
         return Anew(
-            fresh=tuple((s, waits[s], feeds[s]) for s in steps),
+            body_counts=tuple((s, waits[s], feeds[s]) for s in steps),
             inside=inside,
-            inside_held=tuple(a for a in inside if at.holder[a] >= 0),
+            inside_exits=tuple(a for a in inside if at.exit_of[a] >= 0),
             outside=tuple(a for a, starts_inside in arcs if not starts_inside),
         )
 
@@ -96,33 +96,35 @@ class Graph(Struct, frozen=True):
     plan: Plan
     index: dict[str, int]
     specs: tuple[Arc, ...]
-    source: tuple[int, ...]
+    origin: tuple[int, ...]
     target: tuple[int, ...]
     back: tuple[int, ...]  # per arc: the loop it goes back in, or -1
-    holder: tuple[int, ...]  # per arc: the loop that holds it, or -1
-    loose: bytes  # per arc: neither of the two, so it is resolved when its source settles
+    exit_of: tuple[int, ...]  # per arc: the loop that holds it, or -1
+    settles_with_source: bytes  # per arc: neither of the two, so it is resolved when its source settles
     out: tuple[tuple[int, ...], ...]
     into: tuple[tuple[int, ...], ...]  # forward arcs only
     need: tuple[int, ...]  # how many sources must take an arc; 0: all arcs must be resolved
-    sources: tuple[int, ...]  # how many different sources lead here
-    twins: dict[int, tuple[int, ...]]  # arcs with the same source and target as this forward arc, if any
+    origin_count: tuple[int, ...]  # how many different sources lead here
+    parallel_arcs: dict[int, tuple[int, ...]]  # arcs with the same source and target as this forward arc, if any
     reached: bytes
     loops: tuple[ArcLoop, ...]
     loop_by_head: dict[str, int]
     loop_of: tuple[int, ...]  # per step: the innermost loop around it, or -1
-    plainly: tuple[frozenset[int] | None, ...]  # arcs taken after success when nothing has to be evaluated
+    arcs_without_conditions: tuple[
+        frozenset[int] | None, ...
+    ]  # taken after success, if no condition has to be evaluated
     order: tuple[int, ...]  # if there are races: all steps, those that can only lead into a race right behind it
-    place: tuple[int, ...]  # per step: where it stands in that order
-    losers: dict[int, range]  # per race: the places of the steps all of whose forward paths lead into it
+    rank: tuple[int, ...]  # per step: where it stands in that order
+    race_losers: dict[int, range]  # per race: the places of the steps all of whose forward paths lead into it
     windows: tuple[int, ...]  # per step: how many items of a fan-out may be open at once
     finalizers: frozenset[int]
     entry: int
     gates: frozenset[int]
     secret: frozenset[int]  # steps whose results are sealed by whoever runs them
-    repeats: frozenset[int]  # calls that are made again until something holds
-    waits: frozenset[int]  # steps that no worker looks after, or not alone
+    polled_calls: frozenset[int]  # calls that are made again until something holds
+    engine_steps: frozenset[int]  # steps that no worker looks after, or not alone
     takers: dict[str, tuple[int, ...]]  # per type of event: the steps that take it
-    timed: frozenset[int]  # steps that do not gather events for ever
+    collects_with_timeout: frozenset[int]  # steps that do not gather events for ever
     by_events: bool  # events lead from step to step, not arcs
     climb: "Climb"  # from a loop to those around it
 
@@ -212,7 +214,7 @@ class _Groups:
         self._of[step] = head
 
 
-def _groups(walk: _Walk, source: list[int], target: list[int]) -> dict[int, list[int]]:
+def _groups(walk: _Walk, origin: list[int], target: list[int]) -> dict[int, list[int]]:
     """Per head, those of inner loops first: the steps, and the heads of loops, that are directly inside.
 
     The body of a loop is the head, and what is below it and gets back to it through what is below it. Heads are looked
@@ -223,7 +225,7 @@ def _groups(walk: _Walk, source: list[int], target: list[int]) -> dict[int, list
     arcs_below: dict[int, list[int]] = {}
     climb = Climb(walk.above)
     for a, to in enumerate(target):
-        start = source[a]
+        start = origin[a]
         if walk.met[start] < 0:
             continue
         if walk.back[a]:
@@ -238,7 +240,7 @@ def _groups(walk: _Walk, source: list[int], target: list[int]) -> dict[int, list
     found: dict[int, list[int]] = {}
     for step in sorted(tails.keys() | arcs_below.keys(), key=walk.met.__getitem__, reverse=True):
         for a in arcs_below.get(step, ()):
-            sources.setdefault(groups.find(target[a]), []).append(source[a])
+            sources.setdefault(groups.find(target[a]), []).append(origin[a])
         if step not in tails:
             continue
         inside: dict[int, None] = {}
@@ -261,23 +263,23 @@ class _Nest(Struct):
     parents: list[int]
     loop_of: list[int]
     order: list[int]  # steps, those of a loop in a row
-    place: list[int]
+    rank: list[int]
     steps: list[range]  # per loop: the places of its steps
     loops: list[int]  # loops, those inside a loop in a row behind it
     inner: list[range]
     climb: Climb
 
     def has(self, loop: int, step: int) -> bool:
-        return self.place[step] in self.steps[loop]
+        return self.rank[step] in self.steps[loop]
 
-    def first_left(self, source: int, target: int) -> int:
+    def first_left(self, origin: int, target: int) -> int:
         """The innermost loop that an arc leaves, or -1."""
-        loop = self.loop_of[source]
+        loop = self.loop_of[origin]
         return loop if loop >= 0 and not self.has(loop, target) else -1
 
-    def last_left(self, source: int, target: int) -> int:
+    def last_left(self, origin: int, target: int) -> int:
         """The outermost loop that an arc leaves, or -1."""
-        loop = self.first_left(source, target)
+        loop = self.first_left(origin, target)
         return loop if loop < 0 else self.climb.last_without(loop, lambda each: self.has(each, target))
 
 
@@ -313,7 +315,7 @@ def _nest(groups: dict[int, list[int]], steps: int) -> _Nest:
             if step in number and step != heads[loop]:
                 todo.append(number[step])
             else:
-                nest.place[step] = len(nest.order)
+                nest.rank[step] = len(nest.order)
                 nest.order.append(step)
     return nest
 
@@ -322,13 +324,13 @@ class _Wiring(Struct):
     """Arcs as numbers. `each_pass` adds arcs that are never taken, behind the real ones."""
 
     specs: list[Arc]
-    source: list[int]
+    origin: list[int]
     target: list[int]
     out: list[list[int]]
 
-    def add(self, source: int, target: int) -> None:
-        self.out[source].append(len(self.target))
-        self.source.append(source)
+    def add(self, origin: int, target: int) -> None:
+        self.out[origin].append(len(self.target))
+        self.origin.append(origin)
         self.target.append(target)
 
 
@@ -337,10 +339,10 @@ def _analyse(wiring: _Wiring, entry: int, steps: int) -> tuple[_Walk, _Nest]:
     added: set[tuple[int, int]] = set()
     for _ in range(MOST_ROUNDS):
         walk = _walk(entry, wiring.out, wiring.target)
-        nest = _nest(_groups(walk, wiring.source, wiring.target), steps)
+        nest = _nest(_groups(walk, wiring.origin, wiring.target), steps)
         wanted = set()
         for a, spec in enumerate(wiring.specs):
-            loop = nest.first_left(wiring.source[a], wiring.target[a]) if spec.each_pass else -1
+            loop = nest.first_left(wiring.origin[a], wiring.target[a]) if spec.each_pass else -1
             if loop >= 0:
                 wanted.add((wiring.target[a], nest.heads[loop]))
         new = {(step, head) for step, head in wanted - added if walk.met[head] < walk.met[step] < walk.left[head]}
@@ -354,34 +356,34 @@ def _analyse(wiring: _Wiring, entry: int, steps: int) -> tuple[_Walk, _Nest]:
     )
 
 
-def _arc_loops(nest: _Nest, into: list[list[int]], wiring: _Wiring, holder: list[int]) -> tuple[ArcLoop, ...]:
+def _arc_loops(nest: _Nest, into: list[list[int]], wiring: _Wiring, exit_of: list[int]) -> tuple[ArcLoop, ...]:
     members = Counter(nest.parents) + Counter(nest.loop_of)
-    held: list[list[int]] = [[] for _ in nest.heads]
-    for a, loop in enumerate(holder):
+    exits: list[list[int]] = [[] for _ in nest.heads]
+    for a, loop in enumerate(exit_of):
         if loop >= 0:
-            held[loop].append(a)
-    layout = Layout(nest.order, nest.place, nest.loops, into, wiring.source, wiring.target, holder)
+            exits[loop].append(a)
+    layout = Layout(nest.order, nest.rank, nest.loops, into, wiring.origin, wiring.target, exit_of)
     return tuple(
-        ArcLoop(head, nest.parents[loop], members[loop], tuple(held[loop]), layout, nest.steps[loop], nest.inner[loop])
+        ArcLoop(head, nest.parents[loop], members[loop], tuple(exits[loop]), layout, nest.steps[loop], nest.inner[loop])
         for loop, head in enumerate(nest.heads)
     )
 
 
-def _twins(into: list[list[int]], source: list[int]) -> dict[int, tuple[int, ...]]:
-    twins = {}
+def _parallel_arcs(into: list[list[int]], origin: list[int]) -> dict[int, tuple[int, ...]]:
+    parallel_arcs = {}
     for arcs in into:
         if len(arcs) < 2:
             continue
-        by_source: dict[int, list[int]] = {}
+        by_origin: dict[int, list[int]] = {}
         for a in arcs:
-            by_source.setdefault(source[a], []).append(a)
-        for same in by_source.values():
+            by_origin.setdefault(origin[a], []).append(a)
+        for same in by_origin.values():
             if len(same) > 1:
-                twins.update({a: tuple(b for b in same if b != a) for a in same})
-    return twins
+                parallel_arcs.update({a: tuple(b for b in same if b != a) for a in same})
+    return parallel_arcs
 
 
-def _plainly(step: Step, arcs: Iterable[int]) -> frozenset[int] | None:
+def _arcs_without_conditions(step: Step, arcs: Iterable[int]) -> frozenset[int] | None:
     taken: list[int] = []
     for a, arc in zip(arcs, step.arcs, strict=True):
         if arc.on == "timeout":
@@ -398,7 +400,7 @@ def _through(walk: _Walk, wiring: _Wiring, forward: list[int]) -> dict[int, int]
     """Per reachable step, targets before sources: the nearest step that all its forward paths lead into, or -1."""
     ahead: dict[int, list[int]] = {s: [] for s, met in enumerate(walk.met) if met >= 0}
     for a in forward:
-        ahead[wiring.source[a]].append(wiring.target[a])
+        ahead[wiring.origin[a]].append(wiring.target[a])
     through: dict[int, int] = {}
     depth, far = {-1: 0}, {-1: -1}  # far: some step further on, so that long ways are gone in few jumps
 
@@ -427,7 +429,7 @@ def _through(walk: _Walk, wiring: _Wiring, forward: list[int]) -> dict[int, int]
 class _Ranks(Struct):
     """An order of the steps in which those that can only lead into a step stand right behind it, and how many."""
 
-    place: list[int]
+    rank: list[int]
     behind: list[int]
 
 
@@ -437,27 +439,27 @@ def _ranks(through: dict[int, int], steps: int) -> _Ranks:
         if to >= 0:
             size[to] += size[s]
     free = 0
-    place, inner = [-1] * steps, [0] * steps  # inner: the first free place behind a step
+    rank, inner = [-1] * steps, [0] * steps  # inner: the first free place behind a step
     for s in (*through, *(s for s in range(steps) if s not in through)):
         to = through.get(s, -1)
         if to >= 0:
-            place[s] = inner[to]
+            rank[s] = inner[to]
             inner[to] += size[s]
         else:
-            place[s] = free
+            rank[s] = free
             free += size[s]
-        inner[s] = place[s] + 1
-    return _Ranks(place, [each - 1 for each in size])
+        inner[s] = rank[s] + 1
+    return _Ranks(rank, [each - 1 for each in size])
 
 
 def _ends(
-    nest: _Nest, wiring: _Wiring, forward: list[int], holder: list[int], into: list[list[int]]
+    nest: _Nest, wiring: _Wiring, forward: list[int], exit_of: list[int], into: list[list[int]]
 ) -> tuple[list[int], list[list[int]]]:
     """Per arc the loop that holds it, and per step the arcs into it."""
     for a in forward:
-        holder[a] = nest.last_left(wiring.source[a], wiring.target[a])
+        exit_of[a] = nest.last_left(wiring.origin[a], wiring.target[a])
         into[wiring.target[a]].append(a)
-    return holder, into
+    return exit_of, into
 
 
 def analyse(plan: Plan) -> Graph:
@@ -475,10 +477,10 @@ def analyse(plan: Plan) -> Graph:
     walk, nest = _analyse(wiring, entry, len(names))
     real = len(wiring.specs)
     reached = bytes(met >= 0 for met in walk.met)
-    forward = [a for a in range(real) if reached[wiring.source[a]] and not walk.back[a]]
+    forward = [a for a in range(real) if reached[wiring.origin[a]] and not walk.back[a]]
     loop_of_head = {head: loop for loop, head in enumerate(nest.heads)}
-    holder, into = _ends(nest, wiring, forward, [-1] * real, [[] for _ in names])
-    sources = [len({wiring.source[a] for a in arcs}) for arcs in into]
+    exit_of, into = _ends(nest, wiring, forward, [-1] * real, [[] for _ in names])
+    sources = [len({wiring.origin[a] for a in arcs}) for arcs in into]
     for s, step in enumerate(plan.steps):
         if isinstance(step.join, int) and reached[s] and s != entry and step.join > sources[s]:
             problems.append(f"step {step.name!r} waits for {step.join} sources but has {sources[s]}")
@@ -492,33 +494,37 @@ def analyse(plan: Plan) -> Graph:
         plan=plan,
         index=index,
         specs=tuple(wiring.specs),
-        source=tuple(wiring.source[:real]),
+        origin=tuple(wiring.origin[:real]),
         target=tuple(wiring.target[:real]),
         back=tuple(loop_of_head[wiring.target[a]] if walk.back[a] else -1 for a in range(real)),
-        holder=tuple(holder),
-        loose=bytes(not walk.back[a] and holder[a] < 0 for a in range(real)),
+        exit_of=tuple(exit_of),
+        settles_with_source=bytes(not walk.back[a] and exit_of[a] < 0 for a in range(real)),
         out=tuple(map(tuple, wiring.out)),
         into=tuple(map(tuple, into)),
         need=tuple(step.join if isinstance(step.join, int) else int(step.join != "all") for step in plan.steps),
-        sources=tuple(sources),
-        twins=_twins(into, wiring.source),
+        origin_count=tuple(sources),
+        parallel_arcs=_parallel_arcs(into, wiring.origin),
         reached=reached,
-        loops=_arc_loops(nest, into, wiring, holder),
+        loops=_arc_loops(nest, into, wiring, exit_of),
         loop_by_head={names[head]: loop for head, loop in loop_of_head.items()},
         loop_of=tuple(nest.loop_of),
-        plainly=tuple(_plainly(step, arcs) for step, arcs in zip(plan.steps, wiring.out, strict=True)),
-        order=tuple(sorted(range(len(ranks.place)), key=ranks.place.__getitem__)),
-        place=tuple(ranks.place),
-        losers={s: range(ranks.place[s] + 1, ranks.place[s] + 1 + ranks.behind[s]) for s in races},
+        arcs_without_conditions=tuple(
+            _arcs_without_conditions(step, arcs) for step, arcs in zip(plan.steps, wiring.out, strict=True)
+        ),
+        order=tuple(sorted(range(len(ranks.rank)), key=ranks.rank.__getitem__)),
+        rank=tuple(ranks.rank),
+        race_losers={s: range(ranks.rank[s] + 1, ranks.rank[s] + 1 + ranks.behind[s]) for s in races},
         windows=tuple(1 if step.loop is None or step.loop.sequential else step.loop.window for step in plan.steps),
         finalizers=frozenset(index[name] for name in finalizers_of(plan)),
         entry=entry,
         secret=frozenset(s for s, step in enumerate(plan.steps) if is_secret(step.work)),
         gates=frozenset(s for s, step in enumerate(plan.steps) if isinstance(step.work, Gate)),
-        repeats=frozenset(s for s in polled if isinstance(plan.steps[s].work, Call)),
-        waits=frozenset(s for s, step in enumerate(plan.steps) if not isinstance(step.work, Call)).union(polled),
+        polled_calls=frozenset(s for s in polled if isinstance(plan.steps[s].work, Call)),
+        engine_steps=frozenset(s for s, step in enumerate(plan.steps) if not isinstance(step.work, Call)).union(polled),
         takers=_takers(plan),
-        timed=frozenset(s for s, step in enumerate(plan.steps) if step.collect and step.collect.timeout is not None),
+        collects_with_timeout=frozenset(
+            s for s, step in enumerate(plan.steps) if step.collect and step.collect.timeout is not None
+        ),
         by_events=bool(plan.events),
         climb=nest.climb,
     )

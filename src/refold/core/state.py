@@ -1,4 +1,8 @@
-"""What a run looks like now. The fold owns it and changes it in place; everybody else reads."""
+"""The state of a run, as its facts add up to it. Only the fold changes it, in place; everything else reads it.
+
+A snapshot is this state, encoded by the names of its fields. A field that was renamed keeps its old name in the bytes
+(`rename=`), so that snapshots of older releases stay readable.
+"""
 
 from typing import Any
 
@@ -7,7 +11,7 @@ from msgspec import Struct, field
 from refold.core.facts import Parent, StepFault
 from refold.core.outcomes import Awaited, Blob, Fault, Instant, Outcome, Write
 
-# Step life
+# States of a step
 PENDING, ENTERED, ISSUED, COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED = (
     "pending",
     "entered",
@@ -18,11 +22,11 @@ PENDING, ENTERED, ISSUED, COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED = (
     "bypassed",
     "cancelled",
 )
-# Run life
+# States of a run
 INITIAL, RUNNING, PAUSED, ENDING, WAITING = "initial", "running", "paused", "ending", "waiting"
 TERMINAL = frozenset({COMPLETED, FAILED, CANCELLED})
 
-# Marks of a forward arc; a taken one is used up when its target is entered, or at once if that is not pending
+# Marks of a forward arc. A taken arc is used up when its target is entered, or immediately if the target is not pending
 UNRESOLVED, TAKEN, DEAD = 0, 1, 2
 
 # States of an item of a list loop. They are stored as bytes of `FanOut.status`, so the numbers never change.
@@ -31,84 +35,87 @@ ITEM_STOPPED = 4  # the run or the loop ended while it was running
 ITEM_SKIPPED = 5  # an item that it depends on did not complete
 ITEM_CANCELLED = 6  # an operator or an item policy took it back
 
-# Life of a source: it has more, was asked, has brought a page; it is at its end, or has failed
+# States of a source of items: it has more pages, a page was asked for, a page came; it has ended, or it has failed
 MORE, ASKED, CAME, AT_END, BROKEN = "more", "asked", "came", "at_end", "broken"
 
 
-class Pulls(Struct, gc=False):
-    """Where the items of a loop come from, and how far it has come with that."""
+class SourceState(Struct, gc=False):
+    """The source that the items of a loop come from, and how much of it has been read."""
 
     settings: dict[str, Any]
     life: str = MORE
     cursor: Any = None
-    page: int = 0  # the last one asked for
-    came: int = 0  # the fact that brought it
-    pages: list[tuple[int, int, int]] = []  # of each: its first item, the fact that brought it, the fact that took it
-    seen: set[str] = set()  # keys
+    page: int = 0  # the number of the last page that was asked for
+    came: int = 0  # the fact that brought this page
+    pages: list[tuple[int, int, int]] = []  # per page: its first item, the fact that brought it, the fact that took it
+    seen: set[str] = set()  # keys of items that were taken
 
 
-class Order(Struct, gc=False):
-    """Which items wait for which."""
+class ItemOrder(Struct, gc=False):
+    """Which items of a loop depend on which."""
 
-    names: dict[str, int] = {}
-    after: dict[int, tuple[str, ...]] = {}  # keys of those that an item waits for
-    left: dict[int, int] = {}  # how many of those that an item waits for have not completed
-    behind: dict[int, list[int]] = {}  # who waits for an item
-    dropped: list[tuple[int, int]] = []  # who would have waited for whom, in a circle
-    known: bool = False
+    names: dict[str, int] = {}  # key -> item
+    after: dict[int, tuple[str, ...]] = {}  # item -> keys of the items that it depends on
+    left: dict[int, int] = {}  # item -> how many of the items that it depends on have not completed
+    behind: dict[int, list[int]] = {}  # item -> the items that depend on it
+    dropped: list[tuple[int, int]] = []  # dependencies that were ignored because they form a circle
+    known: bool = False  # all items are there, so `left` and `behind` are complete
 
 
-class FanOut(Struct, gc=False):
-    """One visit of a list loop: status, tries and the place of each result, never the value."""
+_FAN_OUT_NAMES = {"running": "open", "skipped": "passed", "cancelled": "taken_back", "report_facts": "places"}
+
+
+class FanOut(Struct, gc=False, rename=_FAN_OUT_NAMES):
+    """One visit of a list loop: per item its state, its tries and the fact with its result, never the value."""
 
     count: int
     items: list[Any] | None = None
     blob: Blob | None = None
     capture: dict[str, Any] = {}
     status: bytearray = field(default_factory=bytearray)
-    places: list[int] = []  # the number of the fact that holds the item's last report
-    next: int = 0  # the first item never issued
-    open: int = 0
+    report_facts: list[int] = []  # per item: the number of the fact with its last report
+    next: int = 0  # the first item that was never issued
+    running: int = 0  # items in flight
     done: int = 0
     failed: int = 0
-    passed: int = 0
-    taken_back: int = 0
-    visit: int = 0  # of the step
-    window: int = 0  # 0: as the plan says
-    todo: list[int] = []  # heap of items that are free to run, besides those from `next` on
-    pulls: Pulls | None = None
-    order: Order | None = None
-    fault: Fault | None = None  # why not all of the items are there, or in no order
-    at: int = 0  # the fact that entered it
+    skipped: int = 0
+    cancelled: int = 0
+    visit: int = 0  # the visit of the step
+    window: int = 0  # how many items may run at a time; 0: as the plan says
+    todo: list[int] = []  # heap of items before `next` that may run now
+    pulls: SourceState | None = None
+    order: ItemOrder | None = None
+    fault: Fault | None = None  # why the items could not all be read, or could not be ordered
+    at: int = 0  # the number of the fact that entered it
     since: Instant = 0
-    before: int = 0  # items that were done then
-    retried: dict[int, int] = {}  # item -> attempts, for those that needed more than one
+    before: int = 0  # items that had completed before `since`
+    retried: dict[int, int] = {}  # item -> attempts, where there was more than one
     writes: dict[int, tuple[Write, ...]] = {}  # applied in item order when the visit ends
 
 
 Ref = tuple[int, int]
-"""An event: the number of the fact that tells of it, and its place there."""
+"""An event: the number of the fact that sent it, and its index among the events of that fact."""
 
 
 class Inbox(Struct, gc=False):
-    """Events on their way to a step."""
+    """Events that wait for a step."""
 
     waiting: list[Ref] = []
-    head: int = 0  # the first of them that is not taken
-    open: int = 0  # commands
-    groups: dict[str, list[Ref]] = {}  # of a step that gathers them
-    since: dict[str, Instant] = {}  # when the first of a group has come
+    head: int = 0  # index of the first event that is not taken
+    open: int = 0  # unfinished commands of the step
+    groups: dict[str, list[Ref]] = {}  # of a step that collects events: its groups
+    since: dict[str, Instant] = {}  # when the first event of a group came
 
 
-class StepState(Struct, gc=False):
-    """A step in the current pass of the loops around it, and what its last visit left behind."""
+class StepState(Struct, gc=False, rename={"kept_input": "given"}):
+    """A step in the current pass of the loops around it, with the result of its last visit."""
 
     life: str = PENDING
-    due: bool = False  # was ready to be entered or skipped in this pass
+    due: bool = False  # it became ready to be entered or skipped in this pass
     visits: int = 0
-    unresolved: int = 0  # forward arcs into it that are not decided yet
-    taken: int = 0  # arcs (of different sources, where those count) that wait for it to start
-    possible: int = 0  # sources that have taken or may still take an arc into it
+    unresolved: int = 0  # forward arcs into it that are not resolved yet
+    taken: int = 0  # taken arcs into it that are not used up; where the join counts origins, one per origin
+    possible: int = 0  # origins that have taken an arc into it, or still may
     attempts: int = 0  # tries reported, over all visits
     last: str = ""  # how the last visit ended, for a step that is pending again
     done_at: int = 0  # the number of the fact that completed the last visit
@@ -116,14 +123,14 @@ class StepState(Struct, gc=False):
     blob: Blob | None = None
     fault: Fault | None = None
     fan: FanOut | None = None
-    shown: FanOut | None = None  # the last one that was over: what others read while the next is under way
-    redo: bool = False  # the next visit goes on with what this one left undone
-    only: tuple[int, ...] = ()  # or with these of its items
-    given: Any = None  # what the last visit was issued with, if its arcs read it
+    shown: FanOut | None = None  # the last finished fan-out: what expressions read while the next one is running
+    redo: bool = False  # the next visit continues with the items that this one left undone
+    only: tuple[int, ...] = ()  # and with these items only, if there are any
+    kept_input: Any = None  # the input of the last visit, if its arcs read it
 
 
 class OpenCommand(Struct, gc=False):
-    """A command that was issued and is not over."""
+    """A command that was issued and has not ended."""
 
     step: int
     visit: int
@@ -134,22 +141,22 @@ class OpenCommand(Struct, gc=False):
     until: Instant | None = None
     signal: str = ""
     child: str = ""
-    held: bool = False  # reported, parked on a signal or suspended: nobody may claim it
+    held: bool = False  # no worker may claim it: it has reported, is parked on a signal, or is suspended
     progress: Any = None
     reason: str = ""
-    report: Outcome | None = None  # the last report, until it is judged
+    report: Outcome | None = None  # the last report, until a rule has judged it
     calls: dict[str, Awaited] = {}  # durable calls it waits for
     recorded: dict[str, Outcome] = {}
-    signals: tuple[str, ...] = ()  # others that end it too
-    events: tuple[Ref, ...] = ()  # that it was issued for
-    group: str = ""  # of the step's inbox, where they come from
-    deadline: Instant | None = None  # of what no worker looks after
+    signals: tuple[str, ...] = ()  # further signals that end it
+    events: tuple[Ref, ...] = ()  # the events that it was issued for
+    group: str = ""  # the group of the inbox that these events come from
+    deadline: Instant | None = None  # when the engine ends it, if no worker does
     assignee: str = ""
-    page: int = 0  # of the source of its loop, from 1
+    page: int = 0  # the page of the source that it fetches, from 1
 
 
 class Latest(Struct, gc=False):
-    """What the visit that completed last left behind, by the number of the fact that completed it."""
+    """The result of the visit that completed last, with the number of the fact that completed it."""
 
     at: int
     step: int
@@ -158,8 +165,8 @@ class Latest(Struct, gc=False):
     fan: FanOut | None = None
 
 
-class RunState(Struct):
-    """Everything the log says about a run. A snapshot is this struct, encoded."""
+class RunState(Struct, rename={"arc_inputs": "given", "undone": "lost"}):
+    """Everything that the facts of a run add up to."""
 
     run: str
     seq: int = 0
@@ -168,7 +175,7 @@ class RunState(Struct):
     paused: bool = False
     paused_at: Instant = 0
     paused_by: str = ""
-    outcome: str = ""  # of an ending or ended run
+    outcome: str = ""  # how an ending or ended run ends
     plan: str = ""
     name: str = ""
     key: str = ""
@@ -180,44 +187,44 @@ class RunState(Struct):
     deadline: Instant | None = None  # of the run
     steps: list[StepState] = []
     arcs: bytearray = field(default_factory=bytearray)  # marks of forward arcs
-    ever: bytearray = field(default_factory=bytearray)  # held arcs that were taken
-    members: list[int] = []  # per loop: members not settled in this pass
+    ever: bytearray = field(default_factory=bytearray)  # arcs out of loops that were taken in any pass
+    members: list[int] = []  # per loop: how many of its members are not settled in this pass
     again: bytearray = field(default_factory=bytearray)  # per loop: a back arc was taken in this pass
-    alive: bytearray = field(default_factory=bytearray)  # steps of the graph not settled now, if races want to know
-    # open obligations: all that decide ever looks at
-    ready: list[int] = []  # heap of 2 * step + (1 if it is to be entered, 0 if skipped)
-    over: list[int] = []  # loops whose pass is over
-    ended: dict[int, int] = {}  # steps whose visit is over and whose arcs want deciding, with the fact that ended it
-    judge: dict[str, int] = {}  # commands whose report wants judging, with the fact that holds it
-    entered: dict[int, None] = {}  # steps entered and not issued yet (dicts are sets with an order here)
+    alive: bytearray = field(default_factory=bytearray)  # by rank: steps that are not settled, if the plan has races
+    # Obligations: what the rules of decide still have to look at. A dict is used as a set with an order
+    ready: list[int] = []  # heap of 2 * step + 1 for a step to enter, 2 * step for a step to skip
+    over: list[int] = []  # loops whose pass has ended
+    ended: dict[int, int] = {}  # steps whose visit has ended and whose arcs must be evaluated, and the fact of its end
+    judge: dict[str, int] = {}  # commands whose report must be judged, with the fact that holds it
+    entered: dict[int, None] = {}  # steps that were entered and not issued yet
     filling: dict[int, None] = {}  # fan-outs that may have room in their window
-    deliverable: dict[str, None] = {}  # signals that somebody waits for
-    polls: dict[str, int] = {}  # commands that end when something holds, with the fact after which to look
-    cancel: str | None = None  # asked for, not yet acted on
-    cancels: int = 0  # how often that was
+    deliverable: dict[str, None] = {}  # signals that have come and that a command waits for
+    polls: dict[str, int] = {}  # polling commands, with the fact after which their condition must be looked at
+    cancel: str | None = None  # the reason of a cancellation that was asked for and not acted on yet
+    cancels: int = 0  # how often a cancellation was asked for
     cut: dict[int, None] = {}  # steps whose visit was stopped because the run ended
-    timed_out: float | None = None
-    failures: list[StepFault] = []  # unhandled, first first
+    timed_out: float | None = None  # seconds, if the run exceeded its time limit
+    failures: list[StepFault] = []  # unhandled failures, the first one first
     final: list[str] = []  # finalizers still to run
-    # of a workflow of events
+    # Of a Python workflow, whose steps follow each other by events
     inboxes: dict[int, Inbox] = {}
     taking: dict[int, None] = {}  # steps that may take an event
     stopped: Ref | None = None  # the event that ends the run
-    untaken: list[tuple[str, str]] = []  # types that nobody takes, and who has sent them
-    lost: list[tuple[int, tuple[Ref, ...], str]] = []  # what was not done because the run ended, and its group
-    # what is going on
-    visiting: int = 0  # visits open now, finalizers included
+    untaken: list[tuple[str, str]] = []  # types of events that no step takes, and the steps that have sent them
+    undone: list[tuple[int, tuple[Ref, ...], str]] = []  # step, events and group of visits that the run's end cut off
+    # What is running or waiting
+    visiting: int = 0  # unfinished visits, finalizers included
     open: dict[str, OpenCommand] = {}
     children: dict[str, str] = {}  # command or command#call -> its child run
     orphans: dict[str, None] = {}  # child runs of dropped commands that have not ended yet
-    signals: dict[str, list[Any]] = {}  # kept until somebody waits for them
+    signals: dict[str, list[Any]] = {}  # signal -> values that no command has taken yet
     waiting: dict[str, list[str]] = {}  # signal -> commands, or command#call
-    given: dict[int, dict[str, Any]] = {}  # arc -> what its latest taking gives to the visit it leads to
+    arc_inputs: dict[int, dict[str, Any]] = {}  # arc -> the inputs that it gives to the visit it leads to
     ctx: dict[str, Any] = {}
     versions: dict[str, int] = {}
-    sealed: set[str] = set()  # results that were sealed, by their digest: whatever else looks so is plain data
+    sealed: set[str] = set()  # digests of the sealed results of this run; other data of that form is plain data
     usage: dict[str, int | float] = {}
-    budget: dict[str, int | float] = {}  # limits of it
+    budget: dict[str, int | float] = {}  # the limit per unit of usage
     latest: Latest | None = None
     result: Any = None
     blob: Blob | None = None
@@ -226,5 +233,5 @@ class RunState(Struct):
 
 
 def shown_life(step: StepState) -> str:
-    """A step is shown as skipped only if it was never entered."""
+    """Return the state of a step for people: it is shown as skipped only if it was never entered."""
     return step.last if step.life in (PENDING, SKIPPED) and step.visits and step.last else step.life

@@ -217,7 +217,7 @@ def mermaid(plan: Plan) -> str:
     for a, arc in enumerate(graph.specs):
         label = " ".join(filter(None, ["↺" if graph.back[a] >= 0 else "", arc_label(arc)]))
         line = "-.->" if arc.on == "failure" else "-->"
-        lines.append(f"    s{graph.source[a]} {line}{f'|{_quoted(label)}|' if label else ''} s{graph.target[a]}")
+        lines.append(f"    s{graph.origin[a]} {line}{f'|{_quoted(label)}|' if label else ''} s{graph.target[a]}")
     if graph.finalizers:
         lines += [
             "    subgraph end_of_run [at the end]",

@@ -391,7 +391,7 @@ class Accepting(Struct):
             if state.life == RUNNING and state.timed_out is None:
                 self.d.record_fact(RunTimedOut(self.d.graph.plan.timeout or 0.0))
             return
-        group = group_of(key) if self.d.graph.timed else None
+        group = group_of(key) if self.d.graph.collects_with_timeout else None
         if group is not None:
             moment = runs_out(self.d.graph, state, key)
             if moment is not None and moment <= self.d.now:

@@ -169,7 +169,7 @@ def _event(view: RunScope) -> dict[str, Any]:
 def _input(view: RunScope) -> dict[str, Any]:
     """What the visit was given, where there is one, over the input of the run."""
     told = view.extra.get("output")
-    kept = view.state.steps[told.s].given if told is not None else None
+    kept = view.state.steps[told.s].kept_input if told is not None else None
     bound = kept["input"] if kept is not None else {}
     return {**view.state.input, **bound, **view.extra.get(ARC_INPUTS, {})}
 

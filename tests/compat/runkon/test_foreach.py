@@ -25,7 +25,7 @@ def test_a_resumed_loop_counts_the_items_that_had_ended_before(stage: Stage) -> 
     stage.pass_time(5)
     restarted(stage)
     fan = stage.show(run).state.steps[0].fan
-    assert fan is not None and (fan.done, fan.failed, fan.passed, fan.open) == (2, 1, 1, 1)
+    assert fan is not None and (fan.done, fan.failed, fan.skipped, fan.running) == (2, 1, 1, 1)
     stage.end(run)
     assert told(stage)["stats"] == {"total": 5, "success": 3, "failed": 1, "skipped": 1}
 
@@ -149,7 +149,7 @@ def test_the_window_is_never_exceeded_also_not_by_a_process_that_follows(stage: 
     restarted(stage)
     stage.settle_down()
     fan = stage.show(run).state.steps[0].fan
-    assert fan is not None and fan.open == 3
+    assert fan is not None and fan.running == 3
     assert stage.end(run).status == "completed"
     assert max(len(fact.items) or fact.count for fact in stage.facts(run, ItemsIssued)) == 3
 

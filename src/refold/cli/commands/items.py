@@ -137,13 +137,13 @@ def _object(row: ItemRow) -> dict[str, Any]:
 def _head(loop: LoopSeen, now: int) -> str:
     """All items are counted, each once, as their rows have them."""
     fan = loop.fan
-    speed, rest = pace(fan, now), fan.count - settled(fan) - fan.open
+    speed, rest = pace(fan, now), fan.count - settled(fan) - fan.running
     waiting, cut = (rest, 0) if loop.goes_on else (0, rest)
-    counts = [(fan.done, "completed"), (fan.failed, "failed"), (fan.open, "running"), (waiting, "waiting")]
-    counts += [(fan.passed, "skipped"), (fan.taken_back + cut, "cancelled")]
+    counts = [(fan.done, "completed"), (fan.failed, "failed"), (fan.running, "running"), (waiting, "waiting")]
+    counts += [(fan.skipped, "skipped"), (fan.cancelled + cut, "cancelled")]
     told = [f"{loop.step}: {fan.count}{'+' if speed.more else ''} items"]
     told += [f"{number} {name}" for number, name in counts if number]
-    if speed.rate and fan.open:
+    if speed.rate and fan.running:
         told.append(f"{speed.rate:.3g} per second")
         told += [f"{words.span(speed.left)} left"] if speed.left is not None else []
     return ", ".join(told)

@@ -163,7 +163,7 @@ class Decision(Struct):
     def record_fact(self, fact: Fact) -> None:
         kind, state = type(fact), self.state
         concerned = CONCERNED[kind](fact) if kind in CONCERNED else ()
-        if self.graph.timed:
+        if self.graph.collects_with_timeout:
             self._timers |= dict.fromkeys(timers_of(self.graph, state, fact))
         spared = self.claimed_now() if kind in ANSWERS else _NOBODY
         for command in concerned:
@@ -437,7 +437,7 @@ def _suspends(fact: Fact) -> bool:
 
 
 def _timer(graph: Graph, state: RunState, key: str) -> Instant | None:
-    if graph.timed and group_of(key) is not None:
+    if graph.collects_with_timeout and group_of(key) is not None:
         return runs_out(graph, state, key)
     command, _, call = key.partition("#")
     opened = state.open.get(command)

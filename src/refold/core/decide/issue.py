@@ -81,14 +81,14 @@ def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
 
 
 def _input(d: Decision, step: Step, visit: int) -> Any:
-    if not d.state.given:
+    if not d.state.arc_inputs:
         return rendered(d, step.input, visit)
     given = _given(d, step)
     return with_arc_inputs(rendered(d, step.input, visit, given), given)
 
 
 def _given(d: Decision, step: Step) -> dict[str, Any]:
-    return arc_inputs_of(d.graph, d.state, d.graph.index[step.name]) if d.state.given else {}
+    return arc_inputs_of(d.graph, d.state, d.graph.index[step.name]) if d.state.arc_inputs else {}
 
 
 def _enter_fan_out(d: Decision, step: Step, visit: int) -> FanOutEntered:

@@ -181,13 +181,13 @@ def _enter(d: Decision, s: int, visit: int) -> None:
 
 def _drop_losers(d: Decision, s: int) -> None:
     """A race was decided: who can only still lead here is stopped."""
-    if s in d.graph.losers:
-        losers = routing.unsettled_among(d.graph, d.state, d.graph.losers[s])
+    if s in d.graph.race_losers:
+        losers = routing.unsettled_among(d.graph, d.state, d.graph.race_losers[s])
         if losers:
             d.move(Dropped(tuple(map(d.graph.name, losers))))
 
 
-class Chosen(Struct, frozen=True):
+class ChosenArcs(Struct, frozen=True):
     """The arcs that a visit takes, what is set then, and what they give to the visits they lead to."""
 
     arcs: tuple[int, ...] = ()
@@ -195,7 +195,7 @@ class Chosen(Struct, frozen=True):
     inputs: dict[int, dict[str, Any]] = {}
 
 
-NOTHING = Chosen()
+NOTHING = ChosenArcs()
 
 
 def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
@@ -224,7 +224,7 @@ def _no_match(d: Decision, s: int) -> Fault | None:
     return Fault("no_match", f"none of the arcs of {step.name!r} matches", retryable=False)
 
 
-def _choose(d: Decision, s: int, fault: Fault | None) -> Chosen:
+def _choose(d: Decision, s: int, fault: Fault | None) -> ChosenArcs:
     step = d.graph.step(s)
     bypassed = d.state.steps[s].life == BYPASSED
     view = with_output(d.view({"visit": d.state.steps[s].visits}), s, fault)
@@ -246,7 +246,7 @@ def _choose(d: Decision, s: int, fault: Fault | None) -> Chosen:
             inputs[position] = d.evaluate.value(arc.input, view)
         sets.update(_rendered(d, arc.set, view))
         view = with_sets(view, sets)
-    return Chosen(tuple(taken), sets, inputs)
+    return ChosenArcs(tuple(taken), sets, inputs)
 
 
 def _goes_elsewhere(d: Decision, s: int) -> bool:

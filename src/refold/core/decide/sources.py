@@ -16,7 +16,7 @@ from refold.core.read.loaded import page_of
 from refold.core.state import CAME, FanOut
 
 
-class Named(Struct):
+class NamedItems(Struct):
     """Items with what they are called; those whose key was there before are left out."""
 
     items: list[Any] = []
@@ -66,11 +66,11 @@ def source_of(d: Decision, loop: Loop, visit: int, given: dict[str, Any]) -> dic
 
 def name_items(
     d: Decision, loop: Loop, items: Iterable[Any], visit: int, first: int = 0, seen: Iterable[str] = ()
-) -> Named:
+) -> NamedItems:
     """Keys of items, and whom they wait for."""
     if loop.key is None:
-        return Named(list(items))
-    known, keys, found, left_out = set(seen), list[str](), Named(), list[int]()
+        return NamedItems(list(items))
+    known, keys, found, left_out = set(seen), list[str](), NamedItems(), list[int]()
     for place, item in enumerate(items):
         number = first + len(keys)
         value = _of_item(d, loop, visit, number, item)

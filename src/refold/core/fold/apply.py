@@ -159,7 +159,7 @@ def _step_issued(graph: Graph, state: RunState, fact: StepIssued) -> None:
     else:
         visits.issue(state, s)
         if graph.plan.steps[s].keeps_input:
-            state.steps[s].given = fact.input
+            state.steps[s].kept_input = fact.input
         state.open[command] = OpenCommand(
             s, fact.visit, None, fact.attempt, fact.input, fact.not_before, fact.until, fact.signal, fact.child
         )
@@ -167,12 +167,12 @@ def _step_issued(graph: Graph, state: RunState, fact: StepIssued) -> None:
             visits.wait_for(state, fact.signal, command)
     if fact.child:
         state.children[command] = fact.child
-    if s in graph.waits:
+    if s in graph.engine_steps:
         waits.begin(graph, state, command, fact)
 
 
 def _try_again(state: RunState, opened: OpenCommand, command: str, fact: StepIssued) -> None:
-    visits.discharge(state.judge, command)
+    visits.clear_obligation(state.judge, command)
     visits.dismiss(state, command)  # a child that nobody waited for to the end
     opened.attempt, opened.child = fact.attempt, fact.child
     visits.postpone(opened, fact.not_before)
@@ -239,8 +239,8 @@ def _took(graph: Graph, state: RunState, move: Took) -> None:
         fault = fault or (fault_of_outcome(report) if report is not None else None)
         if fault is None:
             step.done_at = polled  # what a call was made for again and again holds
-    visits.discharge(state.ended, s)
-    visits.discharge(state.entered, s)
+    visits.clear_obligation(state.ended, s)
+    visits.clear_obligation(state.entered, s)
     for key, value in move.sets.items():
         visits.put(state, key, value)
     taken = {graph.out[s][position] for position in move.arcs}
@@ -249,7 +249,7 @@ def _took(graph: Graph, state: RunState, move: Took) -> None:
     else:
         visits.complete(graph, state, s, BYPASSED if step.life == BYPASSED else COMPLETED, taken)
     for position, given in move.inputs.items():  # after the end of the visit: an arc may lead back to its own step
-        state.given[graph.out[s][position]] = given
+        state.arc_inputs[graph.out[s][position]] = given
 
 
 def _skipped(graph: Graph, state: RunState, move: Skipped) -> None:
@@ -295,7 +295,7 @@ def _run_resumed(graph: Graph, state: RunState, fact: RunResumed) -> None:
     state.budget.update(fact.budget)
     if state.deadline is not None:
         state.deadline += state.at - state.paused_at
-    if graph.timed:
+    if graph.collects_with_timeout:
         events.resumed(state, state.at - state.paused_at)
 
 

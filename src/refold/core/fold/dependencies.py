@@ -12,13 +12,13 @@ from refold.core.state import (
     ITEM_STOPPED,
     ITEM_WAITING,
     FanOut,
-    Order,
+    ItemOrder,
 )
 
 _NOT_DONE = bytes((ITEM_FAILED, ITEM_SKIPPED, ITEM_CANCELLED))
 
 
-def note(order: Order, first: int, keys: Iterable[str], after: dict[int, tuple[str, ...]]) -> None:
+def note(order: ItemOrder, first: int, keys: Iterable[str], after: dict[int, tuple[str, ...]]) -> None:
     """More items, from number `first` on."""
     order.names.update({key: first + place for place, key in enumerate(keys)})
     order.after.update(after)
@@ -63,7 +63,7 @@ def pass_over(fan: FanOut, items: Iterable[int]) -> None:
         for waiting in fan.order.behind.get(todo.pop(), ()):
             if fan.status[waiting] in (ITEM_WAITING, ITEM_STOPPED):
                 fan.status[waiting] = ITEM_SKIPPED
-                fan.passed += 1
+                fan.skipped += 1
                 todo.append(waiting)
 
 
@@ -78,12 +78,12 @@ def waiters(fan: FanOut, items: Iterable[int]) -> set[int]:
     return found
 
 
-def _unknown(order: Order) -> Iterator[tuple[str, str]]:
+def _unknown(order: ItemOrder) -> Iterator[tuple[str, str]]:
     names = {item: key for key, item in order.names.items() if item in order.after}
     return ((names[item], key) for item, keys in order.after.items() for key in keys if key not in order.names)
 
 
-def _drop_circles(order: Order, drops: bool) -> list[str]:
+def _drop_circles(order: ItemOrder, drops: bool) -> list[str]:
     """Walk along those that items wait for, in their order; one that leads back to an item on the way closes a circle,
     and is dropped or told."""
     over: set[int] = set()
@@ -106,12 +106,12 @@ def _drop_circles(order: Order, drops: bool) -> list[str]:
     return []
 
 
-def _named(order: Order, items: list[int]) -> list[str]:
+def _named(order: ItemOrder, items: list[int]) -> list[str]:
     names = {item: key for key, item in order.names.items()}
     return [names[item] for item in items]
 
 
-def _link(fan: FanOut, order: Order) -> None:
+def _link(fan: FanOut, order: ItemOrder) -> None:
     """Who is free now: all that were not begun and wait for nobody."""
     dropped = set(order.dropped)
     order.left, order.behind = {}, {}

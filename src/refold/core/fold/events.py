@@ -67,7 +67,7 @@ def _owe(graph: Graph, state: RunState, s: int) -> None:
     if waits and inbox.open < (graph.step(s).workers or AT_ONCE):
         state.taking[s] = None
     else:
-        visits.discharge(state.taking, s)
+        visits.clear_obligation(state.taking, s)
 
 
 def ask_again(graph: Graph, state: RunState) -> None:
@@ -126,7 +126,7 @@ def settled(graph: Graph, state: RunState, command: str, fact: StepSettled) -> N
     if report.usage:
         visits.add_usage(state, report.usage)
     if type(report.outcome) is not Succeeded:
-        visits.hold(state, command, report.outcome)
+        visits.hold_for_judgement(state, command, report.outcome)
         waits.put_aside(state, command, report.outcome)
         return
     step = state.steps[opened.step]
@@ -161,24 +161,24 @@ def failed(graph: Graph, state: RunState, fact: VisitFailed) -> None:
         _deliver(graph, state, sent_by(fact, 0), (state.seq, 0), fact.step)
     else:
         state.failures.append(StepFault(fact.step, fact.visit, "unhandled failure", fact.fault))
-        state.lost.append((opened.step, opened.events, opened.group))
+        state.undone.append((opened.step, opened.events, opened.group))
 
 
 def withdraw(graph: Graph, state: RunState, command: str) -> None:
     """The run is ending; what is not done now is to be done if the run goes on after all."""
     opened = close(graph, state, command, CANCELLED)
     state.steps[opened.step].last = CANCELLED
-    state.lost.append((opened.step, opened.events, opened.group))
+    state.undone.append((opened.step, opened.events, opened.group))
 
 
 def lost(graph: Graph, state: RunState) -> tuple[str, ...]:
     """Steps that have something to do again if the run goes on."""
-    return tuple(dict.fromkeys(graph.name(s) for s, _, _ in state.lost))
+    return tuple(dict.fromkeys(graph.name(s) for s, _, _ in state.undone))
 
 
 def reopen(graph: Graph, state: RunState) -> None:
     """All that was lost is to be done again, in front of what waits."""
-    for s, refs, group in reversed(state.lost):
+    for s, refs, group in reversed(state.undone):
         inbox = state.inboxes[s]
         if graph.step(s).collect is None:
             inbox.waiting, inbox.head = [*refs, *inbox.waiting[inbox.head :]], 0
@@ -187,7 +187,7 @@ def reopen(graph: Graph, state: RunState) -> None:
     for s, inbox in state.inboxes.items():
         inbox.since = dict.fromkeys(inbox.groups, state.at)
         _owe(graph, state, s)
-    state.lost, state.untaken = [], []
+    state.undone, state.untaken = [], []
 
 
 def resumed(state: RunState, rested: int) -> None:
@@ -219,11 +219,11 @@ def timers_of(graph: Graph, state: RunState, fact: Fact) -> Iterator[str]:
         case VisitFailed(event=event) if event:
             yield from _timers_for(graph, sent_by(fact, 0))
         case EventsTaken(step=step):
-            if graph.index[step] in graph.timed:
+            if graph.index[step] in graph.collects_with_timeout:
                 yield from (timer_key(step, group) for group in fact.groups)
         case RunEnding() | RunReopened() | RunResumed():
-            for s in [s for s in state.inboxes if s in graph.timed]:
-                groups = dict.fromkeys([*state.inboxes[s].groups, *(group for at, _, group in state.lost if at == s)])
+            for s in [s for s in state.inboxes if s in graph.collects_with_timeout]:
+                groups = dict.fromkeys([*state.inboxes[s].groups, *(group for at, _, group in state.undone if at == s)])
                 yield from (timer_key(graph.name(s), group) for group in groups)
         case _:
             pass
@@ -238,7 +238,7 @@ def timers(graph: Graph, state: RunState) -> Iterator[str]:
 def _timers_for(graph: Graph, sent: Sent) -> Iterator[str]:
     for s in graph.takers.get(sent.type, ()):
         collect = graph.step(s).collect
-        if s in graph.timed and collect is not None:
+        if s in graph.collects_with_timeout and collect is not None:
             yield timer_key(graph.name(s), _group(sent, collect.by))
 
 

@@ -28,7 +28,7 @@ from refold.core.state import (
     ITEM_WAITING,
     MORE,
     FanOut,
-    Pulls,
+    SourceState,
 )
 
 MOST_NUMBERS = 1_000_000
@@ -44,14 +44,14 @@ def open_fan(fact: FanOutEntered, at: int, now: Instant) -> FanOut:
         blob=fact.blob,
         capture=fact.capture,
         status=bytearray(fact.count),
-        places=[0] * fact.count,
+        report_facts=[0] * fact.count,
         visit=fact.visit,
         window=fact.window,
         at=at,
         since=now,
     )
     if fact.source is not None:
-        fan.pulls = Pulls(fact.source)
+        fan.pulls = SourceState(fact.source)
     return fan
 
 
@@ -60,8 +60,8 @@ def go_on(old: FanOut, fact: FanOutEntered, now: Instant) -> FanOut:
     what was chosen, or all of the rest."""
     chosen = dependencies.waiters(old, fact.only) if fact.only else range(old.count)
     todo = [item for item, life in enumerate(old.status) if life in _CUT or (life != ITEM_COMPLETED and item in chosen)]
-    fan = structs.replace(old, status=bytearray(old.status), places=list(old.places), retried={}, writes={})
-    fan.next, fan.todo, fan.open, fan.visit = old.count, [], 0, fact.visit
+    fan = structs.replace(old, status=bytearray(old.status), report_facts=list(old.report_facts), retried={}, writes={})
+    fan.next, fan.todo, fan.running, fan.visit = old.count, [], 0, fact.visit
     fan.since, fan.before, fan.fault = now, old.done, None
     if old.pulls is not None:
         fan.pulls = structs.replace(old.pulls, pages=list(old.pulls.pages), seen=set(old.pulls.seen))
@@ -75,9 +75,9 @@ def go_on(old: FanOut, fact: FanOutEntered, now: Instant) -> FanOut:
 def make_free(fan: FanOut, items: Sequence[int]) -> None:
     """Whatever became of these, they are to be run."""
     for item in items:
-        fan.status[item], fan.places[item] = ITEM_WAITING, 0
+        fan.status[item], fan.report_facts[item] = ITEM_WAITING, 0
     told = Counter(fan.status)
-    fan.failed, fan.passed, fan.taken_back = told[ITEM_FAILED], told[ITEM_SKIPPED], told[ITEM_CANCELLED]
+    fan.failed, fan.skipped, fan.cancelled = told[ITEM_FAILED], told[ITEM_SKIPPED], told[ITEM_CANCELLED]
     if fan.order is not None and fan.order.known:
         dependencies.go_on(fan)
     else:
@@ -120,7 +120,7 @@ def issue(fan: FanOut, items: Sequence[int], capture: dict[str, Any] | None) -> 
     else:
         fan.status[items[0] : items[0] + len(items)] = bytes([ITEM_RUNNING]) * len(items)
         fan.next = items[0] + len(items)
-    fan.open += len(items)
+    fan.running += len(items)
     if capture is not None:
         fan.capture = capture
 
@@ -128,8 +128,8 @@ def issue(fan: FanOut, items: Sequence[int], capture: dict[str, Any] | None) -> 
 def finish(fan: FanOut, item: int, seq: int) -> None:
     """The item succeeded; its result stands in fact `seq`."""
     fan.status[item] = ITEM_COMPLETED
-    fan.places[item] = seq
-    fan.open -= 1
+    fan.report_facts[item] = seq
+    fan.running -= 1
     fan.done += 1
     if fan.order is not None:
         dependencies.completed(fan, item)
@@ -138,7 +138,7 @@ def finish(fan: FanOut, item: int, seq: int) -> None:
 def give_up(fan: FanOut, items: Sequence[int]) -> None:
     for item in items:
         fan.status[item] = ITEM_FAILED
-        fan.open -= 1
+        fan.running -= 1
         fan.failed += 1
     if fan.order is not None:
         dependencies.pass_over(fan, items)
@@ -147,9 +147,9 @@ def give_up(fan: FanOut, items: Sequence[int]) -> None:
 def take_back(fan: FanOut, items: Sequence[int]) -> None:
     """Nobody wants these any more, whether they were begun or not."""
     for item in items:
-        fan.open -= fan.status[item] == ITEM_RUNNING
+        fan.running -= fan.status[item] == ITEM_RUNNING
         fan.status[item] = ITEM_CANCELLED
-        fan.taken_back += 1
+        fan.cancelled += 1
     waiting = [item for item in range(fan.next, fan.count) if fan.status[item] == ITEM_WAITING]
     fan.todo = sorted(item for item in {*fan.todo, *waiting} if fan.status[item] == ITEM_WAITING)
     fan.next = fan.count
@@ -159,22 +159,22 @@ def take_back(fan: FanOut, items: Sequence[int]) -> None:
 
 def stop(fan: FanOut, item: int) -> None:
     fan.status[item] = ITEM_STOPPED
-    fan.open -= 1
+    fan.running -= 1
 
 
 def halt(fan: FanOut) -> None:
     """None of the rest comes to an end, whether it was begun or not."""
     fan.status = bytearray(ITEM_STOPPED if life in (ITEM_WAITING, ITEM_RUNNING) else life for life in fan.status)
-    fan.open, fan.next, fan.todo = 0, fan.count, []
+    fan.running, fan.next, fan.todo = 0, fan.count, []
 
 
 def settled(fan: FanOut) -> int:
-    return fan.done + fan.failed + fan.passed + fan.taken_back
+    return fan.done + fan.failed + fan.skipped + fan.cancelled
 
 
 def is_over(graph: Graph, s: int, fan: FanOut, ending: bool) -> bool:
     """Nothing is open, and nothing more will be: all items are through, or no more are begun."""
-    if fan.open or (fan.pulls is not None and fan.pulls.life == ASKED):
+    if fan.running or (fan.pulls is not None and fan.pulls.life == ASKED):
         return False
     if ending or _stops(graph, s, fan) or _is_unordered(fan):
         return True
@@ -195,7 +195,7 @@ def room(graph: Graph, s: int, fan: FanOut) -> int:
     """How many fresh items fit into the window now."""
     if _stops(graph, s, fan) or (fan.order is not None and not fan.order.known):
         return 0
-    return min((fan.window or graph.windows[s]) - fan.open, len(fan.todo) or fan.count - fan.next)
+    return min((fan.window or graph.windows[s]) - fan.running, len(fan.todo) or fan.count - fan.next)
 
 
 def wants_page(graph: Graph, s: int, fan: FanOut) -> bool:
@@ -256,4 +256,4 @@ def failed_items(fan: FanOut) -> list[int]:
 
 def places(fan: FanOut, items: Iterable[int]) -> dict[int, None]:
     """The facts that hold the reports of these items."""
-    return dict.fromkeys(place for item in items if (place := fan.places[item]))
+    return dict.fromkeys(place for item in items if (place := fan.report_facts[item]))

@@ -28,10 +28,10 @@ from refold.core.state import (
     ITEM_RUNNING,
     MORE,
     FanOut,
+    ItemOrder,
     OpenCommand,
-    Order,
-    Pulls,
     RunState,
+    SourceState,
 )
 from refold.errors import Corrupt
 
@@ -55,7 +55,7 @@ def issued(graph: Graph, state: RunState, fact: ItemsIssued) -> None:
 
 def put_in_order(fan: FanOut, loop: Loop, fact: FanOutEntered) -> None:
     """Of a list all is known at once; of a source, when its last page was taken."""
-    fan.order = Order()
+    fan.order = ItemOrder()
     dependencies.note(fan.order, 0, fact.keys, fact.after)
     if fact.source is None:
         dependencies.begin(fan, loop.on_cycle == "drop")
@@ -74,7 +74,7 @@ def withdraw(state: RunState, opened: OpenCommand) -> None:
 def retried(graph: Graph, state: RunState, fact: ItemsRetried) -> None:
     for item, attempt, not_before in fact.items:
         command = command_id(fact.step, fact.visit, item)
-        visits.discharge(state.judge, command)
+        visits.clear_obligation(state.judge, command)
         opened = state.open[command]
         opened.attempt, opened.child, opened.deadline = attempt, "", None
         visits.postpone(opened, not_before)
@@ -109,7 +109,7 @@ def given_up(graph: Graph, state: RunState, fact: ItemsGivenUp) -> None:
     for item in fact.items:
         visits.close_command(state, command_id(fact.step, fact.visit, item))
     fanout.give_up(fan, fact.items)
-    visits.after_items(graph, state, s, max(fan.places[item] for item in fact.items))
+    visits.after_items(graph, state, s, max(fan.report_facts[item] for item in fact.items))
 
 
 def cancelled(graph: Graph, state: RunState, fact: ItemsCancelled) -> None:
@@ -137,7 +137,7 @@ def reopened(graph: Graph, state: RunState, fact: ItemsReopened) -> None:
     visits.after_items(graph, state, s)
 
 
-def _of(graph: Graph, state: RunState, step: str) -> tuple[int, FanOut, Pulls]:
+def _of(graph: Graph, state: RunState, step: str) -> tuple[int, FanOut, SourceState]:
     s = graph.index[step]
     fan = state.steps[s].fan
     if fan is None or fan.pulls is None:
@@ -149,7 +149,7 @@ def asked(graph: Graph, state: RunState, fact: PageAsked) -> None:
     s, _, pulls = _of(graph, state, fact.step)
     command = page_id(fact.step, fact.visit, fact.page)
     if command in state.open:
-        visits.discharge(state.judge, command)
+        visits.clear_obligation(state.judge, command)
         state.open[command].attempt = fact.attempt
         visits.postpone(state.open[command], fact.not_before)
     else:
@@ -171,7 +171,7 @@ def came(graph: Graph, state: RunState, fact: PageCame) -> None:
         pulls.life, pulls.came = CAME, state.seq
         visits.after_items(graph, state, s)
     else:
-        visits.hold(state, command, fact.report.outcome)
+        visits.hold_for_judgement(state, command, fact.report.outcome)
 
 
 def taken(graph: Graph, state: RunState, fact: PageTaken) -> None:
@@ -185,7 +185,7 @@ def taken(graph: Graph, state: RunState, fact: PageTaken) -> None:
         dependencies.note(fan.order, fan.count, fact.keys, fact.after)
     fan.count += fact.count
     fan.status.extend(bytes(fact.count))
-    fan.places.extend([0] * fact.count)
+    fan.report_facts.extend([0] * fact.count)
     if fan.order is not None and pulls.life == AT_END:
         dependencies.begin(fan, loop.on_cycle == "drop")
     visits.after_items(graph, state, s)

@@ -62,7 +62,7 @@ def carry_arcs(old: Graph, new: Graph, state: RunState) -> None:
     for s, n in to.items():
         fresh.steps[n] = state.steps[s]
         if fresh.alive:
-            fresh.alive[new.place[n]] = state.steps[s].life not in OVER or s in state.ended
+            fresh.alive[new.rank[n]] = state.steps[s].life not in OVER or s in state.ended
     for a, b in arcs.items():
         fresh.arcs[b], fresh.ever[b] = state.arcs[a], state.ever[a]
     for k, m in loops.items():
@@ -75,7 +75,7 @@ def carry_arcs(old: Graph, new: Graph, state: RunState) -> None:
         routing.ask_again(new, fresh, n, False)
     for name in ("steps", "arcs", "ever", "members", "again", "alive", "over", "ready"):
         setattr(state, name, getattr(fresh, name))
-    state.given = {arcs[a]: given for a, given in state.given.items() if a in arcs}
+    state.arc_inputs = {arcs[a]: given for a, given in state.arc_inputs.items() if a in arcs}
     state.ended = {to[s]: at for s, at in state.ended.items()}
     state.entered = {to[s]: None for s in state.entered}
     state.filling = {to[s]: None for s in state.filling}
@@ -134,13 +134,13 @@ def _body(graph: Graph, head: str) -> frozenset[str]:
 
 
 def _sources(graph: Graph, s: int) -> list[str]:
-    return sorted(graph.name(graph.source[a]) for a in graph.into[s])
+    return sorted(graph.name(graph.origin[a]) for a in graph.into[s])
 
 
 def _ways(graph: Graph, s: int) -> list[tuple[str, str, str, str]]:
     """Its arcs: where each leads, what it listens to, and its part in a loop."""
     return [
-        (graph.specs[a].to, graph.specs[a].on, _head(graph, graph.back[a]), _head(graph, graph.holder[a]))
+        (graph.specs[a].to, graph.specs[a].on, _head(graph, graph.back[a]), _head(graph, graph.exit_of[a]))
         for a in graph.out[s]
     ]
 

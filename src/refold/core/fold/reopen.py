@@ -33,7 +33,7 @@ def _following(graph: Graph, first: int) -> list[int]:
         s = todo.pop()
         arcs = [a for a in graph.out[s] if graph.back[a] < 0]
         for loop in _around(graph, s):
-            arcs += graph.loops[loop].held
+            arcs += graph.loops[loop].exits
         for target in (graph.target[a] for a in arcs):
             if target not in found:
                 found[target] = None
@@ -74,7 +74,7 @@ def _visit_again(graph: Graph, state: RunState, fact: RunReopened) -> None:
         routing.unready(state, s)
         step.life, step.due = PENDING, False
         if state.alive and s not in graph.finalizers:
-            state.alive[graph.place[s]] = 1
+            state.alive[graph.rank[s]] = 1
     _count_members(graph, state, touched)
     for s in sorted({*asked, *touched}):
         routing.ask_again(graph, state, s, s in entered)
@@ -88,11 +88,11 @@ def _undo_arcs(graph: Graph, state: RunState, touched: list[int], anew: list[int
     arcs: list[int] = []
     for loop in _around_all(graph, touched):
         if _is_left(state, loop):
-            arcs += graph.loops[loop].held
+            arcs += graph.loops[loop].exits
         if any(graph.back[a] == loop for s in anew for a in graph.out[s]):
             state.again[loop] = 0
     for s in touched:
-        arcs += [a for a in graph.out[s] if graph.loose[a]]
+        arcs += [a for a in graph.out[s] if graph.settles_with_source[a]]
         for a in graph.out[s]:
             state.ever[a] = 0
     for a in arcs:

@@ -12,9 +12,9 @@ ARC_INPUTS = "$given"  # the name of the inputs of arcs in a scope, and in what 
 
 def begin(graph: Graph, state: RunState) -> None:
     """Nothing has happened yet; what the entry cannot reach is skipped, the entry may be entered."""
-    state.steps = [StepState(unresolved=len(arcs), possible=graph.sources[s]) for s, arcs in enumerate(graph.into)]
-    state.arcs = bytearray(len(graph.source))
-    state.ever = bytearray(len(graph.source))
+    state.steps = [StepState(unresolved=len(arcs), possible=graph.origin_count[s]) for s, arcs in enumerate(graph.into)]
+    state.arcs = bytearray(len(graph.origin))
+    state.ever = bytearray(len(graph.origin))
     state.members = [loop.members for loop in graph.loops]
     state.again = bytearray(len(graph.loops))
     state.alive = bytearray(graph.reached[s] for s in graph.order)
@@ -49,9 +49,9 @@ def settle(graph: Graph, state: RunState, s: int, life: str, taken: Collection[i
     if s in graph.finalizers:
         return
     if state.alive:
-        state.alive[graph.place[s]] = 0
+        state.alive[graph.rank[s]] = 0
     for a in graph.out[s]:
-        if graph.loose[a]:
+        if graph.settles_with_source[a]:
             _resolve(graph, state, a, a in taken)
         elif a in taken:
             _remember(graph, state, a)
@@ -86,7 +86,7 @@ def _resolve(graph: Graph, state: RunState, a: int, hit: bool) -> None:
         if step.unresolved == 0:
             _make_ready(state, s, step.taken > 0)
         return
-    twins = graph.twins.get(a, ())
+    twins = graph.parallel_arcs.get(a, ())
     if hit:
         step.taken += all(state.arcs[b] != TAKEN for b in twins)
     else:
@@ -105,8 +105,8 @@ def _make_ready(state: RunState, s: int, enters: bool) -> None:
 def ask_again(graph: Graph, state: RunState, s: int, enters: bool) -> None:
     """Arcs into this step are open again: count them, and see whether it is still ready if it is pending."""
     step, marks = state.steps[s], state.arcs
-    taken = {graph.source[a] for a in graph.into[s] if marks[a] == TAKEN}
-    possible = {graph.source[a] for a in graph.into[s] if marks[a] in (UNRESOLVED, TAKEN)}
+    taken = {graph.origin[a] for a in graph.into[s] if marks[a] == TAKEN}
+    possible = {graph.origin[a] for a in graph.into[s] if marks[a] in (UNRESOLVED, TAKEN)}
     step.unresolved = sum(marks[a] == UNRESOLVED for a in graph.into[s])
     step.taken = len(taken) if graph.need[s] else sum(marks[a] == TAKEN for a in graph.into[s])
     step.possible = len(possible)
@@ -138,15 +138,15 @@ def begin_pass(graph: Graph, state: RunState, loop: int) -> None:
     it = graph.loops[loop]
     anew = it.anew()
     steps, marks = state.steps, state.arcs
-    for s, unresolved, possible in anew.fresh:
+    for s, unresolved, possible in anew.body_counts:
         step = steps[s]
         step.life, step.due, step.taken = PENDING, False, 0
         step.unresolved, step.possible = unresolved, possible
         if state.alive:
-            state.alive[graph.place[s]] = 1
+            state.alive[graph.rank[s]] = 1
     for a in anew.inside:
         marks[a] = UNRESOLVED
-    for a in anew.inside_held:
+    for a in anew.inside_exits:
         state.ever[a] = 0
     for a in anew.outside:
         if marks[a] != UNRESOLVED:
@@ -154,7 +154,7 @@ def begin_pass(graph: Graph, state: RunState, loop: int) -> None:
         else:
             step = steps[graph.target[a]]
             step.unresolved += 1
-            step.possible += all(b > a for b in graph.twins.get(a, ()))  # twins count once
+            step.possible += all(b > a for b in graph.parallel_arcs.get(a, ()))  # twins count once
     for k in (loop, *it.inner()):
         state.members[k] = graph.loops[k].members
         state.again[k] = 0
@@ -164,7 +164,7 @@ def begin_pass(graph: Graph, state: RunState, loop: int) -> None:
 def leave_loop(graph: Graph, state: RunState, loop: int) -> None:
     """The loop is finished: resolve what it held, and count it as a settled member of the loop around it."""
     it = graph.loops[loop]
-    for a in it.held:
+    for a in it.exits:
         _resolve(graph, state, a, bool(state.ever[a]))
     if it.parent >= 0:
         _settle_member(state, it.parent)
@@ -173,9 +173,9 @@ def leave_loop(graph: Graph, state: RunState, loop: int) -> None:
 def arc_inputs_of(graph: Graph, state: RunState, s: int) -> dict[str, Any]:
     """Merged in the order in which their sources stand in the file, the latest taking of each arc."""
     merged: dict[str, Any] = {}
-    for a in sorted(state.given):
+    for a in sorted(state.arc_inputs):
         if graph.target[a] == s:
-            merged.update(state.given[a])
+            merged.update(state.arc_inputs[a])
     return merged
 
 
@@ -190,5 +190,5 @@ def with_arc_inputs(value: Any, given: dict[str, Any]) -> Any:
 
 def forget_arc_inputs(graph: Graph, state: RunState, s: int) -> None:
     """What was given to a visit that is over; one that failed for good may be asked to go on with it."""
-    for a in [a for a in state.given if graph.target[a] == s]:
-        del state.given[a]
+    for a in [a for a in state.arc_inputs if graph.target[a] == s]:
+        del state.arc_inputs[a]

@@ -55,7 +55,7 @@ def skip(graph: Graph, state: RunState, s: int) -> None:
     routing.settle(graph, state, s, SKIPPED)
 
 
-def discharge(obligations: dict[Any, Any], key: Any) -> None:
+def clear_obligation(obligations: dict[Any, Any], key: Any) -> None:
     """Nothing more is owed here. To walk through a dict costs as much as it ever held, unless it is cleared."""
     obligations.pop(key, None)
     if not obligations:
@@ -68,7 +68,7 @@ def issue(state: RunState, s: int) -> None:
     if step.life == PENDING:
         routing.enter(state, s, ISSUED)
     else:
-        discharge(state.entered, s)
+        clear_obligation(state.entered, s)
         step.life = ISSUED
 
 
@@ -80,16 +80,16 @@ def close_command(state: RunState, command: str) -> OpenCommand:
     if opened.signal:
         stop_waiting_at_all(state, opened, command)
     if state.polls:
-        discharge(state.polls, command)
+        clear_obligation(state.polls, command)
     if opened.calls:
         for key, call in opened.calls.items():
-            drop_call(state, f"{command}#{key}", call)
+            forget_call(state, f"{command}#{key}", call)
     if state.judge:
-        discharge(state.judge, command)
+        clear_obligation(state.judge, command)
     return opened
 
 
-def drop_call(state: RunState, waiter: str, call: Awaited) -> None:
+def forget_call(state: RunState, waiter: str, call: Awaited) -> None:
     if call.signal:
         stop_waiting(state, call.signal, waiter)
     if call.child:
@@ -137,13 +137,13 @@ def report_plain(graph: Graph, state: RunState, command: str, report: Report) ->
         step.result, step.blob, step.fault = outcome.result, outcome.blob, None
         if report.writes:
             apply_writes(state, report.writes)
-        if opened.step in graph.repeats:
+        if opened.step in graph.polled_calls:
             opened.held, opened.report, state.polls[command] = True, outcome, state.seq
             return
         close_command(state, command)
-        over(graph, state, opened.step)
+        work_done(graph, state, opened.step)
     else:
-        hold(state, command, outcome)
+        hold_for_judgement(state, command, outcome)
 
 
 def report_item(graph: Graph, state: RunState, command: str, report: Report) -> None:
@@ -160,8 +160,8 @@ def report_item(graph: Graph, state: RunState, command: str, report: Report) -> 
         if report.writes:
             _keep_writes(graph, state, opened.step, item, report.writes)
     else:
-        fan.places[item] = state.seq
-        hold(state, command, report.outcome)
+        fan.report_facts[item] = state.seq
+        hold_for_judgement(state, command, report.outcome)
 
 
 def _keep_writes(graph: Graph, state: RunState, s: int, item: int, writes: tuple[Write, ...]) -> None:
@@ -174,7 +174,7 @@ def _keep_writes(graph: Graph, state: RunState, s: int, item: int, writes: tuple
         fan.writes[item] = writes
 
 
-def hold(state: RunState, command: str, outcome: Outcome) -> None:
+def hold_for_judgement(state: RunState, command: str, outcome: Outcome) -> None:
     opened = state.open[command]
     opened.held, opened.report = True, outcome
     if not isinstance(outcome, (Parked, Suspended)):  # put aside is not tried
@@ -194,7 +194,7 @@ def after_items(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
         for item in sorted(fan.writes):
             apply_writes(state, fan.writes[item])
         fan.writes = {}
-        over(graph, state, s, at)
+        work_done(graph, state, s, at)
     elif not ending and fanout.has_work(graph, s, fan):
         state.filling[s] = None
     else:
@@ -206,11 +206,11 @@ def stops(graph: Graph, state: RunState, s: int) -> bool:
     return state.life == ENDING and not (state.final and graph.index[state.final[0]] == s)
 
 
-def over(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
+def work_done(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
     """The work of a visit is done: settle at once if no arc has to be evaluated."""
     step = state.steps[s]
     step.done_at = at or state.seq
-    plainly = graph.plainly[s]
+    plainly = graph.arcs_without_conditions[s]
     fan = _fan_of(graph, state, s) if step.fan is not None else None
     step.shown = fan
     loop = graph.step(s).loop
@@ -231,7 +231,7 @@ def complete(graph: Graph, state: RunState, s: int, life: str, taken: Collection
     if life == COMPLETED and counts and (latest is None or step.done_at >= latest.at):
         fan = _fan_of(graph, state, s) if step.fan is not None else None
         state.latest = Latest(step.done_at, s, step.result, step.blob, fan)
-    if state.given:
+    if state.arc_inputs:
         forget_arc_inputs(graph, state, s)
     _close_visit(graph, state, s, life, taken)
 
@@ -256,7 +256,7 @@ def drop(graph: Graph, state: RunState, s: int) -> None:
     if state.life == ENDING and s not in graph.finalizers:
         state.cut[s] = None
     for obligations in (state.entered, state.ended, state.filling):
-        discharge(obligations, s)
+        clear_obligation(obligations, s)
     if step.life == PENDING:
         routing.unready(state, s)
         routing.settle(graph, state, s, CANCELLED)
@@ -287,7 +287,7 @@ def _close_visit(graph: Graph, state: RunState, s: int, life: str, taken: Collec
 
 def bypass(graph: Graph, state: RunState, s: int) -> None:
     routing.enter(state, s, BYPASSED)
-    plainly = graph.plainly[s]
+    plainly = graph.arcs_without_conditions[s]
     if plainly is None:
         state.ended[s] = state.seq
     else:

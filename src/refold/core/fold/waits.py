@@ -39,7 +39,7 @@ def _begin_poll(state: RunState, command: str, opened: OpenCommand, step: Step) 
         limits = [step.poll.timeout, None if by_worker else step.timeout]
         opened.deadline = _deadline(state, min((each for each in limits if each is not None), default=None))
     if by_worker:
-        visits.discharge(state.polls, command)
+        visits.clear_obligation(state.polls, command)
     else:
         state.polls[command] = state.seq
 
@@ -130,7 +130,7 @@ def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:
     opened = state.open[command]
     call = opened.calls.pop(key, None)
     if call is not None:  # else the body has made it by itself
-        visits.drop_call(state, f"{command}#{key}", call)
+        visits.forget_call(state, f"{command}#{key}", call)
     opened.recorded[key] = outcome
     if opened.held and opened.report is None:
         visits.postpone(opened, 0)

@@ -74,7 +74,7 @@ def _row(loop: LoopSeen, item: int, outcome: Outcome | None, loaded: Loaded) -> 
     opened = loop.state.open.get(command_id(loop.step, fan.visit, item))
     begun = life in (ITEM_RUNNING, ITEM_COMPLETED, ITEM_FAILED, ITEM_STOPPED)
     result = outcome if isinstance(outcome, Succeeded) else Succeeded()
-    told = loaded.facts.get(fan.places[item])
+    told = loaded.facts.get(fan.report_facts[item])
     return ItemRow(
         item=item,
         status=loop.status(life),

@@ -72,7 +72,7 @@ def _row(graph: Graph, state: RunState, s: int, reason: Reason | None, now: Inst
     fan = step.fan if step.fan is not None else step.shown
     if fan is None:
         return Row(graph.name(s), status, step.visits, step.attempts, reason=reason, fault=fault)
-    items = (fan.count, fan.done, fan.failed, fan.open, len(fan.retried), fan.passed, fan.taken_back, has_more(fan))
+    items = (fan.count, fan.done, fan.failed, fan.running, len(fan.retried), fan.skipped, fan.cancelled, has_more(fan))
     speed = pace(fan, now) if step.life == ISSUED else Pace()
     return Row(
         graph.name(s), status, step.visits, step.attempts, *items, speed.rate, speed.left, reason=reason, fault=fault

@@ -138,7 +138,7 @@ class LoopResult(Mapping[str, Any]):
 
 def _stats(fan: FanOut, loaded: Loaded) -> dict[str, int]:
     told = {"total": fan.count, "success": fan.done, "failed": fan.failed}
-    more = {"skipped": fan.passed, "cancelled": fan.taken_back + fan.status.count(ITEM_STOPPED)}
+    more = {"skipped": fan.skipped, "cancelled": fan.cancelled + fan.status.count(ITEM_STOPPED)}
     return told | {name: number for name, number in more.items() if number}
 
 
@@ -198,9 +198,11 @@ def outcomes_of(fan: FanOut, loaded: Loaded, items: Sequence[int]) -> dict[int, 
         raise Missing(facts=missing)
     by_place = {place: _reports(loaded.facts[place]) for place in places}
     told = {
-        item for item in items if fan.places[item] and fan.status[item] in (ITEM_COMPLETED, ITEM_FAILED, ITEM_RUNNING)
+        item
+        for item in items
+        if fan.report_facts[item] and fan.status[item] in (ITEM_COMPLETED, ITEM_FAILED, ITEM_RUNNING)
     }
-    return {item: by_place[fan.places[item]].get(item) if item in told else None for item in items}
+    return {item: by_place[fan.report_facts[item]].get(item) if item in told else None for item in items}
 
 
 def _reports(fact: Fact) -> dict[int, Outcome]:

@@ -228,7 +228,7 @@ def _of_inbox(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
     for group, refs in inbox.groups.items():
         wanted = collect.n if collect is not None else 0
         note = f"{state.ctx.get(wanted, wanted) if isinstance(wanted, str) else wanted}"
-        until = runs_out(graph, state, timer_key(graph.name(s), group)) if s in graph.timed else None
+        until = runs_out(graph, state, timer_key(graph.name(s), group)) if s in graph.collects_with_timeout else None
         yield Reason(graph.name(s), "batch", count=len(refs), signal=group, until=until, note=note)
 
 
@@ -245,11 +245,11 @@ def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
     if step.life != PENDING or state.outcome:
         return
     waits = [a for a in graph.into[s] if state.arcs[a] == UNRESOLVED]
-    held = [graph.holder[a] for a in waits if graph.holder[a] >= 0]
+    held = [graph.exit_of[a] for a in waits if graph.exit_of[a] >= 0]
     if held and len(held) == len(waits):
         yield Reason(name, "loop", sources=tuple(dict.fromkeys(graph.name(graph.loops[loop].head) for loop in held)))
     elif waits:
-        yield Reason(name, "join", sources=tuple(dict.fromkeys(graph.name(graph.source[a]) for a in waits)))
+        yield Reason(name, "join", sources=tuple(dict.fromkeys(graph.name(graph.origin[a]) for a in waits)))
 
 
 def _of_items(fan: FanOut, name: str, visit: int) -> Iterator[Reason]:

@@ -123,7 +123,7 @@ def _stays_in(graph: Graph, s: int) -> int:
 def _late_exits(reading: Reading, known: _Known) -> None:
     graph = known.graph
     for a, arc in enumerate(known.arcs):
-        holder, source = graph.holder[a], graph.source[a]
+        holder, source = graph.exit_of[a], graph.origin[a]
         if holder >= 0 and graph.step(source).mode == "inclusive":
             loop, target = graph.loops[holder], graph.name(graph.target[a])
             message = f"`{target}` runs once, after the loop {_way(known, loop)}"
@@ -155,10 +155,10 @@ def _side_entries(reading: Reading, known: _Known) -> None:
 
 def _entered(graph: Graph, a: int) -> Iterator[ArcLoop]:
     """The loops that a forward arc leads into, innermost first."""
-    if graph.back[a] >= 0 or not graph.reached[graph.source[a]]:
+    if graph.back[a] >= 0 or not graph.reached[graph.origin[a]]:
         return
     loop = graph.loop_of[graph.target[a]]
-    while loop >= 0 and graph.source[a] not in graph.loops[loop]:
+    while loop >= 0 and graph.origin[a] not in graph.loops[loop]:
         yield graph.loops[loop]
         loop = graph.loops[loop].parent
 
@@ -200,7 +200,7 @@ def _choices(graph: Graph) -> dict[int, frozenset[Choice]]:
 
 
 def _after(graph: Graph, a: int, choices: frozenset[Choice]) -> frozenset[Choice]:
-    source = graph.source[a]
+    source = graph.origin[a]
     chooses = graph.step(source).mode == "exclusive" and len(graph.out[source]) > 1 and graph.loop_of[source] < 0
     return choices | {(source, a)} if chooses else choices
 
@@ -225,8 +225,8 @@ def _at_most(graph: Graph, s: int, choices: dict[int, frozenset[Choice]], live: 
     behind: dict[int, Counter[int]] = defaultdict(Counter)
     sources: dict[int, frozenset[Choice]] = {}
     for a in live.intersection(graph.into[s]):
-        made = _after(graph, a, choices[graph.source[a]])
-        sources[graph.source[a]] = sources.get(graph.source[a], made) & made
+        made = _after(graph, a, choices[graph.origin[a]])
+        sources[graph.origin[a]] = sources.get(graph.origin[a], made) & made
     for made in sources.values():
         for step, arc in made:
             behind[step][arc] += 1
@@ -237,7 +237,7 @@ def _at_most(graph: Graph, s: int, choices: dict[int, frozenset[Choice]], live: 
 def _idle_keys(reading: Reading, known: _Known) -> None:
     graph = known.graph
     for a, arc in enumerate(known.arcs):
-        if arc.get("each_pass") and graph.loop_of[graph.source[a]] < 0:
+        if arc.get("each_pass") and graph.loop_of[graph.origin[a]] < 0:
             reading.warn(arc.node.nodes["each_pass"], "no-effect", "this arc leaves no loop", "leave `each_pass` out")
     draft = known.sketch.drafts[graph.entry]
     if "join" in draft.fields.told and not graph.into[graph.entry]:
