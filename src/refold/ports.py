@@ -297,7 +297,7 @@ class Ending(Enum):
     CUT = "cut"  # texts that are left out
 
 
-Redaction = Callable[[Sequence[str], Ending], Sequence[str]]
+StreamRedaction = Callable[[Sequence[str], Ending], Sequence[str]]
 """Takes the next texts of a stream and returns them without secrets. If more may follow, it can return less texts than
 it was given: the last ones may hold the beginning of a secret, and are to be given again with those that follow."""
 
@@ -383,7 +383,7 @@ class Entries(Protocol):
         """The fields of an entry, fetched when it is first used. Raises ToolFailed, which tells none of them."""
 
 
-class Discretion(Protocol):
+class Redaction(Protocol):
     """Keeps the secrets that were handed out in this process from being told to anybody else."""
 
     def text(self, text: str) -> str:
@@ -394,7 +394,7 @@ class Discretion(Protocol):
     def value(self, value: Any) -> Any:
         """With *** in the place of every secret, in texts and in names."""
 
-    def stream(self) -> Redaction:
+    def stream(self) -> StreamRedaction:
         """For one stream: a secret is found across its texts too."""
 
     def check_result(self, value: Any) -> None:

@@ -18,7 +18,7 @@ from refold.doorbells.local import LocalDoorbell
 from refold.ports import Abilities, Clock, Done, Lease, Tool
 from refold.ports import Call as Try
 from refold.runtime.desk import LocalDesk
-from refold.runtime.engine import Engine, Shown
+from refold.runtime.engine import Engine, RunReport
 from refold.runtime.turn_thread import inline
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore
@@ -171,10 +171,10 @@ class Stage:
     def start(self, plan: Plan, input: dict[str, Any] | None = None, **more: Any) -> str:
         return self.do(self.engine.start(plan, input, **more))
 
-    def run(self, plan: Plan, input: dict[str, Any] | None = None) -> Shown:
+    def run(self, plan: Plan, input: dict[str, Any] | None = None) -> RunReport:
         return self.end(self.start(plan, input))
 
-    def end(self, run: str) -> Shown:
+    def end(self, run: str) -> RunReport:
         """The run once it has ended, by whatever means."""
         assert self.first.sim.alive
         assert self.until(lambda: self.status(run) in TERMINAL), f"it never ended: {self.show(run)}"
@@ -200,7 +200,7 @@ class Stage:
         self.store.put_plan(plan_hash(plan), canonical(plan))
         return plan_hash(plan)
 
-    def show(self, run: str) -> Shown:
+    def show(self, run: str) -> RunReport:
         return self.do(self.engine.show(run))
 
     def status(self, run: str) -> str:

@@ -14,7 +14,7 @@ from refold.errors import Conflict, NotFound, Unavailable
 from refold.ports import Call as ToolCall
 from refold.ports import Done
 from refold.runtime.engine import Engine
-from refold.runtime.turn import Post, Turned
+from refold.runtime.turn import Delivery, TurnResult
 from refold.settings import Settings
 from refold.testing.core import Scripted
 from refold.wiring import Process, open_process
@@ -166,17 +166,17 @@ class Witness:
         self.store, self.tell = process.engine.store, tell
         self.seen: dict[str, int] = {}
         turns = process.desk.mailroom.turns
-        take = turns.take
+        commit = turns.commit
 
-        def watched(posts: list[Post], *offer: Any) -> Turned:
-            turned = take(posts, *offer)
+        def watched(posts: list[Delivery], *offer: Any) -> TurnResult:
+            turned = commit(posts, *offer)
             for run in sorted({post.run for post in posts if post.error is None}):
                 self._look(run)
             for why in {str(post.error) for post in posts if isinstance(post.error, Unavailable)}:
                 complain(why)
             return turned
 
-        turns.take = watched  # type: ignore[method-assign, assignment]
+        turns.commit = watched  # type: ignore[method-assign, assignment]
 
     def _look(self, run: str) -> None:
         before = self.seen.get(run, 0)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from refold.core.plan import Call, Loop, Plan, Step
 from refold.runtime import background
 from refold.runtime.mail import Settle
-from refold.runtime.turn import Post, Turned
+from refold.runtime.turn import Delivery, TurnResult
 from refold.settings import Settings
 from refold.testing.core import Scripted
 from refold.wiring import Process, open_process
@@ -113,16 +113,16 @@ async def _keep_busy(folder: Path, least: int) -> None:
 
 def _time_appends(process: Process, diary: Diary) -> None:
     turns = process.desk.mailroom.turns
-    take = turns.take
+    commit = turns.commit
 
-    def timed(posts: list[Post], *offer: Any) -> Turned:
+    def timed(posts: list[Delivery], *offer: Any) -> TurnResult:
         began = time.perf_counter_ns()
-        turned = take(posts, *offer)
+        turned = commit(posts, *offer)
         if any(isinstance(post.mail, Settle) and post.error is None for post in posts):
             diary.note((time.perf_counter_ns() - began) // 1000)
         return turned
 
-    turns.take = timed  # type: ignore[method-assign, assignment]
+    turns.commit = timed  # type: ignore[method-assign, assignment]
 
 
 def _check(folder: Path, soaked: Soaked) -> None:

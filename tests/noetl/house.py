@@ -17,7 +17,7 @@ from refold.core.read.template_scope import step_value
 from refold.errors import NotFound
 from refold.playbooks.playbook import Playbook, read
 from refold.playbooks.problems import InvalidPlaybook, Problem
-from refold.runtime.engine import Engine, Shown
+from refold.runtime.engine import Engine, RunReport
 from refold.settings import Settings
 from refold.tools.catalog import CATALOG
 from refold.wiring import Process, open_process
@@ -120,7 +120,7 @@ class House:
         """Without waiting for its end."""
         return self.do(self.engine.start(reading(text).plan, input))
 
-    async def run(self, plan: Plan, input: dict[str, Any] | None = None) -> Shown:
+    async def run(self, plan: Plan, input: dict[str, Any] | None = None) -> RunReport:
         return await asyncio.wait_for(self.engine.wait(await self.engine.start(plan, input)), LONGEST)
 
     async def _play(self, playbook: Playbook, input: dict[str, Any] | None) -> Played:
@@ -130,7 +130,7 @@ class House:
         shown = await asyncio.wait_for(self.engine.wait(run), LONGEST)
         return await self._told(shown, playbook)
 
-    async def _told(self, shown: Shown, playbook: Playbook) -> Played:
+    async def _told(self, shown: RunReport, playbook: Playbook) -> Played:
         records = await self.engine.history(shown.id)
         facts = {number: fact for number, _, fact in records}
         return Played(
@@ -146,7 +146,7 @@ class House:
             warnings=playbook.warnings,
         )
 
-    def _results(self, shown: Shown, playbook: Playbook, loaded: Loaded) -> dict[str, Any]:
+    def _results(self, shown: RunReport, playbook: Playbook, loaded: Loaded) -> dict[str, Any]:
         found = {}
         for s, step in enumerate(playbook.plan.steps):
             while shown.state.steps[s].done_at:

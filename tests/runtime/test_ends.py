@@ -10,7 +10,7 @@ from refold.core.plan import Plan, Step, Wait
 from refold.core.read.summary import Summary
 from refold.core.state import COMPLETED, RUNNING
 from refold.errors import Corrupt, NotFound, Unavailable
-from refold.runtime.run_waiters import PAGE, Ends
+from refold.runtime.run_waiters import PAGE, RunWaiters
 from refold.stores.memory import MemoryStore
 from refold.wiring import open_engine
 
@@ -43,8 +43,8 @@ class Looks:
         return work()
 
 
-def ends(store: Listed, looks: Looks) -> Ends:
-    made = Ends(store, looks)  # type: ignore[arg-type]
+def ends(store: Listed, looks: Looks) -> RunWaiters:
+    made = RunWaiters(store, looks)  # type: ignore[arg-type]
     made.poll = 0.01
     return made
 

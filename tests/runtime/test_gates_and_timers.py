@@ -24,7 +24,7 @@ from refold.core.plan import Poll
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import Conflict, InvalidValue, NotFound, RunFailed
 from refold.runtime.engine import Engine
-from refold.runtime.turn_thread import Here
+from refold.runtime.turn_thread import InCaller
 from refold.settings import Settings
 from refold.stores.sqlite.store import SqliteStore
 from refold.wiring import World, assemble
@@ -67,7 +67,7 @@ class Skewed:
 @asynccontextmanager
 async def skewed(file: Path, clock: Skewed) -> AsyncIterator[Engine]:
     store = SqliteStore(file, clock.now)
-    world = World(clock, LocalDoorbell(), Here(), random.random, lambda: uuid.uuid4().hex)
+    world = World(clock, LocalDoorbell(), InCaller(), random.random, lambda: uuid.uuid4().hex)
     process = assemble(store, world, Values(), {}, QUICK, "worker-1")
     serving = asyncio.create_task(process.serve())
     try:

@@ -12,7 +12,7 @@ from refold.ports import Call as ToolCall
 from refold.ports import Offer
 from refold.runtime import turn_thread
 from refold.runtime.mailroom import AT_ONCE
-from refold.runtime.turn import Post, Turned
+from refold.runtime.turn import Delivery, TurnResult
 from refold.wiring import Process, open_process
 
 
@@ -27,18 +27,18 @@ class Batches:
         self.sizes: list[int] = []
         self.at_once = 0
         mailroom = process.engine.mailroom
-        take, at_once = mailroom.turns.take, mailroom.at_once
+        commit, at_once = mailroom.turns.commit, mailroom.at_once
 
-        def counted(posts: Sequence[Post], offer: Callable[[], Offer | None] = nothing) -> Turned:
+        def counted(posts: Sequence[Delivery], offer: Callable[[], Offer | None] = nothing) -> TurnResult:
             self.sizes.append(len(posts))
-            return take(posts, offer)
+            return commit(posts, offer)
 
         def noted(work: Any) -> tuple[bool, Any]:
             done, result = at_once(work)
             self.at_once += done
             return done, result
 
-        mailroom.turns.take = counted  # type: ignore[method-assign]
+        mailroom.turns.commit = counted  # type: ignore[method-assign]
         mailroom.at_once = noted
 
 
@@ -110,17 +110,17 @@ async def test_what_a_report_at_once_issues_is_leased_in_the_same_commit(process
 
 async def test_an_error_of_the_turn_reaches_whoever_reports_and_gives_back_the_slots(process: Process) -> None:
     mailroom = process.engine.mailroom
-    take, failed = mailroom.turns.take, 0
+    commit, failed = mailroom.turns.commit, 0
 
-    def fails_once(posts: Sequence[Post], offer: Callable[[], Offer | None] = nothing) -> Turned:
+    def fails_once(posts: Sequence[Delivery], offer: Callable[[], Offer | None] = nothing) -> TurnResult:
         nonlocal failed
         if not failed and process.worker.is_alone():
             failed += 1
             offer()  # somebody asked, and then it went wrong
             raise ZeroDivisionError
-        return take(posts, offer)
+        return commit(posts, offer)
 
-    mailroom.turns.take = fails_once  # type: ignore[method-assign]
+    mailroom.turns.commit = fails_once  # type: ignore[method-assign]
     with pytest.raises(Exception, match="s0"):
         await process.engine.run(chain(2))
     assert failed == 1

@@ -15,7 +15,7 @@ from refold.errors import CannotMigrate, Conflict, LeaseLost, NotFound
 from refold.ports import Abilities, Done, Lease
 from refold.runtime.mail import Mail, Migrate, Note, Pause, Settle, Start
 from refold.runtime.rebuild import rebuild
-from refold.runtime.turn import Post, Turned, Turns
+from refold.runtime.turn import Delivery, TurnResult, Turns
 from refold.stores.memory import MemoryStore
 from refold.stores.sqlite.doctor import abilities, enrol, plans
 from refold.stores.sqlite.store import SqliteStore
@@ -49,9 +49,9 @@ class House:
         self.store = store
         self.turns, self.others = turns_on(store, ids), turns_on(store, ids)
 
-    def send(self, mail: Mail, turns: Turns | None = None) -> Turned:
-        post = Post("r", mail)
-        turned = (turns or self.turns).take([post])
+    def send(self, mail: Mail, turns: Turns | None = None) -> TurnResult:
+        post = Delivery("r", mail)
+        turned = (turns or self.turns).commit([post])
         if post.error is not None:
             raise post.error
         return turned
@@ -59,7 +59,7 @@ class House:
     def start(self, plan: Plan) -> None:
         self.send(Start(canonical(plan), plan_hash(plan)))
 
-    def move(self, plan: Plan, turns: Turns | None = None) -> Turned:
+    def move(self, plan: Plan, turns: Turns | None = None) -> TurnResult:
         hash = plan_hash(plan)
         self.store.put_plan(hash, canonical(plan))
         return self.send(Migrate(hash, (turns or self.turns).graph(hash), "ann"), turns)

@@ -72,8 +72,8 @@ async def test_children_of_children_are_served(tmp_path: Path) -> None:
         await process.engine.start(TOP, run="mine")
         shown = await asyncio.wait_for(process.engine.wait("mine"), 60)
         assert (shown.status, shown.result, notes.seen) == ("completed", "top", ["leaf"] * 3 + ["top"])
-        assert process.kin is not None
-        assert process.kin.runs == {"mine"}, "what is over costs nothing"
+        assert process.served_runs is not None
+        assert process.served_runs.runs == {"mine"}, "what is over costs nothing"
         assert process.worker.can.runs == frozenset({"mine"})
 
 
@@ -105,8 +105,8 @@ async def test_a_child_served_alone_does_not_bring_its_parent_along(tmp_path: Pa
         assert (await asyncio.wait_for(process.engine.wait(child), 60)).status == "completed"
         await asyncio.sleep(0.2)
         assert again.seen == ["leaf"]
-        assert process.kin is not None
-        assert process.kin.runs == {child}
+        assert process.served_runs is not None
+        assert process.served_runs.runs == {child}
 
 
 async def test_the_name_of_the_worker_says_what_it_serves(tmp_path: Path) -> None:
@@ -114,14 +114,14 @@ async def test_the_name_of_the_worker_says_what_it_serves(tmp_path: Path) -> Non
         assert process.worker.can.worker.startswith("run-01234567-")
     async with serving(tmp_path, "", Notes()) as process:
         assert process.worker.can.worker.startswith("worker-")
-        assert (process.kin, process.worker.can.runs) == (None, None)
+        assert (process.served_runs, process.worker.can.runs) == (None, None)
 
 
 async def test_a_run_that_has_not_begun_has_no_kin(tmp_path: Path) -> None:
     async with serving(tmp_path, "mine", Notes()) as process:
-        assert process.kin is not None
-        await process.kin.gather()
-        assert process.kin.runs == {"mine"}
+        assert process.served_runs is not None
+        await process.served_runs.gather()
+        assert process.served_runs.runs == {"mine"}
         assert await process.engine.progress("mine") is None
 
 

@@ -9,7 +9,7 @@ import pytest
 from refold.doorbells.local import LocalDoorbell
 from refold.runtime.mail import Look
 from refold.runtime.mailroom import COMPANY, SHARE, Mailroom
-from refold.runtime.turn import Turned
+from refold.runtime.turn import TurnResult
 
 
 class Noting:
@@ -18,9 +18,9 @@ class Noting:
     def __init__(self) -> None:
         self.turns: list[Counter[str]] = []
 
-    def take(self, posts: Any, offer: Any = None) -> Turned:
+    def take(self, posts: Any, offer: Any = None) -> TurnResult:
         self.turns.append(Counter(post.run for post in posts))
-        return Turned()
+        return TurnResult()
 
 
 async def inline(work: Any) -> Any:

@@ -14,10 +14,10 @@ from refold.core.outcomes import SECOND, AddTo, Failed, Parked, PutIf, SetKey, S
 from refold.core.plan import Arc, Call, Loop, Plan, Step, canonical, plan_hash
 from refold.errors import Conflict, LeaseLost, NotFound, Unavailable
 from refold.ports import Abilities, Done, Lease, Store
-from refold.runtime.archive import packed, put_back
+from refold.runtime.archive import export_run, import_run
 from refold.runtime.mail import Cancel, DecideGate, Look, Mail, Note, Settle, Signal, Start
 from refold.runtime.rebuild import rebuild
-from refold.runtime.turn import LONGEST_PAUSE, Post, Turns
+from refold.runtime.turn import LONGEST_PAUSE, Delivery, Turns
 from refold.stores.sqlite.store import SqliteStore
 from tests.contracts.stores import STORES, FakeClock, opened
 
@@ -75,14 +75,14 @@ def claimed(store: Store) -> Lease | None:
         return next(iter(turn.claim(CAN, 30, 1)), None)
 
 
-def take(turns: Turns, run: str, *mail: Any) -> list[Post]:
-    posts = [Post(run, each) for each in mail]
-    turns.take(posts)
+def commit(turns: Turns, run: str, *mail: Any) -> list[Delivery]:
+    posts = [Delivery(run, each) for each in mail]
+    turns.commit(posts)
     return posts
 
 
 def begun(turns: Turns, store: Store, run: str = "r") -> Lease:
-    take(turns, run, START)
+    commit(turns, run, START)
     lease = claimed(store)
     assert lease is not None
     return lease
@@ -93,10 +93,10 @@ def both(turns: Turns, store: Store) -> tuple[Lease, Lease]:
     step = Step(name="x", work=Call(tool="t"), arcs=(Arc(to="y"), Arc(to="z")), mode="inclusive")
     more = (Step(name="y", work=Call(tool="t")), Step(name="z", work=Call(tool="t")))
     plan = Plan(name="q", steps=(step, *more))
-    take(turns, "r", Start(canonical(plan), plan_hash(plan)))
+    commit(turns, "r", Start(canonical(plan), plan_hash(plan)))
     lease = claimed(store)
     assert lease is not None
-    take(turns, "r", Settle(lease, Done(Succeeded(0), writes=(SetKey("other", "text"),))))
+    commit(turns, "r", Settle(lease, Done(Succeeded(0), writes=(SetKey("other", "text"),))))
     one, other = claimed(store), claimed(store)
     assert one is not None and other is not None
     return one, other
@@ -119,13 +119,13 @@ def test_a_report_whose_turn_raises_is_kept_and_folded_once_the_error_is_gone(
 ) -> None:
     lease = begun(turns, store)
     broken_by(kind, error=error)
-    [post] = take(turns, "r", Settle(lease, Done(Succeeded(7)), CAN))
+    [post] = commit(turns, "r", Settle(lease, Done(Succeeded(7)), CAN))
     assert post.error is None, "the worker has reported"
     assert claimed(store) is None, "nobody runs it again"
     assert stuck_text(store).startswith(f"internal error: {type(error).__name__}")
     broken_by()
     clock.forward(1)
-    take(turns, "r", Look())
+    commit(turns, "r", Look())
     assert outcomes(store) == [Succeeded(7)]
     assert stuck_text(store) == ""
     again = claimed(store)
@@ -137,14 +137,14 @@ def test_another_process_that_does_not_have_the_error_goes_on_at_once(
 ) -> None:
     lease = begun(turns, store)
     broken_by(StepIssued)
-    take(turns, "r", Settle(lease, Done(Succeeded(7))))
+    commit(turns, "r", Settle(lease, Done(Succeeded(7))))
     broken_by()
-    take(new_turns(store), "r", Look())
+    commit(new_turns(store), "r", Look())
     assert (outcomes(store), stuck_text(store)) == ([Succeeded(7)], "")
-    take(turns, "r", Look())  # the first one finds out, though its time has not come
+    commit(turns, "r", Look())  # the first one finds out, though its time has not come
     assert stuck_text(store) == ""
     lease = claimed(store)  # type: ignore[assignment]
-    [post] = take(turns, "r", Settle(lease, Done(Succeeded(8))))
+    [post] = commit(turns, "r", Settle(lease, Done(Succeeded(8))))
     assert (post.error, outcomes(store)) == (None, [Succeeded(7), Succeeded(8)])
 
 
@@ -153,16 +153,16 @@ def test_it_is_tried_again_after_one_second_then_two_and_at_last_every_five_minu
 ) -> None:
     lease = begun(turns, store)
     broken_by(StepIssued)
-    take(turns, "r", Settle(lease, Done(Succeeded(7))))
+    commit(turns, "r", Settle(lease, Done(Succeeded(7))))
     pauses = []
     for _ in range(11):
         pauses.append((turns.stuck["r"].until - clock.at) // SECOND)
         caplog.clear()
         clock.forward(pauses[-1] - 0.1)
-        take(turns, "r", Look())
+        commit(turns, "r", Look())
         assert not caplog.records, "it is not its time yet"
         clock.forward(0.1)
-        take(turns, "r", Look())
+        commit(turns, "r", Look())
         [record] = caplog.records
         assert record.name == "refold.runtime" and record.levelno == logging.ERROR
         assert record.exc_info is not None and record.exc_info[0] is KeyError
@@ -181,8 +181,8 @@ def test_a_stuck_run_disturbs_no_other_in_the_same_commit(turns: Turns, store: S
             Decision.record_fact(self, fact)
 
     turns.decision = Picky
-    posts = [Post("r", Settle(one, Done(Succeeded(1)), CAN)), Post("s", Settle(other, Done(Succeeded(2)), CAN))]
-    turns.take(posts)
+    posts = [Delivery("r", Settle(one, Done(Succeeded(1)), CAN)), Delivery("s", Settle(other, Done(Succeeded(2)), CAN))]
+    turns.commit(posts)
     assert [post.error for post in posts] == [None, None]
     assert (outcomes(store, "r"), outcomes(store, "s")) == ([], [Succeeded(2)])
     nexts = [post.next for post in posts if post.next is not None]
@@ -194,7 +194,7 @@ def test_whoever_waits_for_an_answer_learns_of_the_error_and_a_body_asks_again(
 ) -> None:
     lease = begun(turns, store)
     broken_by(StepIssued, StepSettled)
-    posts = take(turns, "r", Settle(lease, Done(Succeeded(1))), Signal("s"), Note(lease, "k", Succeeded(1)))
+    posts = commit(turns, "r", Settle(lease, Done(Succeeded(1))), Signal("s"), Note(lease, "k", Succeeded(1)))
     assert posts[0].error is None
     assert isinstance(posts[1].error, KeyError)
     assert isinstance(posts[2].error, Unavailable)
@@ -203,9 +203,9 @@ def test_whoever_waits_for_an_answer_learns_of_the_error_and_a_body_asks_again(
 def test_a_report_that_is_kept_is_not_kept_twice(turns: Turns, store: Store, clock: FakeClock) -> None:
     lease = begun(turns, store)
     broken_by(StepIssued)
-    first, second = take(turns, "r", Settle(lease, Done(Succeeded(1))), Settle(lease, Done(Succeeded(2))))
+    first, second = commit(turns, "r", Settle(lease, Done(Succeeded(1))), Settle(lease, Done(Succeeded(2))))
     assert {type(each.error) for each in (first, second)} == {type(None), LeaseLost}
-    [third] = take(turns, "r", Settle(lease, Done(Succeeded(3))))
+    [third] = commit(turns, "r", Settle(lease, Done(Succeeded(3))))
     assert isinstance(third.error, LeaseLost)
 
 
@@ -214,14 +214,14 @@ def test_a_stuck_run_takes_a_report_while_it_waits_without_deciding(
 ) -> None:
     one, other = both(turns, store)
     broken_by(StepSettled)
-    take(turns, "r", Settle(one, Done(Succeeded(1), lines=("out",))))
+    commit(turns, "r", Settle(one, Done(Succeeded(1), lines=("out",))))
     caplog.clear()
-    [post] = take(turns, "r", Settle(other, Done(Succeeded(2))))
+    [post] = commit(turns, "r", Settle(other, Done(Succeeded(2))))
     assert (post.error, caplog.records) == (None, [])
     assert [line for _, line in store.stream("r")] == ["out"]
     broken_by()
     clock.forward(2)
-    take(turns, "r", Look())
+    commit(turns, "r", Look())
     assert outcomes(store) == [Succeeded(0), Succeeded(1), Succeeded(2)]
     row = store.summary("r")
     assert row is not None and row.status == "completed"
@@ -236,11 +236,11 @@ def test_writes_that_do_not_fit_when_a_kept_report_is_read_fail_its_step(
 ) -> None:
     one, other = both(turns, store)
     broken_by(StepSettled)
-    take(turns, "r", Settle(one, Done(Succeeded(1))))
-    take(turns, "r", Settle(other, Done(Succeeded(2), writes=writes)))
+    commit(turns, "r", Settle(one, Done(Succeeded(1))))
+    commit(turns, "r", Settle(other, Done(Succeeded(2), writes=writes)))
     broken_by()
     clock.forward(1)
-    take(turns, "r", Look())
+    commit(turns, "r", Look())
     last = outcomes(store)[-1]
     assert isinstance(last, Failed) and last.fault.kind == kind
 
@@ -254,17 +254,17 @@ def test_mail_that_is_refused_behind_reports_of_items_leaves_them_in_the_log(
     turns: Turns, store: Store, clock: FakeClock, mail: Mail, kept: bool
 ) -> None:
     plan = Plan(name="loop", steps=(Step(name="a", work=Call(tool="t"), loop=Loop(items=[1, 2, 3], window=3)),))
-    take(turns, "r", Start(canonical(plan), plan_hash(plan)))
+    commit(turns, "r", Start(canonical(plan), plan_hash(plan)))
     leases = [claimed(store) for _ in range(3)]
     reports = [Settle(lease, Done(Succeeded(n))) for n, lease in enumerate(leases) if lease is not None]
     if kept:
         broken_by(ItemsSettled)
-        take(turns, "r", *reports)
+        commit(turns, "r", *reports)
         assert stuck_text(store)
         broken_by()
         clock.forward(1)
         reports = []
-    *settled, refused = take(turns, "r", *reports, mail)
+    *settled, refused = commit(turns, "r", *reports, mail)
     assert [post.error for post in settled] == [None] * len(reports)
     assert isinstance(refused.error, Conflict | NotFound)
     assert stuck_text(store) == ""
@@ -275,13 +275,13 @@ def test_mail_that_is_refused_behind_reports_of_items_leaves_them_in_the_log(
 def test_a_report_that_parks_is_kept_too(turns: Turns, store: Store, clock: FakeClock) -> None:
     lease = begun(turns, store)
     broken_by(StepSettled)
-    take(turns, "r", Settle(lease, Done(Parked(signal="go", progress={"half": True}))))
+    commit(turns, "r", Settle(lease, Done(Parked(signal="go", progress={"half": True}))))
     assert claimed(store) is None
     broken_by()
     clock.forward(1)
-    take(turns, "r", Look())
+    commit(turns, "r", Look())
     assert outcomes(store) == [Parked(signal="go", progress={"half": True})]
-    take(turns, "r", Signal("go"))
+    commit(turns, "r", Signal("go"))
     again = claimed(store)
     assert again is not None and again.command.progress == {"half": True}
 
@@ -293,11 +293,11 @@ def test_a_rebuild_does_not_free_a_command_whose_report_is_kept(tmp_path: Path, 
         broken_by()
         lease = begun(turns, store)
         broken_by(StepIssued)
-        take(turns, "r", Settle(lease, Done(Succeeded(7))))
+        commit(turns, "r", Settle(lease, Done(Succeeded(7))))
         assert rebuild(store, Values()) == {"r": None}
         assert claimed(store) is None
         broken_by()
-        take(new_turns(store), "r", Look())
+        commit(new_turns(store), "r", Look())
         assert outcomes(store) == [Succeeded(7)]
 
 
@@ -306,14 +306,14 @@ def test_a_stuck_run_that_is_carried_elsewhere_takes_its_kept_reports_along(
 ) -> None:
     lease = begun(turns, store)
     broken_by(StepIssued)
-    take(turns, "r", Settle(lease, Done(Succeeded(7))))
+    commit(turns, "r", Settle(lease, Done(Succeeded(7))))
     broken_by()
-    data = packed(store, "r", {})
+    data = export_run(store, "r", {})
     with opened("sqlite", tmp_path / "other", clock) as other:
         ids = iter(range(1000))
-        put_back(other, data, Values(), unknown, lambda: f"id{next(ids)}")
+        import_run(other, data, Values(), unknown, lambda: f"id{next(ids)}")
         assert claimed(other) is None
-        take(new_turns(other), "r", Look())
+        commit(new_turns(other), "r", Look())
         assert outcomes(other) == [Succeeded(7)]
 
 
@@ -322,7 +322,7 @@ def test_a_command_whose_report_is_kept_is_not_freed_when_its_lease_runs_out(
 ) -> None:
     lease = begun(turns, store)
     broken_by(StepIssued)
-    take(turns, "r", Settle(lease, Done(Succeeded(7))))
+    commit(turns, "r", Settle(lease, Done(Succeeded(7))))
     clock.forward(1000)
     assert list(store.extend("w", 30)) == []
     assert list(store.expire(5)) == []

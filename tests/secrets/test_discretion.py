@@ -18,9 +18,9 @@ from refold.secrets.redaction import Discreet, DiscreetPrograms
 from refold.secrets.redactor import Redactor
 from refold.settings import Settings
 from refold.wiring import WallClock, open_process, open_secrets
-from refold.worker.leases import AtWork
-from refold.worker.output import Printed
-from refold.worker.run_tool import OPEN, discreet, run_tool
+from refold.worker.leases import PatientDesk
+from refold.worker.output import TryOutput
+from refold.worker.run_tool import NO_REDACTION, redacted, run_tool
 from tests.tools.calls import one_step
 
 SECRET = "correct-horse-battery"
@@ -107,7 +107,7 @@ class Told:
 
 async def test_what_a_body_publishes_and_records_before_it_is_over_holds_no_secret() -> None:
     desk: Any = Told()
-    body = AtWork(desk, LEASE, WallClock(), 0.1, discretion())
+    body = PatientDesk(desk, LEASE, WallClock(), 0.1, discretion())
     await body.publish([{"stream": "event", "data": {"token": [SECRET]}, "text": f"it is {SECRET}"}, {"n": 1}])
     await body.record("a", Failed(Fault("x", f"no {SECRET}")))
     await body.record("b", Succeeded(1))
@@ -140,7 +140,7 @@ async def test_lines_are_redacted() -> None:
     async def publish(lease: Lease, lines: Sequence[Any]) -> None:
         published.extend(lines)
 
-    printed = Printed(LEASE, publish, WallClock(), discretion())
+    printed = TryOutput(LEASE, publish, WallClock(), discretion())
     printed.say("stdout", f"token: {SECRET}")
     await printed.close()
     assert [line["text"] for line in published] == ["token: ***"]
@@ -148,10 +148,10 @@ async def test_lines_are_redacted() -> None:
 
 def test_where_there_are_no_secrets_nothing_is_touched() -> None:
     done, fault = Done(Succeeded({"a": SECRET})), Fault("x", SECRET)
-    assert discreet(done, OPEN) is done and discreet(done, Discreet()) is done
-    assert OPEN.text(SECRET) is SECRET and OPEN.fault(fault) is fault
+    assert redacted(done, NO_REDACTION) is done and redacted(done, Discreet()) is done
+    assert NO_REDACTION.text(SECRET) is SECRET and NO_REDACTION.fault(fault) is fault
     assert Discreet().text(SECRET) is SECRET and Discreet().fault(fault) is fault
-    OPEN.check_result(SECRET)
+    NO_REDACTION.check_result(SECRET)
     Discreet(Redactor()).check_result(SECRET)
     assert Discreet(Redactor()).fault(fault) is fault
 

@@ -319,5 +319,5 @@ async def test_the_room_of_a_process_makes_keychains(tmp_path: Path) -> None:
     ]
     chain = opened.keychain(entries, PLACE, render, {}, House().request)
     assert await chain.field("a", "value") == CANARY and await chain.field("b", "pw") == "correct-horse"
-    assert opened.discretion.text(f"{CANARY} correct-horse") == "*** ***"
+    assert opened.redaction.text(f"{CANARY} correct-horse") == "*** ***"
     assert list(chain.aliases()) == ["a", "b"]

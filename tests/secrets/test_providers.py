@@ -168,4 +168,4 @@ async def test_whatever_is_read_is_known_to_the_redactor_and_public_fields_are_n
     opened = room(tmp_path, REFOLD_SECRET_DB='{"host": "db.example.org", "password": "correct-horse"}')
     assert await opened.read("db") == {"host": "db.example.org", "password": "correct-horse"}
     assert opened.redactor.redact("correct-horse at db.example.org") == "*** at db.example.org"
-    assert opened.discretion.text("correct-horse") == "***"
+    assert opened.redaction.text("correct-horse") == "***"

@@ -15,7 +15,7 @@ from refold.secrets.redaction import Discreet, DiscreetPrograms
 from refold.secrets.redactor import Redactor
 from refold.wiring import WallClock
 from refold.worker import output as printing
-from refold.worker.output import Printed
+from refold.worker.output import TryOutput
 
 SECRET = "Kx7-correct-horse-battery-9Q"
 LEASE = Lease("run", Command("a/1", "a", 1, 1), "w", 1, 0, 0, "plan")
@@ -84,7 +84,7 @@ def test_what_is_printed_goes_to_the_stream_without_secrets_across_lines(monkeyp
         published.extend(lines)
 
     async def main() -> tuple[Any, ...]:
-        printed = Printed(LEASE, publish, WallClock(), discretion())
+        printed = TryOutput(LEASE, publish, WallClock(), discretion())
         for line in ("one", SECRET[:12], SECRET[12:], "two"):
             printed.say("stdout", line)
             printed.say("stderr", f"beside {line[:1]}")
@@ -103,7 +103,7 @@ def test_what_printed_leaves_out_leaves_no_part_of_a_secret(monkeypatch: pytest.
         raise AssertionError("it is too little")
 
     async def main() -> list[str]:
-        printed = Printed(LEASE, publish, WallClock(), discretion())
+        printed = TryOutput(LEASE, publish, WallClock(), discretion())
         for line in ("one", SECRET[:6], SECRET[6:]):
             printed.say("stdout", line)
         return [line["text"] for line in await printed.rest()]

@@ -14,7 +14,7 @@ from refold.errors import Corrupt, LeaseLost
 from refold.ports import Abilities, Done, Lease
 from refold.runtime.mail import Cancel, DecideGate, Look, Mail, Pause, Resume, Settle, Signal, Start
 from refold.runtime.rebuild import rebuild
-from refold.runtime.turn import Post, Turns
+from refold.runtime.turn import Delivery, Turns
 from refold.stores.sqlite.store import SqliteStore
 from refold.testing.core import Scripted
 from tests.contracts.stores import FakeClock, claim_one, commit, note
@@ -74,8 +74,8 @@ class Story:
         store.put_plan(plan_hash(CHILD), canonical(CHILD))
 
     def send(self, run: str, mail: Mail) -> Exception | None:
-        post = Post(run, mail)
-        self.turns.take([post])
+        post = Delivery(run, mail)
+        self.turns.commit([post])
         return post.error
 
     def start(self, run: str, plan: Plan) -> None:

@@ -16,7 +16,7 @@ from refold.core.commands import Command
 from refold.errors import LeaseLost, Unavailable
 from refold.ports import Lease
 from refold.wiring import WallClock
-from refold.worker.output import MOST, Printed
+from refold.worker.output import MOST, TryOutput
 from tests.tools.calls import SETTINGS, engine, fault_of_run, one_step
 
 ROOT = Path(__file__).parents[2]
@@ -197,8 +197,8 @@ async def until(holds: Callable[[], Any]) -> None:
             await asyncio.sleep(0.005)
 
 
-def printed(desk: Desk) -> Printed:
-    return Printed(LEASE, desk.publish, WallClock())
+def printed(desk: Desk) -> TryOutput:
+    return TryOutput(LEASE, desk.publish, WallClock())
 
 
 async def test_lines_wait_a_moment_for_others() -> None:

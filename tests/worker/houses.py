@@ -16,7 +16,7 @@ from refold.executors.inline import Inline
 from refold.executors.interpreter_pool import Processes
 from refold.ports import Executor, Tool
 from refold.runtime.engine import Engine
-from refold.runtime.turn_thread import Here
+from refold.runtime.turn_thread import InCaller
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.wiring import Process, WallClock, World, assemble
@@ -32,7 +32,7 @@ class Town:
     def __init__(self) -> None:
         self.clock = WallClock()
         self.store = MemoryStore(self.clock.now)
-        self.advance = Here()
+        self.advance = InCaller()
 
     @asynccontextmanager
     async def house(

@@ -15,7 +15,7 @@ from refold.errors import Ambiguous, Corrupt, LeaseLost, Unavailable
 from refold.ports import Abilities, Call, Done, Lease, Memory, Place
 from refold.wiring import WallClock
 from refold.worker.heartbeat import as_task, on_thread
-from refold.worker.leases import Beat, Keeper, place
+from refold.worker.leases import Beat, LeaseKeeper, place
 from refold.worker.loop import Worker
 from refold.worker.run_tool import run_tool
 
@@ -305,7 +305,7 @@ async def test_a_lease_is_not_given_back_while_a_call_may_still_bring_it() -> No
 
 async def test_beats_that_pile_up_behind_a_blocked_loop_give_nothing_back_that_is_on_its_way() -> None:
     desk = HandDesk()
-    keeper = Keeper(desk, WallClock(), "w", 1.0)
+    keeper = LeaseKeeper(desk, WallClock(), "w", 1.0)
     asking = keeper.begin_asking()
     beat = Beat((), {place(lease()): lease()})
     for _ in range(3):

@@ -12,7 +12,7 @@ from refold.core.plan import Plan, Step
 from refold.ports import Call, Lease
 from refold.runtime.desk import LocalDesk
 from refold.wiring import open_engine
-from refold.worker.output import AT_ONCE, Printed
+from refold.worker.output import AT_ONCE, TryOutput
 
 LEASE = Lease("run", Command("a/1", "a", 1, 1), "w", 1, 0, 0, "plan")
 
@@ -40,7 +40,7 @@ def texts(lines: Sequence[Any]) -> list[str]:
 def test_what_was_printed_last_goes_with_the_report() -> None:
     async def main() -> None:
         published = Published()
-        printed = Printed(LEASE, published, Now())
+        printed = TryOutput(LEASE, published, Now())
         printed.say("stdout", "one")
         printed.say("stderr", "two")
         assert texts(await printed.rest()) == ["one", "two"]
@@ -53,7 +53,7 @@ def test_what_was_printed_last_goes_with_the_report() -> None:
 def test_what_is_much_goes_at_once_and_the_rest_with_the_report() -> None:
     async def main() -> None:
         published = Published()
-        printed = Printed(LEASE, published, Now())
+        printed = TryOutput(LEASE, published, Now())
         printed.say("stdout", "x" * AT_ONCE)
         await asyncio.sleep(0)
         printed.say("stdout", "rest")
@@ -66,7 +66,7 @@ def test_what_is_much_goes_at_once_and_the_rest_with_the_report() -> None:
 def test_a_try_that_is_stopped_tells_what_it_has_printed() -> None:
     async def main() -> None:
         published = Published()
-        printed = Printed(LEASE, published, Now())
+        printed = TryOutput(LEASE, published, Now())
         printed.say("stdout", "one")
         await printed.close()
         assert texts(published.lines) == ["one"]

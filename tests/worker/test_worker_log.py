@@ -8,8 +8,8 @@ import pytest
 
 from refold.errors import LeaseLost, Unavailable
 from refold.ports import Lease
-from refold.worker.leases import Beat, Keeper, place
-from refold.worker.output import Printed
+from refold.worker.leases import Beat, LeaseKeeper, place
+from refold.worker.output import TryOutput
 from tests.worker.test_loop import Bodies, HandDesk, lease, until, working
 from tests.worker.test_printed import LEASE, Now
 
@@ -36,7 +36,7 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
 async def test_a_lost_lease_is_a_warning_with_its_run_step_command_and_worker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    keeper, held = Keeper(HandDesk(), Now(), "w", 30.0), lease()
+    keeper, held = LeaseKeeper(HandDesk(), Now(), "w", 30.0), lease()
     keeper.hold(held)
     keeper.hear(Beat([place(held)], {}))
     record = logged(caplog, "lease lost: its body is stopped")
@@ -66,7 +66,7 @@ async def test_a_command_that_a_defect_makes_a_worker_give_up_is_logged_with_a_t
 
     desk = HandDesk()
     desk.waiting = [lease()]
-    async with working(desk, Bodies(), settings=settings, discretion=Veil("moon-and-stars")):
+    async with working(desk, Bodies(), settings=settings, redaction=Veil("moon-and-stars")):
         await until(lambda: desk.lost)
     record = logged(caplog, "worker gives a command up; that counts as a loss")
     assert record.levelno == logging.ERROR and fields(record)["command"] == "a/1"
@@ -81,7 +81,7 @@ async def test_printed_lines_that_nobody_takes_are_dropped_with_a_line_in_the_lo
         raise error
 
     with caplog.at_level(logging.DEBUG, "refold"):
-        printed = Printed(LEASE, publish, Now())
+        printed = TryOutput(LEASE, publish, Now())
         printed.say("stdout", "one")
         await printed.close()
     record = logged(caplog, "1 printed lines are dropped")

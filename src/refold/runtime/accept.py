@@ -72,7 +72,7 @@ from refold.runtime.mail import (
     Signal,
     Start,
 )
-from refold.runtime.operations import change, refuse_spent
+from refold.runtime.operations import apply_operation, refuse_spent
 from refold.schemas import WORK_UNDER_LOCK, flaw, misfits, said
 
 
@@ -88,7 +88,7 @@ def check_form(form: dict[str, Any], answers: Any) -> None:
         raise InvalidValue("the form", said(found, "feedback"))
 
 
-def decision(d: Decision, turn: StoreTurn, asked: GateDecided) -> GateDecided:
+def check_vote(d: Decision, turn: StoreTurn, asked: GateDecided) -> GateDecided:
     """The decision as a fact; one for visit 0 is for the last visit. Raises why it does not count."""
     s = d.graph.index.get(asked.step)
     gate = None if s is None else d.graph.step(s).work
@@ -129,7 +129,7 @@ def _check_person(gate: Gate, opened: OpenCommand, asked: GateDecided) -> None:
             raise Conflict(f"{asked.by} has decided at gate {asked.step!r} already, at {each['at']}: {each['option']}")
 
 
-class Accepting(Struct):
+class MailReader(Struct):
     """One run's mail in one turn; item reports of one visit are kept together and become one fact."""
 
     d: Decision
@@ -160,7 +160,7 @@ class Accepting(Struct):
                 pass
             case Reopen() | RetryItems() | CancelItems() | Migrate():
                 self._known()
-                change(self.d, mail)
+                apply_operation(self.d, mail)
             case _:
                 self._known()
                 self._operate(mail)
@@ -298,7 +298,7 @@ class Accepting(Struct):
         state = self.d.state
         if isinstance(mail, DecideGate):
             asked = GateDecided(mail.step, mail.visit or 0, mail.option, mail.by, mail.feedback)
-            self.d.record_fact(decision(self.d, self.turn, asked))
+            self.d.record_fact(check_vote(self.d, self.turn, asked))
             return
         if state.life in TERMINAL:
             raise Conflict(f"run {state.run} is {state.life}")

@@ -26,7 +26,7 @@ from refold.runtime.rebuild import projected
 FORMAT, VERSION = "refold.run", 1
 
 
-class Carried(Struct, frozen=True, kw_only=True):
+class RunArchive(Struct, frozen=True, kw_only=True):
     format: str
     version: int
     run: str
@@ -35,21 +35,21 @@ class Carried(Struct, frozen=True, kw_only=True):
     facts: tuple[tuple[int, msgspec.Raw], ...]  # each with its time
     blobs: dict[str, str] = {}
     live: dict[str, tuple[str, str]] = {}
-    below: "tuple[Carried, ...]" = ()  # child runs that are under way, and theirs
+    below: "tuple[RunArchive, ...]" = ()  # child runs that are under way, and theirs
     letters: tuple[Letter, ...] = ()  # unread ones, of all these runs
 
 
-class Unpacked(Struct, frozen=True):
+class OpenedArchive(Struct, frozen=True):
     run: str
     plans: dict[str, bytes]  # by their hashes, the first one first
     records: list[Record]
     blobs: dict[str, bytes]
     live: Mapping[str, tuple[str, str]]
-    below: "list[Unpacked]" = []
+    below: "list[OpenedArchive]" = []
     letters: tuple[Letter, ...] = ()
 
 
-def packed(store: Store, run: str, live: Mapping[str, tuple[str, str]]) -> bytes:
+def export_run(store: Store, run: str, live: Mapping[str, tuple[str, str]]) -> bytes:
     """Raises NotFound, or Conflict for a run that another one has started and waits for."""
     runs = {run}
     while True:
@@ -71,7 +71,7 @@ def packed(store: Store, run: str, live: Mapping[str, tuple[str, str]]) -> bytes
     return msgspec.json.encode(structs.replace(first[0], live=dict(live), below=below, letters=letters))
 
 
-def _packed(store: Store, turn: StoreTurn, run: str) -> tuple[Carried, RunState] | None:
+def _packed(store: Store, turn: StoreTurn, run: str) -> tuple[RunArchive, RunState] | None:
     """None if it has not begun."""
     records = turn.facts(run)
     first = records[0][2] if records else None
@@ -83,7 +83,9 @@ def _packed(store: Store, turn: StoreTurn, run: str) -> tuple[Carried, RunState]
     blobs = {each.hash: b64encode(turn.blob(run, each.hash)).decode() for each in _blobs([r[2] for r in records])}
     facts = tuple((at, msgspec.Raw(codec.encode_fact(fact))) for _, at, fact in records)
     plan, *more = map(msgspec.Raw, plans.values())
-    carried = Carried(format=FORMAT, version=VERSION, run=run, plan=plan, plans=tuple(more), facts=facts, blobs=blobs)
+    carried = RunArchive(
+        format=FORMAT, version=VERSION, run=run, plan=plan, plans=tuple(more), facts=facts, blobs=blobs
+    )
     return carried, state
 
 
@@ -103,16 +105,16 @@ def _blobs(value: Any) -> Iterator[Blob]:
             yield from _blobs(each)
 
 
-def unpacked(data: bytes | str) -> Unpacked:
+def read_archive(data: bytes | str) -> OpenedArchive:
     """Raises InvalidValue for what is no run, or one of a newer Refold."""
     try:
-        carried = msgspec.json.decode(data, type=Carried)
+        carried = msgspec.json.decode(data, type=RunArchive)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidValue("export", f"this is no run: {error}") from None
     return _checked(carried)
 
 
-def _checked(carried: Carried) -> Unpacked:
+def _checked(carried: RunArchive) -> OpenedArchive:
     if carried.format != FORMAT or not carried.run:
         raise InvalidValue("export", f"this is no run, but {carried.format!r}")
     if carried.version != VERSION:
@@ -129,7 +131,7 @@ def _checked(carried: Carried) -> Unpacked:
     if any(hash_of(value) != hash for hash, value in blobs.items()):
         raise InvalidValue("export", "a value is not what its name says")
     below = [_checked(each) for each in carried.below]
-    return Unpacked(carried.run, plans, facts, blobs, carried.live, below, carried.letters)
+    return OpenedArchive(carried.run, plans, facts, blobs, carried.live, below, carried.letters)
 
 
 def _plan(data: msgspec.Raw) -> bytes:
@@ -140,11 +142,11 @@ def _plan(data: msgspec.Raw) -> bytes:
         raise InvalidValue("export", f"its workflow cannot be read: {error}") from None
 
 
-def put_back(
+def import_run(
     store: Store, data: bytes | str, evaluate: Evaluate, languages: Languages, new_id: Callable[[], str]
 ) -> str:
     """The run as it was when it was packed; returns its id. Raises Conflict if it is there already."""
-    found = unpacked(data)
+    found = read_archive(data)
     read = [_read(each) for each in (found, *found.below)]
     for hash, plan in (named for each in (found, *found.below) for named in each.plans.items()):
         store.put_plan(hash, plan)
@@ -162,7 +164,7 @@ def put_back(
     return found.run
 
 
-def _read(found: Unpacked) -> tuple[Unpacked, dict[str, Graph], RunState]:
+def _read(found: OpenedArchive) -> tuple[OpenedArchive, dict[str, Graph], RunState]:
     state = RunState(run=found.run)
     try:
         graphs = {hash: analyse(read_plan(plan)) for hash, plan in found.plans.items()}

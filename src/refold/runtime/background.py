@@ -11,7 +11,7 @@ from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Clock, Doorbell, Store
 from refold.runtime.mail import Expire
 from refold.runtime.mailroom import Mailroom
-from refold.runtime.served_runs import Kin
+from refold.runtime.served_runs import ServedRuns
 
 log = logger("runtime")
 
@@ -25,7 +25,7 @@ class Sweep:
     def __init__(self, store: Store, advance: Advance, mailroom: Mailroom, clock: Clock, doorbell: Doorbell) -> None:
         self.store, self.advance, self.mailroom, self.clock, self.doorbell = store, advance, mailroom, clock, doorbell
         self.every = 1.0
-        self.kin: Kin | None = None  # None: it looks after every run
+        self.served_runs: ServedRuns | None = None  # None: it looks after every run
 
     async def run(self) -> None:
         while True:
@@ -42,8 +42,9 @@ class Sweep:
         except Unavailable as error:
             event(log, WARNING, "sweep failed", why=text_of(error))
             return None  # the next round will find the same
-        if self.kin is not None:
-            runs, expired = tuple(self.kin.runs), [each for each in expired if each.run in self.kin.runs]
+        if self.served_runs is not None:
+            runs = tuple(self.served_runs.runs)
+            expired = [each for each in expired if each.run in self.served_runs.runs]
         for each in expired:
             self.mailroom.drop(each.run, Expire(each.command, each.generation, LOSSES))
         self.mailroom.nudge(runs)

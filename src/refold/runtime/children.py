@@ -72,7 +72,7 @@ DEPTH = 100  # runs below the first
 ENDS = 3  # workflows that are named at each end of a long chain
 
 
-class Lineage:
+class ChildLimits:
     """Asked before a child is started; what it says becomes a fault in the log of the parent."""
 
     def __init__(self, store: Store, known: Callable[[str], tuple[Graph, Evaluate]]) -> None:

@@ -21,11 +21,11 @@ from refold.core.state import CANCELLED, FAILED, RunState
 from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
 from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Clock, Store
-from refold.runtime.archive import packed, put_back, unpacked
+from refold.runtime.archive import export_run, import_run, read_archive
 from refold.runtime.children import fits
 from refold.runtime.handle import Code, Definition, Handle, Saved
 from refold.runtime.intake import run_of_key
-from refold.runtime.live_workers import Living, world
+from refold.runtime.live_workers import LiveWorkers, world
 from refold.runtime.mail import (
     Cancel,
     CancelItems,
@@ -39,8 +39,8 @@ from refold.runtime.mail import (
     Start,
 )
 from refold.runtime.mailroom import Mailroom
-from refold.runtime.run_waiters import End, Ends
-from refold.runtime.turn import Seen
+from refold.runtime.run_waiters import RunEnd, RunWaiters
+from refold.runtime.turn import RunSnapshot
 from refold.schemas import QUICK
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ AT_ONCE = 1000  # lines of a side stream that are read in one go
 FOLLOW = 0.05  # seconds between two looks at a side stream
 
 
-class Shown(Struct, frozen=True):
+class RunReport(Struct, frozen=True):
     """A run as people see it."""
 
     id: str
@@ -143,14 +143,14 @@ class Beginning(Struct, frozen=True):
 
 class Engine(Steering):
     code: Code  # for Python workflows
-    workers: Callable[[], Living] = dict  # those that live
+    workers: Callable[[], LiveWorkers] = dict  # those that live
     is_served = True  # else whoever waits is called back for another reason than his own
 
     def __init__(
         self, store: Store, mailroom: Mailroom, advance: Advance, clock: Clock, new_id: Callable[[], str]
     ) -> None:
         self.store, self.mailroom, self.advance, self.clock, self.new_id = store, mailroom, advance, clock, new_id
-        self.ends = Ends(store, advance)
+        self.ends = RunWaiters(store, advance)
         self.serves: Callable[[str], bool] = lambda queue: True  # whether the worker of this process does
         self.homes: dict[str, str] = {}  # where the code is that runs of these plans need; told to people
         self._plans: dict[int, tuple[Plan, bytes, str]] = {}
@@ -271,18 +271,18 @@ class Engine(Steering):
     async def result(self, run: str) -> Any:
         return await self._result(await self._wait(run))
 
-    async def wait(self, run: str) -> Shown:
+    async def wait(self, run: str) -> RunReport:
         """Until the run has ended, whoever ends it."""
         return await self._shown(await self._wait(run))
 
-    async def _wait(self, run: str) -> Seen:
+    async def _wait(self, run: str) -> RunSnapshot:
         end = self.ends.expect(run)
         try:
             return await self._seen(run, end, look_first=True)
         finally:
             self.ends.forget(run, end)
 
-    async def _seen(self, run: str, end: End, look_first: bool) -> Seen:
+    async def _seen(self, run: str, end: RunEnd, look_first: bool) -> RunSnapshot:
         """The run as it ended; one that ended in another process is read, as soon as the store answers."""
         seen = None
         if not (look_first and await self.ends.is_over(run)):
@@ -296,11 +296,11 @@ class Engine(Steering):
                 await self.clock.sleep(self.ends.poll)
         return seen
 
-    async def _look(self, run: str) -> Seen:
-        seen: Seen = await self.advance(lambda: self.mailroom.turns.look(run))
+    async def _look(self, run: str) -> RunSnapshot:
+        seen: RunSnapshot = await self.advance(lambda: self.mailroom.turns.look(run))
         return seen
 
-    async def show(self, run: str) -> Shown:
+    async def show(self, run: str) -> RunReport:
         return await self._shown(await self._look(run))
 
     async def _value(self, state: RunState) -> Any:
@@ -309,7 +309,7 @@ class Engine(Steering):
             return state.result
         return codec.unbox(await self.advance(lambda: self._blob(state.run, blob.hash)))
 
-    async def _result(self, seen: Seen) -> Any:
+    async def _result(self, seen: RunSnapshot) -> Any:
         state = seen.state
         if state.life == FAILED:
             raise RunFailed(state.run, state.error)
@@ -317,11 +317,11 @@ class Engine(Steering):
             raise RunCancelled(f"run {state.run} was cancelled")
         return await self._value(state)
 
-    async def _shown(self, seen: Seen) -> Shown:
+    async def _shown(self, seen: RunSnapshot) -> RunReport:
         graph, state = seen.graph, seen.state
         row: Summary | None = await self.advance(lambda: self.store.summary(state.run))
         stuck = {"": f"stuck: {row.stuck}"} if row is not None and row.stuck else {}
-        return Shown(
+        return RunReport(
             id=state.run,
             name=state.name,
             workflow=graph.plan.name,
@@ -379,14 +379,16 @@ class Engine(Steering):
 
     async def export(self, run: str, live: Saved | None = None) -> bytes:
         """The whole run as JSON, with all that waits in it; best of one that is paused."""
-        data: bytes = await self.advance(lambda: packed(self.store, run, live or {}))
+        data: bytes = await self.advance(lambda: export_run(self.store, run, live or {}))
         return data
 
     async def restore(self, data: bytes | str) -> str:
         """A run that was exported, in this store; returns its id. It goes on as soon as somebody serves it."""
         turns = self.mailroom.turns
-        run: str = await self.advance(lambda: put_back(self.store, data, turns.evaluate, turns.languages, self.new_id))
-        self.code.revive(run, unpacked(data).live)
+        run: str = await self.advance(
+            lambda: import_run(self.store, data, turns.evaluate, turns.languages, self.new_id)
+        )
+        self.code.revive(run, read_archive(data).live)
         self.mailroom.wake(run)
         return run
 

@@ -8,7 +8,7 @@ from refold.core.plan import Plan, canonical, hash_of, plan_hash
 from refold.errors import Conflict
 from refold.runtime.children import fits
 from refold.runtime.mail import Look, Mail, Start
-from refold.runtime.turn import Post, Turns
+from refold.runtime.turn import Delivery, Turns
 
 
 def run_of_key(key: str) -> str:
@@ -41,9 +41,9 @@ class Intake:
 
     def send(self, run: str, mail: Mail) -> None:
         """Raises what the run has against it; letters that follow from it are read by their receivers too."""
-        post = Post(run, mail)
-        receivers = self.turns.take([post]).sent_to
+        post = Delivery(run, mail)
+        receivers = self.turns.commit([post]).sent_to
         if post.error is not None:
             raise post.error
         while receivers:
-            receivers = self.turns.take([Post(each, Look()) for each in dict.fromkeys(receivers)]).sent_to
+            receivers = self.turns.commit([Delivery(each, Look()) for each in dict.fromkeys(receivers)]).sent_to

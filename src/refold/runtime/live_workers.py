@@ -7,14 +7,14 @@ from refold.core.read.why import Holder, World
 from refold.ports import Abilities, Store
 from refold.runtime.reading import stored_plan
 
-Living = Mapping[str, Abilities]
+LiveWorkers = Mapping[str, Abilities]
 """What each worker can take."""
 
 CODE = f"{BODY}:"
 
 
 def world(
-    store: Store, workers: Living, held: Mapping[str, Holder] | None = None, elsewhere: Sequence[Holder] = ()
+    store: Store, workers: LiveWorkers, held: Mapping[str, Holder] | None = None, elsewhere: Sequence[Holder] = ()
 ) -> World:
     tools = {worker: can.tools for worker, can in workers.items() if can.tools is not None}
     queues = {worker: frozenset(can.queues) for worker, can in workers.items() if can.queues is not None}

@@ -15,7 +15,7 @@ from refold.errors import NotFound, Unavailable
 from refold.logs import DEBUG, ERROR, WARNING, event, logger
 from refold.ports import Advance, AtOnce, Doorbell, Lease, Offer
 from refold.runtime.mail import Look, Mail, Settle
-from refold.runtime.turn import Post, Seen, Turned, Turns
+from refold.runtime.turn import Delivery, RunSnapshot, TurnResult, Turns
 
 log = logger("runtime")
 
@@ -25,11 +25,11 @@ COMPANY = 0.05  # seconds for which others that had mail are expected to have mo
 AT_ONCE = 16  # reports in a row that are not put off, before everybody else has a go
 
 
-Waiting = list[tuple[Post, asyncio.Future[Post] | None]]
+Waiting = list[tuple[Delivery, asyncio.Future[Delivery] | None]]
 """Mail, with whoever waits for the answer."""
 
 
-class Taker(Protocol):
+class LocalWorker(Protocol):
     """A worker of this process: what a turn issues is leased to it in the same commit, as far as it has room."""
 
     def offer(self) -> Offer | None: ...
@@ -41,10 +41,10 @@ class Taker(Protocol):
         """It runs one command: no other report can be on its way."""
 
 
-class Offering(Struct):
+class LazyOffer(Struct):
     """What the taker offers, once somebody asks for it; `close` follows."""
 
-    taker: Taker | None
+    taker: LocalWorker | None
     made: Offer | None = None
 
     def __call__(self) -> Offer | None:
@@ -52,7 +52,7 @@ class Offering(Struct):
             self.made = self.taker.offer()
         return self.made
 
-    def close(self, turned: Turned | None) -> None:
+    def close(self, turned: TurnResult | None) -> None:
         if self.taker is not None and self.made is not None:
             self.taker.accept(self.made, () if turned is None else turned.leases)
 
@@ -60,8 +60,8 @@ class Offering(Struct):
 class Mailroom:
     def __init__(self, turns: Turns, advance: Advance, doorbell: Doorbell) -> None:
         self.turns, self.advance, self.doorbell = turns, advance, doorbell
-        self.taker: Taker | None = None
-        self.on_end: Callable[[Seen], None] = lambda seen: None
+        self.taker: LocalWorker | None = None
+        self.on_end: Callable[[RunSnapshot], None] = lambda seen: None
         self.on_births: Callable[[Sequence[tuple[str, str]]], None] = lambda births: None
         self.on_alarm: Callable[[Instant, str], None] = lambda due, run: None
         self.on_withdrawn: Callable[[str, str], None] = lambda run, command: None
@@ -72,27 +72,27 @@ class Mailroom:
         self._company_until = 0.0
         self._nudged: set[str] = set()  # runs for which a look is waiting
 
-    async def send(self, run: str, mail: Mail) -> Post:
+    async def send(self, run: str, mail: Mail) -> Delivery:
         """Returns when it is committed; raises what the run has against it."""
-        post = Post(run, mail)
+        post = Delivery(run, mail)
         if not self._report_at_once(post):
             self._in_a_row = 0
-            reply: asyncio.Future[Post] = asyncio.get_running_loop().create_future()
+            reply: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
             self._put(post, reply)
             await reply
         if post.error is not None:
             raise post.error
         return post
 
-    def _report_at_once(self, post: Post) -> bool:
+    def _report_at_once(self, post: Delivery) -> bool:
         """If nobody else can have anything to tell, there is no batch to wait for."""
         if self._waiting or not isinstance(post.mail, Settle) or self._in_a_row >= AT_ONCE:
             return False
         if self.taker is None or not self.taker.is_alone() or not (self._work is None or self._work.done()):
             return False
-        offering = Offering(self.taker)
+        offering = LazyOffer(self.taker)
         try:
-            done, turned = self.at_once(partial(self.turns.take, [post], offering))
+            done, turned = self.at_once(partial(self.turns.commit, [post], offering))
         except Exception as error:  # a bug, but nobody may wait for ever because of it
             event(log, ERROR, "turn ended with an internal error", run=post.run, error=error)
             post.error, done, turned = error, True, None
@@ -110,7 +110,7 @@ class Mailroom:
         for run in runs:
             if run not in self._nudged:  # one look sees all that has come until then
                 self._nudged.add(run)
-                self._put(Post(run, Look()), None)
+                self._put(Delivery(run, Look()), None)
 
     def wake(self, run: str) -> None:
         """Something of this run came due: a timer, or a command that may start now."""
@@ -119,9 +119,9 @@ class Mailroom:
 
     def drop(self, run: str, mail: Mail) -> None:
         """Mail whose sender does not wait."""
-        self._put(Post(run, mail), None)
+        self._put(Delivery(run, mail), None)
 
-    def _put(self, post: Post, reply: asyncio.Future[Post] | None) -> None:
+    def _put(self, post: Delivery, reply: asyncio.Future[Delivery] | None) -> None:
         self._waiting.append((post, reply))
         if self._work is None or self._work.done():
             self._work = asyncio.get_running_loop().create_task(self._deliver())
@@ -159,14 +159,14 @@ class Mailroom:
         self._waiting = rest
         return batch
 
-    async def _turn(self, batch: Waiting) -> Turned:
+    async def _turn(self, batch: Waiting) -> TurnResult:
         """Answers first, then the offer: work begins in the order in which it was claimed."""
         posts = [post for post, _ in batch]
-        offering, turned = Offering(self.taker), None
+        offering, turned = LazyOffer(self.taker), None
         offering()  # a turn on another thread cannot ask the taker
         try:
             try:
-                turned = await self.advance(partial(self.turns.take, posts, offering))
+                turned = await self.advance(partial(self.turns.commit, posts, offering))
             except Exception as error:  # a bug, but nobody may wait for ever because of it
                 event(log, ERROR, "turn ended with an internal error", run=posts[0].run, runs=len(posts), error=error)
                 for post in posts:
@@ -178,9 +178,9 @@ class Mailroom:
                     _log_dropped(post, post.error)
         finally:
             offering.close(turned)
-        return turned if turned is not None else Turned()
+        return turned if turned is not None else TurnResult()
 
-    def _tell(self, turned: Turned) -> None:
+    def _tell(self, turned: TurnResult) -> None:
         if turned.issued > 0 or turned.freed:
             self.doorbell.ring()
         if turned.births:
@@ -195,7 +195,7 @@ class Mailroom:
             self.on_end(seen)
 
 
-def _log_dropped(post: Post, error: Exception) -> None:
+def _log_dropped(post: Delivery, error: Exception) -> None:
     """Nobody waits for the answer; what is due is found again by the sweep."""
     level = DEBUG if isinstance(error, NotFound) else WARNING
     event(log, level, "mail was refused", run=post.run, mail=type(post.mail).__name__.lower(), why=text_of(error))

@@ -127,7 +127,7 @@ def loaded_dead(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter]:
                 d.loaded.blobs[hash] = codec.unbox(turn.blob(d.state.run, hash))
 
 
-def change(d: Decision, mail: Reopen | RetryItems | CancelItems | Migrate) -> None:
+def apply_operation(d: Decision, mail: Reopen | RetryItems | CancelItems | Migrate) -> None:
     """Say what is run again or taken back, or which plan is followed, or raise why not."""
     match mail:
         case Reopen():

@@ -8,32 +8,32 @@ from refold.core.state import TERMINAL
 from refold.errors import NotFound, Unavailable
 from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Store
-from refold.runtime.turn import Seen
+from refold.runtime.turn import RunSnapshot
 
 log = logger("runtime")
 
 PAGE = 100  # runs asked for in one go
 
-End = asyncio.Future[Seen | None]
+RunEnd = asyncio.Future[RunSnapshot | None]
 """How a run ended; None: in another process, so the store must be asked."""
 
 
-class Ends:
+class RunWaiters:
     def __init__(self, store: Store, advance: Advance) -> None:
         self.store, self.advance = store, advance
         self.poll = 1.0
-        self._ends: dict[str, list[End]] = {}
+        self._ends: dict[str, list[RunEnd]] = {}
         self._watched: set[str] = set()  # those of them that are there
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
-    def expect(self, run: str) -> End:
+    def expect(self, run: str) -> RunEnd:
         """Before it starts, for it may end in a moment; `forget` follows."""
-        end: End = asyncio.get_running_loop().create_future()
+        end: RunEnd = asyncio.get_running_loop().create_future()
         self._ends.setdefault(run, []).append(end)
         return end
 
-    def forget(self, run: str, end: End) -> None:
+    def forget(self, run: str, end: RunEnd) -> None:
         ends = self._ends[run]
         ends.remove(end)
         if not ends:
@@ -45,7 +45,7 @@ class Ends:
         self._watched.add(run)
         self._look_later()
 
-    def ended(self, seen: Seen) -> None:
+    def ended(self, seen: RunSnapshot) -> None:
         self._tell(seen.state.run, seen)
 
     def look_now(self) -> None:
@@ -96,7 +96,7 @@ class Ends:
             return error
         return NotFound(f"there is no run {run}") if summary is None else summary.status in TERMINAL
 
-    def _tell(self, run: str, what: Seen | Exception | None) -> None:
+    def _tell(self, run: str, what: RunSnapshot | Exception | None) -> None:
         for end in self._ends.get(run, ()):
             if end.done():
                 continue

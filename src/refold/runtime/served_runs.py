@@ -14,7 +14,7 @@ log = logger("runtime")
 EVERY = 5.0  # seconds
 
 
-class Kin:
+class ServedRuns:
     """The run itself stays; a child is here from its birth to its end, so the cost does not grow with what is over."""
 
     def __init__(self, run: str, turns: Turns, advance: Advance) -> None:
@@ -22,12 +22,12 @@ class Kin:
         self.runs = frozenset({run})
         self.on_change: Callable[[frozenset[str]], None] = lambda runs: None
 
-    def born(self, births: Iterable[tuple[str, str]]) -> None:
+    def add(self, births: Iterable[tuple[str, str]]) -> None:
         """Parents and their children."""
-        self._be(self.runs.union(child for parent, child in births if parent in self.runs))
+        self._set(self.runs.union(child for parent, child in births if parent in self.runs))
 
     def ended(self, run: str) -> None:
-        self._be(self.runs - {run} | {self.run})
+        self._set(self.runs - {run} | {self.run})
 
     async def run_for(self, clock: Clock) -> None:
         """Now and then, others may have started one."""
@@ -43,7 +43,7 @@ class Kin:
         except Unavailable as error:
             event(log, WARNING, "look for child runs failed", run=self.run, why=text_of(error))
             return  # the next time will find the same
-        self._be(found | (self.runs - before))  # a child may have been born meanwhile
+        self._set(found | (self.runs - before))  # a child may have been born meanwhile
 
     def _found(self) -> frozenset[str]:
         """A detached child is known only by its birth, and stays until it has ended."""
@@ -60,7 +60,7 @@ class Kin:
             todo = started - found
         return frozenset(found - over | {self.run})
 
-    def _be(self, runs: frozenset[str]) -> None:
+    def _set(self, runs: frozenset[str]) -> None:
         if runs != self.runs:
             self.runs = runs
             self.on_change(runs)

@@ -26,8 +26,8 @@ from refold.core.state import TERMINAL, RunState
 from refold.errors import Ambiguous, Corrupt, LeaseLost, NotFound, RefoldError, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Lease, Memory, Offer, Store, StoreTurn, Writes
-from refold.runtime.accept import Accepting, reported
-from refold.runtime.children import Lineage
+from refold.runtime.accept import MailReader, reported
+from refold.runtime.children import ChildLimits
 from refold.runtime.loading import decided, memory_of, with_memory
 from refold.runtime.mail import Expire, Look, Mail, Note, Settle, Start
 from refold.runtime.operations import dead_of, replayed
@@ -43,7 +43,7 @@ _OWN = (Start, Settle)  # mail that concerns its run alone
 _PATIENT = (Settle, Note, Expire, Look)  # mail that can wait until a run that is stuck is tried again
 
 
-class Post(Struct):
+class Delivery(Struct):
     """A piece of mail on its way, and what came of it."""
 
     run: str
@@ -52,7 +52,7 @@ class Post(Struct):
     next: Lease | None = None  # claimed in the same commit
 
 
-class Known(Struct):
+class CachedRun(Struct):
     """A run as folded so far."""
 
     graph: Graph
@@ -69,7 +69,7 @@ class Stuck(Struct, frozen=True):
     until: Instant  # it is not decided again before
 
 
-class Seen(Struct, frozen=True):
+class RunSnapshot(Struct, frozen=True):
     """A run as somebody saw it, and when."""
 
     graph: Graph
@@ -77,10 +77,10 @@ class Seen(Struct, frozen=True):
     now: Instant
 
 
-class Turned(Struct):
+class TurnResult(Struct):
     """What others want to know after a commit."""
 
-    ended: list[Seen] = []
+    ended: list[RunSnapshot] = []
     issued: int = 0  # commands that wait for a worker now
     freed: bool = False  # others may wait too, for what had stopped them is over
     leases: list[Lease] = []  # for the worker that made an offer
@@ -107,23 +107,23 @@ class Turns:
         self._contained = Contained(evaluate)
         self._process, self._turns = new_id(), count()  # a turn is named by whoever takes it, and a number
         self.languages: Languages = unknown  # for plans that name theirs
-        self.lineage = Lineage(store, lambda plan: (self.graph(plan), self._language(self.graph(plan))))
+        self.child_limits = ChildLimits(store, lambda plan: (self.graph(plan), self._language(self.graph(plan))))
         self.keep = 1000  # states in memory
         self.snapshot_every = 4000  # facts
-        self.known: OrderedDict[str, Known] = OrderedDict()
+        self.known: OrderedDict[str, CachedRun] = OrderedDict()
         self.graphs: dict[str, Graph] = {}
         self.broken: dict[str, Corrupt] = {}  # runs whose log cannot be folded; they trouble nobody else
         self.stuck: dict[str, Stuck] = {}
         self.decision = Decision  # what a simulation replaces, to raise in the midst of it
 
-    def take(self, posts: Sequence[Post], offer: Callable[[], Offer | None] = lambda: None) -> Turned:
+    def commit(self, posts: Sequence[Delivery], offer: Callable[[], Offer | None] = lambda: None) -> TurnResult:
         """Deliver mail to its runs in one commit. Each post learns its own fate; a refused one harms no other."""
-        by_run: dict[str, list[Post]] = {}
+        by_run: dict[str, list[Delivery]] = {}
         for post in posts:
             by_run.setdefault(post.run, []).append(post)
         failure: RefoldError | None = None
         for _ in range(TRIES):
-            turned, turn_id = Turned(), f"{self._process}-{next(self._turns):x}"
+            turned, turn_id = TurnResult(), f"{self._process}-{next(self._turns):x}"
             heads: dict[str, int] = {}
             try:
                 self._commit(by_run, turn_id, heads, turned, offer)
@@ -143,7 +143,7 @@ class Turns:
                 return turned
         for post in posts:
             post.error, post.next = failure, None
-        return Turned()
+        return TurnResult()
 
     def _after_error(
         self, error: Unavailable, by_run: Iterable[str], turn_id: str, heads: dict[str, int]
@@ -163,7 +163,7 @@ class Turns:
             self.store.put_snapshot(run, codec.encode_snapshot(known.state))
             known.snapshot_at = known.state.seq
 
-    def look(self, run: str) -> Seen:
+    def look(self, run: str) -> RunSnapshot:
         """The run as it stands, for those who only read; what they hold is theirs and does not change."""
         with self.store.turn([run]) as turn:
             known = self._know(turn, run, (), ())
@@ -171,10 +171,10 @@ class Turns:
             raise NotFound(f"there is no run {run}")
         if known.state.life in TERMINAL:
             del self.known[run]
-            return Seen(known.graph, known.state, turn.now)
+            return RunSnapshot(known.graph, known.state, turn.now)
         copied = codec.decode_snapshot(codec.encode_snapshot(known.state))
         assert copied is not None
-        return Seen(known.graph, copied, turn.now)
+        return RunSnapshot(known.graph, copied, turn.now)
 
     def states(self, runs: Collection[str]) -> list[RunState]:
         """The newest states of these runs, to be read at once and not kept: they change with the next turn. A run
@@ -204,10 +204,10 @@ class Turns:
 
     def _commit(
         self,
-        by_run: dict[str, list[Post]],
+        by_run: dict[str, list[Delivery]],
         turn_id: str,
         heads: dict[str, int],
-        turned: Turned,
+        turned: TurnResult,
         offer: Callable[[], Offer | None],
     ) -> None:
         runs = sorted(by_run)
@@ -223,7 +223,7 @@ class Turns:
                 turned.issued -= len(turned.leases)
 
     def _advance_or_keep(
-        self, turn: StoreTurn, run: str, posts: list[Post], turn_id: str, heads: dict[str, int], turned: Turned
+        self, turn: StoreTurn, run: str, posts: list[Delivery], turn_id: str, heads: dict[str, int], turned: TurnResult
     ) -> None:
         """A run that cannot be advanced is left out, its neighbours commit; what its workers report is kept."""
         stuck = self.stuck.get(run)
@@ -244,7 +244,7 @@ class Turns:
             turned.alarms.append((stuck.until, run))
             self._keep(turn, run, posts, turn_id, stuck)
 
-    def _keep(self, turn: StoreTurn, run: str, posts: list[Post], turn_id: str, stuck: Stuck) -> None:
+    def _keep(self, turn: StoreTurn, run: str, posts: list[Delivery], turn_id: str, stuck: Stuck) -> None:
         """What bodies came to is committed, beside the log, and none of them runs again: the run reads it as a letter
         to itself, in the turn in which it goes on. Whoever else waits learns of the error."""
         row = self.store.summary(run)
@@ -284,7 +284,7 @@ class Turns:
             )
 
     def _advance(
-        self, turn: StoreTurn, run: str, posts: list[Post], turn_id: str, heads: dict[str, int], turned: Turned
+        self, turn: StoreTurn, run: str, posts: list[Delivery], turn_id: str, heads: dict[str, int], turned: TurnResult
     ) -> None:
         if run in self.broken:
             raise self.broken[run]
@@ -296,7 +296,7 @@ class Turns:
             return
         d = self.decision(known.graph, known.state, turn.now, self._language(known.graph), self.chance)
         d.claimed = partial(turn.claimed, run)
-        d.refuses, d.misfit = partial(self.lineage.refuses, known.graph, known.state), self.lineage.misfit
+        d.refuses, d.misfit = partial(self.child_limits.refuses, known.graph, known.state), self.child_limits.misfit
         expected = known.state.seq
         reported = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)}
         self._fold_mail(turn, d, posts, letters, reported if len(reported) == len(posts) else reported | _noted(posts))
@@ -338,12 +338,12 @@ class Turns:
             turned.sent_to.extend(letter.to for letter in d.letters)
             turned.births.extend((run, letter.to) for letter in d.letters if isinstance(letter.body, LetterStart))
         if known.state.life in TERMINAL:
-            turned.ended.append(Seen(known.graph, known.state, d.now))
+            turned.ended.append(RunSnapshot(known.graph, known.state, d.now))
 
     def _fold_mail(
-        self, turn: StoreTurn, d: Decision, posts: list[Post], letters: Sequence[Letter], reported: set[str]
+        self, turn: StoreTurn, d: Decision, posts: list[Delivery], letters: Sequence[Letter], reported: set[str]
     ) -> None:
-        accepting = Accepting(d, turn, turn.generations(d.state.run, reported) if reported else {}, graph=self.graph)
+        accepting = MailReader(d, turn, turn.generations(d.state.run, reported) if reported else {}, graph=self.graph)
         for letter in letters:
             if isinstance(letter.body, LetterReport):
                 accepting.read(letter)  # it came first
@@ -368,7 +368,7 @@ class Turns:
             accepting.ring(key)
         accepting.flush()
 
-    def _leave_out(self, run: str, posts: list[Post], error: BaseException) -> None:
+    def _leave_out(self, run: str, posts: list[Delivery], error: BaseException) -> None:
         self.known.pop(run, None)
         if isinstance(error, Corrupt):
             self.broken[run] = error
@@ -387,7 +387,7 @@ class Turns:
             raise LeaseLost(f"{command} of run {run} is over")
         return memory_of(known.state, command)
 
-    def _claim_next(self, turn: StoreTurn, posts: list[Post], states: Callable[[str], RunState | None]) -> int:
+    def _claim_next(self, turn: StoreTurn, posts: list[Delivery], states: Callable[[str], RunState | None]) -> int:
         """One for each that reported and wants more; returns how many there were."""
         claimed = 0
         for post in posts:
@@ -398,7 +398,9 @@ class Turns:
                     claimed += 1
         return claimed
 
-    def _know(self, turn: StoreTurn, run: str, posts: Sequence[Post], letters: Sequence[Letter]) -> Known | None:
+    def _know(
+        self, turn: StoreTurn, run: str, posts: Sequence[Delivery], letters: Sequence[Letter]
+    ) -> CachedRun | None:
         head = turn.head(run)
         known = self.known.get(run)
         if known is not None and known.state.seq > head:
@@ -412,25 +414,25 @@ class Turns:
             self.known.move_to_end(run)
         return known
 
-    def _load(self, turn: StoreTurn, run: str, head: int) -> Known:
+    def _load(self, turn: StoreTurn, run: str, head: int) -> CachedRun:
         data = self.store.snapshot(run)
         state = codec.decode_snapshot(data) if data is not None else None
         if state is None or state.seq > head:
             state = RunState(run=run)
         snapshot_at = state.seq
-        return Known(replayed(self.graph, turn.facts(run, snapshot_at), state), state, snapshot_at)
+        return CachedRun(replayed(self.graph, turn.facts(run, snapshot_at), state), state, snapshot_at)
 
-    def _begin(self, run: str, posts: Sequence[Post], letters: Sequence[Letter]) -> Known | None:
+    def _begin(self, run: str, posts: Sequence[Delivery], letters: Sequence[Letter]) -> CachedRun | None:
         for post in posts:
             if isinstance(post.mail, Start):
                 graph = self.graph(post.mail.plan_hash, post.mail.plan)
                 for step in graph.plan.steps:
                     if isinstance(step.work, Child) and step.work.plan:
                         self._language(self.graph(step.work.plan))  # else it could never start
-                return Known(graph, RunState(run=run))
+                return CachedRun(graph, RunState(run=run))
         for letter in letters:
             if isinstance(letter.body, LetterStart):
-                return Known(self.graph(letter.body.plan), RunState(run=run))
+                return CachedRun(self.graph(letter.body.plan), RunState(run=run))
         return None
 
     def _language(self, graph: Graph) -> Evaluate:
@@ -447,7 +449,7 @@ class Turns:
             self.graphs[hash] = analyse(read_plan(found)) if data is not None else stored_graph(hash, found)
         return self.graphs[hash]
 
-    def _tidy(self, by_run: dict[str, list[Post]], turned: Turned) -> None:
+    def _tidy(self, by_run: dict[str, list[Delivery]], turned: TurnResult) -> None:
         """Finished runs leave memory at once, others when there are too many."""
         for run in by_run:
             known = self.known.get(run)
@@ -509,7 +511,7 @@ def _kept(run: str, mail: Settle) -> Letter:
 
 
 def _note_orders(
-    turned: Turned,
+    turned: TurnResult,
     run: str,
     commands: Mapping[str, Command | Held | None],
     timers: Mapping[str, Instant | None],
@@ -530,16 +532,16 @@ def _note_orders(
         turned.alarms.extend((due, run) for due in sorted(moments))
 
 
-def _noted(posts: Sequence[Post]) -> set[str]:
+def _noted(posts: Sequence[Delivery]) -> set[str]:
     """Commands whose bodies have something to tell before they end."""
     return {post.mail.lease.command.id for post in posts if isinstance(post.mail, Note)}
 
 
-def _plan_of(posts: Sequence[Post]) -> bytes | None:
+def _plan_of(posts: Sequence[Delivery]) -> bytes | None:
     """What a run that starts brings with it."""
     return next((post.mail.plan for post in posts if isinstance(post.mail, Start)), None)
 
 
-def _frees(posts: Sequence[Post]) -> bool:
+def _frees(posts: Sequence[Delivery]) -> bool:
     """Whether the mail may let others go on, not only those that it issues."""
     return any(not isinstance(post.mail, _OWN) for post in posts)

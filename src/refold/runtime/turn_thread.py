@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 SHORT = 0.005  # seconds for which an event loop may stand still
-WARY = 10  # turns that stay on the thread after a long one
+TURNS_ON_THREAD = 10  # turns that stay on the thread after a long one
 
 
 async def inline(work: Callable[[], Any]) -> Any:
@@ -16,7 +16,7 @@ async def inline(work: Callable[[], Any]) -> Any:
     return work()
 
 
-class Here:
+class InCaller:
     """Right where it is asked for, one at a time: for stores that never block, with a heartbeat on another thread."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Here:
             return True, work()
 
 
-class Advancing:
+class TurnThread:
     """One turn at a time, on the caller's thread while that is faster.
 
     To change threads costs about as much as a commit on a good disk. So a turn runs where it is asked for, as long as
@@ -71,4 +71,4 @@ class Advancing:
             return work()
         finally:
             if time.perf_counter() - began > SHORT:
-                self._wary = WARY
+                self._wary = TURNS_ON_THREAD

@@ -10,7 +10,7 @@ names a secret:
     password = await keychain.field("db", "password")
 
 Whatever is handed out by either is known to `room.redactor` from then on, so nobody has to register a value, except one
-that comes from elsewhere: `room.redactor.remember(value)`. `room.discretion` is what the worker asks: it redacts lines
+that comes from elsewhere: `room.redactor.remember(value)`. `room.redaction` is what the worker asks: it redacts lines
 and faults, and finds a secret in a result. An output that is declared secret is sealed before it becomes a result,
 `room.sealer.seal(value, run)`, and opened for the call that uses it, `room.sealer.open_all(input, run)`; by then no
 result holds it any more, so nothing has to be excused.

@@ -40,7 +40,7 @@ class Strongroom:
 
     def __init__(self, variables: Mapping[str, str], where: Where, clock: Clock) -> None:
         self._variables, self._where, self._clock = Hidden(variables), where, clock
-        self.discretion = Discreet()
+        self.redaction = Discreet()
 
     async def read(self, name: str) -> Any:
         from refold.secrets.providers import Providers
@@ -88,14 +88,14 @@ class Strongroom:
 
     def guarded(self, programs: Programs) -> Programs:
         """The same, and none is started with a secret among its arguments."""
-        return DiscreetPrograms(programs, self.discretion)
+        return DiscreetPrograms(programs, self.redaction)
 
     @cached_property
     def redactor(self) -> "Redactor":
         from refold.secrets.redactor import Redactor
 
         found = Redactor()
-        self.discretion.redactor = found
+        self.redaction.redactor = found
         return found
 
     @cached_property

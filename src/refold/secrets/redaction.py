@@ -7,7 +7,7 @@ from msgspec import structs
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.ports import Ended, Ending, LeftOut, Piece, Program, Programs, Redaction, Say
+from refold.ports import Ended, Ending, LeftOut, Piece, Program, Programs, Say, StreamRedaction
 from refold.secrets.hidden import SHOWN
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Discreet:
     def value(self, value: Any) -> Any:
         return value if self.where(value) is None or self.redactor is None else self.redactor.redacted(value)
 
-    def stream(self) -> Redaction:
+    def stream(self) -> StreamRedaction:
         return _Stream(self)
 
     def check_result(self, value: Any) -> None:

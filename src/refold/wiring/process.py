@@ -16,8 +16,8 @@ from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine
 from refold.runtime.listener import Listener
 from refold.runtime.mailroom import Mailroom
-from refold.runtime.served_runs import Kin
-from refold.runtime.turn import Seen, Turns
+from refold.runtime.served_runs import ServedRuns
+from refold.runtime.turn import RunSnapshot, Turns
 from refold.secrets.access import Strongroom, Where, file_beside
 from refold.settings import Settings
 from refold.tools.shelf import Shelf
@@ -37,7 +37,7 @@ class Process(Struct):
     timers: Timers
     desk: LocalDesk
     tools: Shelf
-    kin: Kin | None = None
+    served_runs: ServedRuns | None = None
     listener: Listener | None = None  # where other processes may write
     secrets: Strongroom | None = None
     code: PythonCode | None = None
@@ -48,8 +48,8 @@ class Process(Struct):
             beside = [group.create_task(part()) for part in (self.sweep.run, self.timers.run)]
             if self.listener is not None:
                 beside.append(group.create_task(self.listener.run()))
-            if self.kin is not None:
-                beside.append(group.create_task(self.kin.run_for(self.sweep.clock)))
+            if self.served_runs is not None:
+                beside.append(group.create_task(self.served_runs.run_for(self.sweep.clock)))
             await self.worker.run()
             for each in beside:
                 each.cancel()
@@ -71,7 +71,7 @@ def assemble(
     turns = Turns(store, evaluate, world.chance, world.new_id, settings.lease_for)
     turns.languages = language
     turns.keep = settings.states_kept
-    turns.lineage.limit = settings.depth_limit
+    turns.child_limits.limit = settings.depth_limit
     mailroom = Mailroom(turns, world.advance, world.doorbell)
     engine = Engine(store, mailroom, world.advance, world.clock, world.new_id)
     engine.ends.poll = settings.poll
@@ -101,7 +101,7 @@ def assemble(
     worker.slots, worker.lease_for, worker.poll = settings.slots, settings.lease_for, settings.poll
     worker.heartbeat = world.heartbeat
     if world.secrets is not None:
-        worker.discretion = world.secrets.discretion
+        worker.redaction = world.secrets.redaction
     mailroom.taker, mailroom.at_once = worker, world.at_once
     mailroom.on_withdrawn = worker.keeper.withdraw
     sweep = Sweep(store, world.advance, mailroom, world.clock, world.doorbell)
@@ -130,15 +130,17 @@ def serve_only(process: Process, run: str) -> None:
     if not run:
         return
     worker, mailroom = process.worker, process.engine.mailroom
-    kin = process.kin = process.sweep.kin = Kin(run, mailroom.turns, process.engine.advance)
+    served_runs = process.served_runs = process.sweep.served_runs = ServedRuns(
+        run, mailroom.turns, process.engine.advance
+    )
     tell = mailroom.on_end
 
     def serve(runs: frozenset[str]) -> None:
         worker.can = structs.replace(worker.can, runs=runs)
 
-    def ended(seen: Seen) -> None:
-        kin.ended(seen.state.run)
+    def ended(seen: RunSnapshot) -> None:
+        served_runs.ended(seen.state.run)
         tell(seen)
 
-    kin.on_change, mailroom.on_births, mailroom.on_end = serve, kin.born, ended
-    serve(kin.runs)
+    served_runs.on_change, mailroom.on_births, mailroom.on_end = serve, served_runs.add, ended
+    serve(served_runs.runs)

@@ -10,7 +10,7 @@ from refold.core.plan import BODY, Plan
 from refold.errors import NotFound
 from refold.ports import Abilities, Executor
 from refold.runtime.engine import Engine
-from refold.runtime.turn import Seen
+from refold.runtime.turn import RunSnapshot
 from refold.tools.shelf import Shelf
 from refold.worker.loop import Worker
 
@@ -139,7 +139,7 @@ class PythonCode:
         mailroom = self.engine.mailroom
         tell_end, tell_births = mailroom.on_end, mailroom.on_births
 
-        def ended(seen: Seen) -> None:
+        def ended(seen: RunSnapshot) -> None:
             run = seen.state.run
             if self._parents.pop(run, None) is None and run in self.sessions and not self.sessions[run].end():
                 del self.sessions[run]

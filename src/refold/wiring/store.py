@@ -14,7 +14,7 @@ from refold.ports import Abilities, Store
 from refold.runtime.intake import Intake
 from refold.runtime.listener import Listener
 from refold.runtime.turn import Turns
-from refold.runtime.turn_thread import Advancing, Here
+from refold.runtime.turn_thread import InCaller, TurnThread
 from refold.stores.clock import machine_steady
 from refold.stores.memory import MemoryStore
 from refold.wiring.world import language, wall
@@ -43,15 +43,15 @@ class RowLog:
 @asynccontextmanager
 async def kept_in(
     store: Store | None, db: str | os.PathLike[str] | None
-) -> AsyncIterator[tuple[Store, Here | Advancing]]:
+) -> AsyncIterator[tuple[Store, InCaller | TurnThread]]:
     """The store, and where its turns are taken: a file may make its thread wait, and that is not the event loop's."""
     _check(store, db)
     if db is None:
-        yield store if store is not None else MemoryStore(wall, machine_steady()), Here()
+        yield store if store is not None else MemoryStore(wall, machine_steady()), InCaller()
         return
     from refold.stores.sqlite.store import SqliteStore
 
-    advance = Advancing()
+    advance = TurnThread()
     try:
         file = await advance(lambda: SqliteStore(db, wall, machine_steady(), on_wrong=RowLog().report))
         try:
@@ -103,8 +103,8 @@ def tell_others(process: "Process", store: Store, db: str | os.PathLike[str] | N
     engine.workers = lambda: abilities(file)
 
     async def heard() -> None:
-        if process.kin is not None:
-            await process.kin.gather()  # or the worker would not take what others have started
+        if process.served_runs is not None:
+            await process.served_runs.gather()  # or the worker would not take what others have started
         engine.mailroom.doorbell.ring()
         engine.ends.look_now()
         await keeper.look()

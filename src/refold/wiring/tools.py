@@ -74,7 +74,7 @@ def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read
 
 
 def _concealing(world: World) -> Callable[[str], str]:
-    return str if world.secrets is None else world.secrets.discretion.text
+    return str if world.secrets is None else world.secrets.redaction.text
 
 
 def _outward(

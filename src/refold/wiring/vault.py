@@ -33,7 +33,7 @@ def vault_of(room: "Strongroom", tools: Mapping[str, Tool]) -> "Vault":
         read=room.read,
         keychain=keychain,
         remember=lambda value: room.redactor.remember_result(value),
-        conceal=room.discretion.text,
+        conceal=room.redaction.text,
         seal=lambda value, run: room.sealer.seal(value, run),
         open_all=lambda value, run, sealed: room.sealer.open_all(value, run, sealed),
     )

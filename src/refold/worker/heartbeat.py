@@ -6,16 +6,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from threading import Thread
 
 from refold.logs import ERROR, event, logger
-from refold.worker.leases import Beat, Keeper
+from refold.worker.leases import Beat, LeaseKeeper
 
 log = logger("worker")
 
-Heartbeat = Callable[[Keeper], AbstractAsyncContextManager[None]]
+Heartbeat = Callable[[LeaseKeeper], AbstractAsyncContextManager[None]]
 """Keeps the leases of a worker while the work goes on."""
 
 
 @asynccontextmanager
-async def as_task(keeper: Keeper) -> AsyncIterator[None]:
+async def as_task(keeper: LeaseKeeper) -> AsyncIterator[None]:
     """On the event loop of the work: while that is blocked, no lease is extended."""
     beating = asyncio.get_running_loop().create_task(keeper.run(keeper.hear))
     try:
@@ -25,7 +25,7 @@ async def as_task(keeper: Keeper) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def on_thread(keeper: Keeper) -> AsyncIterator[None]:
+async def on_thread(keeper: LeaseKeeper) -> AsyncIterator[None]:
     """With an event loop of its own: work that blocks its loop, or keeps all others busy, costs no lease."""
     work = asyncio.get_running_loop()
     beating: asyncio.Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = work.create_future()

@@ -11,9 +11,9 @@ from refold.core.faults import text_of
 from refold.core.outcomes import Failed, Outcome, Succeeded
 from refold.errors import RefoldError, Unavailable
 from refold.logs import DEBUG, INFO, WARNING, event, logger
-from refold.ports import Clock, Desk, Discretion, Lease, Memory, Place
+from refold.ports import Clock, Desk, Lease, Memory, Place, Redaction
 from refold.time_limits import Stopwatch
-from refold.worker.run_tool import OPEN
+from refold.worker.run_tool import NO_REDACTION
 
 log = logger("worker")
 
@@ -29,7 +29,7 @@ def fields_of(lease: Lease) -> dict[str, str | int]:
     return {**known, "worker": lease.worker, "attempt": command.attempt, "generation": lease.generation}
 
 
-class Held(Struct):
+class HeldLease(Struct):
     where: Place
     lease: Lease
     body: asyncio.Task[Any] | None = None  # cancelled if the lease is lost; None: has not begun, reports, or was told
@@ -44,13 +44,13 @@ class Beat(Struct, frozen=True):
     kept: Mapping[Place, Lease]
 
 
-class Keeper:
+class LeaseKeeper:
     """`run` may have a thread and an event loop of its own; everything else belongs to the loop of the work."""
 
     def __init__(self, desk: Desk, clock: Clock, worker: str, lease_for: float) -> None:
         self.desk, self.clock, self.worker, self.lease_for = desk, clock, worker, lease_for
         self.every = lease_for / 3
-        self.held: dict[Place, Held] = {}
+        self.held: dict[Place, HeldLease] = {}
         self._number = count().__next__
         self._asking: set[int] = set()  # calls that may bring a lease
         self._strange: dict[Place, frozenset[int]] = {}  # leased to us, but by which of these calls?
@@ -88,12 +88,12 @@ class Keeper:
                 left[where] = held.lease.command.timeout - held.watch.ran()
         return left
 
-    def hold(self, lease: Lease) -> Held:
+    def hold(self, lease: Lease) -> HeldLease:
         where = place(lease)
-        held = self.held[where] = Held(where, lease)
+        held = self.held[where] = HeldLease(where, lease)
         return held
 
-    def release(self, held: Held) -> None:
+    def release(self, held: HeldLease) -> None:
         self.held.pop(held.where, None)
 
     def begin_asking(self) -> int:
@@ -155,14 +155,14 @@ class Keeper:
 T = TypeVar("T")
 
 
-class AtWork(Struct, frozen=True):
+class PatientDesk(Struct, frozen=True):
     """A store that does not answer is asked again; if that takes too long, the lease is lost, and the body ended."""
 
     desk: Desk
     lease: Lease
     clock: Clock
     pause: float
-    discretion: Discretion = OPEN
+    redaction: Redaction = NO_REDACTION
 
     async def recall(self) -> Memory:
         """As the claim brought it along, or else as it is now."""
@@ -172,13 +172,13 @@ class AtWork(Struct, frozen=True):
     async def record(self, key: str, outcome: Outcome) -> None:
         """Raises ToolFailed for a result that holds a secret: nothing of it is recorded."""
         if isinstance(outcome, Failed):
-            outcome = Failed(self.discretion.fault(outcome.fault))
+            outcome = Failed(self.redaction.fault(outcome.fault))
         elif isinstance(outcome, Succeeded):
-            self.discretion.check_result(outcome.result)
+            self.redaction.check_result(outcome.result)
         await self._asked(lambda: self.desk.record(self.lease, key, outcome))
 
     async def publish(self, lines: Sequence[Any]) -> None:
-        shown = [self.discretion.value(line) for line in lines]
+        shown = [self.redaction.value(line) for line in lines]
         await self._asked(lambda: self.desk.publish(self.lease, shown))
 
     async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
@@ -186,6 +186,6 @@ class AtWork(Struct, frozen=True):
             try:
                 return await ask()
             except Unavailable as error:
-                why = self.discretion.text(text_of(error))
+                why = self.redaction.text(text_of(error))
                 event(log, WARNING, "body waits for the store, which did not answer", fields_of(self.lease), why=why)
                 await self.clock.sleep(self.pause)

@@ -12,13 +12,13 @@ from refold.core.faults import text_of
 from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
-from refold.ports import Abilities, Clock, Desk, Discretion, Done, Doorbell, Lease, Offer, Tool
+from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Offer, Redaction, Tool
 from refold.worker.body import Body
 from refold.worker.heartbeat import Heartbeat, as_task
-from refold.worker.leases import AtWork, Held, Keeper, fields_of
+from refold.worker.leases import HeldLease, LeaseKeeper, PatientDesk, fields_of
 from refold.worker.loop_guard import guarded_loop
-from refold.worker.output import Printed
-from refold.worker.run_tool import OPEN, Beside, discreet, run_tool
+from refold.worker.output import TryOutput
+from refold.worker.run_tool import NO_REDACTION, CallServices, redacted, run_tool
 
 log = logger("worker")
 
@@ -43,8 +43,8 @@ class Worker:
         self.poll = 1.0
         self.patience = 5.0  # seconds for bodies to end when they are cancelled
         self.heartbeat: Heartbeat = as_task
-        self.discretion: Discretion = OPEN
-        self.keeper = Keeper(desk, clock, can.worker, self.lease_for)
+        self.redaction: Redaction = NO_REDACTION
+        self.keeper = LeaseKeeper(desk, clock, can.worker, self.lease_for)
         self._busy: set[asyncio.Task[None]] = set()
         self._promised = 0  # slots that somebody may fill
         self._kept = asyncio.Event()  # there is no such slot
@@ -139,9 +139,9 @@ class Worker:
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
 
-    async def _work(self, first: Held) -> None:
+    async def _work(self, first: HeldLease) -> None:
         """One slot: command after command, as long as each settlement brings the next."""
-        held: Held | None = first
+        held: HeldLease | None = first
         task = asyncio.current_task()
         assert task is not None
         try:
@@ -152,7 +152,7 @@ class Worker:
             if self._unseen or held is not None:
                 self.doorbell.ring()  # a slot is free, and its last report did not tell that there is nothing for it
 
-    async def _work_on(self, held: Held) -> Held | None:
+    async def _work_on(self, held: HeldLease) -> HeldLease | None:
         asking, lease = -1, held.lease
         if log.isEnabledFor(DEBUG):
             event(log, DEBUG, "command claimed", fields_of(lease))
@@ -178,13 +178,13 @@ class Worker:
             event(log, WARNING, "report refused: the lease is lost", fields_of(lease), why=text_of(error))
             return None  # another holder owns the command now; its report counts, not this one
         except Unavailable as error:
-            why = self.discretion.text(text_of(error))
+            why = self.redaction.text(text_of(error))
             event(log, WARNING, "command handed back: the store did not answer", fields_of(lease), why=why)
             await self._hand_back(lease)
             self._unseen = True
             return None
         except Exception as error:  # whatever ends this, the command is not kept from others, nor tried for ever
-            told = self.discretion.text("".join(traceback.format_exception(error)))  # it may quote what a body gave
+            told = self.redaction.text("".join(traceback.format_exception(error)))  # it may quote what a body gave
             event(log, ERROR, "worker gives a command up; that counts as a loss", fields_of(lease), error=told)
             await self._hand_back(lease, lost=True)
             self._unseen = True
@@ -193,23 +193,23 @@ class Worker:
             self.keeper.end_asking(asking)
             self.keeper.release(held)
 
-    async def _run(self, held: Held) -> Done | None:
+    async def _run(self, held: HeldLease) -> Done | None:
         """What the body came to; None if it was stopped because the lease is lost, or the worker stops."""
         lease = held.lease
         settings = await self.settings(lease)
-        printed = Printed(lease, self.desk.publish, self.clock, self.discretion)
-        meanwhile = AtWork(self.desk, lease, self.clock, self.lease_for / 30, self.discretion)
-        beside = Beside(printed.say, meanwhile, held.watch)
+        printed = TryOutput(lease, self.desk.publish, self.clock, self.redaction)
+        meanwhile = PatientDesk(self.desk, lease, self.clock, self.lease_for / 30, self.redaction)
+        beside = CallServices(printed.say, meanwhile, held.watch)
         if held.stopped:
             return None
-        body = Body(run_tool(lease, settings, self.tools, self.clock, beside, self.discretion))
+        body = Body(run_tool(lease, settings, self.tools, self.clock, beside, self.redaction))
         done = None
         try:
             if not body.ended:
                 held.body = body.task
                 await asyncio.wait((body.task,))
                 held.body = None  # from here on the desk says itself if the lease is lost
-            done = _came_of(body, held, self.clock, self.discretion)
+            done = _came_of(body, held, self.clock, self.redaction)
         except asyncio.CancelledError:
             held.body = None
             body.task.cancel()
@@ -229,20 +229,20 @@ class Worker:
             try:
                 return await self.desk.settle(lease, done, then)
             except Unavailable as error:
-                why = self.discretion.text(text_of(error))
+                why = self.redaction.text(text_of(error))
                 event(log, WARNING, "report not taken: the store did not answer", fields_of(lease), why=why)
                 await self.clock.sleep(self.lease_for / 30)
             except StaleWrite as stale:
                 renewed = done.renew(stale) if done.renew is not None else _stale(stale, done)
-                done = structs.replace(discreet(renewed, self.discretion), lines=done.lines)
+                done = structs.replace(redacted(renewed, self.redaction), lines=done.lines)
             except LeaseLost:
                 raise
             except Exception as error:  # whatever the run has against it, its step fails by name instead of hanging
                 if refused:
                     raise RuntimeError(f"run {lease.run} takes no report at all: {error}") from error
                 refused = True
-                why = self.discretion.text(text_of(error))
-                told = self.discretion.text("".join(traceback.format_exception(error)))
+                why = self.redaction.text(text_of(error))
+                told = self.redaction.text("".join(traceback.format_exception(error)))
                 event(log, WARNING, "report refused; its step fails", fields_of(lease), error=told)
                 fault = Fault("refused", why, retryable=False)
                 done = Done(Failed(fault), done.started_at, usage=done.usage, lines=done.lines)
@@ -256,14 +256,14 @@ class Worker:
             return  # the heartbeat finds a lease that nobody here knows, and gives it back
 
 
-def _came_of(body: Body[Done], held: Held, clock: Clock, discretion: Discretion) -> Done | None:
+def _came_of(body: Body[Done], held: HeldLease, clock: Clock, redaction: Redaction) -> Done | None:
     """A body that was told to stop may end as it likes; one that was not, and ends as cancelled, did so itself."""
     if not body.is_cancelled():
         return body.result if body.ended else body.task.result()
     if held.stopped:
         return None
     why = "the body has cancelled its own task, or something that it has begun did so later"
-    return discreet(Done(Failed(Fault("cancelled_itself", why, type="CancelledError")), clock.now()), discretion)
+    return redacted(Done(Failed(Fault("cancelled_itself", why, type="CancelledError")), clock.now()), redaction)
 
 
 def _stale(stale: StaleWrite, done: Done) -> Done:

@@ -8,9 +8,9 @@ from typing import Any
 from refold.core.faults import text_of
 from refold.errors import LeaseLost, Unavailable
 from refold.logs import DEBUG, WARNING, event, logger
-from refold.ports import Clock, Discretion, Ending, Lease, LeftOut, Redaction
+from refold.ports import Clock, Ending, Lease, LeftOut, Redaction, StreamRedaction
 from refold.worker.leases import fields_of
-from refold.worker.run_tool import OPEN
+from refold.worker.run_tool import NO_REDACTION
 
 EVERY = 0.2  # seconds that a line waits for others
 AT_ONCE = 64 * 1024  # characters that wait for nobody
@@ -22,7 +22,7 @@ log = logger("worker")
 Publish = Callable[[Lease, Sequence[Any]], Awaitable[None]]
 
 
-class Printed:
+class TryOutput:
     """Nothing is done, and nothing is written, for a try that prints nothing."""
 
     any = False
@@ -32,12 +32,12 @@ class Printed:
     _timer: asyncio.TimerHandle | None = None
     _sending: asyncio.Task[None] | None = None
 
-    def __init__(self, lease: Lease, publish: Publish, clock: Clock, discretion: Discretion = OPEN) -> None:
-        self.lease, self.publish, self.clock, self.discretion = lease, publish, clock, discretion
+    def __init__(self, lease: Lease, publish: Publish, clock: Clock, redaction: Redaction = NO_REDACTION) -> None:
+        self.lease, self.publish, self.clock, self.redaction = lease, publish, clock, redaction
         self._loop = asyncio.get_running_loop()
         self._lines: list[dict[str, Any]] = []  # as they were printed
         self._ready: list[dict[str, Any]] = []  # without secrets
-        self._streams: dict[str, Redaction] = {}
+        self._streams: dict[str, StreamRedaction] = {}
 
     def say(self, stream: str, text: str) -> None:
         """From any thread; what another one says is there before anything it does afterwards is seen."""
@@ -107,7 +107,7 @@ class Printed:
             by_stream.setdefault(line["stream"], []).append(line)
         for name, lines in by_stream.items():
             if name not in self._streams:
-                self._streams[name] = self.discretion.stream()
+                self._streams[name] = self.redaction.stream()
             shown = self._streams[name]([line["text"] for line in lines], ending)
             for line, text in zip(lines, shown, strict=False):
                 line["text"] = _storable(text)
@@ -145,7 +145,7 @@ class Printed:
             return  # most likely the lease is lost, and with it the right to be heard
 
     def _log(self, words: str, level: int, error: Exception) -> None:
-        why = f"{type(error).__name__}: {self.discretion.text(text_of(error))}"
+        why = f"{type(error).__name__}: {self.redaction.text(text_of(error))}"
         event(log, level, words, fields_of(self.lease), why=why)
 
 

@@ -11,13 +11,13 @@ from refold.core import codec
 from refold.core.faults import fault_from_exception, text_of
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut, Write
 from refold.errors import OverBound, ToolFailed
-from refold.ports import Call, Clock, Discretion, Done, Ending, Lease, Meanwhile, Redaction, Say, Tool
+from refold.ports import Call, Clock, Done, Ending, Lease, Meanwhile, Redaction, Say, StreamRedaction, Tool
 from refold.schemas import QUICK, SHOWN, Misfit, misfits, said
 from refold.time_limits import Limit, Stopwatch
 from refold.worker.loop_guard import IN_A_BODY, is_ctrl_c
 
 
-class Open:
+class NoRedaction:
     """Where there are no secrets."""
 
     def text(self, text: str) -> str:
@@ -29,7 +29,7 @@ class Open:
     def value(self, value: Any) -> Any:
         return value
 
-    def stream(self) -> Redaction:
+    def stream(self) -> StreamRedaction:
         return _as_they_are
 
     def check_result(self, value: Any) -> None:
@@ -40,30 +40,30 @@ def _as_they_are(texts: Sequence[str], ending: Ending) -> Sequence[str]:
     return texts
 
 
-OPEN = Open()
+NO_REDACTION = NoRedaction()
 
 
-def discreet(done: Done, discretion: Discretion) -> Done:
-    if discretion is OPEN:
+def redacted(done: Done, redaction: Redaction) -> Done:
+    if redaction is NO_REDACTION:
         return done
     outcome = done.outcome
     try:
         if type(outcome) is Failed:
-            outcome = Failed(discretion.fault(outcome.fault))
+            outcome = Failed(redaction.fault(outcome.fault))
             done = Done(outcome, done.started_at, done.writes, done.usage)
         elif type(outcome) is Parked:
-            reason = discretion.text(outcome.reason)  # often what an error says; it is no reason to fail
+            reason = redaction.text(outcome.reason)  # often what an error says; it is no reason to fail
             done = done if reason == outcome.reason else structs.replace(done, outcome=_because(outcome, reason))
-            discretion.check_result(_plain(done.outcome))
+            redaction.check_result(_plain(done.outcome))
         elif type(outcome) is Succeeded:
-            discretion.check_result(outcome.result)
+            redaction.check_result(outcome.result)
         else:
-            discretion.check_result(_plain(outcome))
+            redaction.check_result(_plain(outcome))
         if done.writes or done.usage:
-            discretion.check_result([_told(write) for write in done.writes])
-            discretion.check_result(done.usage)
+            redaction.check_result([_told(write) for write in done.writes])
+            redaction.check_result(done.usage)
         for sent in done.events:
-            discretion.check_result(getattr(sent, "data", None))
+            redaction.check_result(getattr(sent, "data", None))
     except ToolFailed as error:
         return Done(Failed(error.fault), done.started_at)
     return done
@@ -89,7 +89,7 @@ RESULT = "$result"  # the key of the settings that is not for the tool: the sche
 OUTCOMES = frozenset({Succeeded, Failed, TimedOut, Cancelled, Parked, Suspended})
 
 
-class Beside(Struct, frozen=True):
+class CallServices(Struct, frozen=True):
     """Whom a try can talk to while it goes on."""
 
     say: Say | None = None
@@ -102,11 +102,11 @@ async def run_tool(
     settings: Mapping[str, Any],
     tools: Mapping[str, Tool],
     clock: Clock,
-    beside: Beside | None = None,
-    discretion: Discretion = OPEN,
+    beside: CallServices | None = None,
+    redaction: Redaction = NO_REDACTION,
 ) -> Done:
     """Everything a tool can do becomes an outcome without secrets; only being stopped is passed on."""
-    beside = beside or Beside()
+    beside = beside or CallServices()
     token = IN_A_BODY.set(True)
     try:
         with beside.watch:
@@ -116,7 +116,7 @@ async def run_tool(
     if beside.watch.delay:
         done = structs.replace(done, started_at=done.started_at + round(beside.watch.delay * SECOND))
     try:
-        return discreet(done, discretion)
+        return redacted(done, redaction)
     except Exception as error:  # a value that is a circle, or that raises when it is looked at
         return Done(Failed(_unreadable(error)), done.started_at)
 
@@ -128,7 +128,7 @@ def _unreadable(error: Exception) -> Fault:
 
 
 async def _run(
-    lease: Lease, settings: Mapping[str, Any], tools: Mapping[str, Tool], clock: Clock, beside: Beside
+    lease: Lease, settings: Mapping[str, Any], tools: Mapping[str, Tool], clock: Clock, beside: CallServices
 ) -> Done:
     started_at = clock.now()
     command = lease.command

@@ -25,7 +25,7 @@ from refold import (
     step,
 )
 from refold.python.definition import define
-from refold.runtime.archive import unpacked
+from refold.runtime.archive import read_archive
 
 
 class Next(Event):
@@ -200,7 +200,7 @@ async def test_what_waits_to_be_gathered_is_exported() -> None:
         while (await engine.show(handle.id)).status != "waiting":
             await asyncio.sleep(0.005)
         data = await handle.export()
-    assert unpacked(data).run == handle.id
+    assert read_archive(data).run == handle.id
     async with open_engine() as engine:
         handle = await engine.attach(await engine.restore(data), Waiting)
         await handle.signal("more", "b")

@@ -7,7 +7,7 @@ from typing import Any
 from refold import Arc, Call, Loop, Plan
 from refold.core.read.items import STATES
 from refold.ports import Call as Try
-from refold.runtime.engine import Shown
+from refold.runtime.engine import RunReport
 from tests.compat.stage import Refusal, Stage, plan, step
 
 ITEM, KEY, AFTER = {"path": ["item"]}, {"path": ["item", "id"]}, {"path": ["item", "needs"]}
@@ -61,7 +61,7 @@ def alone(shape: Plan) -> Plan:
     return plan(step("each", loop=loop.loop, work=loop.work, input=loop.input))
 
 
-def states(shown: Shown) -> list[str]:
+def states(shown: RunReport) -> list[str]:
     fan = shown.state.steps[0].fan or shown.state.steps[0].shown
     assert fan is not None
     return [STATES[life] for life in fan.status]
@@ -79,7 +79,7 @@ def told(stage: Stage) -> dict[str, Any]:
     return given
 
 
-def why(shown: Shown) -> str:
+def why(shown: RunReport) -> str:
     fault = shown.state.steps[0].fault
     assert fault is not None
     return fault.message

@@ -17,7 +17,7 @@ from refold.core.read.progress import progress
 from refold.core.read.why import Reason, reasons
 from refold.errors import NotFound, RefoldError
 from refold.logs import WARNING, event, logger
-from refold.runtime.engine import Engine, Shown
+from refold.runtime.engine import Engine, RunReport
 from refold.settings import Settings
 from refold.stores.sqlite.store import SqliteStore
 from refold.wiring import Process, open_process
@@ -71,12 +71,12 @@ class Watch:
                 raise NotFound(f"{words.why(reason, words.now())}. To go on with it: {self.again} --code MODULE:CLASS")
 
     def _sees_all(self) -> bool:
-        return self.process.kin is not None and self.process.kin.runs <= self._seen.keys()
+        return self.process.served_runs is not None and self.process.served_runs.runs <= self._seen.keys()
 
     def _look(self) -> list[tuple[str, Reason]]:
         """Nothing is asked while all runs move."""
-        engine, kin = self.process.engine, self.process.kin
-        runs = sorted(kin.runs)[:MANY] if kin is not None else []
+        engine, served_runs = self.process.engine, self.process.served_runs
+        runs = sorted(served_runs.runs)[:MANY] if served_runs is not None else []
         known = {run: seen for run in runs if (seen := engine.mailroom.turns.known.get(run)) is not None}
         moved = any(self._seen.get(run) != seen.state.seq for run, seen in known.items())  # also one that is new
         self._seen = {run: seen.state.seq for run, seen in known.items()}
@@ -143,12 +143,12 @@ async def _execute(order: Order, begin: Begin, screen: Screen, say: Callable[[st
     async with open_process(db=order.db, settings=order.settings, only=order.run) as process:
         engine = process.engine
 
-        async def end() -> Shown:
+        async def end() -> RunReport:
             shown = await engine.wait(order.run)
             await _see_out(process, order.run)
             return shown
 
-        async def work() -> Shown:
+        async def work() -> RunReport:
             await begin(engine)
             return await unless_stuck(process, end(), order.again, say)
 
@@ -163,14 +163,14 @@ async def _execute(order: Order, begin: Begin, screen: Screen, say: Callable[[st
 
 async def _see_out(process: Process, run: str) -> None:
     """Children that nobody waits for are executed to their ends all the same: nobody else may do it."""
-    kin = process.kin
-    while kin is not None and (others := kin.runs - {run}):
+    served_runs = process.served_runs
+    while served_runs is not None and (others := served_runs.runs - {run}):
         child = min(others)
         await process.engine.wait(child)
-        kin.ended(child)
+        served_runs.ended(child)
 
 
-async def _ended(engine: Engine, shown: Shown, order: Order, screen: Screen) -> Ended:
+async def _ended(engine: Engine, shown: RunReport, order: Order, screen: Screen) -> Ended:
     graph, state = engine.mailroom.turns.graphs[shown.state.plan], shown.state
     screen.close(progress(graph, state, state.ended_at))
     late = await engine.advance(lambda: timed_out(engine.store, state))
