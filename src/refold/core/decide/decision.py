@@ -1,6 +1,6 @@
 """What a turn decides, as it grows: facts, and the orders that follow from them."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,40 +21,27 @@ from refold.core.commands import (
     LetterStart,
     child_id,
     command_id,
-    page_id,
 )
+from refold.core.decide.effects import EFFECTS
 from refold.core.expressions import CannotEvaluate, Evaluate
 from refold.core.facts import (
     CallSettled,
     ChildEnded,
     Dropped,
-    EventsTaken,
     Fact,
-    FanOutEntered,
-    GateDecided,
-    ItemsCancelled,
-    ItemsGivenUp,
     ItemsIssued,
     ItemsRetried,
     ItemsSettled,
     Move,
-    PageAsked,
-    PageCame,
-    PagesGivenUp,
-    PageTaken,
     Parent,
     Routed,
     RunEnded,
-    RunEnding,
     RunPaused,
     RunResumed,
-    RunStarted,
-    SignalTaken,
     Skipped,
     StepIssued,
     StepSettled,
     Took,
-    VisitFailed,
 )
 from refold.core.fold import apply, visits
 from refold.core.fold.events import group_of, runs_out, timers, timers_of
@@ -68,52 +55,8 @@ from refold.core.read.loaded import Loaded, events_of
 from refold.core.read.template_scope import RunScope, item_view
 from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
 
-
-def _one(fact: Any) -> Sequence[str]:
-    return (f"{fact.step}/{fact.visit}",)
-
-
-def _owner(fact: Any) -> Sequence[str]:
-    return (fact.command.partition("#")[0],)
-
-
-def _some(fact: Any, items: Iterable[int | None]) -> Sequence[str]:
-    visit = f"{fact.step}/{fact.visit}/"
-    return [f"{visit}{item}" for item in items]
-
-
-def _pages(fact: Any) -> Sequence[str]:
-    return (page_id(fact.step, fact.visit, fact.page),) if fact.page else ()
-
-
-CONCERNED: dict[type, Callable[[Any], Sequence[str]]] = {  # the commands that a fact opens, changes or closes
-    StepIssued: _one,
-    StepSettled: _one,
-    GateDecided: _one,
-    ItemsIssued: lambda fact: _some(fact, fact.items or range(fact.first, fact.first + fact.count)),
-    ItemsSettled: lambda fact: _some(fact, (report.item for report in fact.reports)),
-    ItemsRetried: lambda fact: _some(fact, (item for item, _, _ in fact.items)),
-    ItemsGivenUp: lambda fact: _some(fact, fact.items),
-    ItemsCancelled: lambda fact: [*_some(fact, fact.items), *_pages(fact)],
-    PageAsked: lambda fact: _pages(fact),
-    PageCame: lambda fact: _pages(fact),
-    PagesGivenUp: lambda fact: _pages(fact),
-    CallSettled: _owner,
-    ChildEnded: _owner,
-    SignalTaken: _owner,
-    RunEnding: lambda fact: fact.withdrawn,
-    EventsTaken: lambda fact: [f"{fact.step}/{fact.first + n}" for n in range(len(fact.batches))],
-    VisitFailed: _one,
-}
-READ_AGAIN = frozenset({ItemsSettled, ChildEnded, FanOutEntered, PageCame, PageTaken})
-SENDS = frozenset({RunStarted, StepSettled, VisitFailed})
-OPENING = frozenset({StepIssued, ItemsIssued, EventsTaken, PageAsked})
-REPORTING = frozenset({StepSettled, ItemsSettled, PageCame})
-ANSWERS = frozenset({SignalTaken, CallSettled, ChildEnded})
-SENDING = frozenset({StepIssued, ItemsIssued, ItemsRetried, RunPaused, RunResumed, RunEnded})
-
 RUN_TIMER = "run"
-_NOBODY: frozenset[str] = frozenset()
+_NO_COMMANDS: frozenset[str] = frozenset()
 
 
 def _never(plan: str) -> None:
@@ -161,27 +104,27 @@ class Decision(Struct):
             self._orphans.update(self.state.orphans)
 
     def record_fact(self, fact: Fact) -> None:
-        kind, state = type(fact), self.state
-        concerned = CONCERNED[kind](fact) if kind in CONCERNED else ()
+        effects, state = EFFECTS[type(fact)], self.state
+        touched = effects.commands_touched(fact)
         if self.graph.collects_with_timeout:
             self._timers |= dict.fromkeys(timers_of(self.graph, state, fact))
-        spared = self.claimed_now() if kind in ANSWERS else _NOBODY
-        for command in concerned:
-            if kind in OPENING and command not in state.open:
+        spared = self.claimed_now() if effects.answers_call else _NO_COMMANDS
+        for command in touched:
+            if effects.opens_commands and command not in state.open:
                 self.new.add(command)
             else:
                 self._touch(command, command not in spared)
-        suspends = kind in REPORTING and _suspends(fact)
-        before = {command: set(state.open[command].calls) for command in concerned} if suspends else {}
+        suspends = effects.reports and _suspends(fact)
+        before = {command: set(state.open[command].calls) for command in touched} if suspends else {}
         apply.apply(self.graph, state, self.now, fact)
         self.facts.append(fact)
-        if kind in READ_AGAIN or (self.graph.by_events and kind in SENDS):
-            self.loaded.facts[state.seq] = fact  # not in the store yet
-        if kind not in REPORTING or suspends:
-            for command in concerned:
+        if effects.read_later or (effects.sends_events and self.graph.by_events):
+            self.loaded.facts[state.seq] = fact  # the store does not have it yet
+        if not effects.reports or suspends:
+            for command in touched:
                 self._touch(command, command not in spared)
-        if kind in SENDING:
-            self._write_letters(fact, concerned)
+        if effects.writes_letters:
+            self._write_letters(fact, touched)
         if suspends:
             self._start_called_children(before)
 

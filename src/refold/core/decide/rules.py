@@ -65,10 +65,11 @@ def _issues_more(d: Decision, state: RunState) -> bool:
     return bool(state.entered or state.judge or state.filling or state.taking or d.due)
 
 
-Owed = Callable[[Decision, RunState], Any]
-"""Whether a rule has anything to look at; most turns owe little, and to ask is cheaper than to look."""
+Guard = Callable[[Decision, RunState], Any]
+"""Whether a rule has anything to look at. Most turns have work for few rules, and asking is cheaper than calling."""
 
-Rules = tuple[tuple[Owed, Callable[[Decision], None]], ...]
+Rules = tuple[tuple[Guard, Callable[[Decision], None]], ...]
+"""Rules in the order in which they are applied, each behind its guard. To add a rule, add a line."""
 
 RULES: Rules = (
     (lambda d, state: state.life == ENDING, withdraw_waits),
@@ -100,13 +101,16 @@ EVENT_RULES: Rules = (
 
 
 def decide(d: Decision) -> None:
-    """Until nothing is open. May raise Missing: load what it names and call again, nothing is lost."""
+    """Apply the rules until none of them has anything to do.
+
+    May raise Missing: load what it names and call again; what has been decided until then is kept.
+    """
     state, rules = d.state, EVENT_RULES if d.graph.by_events else RULES
     end_if_asked(d)
-    while not _rests(state) and _owes(d, state):
+    while not _rests(state):
         before = len(d.facts), len(d.moves)
-        for owed, rule in rules:
-            if owed(d, state):
+        for guard, rule in rules:
+            if guard(d, state):
                 rule(d)
                 if state.paused:
                     break
@@ -114,13 +118,6 @@ def decide(d: Decision) -> None:
             break
     d.record_moves()
     d.dismiss_orphans()
-
-
-def _owes(d: Decision, state: RunState) -> bool:
-    """Whether any rule has something to look at; asked before each is, since most turns soon owe nothing."""
-    routes = state.ready or state.ended or state.judge or state.over or state.failures or state.entered or d.moves
-    hands = state.filling or state.taking or state.polls or state.deliverable or state.final or d.due
-    return bool(routes or hands or not state.visiting or state.life == ENDING or state.stopped or state.untaken)
 
 
 def _rests(state: RunState) -> bool:

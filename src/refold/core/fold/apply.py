@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from refold.core.fact_kinds import for_every_fact, for_every_move
 from refold.core.facts import (
     BudgetExceeded,
     Bypassed,
@@ -348,46 +349,52 @@ def _run_migrated(graph: Graph, state: RunState, fact: RunMigrated) -> None:
     raise Corrupt(f"the run was migrated to {fact.plan}: what follows is told by another graph than this")
 
 
-_MOVES: dict[type, Callable[[Graph, RunState, Any], None]] = {
-    Entered: _entered,
-    Took: _took,
-    Bypassed: _bypassed,
-    Skipped: _skipped,
-    Dropped: _dropped,
-    PassBegan: _pass_began,
-    LoopLeft: _loop_left,
-}
+_MOVES: dict[type, Callable[[Graph, RunState, Any], None]] = for_every_move(
+    "change of the state (core/fold/apply.py)",
+    {
+        Entered: _entered,
+        Took: _took,
+        Bypassed: _bypassed,
+        Skipped: _skipped,
+        Dropped: _dropped,
+        PassBegan: _pass_began,
+        LoopLeft: _loop_left,
+    },
+)
 
-_APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = {
-    RunStarted: _run_started,
-    StepIssued: _step_issued,
-    StepSettled: _step_settled,
-    FanOutEntered: _fan_out_entered,
-    ItemsIssued: items.issued,
-    ItemsRetried: items.retried,
-    ItemsSettled: items.settled,
-    ItemsGivenUp: items.given_up,
-    ItemsCancelled: items.cancelled,
-    ItemsReopened: items.reopened,
-    PageAsked: pages.asked,
-    PageCame: pages.came,
-    PageTaken: pages.taken,
-    PagesGivenUp: pages.page_given_up,
-    EventsTaken: events.taken,
-    VisitFailed: events.failed,
-    Routed: _routed,
-    SignalReceived: waits.signal_received,
-    SignalTaken: waits.signal_taken,
-    CallSettled: waits.call_settled,
-    ChildEnded: waits.child_ended,
-    GateDecided: waits.gate_decided,
-    RunPaused: _run_paused,
-    RunResumed: _run_resumed,
-    CancelAsked: _cancel_asked,
-    RunTimedOut: _run_timed_out,
-    RunEnding: _run_ending,
-    RunEnded: _run_ended,
-    RunReopened: _run_reopened,
-    BudgetExceeded: lambda graph, state, fact: None,  # what follows from it says the rest
-    RunMigrated: _run_migrated,
-}
+_APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = for_every_fact(
+    "change of the state (core/fold/apply.py)",
+    {
+        RunStarted: _run_started,
+        StepIssued: _step_issued,
+        StepSettled: _step_settled,
+        FanOutEntered: _fan_out_entered,
+        ItemsIssued: items.issued,
+        ItemsRetried: items.retried,
+        ItemsSettled: items.settled,
+        ItemsGivenUp: items.given_up,
+        ItemsCancelled: items.cancelled,
+        ItemsReopened: items.reopened,
+        PageAsked: pages.asked,
+        PageCame: pages.came,
+        PageTaken: pages.taken,
+        PagesGivenUp: pages.page_given_up,
+        EventsTaken: events.taken,
+        VisitFailed: events.failed,
+        Routed: _routed,
+        SignalReceived: waits.signal_received,
+        SignalTaken: waits.signal_taken,
+        CallSettled: waits.call_settled,
+        ChildEnded: waits.child_ended,
+        GateDecided: waits.gate_decided,
+        RunPaused: _run_paused,
+        RunResumed: _run_resumed,
+        CancelAsked: _cancel_asked,
+        RunTimedOut: _run_timed_out,
+        RunEnding: _run_ending,
+        RunEnded: _run_ended,
+        RunReopened: _run_reopened,
+        BudgetExceeded: lambda graph, state, fact: None,  # what follows from it says the rest
+        RunMigrated: _run_migrated,
+    },
+)

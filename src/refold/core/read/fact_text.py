@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from refold.core.fact_kinds import for_every_fact, for_every_move
 from refold.core.facts import (
     BudgetExceeded,
     Bypassed,
@@ -50,7 +51,7 @@ from refold.core.outcomes import Cancelled, Outcome, Parked, Report, Succeeded, 
 
 
 def fact_text(fact: Fact) -> str:
-    return _TOLD[type(fact)](fact)
+    return _TEXTS[type(fact)](fact)
 
 
 def _where(fact: Any) -> str:
@@ -147,58 +148,64 @@ def _reopened(fact: RunReopened) -> str:
     return "run reopened" + _by(fact.by) + _because(", ".join(again + anew))
 
 
-_MOVES: dict[type, Callable[[Any], str]] = {
-    Entered: lambda move: f"{_where(move)} entered",
-    Took: _took,
-    Bypassed: lambda move: f"{_where(move)} bypassed",
-    Skipped: lambda move: f"skipped {', '.join(move.steps)}",
-    Dropped: lambda move: f"dropped {', '.join(move.steps)}",
-    PassBegan: lambda move: f"another pass from {move.head}",
-    LoopLeft: lambda move: f"the loop of {move.head} is over",
-}
+_MOVES: dict[type, Callable[[Any], str]] = for_every_move(
+    "text for people (core/read/fact_text.py)",
+    {
+        Entered: lambda move: f"{_where(move)} entered",
+        Took: _took,
+        Bypassed: lambda move: f"{_where(move)} bypassed",
+        Skipped: lambda move: f"skipped {', '.join(move.steps)}",
+        Dropped: lambda move: f"dropped {', '.join(move.steps)}",
+        PassBegan: lambda move: f"another pass from {move.head}",
+        LoopLeft: lambda move: f"the loop of {move.head} is over",
+    },
+)
 
-_TOLD: dict[type, Callable[[Any], str]] = {
-    RunStarted: _started,
-    StepIssued: _issued,
-    StepSettled: lambda fact: f"{_where(fact)} {_reported(fact.report)}",
-    FanOutEntered: _fan_entered,
-    PageAsked: lambda fact: (
-        f"{_where(fact)} page {fact.page} asked for" + (f", try {fact.attempt}" if fact.attempt > 1 else "")
-    ),
-    PageCame: lambda fact: f"{_where(fact)} page {fact.page} {_reported(fact.report)}",
-    PageTaken: lambda fact: (
-        f"{_where(fact)} has {fact.count} more items" + (", the last" if fact.cursor is None else "")
-    ),
-    PagesGivenUp: lambda fact: f"{_where(fact)} given up on its source: {fault_text(fact.fault)}",
-    ItemsCancelled: lambda fact: (
-        f"{_where(fact)} cancelled items {_listed(fact.items)}" + _by(fact.by) + _because(fact.halts)
-    ),
-    ItemsReopened: lambda fact: f"{_where(fact)} items {_listed(fact.items)} are to run again" + _by(fact.by),
-    ItemsIssued: _items_issued,
-    ItemsRetried: lambda fact: (
-        f"{_where(fact)} " + ", ".join(f"item {item} issued, try {attempt}" for item, attempt, _ in fact.items)
-    ),
-    ItemsSettled: lambda fact: (
-        f"{_where(fact)} " + "; ".join(f"item {report.item} {_reported(report)}" for report in fact.reports)
-    ),
-    ItemsGivenUp: lambda fact: f"{_where(fact)} given up on items {', '.join(map(str, fact.items))}",
-    EventsTaken: lambda fact: f"{fact.step} takes {_events(fact)}",
-    VisitFailed: lambda fact: (
-        f"{_where(fact)} failed for good" + (f", which is sent as {fact.event}" if fact.event else "")
-    ),
-    Routed: lambda fact: "; ".join(_MOVES[type(move)](move) for move in fact.moves),
-    SignalReceived: lambda fact: f"signal {fact.name!r} came" + (f" with {fact.value!r}" if fact.value else ""),
-    SignalTaken: lambda fact: f"{fact.command} took signal {fact.name!r}",
-    CallSettled: lambda fact: f"{fact.command} call {fact.key} {_ended(fact.outcome)}",
-    ChildEnded: lambda fact: f"{fact.command} run {fact.child} {_ended(fact.outcome)}",
-    GateDecided: lambda fact: f"{_where(fact)} decided: {fact.option}" + _by(fact.by),
-    RunPaused: lambda fact: "run paused" + _by(fact.by),
-    RunResumed: lambda fact: "run resumed" + _by(fact.by),
-    CancelAsked: lambda fact: "cancel asked for" + _by(fact.by) + _because(fact.reason),
-    RunTimedOut: lambda fact: f"run timed out after {fact.after:g} s",
-    RunEnding: lambda fact: f"run is ending as {fact.outcome}" + _fault(fact.error),
-    RunEnded: lambda fact: f"run {fact.status}" + _fault(fact.error),
-    RunReopened: _reopened,
-    RunMigrated: lambda fact: f"run migrated to plan {fact.plan[:12]}" + _by(fact.by),
-    BudgetExceeded: lambda fact: f"budget exceeded: {fact.used:g} of {fact.limit:g} {fact.unit} are used up",
-}
+_TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
+    "text for people (core/read/fact_text.py)",
+    {
+        RunStarted: _started,
+        StepIssued: _issued,
+        StepSettled: lambda fact: f"{_where(fact)} {_reported(fact.report)}",
+        FanOutEntered: _fan_entered,
+        PageAsked: lambda fact: (
+            f"{_where(fact)} page {fact.page} asked for" + (f", try {fact.attempt}" if fact.attempt > 1 else "")
+        ),
+        PageCame: lambda fact: f"{_where(fact)} page {fact.page} {_reported(fact.report)}",
+        PageTaken: lambda fact: (
+            f"{_where(fact)} has {fact.count} more items" + (", the last" if fact.cursor is None else "")
+        ),
+        PagesGivenUp: lambda fact: f"{_where(fact)} given up on its source: {fault_text(fact.fault)}",
+        ItemsCancelled: lambda fact: (
+            f"{_where(fact)} cancelled items {_listed(fact.items)}" + _by(fact.by) + _because(fact.halts)
+        ),
+        ItemsReopened: lambda fact: f"{_where(fact)} items {_listed(fact.items)} are to run again" + _by(fact.by),
+        ItemsIssued: _items_issued,
+        ItemsRetried: lambda fact: (
+            f"{_where(fact)} " + ", ".join(f"item {item} issued, try {attempt}" for item, attempt, _ in fact.items)
+        ),
+        ItemsSettled: lambda fact: (
+            f"{_where(fact)} " + "; ".join(f"item {report.item} {_reported(report)}" for report in fact.reports)
+        ),
+        ItemsGivenUp: lambda fact: f"{_where(fact)} given up on items {', '.join(map(str, fact.items))}",
+        EventsTaken: lambda fact: f"{fact.step} takes {_events(fact)}",
+        VisitFailed: lambda fact: (
+            f"{_where(fact)} failed for good" + (f", which is sent as {fact.event}" if fact.event else "")
+        ),
+        Routed: lambda fact: "; ".join(_MOVES[type(move)](move) for move in fact.moves),
+        SignalReceived: lambda fact: f"signal {fact.name!r} came" + (f" with {fact.value!r}" if fact.value else ""),
+        SignalTaken: lambda fact: f"{fact.command} took signal {fact.name!r}",
+        CallSettled: lambda fact: f"{fact.command} call {fact.key} {_ended(fact.outcome)}",
+        ChildEnded: lambda fact: f"{fact.command} run {fact.child} {_ended(fact.outcome)}",
+        GateDecided: lambda fact: f"{_where(fact)} decided: {fact.option}" + _by(fact.by),
+        RunPaused: lambda fact: "run paused" + _by(fact.by),
+        RunResumed: lambda fact: "run resumed" + _by(fact.by),
+        CancelAsked: lambda fact: "cancel asked for" + _by(fact.by) + _because(fact.reason),
+        RunTimedOut: lambda fact: f"run timed out after {fact.after:g} s",
+        RunEnding: lambda fact: f"run is ending as {fact.outcome}" + _fault(fact.error),
+        RunEnded: lambda fact: f"run {fact.status}" + _fault(fact.error),
+        RunReopened: _reopened,
+        RunMigrated: lambda fact: f"run migrated to plan {fact.plan[:12]}" + _by(fact.by),
+        BudgetExceeded: lambda fact: f"budget exceeded: {fact.used:g} of {fact.limit:g} {fact.unit} are used up",
+    },
+)

@@ -23,7 +23,7 @@ from refold.core.facts import (
 from refold.core.outcomes import Failed, Fault, Parked, Report, TimedOut
 from refold.core.read import fact_text as words
 
-TOLD: list[tuple[Fact, str]] = [
+TEXTS: list[tuple[Fact, str]] = [
     (RunStarted("hash", {"n": 1}), "run started with {'n': 1}"),
     (StepIssued("a", 2, attempt=3), "a/2 issued, try 3"),
     (StepIssued("a", 1, until=5, signal="go"), "a/1 waits for signal 'go' or a time"),
@@ -46,11 +46,11 @@ TOLD: list[tuple[Fact, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fact", "line"), TOLD)
-def test_a_fact_is_told_in_words(fact: Fact, line: str) -> None:
+@pytest.mark.parametrize(("fact", "line"), TEXTS)
+def test_a_fact_has_a_text_for_people(fact: Fact, line: str) -> None:
     assert words.fact_text(fact) == line
 
 
 def test_no_fact_and_no_move_is_without_words() -> None:
-    assert set(words._TOLD) == set(Fact.__args__)
+    assert set(words._TEXTS) == set(Fact.__args__)
     assert set(words._MOVES) == set(Move.__args__)
