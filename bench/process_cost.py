@@ -20,7 +20,7 @@ from refold.executors.process_services import Isolated
 from refold.ports import Call
 from refold.settings import Settings
 from refold.tools.python.tool import PythonTool
-from refold.tools.shell import ShellTool
+from refold.tools.shell.tool import ShellTool
 
 CODE = "result = {'n': n + 1}"
 BLOCKING = "import time\nresult = {'n': n + 1}"  # for all one knows

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from docs.build.kinds_page import kinds_page
 from refold.sources.added import Installed
 from refold.sources.catalog import CATALOG
-from refold.tool_api import ToolInfo, page_of
+from refold.tool_api import ToolInfo
 
 HEAD = """# Sources
 
@@ -19,84 +20,9 @@ as it is written. Where a key *may be secret*, `{secret: name}` stands for a sec
 stored nowhere. Keys that a source does not have are refused by their names, and so are columns in `filter`.
 """
 
-EXAMPLES = {
-    "list": """\
-kind: list
-items: [lisbon, porto, "{{ workload.city }}"]
-""",
-    "range": """\
-kind: range
-start: 1
-stop: "{{ workload.last + 1 }}"
-""",
-    "csv": """\
-kind: csv
-path: "{{ workload.file }}"
-delimiter: ";"
-types: {amount: number, paid: bool}
-filter: {region: [north, south]}
-""",
-    "jsonl": """\
-kind: jsonl
-path: orders.jsonl
-filter: {status: open}
-""",
-    "parquet": """\
-kind: parquet
-path: orders.parquet
-columns: [id, amount]
-where: amount > $least
-params: {least: "{{ workload.least }}"}
-""",
-    "glob": """\
-kind: glob
-pattern: incoming/**/*.csv
-""",
-    "sql": """\
-kind: sql
-driver: postgres
-host: db.example.com
-database: shop
-user: reports
-password: {secret: shop_password}
-query: select id, amount from orders where status = $status
-params: {status: open}
-key: id
----
-kind: sql
-driver: sqlite
-database: orders.db
-query: select region, sum(amount) as total from orders group by region order by region
-""",
-    "http": """\
-kind: http
-url: https://api.example.com/orders
-params: {since: "{{ workload.day }}", limit: 100}
-auth: {bearer: {secret: shop_token}}
-items: data.orders
-next: {cursor: data.next, param: cursor}
----
-kind: http
-url: https://api.example.com/issues
-next: {link: true}
-""",
-    "python": """\
-kind: python
-code: |
-  def main(days):
-      for day in range(days):
-          yield {"day": day}
-args: {days: 30}
----
-kind: python
-function: shop.orders:open_orders
-args: {region: "{{ workload.region }}"}
-""",
-}
-
 
 def page(catalog: Mapping[str, ToolInfo] = CATALOG) -> str:
-    return page_of(HEAD, catalog, EXAMPLES, "Items")
+    return kinds_page(HEAD, catalog, "Items")
 
 
 if __name__ == "__main__":

@@ -45,10 +45,11 @@ class ToolInfo(Struct, frozen=True, kw_only=True):
     about: str
     keys: tuple[ToolKey, ...] = ()
     result: str = ""
+    example: str = ""  # YAML for the reference page; several are separated by lines of `---`
     result_keys: tuple[str, ...] = ()  # all that a result can have, if it is a map and they are fixed
     by_engine: bool = False  # no worker takes part
     check: Callable[[Mapping[str, Any]], Sequence[ToolProblem]] | None = None  # beyond names and types
-    values: Callable[[str, str, Any], Iterator[ToolProblem]] | None = None  # values in a text of a NoETL file
+    values: Callable[[str, Any], Iterator[ToolProblem]] | None = None  # of a key and its text in a NoETL file
     programs: Callable[[Mapping[str, Any]], Iterator[ToolProblem]] | None = None  # values in text for an interpreter
     reads: Callable[[Mapping[str, Any]], Sequence[tuple[str, int, int]]] | None = None  # names from outside, and where
     check_bound: Callable[[Mapping[str, Any], Collection[str]], Sequence[ToolProblem]] | None = None  # names of input
@@ -96,29 +97,6 @@ def seconds_of(value: Any, what: str) -> float:
         return times.seconds(value)
     except InvalidValue:
         raise refused(f"{what} must be a span of time such as 30s or 1m30s, not {value!r}") from None
-
-
-def page_of(head: str, catalog: Mapping[str, ToolInfo], examples: Mapping[str, str], gives: str) -> str:
-    """A page of the reference: each kind with its examples, its keys, and what it gives."""
-    sections = (_section(info, examples.get(info.kind, ""), gives) for info in catalog.values())
-    return "\n".join([head, *map("\n".join, sections)])
-
-
-def _section(info: ToolInfo, examples: str, gives: str) -> Iterator[str]:
-    yield f"## `{info.kind}`\n\n{info.about}\n"
-    for example in examples.split("---\n"):
-        if example:
-            yield f"```yaml\n{example}```\n"
-    yield "| key | type | about |\n| --- | --- | --- |"
-    yield from map(_row, info.keys)
-    yield f"\n{gives}: {info.result}.\n"
-
-
-def _row(key: ToolKey) -> str:
-    flags = {"required": key.required, "static": key.static, "may be secret": key.secret}
-    notes = [key.type, *(name for name, holds in flags.items() if holds)]
-    choices = f" (one of {', '.join(f'`{each}`' for each in key.choices)})" if key.choices else ""
-    return f"| `{key.name}` | {', '.join(notes)} | {key.about}{choices} |"
 
 
 __all__ = ["Given", "Keys", "name_of", "refused", "seconds_of", "text_of"]

@@ -17,7 +17,7 @@ from refold.executors import supervised, supervisor_process
 from refold.executors.limits import Limits
 from refold.executors.programs import Programs
 from refold.executors.supervised import Start, Wardens
-from refold.tools.container import ContainerTool
+from refold.tools.container.tool import ContainerTool
 from tests.alive import children, living, noted_in, own_children, within
 from tests.executors.bodies import LIST_FILES
 from tests.executors.test_processes import BODIES, pool

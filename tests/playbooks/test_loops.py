@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from docs.build import sources_page
 from refold.core.plan import PATIENT, Call, Child, Loop, Retry, Source, Step, plan_hash
 from refold.errors import NotFound
 from refold.playbooks.draw import draw, mermaid
@@ -524,7 +523,7 @@ def test_a_drawing_tells_of_sources_and_order() -> None:
     assert '[["ship<br>noop<br>each item of csv a.csv, one by one"]]' in chart
 
 
-EXAMPLES = [each for text in sources_page.EXAMPLES.values() for each in text.split("---\n")]
+EXAMPLES = [each for info in SOURCES.values() for each in info.example.split("---\n")]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

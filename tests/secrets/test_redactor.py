@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from refold.core.faults import short
 from refold.secrets.redactor import Redactor
 from refold.secrets.spellings import SHORTEST, fold
-from refold.tools.noetl_text.sql import _plain
+from refold.tools.sql.noetl_text import _plain
 from tests.secrets.rooms import CANARY
 
 PEM = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END KEY-----\n"

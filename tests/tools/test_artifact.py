@@ -15,7 +15,7 @@ from refold import Plan, Step, open_engine
 from refold.core import codec
 from refold.errors import NotFound, ToolFailed
 from refold.settings import Settings
-from refold.tools.artifact import ArtifactTool
+from refold.tools.artifact.tool import ArtifactTool
 from tests.tools.calls import call, fault_of, one_step
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from docs.build.tools_page import EXAMPLES, page
+from docs.build.tools_page import page
 from refold.tool_api import ToolProblem
 from refold.tools.catalog import CATALOG
 
@@ -111,9 +111,9 @@ def test_every_kind_and_every_key_is_explained() -> None:
     assert [key.name for info in CATALOG.values() for key in info.keys if not key.about] == []
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@pytest.mark.parametrize("kind", CATALOG)
 def test_the_examples_are_right(kind: str) -> None:
-    for example in yaml.safe_load_all(EXAMPLES[kind]):
+    for example in yaml.safe_load_all(CATALOG[kind].example):
         tool = dict(example["tool"])
         assert tool.pop("kind") == kind
         tool.pop("input", None)

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from refold.executors.programs import Programs
-from refold.tools.container import ContainerTool, name_of_call
+from refold.tools.container.tool import ContainerTool, name_of_call
 from tests.tools.calls import call, engine, fault_of, one_step
 
 DOCKER = """#!/usr/bin/env python3

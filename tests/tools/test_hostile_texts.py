@@ -21,7 +21,7 @@ from refold.core.expressions import CannotEvaluate
 from refold.core.pipeline import Task
 from refold.errors import ToolFailed
 from refold.templates import Templates
-from refold.tools.noetl_text.quoting import QUOTED
+from refold.tools.pipeline.render import QUOTED
 from refold.tools.sql.text import Style
 from tests.growth import grows_linearly
 from tests.tools.databases import KINDS, Database, opened

@@ -10,7 +10,7 @@ from refold import Retry
 from refold.core.outcomes import Failed, Succeeded
 from refold.ports import Done
 from refold.tools.http.tool import HttpTool
-from refold.tools.llm import LlmTool
+from refold.tools.llm.tool import LlmTool
 from tests.tools.calls import call, engine, fault_of, one_step
 from tests.tools.web import Answer, Asked, Site, says, served
 

@@ -10,7 +10,7 @@ import pytest
 from refold import Engine, open_engine
 from refold.core.faults import MOST
 from refold.playbooks.playbook import read
-from refold.tools.artifact import safe_join
+from refold.tools.artifact.tool import safe_join
 from refold.tools.catalog import CATALOG
 from tests.tools.calls import SETTINGS, engine, fault_of_run, one_step
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from refold.tools.holes import HOLE, Misplaced
-from refold.tools.noetl_text.python import spots_of, written
+from refold.tools.noetl_text import HOLE, Misplaced
+from refold.tools.python.noetl_text import spots_of, written
 
 EVIL = [
     "'",

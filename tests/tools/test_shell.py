@@ -16,7 +16,7 @@ import pytest
 
 from refold.executors.programs import Programs
 from refold.ports import Program
-from refold.tools.shell import ShellTool
+from refold.tools.shell.tool import ShellTool
 from tests.alive import children, living, noted_in, within
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from refold.tools.holes import HOLE, Misplaced
-from refold.tools.noetl_text.shell import places_of, written
+from refold.tools.noetl_text import HOLE, Misplaced
+from refold.tools.shell.noetl_text import places_of, written
 from tests.tools.test_shell import metacharacters
 
 SHELLS = [name for name in ("bash", "dash", "busybox") if shutil.which(name)]

@@ -7,8 +7,8 @@ import duckdb
 import psycopg
 import pytest
 
-from refold.tools.holes import HOLE, Misplaced
-from refold.tools.noetl_text.sql import parts_of, without_own_quoting, written
+from refold.tools.noetl_text import HOLE, Misplaced
+from refold.tools.sql.noetl_text import parts_of, without_own_quoting, written
 from refold.tools.sql.text import Style
 from tests.tools.databases import KINDS, injections
 

@@ -25,6 +25,10 @@ LIST = ToolInfo(
     about="The elements of a list.",
     keys=(ToolKey(name="items", type="list", required=True, about="any values"),),
     result="the elements",
+    example="""\
+kind: list
+items: [lisbon, porto, "{{ workload.city }}"]
+""",
 )
 
 RANGE = ToolInfo(
@@ -37,6 +41,11 @@ RANGE = ToolInfo(
     ),
     result="the numbers",
     check=check_range,
+    example="""\
+kind: range
+start: 1
+stop: "{{ workload.last + 1 }}"
+""",
 )
 
 CSV = ToolInfo(
@@ -59,6 +68,13 @@ CSV = ToolInfo(
     ),
     result="a map by column for each row",
     check=check_csv,
+    example="""\
+kind: csv
+path: "{{ workload.file }}"
+delimiter: ";"
+types: {amount: number, paid: bool}
+filter: {region: [north, south]}
+""",
 )
 
 JSONL = ToolInfo(
@@ -68,6 +84,11 @@ JSONL = ToolInfo(
     keys=(ToolKey(name="path", type="text", required=True, about=PLACE), FILTER),
     result="the values, any JSON",
     check=check_filter,
+    example="""\
+kind: jsonl
+path: orders.jsonl
+filter: {status: open}
+""",
 )
 
 PARQUET = ToolInfo(
@@ -86,6 +107,13 @@ PARQUET = ToolInfo(
     ),
     result="a map by column for each row, with values as the tool duckdb gives them",
     check=check_parquet,
+    example="""\
+kind: parquet
+path: orders.parquet
+columns: [id, amount]
+where: amount > $least
+params: {least: "{{ workload.least }}"}
+""",
 )
 
 GLOB = ToolInfo(
@@ -103,6 +131,10 @@ GLOB = ToolInfo(
     ),
     result="`{path, name, size, modified}`: the whole path, bytes, and a time of ISO 8601",
     check=check_filter,
+    example="""\
+kind: glob
+pattern: incoming/**/*.csv
+""",
 )
 
 SQL = ToolInfo(
@@ -144,6 +176,22 @@ SQL = ToolInfo(
     ),
     result="a map by column for each row, with values as the tool of the driver gives them",
     check=check_sql,
+    example="""\
+kind: sql
+driver: postgres
+host: db.example.com
+database: shop
+user: reports
+password: {secret: shop_password}
+query: select id, amount from orders where status = $status
+params: {status: open}
+key: id
+---
+kind: sql
+driver: sqlite
+database: orders.db
+query: select region, sum(amount) as total from orders group by region order by region
+""",
 )
 
 HTTP = ToolInfo(
@@ -176,6 +224,18 @@ HTTP = ToolInfo(
     ),
     result="the elements of the lists",
     check=check_http,
+    example="""\
+kind: http
+url: https://api.example.com/orders
+params: {since: "{{ workload.day }}", limit: 100}
+auth: {bearer: {secret: shop_token}}
+items: data.orders
+next: {cursor: data.next, param: cursor}
+---
+kind: http
+url: https://api.example.com/issues
+next: {link: true}
+""",
 )
 
 PYTHON = ToolInfo(
@@ -195,6 +255,18 @@ PYTHON = ToolInfo(
     ),
     result="the items, as the tool python gives values",
     check=check_python,
+    example="""\
+kind: python
+code: |
+  def main(days):
+      for day in range(days):
+          yield {"day": day}
+args: {days: 30}
+---
+kind: python
+function: shop.orders:open_orders
+args: {region: "{{ workload.region }}"}
+""",
 )
 
 KINDS = (LIST, RANGE, CSV, JSONL, PARQUET, GLOB, SQL, HTTP, PYTHON)

@@ -39,6 +39,12 @@ WAIT = ToolInfo(
     result_keys=("by", "signal", "value"),
     by_engine=True,
     check=check_wait,
+    example="""\
+tool:
+  kind: wait
+  seconds: 2h
+  signal: paid
+""",
 )
 
 
@@ -146,6 +152,17 @@ GATE = ToolInfo(
     result_keys=("option", "by", "at", "feedback", "approvals"),
     by_engine=True,
     check=check_gate,
+    example="""\
+tool:
+  kind: gate
+  prompt: "Ship {{ ctx.version }}?"
+  options: {approve: Ship it, reject: Not yet}
+  assignee: release-team
+  min_approvals: 2
+  form: {type: object, properties: {note: {type: string}}}
+  timeout: 48h
+  on_timeout: continue
+""",
 )
 
 QUALITY = ToolInfo(
@@ -171,6 +188,12 @@ QUALITY = ToolInfo(
     result="`{score, threshold, passed}`, and `why` if the score had to be taken for 0",
     result_keys=("score", "threshold", "passed", "why"),
     by_engine=True,
+    example="""\
+tool:
+  kind: quality
+  source: "{{ ctx.confidence }}"
+  threshold: 80
+""",
 )
 
 
@@ -198,4 +221,49 @@ POLL = ToolInfo(
     ),
     result='that of the last `check`, or `{by: "poll"}`',
     by_engine=True,
+    example="""\
+tool:
+  kind: poll
+  check: {kind: http, url: "https://example.org/builds/7"}
+  until: "{{ output.data.data.state == 'done' }}"
+  every: 1m
+  timeout: 2h
+---
+tool:
+  kind: poll
+  until: "{{ ctx.approved | default(false) }}"
+""",
+)
+
+
+def check_playbook(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
+    if ("path" in keys) == ("name" in keys):
+        return [ToolProblem("", "a playbook is started by exactly one of `path` and `name`", "give `path`")]
+    return []
+
+
+PLAYBOOK = ToolInfo(
+    kind="playbook",
+    about="Starts another playbook, or a workflow in Python, as a run of its own, a child, and waits for it without a"
+    " worker. The step's `input` is the child's, and may give what its `workload` names, or what its code takes; in a"
+    " loop without `input`, the item is. A playbook may start itself; two that start each other are refused. What the"
+    " child uses up is added to what its parent uses up.",
+    keys=(
+        ToolKey(
+            name="path",
+            type="text",
+            static=True,
+            about="its file, seen from the folder of this one;"
+            " or `module:Class` for a workflow in Python, whose module is looked for there too",
+        ),
+        ToolKey(name="name", type="text", static=True, about="in short: `NAME.yaml` or `NAME.yml` in the same folder"),
+    ),
+    result="the result of the child. A child that fails is a failure of kind `child_failed`",
+    check=check_playbook,
+    example="""\
+input: {city: "{{ workload.city }}"}
+tool:
+  kind: playbook
+  path: weather.yaml
+""",
 )

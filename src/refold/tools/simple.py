@@ -1,15 +1,29 @@
 """The tool `function`: calls user code by its name, `{"call": "package.module:function"}`."""
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Call, Executor
-from refold.tool_api import Keys, ToolInfo, ToolKey, refused
-from refold.tools.outward_catalog import EMIT
-from refold.tools.outward_checks import NAME
+from refold.tool_api import Keys, ToolInfo, ToolKey, ToolProblem, refused
+
+NOOP = ToolInfo(
+    kind="noop",
+    about="Does nothing.",
+    keys=(
+        ToolKey(name="result", type="any", about="what comes of the step"),
+        ToolKey(name="message", type="text", about="a line for the run's log"),
+    ),
+    result="`result`; or else `{status, message}`, if there is a message; or else the input",
+    example="""\
+tool:
+  kind: noop
+  result: "{{ ctx.total }}"
+""",
+)
 
 
 async def noop(call: Call) -> Any:
@@ -39,6 +53,12 @@ ASSERT = ToolInfo(
         ToolKey(name="data", type="any", about="what the error has under `data` if it does not"),
     ),
     result="`result`, or null",
+    example="""\
+tool:
+  kind: assert
+  that: "{{ ctx.total > 0 }}"
+  message: "there is nothing to report: {{ ctx.total }}"
+""",
 )
 
 _ASSERT_KEYS = Keys(ASSERT)
@@ -56,7 +76,39 @@ def holds(value: Any) -> bool:
     return value.strip().lower() not in NO if isinstance(value, str) else bool(value)
 
 
+NAME = re.compile(r"\S{1,200}")  # of an event
 STREAM = "event"
+
+
+def check_emit(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
+    event = keys.get("event")
+    if (event is None) == (keys.get("message") is None):
+        return [ToolProblem("", "exactly one of `event` and `message` is needed", "write `event: paid`")]
+    if isinstance(event, str) and "{{" not in event and not NAME.fullmatch(event):
+        return [ToolProblem("event", "the name of an event has no spaces", "write `event: order.paid`")]
+    return []
+
+
+EMIT = ToolInfo(
+    kind="emit",
+    about="Says something to those who follow the run, at once: a line of the run's log, which `refold runs logs -f`"
+    " shows. It is said again in another try of the step.",
+    keys=(
+        ToolKey(name="event", type="text", about="what it is called, without spaces (`message`)"),
+        ToolKey(name="data", type="any", about="what belongs to it; it is shown as JSON"),
+        ToolKey(name="message", type="text", about="a line of text, in place of `event` and `data`"),
+    ),
+    result="`{event, data}`; the data of a message is its text",
+    result_keys=("event", "data"),
+    check=check_emit,
+    example="""\
+tool:
+  kind: emit
+  event: order.paid
+  data: {id: "{{ ctx.order.id }}"}
+""",
+)
+
 _EMIT_KEYS = Keys(EMIT)
 
 

@@ -41,7 +41,7 @@ def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read
         return PythonTool(world.executors)
 
     def shell() -> Tool:
-        from refold.tools.shell import ShellTool
+        from refold.tools.shell.tool import ShellTool
 
         return ShellTool(programs(), conceal)
 
@@ -84,7 +84,7 @@ def _outward(
     conceal = _concealing(world)
 
     def artifact() -> Tool:
-        from refold.tools.artifact import ArtifactTool
+        from refold.tools.artifact.tool import ArtifactTool
 
         return ArtifactTool(world.artifacts, read_blob)
 
@@ -94,7 +94,7 @@ def _outward(
         return emit
 
     def container() -> Tool:
-        from refold.tools.container import ContainerTool
+        from refold.tools.container.tool import ContainerTool
 
         return ContainerTool(programs(), world.docker, conceal)
 
@@ -104,7 +104,7 @@ def _outward(
         return McpTool(http(), programs(), conceal)
 
     def llm() -> Tool:
-        from refold.tools.llm import LlmTool
+        from refold.tools.llm.tool import LlmTool
 
         return LlmTool(http())
 

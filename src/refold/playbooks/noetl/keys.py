@@ -201,9 +201,9 @@ def _check_code(reading: Reading, info: ToolInfo | None, code: Node | None) -> N
 def _check_values(reading: Reading, kind: Kind, info: ToolInfo, config: Config, nodes: Mapping[str, Node]) -> None:
     """Values in texts that are programs: each must have a place in which it cannot be code."""
     texts = {**config.rendered, **config.keys}
-    for name, how in config.quoted.items():
+    for name in config.quoted:
         if info.values is not None:
-            tell_values(reading, info.values(how, name, texts[name]), _node_of(kind, name, nodes))
+            tell_values(reading, info.values(name, texts[name]), _node_of(kind, name, nodes))
     if info.programs is not None:
         for found in info.programs(texts):
             tell_values(reading, [found], _node_of(kind, found.key, nodes))

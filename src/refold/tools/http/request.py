@@ -10,7 +10,7 @@ import httpx2
 
 from refold.ports import Call
 from refold.tool_api import refused, text_of
-from refold.tools.checks import AUTH
+from refold.tools.http.info import AUTH
 from refold.tools.http.wire import address
 
 TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

@@ -13,9 +13,8 @@ from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Call
 from refold.tool_api import Keys, refused
-from refold.tools.catalog import HTTP
-from refold.tools.checks import PAGES
 from refold.tools.http.answer import fault_of_error, fault_of_status, read, result
+from refold.tools.http.info import HTTP, PAGES
 from refold.tools.http.request import request_of
 from refold.tools.http.wire import Checked, Wire, onward
 

@@ -19,8 +19,8 @@ from refold.errors import ToolFailed
 from refold.logs import DEBUG, event, logger
 from refold.ports import Call, Program, Programs, Tool
 from refold.tool_api import Keys, refused, text_of
+from refold.tools.mcp.info import MCP
 from refold.tools.mcp.messages import INITIALIZE, INITIALIZED, VERSION, asks, response_in
-from refold.tools.outward_catalog import MCP
 
 log = logger("tools")
 

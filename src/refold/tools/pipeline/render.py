@@ -9,10 +9,14 @@ from refold.core.expressions import CannotEvaluate
 from refold.core.pipeline import Task
 from refold.templates import Templates
 from refold.tool_api import seconds_of
-from refold.tools.noetl_text.quoting import QUOTED
-from refold.tools.noetl_text.sql import STYLES
+from refold.tools.noetl_text import Quote
 from refold.tools.pipeline.scope import Scope
 from refold.tools.pipeline.secrets import Wallet, as_auth, named_in
+from refold.tools.python import noetl_text as python_text
+from refold.tools.shell import noetl_text as shell_text
+from refold.tools.sql import noetl_text as sql_text
+
+QUOTED: Mapping[str, Quote] = {"shell": shell_text.quote, "sql": sql_text.quote, "python": python_text.quote}
 
 
 class Ready(Struct):
@@ -66,7 +70,7 @@ class Renderer:
             ways["code"] = "python"
         if task.kind == "shell" and "script" in task.rendered:
             ways["script"] = "shell"
-        if task.kind in STYLES and isinstance(task.keys.get("commands"), list) and self.templates.lenient:
+        if task.kind in sql_text.STYLES and isinstance(task.keys.get("commands"), list) and self.templates.lenient:
             ways["commands"] = "sql"
         return ways
 

@@ -9,9 +9,9 @@ from msgspec import structs
 from refold.core.outcomes import Succeeded
 from refold.ports import Call, Done, Executor
 from refold.tool_api import Given, Keys, refused, text_of
-from refold.tools.artifact import safe_join
-from refold.tools.catalog import PYTHON
+from refold.tools.artifact.tool import safe_join
 from refold.tools.python.body import RESULT, USAGE, Order, may_share_a_loop
+from refold.tools.python.info import PYTHON
 from refold.tools.python.noetl import Overheard
 from refold.tools.simple import may_call
 

@@ -1,10 +1,11 @@
-"""The tools that speak SQL and the one that moves rows, as data: their keys, their results, and their checks."""
+"""What the tools `sqlite`, `duckdb` and `postgres` are for their authors: keys, result, examples, and checks."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from refold.tool_api import ToolInfo, ToolKey, ToolProblem
-from refold.tools.checks import TEMPLATE, values_of
+from refold.tools.key_checks import first_value, is_expression
 
 NO_SPLICING = "write $1 or $name there, and give the value in `params`"
 
@@ -27,50 +28,16 @@ def _texts(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
 
 def spliced(key: str, text: str) -> Iterator[ToolProblem]:
     """A value that is put into the text of a statement can be anything to it; a whole statement is the author's."""
-    found = TEMPLATE.search(text)
-    if found is None or (text.strip().startswith("{{") and text.strip().endswith("}}") and text.count("{{") == 1):
+    place = first_value(text)
+    if place is None or (text.strip().startswith("{{") and text.strip().endswith("}}") and text.count("{{") == 1):
         return
-    before = text[: found.start()]
-    line, column = before.count("\n") + 1, found.start() - before.rfind("\n")
-    yield ToolProblem(key, "no value may be put into the text of a statement", NO_SPLICING, line, column)
+    yield ToolProblem(key, "no value may be put into the text of a statement", NO_SPLICING, *place)
 
 
 def _params(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     params = keys.get("params")
-    if params is not None and not isinstance(params, (list, Mapping)) and not _is_expression(params):
+    if params is not None and not isinstance(params, (list, Mapping)) and not is_expression(params):
         yield ToolProblem("params", "`params` is a list or a map", "[a, b] for $1 and $2, {name: a} for $name")
-
-
-def _is_expression(value: Any) -> bool:
-    return isinstance(value, str) and "{{" in value
-
-
-def check_transfer(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
-    return [*_query_of_source(keys.get("source")), *_types(keys), *_key(keys)]
-
-
-def _query_of_source(source: Any) -> Iterator[ToolProblem]:
-    query = source.get("query") if isinstance(source, Mapping) else None
-    for problem in spliced("source", query) if isinstance(query, str) else ():
-        yield ToolProblem("source", problem.message, problem.hint, code="spliced")
-
-
-SOURCES = ("sqlite", "duckdb", "postgres", "csv", "json", "jsonl", "parquet", "http")
-TARGETS = SOURCES[:-1]
-
-
-def _types(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
-    for name, known in (("source", SOURCES), ("target", TARGETS)):
-        end = keys.get(name)
-        kind = end.get("type") if isinstance(end, Mapping) else None
-        if isinstance(end, Mapping) and kind not in known and not _is_expression(kind):
-            yield ToolProblem(name, f"`{name}.type` is one of {', '.join(known)}", f"give `{name}` a `type`")
-
-
-def _key(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
-    mode = keys.get("mode")
-    if not _is_expression(mode) and (mode == "upsert") != (keys.get("key") is not None):
-        yield ToolProblem("key", "`mode: upsert` and `key` belong together", "give both, or none")
 
 
 ABOUT = (
@@ -126,7 +93,13 @@ LIMITS = (
 DATABASE = ToolKey(name="database", type="text", about="its file, made if it is not there; without it, one in memory")
 
 
-def _speaks_sql(kind: str, about: str, code: str, keys: tuple[ToolKey, ...]) -> ToolInfo:
+def _values(kind: str, key: str, text: Any) -> Iterator[ToolProblem]:
+    from refold.tools.sql import noetl_text  # loaded only for NoETL files
+
+    return noetl_text.problems(kind, key, text)
+
+
+def _speaks_sql(kind: str, about: str, code: str, keys: tuple[ToolKey, ...], example: str) -> ToolInfo:
     """`code`: what `error.code` is; `keys`: where the database is."""
     return ToolInfo(
         kind=kind,
@@ -135,12 +108,25 @@ def _speaks_sql(kind: str, about: str, code: str, keys: tuple[ToolKey, ...]) -> 
         result=RESULT,
         result_keys=RESULT_KEYS,
         check=check_sql,
-        values=values_of(kind),
+        values=partial(_values, kind),
+        example=example,
     )
 
 
 SQLITE = _speaks_sql(
-    "sqlite", "Runs SQL on a SQLite database.", "SQLite's, such as `SQLITE_CONSTRAINT_UNIQUE`", (DATABASE,)
+    "sqlite",
+    "Runs SQL on a SQLite database.",
+    "SQLite's, such as `SQLITE_CONSTRAINT_UNIQUE`",
+    (DATABASE,),
+    """\
+tool:
+  kind: sqlite
+  database: orders.db
+  query: |
+    create table if not exists orders (id text primary key, amount real);
+    insert into orders values ($id, $amount) on conflict do nothing
+  params: {id: "{{ ctx.order.id }}", amount: "{{ ctx.order.amount }}"}
+""",
 )
 
 DUCKDB = _speaks_sql(
@@ -154,6 +140,12 @@ DUCKDB = _speaks_sql(
             name="attach", type="map", about="more files of DuckDB, by the names they get: `{sales: sales.duckdb}`"
         ),
     ),
+    """\
+tool:
+  kind: duckdb
+  query: select region, sum(amount) as total from read_csv($1) group by region
+  params: ["{{ workload.file }}"]
+""",
 )
 
 POSTGRES = _speaks_sql(
@@ -172,50 +164,16 @@ POSTGRES = _speaks_sql(
         ToolKey(name="auth", type="map", about="a map of these, such as a keychain entry; what the step gives wins"),
         ToolKey(name="schema", type="text", about="where names are looked for: one schema, or several with commas"),
     ),
+    """\
+tool:
+  kind: postgres
+  host: db.example.com
+  database: shop
+  user: reports
+  password: "{{ ctx.password }}"
+  query: select id, paid_at from orders where status = $1 and id = any($2)
+  params: [open, "{{ ctx.ids }}"]
+  read_only: true
+  timeout: 30s
+""",
 )
-
-TRANSFER = ToolInfo(
-    kind="transfer",
-    about="Moves rows from a database, a file or an address into a table or a file. It is done as a whole or not at"
-    " all: one transaction, or a new file in place of the old. No more than a chunk is in memory. Files and DuckDB"
-    " need `pip install refold[duckdb]`, PostgreSQL `pip install refold[postgres]`.",
-    keys=(
-        ToolKey(
-            name="source",
-            type="map",
-            required=True,
-            about="`type` is sqlite, duckdb or postgres, with the keys of that tool for its connection, and `query`,"
-            " one statement, with `params`, or `table` (a query of DuckDB needs no `database`); csv, json, jsonl (a map"
-            " on each line) or parquet, with `path` (`*` stands for many files) and `options`, DuckDB's for such files;"
-            " or http, with `url`, `method`, `headers`, `params`, `json`, `auth` and `pages` as that tool has"
-            " them, and `data_path`, where the list of maps stands in the answer",
-        ),
-        ToolKey(
-            name="target",
-            type="map",
-            required=True,
-            about="`type` is sqlite, duckdb or postgres, with its connection and `table`, which is made if it is not"
-            " there; or a type of file, with `path` and `options`. `mapping` chooses columns and names them anew:"
-            " `{column of the target: column of the source}`",
-        ),
-        ToolKey(
-            name="mode",
-            type="text",
-            choices=("append", "replace", "upsert"),
-            about="`append` (the default for tables), `replace`, which empties the table first (the default for files,"
-            " and their only one), or `upsert`, which updates the rows that have the same `key`",
-        ),
-        ToolKey(name="key", type="any", about="for `upsert`: a column of the target, or a list; unique in the table"),
-        ToolKey(name="chunk_size", type="integer", about="rows at a time (10000)"),
-        ToolKey(name="timeout", type="duration", about="for all of it"),
-    ),
-    result="`{direction, source_type, target_type, mode, rows_transferred, chunks_processed, target_table, columns}`;"
-    " between DuckDB and files all is one chunk",
-    result_keys=(
-        *("direction", "source_type", "target_type", "mode", "rows_transferred", "chunks_processed", "target_table"),
-        "columns",
-    ),
-    check=check_transfer,
-)
-
-KINDS = (SQLITE, DUCKDB, POSTGRES, TRANSFER)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from refold.core.faults import short
 from refold.tool_api import refused
-from refold.tools.holes import HOLE
+from refold.tools.noetl_text import HOLE
 
 Style = Literal["sqlite", "duckdb", "postgres"]
 Kind = Literal["hole", "space", "comment", "text", "name", "dollar", "placeholder", "word", "number", "sign"]

@@ -7,8 +7,8 @@ from refold.ports import Call
 from refold.time_limits import Limit
 from refold.tool_api import Keys, missing, refused
 from refold.tools.sql.faults import timed_out
-from refold.tools.sql.info import TRANSFER
 from refold.tools.transfer.columns import Column, chosen
+from refold.tools.transfer.info import TRANSFER
 from refold.tools.transfer.request import FILES, Transfer, transfer_of
 from refold.tools.transfer.sides import Into, Rows, Side, Stream
 

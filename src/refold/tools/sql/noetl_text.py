@@ -15,13 +15,25 @@ SQL. What a place asks for follows from the author's text alone, and a place tha
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from refold.core.faults import short
-from refold.tools.holes import HOLE, Misplaced
+from refold.core.pipeline import Task
+from refold.tool_api import ToolProblem
+from refold.tools.noetl_text import (
+    EXPRESSION,
+    HOLE,
+    Misplaced,
+    Pieces,
+    end_of_values,
+    holed,
+    holes_of,
+    problems_in,
+    refusing_misplaced,
+)
 from refold.tools.sql.text import Style, Token, tokens
 from refold.tools.sql.values import json_text
 
@@ -350,3 +362,42 @@ def _plain(text: str) -> str:
 
 
 STYLES: Mapping[str, Style] = {"sqlite": "sqlite", "duckdb": "duckdb", "postgres": "postgres"}
+
+
+def quote(task: Task, key: str, pieces: Pieces, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Put values into SQL, one text or a list of them; a text that is one value is SQL of the author's own."""
+    query = keys[key]
+    if isinstance(query, list):
+        return {key: [_statement(task, key, text, pieces) if isinstance(text, str) else text for text in query]}
+    return {key: _statement(task, key, query, pieces) if isinstance(query, str) else query}
+
+
+def _statement(task: Task, key: str, template: str, pieces: Pieces) -> str:
+    text = holed(template, pieces(_without_own_quoting(template)))
+    if text.is_one_value and isinstance(text.values[0], str):
+        return text.values[0]
+    style = STYLES[task.kind]
+    with refusing_misplaced(key, [text]):
+        return written(parts_of(text.text, style), text.values, style)
+
+
+def _without_own_quoting(text: str) -> str:
+    end = end_of_values(text)
+    return EXPRESSION.sub(lambda match: f"{{{{{without_own_quoting(match[1])}}}}}", text[:end]) + text[end:]
+
+
+def problems(kind: str, key: str, text: Any) -> Iterator[ToolProblem]:
+    """Yield what `quote` would refuse in a text, as far as that is known without the values."""
+    match text:
+        case [*texts]:
+            for item, each in enumerate(texts):
+                for problem in problems(kind, key, each) if isinstance(each, str) else ():
+                    yield structs.replace(problem, item=item)
+        case str():
+            holes = holes_of(text)
+            if holes is not None and holes.places and holes.is_one_value:
+                message = f"`{key}` is one value, and what it holds is run as SQL"
+                hint = "write the statement here, and put values into it"
+                yield ToolProblem(key, message, hint, *holes.places[0], "value-as-code", None, "warning")
+            else:
+                yield from problems_in(key, [text], lambda texts: parts_of(texts[0], STYLES[kind]))

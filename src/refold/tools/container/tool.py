@@ -14,8 +14,8 @@ from refold.errors import ToolFailed
 from refold.logs import WARNING, event, logger
 from refold.ports import Call, Ended, Program, Programs
 from refold.tool_api import Keys, name_of, refused, text_of
-from refold.tools.outward_catalog import CONTAINER
-from refold.tools.shell import about, fault_of_end, stdin_of
+from refold.tools.container.info import CONTAINER
+from refold.tools.shell.tool import about, fault_of_end, stdin_of
 
 log = logger("tools")
 

@@ -19,7 +19,7 @@ from refold.core.outcomes import Fault
 from refold.errors import NotFound, ToolFailed
 from refold.ports import Call
 from refold.tool_api import Keys, name_of, refused
-from refold.tools.outward_catalog import ARTIFACT
+from refold.tools.artifact.info import ARTIFACT
 
 
 def safe_join(folder: str, name: str) -> str | None:

@@ -12,7 +12,7 @@ from refold.errors import OverBound, ToolFailed
 from refold.ports import Call, Done, Tool
 from refold.schemas import flaw, misfits, said
 from refold.tool_api import Keys, name_of, refused
-from refold.tools.outward_catalog import LLM
+from refold.tools.llm.info import LLM
 
 TIMEOUT = 120.0
 LARGE = 16 * 1024  # characters of an answer that is read in a thread, so that nothing else has to wait
@@ -35,11 +35,7 @@ class LlmTool:
         text, json = choice["message"].get("content") or "", None
         if keys.get("json"):
             try:
-                json = (
-                    await asyncio.to_thread(_json, text, keys["json"])
-                    if len(text) > LARGE
-                    else _json(text, keys["json"])
-                )
+                json = await _read_json(text, keys["json"])
             except ToolFailed as error:
                 return Done(Failed(error.fault), usage=_usage(used))  # what was used up is used up
         result = {
@@ -114,6 +110,12 @@ def _usage(told: Any) -> dict[str, int | float]:
     found = told if isinstance(told, Mapping) else {}
     counts = {unit: found.get(name) for name, unit in UNITS.items()}
     return {unit: count for unit, count in counts.items() if isinstance(count, int) and not isinstance(count, bool)}
+
+
+async def _read_json(text: str, schema: Any) -> Any:
+    if len(text) <= LARGE:
+        return _json(text, schema)
+    return await asyncio.to_thread(_json, text, schema)
 
 
 def _json(text: str, schema: Any) -> Any:

@@ -9,12 +9,14 @@ refuses what it does not know. Texts without values are not read at all.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from msgspec import Struct, field
 
-from refold.tools.holes import HOLE, Misplaced
+from refold.core.pipeline import Task
+from refold.tool_api import ToolProblem, refused
+from refold.tools.noetl_text import HOLE, Holed, Misplaced, Pieces, has_values, holed, problems_in, refusing_misplaced
 
 SHELLS = ("bash", "sh", "dash")
 BARE, DOUBLE, SINGLE = "bare", "double", "single"
@@ -539,3 +541,50 @@ def _without_prefix(words: list[Word]) -> list[Word]:
 
 def _file_name(path: str) -> str:
     return path.rsplit("/", 1)[-1]
+
+
+def quote(task: Task, key: str, pieces: Pieces, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Put values into text for a shell. A map has the lines of one, and a list is a program and its arguments."""
+    command = keys[key]
+    if isinstance(command, str):
+        return {key: _filled(key, [command], pieces)[0]}
+    if not isinstance(command, dict):
+        return {key: command}
+    lines = [line if isinstance(line, str) else str(line) for line in command["lines"]]
+    stops = ["-e"] if len(lines) > 1 else []
+    if any(has_values(text) for text in lines) and (why := _unknown_shell(str(command["shell"]))):
+        raise refused(f"`{key}`: {why}")
+    return {key: [str(command["shell"]), *stops, "-c", "\n".join(_filled(key, lines, pieces))]}
+
+
+def _filled(key: str, written_texts: Sequence[str], pieces: Pieces) -> list[str]:
+    texts = [holed(text, pieces(text)) for text in written_texts]
+    with refusing_misplaced(key, texts):
+        places = iter(places_of([text.text for text in texts]))
+        return [_with_values(text, places) for text in texts]
+
+
+def _with_values(text: Holed, places: Iterator[str]) -> str:
+    parts = text.text.split(HOLE)
+    values = zip(text.values, parts[1:], strict=True)
+    return parts[0] + "".join(written(next(places), value) + part for value, part in values)
+
+
+def _unknown_shell(shell: str) -> str:
+    if shell.rsplit("/", 1)[-1] in SHELLS:
+        return ""
+    return f"values can be put into text for {', '.join(SHELLS)}, and not for {shell!r}; use `env`"
+
+
+def problems(key: str, text: Any) -> Iterator[ToolProblem]:
+    """Yield what `quote` would refuse in a text, as far as that is known without the values."""
+    match text:
+        case {"shell": shell, "lines": [*lines]}:
+            if any(isinstance(line, str) and has_values(line) for line in lines) and (
+                why := _unknown_shell(str(shell))
+            ):
+                yield ToolProblem(key, why, "write `shell: bash`, or pass the value in `env`")
+            else:
+                yield from problems_in(key, [line for line in lines if isinstance(line, str)], places_of)
+        case str():
+            yield from problems_in(key, [text], places_of)

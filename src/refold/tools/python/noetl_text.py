@@ -10,15 +10,28 @@ import io
 import math
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from refold.core.pipeline import Task
 from refold.templates.data import text_of
-from refold.tools.holes import HOLE, Misplaced
+from refold.tool_api import ToolProblem
+from refold.tools.noetl_text import (
+    EXPRESSION,
+    HOLE,
+    Misplaced,
+    Pieces,
+    end_of_values,
+    holed,
+    holes_of,
+    problems_in,
+    refusing_misplaced,
+)
 from refold.tools.python.compile import InvalidCode, prepare
 
+OWN_JSON = re.compile(r"\|\s*tojson(?:\(\s*\))?\s*-?$")
 REMEDY = "bind it in `input`, and write its name"
 OPENING = re.compile(r"([A-Za-z]*)('''|\"\"\"|'|\")")
 BESIDE = re.compile(r"[\w'\"\\]")  # what makes a name longer, or a string of it
@@ -218,3 +231,34 @@ def _holds(node: ast.AST, name: str) -> bool:
         isinstance(each, ast.Constant) and name in (each.value if isinstance(each.value, str) else str(each.value))
         for each in ast.walk(node)
     )
+
+
+def quote(task: Task, key: str, pieces: Pieces, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Put values into Python code."""
+    template = keys[key]
+    if not isinstance(template, str):
+        return {key: template}
+    text = holed(template, pieces(_without_own_json(template)))
+    with refusing_misplaced(key, [text]):
+        return {key: written(text.text, spots_of(text.text), text.values)}
+
+
+def _without_own_json(template: str) -> str:
+    """Take `tojson` away from a bare `{{ x | tojson }}`: it was meant to make a literal, which x becomes anyway."""
+    text, expressions = holes_of(template), list(EXPRESSION.finditer(template, 0, end_of_values(template)))
+    if text is None or len(expressions) != len(text.places):
+        return template
+    try:
+        spots = spots_of(text.text)
+    except Misplaced:
+        return template  # `quote` reads it again, and reports the reason
+    for spot, match in zip(reversed(spots), reversed(expressions), strict=True):
+        if spot.prefix is None:
+            template = template[: match.start(1)] + OWN_JSON.sub("", match[1]) + template[match.end(1) :]
+    return template
+
+
+def problems(key: str, text: Any) -> Iterator[ToolProblem]:
+    """Yield what `quote` would refuse in a text, as far as that is known without the values."""
+    if isinstance(text, str):
+        yield from problems_in(key, [text], lambda texts: spots_of(texts[0]))

@@ -10,7 +10,7 @@ from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Call, Ended, Program, Programs
 from refold.tool_api import Keys, name_of, refused, text_of
-from refold.tools.catalog import SHELL
+from refold.tools.shell.info import SHELL
 
 SH, BASH = "/bin/sh", "bash"  # the latter is what NoETL files are written for
 LAST_WORDS = 8000  # characters of each stream that a failure tells

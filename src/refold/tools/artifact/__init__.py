@@ -1,0 +1,1 @@
+"""The tool `artifact`: files in one folder, and what references stand for."""

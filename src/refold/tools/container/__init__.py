@@ -1,0 +1,1 @@
+"""The tool `container`: a program in a container of its own."""

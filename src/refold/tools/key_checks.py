@@ -1,0 +1,82 @@
+"""Checks of keys that several kinds of tools share."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from refold.tool_api import ToolProblem
+
+TEMPLATE = re.compile(r"\{\{(?!-?\s*\.)|\{%")  # `{{.Name}}` is for others, such as docker
+
+
+def one_of(keys: Mapping[str, Any], *names: str) -> Iterator[ToolProblem]:
+    given = [name for name in names if keys.get(name) is not None]
+    if not given:
+        yield ToolProblem("", f"one of {listed(names)} is needed")
+    for name in given[1:]:
+        yield ToolProblem(name, f"`{name}` and `{given[0]}` exclude each other", "take one of them away")
+
+
+def listed(names: Sequence[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return ", ".join(quoted[:-1]) + " and " + quoted[-1]
+
+
+# Interpreters, and the options behind which their program stands.
+PROGRAM_OPTIONS: Mapping[str, str] = {
+    r"(?:ba|da|k|z|c|tc|a|fi)?sh": r"-\w*c\w*",
+    r"python[\d.]*|pypy[\d.]*": r"-\w*c",
+    r"perl|ruby": r"-\w*[eE]",
+    r"node|nodejs|deno|bun": r"-e|-p|-pe|--eval|--print|eval",
+    r"php|lua|Rscript": r"-r|-e|-B|-E",
+    r"psql|mysql|mariadb|duckdb|clickhouse": r"-c|-e|--command(?:=.*)?|--execute(?:=.*)?|-cmd",
+}
+FIRST_IS_PROGRAM = r"[gmn]?awk|g?sed|jq|yq|eval|expr|bc|ssh|sqlite3|su|xargs|trap"
+
+
+def programs_in(*keys: str) -> Callable[[Mapping[str, Any]], Iterator[ToolProblem]]:
+    """Warnings about values in what one of these lists hands to an interpreter as its program."""
+
+    def problems(given: Mapping[str, Any]) -> Iterator[ToolProblem]:
+        words: list[tuple[str, int, Any]] = []
+        for key in keys:
+            listed = given.get(key)
+            words += [(key, item, word) for item, word in enumerate(listed)] if isinstance(listed, list) else ()
+        for at, name in _program_texts([word for _, _, word in words]):
+            key, item, word = words[at]
+            place = first_value(word)
+            assert place is not None
+            message = f"a value goes into the program of `{name}`, and what it holds can be run"
+            hint = 'give it as an argument behind the program, and read it there: "$1", sys.argv[1]'
+            yield ToolProblem(key, message, hint, *place, "value-as-code", item, "warning")
+
+    return problems
+
+
+def _program_texts(words: Sequence[Any]) -> Iterator[tuple[int, str]]:
+    """Which of these words are programs of an interpreter among them, and hold values."""
+    for i, word in enumerate(words):
+        name = word.rsplit("/", 1)[-1] if isinstance(word, str) and not TEMPLATE.search(word) else ""
+        option = next((each for known, each in PROGRAM_OPTIONS.items() if name and re.fullmatch(known, name)), None)
+        if option is None and not re.fullmatch(FIRST_IS_PROGRAM, name):
+            continue
+        for at, text in enumerate(words[i + 1 :], i + 1):
+            is_program = option is None or re.fullmatch(option, str(words[at - 1])) or re.fullmatch(option, str(text))
+            if is_program and isinstance(text, str) and TEMPLATE.search(text):
+                yield at, name
+            if option is not None and re.fullmatch(option, str(words[at - 1])):
+                break  # what follows are arguments
+        return
+
+
+def is_expression(value: Any) -> bool:
+    """Whether a value is computed in the run, so that it cannot be checked before."""
+    return isinstance(value, str) and "{{" in value
+
+
+def first_value(text: str) -> tuple[int, int] | None:
+    """Return line and column of the first template in a text, or None if it has none."""
+    match = TEMPLATE.search(text)
+    if match is None:
+        return None
+    return text.count("\n", 0, match.start()) + 1, match.start() - text.rfind("\n", 0, match.start())

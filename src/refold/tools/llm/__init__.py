@@ -1,0 +1,1 @@
+"""The tool `llm`: a question to a language model."""

@@ -1,0 +1,59 @@
+"""What the tool `llm` is for its authors: its keys, its result, an example, and its checks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from refold.tool_api import ToolInfo, ToolKey, ToolProblem
+
+
+def check_llm(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
+    if (keys.get("messages") is None) == (keys.get("prompt") is None):
+        return [ToolProblem("", "exactly one of `messages` and `prompt` is needed", "write `prompt: …`")]
+    if keys.get("messages") is not None and keys.get("system") is not None:
+        hint = "write it as the first message, `{role: system, content: …}`"
+        return [ToolProblem("system", "`system` belongs to `prompt`", hint)]
+    return []
+
+
+LLM = ToolInfo(
+    kind="llm",
+    about="Asks a language model at any address that speaks OpenAI's chat completions. What it used up is added to the"
+    " run's usage as `tokens`, `prompt_tokens` and `completion_tokens`, which a budget may limit. Failures are those of"
+    " the tool `http`; to be asked to slow down is one of kind `rate_limit`, with the time to wait.",
+    keys=(
+        ToolKey(
+            name="base_url",
+            type="text",
+            required=True,
+            about="such as `http://localhost:11434/v1`",
+        ),
+        ToolKey(name="model", type="text", required=True, about="its name there"),
+        ToolKey(name="messages", type="list", about="a list of `{role, content}`"),
+        ToolKey(name="prompt", type="text", about="in place of `messages`: what the user says"),
+        ToolKey(name="system", type="text", about="what is said before that, as `system`"),
+        ToolKey(
+            name="json",
+            type="any",
+            about="the answer is to be JSON: `true`, or a JSON Schema that it is held against; one that does not fit is"
+            " a failure of kind `schema`, that may be tried again",
+        ),
+        ToolKey(name="temperature", type="number", about="the server's own without it"),
+        ToolKey(name="max_tokens", type="integer", about="of the answer"),
+        ToolKey(name="api_key", type="text", about="sent as a bearer token; best from a secret"),
+        ToolKey(name="headers", type="map", about="more headers"),
+        ToolKey(name="options", type="map", about="more fields of the request, such as `{seed: 7}`"),
+        ToolKey(name="timeout", type="duration", about="for the answer (2m)"),
+    ),
+    result="`{text, json, model, finish_reason, usage}`: `json` is the decoded answer, or null if none was asked for",
+    result_keys=("text", "json", "model", "finish_reason", "usage"),
+    check=check_llm,
+    example="""\
+tool:
+  kind: llm
+  base_url: http://localhost:11434/v1
+  model: small
+  system: Answer in one sentence.
+  prompt: "{{ ctx.question }}"
+  json: {type: object, properties: {answer: {type: string}}, required: [answer]}
+""",
+)

@@ -1,0 +1,65 @@
+"""What the tool `mcp` is for its authors: its keys, its result, an example, and its checks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from refold.tool_api import ToolInfo, ToolKey, ToolProblem
+from refold.tools.key_checks import programs_in
+
+
+def check_mcp(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
+    return [*_server(keys), *_called(keys)]
+
+
+def _server(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    if (keys.get("endpoint") is None) == (keys.get("command") is None):
+        yield ToolProblem("", "exactly one of `endpoint` and `command` is needed", "give the address of the server")
+    for name, other in (("headers", "endpoint"), ("auth", "endpoint"), ("env", "command")):
+        if keys.get(name) is not None and keys.get(other) is None:
+            yield ToolProblem(name, f"`{name}` belongs to `{other}`", "take it away")
+
+
+def _called(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    if keys.get("method", "tools/call") == "tools/call" and not keys.get("tool"):
+        yield ToolProblem("", "`tools/call` needs `tool`", "name the tool, or write `method: tools/list`")
+
+
+MCP = ToolInfo(
+    kind="mcp",
+    about="Calls a tool of an MCP server, which is reached at an address (streamable HTTP, with the guards of the tool"
+    " `http`) or started as a program (stdio) and ended afterwards. A tool that answers with an error is a failure of"
+    " kind `tool_error`.",
+    keys=(
+        ToolKey(name="endpoint", type="text", about="the address of the server"),
+        ToolKey(name="command", type="list", about="or the program and its arguments, as a list"),
+        ToolKey(
+            name="method",
+            type="text",
+            choices=("tools/call", "tools/list", "health"),
+            about="`tools/call` (the default), `tools/list` for what there is, `health` to see whether it answers",
+        ),
+        ToolKey(name="tool", type="text", about="the tool to call"),
+        ToolKey(name="arguments", type="map", about="what it gets ({})"),
+        ToolKey(name="headers", type="map", about="for an address"),
+        ToolKey(name="auth", type="map", about="for an address, as the tool `http` has it"),
+        ToolKey(name="env", type="map", about="for a program: variables laid over the environment"),
+        ToolKey(name="timeout", type="duration", about="for all of it (60s)"),
+    ),
+    result="`{status, server, endpoint, method, tool, arguments, text, result}`: `text` is all text of the answer,"
+    " `result` the answer itself",
+    result_keys=("status", "server", "endpoint", "method", "tool", "arguments", "text", "result"),
+    check=check_mcp,
+    programs=programs_in("command"),
+    example="""\
+tool:
+  kind: mcp
+  endpoint: https://tools.example.com/mcp
+  tool: search
+  arguments: {query: "{{ ctx.question }}"}
+---
+tool:
+  kind: mcp
+  command: [python, -m, my_server]
+  method: tools/list
+""",
+)

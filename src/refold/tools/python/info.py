@@ -1,0 +1,152 @@
+"""What the tool `python` is for its authors: its keys, its result, an example, and its checks."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from refold.tool_api import ToolInfo, ToolKey, ToolProblem
+from refold.tools.key_checks import one_of
+from refold.tools.python.compile import InvalidCode, is_good, prepare, read_from_outside, required_of_main
+
+# What code is offered beside its input.
+OFFERED = (
+    "context",
+    "input",
+    "input_data",
+    "args",
+    "run",
+    "step",
+    "visit",
+    "attempt",
+    "item",
+    "idempotency_key",
+    "usage",
+)
+
+
+def check_python(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
+    return [*one_of(keys, "code", "script", "entry"), *_code(keys), *_entry(keys), *_libs(keys), *_inline(keys)]
+
+
+def _code(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    code = keys.get("code")
+    if isinstance(code, str) and not is_good(code):
+        try:
+            prepare(code, "<code>")
+        except InvalidCode as error:
+            yield ToolProblem("code", f"the code does not compile: {error.message}", "", error.line, error.column)
+
+
+def names_in_code(keys: Mapping[str, Any]) -> Sequence[tuple[str, int, int]]:
+    code = keys.get("code")
+    return read_from_outside(code) if isinstance(code, str) and is_good(code) else []
+
+
+def check_main(keys: Mapping[str, Any], bound: Collection[str]) -> Sequence[ToolProblem]:
+    """Parameters of `main` that nothing binds, each where it stands."""
+    code = keys.get("code")
+    if not isinstance(code, str) or "main" not in code or not is_good(code):
+        return []
+    known, hint = {*bound, *OFFERED}, "add it to `input`, or give it a default"
+    message = "main() needs {!r}, and the input of the step does not have it"
+    return [
+        ToolProblem("code", message.format(name), hint, line, column, "missing-input")
+        for name, line, column in required_of_main(code)
+        if name not in known
+    ]
+
+
+def _entry(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    entry = keys.get("entry")
+    if isinstance(entry, str) and not re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", entry):
+        yield ToolProblem("entry", f"{entry!r} does not name a function", "write package.module:function")
+
+
+def _libs(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    libs = keys.get("libs")
+    values: Sequence[Any] = list(libs.values()) if isinstance(libs, Mapping) else libs if isinstance(libs, list) else []
+    fits = libs is None or isinstance(libs, (Mapping, list))
+    if not fits or not all(isinstance(each, str) or _is_import(each) for each in values):
+        hint = "write {alias: module}, {alias: {from: module, import: name}}, or a list of modules"
+        yield ToolProblem("libs", "`libs` does not say what to import", hint)
+
+
+def _is_import(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == {"from", "import"} and all(map(_is_text, value.values()))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _inline(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    for name in ("cwd", "env") if keys.get("isolation") == "inline" else ():
+        if keys.get(name) is not None:
+            yield ToolProblem(name, f"`{name}` needs a process of its own", "take away `isolation: inline`")
+
+
+def _values(key: str, text: Any) -> Iterator[ToolProblem]:
+    from refold.tools.python import noetl_text  # loaded only for NoETL files
+
+    return noetl_text.problems(key, text)
+
+
+PYTHON = ToolInfo(
+    kind="python",
+    about="Runs Python code. It is trusted code in a process of its own, not a sandbox.",
+    keys=(
+        ToolKey(
+            name="code",
+            type="text",
+            static=True,
+            about="the code. Its result is what it gives to a top-level `return`, or what it sets `result` to, or what"
+            " its function `main` returns. `await` may stand anywhere. Values of `input` can be read by their names and"
+            " as `input`; `context` has run, step, visit, attempt, item and idempotency_key, and a map `usage` for what"
+            " it uses up, as in `context['usage']['tokens'] = 12`. Parameters of `main` are bound by name",
+        ),
+        ToolKey(
+            name="script",
+            type="text",
+            static=True,
+            about="a file with such code: in the present folder or that of the playbook, or in `scripts` there",
+        ),
+        ToolKey(
+            name="entry",
+            type="text",
+            static=True,
+            about="a function, `package.module:function`; its parameters are bound by name",
+        ),
+        ToolKey(
+            name="libs",
+            type="any",
+            static=True,
+            about="what to import: `{alias: module}`, `{alias: {from: module, import: name}}`, or a list of modules",
+        ),
+        ToolKey(
+            name="isolation",
+            type="text",
+            static=True,
+            choices=("process", "inline"),
+            about="`process` (the default) is a warm interpreter that is killed for real when time is up; `inline` is"
+            " faster, for trusted code that ends by itself: async code and code that only computes on the event loop,"
+            " other code in a thread",
+        ),
+        ToolKey(name="cwd", type="text", about="the folder it runs in"),
+        ToolKey(name="env", type="map", about="variables laid over the environment"),
+    ),
+    result="what the code gives, as JSON data: tuples become lists, sets sorted lists, times ISO texts; what has no"
+    " obvious form is refused with its path",
+    check=check_python,
+    values=_values,
+    check_bound=check_main,
+    reads=names_in_code,
+    example="""\
+tool:
+  kind: python
+  input: {numbers: [3, 1, 2]}
+  code: |
+    def main(numbers, context):
+        print("try", context["attempt"])
+        return {"largest": max(numbers)}
+""",
+)

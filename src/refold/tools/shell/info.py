@@ -1,0 +1,99 @@
+"""What the tool `shell` is for its authors: its keys, its result, an example, and its checks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from refold.tool_api import ToolInfo, ToolKey, ToolProblem
+from refold.tools.key_checks import first_value, one_of, programs_in
+
+NO_SPLICING = 'pass the value in `env` and write "$NAME", or as one of `args` and write "$1"'
+
+
+def check_shell(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
+    return [*one_of(keys, "command", "script"), *_command(keys), *_script(keys)]
+
+
+def _command(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    command, by_shell = keys.get("command"), keys.get("shell") is True
+    if isinstance(command, str) and by_shell:
+        yield from _spliced("command", command)
+    elif isinstance(command, str) and not _is_one_expression(command):
+        hint = "write a list, [program, argument, ...], or a `script` for a shell"
+        yield ToolProblem("command", "a command is a list of the program and its arguments", hint)
+    elif isinstance(command, list) and by_shell:
+        yield ToolProblem("shell", "a shell takes text and no list", "write `script`, or take away `shell`")
+    elif isinstance(command, list) and not command:
+        yield ToolProblem("command", "the command is empty", "write [program, argument, ...]")
+    if isinstance(command, list) and keys.get("args") is not None:
+        yield ToolProblem("args", "`args` belong to a script", "put them into the list of the command")
+
+
+def _is_one_expression(text: str) -> bool:
+    """Its value is the list."""
+    return text.startswith("{{") and text.endswith("}}") and text.count("{{") == 1
+
+
+def _script(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
+    script = keys.get("script")
+    if isinstance(script, str):
+        yield from _spliced("script", script)
+
+
+def _spliced(key: str, text: str) -> Iterator[ToolProblem]:
+    """A value that is put into the text of a shell can be anything to it, a command too."""
+    place = first_value(text)
+    if place is not None:
+        yield ToolProblem(key, "no value may be put into the text of a shell command", NO_SPLICING, *place)
+
+
+def _values(key: str, text: Any) -> Iterator[ToolProblem]:
+    from refold.tools.shell import noetl_text  # loaded only for NoETL files
+
+    return noetl_text.problems(key, text)
+
+
+SHELL = ToolInfo(
+    kind="shell",
+    about="Runs a program. An exit code that is not among `ok_codes` is a failure of kind `exit`. What the program"
+    " leaves running is ended with it. The environment has REFOLD_RUN, REFOLD_STEP, REFOLD_ATTEMPT and"
+    " REFOLD_IDEMPOTENCY_KEY.",
+    keys=(
+        ToolKey(
+            name="command",
+            type="any",
+            about="the program and its arguments, as a list; each value is one argument, whatever is in it. As text"
+            " only with `shell: true`, and then without expressions",
+        ),
+        ToolKey(
+            name="script",
+            type="text",
+            static=True,
+            about="text for `/bin/sh -e`, so that the first failing line ends it; taken as it is written",
+        ),
+        ToolKey(name="args", type="list", about="arguments of the script: `$1`, `$2` and so on"),
+        ToolKey(name="shell", type="bool", static=True, about="whether a command that is text is for `/bin/sh`"),
+        ToolKey(name="cwd", type="text", about="the folder it runs in"),
+        ToolKey(name="env", type="map", about="variables laid over the environment"),
+        ToolKey(name="stdin", type="any", about="what it reads: text as it is, other values as JSON"),
+        ToolKey(name="encoding", type="text", static=True, about="of what it reads and prints (utf-8)"),
+        ToolKey(name="ok_codes", type="list", about="exit codes that are no failure ([0])"),
+    ),
+    result="`{exit_code, stdout, stderr, truncated}`: the first MiB of each stream, and how many bytes were left out",
+    result_keys=("exit_code", "stdout", "stderr", "truncated"),
+    check=check_shell,
+    values=_values,
+    programs=programs_in("command"),
+    example="""\
+tool:
+  kind: shell
+  command: [wc, -l, "{{ ctx.file }}"]
+---
+tool:
+  kind: shell
+  env: {TARGET: "{{ ctx.folder }}"}
+  args: ["{{ ctx.name }}"]
+  script: |
+    mkdir -p "$TARGET"
+    tar -czf "$TARGET/$1.tar.gz" .
+""",
+)
