@@ -11,7 +11,7 @@ import pytest
 from refold.core.plan import Plan, Step
 from refold.playbooks.playbook import read
 from refold.playbooks.python_workflows import Coded
-from refold.sources.kinds import kinds
+from refold.sources.catalog import installed_sources
 from refold.tools.catalog import CATALOG
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -51,7 +51,7 @@ def test_the_files_are_good_and_the_commands_print_what_stands_below_them(page: 
         (tmp_path / name).write_text(body, encoding="utf-8")
     for name, body in files:
         load = lambda other: dict(files)[other].encode()  # noqa: E731
-        assert read(body, name, CATALOG, load, sources=kinds, code=named).warnings == ()
+        assert read(body, name, CATALOG, load, sources=installed_sources, code=named).warnings == ()
         (tmp_path / name).write_text(body, encoding="utf-8")
     for command, expected in COMMAND.findall("".join(re.findall(r"```console\n(.*?)```", text, re.S))):
         told = run(tmp_path, command)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from docs.build.kinds_page import kinds_page
-from refold.sources.added import Installed
-from refold.sources.catalog import CATALOG
+from refold.sources.catalog import CATALOG, installed_sources
 from refold.tool_api import ToolInfo
 
 HEAD = """# Sources
@@ -26,4 +25,4 @@ def page(catalog: Mapping[str, ToolInfo] = CATALOG) -> str:
 
 
 if __name__ == "__main__":
-    print(page(Installed(CATALOG)), end="")
+    print(page(installed_sources()), end="")

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from docs.build.kinds_page import kinds_page
 from refold.tool_api import ToolInfo
-from refold.tools.added import Installed
-from refold.tools.catalog import CATALOG
+from refold.tools.catalog import CATALOG, installed_tools
 
 HEAD = """# Tools
 
@@ -23,4 +22,4 @@ def page(catalog: Mapping[str, ToolInfo] = CATALOG) -> str:
 
 
 if __name__ == "__main__":
-    print(page(Installed(CATALOG)), end="")
+    print(page(installed_tools()), end="")

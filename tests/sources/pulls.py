@@ -18,8 +18,8 @@ from refold.executors.limits import Limits, environment
 from refold.executors.process_services import Isolated
 from refold.ports import Call, Tool
 from refold.secrets.access import Strongroom, Where
+from refold.tools.databases import database_tools
 from refold.tools.http.tool import HttpTool
-from refold.tools.sql_shelf import sql_tools
 from refold.wiring.sources import source_tool
 from refold.wiring.world import WallClock, World
 
@@ -78,7 +78,7 @@ async def opened(private: bool = True) -> AsyncIterator[Sources]:
     world = World(WallClock(), LocalDoorbell(), never, random.random, lambda: "id", secrets=room, isolated=isolated)
     http = HttpTool(private)
     tools: dict[str, Tool] = {"http": http}
-    tools |= {kind: make() for kind, make in sql_tools(lambda: http).items() if kind != "transfer"}
+    tools |= {kind: make() for kind, make in database_tools(lambda: http).items() if kind != "transfer"}
     sources = Sources(lambda: source_tool(world, tools), source_tool(world, tools))
     try:
         yield sources

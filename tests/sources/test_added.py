@@ -8,8 +8,8 @@ import pytest
 
 from docs.build.sources_page import page
 from refold.errors import InvalidValue
-from refold.sources.added import Added, Installed
-from refold.sources.catalog import CATALOG
+from refold.registry import SOURCES, EntryPoints
+from refold.sources.catalog import CATALOG, installed_sources
 from tests.sources.pulls import Sources, opened
 
 MODULE = """\
@@ -56,8 +56,8 @@ async def test_it_is_not_there_without_its_package(sources: Sources) -> None:
 
 
 def test_it_is_documented_with_the_others_and_takes_no_kind_of_refold(installed: Path) -> None:
-    catalog = Installed(CATALOG)
-    assert list(Added(CATALOG)) == ["letters"]
+    catalog = installed_sources()
+    assert list(EntryPoints(SOURCES, CATALOG)) == ["letters"]
     assert (list(catalog)[-1], catalog["csv"]) == ("letters", CATALOG["csv"])
     assert "## `letters`\n\nOne letter after the other.\n" in page(catalog)
 
@@ -66,7 +66,7 @@ async def test_one_that_cannot_be_loaded_is_named_with_its_package(installed: Pa
     (installed / "acme_letters.py").write_text("raise SystemError('broken')")
     why = r"source 'letters' \(acme_letters:Letters of acme-letters\): it cannot be loaded: SystemError: broken"
     with pytest.raises(InvalidValue, match=why):
-        Installed(CATALOG)["letters"]
+        installed_sources()["letters"]
     async with opened() as sources:
         fault = await sources.fault("letters", {"text": "abc"})
         assert fault.kind == "no_source" and "acme-letters" in fault.message

@@ -9,8 +9,8 @@ import pytest
 from refold.core.commands import Command
 from refold.errors import ToolFailed
 from refold.ports import Call, Page, Pull
+from refold.registry import LazyRegistry
 from refold.sources.pulling import SourceTool
-from refold.sources.shelf import Shelf
 from refold.tool_api import ToolInfo
 from tests.sources.pulls import Sources
 
@@ -86,7 +86,7 @@ async def test_a_source_that_does_not_keep_its_promise_is_named(page: Any, kind:
     async def odd(pull: Pull) -> Any:
         return page
 
-    tool = SourceTool(Shelf({"odd": lambda: odd}), {"odd": ToolInfo(kind="odd", about="Odd.")})
+    tool = SourceTool(LazyRegistry({}, {"odd": lambda: odd}), {"odd": ToolInfo(kind="odd", about="Odd.")})
     asked = {"kind": "odd", "cursor": 7, "most": 2}
     with pytest.raises(ToolFailed) as caught:
         await tool(Call("run", Command("each/1", "each", 1, 1, "source", input=asked), {}))

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from refold.core.outcomes import Fault
 from refold.ports import Tool
+from refold.tools.databases import database_tools
 from refold.tools.sql.text import Style
-from refold.tools.sql_shelf import sql_tools
 from tests.tools.calls import call, fault_of
 
 KINDS: tuple[Style, ...] = ("sqlite", "duckdb", "postgres")
@@ -47,7 +47,7 @@ class Database(Struct, frozen=True):
 
 @asynccontextmanager
 async def opened(kind: Style, where: dict[str, Any]) -> AsyncIterator[Database]:
-    tool = sql_tools(lambda: no_http)[kind]()
+    tool = database_tools(lambda: no_http)[kind]()
     try:
         yield Database(kind, tool, where)
     finally:

@@ -11,8 +11,8 @@ import pytest
 from docs.build.tools_page import page
 from refold import open_engine
 from refold.errors import InvalidValue
-from refold.tools.added import Added, Installed
-from refold.tools.catalog import CATALOG
+from refold.registry import TOOLS, EntryPoints
+from refold.tools.catalog import CATALOG, installed_tools
 from tests.cli.program import refold
 from tests.tools.calls import fault_of_run, one_step
 
@@ -86,7 +86,7 @@ def test_the_command_line_knows_it(installed: Path, tmp_path: Path) -> None:
 
 
 def test_a_tool_is_documented_with_the_others(installed: Path) -> None:
-    catalog = Installed(CATALOG)
+    catalog = installed_tools()
     assert (list(catalog)[-1], len(catalog)) == ("shout", len(CATALOG) + 1)
     assert "## `shout`\n\nSays it loudly.\n" in page(catalog)
     assert "shout" in catalog and "whisper" not in catalog
@@ -106,7 +106,7 @@ def test_a_tool_is_documented_with_the_others(installed: Path) -> None:
 async def test_a_tool_that_cannot_be_loaded_is_named_with_its_package(installed: Path, module: str, why: str) -> None:
     (installed / "acme_tools.py").write_text(module)
     with pytest.raises(InvalidValue, match=r"tool 'shout' \(acme_tools:Shout of acme-tools\): ") as caught:
-        Installed(CATALOG)["shout"]
+        installed_tools()["shout"]
     assert why in str(caught.value)
     async with open_engine() as opened:
         assert why in (await fault_of_run(opened, one_step("shout"))).message
@@ -114,9 +114,9 @@ async def test_a_tool_that_cannot_be_loaded_is_named_with_its_package(installed:
 
 def test_the_kinds_of_refold_cannot_be_taken(installed: Path) -> None:
     install(installed, "http = evil_tools:Evil\ngate = evil_tools:Evil", "raise SystemExit", "evil_tools")
-    catalog = Installed(CATALOG)
+    catalog = installed_tools()
     assert catalog["http"] is CATALOG["http"]
-    assert list(Added(CATALOG)) == ["shout"]
+    assert list(EntryPoints(TOOLS, CATALOG)) == ["shout"]
 
 
 async def test_one_object_serves_a_process_and_is_closed_with_it(installed: Path) -> None:
@@ -125,14 +125,15 @@ async def test_one_object_serves_a_process_and_is_closed_with_it(installed: Path
     async with open_engine() as opened:
         for _ in range(3):
             await opened.run(one_step("shout", None, {"text": "x"}))
-    tool: Any = Added(CATALOG)["shout"]
+    tool: Any = EntryPoints(TOOLS, CATALOG)["shout"]
     assert (tool.made, tool.closed) == (1, 1)
 
 
 def test_nothing_is_loaded_where_nobody_has_added_anything(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom refold.tools.added import Added\n"
-        "print(list(Added(())), *[name for name in ('importlib.metadata', 'email') if name in sys.modules])"
+        "import sys\nfrom refold.registry import TOOLS, EntryPoints\n"
+        "heavy = ('importlib.metadata', 'email')\n"
+        "print(list(EntryPoints(TOOLS, ())), *[name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.split() == ["[]"]

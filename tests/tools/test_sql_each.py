@@ -13,11 +13,11 @@ import pytest
 
 from refold.tool_api import ToolProblem
 from refold.tools.catalog import CATALOG
+from refold.tools.databases import database_tools
 from refold.tools.sql.duckdb import fault_of as fault_of_duckdb
 from refold.tools.sql.faults import kind_of_sqlstate
 from refold.tools.sql.postgres import fault_of as fault_of_psycopg
 from refold.tools.sql.text import Style
-from refold.tools.sql_shelf import sql_tools
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 from tests.tools.databases import Database, no_http, opened
 
@@ -281,7 +281,7 @@ async def test_a_library_that_is_not_installed_is_named_with_what_to_do(monkeypa
     for kind, module, library in (("postgres", "sql.postgres", "psycopg"), ("duckdb", "sql.duckdb", "duckdb")):
         monkeypatch.delitem(sys.modules, f"refold.tools.{module}", raising=False)
         monkeypatch.setitem(sys.modules, library, None)
-        fault = await fault_of(sql_tools(lambda: no_http)[kind](), call(None, {"query": "select 1"}))
+        fault = await fault_of(database_tools(lambda: no_http)[kind](), call(None, {"query": "select 1"}))
         assert fault.kind == "missing_package"
         assert fault.message == f"{library} is not installed: run `pip install refold[{kind}]`"
 

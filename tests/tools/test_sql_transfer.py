@@ -14,8 +14,8 @@ import pytest
 from refold.core.outcomes import Fault
 from refold.ports import Call, Tool
 from refold.tools.catalog import CATALOG
+from refold.tools.databases import database_tools
 from refold.tools.sql.text import Style
-from refold.tools.sql_shelf import sql_tools
 from refold.tools.transfer.columns import table_name
 from tests.alive import within
 from tests.tools.calls import call, fault_of
@@ -36,7 +36,7 @@ class Moving:
 
         self.asked: list[Any] = []
         self.folder, self.url = folder, url
-        self.tools = {name: make() for name, make in sql_tools(lambda: http).items()}
+        self.tools = {name: make() for name, make in database_tools(lambda: http).items()}
 
     def end(self, kind: str, name: str = "rows", **more: Any) -> dict[str, Any]:
         if kind in FILES:
@@ -277,7 +277,7 @@ async def test_a_transfer_that_takes_too_long_is_stopped_and_leaves_nothing(movi
     ],
 )
 async def test_what_cannot_be_meant_is_refused(config: dict[str, Any], why: str) -> None:
-    tool: Tool = sql_tools(lambda: tool)["transfer"]()
+    tool: Tool = database_tools(lambda: tool)["transfer"]()
     given = {"source": {"type": "csv", "path": "x"}, "target": {"type": "csv", "path": "y"}, **config}
     fault = await fault_of(tool, call(None, given))
     assert (fault.kind, fault.retryable) == ("invalid_settings", False)
@@ -318,7 +318,7 @@ async def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.Monk
     for module in ("sql.duckdb", "transfer.duckdb"):
         monkeypatch.delitem(sys.modules, f"refold.tools.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    tool: Tool = sql_tools(lambda: tool)["transfer"]()
+    tool: Tool = database_tools(lambda: tool)["transfer"]()
     given = {"source": {"type": "csv", "path": "x"}, "target": {"type": "csv", "path": str(tmp_path / "y")}}
     fault = await fault_of(tool, call(None, given))
     assert fault.message == "duckdb is not installed: run `pip install refold[duckdb]`"

@@ -3,10 +3,9 @@
 from typing import Any
 
 from refold.playbooks.schema import schema
-from refold.sources.kinds import kinds
-from refold.tools.added import Installed
-from refold.tools.catalog import CATALOG
+from refold.sources.catalog import installed_sources
+from refold.tools.catalog import installed_tools
 
 
 def playbook_schema() -> dict[str, Any]:
-    return dict(schema(Installed(CATALOG), kinds()))
+    return dict(schema(installed_tools(), installed_sources()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from refold.registry import SOURCES, Installed
 from refold.sources.checks import (
     check_csv,
     check_filter,
@@ -271,3 +272,8 @@ args: {region: "{{ workload.region }}"}
 
 KINDS = (LIST, RANGE, CSV, JSONL, PARQUET, GLOB, SQL, HTTP, PYTHON)
 CATALOG: Mapping[str, ToolInfo] = {info.kind: info for info in KINDS}
+
+
+def installed_sources() -> Mapping[str, ToolInfo]:
+    """Return the catalog with the kinds that installed packages add."""
+    return Installed(CATALOG, SOURCES)

@@ -5,9 +5,9 @@ from typing import Any
 
 from refold.core.codec import check_value
 from refold.errors import InvalidValue
-from refold.ports import Call, Page, Pull
+from refold.ports import Call, Page, Pull, Source
+from refold.registry import LazyRegistry
 from refold.sources.settings import Read, did_you_mean, settings_of
-from refold.sources.shelf import Shelf
 from refold.tool_api import ToolInfo, refused
 
 MOST = 500  # items of a page, if nobody says how many
@@ -16,7 +16,9 @@ MOST = 500  # items of a page, if nobody says how many
 class SourceTool:
     """Gives `{items, cursor}`; `catalog` describes the kinds on the shelf."""
 
-    def __init__(self, sources: Shelf, catalog: Mapping[str, ToolInfo], read: Read | None = None) -> None:
+    def __init__(
+        self, sources: LazyRegistry[Source], catalog: Mapping[str, ToolInfo], read: Read | None = None
+    ) -> None:
         self._sources, self._catalog, self._read = sources, catalog, read
 
     async def __call__(self, call: Call) -> dict[str, Any]:

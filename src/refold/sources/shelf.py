@@ -1,39 +1,11 @@
 """The sources of a process, by their kinds: each is loaded when a loop first needs it."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from refold.ports import Source
 from refold.sources.means import Means
 
 Maker = Callable[[], Source]
-
-
-class Shelf(Mapping[str, Source]):
-    def __init__(self, makers: Mapping[str, Maker]) -> None:
-        self._makers = makers
-        self._made: dict[str, Source] = {}
-
-    def __getitem__(self, kind: str) -> Source:
-        if kind not in self._made:
-            self._made[kind] = self._makers[kind]()
-        return self._made[kind]
-
-    def __contains__(self, kind: Any) -> bool:
-        return kind in self._makers
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
-
-    async def close(self) -> None:
-        made, self._made = self._made, {}
-        for source in made.values():
-            close = getattr(source, "close", None)
-            if close is not None:
-                await close()
 
 
 def own_makers(means: Means) -> dict[str, Maker]:

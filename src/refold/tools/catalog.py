@@ -6,6 +6,7 @@ Each kind is described next to its tool. To add one, write a room or a file with
 
 from collections.abc import Mapping
 
+from refold.registry import TOOLS, Installed
 from refold.tool_api import ToolInfo
 from refold.tools.artifact.info import ARTIFACT
 from refold.tools.container.info import CONTAINER
@@ -26,3 +27,8 @@ KINDS = (
     *(WAIT, GATE, QUALITY, POLL, PLAYBOOK),
 )
 CATALOG: Mapping[str, ToolInfo] = {info.kind: info for info in KINDS}
+
+
+def installed_tools() -> Mapping[str, ToolInfo]:
+    """Return the catalog with the kinds that installed packages add."""
+    return Installed(CATALOG, TOOLS)

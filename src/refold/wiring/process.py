@@ -11,6 +11,7 @@ from refold.core.expressions import Evaluate
 from refold.core.pipeline import TOOL as PIPELINE
 from refold.core.plan import Call
 from refold.ports import Abilities, Lease, Store, Tool
+from refold.registry import LazyRegistry
 from refold.runtime.background import Sweep, Timers
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine
@@ -20,7 +21,6 @@ from refold.runtime.served_runs import ServedRuns
 from refold.runtime.turn import RunSnapshot, Turns
 from refold.secrets.access import Strongroom, Where, file_beside
 from refold.settings import Settings
-from refold.tools.shelf import Shelf
 from refold.wiring.python_code import PythonCode
 from refold.wiring.tools import make_tools
 from refold.wiring.world import WallClock, World, language
@@ -36,7 +36,7 @@ class Process(Struct):
     sweep: Sweep
     timers: Timers
     desk: LocalDesk
-    tools: Shelf
+    tools: LazyRegistry[Tool]
     served_runs: ServedRuns | None = None
     listener: Listener | None = None  # where other processes may write
     secrets: Strongroom | None = None

@@ -8,10 +8,10 @@ from msgspec import structs
 from refold.core import codec
 from refold.core.plan import BODY, Plan
 from refold.errors import NotFound
-from refold.ports import Abilities, Executor
+from refold.ports import Abilities, Executor, Tool
+from refold.registry import LazyRegistry
 from refold.runtime.engine import Engine
 from refold.runtime.turn import RunSnapshot
-from refold.tools.shelf import Shelf
 from refold.worker.loop import Worker
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class PythonCode:
         self,
         engine: Engine,
         worker: Worker,
-        tools: Shelf,
+        tools: LazyRegistry[Tool],
         read_blob: Callable[[str, str], Awaitable[bytes]],
         isolated: Executor | None = None,
     ) -> None:

@@ -17,11 +17,11 @@ PAGES = 1 << 62  # a process is kept as long as its iterator is: it has no last 
 
 def source_tool(world: World, tools: Mapping[str, Tool]) -> Tool:
     """Nothing of it is loaded before a loop asks for a page."""
-    from refold.sources.added import Added, Installed
-    from refold.sources.catalog import CATALOG
+    from refold.registry import SOURCES, EntryPoints, LazyRegistry
+    from refold.sources.catalog import CATALOG, installed_sources
     from refold.sources.means import Means
     from refold.sources.pulling import SourceTool
-    from refold.sources.shelf import Shelf, own_makers
+    from refold.sources.shelf import own_makers
 
     async def ask(tool: str, keys: Mapping[str, Any]) -> Any:
         return await tools[tool](Call("source", Command("source", "source", 1, 1, tool), keys))
@@ -29,7 +29,8 @@ def source_tool(world: World, tools: Mapping[str, Tool]) -> Tool:
     isolated = world.isolated
     means = Means(ask=ask, tokens=_tokens, lane=None if isolated is None else lambda: _lane(isolated))
     read = None if world.secrets is None else world.secrets.read
-    return SourceTool(Shelf({**own_makers(means), **Added(CATALOG).makers()}), Installed(CATALOG), read)
+    makers = {**own_makers(means), **EntryPoints(SOURCES, CATALOG).makers()}
+    return SourceTool(LazyRegistry({}, makers), installed_sources(), read)
 
 
 def _tokens(text: str, driver: str) -> "Iterable[Token]":

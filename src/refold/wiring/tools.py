@@ -1,15 +1,14 @@
-"""The shelf of tools of a process: none is loaded before it is used."""
+"""The tools of a process: none is loaded before it is used."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
 from refold.core.commands import SOURCE_TOOL
 from refold.core.pipeline import TOOL
 from refold.ports import Programs, Tool
+from refold.registry import TOOLS, EntryPoints, LazyRegistry
 from refold.settings import Settings
-from refold.tools.added import Added
-from refold.tools.shelf import Shelf
+from refold.tools.databases import database_tools
 from refold.tools.simple import FunctionTool, noop
-from refold.tools.sql_shelf import sql_tools
 from refold.wiring.sources import source_tool
 from refold.wiring.vault import vault_of
 from refold.wiring.world import World, language
@@ -20,7 +19,9 @@ ReadBlob = Callable[[str, str], Awaitable[bytes]]
 """A stored value, by its run and its hash. Raises NotFound."""
 
 
-def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read_blob: ReadBlob, worker: str) -> Shelf:
+def make_tools(
+    given: Mapping[str, Tool], world: World, settings: Settings, read_blob: ReadBlob, worker: str
+) -> LazyRegistry[Tool]:
     """Those given, Refold's own where there is a world to run them in, and those of other packages."""
 
     def programs() -> Programs:
@@ -53,24 +54,24 @@ def make_tools(given: Mapping[str, Tool], world: World, settings: Settings, read
     def pipeline() -> Tool:
         from refold.tools.pipeline.tool import PipelineTool
 
-        tool = PipelineTool(shelf, language, world.clock)
+        tool = PipelineTool(tools, language, world.clock)
         tool.worker = worker
-        tool.vault = vault_of(world.secrets, shelf) if world.secrets is not None else None
+        tool.vault = vault_of(world.secrets, tools) if world.secrets is not None else None
         return tool
 
     makers: dict[str, Callable[[], Tool]] = {
         "assert": insisting,
         TOOL: pipeline,
-        SOURCE_TOOL: lambda: source_tool(world, shelf),
+        SOURCE_TOOL: lambda: source_tool(world, tools),
     }
     ready: dict[str, Tool] = {"noop": noop, **given}
     if world.executors:
         ready = {"function": FunctionTool(world.executors), **ready}
-        makers |= {"python": python, "shell": shell, "http": http, **sql_tools(http)}
-        makers |= _outward(world, lambda: shelf["http"], programs, read_blob)
-        makers |= Added({*makers, *ready, *BY_ENGINE}).makers()
-    shelf = Shelf(ready, makers)
-    return shelf
+        makers |= {"python": python, "shell": shell, "http": http, **database_tools(http)}
+        makers |= _outward(world, lambda: tools["http"], programs, read_blob)
+        makers |= EntryPoints(TOOLS, {*makers, *ready, *BY_ENGINE}).makers()
+    tools = LazyRegistry(ready, makers)
+    return tools
 
 
 def _concealing(world: World) -> Callable[[str], str]:

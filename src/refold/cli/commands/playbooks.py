@@ -19,8 +19,7 @@ from refold.playbooks.playbook import Asked, Playbook, read
 from refold.playbooks.problems import InvalidPlaybook, Problem, show_all
 from refold.playbooks.python_workflows import Coded
 from refold.tool_api import ToolInfo
-from refold.tools.added import Installed
-from refold.tools.catalog import CATALOG
+from refold.tools.catalog import installed_tools
 
 STDIN = "-"
 
@@ -35,14 +34,14 @@ def read_file(file: str, db: str | None = None) -> Playbook:
 
     asked = Asked(secrets=secrets if db is not None else None, sources=_sources, code=_named)
     if file == STDIN:
-        return read(sys.stdin.buffer.read(), "<stdin>", Installed(CATALOG), load, **asked)
-    return read(load(file), file, Installed(CATALOG), load, **asked)
+        return read(sys.stdin.buffer.read(), "<stdin>", installed_tools(), load, **asked)
+    return read(load(file), file, installed_tools(), load, **asked)
 
 
 def _sources() -> Mapping[str, ToolInfo]:
-    from refold.sources.kinds import kinds
+    from refold.sources.catalog import installed_sources
 
-    return kinds()
+    return installed_sources()
 
 
 def _named(target: str) -> Coded:

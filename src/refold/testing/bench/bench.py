@@ -24,12 +24,13 @@ from refold.playbooks.playbook import read as read_playbook
 from refold.python.definition import Definition
 from refold.python.load import load
 from refold.python.load import named as named_code
+from refold.registry import LazyRegistry
 from refold.runtime.engine import Engine
 from refold.runtime.turn_thread import inline
 from refold.secrets.access import Strongroom, Where
 from refold.secrets.names import variable
 from refold.settings import Settings
-from refold.sources.kinds import kinds
+from refold.sources.catalog import installed_sources
 from refold.stores.memory import MemoryStore
 from refold.testing.bench.executors import Rooms
 from refold.testing.bench.fakes import Called, Fakes
@@ -39,9 +40,7 @@ from refold.testing.bench.recordings import read as read_recording
 from refold.testing.bench.run import Run
 from refold.testing.bench.switchboard import Switchboard, named
 from refold.testing.bench.virtual_loop import TooLong, VirtualClock, VirtualLoop
-from refold.tools.added import Installed
-from refold.tools.catalog import CATALOG
-from refold.tools.shelf import Shelf
+from refold.tools.catalog import installed_tools
 from refold.wiring import World, assemble
 
 T = TypeVar("T")
@@ -198,7 +197,7 @@ class Bench:
     async def _assembled(self, world: World, settings: Settings) -> Any:
         parts = assemble(self.store, world, Values(), {}, settings, "bench")
         tools = parts.tools
-        self._real = Shelf(tools._ready, tools._makers)  # as they are; none is made before it is used
+        self._real = LazyRegistry(tools._ready, tools._makers)  # as they are; none is made before it is used
         for kind in named(tools):
             tools.add(kind, self.board.before(kind, partial(self._real.__getitem__, kind)))
         assert parts.code is not None
@@ -246,8 +245,8 @@ def playbook_of(file: str) -> Playbook:
     return read_playbook(
         Path(file).read_bytes(),
         file,
-        Installed(CATALOG),
+        installed_tools(),
         lambda other: Path(other).read_bytes(),
-        sources=kinds,
+        sources=installed_sources,
         code=named_code,
     )

@@ -9,11 +9,11 @@ from refold.executors.inline import Inline
 from refold.executors.limits import environment
 from refold.executors.process_services import Isolated
 from refold.executors.threads import Threads
-from refold.ports import Executor, Say
+from refold.ports import Executor, Say, Tool
+from refold.registry import LazyRegistry
 from refold.settings import Settings
 from refold.testing.bench.virtual_loop import VirtualLoop
 from refold.tools.python.body import Order
-from refold.tools.shelf import Shelf
 from refold.wiring import Process
 from refold.wiring.python_code import PythonCode
 
@@ -69,7 +69,7 @@ class Rooms:
         house = code._rooms()
         house.in_thread, house.adopt = self.threads.run, known
 
-    async def close(self, parts: Process, serving: "asyncio.Task[None]", real: Shelf) -> None:
+    async def close(self, parts: Process, serving: "asyncio.Task[None]", real: LazyRegistry[Tool]) -> None:
         try:
             await parts.stop()
         finally:

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import structs
 
 from refold.ports import Call, Tool
+from refold.registry import close
 from refold.tool_api import name_of, refused
-from refold.tools.shelf import end
 from refold.tools.transfer.columns import columns_of_values
 from refold.tools.transfer.request import Transfer
 from refold.tools.transfer.sides import Into, Rows, Stream, Write
@@ -19,7 +19,7 @@ class HttpSide:
         self._http = http
 
     async def close(self) -> None:
-        await end(self._http)
+        await close(self._http)
 
     async def moved_alone(self, transfer: Transfer) -> None:
         """An address is no target."""

@@ -8,8 +8,8 @@ from refold import Call as Work
 from refold import Plan, Step, open_engine
 from refold.errors import ToolFailed
 from refold.ports import Call, Tool
+from refold.registry import LazyRegistry
 from refold.tool_api import Keys, ToolInfo, ToolKey
-from refold.tools.shelf import Shelf
 from refold.tools.simple import noop
 from tests.tools.calls import call, engine, fault_of_run, one_step
 
@@ -49,7 +49,7 @@ async def test_a_tool_is_made_when_it_is_first_used_and_closed_with_the_shelf() 
         return made[-1]
 
     given = Closing()
-    shelf = Shelf({"given": given, "both": given}, {"late": make, "both": make})
+    shelf = LazyRegistry[Tool]({"given": given, "both": given}, {"late": make, "both": make})
     assert (set(shelf), len(shelf), "late" in shelf, "never" in shelf) == ({"given", "late", "both"}, 3, True, False)
     assert made == []
     assert shelf["late"] is shelf["late"] is made[0]

@@ -1,4 +1,4 @@
-"""The SQL tools and transfer, by their names: each is loaded with its library when a step first needs it."""
+"""Makes the tools that work on databases. Each is loaded, with its library, when a step first needs it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,8 @@ from refold.ports import Call, Tool
 from refold.tool_api import missing, refused
 
 
-def sql_tools(http: Callable[[], Tool]) -> dict[str, Callable[[], Tool]]:
-    """Return what makes each of them; `http` makes the tool that fetches what transfers read from an address."""
+def database_tools(http: Callable[[], Tool]) -> dict[str, Callable[[], Tool]]:
+    """Return a maker for each kind; `http` makes the tool that fetches what transfers read from an address."""
     return {
         "sqlite": lambda: _or_missing(_sqlite, "sqlite"),
         "duckdb": lambda: _or_missing(_duckdb, "duckdb"),
@@ -62,15 +62,15 @@ def _transfer(http: Callable[[], Tool]) -> Tool:
 
 
 def _or_missing(make: Callable[[], Tool], extra: str) -> Tool:
-    """Return the tool, or one that says what to install."""
+    """Return the tool; or one that fails with what to install, so that only steps that need the library fail."""
     try:
         return make()
     except ModuleNotFoundError as error:
-        return _missing(missing(error, extra))
+        return _failing(missing(error, extra))
 
 
-def _missing(why: str) -> Tool:
-    async def say(call: Call) -> Any:
+def _failing(why: str) -> Tool:
+    async def fail(call: Call) -> Any:
         raise refused(why, "missing_package")
 
-    return say
+    return fail
