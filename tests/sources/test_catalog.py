@@ -10,8 +10,8 @@ import yaml
 
 from docs.build.sources_page import page
 from refold.sources.catalog import CATALOG
-from refold.sources.means import Means
-from refold.sources.shelf import own_makers
+from refold.sources.services import Services
+from refold.sources.tool import source_makers
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def test_the_catalog_has_the_kinds_that_can_be_made() -> None:
     async def ask(tool: str, keys: Any) -> Any:
         raise AssertionError("nothing is asked")
 
-    makers = own_makers(Means(ask=ask, tokens=lambda text, driver: ()))
+    makers = source_makers(Services(ask=ask, tokens=lambda text, driver: ()))
     assert list(makers) == list(CATALOG)
     assert all(callable(make()) for make in makers.values())
 

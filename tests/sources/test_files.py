@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold.ports import Pull
-from refold.sources import csv_file
-from refold.sources.csv_file import from_csv
+from refold.sources import text_files
+from refold.sources.text_files import from_csv
 from tests.sources.pulls import SIZES, Sources, written
 
 TEXTS = st.text(st.sampled_from('ab",;\n\r ü€'), max_size=6)
@@ -67,7 +67,7 @@ async def test_a_late_page_costs_no_more_than_an_early_one(
     def counting(path: str) -> io.BufferedReader:
         return io.BufferedReader(Raw(path))
 
-    monkeypatch.setattr(csv_file, "opened", counting)
+    monkeypatch.setattr(text_files, "opened", counting)
     cursor: Any = None
     costs = []
     for _ in range(90):
@@ -220,7 +220,7 @@ async def test_a_line_without_an_end_is_not_taken_into_memory(
 async def test_large_items_make_small_pages(
     sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(f"refold.sources.{kind}_file.PAGE", 1000)
+    monkeypatch.setattr("refold.sources.text_files.PAGE", 1000)
     path = written(tmp_path / "x", "\n".join(['"a"', *('"' + "x" * 400 + '"' for _ in range(10))]))
     sizes = [len(page["items"]) async for page in sources.pages(kind, {"path": str(path)}, 500)]
     assert sum(sizes) == 10 + (kind == "jsonl")

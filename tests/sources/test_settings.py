@@ -10,7 +10,7 @@ from refold.core.commands import Command
 from refold.errors import ToolFailed
 from refold.ports import Call, Page, Pull
 from refold.registry import LazyRegistry
-from refold.sources.pulling import SourceTool
+from refold.sources.tool import SourceTool
 from refold.tool_api import ToolInfo
 from tests.sources.pulls import Sources
 
@@ -107,7 +107,7 @@ async def main():
         asked = {"kind": "range", "settings": {"stop": 3}, "cursor": None, "most": 2, "owner": "r/a/1"}
         step = Step(name="a", work=Call(tool="source"), input=asked)
         print(await engine.run(Plan(name="p", steps=(step,))))
-        heavy = ("csv_file", "sql", "http_pages", "glob_files", "python_items")
+        heavy = ("text_files", "sql", "http_pages", "glob_files", "python_items")
         print(*[name for name in heavy if f"refold.sources.{name}" in sys.modules])
 
 asyncio.run(main())

@@ -99,8 +99,8 @@ def test_a_tool_is_documented_with_the_others(installed: Path) -> None:
         ("import no_such_thing", "it cannot be loaded: ModuleNotFoundError: No module named 'no_such_thing'"),
         ("raise SystemError('broken')", "it cannot be loaded: SystemError: broken"),
         ("x = 1", "it cannot be loaded: AttributeError"),
-        ("async def Shout(call): ...", "it is no tool with an `info` of the kind 'shout'"),
-        (MODULE.replace('kind="shout"', 'kind="other"'), "it is no tool with an `info` of the kind 'shout'"),
+        ("async def Shout(call): ...", "it is not a tool with an `info` of the kind 'shout'"),
+        (MODULE.replace('kind="shout"', 'kind="other"'), "it is not a tool with an `info` of the kind 'shout'"),
     ],
 )
 async def test_a_tool_that_cannot_be_loaded_is_named_with_its_package(installed: Path, module: str, why: str) -> None:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from refold.ports import Page, Pull
-from refold.sources.filters import check_columns, filter_of, fits
+from refold.sources.files import check_columns, filter_of, fits
 from refold.tool_api import refused
 
 COLUMNS = ("path", "name", "size", "modified")

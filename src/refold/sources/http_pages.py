@@ -14,7 +14,7 @@ from msgspec import Struct
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Page, Pull
-from refold.sources.means import Ask, Secret
+from refold.sources.services import Ask, Secret
 from refold.tool_api import name_of, refused
 
 PASSED_ON = ("timeout", "max_bytes", "verify")

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from refold.ports import Page, Pull
-from refold.sources.means import Lane
+from refold.sources.services import Lane
 from refold.tool_api import refused
 
-BODY = "refold.sources.iterating:page_of"
+BODY = "refold.sources.python_process:page_of"
 CODE = {  # who runs Python code, by name: it is loaded in the other process only
     "make": "refold.tools.python.body:made",
     "telling": "refold.tools.python.body:errors_told",

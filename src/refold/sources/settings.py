@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from refold.errors import NotFound
-from refold.sources.means import Secret
+from refold.sources.services import Secret
 from refold.templates.paths import nearest
 from refold.tool_api import BESIDE, ToolInfo, checked, refused
 

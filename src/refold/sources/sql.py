@@ -4,6 +4,7 @@ By `key`, a page begins after the last key that was given: it costs no more than
 one, a page begins after as many rows as were given, in an order that the query must state.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -13,15 +14,38 @@ from msgspec import Struct
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Page, Pull
-from refold.sources.bound import Bound, quoted
-from refold.sources.files import located
-from refold.sources.means import Ask, Token
+from refold.sources.files import begun, located, mark_of, opened
+from refold.sources.services import Ask, Token
 from refold.tool_api import refused
 
 POSTGRES = ("url", "host", "port", "database", "user", "password", "sslmode", "auth", "schema")
 CONNECTION = {"sqlite": ("database",), "duckdb": ("database", "attach"), "postgres": POSTGRES}
 PAGE = "refold_page"
 LIMITING = {"LIMIT", "OFFSET", "FETCH"}
+
+
+PREFIX = "refold_"
+
+
+class Bound:
+    """`params` as the SQL tools take them: a list, for `$1` and `$2`, or a map, for `$name`."""
+
+    def __init__(self, given: Any) -> None:
+        if given is not None and not isinstance(given, (list, Mapping)):
+            raise refused("`params` must be a list, for $1 and $2, or a map, for $name")
+        self.params: list[Any] | dict[str, Any] = list(given) if isinstance(given, list) else dict(given or {})
+
+    def add(self, name: str, value: Any) -> str:
+        """The placeholder of another value."""
+        if isinstance(self.params, list):
+            self.params.append(value)
+            return f"${len(self.params)}"
+        self.params[PREFIX + name] = value
+        return f"${PREFIX}{name}"
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 class Query(Struct, frozen=True):
@@ -117,3 +141,38 @@ def _key_of(row: Mapping[str, Any], key: str) -> Any:
 
 def _unfit(why: str) -> ToolFailed:
     return ToolFailed(Fault("bad_key", why, retryable=False))
+
+
+NUMBER = "file_row_number"  # what DuckDB calls it
+
+
+class ParquetSource:
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def __call__(self, pull: Pull) -> Page:
+        path = located(pull.settings)
+        mark = await asyncio.to_thread(_mark, path)
+        at = begun(pull.cursor, path, mark).get("at", 0)
+        answer = await self._ask("duckdb", {**_parquet_query(pull, path, at), "read_only": True})
+        rows = answer["rows"]
+        items = [{name: value for name, value in row.items() if name != NUMBER} for row in rows[: pull.most]]
+        if len(rows) <= pull.most:
+            return Page(items)
+        return Page(items, {"at": rows[pull.most][NUMBER], "file": mark})
+
+
+def _parquet_query(pull: Pull, path: str, at: int) -> Mapping[str, Any]:
+    keys = pull.settings
+    bound = Bound(keys.get("params"))
+    names = keys.get("columns")
+    chosen = "*" if names is None else ", ".join([quoted(NUMBER), *map(quoted, names)])
+    where = f"{NUMBER} >= {bound.add('row', at)}" + (f" and ({keys['where']}\n)" if "where" in keys else "")
+    rows = f"read_parquet({bound.add('path', path)}, {NUMBER} = true)"
+    text = f"select {chosen} from {rows} where {where} order by {NUMBER} limit {pull.most + 1}"
+    return {"query": text, "params": bound.params, "max_rows": pull.most + 1}
+
+
+def _mark(path: str) -> str:
+    with opened(path) as file:
+        return mark_of(path, file)

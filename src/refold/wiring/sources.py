@@ -9,7 +9,7 @@ from refold.wiring.world import World
 
 if TYPE_CHECKING:
     from refold.executors.process_services import Isolated
-    from refold.sources.means import Lane, Token
+    from refold.sources.services import Lane, Token
     from refold.tools.sql.text import Style
 
 PAGES = 1 << 62  # a process is kept as long as its iterator is: it has no last order
@@ -19,17 +19,16 @@ def source_tool(world: World, tools: Mapping[str, Tool]) -> Tool:
     """Nothing of it is loaded before a loop asks for a page."""
     from refold.registry import SOURCES, EntryPoints, LazyRegistry
     from refold.sources.catalog import CATALOG, installed_sources
-    from refold.sources.means import Means
-    from refold.sources.pulling import SourceTool
-    from refold.sources.shelf import own_makers
+    from refold.sources.services import Services
+    from refold.sources.tool import SourceTool, source_makers
 
     async def ask(tool: str, keys: Mapping[str, Any]) -> Any:
         return await tools[tool](Call("source", Command("source", "source", 1, 1, tool), keys))
 
     isolated = world.isolated
-    means = Means(ask=ask, tokens=_tokens, lane=None if isolated is None else lambda: _lane(isolated))
+    services = Services(ask=ask, tokens=_tokens, lane=None if isolated is None else lambda: _lane(isolated))
     read = None if world.secrets is None else world.secrets.read
-    makers = {**own_makers(means), **EntryPoints(SOURCES, CATALOG).makers()}
+    makers = {**source_makers(services), **EntryPoints(SOURCES, CATALOG).makers()}
     return SourceTool(LazyRegistry({}, makers), installed_sources(), read)
 
 

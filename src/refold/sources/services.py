@@ -32,7 +32,7 @@ class Lane(Protocol):
     async def close(self) -> None: ...
 
 
-class Means(Struct, frozen=True, kw_only=True):
+class Services(Struct, frozen=True, kw_only=True):
     ask: Ask
     tokens: Callable[[str, str], Iterable[Token]]  # of a text, for a kind of database
     lane: Callable[[], Lane] | None = None  # None: there are no processes here

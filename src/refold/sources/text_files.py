@@ -1,4 +1,4 @@
-"""The source `csv`: each row is a map by column; a cursor is the byte at which the next row begins."""
+"""The sources `csv` and `jsonl`: files of lines. A cursor is the byte at which the next row begins."""
 
 import asyncio
 import codecs
@@ -7,18 +7,18 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
+import msgspec
 from msgspec import Struct
 
 from refold.ports import Page, Pull
-from refold.sources.files import PAGE, Lines, begun, located, mark_of, opened
-from refold.sources.filters import Filter, check_columns, filter_of, fits
+from refold.sources.files import PAGE, Filter, Lines, begun, check_columns, filter_of, fits, located, mark_of, opened
 from refold.tool_api import refused
 
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 async def from_csv(pull: Pull) -> Page:
-    return await asyncio.to_thread(_page, pull)
+    return await asyncio.to_thread(_csv_page, pull)
 
 
 class Form(Struct, frozen=True):
@@ -31,7 +31,7 @@ class Form(Struct, frozen=True):
     wanted: Filter
 
 
-def _page(pull: Pull) -> Page:
+def _csv_page(pull: Pull) -> Page:
     path = located(pull.settings)
     with opened(path) as file:
         mark = mark_of(path, file)
@@ -158,3 +158,33 @@ def _encoding(keys: Mapping[str, Any]) -> str:
     if not plain:
         raise refused(f"`encoding`: a file in {name} cannot be read from its middle; convert it to utf-8")
     return "utf-8" if known.name == "utf-8-sig" else known.name
+
+
+async def from_jsonl(pull: Pull) -> Page:
+    return await asyncio.to_thread(_jsonl_page, pull)
+
+
+def _jsonl_page(pull: Pull) -> Page:
+    path = located(pull.settings)
+    wanted = filter_of(pull.settings.get("filter", {}))
+    with opened(path) as file:
+        mark = mark_of(path, file)
+        place = begun(pull.cursor, path, mark)
+        lines = Lines(file, path, place.get("at", 0), place.get("line", 0))
+        items = []
+        size = 0
+        for raw in lines:
+            if not raw.strip():
+                continue
+            try:
+                item = msgspec.json.decode(raw)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise lines.wrong(f"it is no JSON: {error}") from None
+            if wanted and not isinstance(item, Mapping):
+                raise lines.wrong("`filter` is for maps, and this is none")
+            if not wanted or fits(item, wanted):
+                items.append(item)
+                size += len(raw)
+            if len(items) >= pull.most or size > PAGE:
+                break
+        return Page(items, lines.cursor(mark))

@@ -1,12 +1,13 @@
 """The tool `source`: one page of a source, as a loop asks for it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from refold.core.codec import check_value
 from refold.errors import InvalidValue
 from refold.ports import Call, Page, Pull, Source
 from refold.registry import LazyRegistry
+from refold.sources.services import Services
 from refold.sources.settings import Read, did_you_mean, settings_of
 from refold.tool_api import ToolInfo, refused
 
@@ -80,3 +81,64 @@ def _told(kind: str, pull: Pull, page: Any) -> dict[str, Any]:
 
 def _misbehaved(kind: str, why: str) -> Exception:
     return refused(f"the source {kind} cannot be used: {why}", "bad_source")
+
+
+def source_makers(services: Services) -> dict[str, Callable[[], Source]]:
+    """Return what makes each source of the catalog. Its module is loaded when a loop first needs it."""
+
+    def from_list() -> Source:
+        from refold.sources.lists import from_list
+
+        return from_list
+
+    def from_range() -> Source:
+        from refold.sources.lists import from_range
+
+        return from_range
+
+    def from_csv() -> Source:
+        from refold.sources.text_files import from_csv
+
+        return from_csv
+
+    def from_jsonl() -> Source:
+        from refold.sources.text_files import from_jsonl
+
+        return from_jsonl
+
+    def from_parquet() -> Source:
+        from refold.sources.sql import ParquetSource
+
+        return ParquetSource(services.ask)
+
+    def from_glob() -> Source:
+        from refold.sources.glob_files import from_glob
+
+        return from_glob
+
+    def from_sql() -> Source:
+        from refold.sources.sql import SqlSource
+
+        return SqlSource(services.ask, services.tokens)
+
+    def from_http() -> Source:
+        from refold.sources.http_pages import HttpSource
+
+        return HttpSource(services.ask)
+
+    def from_python() -> Source:
+        from refold.sources.python_items import PythonSource
+
+        return PythonSource(services.lane)
+
+    return {
+        "list": from_list,
+        "range": from_range,
+        "csv": from_csv,
+        "jsonl": from_jsonl,
+        "parquet": from_parquet,
+        "glob": from_glob,
+        "sql": from_sql,
+        "http": from_http,
+        "python": from_python,
+    }
