@@ -13,8 +13,8 @@ from refold.core.plan import canonical, plan_hash
 from refold.core.read.loaded import Loaded
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.ports import Abilities, Done
-from refold.runtime.intake import Intake, run_of_key
 from refold.runtime.mail import Cancel, Pause, Resume, Settle
+from refold.runtime.mailroom import Intake, run_of_key
 from refold.runtime.reading import Reading, with_values
 from refold.stores.sqlite.store import SqliteStore
 from refold.wiring import open_intake

@@ -13,9 +13,9 @@ from refold import Arc, Call, Child, Gate, Plan, Step, Wait
 from refold.core.outcomes import SECOND
 from refold.core.plan import plan_hash
 from refold.errors import Unavailable
-from refold.runtime.intake import Intake
-from refold.runtime.listener import SHARE, Listener
+from refold.runtime.background import SHARE, Listener
 from refold.runtime.mail import Cancel, DecideGate, Mail, Pause, Resume, Signal
+from refold.runtime.mailroom import Intake
 from refold.runtime.turn_thread import inline
 from refold.settings import Settings
 from refold.wiring import Process, open_process

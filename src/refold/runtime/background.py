@@ -1,17 +1,18 @@
-"""Looks after what nobody rang for: leases that ran out, timers that are due, letters nobody read."""
+"""What a process does in the background: the sweep, timers, the runs that it serves, and writes of other processes."""
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from refold.core.faults import text_of
 from refold.core.outcomes import SECOND, Instant
+from refold.core.state import TERMINAL
 from refold.errors import Unavailable
 from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Clock, Doorbell, Store
 from refold.runtime.mail import Expire
 from refold.runtime.mailroom import Mailroom
-from refold.runtime.served_runs import ServedRuns
+from refold.runtime.turn import Turns
 
 log = logger("runtime")
 
@@ -80,3 +81,99 @@ class Timers:
             await asyncio.wait_for(self._set.wait(), seconds)
         except TimeoutError:
             return  # the first is due
+
+
+log = logger("runtime")
+
+EVERY = 5.0  # seconds
+
+
+class ServedRuns:
+    """The run itself stays; a child is here from its birth to its end, so the cost does not grow with what is over."""
+
+    def __init__(self, run: str, turns: Turns, advance: Advance) -> None:
+        self.run, self.turns, self.advance = run, turns, advance
+        self.runs = frozenset({run})
+        self.on_change: Callable[[frozenset[str]], None] = lambda runs: None
+
+    def add(self, births: Iterable[tuple[str, str]]) -> None:
+        """Parents and their children."""
+        self._set(self.runs.union(child for parent, child in births if parent in self.runs))
+
+    def ended(self, run: str) -> None:
+        self._set(self.runs - {run} | {self.run})
+
+    async def run_for(self, clock: Clock) -> None:
+        """Now and then, others may have started one."""
+        while True:
+            await self.gather()
+            await clock.sleep(EVERY)
+
+    async def gather(self) -> None:
+        """Those that are there already, whichever process started them."""
+        before = self.runs
+        try:
+            found = await self.advance(self._found)
+        except Unavailable as error:
+            event(log, WARNING, "look for child runs failed", run=self.run, why=text_of(error))
+            return  # the next time will find the same
+        self._set(found | (self.runs - before))  # a child may have been born meanwhile
+
+    def _found(self) -> frozenset[str]:
+        """A detached child is known only by its birth, and stays until it has ended."""
+        found: set[str] = set()
+        over: set[str] = set()
+        todo = set(self.runs)
+        while todo:
+            found |= todo
+            started: set[str] = set()
+            for state in self.turns.states(todo):
+                started.update(state.children.values(), state.orphans)
+                if state.life in TERMINAL:
+                    over.add(state.run)
+            todo = started - found
+        return frozenset(found - over | {self.run})
+
+    def _set(self, runs: frozenset[str]) -> None:
+        if runs != self.runs:
+            self.runs = runs
+            self.on_change(runs)
+
+
+log = logger("runtime")
+
+SHARE = 0.05  # of the time that looks may take, however much others write
+
+
+class Listener:
+    """Whoever sends a signal or decides a gate takes the turn of the run, and leaves its commands to those who serve
+    it. They find them within a look. One that is missed costs a poll, never a run."""
+
+    def __init__(
+        self,
+        foreign_writes: Callable[[], int],
+        advance: Advance,
+        clock: Clock,
+        heard: Callable[[], Awaitable[None]],
+        every: float,
+    ) -> None:
+        self.foreign_writes, self.advance, self.clock, self.every = foreign_writes, advance, clock, every
+        self.heard = heard  # is called when another process has written
+        self._known: int | None = None  # what `foreign_writes` was last
+
+    async def run(self) -> None:
+        while True:
+            began = self.clock.now()
+            await self.once()
+            took = (self.clock.now() - began) / SECOND
+            await self.clock.sleep(max(self.every, took / SHARE))
+
+    async def once(self) -> None:
+        try:
+            written = await self.advance(self.foreign_writes)
+            if written != self._known:
+                await self.heard()
+            self._known = written
+        except Unavailable as error:
+            event(log, WARNING, "look for what others have written failed", why=text_of(error))
+            return  # the next look will find the same

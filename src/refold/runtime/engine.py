@@ -24,8 +24,6 @@ from refold.ports import Advance, Clock, Store
 from refold.runtime.archive import export_run, import_run, read_archive
 from refold.runtime.children import fits
 from refold.runtime.handle import Code, Definition, Handle, Saved
-from refold.runtime.intake import run_of_key
-from refold.runtime.live_workers import LiveWorkers, world
 from refold.runtime.mail import (
     Cancel,
     CancelItems,
@@ -38,7 +36,8 @@ from refold.runtime.mail import (
     Signal,
     Start,
 )
-from refold.runtime.mailroom import Mailroom
+from refold.runtime.mailroom import Mailroom, run_of_key
+from refold.runtime.reading import LiveWorkers, world
 from refold.runtime.run_waiters import RunEnd, RunWaiters
 from refold.runtime.turn import RunSnapshot
 from refold.schemas import QUICK

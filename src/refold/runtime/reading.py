@@ -1,6 +1,6 @@
-"""A run as its log tells it, for those who only look: no lock is taken, and nothing is written."""
+"""Runs, plans and workers, read without taking a lock and without writing anything."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import MsgspecError
@@ -8,11 +8,12 @@ from msgspec import MsgspecError
 from refold.core import codec
 from refold.core.expressions import Missing
 from refold.core.graph import Graph, analyse
-from refold.core.plan import Plan, read_plan
+from refold.core.plan import BODY, Plan, read_plan
 from refold.core.read.loaded import Loaded
+from refold.core.read.why import Holder, World
 from refold.core.state import RunState
 from refold.errors import Corrupt, NotFound
-from refold.ports import Store
+from refold.ports import Abilities, Store
 from refold.runtime.operations import replayed
 
 T = TypeVar("T")
@@ -87,3 +88,20 @@ def with_values(store: Store, run: str, compute: Callable[[Loaded], T]) -> T:
                     loaded.facts[number] = fact
                 for hash in missing.blobs:
                     loaded.blobs[hash] = codec.unbox(turn.blob(run, hash))
+
+
+LiveWorkers = Mapping[str, Abilities]
+"""What each worker can take."""
+
+CODE = f"{BODY}:"
+
+
+def world(
+    store: Store, workers: LiveWorkers, held: Mapping[str, Holder] | None = None, elsewhere: Sequence[Holder] = ()
+) -> World:
+    tools = {worker: can.tools for worker, can in workers.items() if can.tools is not None}
+    queues = {worker: frozenset(can.queues) for worker, can in workers.items() if can.queues is not None}
+    named = {tool.removeprefix(CODE) for can in tools.values() for tool in can if tool.startswith(CODE)}
+    plans = {plan: data for plan in sorted(named) if (data := store.plan(plan)) is not None}
+    named_plans = {plan: stored_plan(plan, data).name for plan, data in plans.items()}
+    return World(held or {}, elsewhere, tuple(workers), tools, named_plans, queues)

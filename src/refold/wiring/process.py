@@ -12,12 +12,10 @@ from refold.core.pipeline import TOOL as PIPELINE
 from refold.core.plan import Call
 from refold.ports import Abilities, Lease, Store, Tool
 from refold.registry import LazyRegistry
-from refold.runtime.background import Sweep, Timers
+from refold.runtime.background import Listener, ServedRuns, Sweep, Timers
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine
-from refold.runtime.listener import Listener
 from refold.runtime.mailroom import Mailroom
-from refold.runtime.served_runs import ServedRuns
 from refold.runtime.turn import RunSnapshot, Turns
 from refold.secrets.access import Strongroom, Where, file_beside
 from refold.settings import Settings

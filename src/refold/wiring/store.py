@@ -11,8 +11,8 @@ from refold.errors import Corrupt, InvalidValue
 from refold.logs import WARNING, event, logger
 from refold.names import a
 from refold.ports import Abilities, Store
-from refold.runtime.intake import Intake
-from refold.runtime.listener import Listener
+from refold.runtime.background import Listener
+from refold.runtime.mailroom import Intake
 from refold.runtime.turn import Turns
 from refold.runtime.turn_thread import InCaller, TurnThread
 from refold.stores.clock import machine_steady

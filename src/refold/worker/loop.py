@@ -13,10 +13,9 @@ from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Offer, Redaction, Tool
-from refold.worker.body import Body
+from refold.worker.body import Body, guarded_loop
 from refold.worker.heartbeat import Heartbeat, as_task
 from refold.worker.leases import HeldLease, LeaseKeeper, PatientDesk, fields_of
-from refold.worker.loop_guard import guarded_loop
 from refold.worker.output import TryOutput
 from refold.worker.run_tool import NO_REDACTION, CallServices, redacted, run_tool
 

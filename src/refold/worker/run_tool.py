@@ -14,7 +14,7 @@ from refold.errors import OverBound, ToolFailed
 from refold.ports import Call, Clock, Done, Ending, Lease, Meanwhile, Redaction, Say, StreamRedaction, Tool
 from refold.schemas import QUICK, SHOWN, Misfit, misfits, said
 from refold.time_limits import Limit, Stopwatch
-from refold.worker.loop_guard import IN_A_BODY, is_ctrl_c
+from refold.worker.body import IN_A_BODY, is_ctrl_c
 
 
 class NoRedaction:

@@ -37,7 +37,7 @@ from refold.names import did_you_mean
 from refold.playbooks.playbook import Playbook
 from refold.playbooks.problems import show_all
 from refold.runtime.children import check_inputs
-from refold.runtime.intake import run_of_key
+from refold.runtime.mailroom import run_of_key
 from refold.runtime.reading import Reading
 from refold.stores.sqlite.doctor import abilities
 from refold.wiring import open_intake
