@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import refold
+from refold import tool_api
 
 PUBLIC = (
     "Arc Call Child ChildFailed Collect Context Engine ErrorEvent Event Gate Handle InputRequestEvent "
@@ -12,9 +13,19 @@ PUBLIC = (
     "Step StepFailed StopEvent Wait Workflow flow open_engine resource run_sync step"
 )
 
+FOR_TOOLS = (
+    "Arguments Call Done Failed Fault Keys Page Pull Source Succeeded Tool ToolFailed ToolInfo ToolKey ToolProblem "
+    "refused seconds_of text_of type_name"
+)
+
 
 def test_the_public_names_are_these() -> None:
     assert sorted(refold.__all__) == PUBLIC.split(" ")
+
+
+def test_the_names_for_authors_of_tools_and_sources_are_these() -> None:
+    assert tool_api.__all__ == FOR_TOOLS.split(" ")
+    assert all(hasattr(tool_api, name) for name in tool_api.__all__)
 
 
 def test_every_public_name_can_be_imported() -> None:

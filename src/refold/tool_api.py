@@ -1,4 +1,11 @@
-"""Tools and sources as data: what checks, schemas and reference pages know of them, and which values fit their keys."""
+"""What authors of tools and sources need: how they describe themselves, what they are given, and how they fail.
+
+A tool is a class with an `info`, a `ToolInfo`, and `async def __call__(self, call: Call)`. A source is the same with
+`async def __call__(self, pull: Pull) -> Page`. The page "Add a tool of your own" in the documentation has an example.
+
+The description is used wherever Refold must know a kind without running it: `refold validate` checks playbooks against
+it, `refold schema` lists it for editors, and the reference pages are printed from it.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -6,72 +13,144 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from refold.core import times
-from refold.core.outcomes import Fault
+from refold.core.outcomes import Failed, Fault, Succeeded
 from refold.errors import InvalidValue, ToolFailed
-from refold.ports import Call
+from refold.ports import Call, Done, Page, Pull, Source, Tool
 
-BESIDE = frozenset({"dialect", "folder"})  # what a reader adds to the keys of a tool: its language, and where it stands
+__all__ = [
+    "Arguments",
+    "Call",
+    "Done",
+    "Failed",
+    "Fault",
+    "Keys",
+    "Page",
+    "Pull",
+    "Source",
+    "Succeeded",
+    "Tool",
+    "ToolFailed",
+    "ToolInfo",
+    "ToolKey",
+    "ToolProblem",
+    "refused",
+    "seconds_of",
+    "text_of",
+    "type_name",
+]
+
+READER_KEYS = frozenset({"dialect", "folder"})  # added by the reader: the playbook's language and its folder
 
 
 class ToolKey(Struct, frozen=True, kw_only=True):
-    """One key of a tool in a playbook."""
+    """One key of a tool or source, as it is written in a playbook.
+
+    `about` is the text of the reference page. A default is mentioned there, in parentheses at the end.
+    """
 
     name: str
     type: Literal["text", "number", "integer", "bool", "map", "list", "any", "duration", "tool"]
     required: bool = False
-    static: bool = False  # never a template: it is taken as it is written
-    secret: bool = False  # of a source: `{secret: name}` may stand there, and is read when a page is fetched
+    static: bool = False  # never a template: the value is taken as it is written
+    secret: bool = False  # of a source: the value may be `{secret: name}`, which is read for each page
     choices: tuple[str, ...] = ()
     about: str = ""
 
 
 class ToolProblem(Struct, frozen=True):
-    """What is wrong with a key; line and column count in its text from 1, and 0 means the key itself."""
+    """A mistake in a key, found before the run. Line and column count from 1 in its text; 0 means the key itself."""
 
-    key: str
+    key: str  # empty: the tool as a whole
     message: str
-    hint: str = ""
+    hint: str = ""  # what to write instead
     line: int = 0
     column: int = 0
-    code: str = "bad-tool"  # stable, for tools and searches
-    item: int | None = None  # which text of a list it is, if the key has several
+    code: str = "bad-tool"  # does not change between versions, so that programs can rely on it
+    item: int | None = None  # which text it is, if the key has a list of them
     severity: Literal["error", "warning"] = "error"
 
 
 class ToolInfo(Struct, frozen=True, kw_only=True):
-    """A kind of tool as playbooks, checks and documentation see it."""
+    """The description of one kind of tool or source.
 
-    kind: str
+    Names, types and required keys are checked from `keys` alone. `check` is for what that cannot express: it gets the
+    keys as written, in which any value may still be a template, and returns the problems. The last four are for tools
+    whose keys are programs.
+    """
+
+    kind: str  # how playbooks name it
     about: str
     keys: tuple[ToolKey, ...] = ()
-    result: str = ""
+    result: str = ""  # the shape of the result, in a few words
+    result_keys: tuple[str, ...] = ()  # all keys that a result can have, if it is a map and they are fixed
     example: str = ""  # YAML for the reference page; several are separated by lines of `---`
-    result_keys: tuple[str, ...] = ()  # all that a result can have, if it is a map and they are fixed
-    by_engine: bool = False  # no worker takes part
-    check: Callable[[Mapping[str, Any]], Sequence[ToolProblem]] | None = None  # beyond names and types
-    values: Callable[[str, Any], Iterator[ToolProblem]] | None = None  # of a key and its text in a NoETL file
-    programs: Callable[[Mapping[str, Any]], Iterator[ToolProblem]] | None = None  # values in text for an interpreter
-    reads: Callable[[Mapping[str, Any]], Sequence[tuple[str, int, int]]] | None = None  # names from outside, and where
+    by_engine: bool = False  # the engine itself does it, without a worker
+    check: Callable[[Mapping[str, Any]], Sequence[ToolProblem]] | None = None
+    check_noetl_text: Callable[[str, Any], Iterator[ToolProblem]] | None = None  # of a key: values in its text
+    check_programs: Callable[[Mapping[str, Any]], Iterator[ToolProblem]] | None = None  # values in program text
     check_bound: Callable[[Mapping[str, Any], Collection[str]], Sequence[ToolProblem]] | None = None  # names of input
+    names_read: Callable[[Mapping[str, Any]], Sequence[tuple[str, int, int]]] | None = None  # with line and column
 
 
 def refused(why: str, kind: str = "invalid_settings") -> ToolFailed:
+    """Return the failure of a call that cannot succeed as it is written, so that it is not tried again."""
     return ToolFailed(Fault(kind, why, retryable=False))
 
 
-def name_of(value: Any) -> str:
-    names = {dict: "a map", list: "a list", str: "text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}")
+class Arguments(Struct, frozen=True):
+    """What one call is given: the values bound to the step, and the keys of its tool. Keys that are null are absent."""
+
+    input: dict[str, Any]
+    keys: dict[str, Any]
 
 
-def checked(key: ToolKey, value: Any) -> Any:
-    """The value as the tool takes it. Raises ToolFailed."""
+class Keys:
+    """Reads the keys of a call, and checks them against the description of the tool."""
+
+    def __init__(self, info: ToolInfo) -> None:
+        self.kind = info.kind
+        self._keys = {key.name: key for key in info.keys}
+        self._required = [key.name for key in info.keys if key.required]
+
+    def read(self, call: Call) -> Arguments:
+        """Return the checked keys. Raises ToolFailed, which is not tried again, if a key is missing or does not fit."""
+        bound, config = _parts(call.input)
+        keys = {name: value for name, value in call.settings.items() if value is not None and name not in READER_KEYS}
+        for name, value in config.items():
+            if value is None:
+                continue
+            if name in self._keys and self._keys[name].static:
+                raise refused(f"`{name}` of {self.kind} cannot be computed: it is taken as it is written")
+            keys[name] = value
+        for name, value in keys.items():
+            if name not in self._keys:
+                raise refused(f"{self.kind} has no key `{name}`; it has {', '.join(self._keys)}")
+            keys[name] = checked_value(self._keys[name], value)
+        for name in self._required:
+            if name not in config and name not in call.settings:
+                raise refused(f"{self.kind} needs `{name}`")
+        return Arguments(bound, keys)
+
+
+def _parts(input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    if input is None:
+        return {}, {}
+    if not isinstance(input, dict) or not input.keys() <= {"input", "config", "context"}:
+        raise refused("the input of a tool is a map of `input`, its values, and `config`, its keys")
+    bound, config = input.get("input", {}), input.get("config", {})
+    if not isinstance(bound, dict) or not isinstance(config, dict):
+        raise refused("`input` and `config` of a tool must be maps")
+    return bound, config
+
+
+def checked_value(key: ToolKey, value: Any) -> Any:
+    """Return the value as the tool takes it: a duration becomes seconds. Raises ToolFailed if it does not fit."""
     what = f"`{key.name}`"
     if key.type == "duration":
         return seconds_of(value, what)
-    fits, name = TYPES[key.type]
+    fits, type_text = TYPES[key.type]
     if not fits(value):
-        raise refused(f"{what} must be {name}, not {name_of(value)}")
+        raise refused(f"{what} must be {type_text}, not {type_name(value)}")
     if key.choices and value not in key.choices:
         raise refused(f"{what} must be one of {', '.join(key.choices)}, not {value!r}")
     return value
@@ -92,51 +171,22 @@ TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+def type_name(value: Any) -> str:
+    """Return what kind of value it is, in the words of messages: `a map`, `text`."""
+    names = {dict: "a map", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}")
+
+
 def seconds_of(value: Any, what: str) -> float:
+    """Return a duration such as `1m30s` in seconds. Raises ToolFailed, in which `what` names the key."""
     try:
         return times.seconds(value)
     except InvalidValue:
         raise refused(f"{what} must be a span of time such as 30s or 1m30s, not {value!r}") from None
 
 
-__all__ = ["Given", "Keys", "name_of", "refused", "seconds_of", "text_of"]
-
-
-class Given(Struct, frozen=True):
-    """The values bound to a step, and the keys of its tool; a key that is null is not there."""
-
-    input: dict[str, Any]
-    keys: dict[str, Any]
-
-
-class Keys:
-    def __init__(self, info: ToolInfo) -> None:
-        self.kind = info.kind
-        self._known = {key.name: key for key in info.keys}
-        self._required = [key.name for key in info.keys if key.required]
-
-    def read(self, call: Call) -> Given:
-        """Raises ToolFailed, which is not to be tried again, if the tool cannot take what it is given."""
-        bound, config = _parts(call.input)
-        given = {name: value for name, value in call.settings.items() if value is not None and name not in BESIDE}
-        for name, value in config.items():
-            if value is None:
-                continue
-            if name in self._known and self._known[name].static:
-                raise refused(f"`{name}` of {self.kind} cannot be computed: it is taken as it is written")
-            given[name] = value
-        for name, value in given.items():
-            if name not in self._known:
-                raise refused(f"{self.kind} has no key `{name}`; it has {', '.join(self._known)}")
-            given[name] = checked(self._known[name], value)
-        for name in self._required:
-            if name not in config and name not in call.settings:
-                raise refused(f"{self.kind} needs `{name}`")
-        return Given(bound, given)
-
-
 def text_of(value: Any, what: str) -> str:
-    """A scalar as programs and addresses write it: true and not True."""
+    """Return a scalar as programs and addresses write it: `true`, and not `True`. Raises ToolFailed for others."""
     match value:
         case str():
             return value
@@ -145,20 +195,9 @@ def text_of(value: Any, what: str) -> str:
         case int() | float():
             return str(value)
         case _:
-            raise refused(f"{what} must be text or a number, not {name_of(value)}")
+            raise refused(f"{what} must be text or a number, not {type_name(value)}")
 
 
-def _parts(input: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    if input is None:
-        return {}, {}
-    if not isinstance(input, dict) or not input.keys() <= {"input", "config", "context"}:
-        raise refused("the input of a tool is a map of `input`, its values, and `config`, its keys")
-    bound, config = input.get("input", {}), input.get("config", {})
-    if not isinstance(bound, dict) or not isinstance(config, dict):
-        raise refused("`input` and `config` of a tool must be maps")
-    return bound, config
-
-
-def missing(error: ModuleNotFoundError, extra: str) -> str:
-    """Say which extra of Refold installs the package that is not there."""
+def not_installed(error: ModuleNotFoundError, extra: str) -> str:
+    """Return a message with the extra of Refold that installs the missing package."""
     return f"{error.name} is not installed: run `pip install refold[{extra}]`"

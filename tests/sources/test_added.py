@@ -13,8 +13,7 @@ from refold.sources.catalog import CATALOG, installed_sources
 from tests.sources.pulls import Sources, opened
 
 MODULE = """\
-from refold.tool_api import ToolInfo, ToolKey
-from refold.ports import Page, Pull
+from refold.tool_api import Page, Pull, ToolInfo, ToolKey
 
 class Letters:
     text = ToolKey(name="text", type="text", required=True, about="whose letters")

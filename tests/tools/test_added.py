@@ -18,9 +18,7 @@ from tests.tools.calls import fault_of_run, one_step
 
 PAGE = Path(__file__).parents[2] / "docs/howto/tools-of-your-own.md"
 MODULE = """\
-from refold.tool_api import ToolInfo, ToolKey
-from refold.ports import Call
-from refold.tool_api import Keys
+from refold.tool_api import Call, Keys, ToolInfo, ToolKey
 
 class Shout:
     text = ToolKey(name="text", type="text", required=True, about="what to say")

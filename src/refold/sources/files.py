@@ -8,7 +8,7 @@ from zlib import crc32
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.sources.settings import did_you_mean
-from refold.tool_api import name_of, refused
+from refold.tool_api import refused, type_name
 
 LONGEST = 16 * 1024 * 1024  # bytes of a line
 PAGE = 8 * 1024 * 1024  # bytes of a file after which a page is full, whatever it holds
@@ -103,7 +103,7 @@ def fits(item: Mapping[str, Any], wanted: Filter) -> bool:
 def _wanted(column: str, values: Any) -> Iterator[Any]:
     for each in values if isinstance(values, list) else [values]:
         if isinstance(each, (list, Mapping)):
-            raise refused(f"`filter.{column}` must be a value or a list of values, not {name_of(each)}")
+            raise refused(f"`filter.{column}` must be a value or a list of values, not {type_name(each)}")
         yield each
 
 

@@ -15,7 +15,7 @@ from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Page, Pull
 from refold.sources.services import Ask, Secret
-from refold.tool_api import name_of, refused
+from refold.tool_api import refused, type_name
 
 PASSED_ON = ("timeout", "max_bytes", "verify")
 KEPT = 16  # loops whose last answer is kept, if it held more than they have asked for
@@ -63,7 +63,7 @@ class HttpSource:
         items = at_path(told["data"], keys.get("items", ""))
         if not isinstance(items, list):
             where = f"at `{keys['items']}` of the answer" if keys.get("items") else "in the answer"
-            why = f"there is no list {where} of {told['url']}, but {name_of(items)}; `items` says where it stands"
+            why = f"there is no list {where} of {told['url']}, but {type_name(items)}; `items` says where it stands"
             raise ToolFailed(Fault("parse", why, retryable=False))
         following = _following(keys, told, at, items)
         if following is not None and following == at:
@@ -117,7 +117,7 @@ def _following(keys: Mapping[str, Any], told: Mapping[str, Any], at: Any, items:
     if not found:
         return None
     if not isinstance(found, str):
-        why = f"`next.path`: there is {name_of(found)} in the answer, and no address"
+        why = f"`next.path`: there is {type_name(found)} in the answer, and no address"
         raise ToolFailed(Fault("parse", why, retryable=False))
     return _without_secrets(urljoin(told["url"], found), keys.get("params", {}))
 

@@ -6,7 +6,7 @@ from typing import Any
 from refold.errors import NotFound
 from refold.sources.services import Secret
 from refold.templates.paths import nearest
-from refold.tool_api import BESIDE, ToolInfo, checked, refused
+from refold.tool_api import READER_KEYS, ToolInfo, checked_value, refused
 
 Read = Callable[[str], Awaitable[Any]]
 
@@ -15,7 +15,7 @@ async def settings_of(info: ToolInfo, given: Mapping[str, Any], read: Read | Non
     """As the source takes them; a key that is null is not there. Raises ToolFailed, which tells no secret."""
     known = {key.name: key for key in info.keys}
     settings = {name: value for name, value in given.items() if value is not None}
-    beside = {name: settings.pop(name) for name in BESIDE if name in settings and name not in known}
+    beside = {name: settings.pop(name) for name in READER_KEYS if name in settings and name not in known}
     for name in settings:
         if name not in known:
             hint = did_you_mean(name, known) or f"; it has {', '.join(f'`{each}`' for each in known)}"
@@ -27,7 +27,7 @@ async def settings_of(info: ToolInfo, given: Mapping[str, Any], read: Read | Non
         raise refused(f"{problem.message}; {problem.hint}" if problem.hint else problem.message)
     for name, value in settings.items():
         opened = await _opened(value, read) if known[name].secret else value
-        settings[name] = opened if isinstance(opened, Secret) else checked(known[name], opened)
+        settings[name] = opened if isinstance(opened, Secret) else checked_value(known[name], opened)
     return {**beside, **settings}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from refold.ports import Call, Tool
-from refold.tool_api import missing, refused
+from refold.tool_api import not_installed, refused
 
 
 def database_tools(http: Callable[[], Tool]) -> dict[str, Callable[[], Tool]]:
@@ -66,7 +66,7 @@ def _or_missing(make: Callable[[], Tool], extra: str) -> Tool:
     try:
         return make()
     except ModuleNotFoundError as error:
-        return _failing(missing(error, extra))
+        return _failing(not_installed(error, extra))
 
 
 def _failing(why: str) -> Tool:

@@ -33,11 +33,11 @@ def _check_names(reading: Reading, draft: Draft, node: Node, names: Names) -> No
     """Code is given what is bound to its step, and nothing else of the run."""
     info = reading.catalog.get(node.value["kind"]) if isinstance(node.value.get("kind"), str) else None
     code = node.value.get("code")
-    if info is None or info.reads is None or not isinstance(code, str):
+    if info is None or info.names_read is None or not isinstance(code, str):
         return
     words = {*WORD.findall(code)} - draft.bound
     of_the_run = (words & names.inputs) | (words & names.ctx) | (words & names.steps)
-    for name, line, column in info.reads(node.value) if of_the_run else ():
+    for name, line, column in info.names_read(node.value) if of_the_run else ():
         if name in of_the_run:
             place = place_inside(reading.source, node.nodes["code"], line, column)
             hint = f'add `input: {{{name}: "{{{{ {name} }}}}"}}`'

@@ -202,10 +202,10 @@ def _check_values(reading: Reading, kind: Kind, info: ToolInfo, config: Config, 
     """Values in texts that are programs: each must have a place in which it cannot be code."""
     texts = {**config.rendered, **config.keys}
     for name in config.quoted:
-        if info.values is not None:
-            tell_values(reading, info.values(name, texts[name]), _node_of(kind, name, nodes))
-    if info.programs is not None:
-        for found in info.programs(texts):
+        if info.check_noetl_text is not None:
+            tell_values(reading, info.check_noetl_text(name, texts[name]), _node_of(kind, name, nodes))
+    if info.check_programs is not None:
+        for found in info.check_programs(texts):
             tell_values(reading, [found], _node_of(kind, found.key, nodes))
     if kind.kind == "transfer" and info.check is not None and "source" in nodes:
         tell_values(reading, (each for each in info.check(texts) if each.code == "spliced"), nodes["source"])

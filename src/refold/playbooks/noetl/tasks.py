@@ -217,7 +217,7 @@ def read_cursor(reading: Reading, loop: Fields, pipeline: TaskPipeline, book: Bo
     keys = {**options, "query": cursor.get("claim", ""), **({"auth": auth} if auth is not None else {})}
     if kind not in book.catalog:
         reading.at(cursor.node, "unknown-tool", f"there is no tool `{kind}`", "install the extra that has it")
-    elif (check := book.catalog[kind].values) is not None and "claim" in cursor.node.nodes:
+    elif (check := book.catalog[kind].check_noetl_text) is not None and "claim" in cursor.node.nodes:
         tell_values(reading, check("query", keys["query"]), cursor.node.nodes["claim"])
     claim = Task(
         name="claim",

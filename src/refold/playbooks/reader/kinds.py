@@ -66,7 +66,7 @@ def read_described(reading: Reading, node: Node, catalog: Catalog, sort: Sort = 
     told = _keys(reading, node, info, keys, sort)
     if info.check is not None:
         _check(reading, node, info, keys, sort)
-    if info.programs is not None:
+    if info.check_programs is not None:
         _warn_of_programs(reading, info, keys)
     return Described(info, keys, told)
 
@@ -185,8 +185,8 @@ def _check(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node
 
 
 def _warn_of_programs(reading: Reading, info: ToolInfo, keys: Mapping[str, Node]) -> None:
-    assert info.programs is not None
-    for found in info.programs({name: child.value for name, child in keys.items()}):
+    assert info.check_programs is not None
+    for found in info.check_programs({name: child.value for name, child in keys.items()}):
         child = keys[found.key].nodes[found.item]
         place = place_inside(reading.source, child, found.line, found.column)
         reading.say(Problem(found.code, found.message, place, found.hint, found.severity, 2))

@@ -18,7 +18,7 @@ from refold.core import codec
 from refold.core.outcomes import Fault
 from refold.errors import NotFound, ToolFailed
 from refold.ports import Call
-from refold.tool_api import Keys, name_of, refused
+from refold.tool_api import Keys, refused, type_name
 from refold.tools.artifact.info import ARTIFACT
 
 
@@ -193,7 +193,7 @@ def _encoded(data: Any, form: str) -> bytes:
     if form == "json":
         return msgspec.json.encode(data)
     if not isinstance(data, str):
-        raise refused(f"`data` is written as {form} and must be text, not {name_of(data)}")
+        raise refused(f"`data` is written as {form} and must be text, not {type_name(data)}")
     try:
         return base64.b64decode(data, validate=True) if form == "base64" else data.encode()
     except (binascii.Error, UnicodeEncodeError, ValueError) as error:
@@ -212,7 +212,7 @@ def _decoded(name: str, data: bytes, form: str) -> Any:
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise refused(f"`{name}` must be text, not {name_of(value)}")
+        raise refused(f"`{name}` must be text, not {type_name(value)}")
     return value
 
 

@@ -53,7 +53,7 @@ CONTAINER = ToolInfo(
     " were left out",
     result_keys=("exit_code", "stdout", "stderr", "truncated", "name", "image"),
     check=check_container,
-    programs=programs_in("command", "args"),
+    check_programs=programs_in("command", "args"),
     example="""\
 tool:
   kind: container

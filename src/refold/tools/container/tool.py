@@ -13,7 +13,7 @@ from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.logs import WARNING, event, logger
 from refold.ports import Call, Ended, Program, Programs
-from refold.tool_api import Keys, name_of, refused, text_of
+from refold.tool_api import Keys, refused, text_of, type_name
 from refold.tools.container.info import CONTAINER
 from refold.tools.shell.tool import about, fault_of_end, stdin_of
 
@@ -135,7 +135,7 @@ def _env(given: Any) -> dict[str, str]:
 def _pairs(given: Any) -> Iterator[tuple[str, Any]]:
     for each in given if isinstance(given, list) else [given]:
         if not isinstance(each, Mapping) or not {"name"} <= set(each) <= {"name", "value"}:
-            raise refused(f"`env` is a map, or a list of `{{name, value}}`, and no {name_of(each)}")
+            raise refused(f"`env` is a map, or a list of `{{name, value}}`, and no {type_name(each)}")
         yield text_of(each["name"], "`env.name`"), each.get("value")
 
 

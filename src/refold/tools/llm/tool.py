@@ -11,7 +11,7 @@ from refold.core.outcomes import Failed, Fault, Succeeded
 from refold.errors import OverBound, ToolFailed
 from refold.ports import Call, Done, Tool
 from refold.schemas import flaw, misfits, said
-from refold.tool_api import Keys, name_of, refused
+from refold.tool_api import Keys, refused, type_name
 from refold.tools.llm.info import LLM
 
 TIMEOUT = 120.0
@@ -76,7 +76,7 @@ def _body(keys: Mapping[str, Any]) -> dict[str, Any]:
             form = {"name": "answer", "strict": True, "schema": schema}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         case other:
-            raise refused(f"`json` is true or a JSON Schema, not {name_of(other)}")
+            raise refused(f"`json` is true or a JSON Schema, not {type_name(other)}")
     return body
 
 

@@ -49,7 +49,7 @@ MCP = ToolInfo(
     " `result` the answer itself",
     result_keys=("status", "server", "endpoint", "method", "tool", "arguments", "text", "result"),
     check=check_mcp,
-    programs=programs_in("command"),
+    check_programs=programs_in("command"),
     example="""\
 tool:
   kind: mcp

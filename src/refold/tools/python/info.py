@@ -137,9 +137,9 @@ PYTHON = ToolInfo(
     result="what the code gives, as JSON data: tuples become lists, sets sorted lists, times ISO texts; what has no"
     " obvious form is refused with its path",
     check=check_python,
-    values=_values,
+    check_noetl_text=_values,
     check_bound=check_main,
-    reads=names_in_code,
+    names_read=names_in_code,
     example="""\
 tool:
   kind: python

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from refold.core.outcomes import Succeeded
 from refold.ports import Call, Done, Executor
-from refold.tool_api import Given, Keys, refused, text_of
+from refold.tool_api import Arguments, Keys, refused, text_of
 from refold.tools.artifact.tool import safe_join
 from refold.tools.python.body import RESULT, USAGE, Order, may_share_a_loop
 from refold.tools.python.info import PYTHON
@@ -40,7 +40,7 @@ class PythonTool:
         body = "run_async" if may_share_a_loop(order) else "run"
         return _done(await self.executors["inline"].run(f"{BODY}:{body}", order, call.say))
 
-    def _order(self, call: Call, given: Given) -> Order:
+    def _order(self, call: Call, given: Arguments) -> Order:
         keys = given.keys
         if sum(name in keys for name in ("code", "script", "entry")) != 1:
             raise refused("python needs exactly one of `code`, `script` and `entry`")

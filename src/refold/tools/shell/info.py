@@ -81,8 +81,8 @@ SHELL = ToolInfo(
     result="`{exit_code, stdout, stderr, truncated}`: the first MiB of each stream, and how many bytes were left out",
     result_keys=("exit_code", "stdout", "stderr", "truncated"),
     check=check_shell,
-    values=_values,
-    programs=programs_in("command"),
+    check_noetl_text=_values,
+    check_programs=programs_in("command"),
     example="""\
 tool:
   kind: shell

@@ -9,7 +9,7 @@ from typing import Any
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Call, Ended, Program, Programs
-from refold.tool_api import Keys, name_of, refused, text_of
+from refold.tool_api import Keys, refused, text_of, type_name
 from refold.tools.shell.info import SHELL
 
 SH, BASH = "/bin/sh", "bash"  # the latter is what NoETL files are written for
@@ -64,7 +64,7 @@ def _argv(keys: Mapping[str, Any], step: str, shell: str) -> list[str]:
             raise refused("`command` must be a list; text is a `script`, or a command with `shell: true`")
         return [shell, "-c", command, step, *args]
     if not isinstance(command, list) or not command:
-        raise refused(f"`command` must be a list of the program and its arguments, not {name_of(command)}")
+        raise refused(f"`command` must be a list of the program and its arguments, not {type_name(command)}")
     if keys.get("shell") or args:
         raise refused("`shell` and `args` belong to a script; a list is started as it is")
     return _texts(command, "command")

@@ -108,7 +108,7 @@ def _speaks_sql(kind: str, about: str, code: str, keys: tuple[ToolKey, ...], exa
         result=RESULT,
         result_keys=RESULT_KEYS,
         check=check_sql,
-        values=partial(_values, kind),
+        check_noetl_text=partial(_values, kind),
         example=example,
     )
 

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from refold.ports import Call, Tool
 from refold.registry import close
-from refold.tool_api import name_of, refused
+from refold.tool_api import refused, type_name
 from refold.tools.transfer.columns import columns_of_values
 from refold.tools.transfer.request import Transfer
 from refold.tools.transfer.sides import Into, Rows, Stream, Write
@@ -56,6 +56,6 @@ def _at(data: Any, path: str) -> list[Mapping[str, Any]]:
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         where = f"at {path} of the answer" if path else "in the answer"
         raise refused(
-            f"there is no list of maps {where}, but {name_of(data)}; `data_path` says where it stands", "parse"
+            f"there is no list of maps {where}, but {type_name(data)}; `data_path` says where it stands", "parse"
         )
     return items

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.ports import Call
-from refold.tool_api import name_of, refused
+from refold.tool_api import refused, type_name
 from refold.tools.sql.request import CONNECTION_KEYS
 
 FILES = ("csv", "json", "jsonl", "parquet")
@@ -68,7 +68,7 @@ def transfer_of(call: Call, keys: Mapping[str, Any]) -> Transfer:
 def _end(name: str, keys: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -> End:
     given = keys.get(name)
     if not isinstance(given, Mapping):
-        raise refused(f"`{name}` must be a map with a `type`, not {name_of(given)}")
+        raise refused(f"`{name}` must be a map with a `type`, not {type_name(given)}")
     kind = given.get("type")
     if not isinstance(kind, str) or kind not in known:
         raise refused(f"`{name}.type` must be one of {', '.join(known)}, not {kind!r}")

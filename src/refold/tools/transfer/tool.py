@@ -5,7 +5,7 @@ from typing import Any
 
 from refold.ports import Call
 from refold.time_limits import Limit
-from refold.tool_api import Keys, missing, refused
+from refold.tool_api import Keys, not_installed, refused
 from refold.tools.sql.faults import timed_out
 from refold.tools.transfer.columns import Column, chosen
 from refold.tools.transfer.info import TRANSFER
@@ -46,7 +46,7 @@ class TransferTool:
             try:
                 self._made[name] = self._makers[name]()
             except ModuleNotFoundError as error:
-                raise refused(missing(error, name), "missing_package") from None
+                raise refused(not_installed(error, name), "missing_package") from None
         return self._made[name]
 
 

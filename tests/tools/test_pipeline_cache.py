@@ -7,8 +7,8 @@ import pytest
 from msgspec import convert
 
 from refold.core.pipeline import Task, TaskPipeline
-from refold.tools.pipeline import known as pipeline_known
-from refold.tools.pipeline.known import MOST, Pipelines
+from refold.tools.pipeline import tool as pipeline_tool
+from refold.tools.pipeline.tool import CACHED_PIPELINES, PipelineCache
 from tests.tools.test_pipelines import play
 
 
@@ -18,10 +18,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     found: list[Any] = []
 
     def counted(settings: Any, type: Any) -> Any:
-        found.append(settings)
+        if type is TaskPipeline:
+            found.append(settings)
         return convert(settings, type)
 
-    monkeypatch.setattr(pipeline_known, "convert", counted)
+    monkeypatch.setattr(pipeline_tool, "convert", counted)
     yield found
 
 
@@ -59,7 +60,7 @@ def settings(name: str = "a") -> dict[str, Any]:
 
 
 def test_a_pipeline_is_known_by_what_it_was_read_from(read: list[Any]) -> None:
-    pipelines, given = Pipelines(), settings()
+    pipelines, given = PipelineCache(), settings()
     known = pipelines.of(given)
     assert known == TaskPipeline(tasks=(Task(name="a", kind="noop"),), playbook="a")
     assert pipelines.of(given) is known and pipelines.of({**given}) is known
@@ -70,19 +71,19 @@ def test_a_pipeline_is_known_by_what_it_was_read_from(read: list[Any]) -> None:
 
 
 def test_no_more_are_kept_than_so_many_and_the_one_used_last_is(read: list[Any]) -> None:
-    pipelines, often = Pipelines(3), settings("often")
+    pipelines, often = PipelineCache(3), settings("often")
     for n in range(10):
         pipelines.of(settings(str(n)))
         pipelines.of(often)
     assert len(pipelines) == 3 and len(read) == 11
-    many = Pipelines()
-    for n in range(MOST + 10):
+    many = PipelineCache()
+    for n in range(CACHED_PIPELINES + 10):
         many.of(settings(str(n)))
-    assert len(many) == MOST
+    assert len(many) == CACHED_PIPELINES
 
 
 def test_what_cannot_be_read_is_not_kept() -> None:
-    pipelines = Pipelines()
+    pipelines = PipelineCache()
     for _ in range(2):
         with pytest.raises(ValueError, match="nothing"):
             pipelines.of({"nothing": 1})
