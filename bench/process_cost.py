@@ -16,7 +16,7 @@ from msgspec import Struct
 from refold.core.commands import Command
 from refold.executors.inline import Inline
 from refold.executors.limits import environment
-from refold.executors.process_services import Isolated
+from refold.executors.process_services import ProcessServices
 from refold.ports import Call
 from refold.settings import Settings
 from refold.tools.python.tool import PythonTool
@@ -56,7 +56,7 @@ class ProcessCost(Struct, frozen=True):
 
 async def measure(calls: int = 500, starts: int = 20) -> ProcessCost:
     settings = Settings()
-    isolated = Isolated(1, 2.0, settings.tool_limits, environment({"PATH": "/usr/bin:/bin"}))
+    isolated = ProcessServices(1, 2.0, settings.tool_limits, environment({"PATH": "/usr/bin:/bin"}))
     inline = Inline(1)
     python, shell = PythonTool({"process": isolated, "inline": inline}), ShellTool(isolated.programs)
     taken = await _taken(

@@ -11,7 +11,7 @@ from msgspec import json
 
 from refold import logs
 from refold.errors import InvalidValue
-from refold.executors.logged import listen, said_to
+from refold.executors.inline import collect_logs, log_receiver
 from refold.settings import LogSettings
 
 LOG = logs.logger("test")
@@ -160,8 +160,8 @@ def test_where_nobody_has_set_it_up_errors_go_to_stderr_and_nothing_else_does() 
 def test_where_steps_are_listened_to_an_error_is_still_printed_once() -> None:
     script = (
         "from refold import logs\n"
-        "from refold.executors.logged import listen\n"
-        "listen()\n"
+        "from refold.executors.inline import collect_logs\n"
+        "collect_logs()\n"
         "logs.event(logs.logger('test'), logs.WARNING, 'a lost lease')\n"
         "logs.event(logs.logger('test'), logs.ERROR, 'a defect')\n"
     )
@@ -173,13 +173,13 @@ def test_what_the_engine_logs_while_a_step_runs_is_no_line_of_the_run(caplog: py
     said: list[str] = []
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
-    listen()
-    token = said_to.set(lambda stream, text: said.append(text))
+    collect_logs()
+    token = log_receiver.set(lambda stream, text: said.append(text))
     try:
         logs.event(LOG, logs.ERROR, "of the engine")
         logging.getLogger("mine").error("of the step")
     finally:
-        said_to.reset(token)
+        log_receiver.reset(token)
         root.handlers[:] = before
         root.setLevel(level)
     assert said == ["ERROR mine: of the step"]

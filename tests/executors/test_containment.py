@@ -18,7 +18,7 @@ from refold import Engine
 from refold.core.facts import StepIssued, StepSettled
 from refold.core.outcomes import SECOND, Fault
 from refold.executors.limits import Limits, environment
-from refold.executors.supervised import Start, Wardens
+from refold.executors.supervised import Start, Supervisors
 from refold.settings import Settings
 from tests.alive import children, living, noted_in, own_children, within
 from tests.tools.calls import engine, fault_of_run, one_step
@@ -188,7 +188,7 @@ async def test_a_hog_of_memory_ends_at_its_limit(opened: Engine, kind: str, tmp_
         (EXIT, ("process_died", 7), ("exit", 7)),
         (UPSTAIRS, ("process_died", "SIGKILL"), ("process_died", "SIGKILL")),
     ],
-    ids=["crash", "exit", "kill the warden"],
+    ids=["crash", "exit", "kill the supervisor"],
 )
 async def test_who_dies_hard_fails_by_name(
     opened: Engine, kind: str, tmp_path: Path, code: str, python: tuple[str, Any], shell: tuple[str, Any]
@@ -208,7 +208,7 @@ async def test_time_on_a_processor_is_limited_for_each_try(kind: str, tmp_path: 
         fault = await fault_of_run(opened, step(kind, SPIN, tmp_path))
         assert fault.code in ("SIGXCPU", -signal.SIGXCPU, -signal.SIGKILL)
         if kind == "python":
-            assert fault.message.endswith("it has used up its 1 seconds of a processor, the setting `tool_cpu`")
+            assert fault.message.endswith("it has used up its 1 seconds of processor time, the setting `tool_cpu`")
         assert await opened.run(one_step("python", {"code": "result = 1"})) == 1
 
 
@@ -354,7 +354,7 @@ def test_an_engine_that_is_killed_takes_its_tools_along(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), str(tmp_path / "code")], cwd=ROOT)
     try:
         pids = {*noted_in(tmp_path, 4), *children(parent.pid)}
-        assert len(living(pids)) >= 7, "and supervisor and wardens"
+        assert len(living(pids)) >= 7, "and launcher and supervisors"
     finally:
         parent.kill()
         parent.wait()
@@ -362,32 +362,32 @@ def test_an_engine_that_is_killed_takes_its_tools_along(tmp_path: Path) -> None:
 
 
 async def test_a_warden_is_used_again_and_there_are_no_more_than_programs_at_once() -> None:
-    wardens = Wardens(Limits())
+    supervisors = Supervisors(Limits())
     start = Start(argv=["true"], env={"PATH": os.environ["PATH"]}, files={})
-    assert wardens.pid == 0, "nothing is started before it is needed"
+    assert supervisors.pid == 0, "nothing is started before it is needed"
     for _ in range(5):
-        assert await wardens.start(start).over == 0
-    assert len(own_children(wardens.pid)) == 1
-    await asyncio.gather(*(wardens.start(start).over for _ in range(3)))
-    assert len(own_children(wardens.pid)) == 3
-    await wardens.close()
+        assert await supervisors.start(start).over == 0
+    assert len(own_children(supervisors.pid)) == 1
+    await asyncio.gather(*(supervisors.start(start).over for _ in range(3)))
+    assert len(own_children(supervisors.pid)) == 3
+    await supervisors.close()
 
 
 async def test_a_stop_that_comes_with_the_start_is_not_lost() -> None:
-    wardens = Wardens(Limits())
-    ward = wardens.start(Start(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
-    ward.stop(5.0)
-    assert await asyncio.wait_for(ward.over, 60) == -signal.SIGTERM
-    again = wardens.start(Start(argv=["true"], env={"PATH": os.environ["PATH"]}, files={}))
+    supervisors = Supervisors(Limits())
+    program = supervisors.start(Start(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
+    program.stop(5.0)
+    assert await asyncio.wait_for(program.over, 60) == -signal.SIGTERM
+    again = supervisors.start(Start(argv=["true"], env={"PATH": os.environ["PATH"]}, files={}))
     assert await again.over == 0
     again.stop(0.0)
-    await wardens.close()
+    await supervisors.close()
 
 
 async def test_closing_ends_all_wards() -> None:
-    wardens = Wardens(Limits())
-    ward = wardens.start(Start(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
-    assert await asyncio.to_thread(within, 60.0, lambda: len(children(wardens.pid)) == 2)
+    supervisors = Supervisors(Limits())
+    program = supervisors.start(Start(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
+    assert await asyncio.to_thread(within, 60.0, lambda: len(children(supervisors.pid)) == 2)
     pids = children(os.getpid())
-    await wardens.close()
-    assert (await ward.over, living(pids)) == (None, set())
+    await supervisors.close()
+    assert (await program.over, living(pids)) == (None, set())

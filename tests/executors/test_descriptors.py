@@ -16,7 +16,7 @@ from refold.errors import ToolFailed
 from refold.executors import supervised, supervisor_process
 from refold.executors.limits import Limits
 from refold.executors.programs import Programs
-from refold.executors.supervised import Start, Wardens
+from refold.executors.supervised import Start, Supervisors
 from refold.tools.container.tool import ContainerTool
 from tests.alive import children, living, noted_in, own_children, within
 from tests.executors.bodies import LIST_FILES
@@ -57,7 +57,7 @@ async def opened() -> AsyncIterator[Engine]:
 async def test_a_program_of_a_step_has_its_three_streams_and_no_other_file(
     opened: Engine, settings: dict[str, Any], config: dict[str, Any]
 ) -> None:
-    for _ in range(2):  # the second time by a warden that was used before
+    for _ in range(2):  # the second time by a supervisor that was used before
         several = await asyncio.gather(*(opened.run(one_step("shell", settings, config)) for _ in range(3)))
         assert [json.loads(each["stdout"]) for each in several] == 3 * [STREAMS]
 
@@ -91,11 +91,11 @@ async def test_what_the_code_of_a_step_starts_does_not_inherit_the_line_of_its_i
 
 
 async def test_a_program_that_is_given_no_streams_does_not_get_those_of_the_engine(tmp_path: Path) -> None:
-    wardens = Wardens(Limits())
+    supervisors = Supervisors(Limits())
     code = "import os; open('told', 'w').write(str([os.path.realpath(f'/proc/self/fd/{n}') for n in range(3)]))"
     start = Start(argv=[sys.executable, "-c", code], env={}, files={}, cwd=str(tmp_path))
-    assert await wardens.start(start).over == 0
-    await wardens.close()
+    assert await supervisors.start(start).over == 0
+    await supervisors.close()
     assert (tmp_path / "told").read_text() == str(3 * ["/dev/null"])
 
 
@@ -116,7 +116,7 @@ async def test_what_a_body_writes_to_the_line_of_its_interpreter_fails_its_step_
     troubles: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, trouble: troubles.append(trouble))
     async with pool() as processes:
-        with pytest.raises(ToolFailed, match="the process lost its line to the engine before the step ended"):
+        with pytest.raises(ToolFailed, match="the process lost its connection to the engine before the step ended"):
             await processes.run(f"{BODIES}:spoil", what)
         assert await asyncio.gather(*(processes.run(f"{BODIES}:echo", each) for each in range(3))) == [0, 1, 2]
     assert troubles == []
@@ -138,23 +138,23 @@ while True:
     "words",
     [b"\xff\xfe\n", b"ended x\n", b"ended 0 0\n", b"failed 2\n", b"failed 2 \xff\n", b"ended " + 99 * b"9" + b"\n"],
 )
-async def test_garbage_on_the_line_of_a_warden_is_a_failure_of_its_program_alone(
+async def test_garbage_on_the_socket_of_a_supervisor_is_a_failure_of_its_program_alone(
     words: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     troubles: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, trouble: troubles.append(trouble))
     babbler = tmp_path / "babbler.py"
     babbler.write_text(BABBLER.replace("WORDS", repr(words)))
-    monkeypatch.setattr(supervised, "WARDEN", str(babbler))
-    wardens = Wardens(Limits())
+    monkeypatch.setattr(supervised, "SUPERVISOR_SCRIPT", str(babbler))
+    supervisors = Supervisors(Limits())
     start = Start(argv=["true"], env={"PATH": os.environ["PATH"]}, files={})
-    assert await asyncio.wait_for(wardens.start(start).over, 30) is None
-    await wardens.close()
+    assert await asyncio.wait_for(supervisors.start(start).over, 30) is None
+    await supervisors.close()
     assert troubles == []
 
 
 @pytest.mark.parametrize("kind", ["shell", "python"])
-async def test_a_supervisor_and_a_warden_that_die_together_are_noticed(
+async def test_a_launcher_and_a_supervisor_that_die_together_are_noticed(
     opened: Engine, kind: str, tmp_path: Path
 ) -> None:
     code = f"import os, pathlib, time\npathlib.Path({str(tmp_path)!r}, f'pid {{os.getpid()}}').touch()\ntime.sleep(60)"
@@ -168,7 +168,7 @@ async def test_a_supervisor_and_a_warden_that_die_together_are_noticed(
         for each in (supervisor, *own_children(supervisor)):
             os.kill(each, signal.SIGKILL)
         fault = await asyncio.wait_for(failing, 30)
-        assert (fault.kind, fault.message) == ("process_died", "the process was killed with its warden")
+        assert (fault.kind, fault.message) == ("process_died", "the process was killed with its supervisor")
         if kind == "python":
             assert await asyncio.to_thread(within, 30.0, lambda: living([pid]) == set())
     finally:
@@ -179,13 +179,13 @@ async def test_a_supervisor_and_a_warden_that_die_together_are_noticed(
 
 async def test_who_gets_no_grace_is_not_asked_first() -> None:
     """A crowd that is asked wakes up all at once, and whoever ends it waits for its turn among them."""
-    wardens = Wardens(Limits())
+    supervisors = Supervisors(Limits())
     for _ in range(3):
-        ward = wardens.start(Start(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
-        assert await asyncio.to_thread(within, 30.0, lambda: len(children(wardens.pid)) == 2)
-        ward.stop(0.0)
-        assert await ward.over == -signal.SIGKILL
-    await wardens.close()
+        program = supervisors.start(Start(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
+        assert await asyncio.to_thread(within, 30.0, lambda: len(children(supervisors.pid)) == 2)
+        program.stop(0.0)
+        assert await program.over == -signal.SIGKILL
+    await supervisors.close()
 
 
 async def test_what_a_body_has_forked_ends_like_any_program_when_it_is_asked_to() -> None:

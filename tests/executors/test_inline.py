@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from refold.errors import ToolFailed
+from refold.executors.functions import resolve
 from refold.executors.inline import Inline
-from refold.executors.resolve import resolve
 from tests.alive import within
 from tests.executors import bodies
 

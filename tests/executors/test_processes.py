@@ -15,8 +15,8 @@ import pytest
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.executors.ends import WHY
-from refold.executors.interpreter_pool import Processes
+from refold.executors.interpreter_pool import InterpreterPool
+from refold.executors.supervised import KILLED_BY
 from tests.alive import children, living, noted_in, own_children, within
 
 BODIES = "tests.executors.bodies"
@@ -24,10 +24,10 @@ ROOT = Path(__file__).parents[2]
 
 
 @asynccontextmanager
-async def pool(size: int = 1, **more: Any) -> AsyncIterator[Processes]:
+async def pool(size: int = 1, **more: Any) -> AsyncIterator[InterpreterPool]:
     """A pool that must leave nothing behind."""
     before = children(os.getpid())
-    processes = Processes(size, grace=0.2)
+    processes = InterpreterPool(size, grace=0.2)
     for name, value in more.items():
         setattr(processes, name, value)
     try:
@@ -37,12 +37,12 @@ async def pool(size: int = 1, **more: Any) -> AsyncIterator[Processes]:
     assert children(os.getpid()) - before == set()
 
 
-def of_wardens(processes: Processes) -> set[int]:
-    """The processes that wardens have started."""
-    return {pid for warden in own_children(processes.wardens.pid) for pid in own_children(warden)}
+def of_supervisors(processes: InterpreterPool) -> set[int]:
+    """The processes that supervisors have started."""
+    return {pid for supervisor in own_children(processes.supervisors.pid) for pid in own_children(supervisor)}
 
 
-async def fault_of(processes: Processes, body: str, input: Any = None) -> Fault:
+async def fault_of(processes: InterpreterPool, body: str, input: Any = None) -> Fault:
     with pytest.raises(ToolFailed) as caught:
         await processes.run(f"{BODIES}:{body}", input)
     fault = caught.value.fault
@@ -50,7 +50,9 @@ async def fault_of(processes: Processes, body: str, input: Any = None) -> Fault:
     return fault
 
 
-async def begun(processes: Processes, body: str, folder: Path, count: int) -> "tuple[asyncio.Task[Any], set[int]]":
+async def begun(
+    processes: InterpreterPool, body: str, folder: Path, count: int
+) -> tuple["asyncio.Task[Any]", set[int]]:
     """A body that notes process ids in this folder, and those."""
     running = asyncio.create_task(processes.run(f"{BODIES}:{body}", str(folder)))
     pids = await asyncio.to_thread(noted_in, folder, count)
@@ -148,7 +150,7 @@ async def test_a_name_that_is_no_function_is_refused_by_name(call: str, why: str
         ("exit_hard", 3, 3, "the process ended with exit code 3 before the step did"),
         ("exit_hard", 0, 0, "the process ended with exit code 0 before the step did"),
         ("crash", None, "SIGSEGV", "the process was killed by SIGSEGV"),
-        ("kill_self", None, "SIGKILL", f"the process was killed {WHY['SIGKILL']}"),
+        ("kill_self", None, "SIGKILL", f"the process was killed {KILLED_BY['SIGKILL']}"),
     ],
 )
 async def test_a_process_that_dies_fails_its_step_by_name_and_the_pool_goes_on(
@@ -172,7 +174,7 @@ async def test_a_body_that_spoils_the_line_to_its_process_fails_alone() -> None:
     async with pool() as processes:
         before = await processes.run(f"{BODIES}:pid", None)
         fault = await fault_of(processes, "babble")
-        assert fault.message == "the process lost its line to the engine before the step ended"
+        assert fault.message == "the process lost its connection to the engine before the step ended"
         assert living([before]) == set()
         assert await processes.run(f"{BODIES}:echo", 1) == 1
 
@@ -239,7 +241,7 @@ async def test_a_call_that_is_cancelled_twice_is_killed_all_the_same(tmp_path: P
 async def test_a_dead_process_takes_along_what_it_started(tmp_path: Path) -> None:
     async with pool() as processes:
         running, pids = await begun(processes, "hang", tmp_path, 4)
-        [leader] = pids & of_wardens(processes)
+        [leader] = pids & of_supervisors(processes)
         os.kill(leader, signal.SIGKILL)
         with pytest.raises(ToolFailed):
             await running
@@ -296,15 +298,15 @@ async def test_without_a_supervisor_no_process_can_be_started(monkeypatch: pytes
     monkeypatch.setattr(sys, "executable", "/bin/false")
     async with pool() as processes:
         fault = await fault_of(processes, "echo", 1)
-        assert fault.message == "no process could be started: the process was killed with its warden"
+        assert fault.message == "no process could be started: the process was killed with its supervisor"
 
 
 PARENT = """
 import asyncio, os, sys
-from refold.executors.interpreter_pool import Processes
+from refold.executors.interpreter_pool import InterpreterPool
 
 async def main() -> None:
-    processes = Processes(2)
+    processes = InterpreterPool(2)
     await processes.warm()
     await processes.run("tests.executors.bodies:{body}", sys.argv[1])
 
@@ -324,7 +326,7 @@ def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path, body: str, cou
     assert within(60.0, lambda: living(pids) == set())
 
 
-def test_without_their_supervisor_wardens_end_what_they_watch_over_all_the_same(tmp_path: Path) -> None:
+def test_without_the_launcher_supervisors_end_what_they_watch_over_all_the_same(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT.replace("{body}", "hang"), str(tmp_path)], cwd=ROOT)
     try:
         pids = set(noted_in(tmp_path, 4)) | children(parent.pid)
@@ -336,12 +338,12 @@ def test_without_their_supervisor_wardens_end_what_they_watch_over_all_the_same(
     assert within(60.0, lambda: living(pids) == set())
 
 
-async def test_what_loses_its_warden_is_ended_by_the_supervisor(tmp_path: Path) -> None:
+async def test_what_loses_its_supervisor_is_ended_by_the_launcher(tmp_path: Path) -> None:
     async with pool() as processes:
         running, pids = await begun(processes, "hang", tmp_path, 4)
-        [warden] = own_children(processes.wardens.pid)
-        os.kill(warden, signal.SIGKILL)
-        with pytest.raises(ToolFailed, match="killed with its warden"):
+        [supervisor] = own_children(processes.supervisors.pid)
+        os.kill(supervisor, signal.SIGKILL)
+        with pytest.raises(ToolFailed, match="killed with its supervisor"):
             await running
         assert await asyncio.to_thread(within, 60.0, lambda: living(pids) == set())
         assert await processes.run(f"{BODIES}:echo", "next") == "next"
@@ -350,7 +352,7 @@ async def test_what_loses_its_warden_is_ended_by_the_supervisor(tmp_path: Path) 
 async def test_a_supervisor_that_was_killed_is_replaced() -> None:
     async with pool(orders_each=1) as processes:
         await processes.run(f"{BODIES}:echo", 1)
-        first = processes.wardens.pid
+        first = processes.supervisors.pid
         os.kill(first, signal.SIGKILL)
         assert await asyncio.to_thread(within, 60.0, lambda: living([first]) == set())
         for _ in range(3):

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.errors import NotFound
-from refold.secrets.access import Strongroom, Where
+from refold.secrets.access import SecretAccess, SecretPlaces
 
 CANARY = "c4nary/Zq+7 w'x\"é&yellow"  # has a different spelling everywhere
 SECOND = 1_000_000
@@ -42,8 +42,8 @@ class Stored:
         return list(self.secrets)
 
 
-def room(folder: Path, **variables: str) -> Strongroom:
-    where = Where(
+def room(folder: Path, **variables: str) -> SecretAccess:
+    where = SecretPlaces(
         folder=str(folder / "mounted"), file=str(folder / "db-secrets"), key_file=str(folder / "own" / "keys")
     )
-    return Strongroom(variables, where, Hand())
+    return SecretAccess(variables, where, Hand())

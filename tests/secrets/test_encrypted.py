@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from refold.errors import Corrupt, NotFound, RefoldError, Unusable
-from refold.secrets import files
-from refold.secrets.encrypted import EncryptedFile
-from refold.secrets.keys import Keys, default_path
+from refold.secrets import private_files as files
+from refold.secrets.encrypted_file import EncryptedFile
+from refold.secrets.encryption import Keys, default_key_path
 from tests.secrets.rooms import CANARY
 
 
@@ -46,7 +46,7 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
 
 
 def test_keys_are_in_the_users_own_configuration_unless_said_otherwise() -> None:
-    assert Keys().path == default_path() and default_path().parts[-2:] == ("refold", "keys")
+    assert Keys().path == default_key_path() and default_key_path().parts[-2:] == ("refold", "keys")
 
 
 def test_every_changed_byte_of_a_secret_is_an_error_with_its_name(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_secret_put_in_the_place_of_another_or_made_younger_is_noticed(tmp_pat
     content["secrets"]["b"]["at"] = 3
     kept.path.write_text(json.dumps(content))
     for name in "ab":
-        with pytest.raises(Corrupt, match="changed, or belongs elsewhere"):
+        with pytest.raises(Corrupt, match="changed, or moved to another place"):
             kept.text(name)
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, ToolFailed
-from refold.secrets.entry_cache import Kept
-from refold.secrets.folder import Folder
-from refold.secrets.keychain import Keychain, Place
-from refold.secrets.kinds import KINDS, Sources
+from refold.secrets.entry_cache import EntryCache
+from refold.secrets.keychain import EntryOwner, Keychain
+from refold.secrets.keychain_kinds import KINDS, Sources
+from refold.secrets.providers import Folder
 from refold.secrets.redactor import Redactor
 from tests.secrets.rooms import CANARY, Hand, Stored, room
 
-PLACE = Place("plan-1", "run-1", "root-1")
+PLACE = EntryOwner("plan-1", "run-1", "root-1")
 
 
 def render(value: Any, names: Mapping[str, Any]) -> Any:
@@ -38,7 +38,7 @@ class House:
 
     def __init__(self, folder: Path | None = None, variables: Mapping[str, str] | None = None, **secrets: Any) -> None:
         self.clock, self.stored, self.redactor = Hand(), Stored(**secrets), Redactor()
-        self.kept = Kept(self.clock)
+        self.kept = EntryCache(self.clock)
         self.folder, self.variables = Folder(folder or "/nowhere"), variables or {}
         self.asked: list[Mapping[str, Any]] = []
         self.answers: list[Any] = []
@@ -51,7 +51,7 @@ class House:
             raise answer
         return answer
 
-    def chain(self, *entries: Mapping[str, Any], place: Place = PLACE, **names: Any) -> Keychain:
+    def chain(self, *entries: Mapping[str, Any], place: EntryOwner = PLACE, **names: Any) -> Keychain:
         sources = Sources(self.stored, self.redactor.remember, self.variables, self.folder, self.request)
         return Keychain(entries, place, sources, self.kept, render, names)
 
@@ -257,14 +257,21 @@ async def test_a_fetch_that_failed_is_tried_again_by_the_next() -> None:
 async def test_an_entry_is_kept_for_its_run_its_tree_or_its_playbook(scope: str, reads: list[str]) -> None:
     house = House(pg={"password": CANARY})
     entry = {"name": "c", "kind": "credential", "ref": "pg", "scope": scope}
-    places = [Place("p", "run-1", "root"), Place("p", "run-2", "root"), Place("p", "run-3"), Place("q", "other")]
+    places = [
+        EntryOwner("p", "run-1", "root"),
+        EntryOwner("p", "run-2", "root"),
+        EntryOwner("p", "run-3"),
+        EntryOwner("q", "other"),
+    ]
     fetched = []
     for place in places * 2:
         before = len(house.stored.reads)
         assert await house.chain(entry, place=place).field("c", "password") == CANARY
         fetched += [place.run] if len(house.stored.reads) > before else []
     assert fetched == reads
-    assert Place("p", "r", "t").key("n", scope) == f"n:p:{ {'local': 'r', 'shared': 't', 'global': 'global'}[scope] }"
+    assert (
+        EntryOwner("p", "r", "t").key("n", scope) == f"n:p:{ {'local': 'r', 'shared': 't', 'global': 'global'}[scope] }"
+    )
 
 
 async def test_what_is_kept_is_read_anew_when_its_time_is_up() -> None:
@@ -276,7 +283,7 @@ async def test_what_is_kept_is_read_anew_when_its_time_is_up() -> None:
             await chain.entry("c")
             assert len(house.stored.reads) == reads
     assert (
-        "span of time"
+        "duration such as"
         in (
             await fault_of(House(pg="x").chain({"name": "c", "kind": "credential", "ref": "pg", "ttl": "soon"}), "c")
         ).message
@@ -285,7 +292,7 @@ async def test_what_is_kept_is_read_anew_when_its_time_is_up() -> None:
 
 async def test_what_is_kept_is_bounded_and_shows_nothing() -> None:
     house = House(pg={"password": CANARY})
-    house.kept = Kept(house.clock, most=2)
+    house.kept = EntryCache(house.clock, most=2)
     chain = house.chain(*({"name": f"c{n}", "kind": "credential", "ref": "pg"} for n in range(3)))
     for alias in ("c0", "c1", "c2", "c2", "c0"):
         await chain.entry(alias)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from refold.secrets.kinds import KINDS
+from refold.secrets.keychain_kinds import KINDS
 from refold.secrets.names import LARGEST
 from refold.settings import Settings
 

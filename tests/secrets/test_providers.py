@@ -10,11 +10,10 @@ from keyring.errors import KeyringError
 
 from refold.errors import InvalidValue, NotFound, Unusable
 from refold.secrets import keyring as ring
-from refold.secrets.access import Strongroom, Where
-from refold.secrets.folder import Folder
+from refold.secrets.access import SecretAccess, SecretPlaces
 from refold.secrets.hidden import Hidden, leaves
-from refold.secrets.names import LARGEST, meaning, variable
-from refold.secrets.providers import Known
+from refold.secrets.names import LARGEST, parse_secret, variable
+from refold.secrets.providers import Folder, SecretNames
 from tests.secrets.rooms import CANARY, Hand, room
 
 TRAVERSALS = ("../keys", "/etc/passwd", "..", ".", "a/b", "a\\b", "", "a\0b", "-x", ".hidden", "a" * 65, "a b", "é")
@@ -92,15 +91,15 @@ async def test_a_link_that_leads_out_of_the_folder_is_refused_and_one_within_is_
 
 async def test_what_is_no_text_or_too_long_is_refused_by_name(tmp_path: Path) -> None:
     mounted(tmp_path, "bytes", "").write_bytes(b"\xff\xfe")
-    with pytest.raises(Unusable, match="no UTF-8"):
+    with pytest.raises(Unusable, match="not UTF-8"):
         await room(tmp_path).read("bytes")
     with pytest.raises(Unusable, match=f"more than {LARGEST}"):
         await room(tmp_path, REFOLD_SECRET_LONG="x" * (LARGEST + 1)).read("long")
 
 
 def test_a_json_object_is_a_map_of_fields_and_all_else_is_text() -> None:
-    assert meaning('{"user": "ann", "n": 1}') == {"user": "ann", "n": 1}
-    assert [meaning(text) for text in ("[1]", "17", '"x"', "{no", "true")] == ["[1]", "17", '"x"', "{no", "true"]
+    assert parse_secret('{"user": "ann", "n": 1}') == {"user": "ann", "n": 1}
+    assert [parse_secret(text) for text in ("[1]", "17", '"x"', "{no", "true")] == ["[1]", "17", '"x"', "{no", "true"]
 
 
 def test_names_are_told_and_found_however_the_environment_spells_them(tmp_path: Path) -> None:
@@ -109,7 +108,7 @@ def test_names_are_told_and_found_however_the_environment_spells_them(tmp_path: 
     opened.file.set("kept", "w", 1)
     names = opened.names()
     assert names is not None and list(names) == ["kept", "pg_main", "token"]
-    assert "pg-main" in names and "nothing" not in names and len(Known(names)) == 3
+    assert "pg-main" in names and "nothing" not in names and len(SecretNames(names)) == 3
     assert variable("pg-main.x") == "REFOLD_SECRET_PG_MAIN_X"
 
 
@@ -118,7 +117,7 @@ async def test_the_keyring_is_asked_when_it_may_be_and_cannot_list(
 ) -> None:
     kept = {("refold", "token"): CANARY}
     monkeypatch.setattr(keyring, "get_password", lambda system, name: kept.get((system, name)))
-    opened = Strongroom({}, Where(folder="", keyring=True), Hand())
+    opened = SecretAccess({}, SecretPlaces(folder="", keyring=True), Hand())
     assert await opened.read("token") == CANARY
     assert opened.names() is None
     with pytest.raises(NotFound, match="keyring"):
@@ -131,14 +130,14 @@ async def test_a_keyring_that_fails_is_an_error_with_a_name(monkeypatch: pytest.
 
     monkeypatch.setattr(keyring, "get_password", fail)
     with pytest.raises(Unusable, match="KeyringError"):
-        await ring.Ring().find("token")
+        await ring.Keyring().find("token")
 
 
 @pytest.mark.parametrize(
     ("missing", "module", "extra"),
     [
-        ("cryptography", "cipher", "secrets"),
-        ("platformdirs", "keys", "secrets"),
+        ("cryptography", "encryption", "secrets"),
+        ("platformdirs", "encryption", "secrets"),
         ("keyring", "keyring", "keyring"),
     ],
 )
@@ -151,7 +150,9 @@ def test_a_missing_package_is_named_with_what_installs_it(missing: str, module: 
 def test_no_object_that_holds_a_secret_shows_it(tmp_path: Path) -> None:
     opened = room(tmp_path, REFOLD_SECRET_A=CANARY, REFOLD_KEY=CANARY)
     hidden = Hidden(CANARY)
-    shown = [repr(each) for each in (hidden, opened, opened.providers(), opened.redactor, opened.kept, opened.keys)]
+    shown = [
+        repr(each) for each in (hidden, opened, opened.providers(), opened.redactor, opened.entry_cache, opened.keys)
+    ]
     shown += [str(hidden), f"{hidden}", f"{hidden:>10}", repr([hidden]), repr({"a": hidden})]
     assert [text for text in shown if CANARY in text] == []
     with pytest.raises(TypeError):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refold.errors import Corrupt, Unusable
-from refold.secrets.keys import Keys
+from refold.secrets.encryption import Keys
 from refold.secrets.sealer import Sealer, is_sealed
 from tests.secrets.rooms import CANARY
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from refold.core.commands import Command
-from refold.executors.lines import LINE, MOST, TAIL, Lines
+from refold.executors.output import LINE, MOST, TAIL, OutputLines
 from refold.ports import Ended, Ending, Lease, LeftOut, Piece, Program, Say
-from refold.secrets.redaction import Discreet, DiscreetPrograms
+from refold.secrets.redaction import RedactedPrograms, SecretRedaction
 from refold.secrets.redactor import Redactor
 from refold.wiring import WallClock
 from refold.worker import output as printing
@@ -21,14 +21,14 @@ SECRET = "Kx7-correct-horse-battery-9Q"
 LEASE = Lease("run", Command("a/1", "a", 1, 1), "w", 1, 0, 0, "plan")
 
 
-def discretion(*secrets: str) -> Discreet:
+def redaction(*secrets: str) -> SecretRedaction:
     redactor = Redactor()
     for each in secrets or (SECRET,):
         redactor.remember(each)
-    return Discreet(redactor)
+    return SecretRedaction(redactor)
 
 
-def shown_in_batches(lines: Sequence[str], chance: random.Random, knows: Discreet) -> list[str]:
+def shown_in_batches(lines: Sequence[str], chance: random.Random, knows: SecretRedaction) -> list[str]:
     """As `Printed` does it: what is not shown yet is given again with the next lines."""
     stream, found, waiting = knows.stream(), list[str](), list[str]()
     for line in lines:
@@ -49,31 +49,31 @@ def test_a_secret_is_found_across_lines_however_they_come(spelling: str, column:
     }[spelling]
     lines = [spelt[at : at + column] for at in range(0, len(spelt), column)]
     for seed in range(50):
-        shown = shown_in_batches(["before", *lines, "after"], random.Random(seed), discretion())
+        shown = shown_in_batches(["before", *lines, "after"], random.Random(seed), redaction())
         assert len(shown) == len(lines) + 2 and (shown[0], shown[-1]) == ("before", "after")
         left = "".join(shown[1:-1]).replace("*", "")
         assert len(left) <= 6, (seed, shown)  # three that were shown before they could be known, and the padding
 
 
 def test_a_short_secret_is_found_in_a_line_that_was_cut_and_not_across_lines() -> None:
-    stream = discretion("12345678").stream()
+    stream = redaction("12345678").stream()
     assert list(stream([Piece("xx 1234"), "5678 yy"], Ending.OVER)) == ["xx ***", "*** yy"]
     assert list(stream(["1234", "5678"], Ending.OVER)) == ["1234", "5678"]
 
 
 def test_a_line_waits_only_if_a_secret_may_have_begun_in_it() -> None:
-    stream = discretion().stream()
+    stream = redaction().stream()
     assert list(stream(["fine", "token: Kx7-corr"], Ending.MORE)) == ["fine"]
     assert list(stream(["token: Kx7-corr", "upt, not secret"], Ending.MORE)) == ["token: Kx7-corr", "upt, not secret"]
 
 
 def test_the_beginning_of_a_secret_before_something_is_left_out_is_not_shown() -> None:
     code = base64.b64encode(SECRET.encode()).decode()
-    stream = discretion().stream()
+    stream = redaction().stream()
     note = LeftOut("(5 bytes more are left out)")
     assert list(stream(["x", code[:5], note], Ending.OVER)) == ["x", "***", note]
-    assert list(discretion().stream()(["x", f"is {SECRET[:5]}"], Ending.CUT)) == ["x", "is ***"]
-    assert list(discretion().stream()(["x", f"is {SECRET[:5]}"], Ending.OVER)) == ["x", f"is {SECRET[:5]}"]
+    assert list(redaction().stream()(["x", f"is {SECRET[:5]}"], Ending.CUT)) == ["x", "is ***"]
+    assert list(redaction().stream()(["x", f"is {SECRET[:5]}"], Ending.OVER)) == ["x", f"is {SECRET[:5]}"]
 
 
 def test_what_is_printed_goes_to_the_stream_without_secrets_across_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_what_is_printed_goes_to_the_stream_without_secrets_across_lines(monkeyp
         published.extend(lines)
 
     async def main() -> tuple[Any, ...]:
-        printed = TryOutput(LEASE, publish, WallClock(), discretion())
+        printed = TryOutput(LEASE, publish, WallClock(), redaction())
         for line in ("one", SECRET[:12], SECRET[12:], "two"):
             printed.say("stdout", line)
             printed.say("stderr", f"beside {line[:1]}")
@@ -103,7 +103,7 @@ def test_what_printed_leaves_out_leaves_no_part_of_a_secret(monkeypatch: pytest.
         raise AssertionError("it is too little")
 
     async def main() -> list[str]:
-        printed = TryOutput(LEASE, publish, WallClock(), discretion())
+        printed = TryOutput(LEASE, publish, WallClock(), redaction())
         for line in ("one", SECRET[:6], SECRET[6:]):
             printed.say("stdout", line)
         return [line["text"] for line in await printed.rest()]
@@ -112,9 +112,9 @@ def test_what_printed_leaves_out_leaves_no_part_of_a_secret(monkeypatch: pytest.
     assert asyncio.run(main()) == ["one", "***", "(1 lines more are left out)"]
 
 
-def lines_of(data: bytes) -> tuple[list[str], Lines]:
+def lines_of(data: bytes) -> tuple[list[str], OutputLines]:
     said: list[str] = []
-    lines = Lines("stdout")
+    lines = OutputLines("stdout")
     lines.begin(lambda stream, text: said.append(text))
     for at in range(0, len(data), 1000):
         lines.feed(data[at : at + 1000])
@@ -164,9 +164,9 @@ async def test_the_output_of_a_program_is_never_cut_within_a_secret(spelling: st
     }[spelling]
     for inside in range(1, len(spelt)):
         out = b"." * (100 - inside) + spelt + b"." * 50
-        ended = await DiscreetPrograms(Talking(out, b"err"), discretion()).run(Program(argv=["x"], keep=100))
-        is_whole = discretion().where(ended.stdout.decode()) == "$"  # all but the padding of a code
+        ended = await RedactedPrograms(Talking(out, b"err"), redaction()).run(Program(argv=["x"], keep=100))
+        is_whole = redaction().where(ended.stdout.decode()) == "$"  # all but the padding of a code
         assert ended.stdout.strip(b".") == b"" or is_whole, inside
         assert ended.left_out == len(out) - len(ended.stdout) and ended.stderr == b"err"
-    whole = await DiscreetPrograms(Talking(b"x" * 300), discretion()).run(Program(argv=["x"], keep=100))
+    whole = await RedactedPrograms(Talking(b"x" * 300), redaction()).run(Program(argv=["x"], keep=100))
     assert len(whole.stdout) == 100 and whole.left_out == 200

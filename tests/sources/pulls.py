@@ -15,10 +15,10 @@ from refold.core.outcomes import Fault
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import ToolFailed
 from refold.executors.limits import Limits, environment
-from refold.executors.process_services import Isolated
+from refold.executors.process_services import ProcessServices
 from refold.ports import Call, Tool
-from refold.secrets.access import Strongroom, Where
 from refold.tools.databases import database_tools
+from refold.secrets.access import SecretAccess, SecretPlaces
 from refold.tools.http.tool import HttpTool
 from refold.wiring.sources import source_tool
 from refold.wiring.world import WallClock, World
@@ -73,8 +73,8 @@ async def never(work: Any) -> Any:
 
 @asynccontextmanager
 async def opened(private: bool = True) -> AsyncIterator[Sources]:
-    isolated = Isolated(1, 0.2, Limits(), environment(os.environ))
-    room = Strongroom(SECRETS, Where(folder=""), WallClock())
+    isolated = ProcessServices(1, 0.2, Limits(), environment(os.environ))
+    room = SecretAccess(SECRETS, SecretPlaces(folder=""), WallClock())
     world = World(WallClock(), LocalDoorbell(), never, random.random, lambda: "id", secrets=room, isolated=isolated)
     http = HttpTool(private)
     tools: dict[str, Tool] = {"http": http}

@@ -12,7 +12,7 @@ import pytest
 
 from refold.core.outcomes import Succeeded
 from refold.executors.inline import Inline
-from refold.executors.interpreter_pool import Processes
+from refold.executors.interpreter_pool import InterpreterPool
 from refold.ports import Done
 from refold.tools.python.tool import PythonTool
 from tests.alive import living, noted_in
@@ -23,7 +23,7 @@ WHERE = pytest.mark.parametrize("isolation", ["process", "inline"])
 
 @pytest.fixture
 async def python() -> AsyncIterator[PythonTool]:
-    processes, inline = Processes(1, grace=0.2), Inline(4)
+    processes, inline = InterpreterPool(1, grace=0.2), Inline(4)
     yield PythonTool({"process": processes, "inline": inline})
     await processes.close()
     await inline.close()

@@ -140,7 +140,7 @@ async def test_a_result_beyond_the_limit_is_refused_and_says_what_to_do(opened: 
     code = "result = 300_000_000 * 'x'"
     fault = await fault_of_run(opened, one_step("python", {"code": code}))
     assert (fault.kind, fault.retryable) == ("invalid_value", False)
-    assert fault.message.startswith("result: 286 MiB are more than the 256 MiB that a step can give: ")
+    assert fault.message.startswith("result: 286 MiB are more than the 256 MiB that a step can return: ")
 
 
 def traversals(count: int) -> list[str]:

@@ -17,7 +17,7 @@ import pytest
 
 from refold.errors import InvalidValue
 from refold.executors.inline import Inline
-from refold.executors.interpreter_pool import Processes
+from refold.executors.interpreter_pool import InterpreterPool
 from refold.tools.python.compile import InvalidCode, prepare
 from refold.tools.python.tool import PythonTool
 from refold.tools.python.values import plain
@@ -28,7 +28,7 @@ WHERE = pytest.mark.parametrize("isolation", ["process", "inline"])
 
 @pytest.fixture
 async def python() -> AsyncIterator[PythonTool]:
-    processes, inline = Processes(1, grace=0.2), Inline(4)
+    processes, inline = InterpreterPool(1, grace=0.2), Inline(4)
     yield PythonTool({"process": processes, "inline": inline})
     await processes.close()
     await inline.close()

@@ -9,7 +9,7 @@ from refold.core.commands import Command
 from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, ToolFailed
 from refold.executors.inline import Inline
-from refold.executors.interpreter_pool import Processes
+from refold.executors.interpreter_pool import InterpreterPool
 from refold.ports import Call
 from refold.tools.python.tool import PythonTool
 from refold.tools.python.values import as_json
@@ -25,7 +25,7 @@ CONTEXT = {
 
 @pytest.fixture
 async def python() -> AsyncIterator[PythonTool]:
-    processes, inline = Processes(1, grace=0.2), Inline(4)
+    processes, inline = InterpreterPool(1, grace=0.2), Inline(4)
     yield PythonTool({"process": processes, "inline": inline})
     await processes.close()
     await inline.close()

@@ -13,7 +13,7 @@ from refold.core.expressions import Values
 from refold.core.facts import StepSettled
 from refold.doorbells.local import LocalDoorbell
 from refold.executors.inline import Inline
-from refold.executors.interpreter_pool import Processes
+from refold.executors.interpreter_pool import InterpreterPool
 from refold.ports import Executor, Tool
 from refold.runtime.engine import Engine
 from refold.runtime.turn_thread import InCaller
@@ -43,7 +43,7 @@ class Town:
         serves: bool = True,
         tools: Mapping[str, Tool] | None = None,
     ) -> AsyncIterator[Process]:
-        inline, processes = Inline(settings.slots), Processes(2, grace=settings.process_grace)
+        inline, processes = Inline(settings.slots), InterpreterPool(2, grace=settings.process_grace)
         executors: dict[str, Executor] = {"inline": inline, "process": processes}
         world = World(
             self.clock, LocalDoorbell(), self.advance, random.random, lambda: uuid.uuid4().hex, heartbeat, executors

@@ -1,33 +1,38 @@
-"""Steps in this process: async functions on the event loop, others in threads.
+"""Steps in this process: async functions run on the event loop, others in threads.
 
-A thread cannot be stopped. When its step is cancelled or runs out of time, that is reported and the function goes on
-unheard until it returns; a step that must really end runs in a process of its own. Nor does a thread help against C
-code that keeps the interpreter's lock: it stops the heartbeat as well.
+A thread cannot be stopped. When its step is cancelled or runs out of time, that is reported, and the function continues
+until it returns, but its result is ignored; a step that must really end needs a process of its own. A thread does not
+help against C code that keeps the interpreter's lock either: such code stops the heartbeat as well.
 """
 
+import logging
 from asyncio import CancelledError
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
 from refold.core.faults import fault_from_exception
 from refold.errors import ToolFailed
-from refold.executors.logged import listen, said_to
-from refold.executors.resolve import resolve
+from refold.executors.functions import resolve
 from refold.executors.threads import Threads
+from refold.logs import is_own
 from refold.ports import Say
+
+log_receiver: ContextVar[Say | None] = ContextVar("log_receiver", default=None)
+"""Receives what the current step logs; threads that a body starts itself have none."""
 
 
 class Inline:
-    """What bodies print goes where this process prints; `say` hears what they log."""
+    """What bodies print goes to the output of this process; `say` receives what they log."""
 
     def __init__(self, threads: int = 16) -> None:
         self._threads = Threads(threads)
 
     async def run(self, call: str, input: Any, say: Say | None = None) -> Any:
         function = resolve(call)
-        heard = said_to.set(say) if say is not None else None
-        if heard is not None:
-            listen()
+        token = log_receiver.set(say) if say is not None else None
+        if token is not None:
+            collect_logs()
         try:
             if function.is_async:
                 return await function(input)
@@ -37,8 +42,49 @@ class Inline:
         except BaseException as error:  # such as `sys.exit`: ends the step and not the worker
             raise ToolFailed(fault_from_exception(error)) from None
         finally:
-            if heard is not None:
-                said_to.reset(heard)
+            if token is not None:
+                log_receiver.reset(token)
 
     async def close(self) -> None:
         self._threads.close()
+
+
+class _LogHandler(logging.Handler):
+    """Passes what bodies log to their runs. What the engine logs does not belong to a run."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if is_own(record):
+            if record.levelno >= logging.ERROR and logging.root.handlers == [self]:
+                _use_last_resort(record)
+            return
+        say = log_receiver.get()
+        if say is not None:
+            try:
+                text = self.format(record)
+            except Exception:
+                self.handleError(record)
+                return
+            for line in text.split("\n"):
+                say("stderr", line)
+        elif logging.root.handlers == [self]:
+            _use_last_resort(record)
+
+
+def _use_last_resort(record: logging.LogRecord) -> None:
+    """Do what `logging` does with a record where no handler is installed."""
+    last = logging.lastResort
+    if last is not None and record.levelno >= last.level:
+        last.handle(record)
+
+
+_log_handler = _LogHandler()
+_log_handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+
+
+def collect_logs() -> None:
+    """Install the handler. A program that has set up logging keeps its level; otherwise the level becomes INFO."""
+    root = logging.root
+    if _log_handler not in root.handlers:
+        if not root.handlers and root.level == logging.WARNING:
+            root.setLevel(logging.INFO)
+        root.addHandler(_log_handler)

@@ -1,4 +1,4 @@
-"""One warm interpreter process, as its pool sees it: start it, give it orders, end it and all it started."""
+"""One warm interpreter process, as its pool sees it: start it, send it orders, end it and everything it started."""
 
 import asyncio
 import os
@@ -9,25 +9,22 @@ from typing import Any
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.executors.ends import death
-from refold.executors.lines import Lines
-from refold.executors.supervised import Start, Wardens
+from refold.executors.output import OutputPipe
+from refold.executors.supervised import Start, Supervisors, fault_of_death
 from refold.executors.wire import SEAL, Answer, Bye, Frames, Garbled, Hello, Order, Raised, Ready, frame, from_child
 from refold.ports import Say
 
 START_LIMIT = 60.0  # seconds for its imports
-LAST_MOMENT = 1.0  # seconds until the end of a process that is dead must have been told
-CHUNK = 1 << 16
-CHUNKS = 32  # more than a pipe can hold
-LINE = 3  # the number of the socket in the process
+DEATH_LIMIT = 1.0  # seconds until the end of a dead process must have been reported
+SOCKET = 3  # the file number of the socket in the process
 
 
 class Died(Exception):
-    """The process ended, or said what it cannot mean, while an answer was due."""
+    """The process ended, or sent something that is not an answer, while an answer was due."""
 
 
-class _Line(asyncio.Protocol):
-    """The socket to the process: one question at a time."""
+class _Connection(asyncio.Protocol):
+    """The connection to the process: one question at a time."""
 
     def __init__(self) -> None:
         self.broken = False
@@ -41,14 +38,14 @@ class _Line(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Whatever comes there that is no answer to a question is the end of this process, and raises nothing."""
+        """Data that is not the answer to a question breaks the connection, and nothing is raised here."""
         try:
-            for each in self._frames.cut(data):
-                answer = from_child.decode(each)
+            for message in self._frames.cut(data):
+                answer = from_child.decode(message)
                 if self._answer is None or self._answer.done():
                     raise Garbled
                 self._answer.set_result(answer)
-        except (Garbled, ValueError, RecursionError):  # a ValueError is what is no JSON, no text or no message
+        except (Garbled, ValueError, RecursionError):  # ValueError: not JSON, not UTF-8 or not a message
             self.give_up()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -63,10 +60,10 @@ class _Line(asyncio.Protocol):
         if self.broken:
             raise Died
         self._answer = asyncio.get_running_loop().create_future()
-        self.tell(message)
+        self.send(message)
         return await self._answer
 
-    def tell(self, message: Hello | Order | Bye) -> None:
+    def send(self, message: Hello | Order | Bye) -> None:
         if self._transport is not None:
             self._transport.write(frame(message))
 
@@ -76,60 +73,62 @@ class _Line(asyncio.Protocol):
             self._transport = None
 
 
-class WarmProcess:
-    """An interpreter under a warden, which ends it with all it has started."""
+class Interpreter:
+    """An interpreter under a supervisor, which ends it together with everything it has started."""
 
-    def __init__(self, wardens: Wardens, env: Mapping[str, str]) -> None:
+    def __init__(self, supervisors: Supervisors, env: Mapping[str, str]) -> None:
         self.orders = 0
-        self.left = False  # whether a body has left processes behind
-        self._line = _Line()
-        self._limits = wardens.limits
-        self._printed = Printed("stdout"), Printed("stderr")
+        self.left = False  # whether a body has left processes running
+        self._connection = _Connection()
+        self._limits = supervisors.limits
+        self._pipes = OutputPipe("stdout"), OutputPipe("stderr")
+        for pipe in self._pipes:
+            pipe.listen()
         self._ours, theirs = socket.socketpair()
-        files = {1: self._printed[0].theirs, 2: self._printed[1].theirs, LINE: theirs.fileno()}
-        argv = [sys.executable, "-P", "-m", "refold.executors.interpreter_main", str(LINE)]
+        files = {1: self._pipes[0].theirs, 2: self._pipes[1].theirs, SOCKET: theirs.fileno()}
+        argv = [sys.executable, "-P", "-m", "refold.executors.interpreter_main", str(SOCKET)]
         try:
-            self._ward = wardens.start(Start(argv=argv, env=env, files=files))
+            self._program = supervisors.start(Start(argv=argv, env=env, files=files))
         except BaseException:
             self._ours.close()
             self._close()
             raise
         finally:
             theirs.close()
-            for each in self._printed:
-                os.close(each.theirs)
-        self._ward.over.add_done_callback(self._ended)
+            for pipe in self._pipes:
+                os.close(pipe.theirs)
+        self._program.over.add_done_callback(self._ended)
 
     @property
     def dead(self) -> bool:
-        return self._line.broken or self._ward.over.done()
+        return self._connection.broken or self._program.over.done()
 
     @property
     def lost(self) -> bool:
-        """Whether its warden is dead, so that nobody knows how it ended."""
-        over = self._ward.over
+        """Whether its supervisor is dead, so that nothing is known about its end."""
+        over = self._program.over
         return over.done() and over.exception() is None and over.result() is None
 
     async def greet(self, preload: Sequence[str]) -> None:
-        """Returns when its imports are done. Raises Died, or OSError if it cannot be started."""
+        """Return when its imports are done. Raise Died, or OSError if it cannot be started."""
         loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: self._line, sock=self._ours)
+        await loop.create_connection(lambda: self._connection, sock=self._ours)
         try:
             async with asyncio.timeout(START_LIMIT):
-                await self._line.ask(Hello(sys.path, tuple(preload), self._limits.cpu, self._line.seal))
+                await self._connection.ask(Hello(sys.path, tuple(preload), self._limits.cpu, self._connection.seal))
         except TimeoutError:
             raise Died from None
 
     async def run(self, call: str, input: Any, say: Say | None) -> Any:
-        """The result. Raises ToolFailed with what the body raised, or Died."""
+        """Return the result. Raise ToolFailed with what the body raised, or Died."""
         self.orders += 1
-        for each in self._printed:
-            each.lines.begin(say)
+        for pipe in self._pipes:
+            pipe.lines.begin(say)
         try:
-            answer = await self._line.ask(Order(self.orders, call, input))
+            answer = await self._connection.ask(Order(self.orders, call, input))
         finally:
-            for each in self._printed:
-                each.read_the_rest()  # what was printed before the answer is in the pipe already
+            for pipe in self._pipes:
+                pipe.drain()  # what was printed before the answer is in the pipe already
         if isinstance(answer, Ready) or answer.number != self.orders:
             raise Died
         self.left = answer.left
@@ -138,75 +137,40 @@ class WarmProcess:
         return answer.result
 
     async def close(self, grace: float) -> None:
-        """There is nothing more to do; what does not end by itself is killed."""
-        self._line.tell(Bye())
+        """Ask the process to end, and kill what does not end by itself."""
+        self._connection.send(Bye())
         if not self.left:
-            await asyncio.wait([self._ward.over], timeout=grace)
+            await asyncio.wait([self._program.over], timeout=grace)
         await self.kill()
 
     async def stop(self, grace: float) -> Fault:
-        """Ask it and all it started to end, and kill what is left after the grace; says how it ended itself."""
-        await self._ward.stopped(grace)
+        """Ask it and everything it started to end, and kill what is left after the grace; return how it ended."""
+        await self._program.stopped(grace)
         self._close()
-        over = self._ward.over
+        over = self._program.over
         if over.done() and (error := over.exception()) is not None:
             raise error
-        return death(over.result() if over.done() else None, self._last_words(), self._limits)
+        return fault_of_death(over.result() if over.done() else None, self._last_output(), self._limits)
 
-    async def bury(self) -> Fault:
-        """Of one that gave no answer: it is most likely dead."""
-        await asyncio.wait([self._ward.over], timeout=LAST_MOMENT)
-        lives = not self._ward.over.done()
+    async def end_without_answer(self) -> Fault:
+        """End a process that gave no answer, which is most likely dead, and return how it ended."""
+        await asyncio.wait([self._program.over], timeout=DEATH_LIMIT)
+        was_running = not self._program.over.done()
         fault = await self.kill()
-        why = "the process lost its line to the engine before the step ended"
-        return Fault("process_died", why, traceback=fault.traceback) if lives else fault
+        why = "the process lost its connection to the engine before the step ended"
+        return Fault("process_died", why, traceback=fault.traceback) if was_running else fault
 
     async def kill(self) -> Fault:
         return await self.stop(0.0)
 
-    def _last_words(self) -> str:
-        return self._printed[1].lines.tail.decode(errors="replace")
+    def _last_output(self) -> str:
+        return self._pipes[1].lines.tail.decode(errors="replace")
 
     def _close(self) -> None:
-        self._line.close()
-        for each in self._printed:
-            each.close()
+        self._connection.close()
+        for pipe in self._pipes:
+            pipe.close()
 
     def _ended(self, _: object) -> None:
-        # Its last words may still be on the way; and if nobody has greeted it yet, no end of the line comes.
-        asyncio.get_running_loop().call_soon(self._line.give_up)
-
-
-class Printed:
-    """What a process prints, one order after the other."""
-
-    def __init__(self, stream: str) -> None:
-        self.lines = Lines(stream)
-        self._ours, self.theirs = os.pipe()
-        os.set_blocking(self._ours, False)
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._ours, self._read)
-
-    def read_the_rest(self) -> None:
-        for _ in range(CHUNKS):
-            if not self._read():
-                break
-        self.lines.end()
-
-    def close(self) -> None:
-        if self._ours >= 0:
-            self._loop.remove_reader(self._ours)
-            os.close(self._ours)
-            self._ours = -1
-
-    def _read(self) -> bool:
-        """Whether something was there."""
-        try:
-            data = os.read(self._ours, CHUNK) if self._ours >= 0 else b""
-        except BlockingIOError:
-            return False
-        if not data:
-            self._loop.remove_reader(self._ours)
-            return False
-        self.lines.feed(data)
-        return True
+        # Its last output may still be on the way; and before `greet`, the end of the socket is not seen.
+        asyncio.get_running_loop().call_soon(self._connection.give_up)

@@ -1,6 +1,7 @@
-"""What runs in a warm interpreter process: one order after the other, from a socket, until there are no more.
+"""The program of a warm interpreter process: it carries out one order after the other, which come from a socket.
 
-Started by a warden as `python -m refold.executors.interpreter_main SOCKET`. The functions it calls are trusted code.
+A supervisor starts it as `python -m refold.executors.interpreter_main SOCKET`. The functions it calls are trusted
+code.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from refold.core.codec import check_value
 from refold.core.faults import fault_from_exception
 from refold.core.outcomes import Fault
 from refold.errors import InvalidValue
-from refold.executors.resolve import resolve
+from refold.executors.functions import resolve
 from refold.executors.wire import Answer, Bye, Frames, Hello, Order, Raised, Ready, Returned, frame, to_child
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -30,46 +31,46 @@ MOST = 256 << 20  # bytes of an answer
 
 def main(descriptor: int) -> None:
     _adopt_orphans()
-    _end_with_the_warden()
+    _end_with_the_supervisor()
     faulthandler.enable()
     signal.signal(signal.SIGTERM, _stop)
     me, cpu, seal = os.getpid(), 0, b""
-    with socket.socket(fileno=descriptor) as line:
-        line.set_inheritable(False)
-        os.register_at_fork(after_in_child=lambda: _leave(line))
-        for message in _messages(line):
+    with socket.socket(fileno=descriptor) as connection:
+        connection.set_inheritable(False)
+        os.register_at_fork(after_in_child=lambda: _leave(connection))
+        for message in _messages(connection):
             match message:
                 case Hello():
                     cpu, seal = message.cpu, message.seal
                     _prepare(message)
-                    line.sendall(frame(Ready(), seal))
+                    connection.sendall(frame(Ready(), seal))
                 case Order():
                     if cpu:
                         _limit_cpu(cpu)
                     answer = _carry_out(message, seal)
                     if os.getpid() != me:
-                        os._exit(0)  # the body has forked, and this is what came back here of its copy
+                        os._exit(0)  # the body has forked, and this is its copy
                     _flush()
-                    line.sendall(answer)
+                    connection.sendall(answer)
                 case Bye():
                     return
 
 
-def _messages(line: socket.socket) -> Any:
+def _messages(connection: socket.socket) -> Any:
     frames = Frames()
-    while data := line.recv(CHUNK):
-        for each in frames.cut(data):
-            yield to_child.decode(each)
+    while data := connection.recv(CHUNK):
+        for message in frames.cut(data):
+            yield to_child.decode(message)
 
 
 def _adopt_orphans() -> None:
-    """What a body starts stays below this process, and so it is known whether anything of it is left."""
+    """Processes that a body starts stay below this process, so it is known whether any of them is left."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _end_with_the_warden() -> None:
-    """A supervisor ends what has lost its warden; this is for when both have been killed."""
+def _end_with_the_supervisor() -> None:
+    """The launcher kills programs whose supervisor is dead; this is for the case that both were killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
@@ -79,20 +80,22 @@ def _any_left() -> bool:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
     except ChildProcessError:
-        return False  # there are no more
+        return False  # there are no more children
     return True
 
 
-def _leave(line: socket.socket) -> None:
-    """In what a body forks: it has no line to the engine, and ends like any program when it is asked to. The way of an
-    interpreter, through all that it has loaded, would take a crowd of copies longer than any grace."""
-    line.close()
+def _leave(connection: socket.socket) -> None:
+    """Called in a process that a body forks: it gets no connection to the engine, and SIGTERM ends it immediately.
+
+    Many forked copies that each shut down a whole interpreter would take longer than any grace.
+    """
+    connection.close()
     if signal.getsignal(signal.SIGTERM) is _stop:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class _Stopped(SystemExit):
-    """The parent wants this process to end; cleanup code of the body runs, as long as the grace lasts."""
+    """The supervisor wants this process to end; cleanup code of the body runs until the grace is over."""
 
 
 def _stop(number: int, _: object) -> NoReturn:
@@ -104,12 +107,12 @@ def _prepare(hello: Hello) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     for module in hello.preload:
-        with contextlib.suppress(Exception):  # the order that needs it will say what is wrong
+        with contextlib.suppress(Exception):  # the order that needs it will report what is wrong
             import_module(module)
 
 
 def _limit_cpu(seconds: int) -> None:
-    """From now on; what earlier orders have used does not count."""
+    """Limit the time from now on; what earlier orders have used does not count."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, hard))
@@ -129,8 +132,8 @@ def _carry_out(order: Order, seal: bytes) -> bytes:
     try:
         data = frame(answer, seal)
         if len(data) > MOST:
-            why = f"{len(data) >> 20} MiB are more than the {MOST >> 20} MiB that a step can give"
-            raise ValueError(f"{why}: write them to a file, and give its path")
+            why = f"{len(data) >> 20} MiB are more than the {MOST >> 20} MiB that a step can return"
+            raise ValueError(f"{why}: write the data to a file and return its path")
         return data
     except Exception as error:
         fault = Fault("invalid_value", f"result: {error}", retryable=False)
@@ -138,7 +141,7 @@ def _carry_out(order: Order, seal: bytes) -> bytes:
 
 
 def _explained(fault: Fault) -> Fault:
-    """An error that says nothing of itself: who runs into a limit should know which."""
+    """Add to a MemoryError, which has no message of its own, which limit was exceeded."""
     most = resource.getrlimit(resource.RLIMIT_DATA)[0]
     if fault.type != "MemoryError" or fault.message or most == resource.RLIM_INFINITY:
         return fault
@@ -149,7 +152,7 @@ def _explained(fault: Fault) -> Fault:
 def _call(order: Order) -> Any:
     function = resolve(order.call)
     if function.is_async:
-        return resolve("asyncio:run")(function(order.input))  # by name: to load asyncio takes half of a start
+        return resolve("asyncio:run")(function(order.input))  # by name: importing asyncio doubles the start-up time
     return function(order.input)
 
 

@@ -1,7 +1,7 @@
-"""Steps in a pool of warm interpreter processes: one command at a time each, killed for real when it must end.
+"""Steps in a pool of warm interpreter processes: each runs one command at a time, and can really be killed.
 
-What runs there is trusted code: a process of its own contains crashes and ends on demand, but it is no sandbox. What a
-body leaves running is ended with its process, and another takes that one's place.
+What runs there is trusted code: a process of its own contains crashes and can be ended, but it is not a sandbox. What a
+body leaves running is ended with its process, and a new process replaces that one.
 """
 
 import asyncio
@@ -13,40 +13,40 @@ from msgspec import structs
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.executors.interpreter import Died, WarmProcess
+from refold.executors.interpreter import Died, Interpreter
 from refold.executors.limits import environment
-from refold.executors.supervised import Wardens
+from refold.executors.supervised import Supervisors
 from refold.logs import WARNING, event, logger
 from refold.ports import Say
 from refold.time_limits import waiting
 
 log = logger("executor")
 
-TRIES = 3  # of a start whose warden was killed before it
-Coming = asyncio.Future[WarmProcess]
+TRIES = 3  # to start a process, if its supervisor is killed meanwhile
+PendingInterpreter = asyncio.Future[Interpreter]
 """A process that is ready, or will be."""
 
 
-class Processes:
-    """`env` is what bodies see of the environment."""
+class InterpreterPool:
+    """`env` is the environment that bodies see."""
 
     preload: Sequence[str] = ()
-    orders_each = 1000  # then a process is replaced, with all that has gathered in it
+    orders_each = 1000  # then a process is replaced, so that memory and other leftovers do not accumulate
 
     def __init__(
         self,
         size: int,
         *,
         grace: float = 2.0,
-        wardens: Wardens | None = None,
+        supervisors: Supervisors | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.size, self.grace = size, grace
-        self.wardens = wardens if wardens is not None else Wardens()
+        self.supervisors = supervisors if supervisors is not None else Supervisors()
         self.env = env if env is not None else environment(os.environ)
-        self._ours = wardens is None
+        self._owns_supervisors = supervisors is None
         self._room = asyncio.Semaphore(size)
-        self._idle: list[Coming] = []  # the last one back is the first to go: the rest may sleep
+        self._idle: list[PendingInterpreter] = []  # the last one returned is used first, so that the others may sleep
         self._ending: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -67,7 +67,7 @@ class Processes:
                 await self._done_with(process)
                 raise
             except Died:
-                raise ToolFailed(await self._replace(process.bury())) from None
+                raise ToolFailed(await self._replace(process.end_without_answer())) from None
             except BaseException:
                 await self._replace(process.stop(self.grace))
                 raise
@@ -77,54 +77,56 @@ class Processes:
             self._room.release()
 
     async def warm(self) -> None:
-        """Have all processes ready before the first command."""
+        """Start all processes, and return when they are ready."""
         while len(self._idle) < self.size:
             self._idle.append(self._start())
         await asyncio.gather(*self._idle)
 
     async def close(self) -> None:
-        """Take nothing new, let finish what runs (unless it is cancelled), and return when all processes are gone."""
+        """Accept nothing new, let running steps finish unless cancelled, and return when all processes are gone."""
         self._closed = True
         for _ in range(self.size):
             await self._room.acquire()
         idle, self._idle = self._idle, []
-        for coming in await asyncio.gather(*idle, return_exceptions=True):
-            if isinstance(coming, WarmProcess):
-                self._end(coming.close(self.grace))
-            elif isinstance(coming, Exception):
-                event(log, WARNING, "a process for steps did not start", why=type(coming).__name__)
+        for interpreter in await asyncio.gather(*idle, return_exceptions=True):
+            if isinstance(interpreter, Interpreter):
+                self._end(interpreter.close(self.grace))
+            elif isinstance(interpreter, Exception):
+                event(log, WARNING, "a process for steps did not start", why=type(interpreter).__name__)
         while self._ending:
             await asyncio.wait(self._ending)
         for _ in range(self.size):
             self._room.release()
-        if self._ours:
-            await self.wardens.close()
+        if self._owns_supervisors:
+            await self.supervisors.close()
 
-    async def _take(self) -> WarmProcess:
+    async def _take(self) -> Interpreter:
         while True:
-            coming = self._idle.pop() if self._idle else self._start()
+            pending = self._idle.pop() if self._idle else self._start()
             try:
-                process = await asyncio.shield(coming)
+                process = await asyncio.shield(pending)
             except asyncio.CancelledError:
-                self._idle.append(coming)
+                self._idle.append(pending)
                 raise
             if not process.dead:
                 return process
-            self._end(process.kill())  # it was killed while it had nothing to do
+            self._end(process.kill())  # it was killed while it was idle
 
-    async def _done_with(self, process: WarmProcess) -> None:
+    async def _done_with(self, process: Interpreter) -> None:
         if process.left:
-            await self._replace(process.kill())  # what the body has left behind goes before its end is told
+            await self._replace(
+                process.kill()
+            )  # what the body has left running ends before the step is reported as ended
         elif self._closed or process.orders >= self.orders_each or process.dead:
             self._end(process.close(self.grace))
             self._start_another()
         else:
-            ready: Coming = asyncio.get_running_loop().create_future()
+            ready: PendingInterpreter = asyncio.get_running_loop().create_future()
             ready.set_result(process)
             self._idle.append(ready)
 
     async def _replace(self, ending: Coroutine[Any, Any, Any]) -> Any:
-        """Returns when it is gone; even if whoever waits here is cancelled, it goes."""
+        """Return when the process is gone; it also ends if the caller is cancelled."""
         task = self._end(ending)
         self._start_another()
         return await asyncio.shield(task)
@@ -133,18 +135,18 @@ class Processes:
         if not self._closed:
             self._idle.append(self._start())
 
-    def _start(self) -> Coming:
+    def _start(self) -> PendingInterpreter:
         return asyncio.create_task(self._started())
 
-    async def _started(self) -> WarmProcess:
+    async def _started(self) -> Interpreter:
         fault: Fault | None = None
         for _ in range(TRIES):
-            process = WarmProcess(self.wardens, self.env)
+            process = Interpreter(self.supervisors, self.env)
             try:
                 await process.greet(self.preload)
                 return process
             except Died:
-                fault = await self._end(process.bury())
+                fault = await self._end(process.end_without_answer())
             if not process.lost:
                 break
         assert fault is not None

@@ -1,4 +1,4 @@
-"""All that runs in processes of its own for one engine: warm interpreters and programs, under the same wardens."""
+"""Everything that runs in other processes for one engine: warm interpreters and programs, with common supervisors."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -8,39 +8,39 @@ from refold.executors.limits import Limits
 from refold.ports import Say
 
 if TYPE_CHECKING:
-    from refold.executors.interpreter_pool import Processes
+    from refold.executors.interpreter_pool import InterpreterPool
     from refold.executors.programs import Programs
-    from refold.executors.supervised import Wardens
+    from refold.executors.supervised import Supervisors
 
 
-class Isolated:
-    """Nothing of it is loaded, made or started before a step needs it."""
+class ProcessServices:
+    """No part of it is imported, created or started before a step needs it."""
 
     def __init__(self, size: int, grace: float, limits: Limits, env: Mapping[str, str]) -> None:
         self.size, self.grace, self.limits, self.env = size, grace, limits, env
 
     async def run(self, call: str, input: Any, say: Say | None = None) -> Any:
-        return await self.processes.run(call, input, say)
+        return await self.interpreters.run(call, input, say)
 
     async def close(self) -> None:
-        for part in ("programs", "processes", "wardens"):
+        for part in ("programs", "interpreters", "supervisors"):
             if part in vars(self):
                 await getattr(self, part).close()
 
     @cached_property
-    def wardens(self) -> "Wardens":
-        from refold.executors.supervised import Wardens
+    def supervisors(self) -> "Supervisors":
+        from refold.executors.supervised import Supervisors
 
-        return Wardens(self.limits)
+        return Supervisors(self.limits)
 
     @cached_property
-    def processes(self) -> "Processes":
-        from refold.executors.interpreter_pool import Processes
+    def interpreters(self) -> "InterpreterPool":
+        from refold.executors.interpreter_pool import InterpreterPool
 
-        return Processes(self.size, grace=self.grace, wardens=self.wardens, env=self.env)
+        return InterpreterPool(self.size, grace=self.grace, supervisors=self.supervisors, env=self.env)
 
     @cached_property
     def programs(self) -> "Programs":
         from refold.executors.programs import Programs
 
-        return Programs(self.grace, wardens=self.wardens, env=self.env)
+        return Programs(self.grace, supervisors=self.supervisors, env=self.env)

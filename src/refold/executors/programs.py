@@ -1,116 +1,116 @@
-"""Programs of steps: each under a warden, heard while it runs, and ended with all it has started."""
+"""Programs of steps: each runs under a supervisor, which ends it with all it started; its output is read as it runs."""
 
 import asyncio
 import os
 from collections.abc import Mapping
 
 from refold.errors import ToolFailed
-from refold.executors.ends import death
 from refold.executors.limits import environment
-from refold.executors.lines import Lines
-from refold.executors.supervised import Start, Ward, Wardens
+from refold.executors.output import CHUNK, OutputPipe
+from refold.executors.supervised import Start, SupervisedProgram, Supervisors, fault_of_death
 from refold.ports import Ended, Program, Say
 
-CHUNK = 1 << 16
-CHUNKS = 32  # more than a pipe can hold
-LISTEN_AFTER = 0.01  # seconds; a program that ends sooner is heard at once, and wakes nobody before
+LISTEN_AFTER = 0.01  # seconds; the output of a program that ends sooner is read once, at its end
 
 
 class Programs:
-    """`env` is what all programs see of the environment, beside what each of them is given."""
+    """`env` is what all programs see of the environment, in addition to what each of them is given."""
 
     def __init__(
-        self, grace: float = 2.0, *, wardens: Wardens | None = None, env: Mapping[str, str] | None = None
+        self, grace: float = 2.0, *, supervisors: Supervisors | None = None, env: Mapping[str, str] | None = None
     ) -> None:
         self.grace = grace
-        self.wardens = wardens if wardens is not None else Wardens()
+        self.supervisors = supervisors if supervisors is not None else Supervisors()
         self.env = env if env is not None else environment(os.environ)
-        self._ours = wardens is None
+        self._owns_supervisors = supervisors is None
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, program: Program, say: Say | None = None) -> Ended:
-        running = Running(self.wardens, program, self.env, say)
+        running = RunningProgram(self.supervisors, program, self.env, say)
         try:
-            code = await asyncio.shield(running.ward.over)
+            code = await asyncio.shield(running.supervised.over)
         except OSError:
             running.close()
             raise
         except BaseException:
-            await asyncio.shield(self._later(running))
+            await asyncio.shield(self._stop_in_background(running))
             raise
         running.close()
         if code is None:
-            raise ToolFailed(death(None, "", self.wardens.limits))
+            raise ToolFailed(fault_of_death(None, "", self.supervisors.limits))
         return running.ended(code)
 
     async def close(self) -> None:
-        """Returns when nothing is left of what was started."""
+        """Returns when no process of any program is left."""
         while self._ending:
             await asyncio.wait(self._ending)
-        if self._ours:
-            await self.wardens.close()
+        if self._owns_supervisors:
+            await self.supervisors.close()
 
-    def _later(self, running: "Running") -> "asyncio.Task[None]":
+    def _stop_in_background(self, running: "RunningProgram") -> "asyncio.Task[None]":
         task = asyncio.create_task(self._stop(running))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
         return task
 
-    async def _stop(self, running: "Running") -> None:
-        await running.ward.stopped(self.grace)
+    async def _stop(self, running: "RunningProgram") -> None:
+        await running.supervised.stopped(self.grace)
         running.close()
 
 
-class Running:
-    """One program, and its streams."""
+class RunningProgram:
+    """One program, with its streams."""
 
-    def __init__(self, wardens: Wardens, program: Program, env: Mapping[str, str], say: Say | None) -> None:
+    def __init__(self, supervisors: Supervisors, program: Program, env: Mapping[str, str], say: Say | None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._left = memoryview(program.stdin)
+        self._unwritten = memoryview(program.stdin)
         self._stdin = -1
         self._listening: asyncio.TimerHandle | None = None
-        self._heard = Heard("stdout", program.keep, say), Heard("stderr", program.keep, say)
-        files = {number: heard.theirs for number, heard in enumerate(self._heard, 1)}
+        self._pipes = OutputPipe("stdout", program.keep), OutputPipe("stderr", program.keep)
+        for pipe in self._pipes:
+            pipe.lines.begin(say)
+        files = {number: pipe.theirs for number, pipe in enumerate(self._pipes, 1)}
         try:
             if program.stdin:
                 files[0], self._stdin = os.pipe()
                 os.set_blocking(self._stdin, False)
                 self._loop.add_writer(self._stdin, self._write)
-            whole = {**env, **program.env}
-            start = Start(argv=program.argv, env=whole, files=files, cwd=program.cwd, cpu=wardens.limits.cpu)
-            self.ward: Ward = wardens.start(start)
+            whole_env = {**env, **program.env}
+            start = Start(argv=program.argv, env=whole_env, files=files, cwd=program.cwd, cpu=supervisors.limits.cpu)
+            self.supervised: SupervisedProgram = supervisors.start(start)
         except BaseException:
             self.close()
             raise
         finally:
-            for each in files.values():
-                os.close(each)
+            for file in files.values():
+                os.close(file)
         self._listening = self._loop.call_later(LISTEN_AFTER, self._listen)
 
     def ended(self, code: int) -> Ended:
-        out, err = self._heard
+        out, err = self._pipes
         return Ended(code=code, stdout=bytes(out.kept), stderr=bytes(err.kept), left_out=out.left_out + err.left_out)
 
     def close(self) -> None:
-        """It is over, and what it has said is in the pipes; nobody who could say more holds them."""
+        """Call this when the program has ended: all it printed is in the pipes, and no process can write more."""
         if self._listening is not None:
             self._listening.cancel()
         self._close_stdin()
-        for heard in self._heard:
-            heard.close()
+        for pipe in self._pipes:
+            pipe.drain()
+            pipe.close()
 
     def _listen(self) -> None:
-        for heard in self._heard:
-            heard.listen()
+        for pipe in self._pipes:
+            pipe.listen()
 
     def _write(self) -> None:
         try:
-            self._left = self._left[os.write(self._stdin, self._left[:CHUNK]) :]
+            self._unwritten = self._unwritten[os.write(self._stdin, self._unwritten[:CHUNK]) :]
         except BlockingIOError:
             return
         except OSError:
-            self._left = self._left[:0]  # it does not read on, which is its right
-        if not self._left:
+            self._unwritten = self._unwritten[:0]  # the program has closed its input, which it may do
+        if not self._unwritten:
             self._close_stdin()
 
     def _close_stdin(self) -> None:
@@ -118,47 +118,3 @@ class Running:
             self._loop.remove_writer(self._stdin)
             os.close(self._stdin)
             self._stdin = -1
-
-
-class Heard:
-    """One stream of a program: passed on as lines, and kept up to a limit; the rest is counted."""
-
-    def __init__(self, stream: str, keep: int, say: Say | None) -> None:
-        self.keep = keep
-        self.kept = bytearray()
-        self.left_out = 0
-        self._lines = Lines(stream)
-        self._lines.begin(say)
-        self._ours, self.theirs = os.pipe()
-        os.set_blocking(self._ours, False)
-        self._loop = asyncio.get_running_loop()
-        self._listening = False
-
-    def listen(self) -> None:
-        self._loop.add_reader(self._ours, self._read)
-        self._listening = True
-
-    def close(self) -> None:
-        for _ in range(CHUNKS):
-            if not self._read():
-                break
-        self._lines.end()
-        if self._listening:
-            self._loop.remove_reader(self._ours)
-        os.close(self._ours)
-
-    def _read(self) -> bool:
-        """Whether something was there."""
-        try:
-            data = os.read(self._ours, CHUNK)
-        except BlockingIOError:
-            return False
-        if not data:
-            if self._listening:
-                self._loop.remove_reader(self._ours)
-            return False
-        room = self.keep - len(self.kept)
-        self.kept += data[:room]
-        self.left_out += max(len(data) - room, 0)
-        self._lines.feed(data)
-        return True

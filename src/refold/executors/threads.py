@@ -1,4 +1,4 @@
-"""A few threads that are kept for the next call, and that no exit of the program waits for."""
+"""A pool of threads that are reused, and that do not keep the program from exiting."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,21 +10,21 @@ from typing import Any
 
 from refold.time_limits import waiting
 
-Errand = tuple[Callable[[], Any], asyncio.Future[tuple[Any, BaseException | None]]]
+Job = tuple[Callable[[], Any], asyncio.Future[tuple[Any, BaseException | None]]]
 
 
 class Threads:
-    """A call that is cancelled cannot be stopped: its thread goes on unheard, and another takes its place."""
+    """A call that is cancelled cannot be stopped: its thread continues unobserved, and a new one replaces it."""
 
     def __init__(self, size: int) -> None:
         self._room = asyncio.Semaphore(size)
-        self._idle: list[SimpleQueue[Errand | None]] = []
+        self._idle: list[SimpleQueue[Job | None]] = []
 
     async def run(self, work: Callable[[], Any]) -> Any:
         with waiting():
             await self._room.acquire()
         try:
-            inbox = self._idle.pop() if self._idle else _hire()
+            inbox = self._idle.pop() if self._idle else _start_thread()
             answer: asyncio.Future[tuple[Any, BaseException | None]] = asyncio.get_running_loop().create_future()
             context = copy_context()
             inbox.put((lambda: context.run(work), answer))
@@ -46,24 +46,24 @@ class Threads:
         self._idle.clear()
 
 
-def _hire() -> "SimpleQueue[Errand | None]":
-    inbox: SimpleQueue[Errand | None] = SimpleQueue()
+def _start_thread() -> "SimpleQueue[Job | None]":
+    inbox: SimpleQueue[Job | None] = SimpleQueue()
     Thread(target=_serve, args=(inbox,), name="refold-step", daemon=True).start()
     return inbox
 
 
-def _serve(inbox: "SimpleQueue[Errand | None]") -> None:
-    while (errand := inbox.get()) is not None:
-        work, answer = errand
+def _serve(inbox: "SimpleQueue[Job | None]") -> None:
+    while (job := inbox.get()) is not None:
+        work, answer = job
         try:
-            come: tuple[Any, BaseException | None] = work(), None
+            outcome: tuple[Any, BaseException | None] = work(), None
         except BaseException as error:
-            come = None, error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            answer.get_loop().call_soon_threadsafe(_answer, answer, come)
-        del errand, work, answer, come  # an idle thread keeps nothing alive
+            outcome = None, error
+        with suppress(RuntimeError):  # the loop is closed, so there is no caller any more
+            answer.get_loop().call_soon_threadsafe(_set_answer, answer, outcome)
+        del job, work, answer, outcome  # an idle thread keeps nothing alive
 
 
-def _answer(answer: "asyncio.Future[Any]", come: Any) -> None:
+def _set_answer(answer: "asyncio.Future[Any]", outcome: Any) -> None:
     if not answer.done():
-        answer.set_result(come)
+        answer.set_result(outcome)

@@ -1,7 +1,7 @@
-"""What a pool and its processes say to each other: JSON messages, each after a seal and its length.
+"""The messages between a pool and its interpreter processes: JSON, each preceded by a seal and its length.
 
-The seal is chosen by the pool for each process. The body of a step shares its process with one end of the line, so what
-stands there without the seal was written by a body, and is no answer.
+The pool chooses a seal for each process. The body of a step shares its process with one end of the socket, so bytes
+without the seal were written by a body and are not an answer.
 """
 
 from typing import Any
@@ -16,16 +16,16 @@ SEAL = 16  # bytes
 
 
 class Garbled(Exception):
-    """Bytes that nobody sealed."""
+    """The bytes do not begin with the seal."""
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """The first word: where modules are found, which to import before the first order, and what an order may use."""
+    """The first message: where modules are found, which to import before the first order, and its limits."""
 
     path: list[str]
     preload: tuple[str, ...] = ()
-    cpu: int = 0  # seconds of a processor; 0: any
-    seal: bytes = b""  # that all answers begin with
+    cpu: int = 0  # seconds of processor time; 0: no limit
+    seal: bytes = b""  # every answer begins with it
 
 
 class Order(Struct, frozen=True, tag="order"):
@@ -35,7 +35,7 @@ class Order(Struct, frozen=True, tag="order"):
 
 
 class Bye(Struct, frozen=True, tag="bye"):
-    """The last word: there will be no more orders."""
+    """The last message: there will be no more orders."""
 
 
 class Ready(Struct, frozen=True, tag="ready"):
@@ -45,7 +45,7 @@ class Ready(Struct, frozen=True, tag="ready"):
 class Returned(Struct, frozen=True, tag="returned", omit_defaults=True):
     number: int
     result: Any = None
-    left: bool = False  # whether something that the body has started still runs
+    left: bool = False  # whether processes that the body started are still running
 
 
 class Raised(Struct, frozen=True, tag="raised", omit_defaults=True):
@@ -71,19 +71,19 @@ class Frames:
 
     def __init__(self, seal: bytes = b"") -> None:
         self._seal = seal
-        self._kept = bytearray()
+        self._received = bytearray()
 
     def cut(self, data: bytes) -> list[bytes]:
-        """Raises Garbled, as soon as one byte of a seal is wrong: the rest of a message may never come."""
-        self._kept += data
-        found: list[bytes] = []
+        """Raise Garbled as soon as one byte of a seal is wrong: the rest of such a message may never come."""
+        self._received += data
+        messages: list[bytes] = []
         head = len(self._seal) + HEAD
         while True:
-            seal = self._kept[: len(self._seal)]
+            seal = self._received[: len(self._seal)]
             if not self._seal.startswith(seal):
                 raise Garbled
-            end = head + int.from_bytes(self._kept[len(self._seal) : head], "big")
-            if len(self._kept) < max(head, end):
-                return found
-            found.append(bytes(self._kept[head:end]))
-            del self._kept[:end]
+            end = head + int.from_bytes(self._received[len(self._seal) : head], "big")
+            if len(self._received) < max(head, end):
+                return messages
+            messages.append(bytes(self._received[head:end]))
+            del self._received[:end]

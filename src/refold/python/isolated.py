@@ -10,7 +10,7 @@ import msgspec
 from refold.core.commands import Command
 from refold.core.outcomes import Fault, Outcome, Sent, Write
 from refold.errors import Conflict, ToolFailed
-from refold.executors.resolve import resolve
+from refold.executors.functions import resolve
 from refold.ports import Call, Clock, Memory
 from refold.python.body_call import House, Try, listed
 from refold.python.context import Context

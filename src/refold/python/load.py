@@ -7,7 +7,7 @@ from traceback import extract_tb
 from typing import Any
 
 from refold.errors import InvalidValue, NotFound, RefoldError
-from refold.executors.resolve import imported
+from refold.executors.functions import imported
 from refold.names import a, did_you_mean
 from refold.playbooks.python_workflows import Coded
 from refold.python.definition import define, is_workflow

@@ -1,7 +1,6 @@
-"""Secrets: where they come from, how they are kept, and how they stay out of logs, errors and results.
+"""Secrets: where they come from, how they are stored, and how they stay out of logs, errors and results.
 
-A process has one `Strongroom` (wiring: `world.secrets`), and a worker reads from it at call time, for the one call that
-names a secret:
+A process has one `SecretAccess` (wiring: `world.secrets`). A worker reads from it when a call needs a secret:
 
     token = await room.read("shop-token")               # text, or a map of fields; NotFound says who was asked
 

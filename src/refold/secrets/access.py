@@ -1,4 +1,4 @@
-"""The secrets of one process: all that belongs to them, each part loaded when it is first needed."""
+"""Access to the secrets of one process; each part is imported when it is first needed."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -9,21 +9,21 @@ from msgspec import Struct
 
 from refold.ports import Clock, Programs
 from refold.secrets.hidden import Hidden
-from refold.secrets.redaction import Discreet, DiscreetPrograms
+from refold.secrets.redaction import RedactedPrograms, SecretRedaction
 
 if TYPE_CHECKING:
-    from refold.secrets.encrypted import EncryptedFile
-    from refold.secrets.entry_cache import Kept
-    from refold.secrets.keychain import Keychain, Place, Render
-    from refold.secrets.keys import Keys
-    from refold.secrets.kinds import Request
+    from refold.secrets.encrypted_file import EncryptedFile
+    from refold.secrets.encryption import Keys
+    from refold.secrets.entry_cache import EntryCache
+    from refold.secrets.keychain import EntryOwner, Keychain, Render
+    from refold.secrets.keychain_kinds import Request
     from refold.secrets.providers import Provider
     from refold.secrets.redactor import Redactor
     from refold.secrets.sealer import Sealer
 
 
-class Where(Struct, frozen=True, kw_only=True):
-    """Where secrets are looked for, beside the environment; empty: nowhere, or for the keys, at their usual place."""
+class SecretPlaces(Struct, frozen=True, kw_only=True):
+    """Where secrets are looked for, besides the environment. Empty: nowhere; for the keys, at their default path."""
 
     folder: str = "/run/secrets"
     file: str = ""  # encrypted
@@ -35,12 +35,12 @@ def file_beside(db: str | os.PathLike[str]) -> str:
     return f"{os.fspath(db)}-secrets"
 
 
-class Strongroom:
-    """Is a `Secrets`. Most processes have none, so nothing is loaded with it."""
+class SecretAccess:
+    """Implements the port `Secrets`. Most processes use no secret, so creating this imports nothing."""
 
-    def __init__(self, variables: Mapping[str, str], where: Where, clock: Clock) -> None:
+    def __init__(self, variables: Mapping[str, str], where: SecretPlaces, clock: Clock) -> None:
         self._variables, self._where, self._clock = Hidden(variables), where, clock
-        self.redaction = Discreet()
+        self.redaction = SecretRedaction()
 
     async def read(self, name: str) -> Any:
         from refold.secrets.providers import Providers
@@ -53,60 +53,54 @@ class Strongroom:
         return Providers(self.providers(), lambda value: None).names()
 
     def providers(self) -> "list[Provider]":
-        """In the order in which they are asked; the encrypted file is one as soon as it is there."""
-        from refold.secrets.environment import Environment
+        """The providers in the order in which they are asked; the encrypted file is one of them once it exists."""
+        from refold.secrets.providers import Environment, Folder
 
-        found: list[Provider] = [Environment(self._variables.open())]
+        providers: list[Provider] = [Environment(self._variables.open())]
         if self._where.folder:
-            from refold.secrets.folder import Folder
-
-            found.append(Folder(self._where.folder))
+            providers.append(Folder(self._where.folder))
         if self._where.file and os.path.exists(self._where.file):
-            found.append(self.file)
+            providers.append(self.file)
         if self._where.keyring:
-            from refold.secrets.keyring import Ring
+            from refold.secrets.keyring import Keyring
 
-            found.append(Ring())
-        return found
+            providers.append(Keyring())
+        return providers
 
     def keychain(
         self,
         entries: Sequence[Mapping[str, Any]],
-        place: "Place",
+        place: "EntryOwner",
         render: "Render",
         names: Mapping[str, Any],
         request: "Request",
     ) -> "Keychain":
-        """Of one run; what its entries bring is kept here, for other runs too if they say so."""
-        from refold.secrets.folder import Folder
+        """The keychain of one run. Fetched entries are cached here; entries with a wider scope serve other runs too."""
         from refold.secrets.keychain import Keychain
-        from refold.secrets.kinds import Sources
+        from refold.secrets.keychain_kinds import Sources
+        from refold.secrets.providers import Folder
 
         folder = Folder(self._where.folder)
         sources = Sources(self, self.redactor.remember, self._variables.open(), folder, request)
-        return Keychain(entries, place, sources, self.kept, render, names)
+        return Keychain(entries, place, sources, self.entry_cache, render, names)
 
     def guarded(self, programs: Programs) -> Programs:
-        """The same, and none is started with a secret among its arguments."""
-        return DiscreetPrograms(programs, self.redaction)
+        """The same programs, but none is started with a secret among its arguments."""
+        return RedactedPrograms(programs, self.redaction)
 
-    @cached_property
+    @property
     def redactor(self) -> "Redactor":
-        from refold.secrets.redactor import Redactor
-
-        found = Redactor()
-        self.redaction.redactor = found
-        return found
+        return self.redaction.start()
 
     @cached_property
-    def kept(self) -> "Kept":
-        from refold.secrets.entry_cache import Kept
+    def entry_cache(self) -> "EntryCache":
+        from refold.secrets.entry_cache import EntryCache
 
-        return Kept(self._clock)
+        return EntryCache(self._clock)
 
     @cached_property
     def keys(self) -> "Keys":
-        from refold.secrets.keys import Keys
+        from refold.secrets.encryption import Keys
 
         return Keys(self._where.key_file, self._variables.open().get("REFOLD_KEY", ""))
 
@@ -118,6 +112,6 @@ class Strongroom:
 
     @cached_property
     def file(self) -> "EncryptedFile":
-        from refold.secrets.encrypted import EncryptedFile
+        from refold.secrets.encrypted_file import EncryptedFile
 
         return EncryptedFile(self._where.file, self.keys)

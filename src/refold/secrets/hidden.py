@@ -1,4 +1,4 @@
-"""A value that no log, traceback or debugger's `repr` shows."""
+"""A value that is not shown by logs, tracebacks or a debugger's `repr`."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, NoReturn, TypeVar
@@ -23,16 +23,16 @@ class Hidden(Generic[T]):
         return SHOWN
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not written down")
+        raise TypeError("a secret must not be pickled or copied")
 
 
 def leaves(value: Any, public: frozenset[str] = frozenset()) -> list[str]:
-    """Texts and numbers within a value, except those in fields with public names."""
+    """The texts and numbers within a value, except those in fields with public names."""
     if isinstance(value, Mapping):
-        inner = (each for name, each in value.items() if str(name).lower() not in public)
-        return [leaf for each in inner for leaf in leaves(each, public)]
+        fields = (field for name, field in value.items() if str(name).lower() not in public)
+        return [leaf for field in fields for leaf in leaves(field, public)]
     if isinstance(value, list | tuple):
-        return [leaf for each in value for leaf in leaves(each, public)]
+        return [leaf for item in value for leaf in leaves(item, public)]
     if isinstance(value, str):
         return [value]
     return [str(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []

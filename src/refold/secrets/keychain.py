@@ -1,4 +1,4 @@
-"""The keychain of a playbook: named entries, each fetched when it is first used and kept as its scope says."""
+"""The keychain of a playbook: named entries, each fetched when it is first used and cached according to its scope."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,11 +10,11 @@ from msgspec import Struct
 from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, NotFound, RefoldError, ToolFailed
 from refold.ports import Secrets
-from refold.secrets.entry_cache import Fetched, Kept
+from refold.secrets.entry_cache import EntryCache, Fetched
 from refold.secrets.hidden import Hidden, leaves
-from refold.secrets.kinds import KINDS, Sources, as_written, cloud, seconds
+from refold.secrets.keychain_kinds import KINDS, Sources, as_written, seconds, unknown_kind
 
-TTL = 300.0  # seconds that an entry is kept if nothing is said
+TTL = 300.0  # seconds that an entry is cached by default
 EARLY = 60.0  # seconds before its end that an entry is renewed
 SCOPES = ("local", "global", "shared")
 
@@ -22,8 +22,8 @@ Render = Callable[[Any, Mapping[str, Any]], Any]
 """Evaluates the templates in a value, with these names."""
 
 
-class Place(Struct, frozen=True):
-    """Whose keychain it is: the plan, the run, and the run at the top of its tree."""
+class EntryOwner(Struct, frozen=True):
+    """The owner of a keychain: the plan, the run, and the run at the top of its tree."""
 
     plan: str
     run: str
@@ -41,18 +41,18 @@ class Entry(Struct, frozen=True):
     keys: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        return f"Entry({self.name!r}, {self.kind!r})"  # a static one holds its values
+        return f"Entry({self.name!r}, {self.kind!r})"  # without the keys: those of a static entry are its values
 
 
 class Keychain:
-    """`names` are what templates can read beside `keychain`: the workload and the like."""
+    """`names` are what templates can read besides `keychain`, such as the workload."""
 
     def __init__(
         self,
         entries: Sequence[Mapping[str, Any]],
-        place: Place,
+        place: EntryOwner,
         sources: Sources,
-        kept: Kept,
+        kept: EntryCache,
         render: Render = lambda value, names: value,
         names: Mapping[str, Any] | None = None,
     ) -> None:
@@ -71,7 +71,7 @@ class Keychain:
         return fields[field]
 
     async def entry(self, alias: str) -> Mapping[str, Any]:
-        """All its fields, by their names. Raises ToolFailed, which tells none of them."""
+        """Return all its fields by name. Raise ToolFailed, whose message contains none of their values."""
         entry = self._entries.get(alias)
         if entry is None:
             known = ", ".join(self._entries) or "none"
@@ -80,21 +80,24 @@ class Keychain:
 
     async def _fetch(self, entry: Entry) -> Fetched:
         if entry.kind not in KINDS:
-            raise _failed(f"{cloud(entry.kind)}: the entry {entry.name!r} of the keychain cannot be used", "auth")
+            raise _failed(
+                f"{unknown_kind(entry.kind)}: the entry {entry.name!r} of the keychain cannot be used", "auth"
+            )
         keys = await self._rendered(entry)
         try:
-            found = await KINDS[entry.kind](keys, self._sources)
-            good_for = min(found.good_for, seconds(keys.get("ttl"), TTL if found.good_for == float("inf") else None))
+            fetched = await KINDS[entry.kind](keys, self._sources)
+            default = TTL if fetched.good_for == float("inf") else None
+            good_for = min(fetched.good_for, seconds(keys.get("ttl"), default))
         except (NotFound, InvalidValue) as error:
             raise _failed(f"the entry {entry.name!r} of the keychain: {error}", "auth") from None
-        self._sources.remember(_not_written(found.fields, entry) if entry.kind == "static" else found.fields)
+        self._sources.remember(_not_written(fetched.fields, entry) if entry.kind == "static" else fetched.fields)
         early = min(EARLY, good_for / 10) if keys.get("auto_renew") else 0.0
-        return Fetched(Hidden(found.fields), good_for, good_for - early)
+        return Fetched(Hidden(fetched.fields), good_for, good_for - early)
 
     async def _rendered(self, entry: Entry) -> dict[str, Any]:
-        """Its keys as they are meant; those that name variables and files are taken as they are written."""
+        """Its keys with their templates rendered, except those that name variables and files."""
         fixed = as_written(entry.kind, entry.keys)
-        templates = {name: each for name, each in entry.keys.items() if name not in fixed}
+        templates = {name: value for name, value in entry.keys.items() if name not in fixed}
         before = [name for name in self._before(entry) if _mentions(templates, name)]
         chain = {name: dict(await self.entry(name)) for name in before}
         try:
@@ -120,9 +123,9 @@ def _entry(keys: Mapping[str, Any]) -> Entry:
 
 
 def _not_written(fields: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
-    """What the playbook itself tells is no secret any more; what its templates bring is."""
+    """The fields without the texts in the playbook itself, which are not secret; what its templates render is."""
     written = frozenset(leaves(entry.keys))
-    return {name: [leaf for leaf in leaves(each) if leaf not in written] for name, each in fields.items()}
+    return {name: [leaf for leaf in leaves(field) if leaf not in written] for name, field in fields.items()}
 
 
 def _mentions(value: Any, name: str) -> bool:
@@ -134,7 +137,7 @@ def _mentions(value: Any, name: str) -> bool:
 
 
 async def _resolved(value: Any, secrets: Secrets) -> Any:
-    """With what each `{secret: NAME}` in it names."""
+    """The value with each `{secret: NAME}` in it replaced by the secret."""
     if isinstance(value, Mapping):
         if value.keys() == {"secret"} and isinstance(value["secret"], str):
             return await secrets.read(value["secret"])

@@ -8,19 +8,19 @@ try:
     import keyring
     from keyring.errors import KeyringError
 except ImportError:
-    raise Unusable("the system's keyring needs one package more: pip install 'refold[keyring]'") from None
+    raise Unusable("the system's keyring needs one more package: pip install 'refold[keyring]'") from None
 
-OURS = "refold"
+SERVICE = "refold"
 
 
-class Ring:
+class Keyring:
     def about(self, name: str) -> str:
-        return f"the system's keyring (entry {name!r} of {OURS!r})"
+        return f"the system's keyring (entry {name!r} of {SERVICE!r})"
 
     async def find(self, name: str) -> str | None:
-        """It may ask its owner for leave, so a thread waits for it."""
+        """The keyring may ask the user for permission, so a thread waits for it."""
         try:
-            return await asyncio.to_thread(keyring.get_password, OURS, name)
+            return await asyncio.to_thread(keyring.get_password, SERVICE, name)
         except KeyringError as error:
             raise Unusable(f"the system's keyring does not answer: {type(error).__name__}") from None
 

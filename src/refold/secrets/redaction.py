@@ -1,4 +1,4 @@
-"""What the worker asks before it tells anything: lines, faults and results without the secrets of this process."""
+"""Redaction: the worker removes the secrets of this process from lines, faults and results before they are stored."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,22 @@ from refold.secrets.hidden import SHOWN
 if TYPE_CHECKING:
     from refold.secrets.redactor import Redactor
 
-WAIT_FROM = 4  # characters at the end of a stream that are the beginning of a secret: their line waits for the next
+WAIT_FROM = 4  # a line that ends with so many first characters of a secret is held back until the next line
 
 
-class Discreet:
-    """Costs nothing before the first secret: there is no redactor until then."""
+class SecretRedaction:
+    """Implements the port `Redaction`. It costs nothing before the first secret: there is no redactor until then."""
 
     def __init__(self, redactor: "Redactor | None" = None) -> None:
         self.redactor = redactor
+
+    def start(self) -> "Redactor":
+        """The redactor, which must learn every secret; it is created with the first one."""
+        if self.redactor is None:
+            from refold.secrets.redactor import Redactor
+
+            self.redactor = Redactor()
+        return self.redactor
 
     def text(self, text: str) -> str:
         return text if self.redactor is None else self.redactor.redact(text)
@@ -28,8 +36,8 @@ class Discreet:
     def fault(self, fault: Fault) -> Fault:
         if self.redactor is None or not self.redactor.knows:
             return fault
-        told = {name: self.redactor.redacted(each) for name, each in structs.asdict(fault).items()}
-        return structs.replace(fault, **told)
+        fields = {name: self.redactor.redacted(value) for name, value in structs.asdict(fault).items()}
+        return structs.replace(fault, **fields)
 
     def value(self, value: Any) -> Any:
         return value if self.where(value) is None or self.redactor is None else self.redactor.redacted(value)
@@ -40,7 +48,7 @@ class Discreet:
     def check_result(self, value: Any) -> None:
         path = self.where(value)
         if path is not None:
-            why = f"the result holds a secret, at {path}: leave it out, or declare the output secret"
+            why = f"the result contains a secret, at {path}: leave it out, or declare the output secret"
             raise ToolFailed(Fault("secret", why, retryable=False, data={"path": path}))
 
     def where(self, value: Any) -> str | None:
@@ -48,11 +56,11 @@ class Discreet:
 
     @property
     def reach(self) -> int:
-        """How many characters behind a place must be known to see every secret that stands across it."""
+        """How many characters after a position must be known to find every secret that crosses the position."""
         return 0 if self.redactor is None else self.redactor.reach
 
     def place_to_cut(self, data: bytes, at: int) -> int:
-        """The last place up to `at` that is not within a secret."""
+        """The last position up to `at` that is not within a secret."""
         if self.redactor is None or len(data) <= at:
             return min(at, len(data))
         begin = max(at - self.reach, 0)
@@ -64,14 +72,14 @@ class Discreet:
 
 
 class _Stream:
-    """Looks at each text together with those before it, as far back as a secret can reach."""
+    """Searches each text together with those before it, as far back as a secret can reach."""
 
-    def __init__(self, discretion: Discreet) -> None:
-        self._discretion = discretion
-        self._behind = ""  # the end of what was shown, as it was
+    def __init__(self, redaction: SecretRedaction) -> None:
+        self._redaction = redaction
+        self._behind = ""  # the end of the texts before, unredacted
 
     def __call__(self, texts: Sequence[str], ending: Ending) -> Sequence[str]:
-        redactor = self._discretion.redactor
+        redactor = self._redaction.redactor
         if redactor is None or not redactor.knows:
             return texts
         shown, begin = list[str](), 0
@@ -102,19 +110,19 @@ class _Stream:
 
 
 def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    found = list[tuple[int, int]]()
+    merged = list[tuple[int, int]]()
     for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
-            found.append((begin, end))
-    return found
+            merged.append((begin, end))
+    return merged
 
 
 def _each_without(
     texts: Sequence[str], places: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]
 ) -> list[str]:
-    """A secret that takes up several texts is *** in each of them."""
+    """Put *** in the place of these spans; a secret that spans several texts is *** in each of them."""
     shown, first = list[str](), 0
     for text, (begin, end) in zip(texts, places, strict=False):
         while first < len(spans) and spans[first][1] <= begin:
@@ -128,24 +136,26 @@ def _each_without(
     return shown
 
 
-class DiscreetPrograms:
-    """Programs whose arguments hold no secret, for every user of a machine can read those, and whose output is never
-    cut within one."""
+class RedactedPrograms:
+    """Programs whose output is never cut within a secret, and whose arguments may contain none.
 
-    def __init__(self, programs: Programs, discretion: Discreet) -> None:
-        self._programs, self._discretion = programs, discretion
+    Every user of a machine can read the arguments of a program.
+    """
+
+    def __init__(self, programs: Programs, redaction: SecretRedaction) -> None:
+        self._programs, self._redaction = programs, redaction
 
     async def run(self, program: Program, say: Say | None = None) -> Ended:
-        path = self._discretion.where([*program.argv, program.cwd])
+        path = self._redaction.where([*program.argv, program.cwd])
         if path is not None:
-            why = f"an argument of the program holds a secret ({path}), and others can read those; give it in `env`"
-            raise ToolFailed(Fault("secret", f"{why} or `stdin`", retryable=False))
-        more = self._discretion.reach
-        if not more:
+            why = f"an argument of the program contains a secret ({path}), and other users can read arguments"
+            raise ToolFailed(Fault("secret", f"{why}; pass it in `env` or `stdin`", retryable=False))
+        reach = self._redaction.reach
+        if not reach:
             return await self._programs.run(program, say)
-        ended = await self._programs.run(structs.replace(program, keep=program.keep + more), say)
-        out = self._discretion.place_to_cut(ended.stdout, program.keep)
-        err = self._discretion.place_to_cut(ended.stderr, program.keep)
+        ended = await self._programs.run(structs.replace(program, keep=program.keep + reach), say)
+        out = self._redaction.place_to_cut(ended.stdout, program.keep)
+        err = self._redaction.place_to_cut(ended.stderr, program.keep)
         left_out = ended.left_out + len(ended.stdout) - out + len(ended.stderr) - err
         return structs.replace(ended, stdout=ended.stdout[:out], stderr=ended.stderr[:err], left_out=left_out)
 

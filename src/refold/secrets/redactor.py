@@ -1,7 +1,7 @@
-"""Knows the secrets that were handed out in this process, and finds them in whatever is about to be written.
+"""The redactor knows the secrets that were read in this process, and finds them in texts that are about to be written.
 
-The cost of a text grows with its length and with the number of known spellings: to look for each of them in turn is
-the fastest way up to a thousand or so, from there on a pattern of their beginnings says where it is worth looking.
+The cost of a text grows with its length and with the number of known spellings. Up to about a thousand spellings it is
+fastest to search for each of them in turn; above that, a pattern of their beginnings shows where to search.
 """
 
 import re
@@ -15,7 +15,7 @@ from refold.core.faults import LEFT_OUT
 from refold.secrets.hidden import SHOWN, leaves
 from refold.secrets.spellings import BETWEEN, END_OF_LINE, SHORTEST, Spellings, fold, is_word, pack, spellings
 
-MOST = 1000  # values; the one that was handed out longest ago is forgotten first
+MOST = 1000  # values; the one that was read longest ago is forgotten first
 FEW = 1000  # spellings
 DEPTH = 200
 BEGINNING = 4
@@ -29,7 +29,7 @@ protocol provider realm region role schema scheme scope scopes sslmode token_typ
 username version warehouse zone
 """
 PUBLIC = frozenset(_PUBLIC.split())
-"""Fields of a secret that are no secret themselves: a result may tell which host it came from."""
+"""Fields of a secret that are not secret themselves: a result may contain the host that it came from."""
 
 _PUBLIC_HEADERS = """
 accept-ranges access-control-allow-origin age allow cache-control connection content-encoding content-language
@@ -37,7 +37,7 @@ content-length content-type date expires keep-alive last-modified pragma server 
 transfer-encoding vary via x-content-type-options x-frame-options x-powered-by
 """
 PUBLIC_IN_RESULTS = PUBLIC | frozenset(_PUBLIC_HEADERS.split())
-"""In a secret result also the headers that every answer of a server has: other results have the same ones."""
+"""Of a secret result, also the headers that every answer of a server has are public: other results have them too."""
 
 Text = TypeVar("Text", str, bytes)
 Span = tuple[int, int]
@@ -52,7 +52,7 @@ class Redactor:
         self._folded: Needles[str] = Needles(())
         self._packed: Needles[bytes] = Needles(())
         self._reach = 0
-        self._fresh = True  # all these follow from the values
+        self._fresh = True  # whether the four attributes above match the values
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._values) + len(self._results)} values)"
@@ -64,22 +64,22 @@ class Redactor:
 
     @property
     def reach(self) -> int:
-        """How many characters a secret can take up, wrapped and grouped; two of three may stand between."""
+        """How many characters a secret can take up when it is wrapped or grouped; two of three may be separators."""
         self._refresh()
         return self._reach
 
     def remember(self, value: Any) -> None:
-        """From now on each text in it is kept out of everything; too short ones, and public fields, are not."""
+        """From now on redact each text in the value, except short ones and those in public fields."""
         self._remember(self._values, leaves(value, PUBLIC))
 
     def remember_result(self, value: Any) -> None:
-        """The same for a result that is declared secret, except for what many results have: words and headers."""
-        found = leaves(value, PUBLIC_IN_RESULTS)
-        for text in list(found):
-            found += leaves(_meaning(text), PUBLIC_IN_RESULTS)
+        """The same for a result that is declared secret, except for words and headers that many results have."""
+        texts = leaves(value, PUBLIC_IN_RESULTS)
+        for text in list(texts):
+            texts += leaves(_parsed(text), PUBLIC_IN_RESULTS)
             if "\n" in text.strip():
-                found += map(str.strip, text.split("\n"))
-        self._remember(self._results, (each for each in found if not is_word(each.strip())))
+                texts += map(str.strip, text.split("\n"))
+        self._remember(self._results, (text for text in texts if not is_word(text.strip())))
 
     def _remember(self, values: dict[str, Spellings], texts: Iterable[str]) -> None:
         for text in list(dict.fromkeys(texts))[-self.most :]:
@@ -94,7 +94,7 @@ class Redactor:
             self._fresh = False
 
     def redact(self, text: str, *, cut: bool = False) -> str:
-        """With *** in the place of every secret, also of one that is cut off at the beginning or at the end.
+        """The text with *** in the place of every secret, also of one that is cut off at its beginning or end.
 
         `cut`: it is known that the text was cut at its end.
         """
@@ -104,7 +104,7 @@ class Redactor:
         return without(text, sorted(spans)) if spans else text
 
     def redacted(self, value: Any, depth: int = 0) -> Any:
-        """The same for every text and every name in a value; what is nested too deep is left out."""
+        """The value with *** in the place of every secret, in texts and names; what is nested too deep is ***."""
         if isinstance(value, str):
             return self.redact(value)
         if depth > DEPTH:
@@ -118,9 +118,9 @@ class Redactor:
         return value
 
     def where(self, value: Any) -> str | None:
-        """The path of the first secret in a value, which itself tells none; None if there is none.
+        """The path of the first secret in a value, or None; the path itself contains no secret.
 
-        Of a value that is no JSON, and will be refused for it, that part is searched which the refusal may quote.
+        A value that is not JSON will be refused; the part that the error message may quote is searched.
         """
         if not self.knows:
             return None
@@ -156,26 +156,26 @@ class Redactor:
         return any(self._packed.within(each.data) for each in _packings(text))
 
     def spans(self, text: str) -> list[Span]:
-        """Where whole secrets stand, in any order; they may overlap."""
+        """Where whole secrets are in the text, in any order; the spans may overlap."""
         self._refresh()
-        found = [*self._exact.spans(text), *self._folded.spans(fold(text))]
+        spans = [*self._exact.spans(text), *self._folded.spans(fold(text))]
         for packing in _packings(text):
-            found += packing.places(list(self._packed.spans(packing.data)))
-        return found
+            spans += packing.places(list(self._packed.spans(packing.data)))
+        return spans
 
     def cut_off(self, text: str, cut: bool = False) -> Iterator[Span]:
-        """What is left of a secret where the text itself was cut: lines and tails have a longest length."""
+        """The remains of secrets where the text itself was cut, because lines and tails have a maximum length."""
         self._refresh()
         ends = [*self._at_start(text, 0, SHORTEST), *self._at_end(text, len(text), LEAST_AT_CUT if cut else SHORTEST)]
         yield from (span for span in ends if not _FRAME.fullmatch(text, *span))
         at = text.find(LEFT_OUT)
-        while at >= 0:  # we say so where we cut a text
+        while at >= 0:  # texts that Refold has cut have this mark
             yield from self._at_end(text, at, LEAST_AT_CUT)
             yield from self._at_start(text, at + len(LEFT_OUT), LEAST_AT_CUT)
             at = text.find(LEFT_OUT, at + len(LEFT_OUT))
 
     def begun(self, text: str, least: int) -> int:
-        """The place at which a secret may begin that continues behind the end of a text; its length if none does."""
+        """Where a secret may begin that continues after the end of the text; the length of the text if none does."""
         self._refresh()
         return min((begin for begin, _ in self._at_end(text, len(text), least)), default=len(text))
 
@@ -215,7 +215,7 @@ class Redactor:
 
 
 class Needles(Generic[Text]):
-    """Texts to look for in others of their kind."""
+    """Texts to search for, either all `str` or all `bytes`."""
 
     def __init__(self, forms: Iterable[Text]) -> None:
         self.forms: tuple[Text, ...] = tuple(forms)
@@ -230,11 +230,11 @@ class Needles(Generic[Text]):
             self._pattern = _pattern_of(set(self._begun))
 
     def within(self, text: Text) -> list[Text]:
-        """Those that stand in a text."""
+        """Those that are in the text."""
         if self._pattern is None:
             return [form for form in self.forms if form in text]
-        begun = {found.group(1) for found in self._pattern.finditer(text)}
-        return [form for each in begun for form in self._begun[each] if form in text]
+        beginnings = {match.group(1) for match in self._pattern.finditer(text)}
+        return [form for beginning in beginnings for form in self._begun[beginning] if form in text]
 
     def spans(self, text: Text) -> Iterator[Span]:
         for form in self.within(text):
@@ -244,7 +244,7 @@ class Needles(Generic[Text]):
                 at = text.find(form, at + 1)
 
     def begun_at_end(self, text: Text, least: int) -> int:
-        """How many characters at the end of a text, not less than `least`, are the beginning of one of them."""
+        """How many characters at the end of the text, not fewer than `least`, are the beginning of a needle."""
         last = text[len(text) - least :] if len(text) >= least else text[:0]
         if not last or not self.forms or last not in self._joined:
             return 0
@@ -258,7 +258,7 @@ class Needles(Generic[Text]):
         return longest
 
     def ended_at_start(self, text: Text, least: int) -> int:
-        """How many characters at the start of a text, not less than `least`, are the end of one of them."""
+        """How many characters at the start of the text, not fewer than `least`, are the end of a needle."""
         first = text[:least] if len(text) >= least else text[:0]
         if not first or not self.forms or first not in self._joined:
             return 0
@@ -273,13 +273,13 @@ class Needles(Generic[Text]):
 
 
 class _Packing:
-    """A text without what may stand between the characters of a code, and the way back to the places in the text."""
+    """A text without what may separate the characters of a code, and the way back to the positions in the text."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw, self.data = raw, pack(raw)
 
     def places(self, spans: list[Span]) -> list[Span]:
-        """The same spans, in characters of the text."""
+        """The same spans, as character positions in the text."""
         if not spans:
             return []
         starts, kept, total = list[int](), list[int](), 0
@@ -302,12 +302,12 @@ class _Packing:
         return [(in_characters[begin], in_characters[end]) for begin, end in found]
 
 
-_FRAME = re.compile(r"\s*-----[^-]*-----\s*")  # around a key; it is no secret
+_FRAME = re.compile(r"\s*-----[^-]*-----\s*")  # the lines around a key, which are not secret
 _RUN = re.compile(b"[^" + re.escape(BETWEEN) + b"]+")
 
 
 def _packings(text: str) -> Iterator[_Packing]:
-    """As it is, and with each end of a line that is written with two characters taken for one."""
+    r"""The packed text, and a second one in which each line end that is written with two characters (\n) is removed."""
     raw = text.encode("utf-8", "replace")
     yield _Packing(raw)
     if b"\\" in raw:
@@ -316,8 +316,8 @@ def _packings(text: str) -> Iterator[_Packing]:
             yield _Packing(spelt)
 
 
-def _meaning(text: str) -> Any:
-    """What a text of JSON holds; nothing if it is none."""
+def _parsed(text: str) -> Any:
+    """The value of a JSON text; None if it is not JSON."""
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
@@ -334,32 +334,32 @@ def _repr(value: Any) -> str:
 
 
 def _ended(form: Text) -> Text:
-    """With a mark behind it, so that nothing is found across two of them."""
+    """The form followed by a mark, so that no match spans two forms."""
     return form + "\0" if isinstance(form, str) else form + b"\0"
 
 
 def _pattern_of(words: "set[Text]") -> "re.Pattern[Text]":
-    """Finds each place where one of them stands."""
-    some = next(iter(words))
-    if isinstance(some, str):
+    """A pattern that finds each position at which one of the words begins."""
+    example = next(iter(words))
+    if isinstance(example, str):
         return re.compile(f"(?=({_any_of(set(words))}))")
     shown = _any_of({word.decode("latin-1") for word in words})
     return re.compile(f"(?=({shown}))".encode("latin-1"))
 
 
 def _any_of(words: set[str]) -> str:
-    """A pattern that looks at each letter once."""
+    """A pattern that matches any of the words and looks at each letter once."""
     if words == {""}:
         return ""
     by_first: dict[str, set[str]] = {}
     for word in words:
         by_first.setdefault(word[0], set()).add(word[1:])
-    branches = [re.escape(first) + _any_of(rest) for first, rest in sorted(by_first.items())]
+    branches = [re.escape(first) + _any_of(endings) for first, endings in sorted(by_first.items())]
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
 
 
 def without(text: str, spans: list[Span]) -> str:
-    """With *** in the place of these spans, which are in their order."""
+    """The text with *** in the place of these spans, which are sorted."""
     kept, done = list[str](), 0
     for begin, end in spans:
         if begin > done or not kept:

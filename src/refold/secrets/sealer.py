@@ -1,4 +1,4 @@
-"""Values that stand in the log encrypted: sealed where they arise, opened only for the call that uses them."""
+"""Sealed values: they are encrypted in the log, and opened only for the call that uses them."""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -7,27 +7,26 @@ import msgspec
 
 from refold.core.pipeline import digest
 from refold.errors import Corrupt, NotFound, Unusable
-from refold.secrets import cipher
-from refold.secrets.keys import Keys
+from refold.secrets.encryption import Keys, seal, unseal
 
 MARK = "$sealed"
 
 
 class Sealer:
-    """`remember` is told every value before it is handed out, so that it stays out of logs, errors and results."""
+    """`remember` receives every value before it is returned, so that it stays out of logs, errors and results."""
 
     def __init__(self, keys: Keys, remember: Callable[[Any], object]) -> None:
         self._keys, self._remember = keys, remember
 
     def seal(self, value: Any, run: str) -> dict[str, str]:
-        """`{"$sealed": "<key id>.<base64>"}`, which can be opened for this run alone."""
+        """Return `{"$sealed": "<key id>.<base64>"}`, which can be opened for this run only."""
         id, key = self._keys.current()
-        return {MARK: f"{id}.{cipher.seal(key, msgspec.json.encode(value), _about(run))}"}
+        return {MARK: f"{id}.{seal(key, msgspec.json.encode(value), _context(run))}"}
 
     def open(self, sealed: dict[str, str], run: str) -> Any:
         id, _, data = sealed[MARK].partition(".")
         try:
-            text = cipher.unseal(self._keys.key(id), data, _about(run))
+            text = unseal(self._keys.key(id), data, _context(run))
         except NotFound as error:
             raise Unusable(f"a sealed value of run {run} cannot be opened: {error}") from None
         except Corrupt as error:
@@ -37,17 +36,18 @@ class Sealer:
         return value
 
     def open_all(self, value: Any, run: str, known: Collection[str] | None = None) -> Any:
-        """The same value with all that is sealed in it opened; itself, if nothing is.
+        """Return the value with everything opened that is sealed in it; the same object if nothing is.
 
-        `known` are the digests of what was sealed: anything else that looks so is data. None: whatever looks so.
+        `known` are the digests of what was sealed: everything else that looks sealed is data. None: open everything
+        that looks sealed.
         """
         if is_sealed(value):
             return self.open(value, run) if known is None or digest(value) in known else value
         if isinstance(value, dict):
-            opened = {name: self.open_all(each, run, known) for name, each in value.items()}
-            return opened if any(opened[name] is not each for name, each in value.items()) else value
+            opened = {name: self.open_all(field, run, known) for name, field in value.items()}
+            return opened if any(opened[name] is not field for name, field in value.items()) else value
         if isinstance(value, list):
-            items = [self.open_all(each, run, known) for each in value]
+            items = [self.open_all(item, run, known) for item in value]
             return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
         return value
 
@@ -56,5 +56,5 @@ def is_sealed(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {MARK} and isinstance(value[MARK], str)
 
 
-def _about(run: str) -> bytes:
+def _context(run: str) -> bytes:
     return f"refold output\0{run}".encode()

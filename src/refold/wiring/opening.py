@@ -13,7 +13,7 @@ from refold.core.plan import Plan
 from refold.doorbells.local import LocalDoorbell
 from refold.executors.inline import Inline
 from refold.executors.limits import environment
-from refold.executors.process_services import Isolated
+from refold.executors.process_services import ProcessServices
 from refold.logs import ERROR, INFO, event, logger
 from refold.ports import Store, Tool
 from refold.runtime.engine import Engine
@@ -63,7 +63,7 @@ async def open_process(
     async with kept_in(store, db) as (kept, advance):
         settings = settings if settings is not None else Settings()
         inline = Inline(settings.slots)
-        isolated = Isolated(
+        isolated = ProcessServices(
             settings.processes or os.cpu_count() or 1,
             settings.process_grace,
             settings.tool_limits,

@@ -17,7 +17,7 @@ from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine
 from refold.runtime.mailroom import Mailroom
 from refold.runtime.turn import RunSnapshot, Turns
-from refold.secrets.access import Strongroom, Where, file_beside
+from refold.secrets.access import SecretAccess, SecretPlaces, file_beside
 from refold.settings import Settings
 from refold.wiring.python_code import PythonCode
 from refold.wiring.tools import make_tools
@@ -37,7 +37,7 @@ class Process(Struct):
     tools: LazyRegistry[Tool]
     served_runs: ServedRuns | None = None
     listener: Listener | None = None  # where other processes may write
-    secrets: Strongroom | None = None
+    secrets: SecretAccess | None = None
     code: PythonCode | None = None
 
     async def serve(self) -> None:
@@ -112,15 +112,15 @@ def assemble(
     return Process(engine, worker, sweep, timers, desk, known, secrets=world.secrets, code=code)
 
 
-def open_secrets(settings: Settings, db: str | os.PathLike[str] | None) -> Strongroom:
+def open_secrets(settings: Settings, db: str | os.PathLike[str] | None) -> SecretAccess:
     """Nothing is read before a secret is."""
-    where = Where(
+    where = SecretPlaces(
         folder=settings.secrets_folder,
         file=settings.secrets or (file_beside(db) if db is not None else ""),
         key_file=settings.key_file,
         keyring=settings.keyring,
     )
-    return Strongroom(os.environ, where, WallClock())
+    return SecretAccess(os.environ, where, WallClock())
 
 
 def serve_only(process: Process, run: str) -> None:

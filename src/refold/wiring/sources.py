@@ -8,8 +8,8 @@ from refold.ports import Call, Tool
 from refold.wiring.world import World
 
 if TYPE_CHECKING:
-    from refold.executors.process_services import Isolated
     from refold.sources.services import Lane, Token
+    from refold.executors.process_services import ProcessServices
     from refold.tools.sql.text import Style
 
 PAGES = 1 << 62  # a process is kept as long as its iterator is: it has no last order
@@ -38,9 +38,9 @@ def _tokens(text: str, driver: str) -> "Iterable[Token]":
     return tokens(text, cast("Style", driver))
 
 
-def _lane(isolated: "Isolated") -> "Lane":
-    from refold.executors.interpreter_pool import Processes
+def _lane(isolated: "ProcessServices") -> "Lane":
+    from refold.executors.interpreter_pool import InterpreterPool
 
-    lane = Processes(1, grace=isolated.grace, wardens=isolated.wardens, env=isolated.env)
+    lane = InterpreterPool(1, grace=isolated.grace, supervisors=isolated.supervisors, env=isolated.env)
     lane.orders_each = PAGES
     return lane

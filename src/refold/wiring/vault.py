@@ -7,11 +7,11 @@ from refold.core.commands import Command
 from refold.ports import Call, Entries, Tool
 
 if TYPE_CHECKING:
-    from refold.secrets.access import Strongroom
+    from refold.secrets.access import SecretAccess
     from refold.tools.pipeline.secrets import Owner, Render, Vault
 
 
-def vault_of(room: "Strongroom", tools: Mapping[str, Tool]) -> "Vault":
+def vault_of(room: "SecretAccess", tools: Mapping[str, Tool]) -> "Vault":
     """Nothing of it is loaded before a pipeline asks for a secret."""
     from refold.tools.pipeline.secrets import Vault
 
@@ -25,9 +25,9 @@ def vault_of(room: "Strongroom", tools: Mapping[str, Tool]) -> "Vault":
         return answer["data"]
 
     def keychain(entries: Sequence[Mapping[str, Any]], owner: "Owner", render: "Render") -> Entries:
-        from refold.secrets.keychain import Place
+        from refold.secrets.keychain import EntryOwner
 
-        return room.keychain(entries, Place(*owner), render, {}, request)
+        return room.keychain(entries, EntryOwner(*owner), render, {}, request)
 
     return Vault(
         read=room.read,

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from refold.core.expressions import unknown
 from refold.core.outcomes import Instant
-from refold.executors.process_services import Isolated
+from refold.executors.process_services import ProcessServices
 from refold.ports import Advance, AtOnce, Clock, Doorbell, Executor, Store
-from refold.secrets.access import Strongroom
+from refold.secrets.access import SecretAccess
 from refold.stores.clock import StoreClock, machine_steady
 from refold.worker.heartbeat import Heartbeat, as_task
 
@@ -60,8 +60,8 @@ class World(Struct):
     heartbeat: Heartbeat = as_task
     executors: Mapping[str, Executor] = {}  # by the name of their isolation
     at_once: AtOnce = lambda work: (False, None)
-    secrets: Strongroom | None = None
-    isolated: Isolated | None = None
+    secrets: SecretAccess | None = None
+    isolated: ProcessServices | None = None
     artifacts: str = ARTIFACTS  # the folder of the tool of that name
     docker: Mapping[str, str] = {}  # what the program docker sees of the environment, beside what all programs do
 

@@ -8,8 +8,8 @@ import click
 from refold.cli import output as out
 from refold.cli import words
 from refold.cli.options import db_option, output_option, settings
-from refold.secrets.access import Strongroom
-from refold.secrets.names import LARGEST, checked
+from refold.secrets.access import SecretAccess
+from refold.secrets.names import LARGEST, checked_name
 from refold.secrets.spellings import SHORTEST
 
 
@@ -24,7 +24,7 @@ def set_secret(name: str, db: str) -> None:
     list` says where; without it the secrets are lost.
     """
     room = _opened(db)
-    checked(name)
+    checked_name(name)
     text = _read(name)
     if not text:
         raise click.UsageError("a secret has at least one character")
@@ -97,7 +97,7 @@ def rotate(drop_old: bool, db: str) -> None:
         out.tell(f"{room.keys.about()} holds this key alone")
 
 
-def _opened(db: str) -> Strongroom:
+def _opened(db: str) -> SecretAccess:
     from refold.wiring import open_secrets
 
     return open_secrets(settings(), db)

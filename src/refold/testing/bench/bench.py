@@ -27,7 +27,7 @@ from refold.python.load import named as named_code
 from refold.registry import LazyRegistry
 from refold.runtime.engine import Engine
 from refold.runtime.turn_thread import inline
-from refold.secrets.access import Strongroom, Where
+from refold.secrets.access import SecretAccess, SecretPlaces
 from refold.secrets.names import variable
 from refold.settings import Settings
 from refold.sources.catalog import installed_sources
@@ -185,7 +185,7 @@ class Bench:
             random.Random(seed).random,
             lambda: f"run{self._ids()}",
             executors=self._rooms.executors,
-            secrets=Strongroom(variables, Where(folder=settings.secrets_folder), self._clock),
+            secrets=SecretAccess(variables, SecretPlaces(folder=settings.secrets_folder), self._clock),
             isolated=self._rooms.isolated,
             artifacts=self._artifacts,
         )

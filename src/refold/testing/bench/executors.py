@@ -7,7 +7,7 @@ from typing import Any
 
 from refold.executors.inline import Inline
 from refold.executors.limits import environment
-from refold.executors.process_services import Isolated
+from refold.executors.process_services import ProcessServices
 from refold.executors.threads import Threads
 from refold.ports import Executor, Say, Tool
 from refold.registry import LazyRegistry
@@ -57,7 +57,7 @@ class Rooms:
     def __init__(self, loop: VirtualLoop, settings: Settings) -> None:
         self._loop = loop
         self.threads = CountedThreads(loop, settings.slots)
-        self.isolated = Isolated(1, settings.process_grace, settings.tool_limits, environment(os.environ, ()))
+        self.isolated = ProcessServices(1, settings.process_grace, settings.tool_limits, environment(os.environ, ()))
         inline = InThreads(self.threads)
         self.executors: Mapping[str, Executor] = {
             "inline": inline,

@@ -21,8 +21,8 @@ from refold.core.read.why import Reason, reasons
 from refold.core.state import TERMINAL
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import ToolFailed
+from refold.executors.functions import resolve
 from refold.executors.inline import Inline
-from refold.executors.resolve import resolve
 from refold.ports import Call as ToolCall
 from refold.ports import Entries, Executor, Say, StoreTurn, Tool, Writes
 from refold.python.context import WAITING, Blocking, Context

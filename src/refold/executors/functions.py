@@ -1,4 +1,4 @@
-"""From a name, `module:function`, to a function that takes the input of a step."""
+"""Finds the function that a name such as `module:function` stands for, and how to call it with the input of a step."""
 
 import inspect
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from refold.errors import ToolFailed
 
 class Function(Struct, frozen=True):
     call: Callable[..., Any]
-    takes_input: bool  # False: it has no parameter, and is called without
+    takes_input: bool  # False: it has no parameters and is called without arguments
     is_async: bool
 
     def __call__(self, input: Any) -> Any:
@@ -24,25 +24,25 @@ class Function(Struct, frozen=True):
 
 @lru_cache(maxsize=1000)
 def resolve(name: str) -> Function:
-    """Raises ToolFailed if there is no such function; what the import of its module raises comes out as it is."""
+    """Raise ToolFailed if there is no such function; what the import of its module raises is not changed."""
     module, _, path = name.partition(":")
     if not module or not path:
         raise _refused(f"{name!r} does not name a function: write 'module:function'")
-    found: Any = imported(module)
-    if found is None:
+    function: Any = imported(module)
+    if function is None:
         raise _refused(f"there is no module {module!r}")
     for part in path.split("."):
         try:
-            found = getattr(found, part)
+            function = getattr(function, part)
         except AttributeError:
             raise _refused(f"module {module!r} has no {path!r}") from None
-    if not callable(found):
-        raise _refused(f"{name!r} is a {type(found).__name__} and cannot be called")
-    return Function(found, _takes_input(found), _is_async(found))
+    if not callable(function):
+        raise _refused(f"{name!r} is a {type(function).__name__} and cannot be called")
+    return Function(function, _takes_input(function), _is_async(function))
 
 
 def imported(module: str) -> ModuleType | None:
-    """None if there is no such module; what its own import raises, a missing module too, comes out as it is."""
+    """Return None if there is no such module; what its own import raises, even for a missing module, is not changed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -59,9 +59,9 @@ def _takes_input(function: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return True  # written in C, and silent about it
+        return True  # written in C, without a signature
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return any(each.kind in (*positional, inspect.Parameter.VAR_POSITIONAL) for each in parameters)
+    return any(parameter.kind in (*positional, inspect.Parameter.VAR_POSITIONAL) for parameter in parameters)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

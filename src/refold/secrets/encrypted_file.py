@@ -1,4 +1,4 @@
-"""Secrets in an encrypted file; its keys are elsewhere, and each secret names the one that seals it."""
+"""Secrets in an encrypted file. The keys are stored elsewhere; each secret names the key that it is sealed with."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from refold.errors import Corrupt, NotFound, Unusable
-from refold.secrets import cipher, files
-from refold.secrets.keys import Keys
-from refold.secrets.names import LARGEST, checked
+from refold.secrets import encryption, private_files
+from refold.secrets.encryption import Keys
+from refold.secrets.names import LARGEST, checked_name
 
 FORMAT = 1
 
@@ -46,24 +46,24 @@ class EncryptedFile:
         return list(self._read())
 
     def listed(self) -> Mapping[str, Sealed]:
-        """What can be told of the secrets: not what they are."""
+        """The sealed secrets by name, sorted; nothing is opened."""
         return dict(sorted(self._read().items()))
 
     def set(self, name: str, text: str, at: int) -> bool:
-        """False if it takes the place of another."""
-        checked(name)
+        """Return False if it replaces a secret of that name."""
+        checked_name(name)
         if len(text) > LARGEST:
             raise Unusable(f"a secret has at most {LARGEST} characters")
-        with files.locked(self.path):
+        with private_files.locked(self.path):
             content = self._read()
-            for each in {sealed.key for sealed in content.values()}:
-                self.keys.key(each)  # a new key beside a lost one would hide that it is lost
+            for id in {sealed.key for sealed in content.values()}:
+                self.keys.key(id)  # raises for a lost key: adding a new key would hide that it is lost
             is_new = name not in content
             self._write({**content, name: self._seal(name, text, at)})
         return is_new
 
     def remove(self, name: str) -> None:
-        with files.locked(self.path):
+        with private_files.locked(self.path):
             content = self._read()
             if name not in content:
                 raise NotFound(f"there is no secret {name!r} in {self.path}; `refold secret list` shows them")
@@ -71,8 +71,8 @@ class EncryptedFile:
             self._write(content)
 
     def rotate(self) -> int:
-        """Seal every secret anew, with the present key. All or none; returns how many."""
-        with files.locked(self.path):
+        """Seal every secret again with the current key, all or none; return how many there are."""
+        with private_files.locked(self.path):
             content = self._read()
             opened = {name: (self._open(name, sealed), sealed.at) for name, sealed in content.items()}
             if opened:
@@ -81,33 +81,33 @@ class EncryptedFile:
 
     def _seal(self, name: str, text: str, at: int) -> Sealed:
         id, key = self.keys.current()
-        return Sealed(id, at, cipher.seal(key, text.encode(), _about(name, at)))
+        return Sealed(id, at, encryption.seal(key, text.encode(), _context(name, at)))
 
     def _open(self, name: str, sealed: Sealed) -> str:
         try:
             key = self.keys.key(sealed.key)
-            return cipher.unseal(key, sealed.data, _about(name, sealed.at)).decode()
+            return encryption.unseal(key, sealed.data, _context(name, sealed.at)).decode()
         except NotFound as error:
             raise Unusable(f"the secret {name!r} in {self.path} cannot be opened: {error}") from None
         except Corrupt as error:
             raise Corrupt(f"the secret {name!r} in {self.path} cannot be opened: {error}") from None
 
     def _read(self) -> dict[str, Sealed]:
-        data = files.read(self.path)
+        data = private_files.read(self.path)
         if data is None:
             return {}
         try:
             content = msgspec.json.decode(data, type=Content)
         except msgspec.DecodeError as error:
-            raise Corrupt(f"{self.path} is no file of secrets, or was damaged: {error}") from None
+            raise Corrupt(f"{self.path} is not a file of secrets, or it is damaged: {error}") from None
         if content.format != FORMAT:
             raise Unusable(f"{self.path} was written by a newer Refold (format {content.format})")
         return content.secrets
 
     def _write(self, secrets: dict[str, Sealed]) -> None:
-        files.write(self.path, msgspec.json.format(msgspec.json.encode(Content(FORMAT, secrets)), indent=1))
+        private_files.write(self.path, msgspec.json.format(msgspec.json.encode(Content(FORMAT, secrets)), indent=1))
 
 
-def _about(name: str, at: int) -> bytes:
-    """So that no secret can be put in the place of another, nor be made to look newer."""
+def _context(name: str, at: int) -> bytes:
+    """What a secret is bound to, so that it cannot be moved to another name or be made to look newer."""
     return f"refold secret {FORMAT}\0{name}\0{at}".encode()

@@ -1,4 +1,4 @@
-"""Files of which somebody always finds a whole one, and which only their owner can read."""
+"""Files that only their owner can read, and that are replaced as a whole, so that no reader sees half of one."""
 
 import os
 import stat
@@ -10,19 +10,19 @@ from refold.errors import Unusable
 
 try:
     import fcntl
-except ImportError:  # where files cannot be locked like this, the last of two who write at once is heard
+except ImportError:  # where files cannot be locked like this, the last of two simultaneous writers wins
     fcntl = None  # type: ignore[assignment]
 
 OWNER_ONLY = 0o600
 
 
 def read(path: Path) -> bytes | None:
-    """None if it is not there; Unusable if others can get at it."""
+    """Return None if there is no such file; raise Unusable if other users have access to it."""
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             if os.name != "nt" and mode & 0o077:
-                raise Unusable(f"{path} has mode {mode:04o}: others may get at it; `chmod 600 {path}` helps")
+                raise Unusable(f"{path} has mode {mode:04o}: other users have access to it; `chmod 600 {path}` helps")
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -31,13 +31,13 @@ def read(path: Path) -> bytes | None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """All of it or nothing, whatever happens meanwhile."""
+    """Replace the file: all of it or nothing, whatever happens meanwhile."""
     with _draft(path, data) as draft:
         os.replace(draft, path)
 
 
 def make(path: Path, data: bytes) -> bool:
-    """False if somebody else has made it meanwhile."""
+    """Create the file; return False if another process has created it meanwhile."""
     with _draft(path, data) as draft:
         try:
             os.link(draft, path)
@@ -61,7 +61,7 @@ def _draft(path: Path, data: bytes) -> Iterator[Path]:
     except OSError as error:
         raise Unusable(f"{path} cannot be written: {error.strerror}") from None
     finally:
-        with suppress(FileNotFoundError):  # it has its name by now
+        with suppress(FileNotFoundError):  # it was renamed
             os.unlink(draft)
 
 
@@ -77,7 +77,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One who changes it after the other."""
+    """Hold the lock of a file, so that processes change it one after the other."""
     if fcntl is None:
         yield
         return

@@ -14,7 +14,7 @@ from refold.core.commands import Command
 from refold.core.outcomes import Cancelled, Failed, Fault, Outcome, Parked, SetKey, Succeeded
 from refold.errors import ToolFailed
 from refold.ports import Call, Done, Ended, Lease, Program, Say
-from refold.secrets.redaction import Discreet, DiscreetPrograms
+from refold.secrets.redaction import RedactedPrograms, SecretRedaction
 from refold.secrets.redactor import Redactor
 from refold.settings import Settings
 from refold.wiring import WallClock, open_process, open_secrets
@@ -35,10 +35,10 @@ LEASE = Lease(
 )
 
 
-def discretion() -> Discreet:
+def redaction() -> SecretRedaction:
     redactor = Redactor()
     redactor.remember(SECRET)
-    return Discreet(redactor)
+    return SecretRedaction(redactor)
 
 
 async def outcome_of(value: Any) -> Outcome:
@@ -47,7 +47,7 @@ async def outcome_of(value: Any) -> Outcome:
             raise value
         return value
 
-    return (await run_tool(LEASE, {}, {"t": tool}, WallClock(), None, discretion())).outcome
+    return (await run_tool(LEASE, {}, {"t": tool}, WallClock(), None, redaction())).outcome
 
 
 async def test_a_result_with_a_secret_fails_the_step_with_the_path() -> None:
@@ -88,7 +88,7 @@ async def test_a_failure_that_writes_a_secret_writes_nothing() -> None:
     async def tool(call: Call) -> Done:
         return Done(Failed(Fault("x")), writes=(SetKey("token", SECRET),))
 
-    done = await run_tool(LEASE, {}, {"t": tool}, WallClock(), None, discretion())
+    done = await run_tool(LEASE, {}, {"t": tool}, WallClock(), None, redaction())
     assert isinstance(done.outcome, Failed) and done.outcome.fault.kind == "secret" and done.writes == ()
 
 
@@ -107,11 +107,11 @@ class Told:
 
 async def test_what_a_body_publishes_and_records_before_it_is_over_holds_no_secret() -> None:
     desk: Any = Told()
-    body = PatientDesk(desk, LEASE, WallClock(), 0.1, discretion())
+    body = PatientDesk(desk, LEASE, WallClock(), 0.1, redaction())
     await body.publish([{"stream": "event", "data": {"token": [SECRET]}, "text": f"it is {SECRET}"}, {"n": 1}])
     await body.record("a", Failed(Fault("x", f"no {SECRET}")))
     await body.record("b", Succeeded(1))
-    with pytest.raises(ToolFailed, match="holds a secret"):
+    with pytest.raises(ToolFailed, match="contains a secret"):
         await body.record("c", Succeeded({"a": SECRET}))
     shown = {"stream": "event", "data": {"token": ["***"]}, "text": "it is ***"}
     assert desk.told == [shown, {"n": 1}, Failed(Fault("x", "no ***")), Succeeded(1)]
@@ -140,7 +140,7 @@ async def test_lines_are_redacted() -> None:
     async def publish(lease: Lease, lines: Sequence[Any]) -> None:
         published.extend(lines)
 
-    printed = TryOutput(LEASE, publish, WallClock(), discretion())
+    printed = TryOutput(LEASE, publish, WallClock(), redaction())
     printed.say("stdout", f"token: {SECRET}")
     await printed.close()
     assert [line["text"] for line in published] == ["token: ***"]
@@ -148,12 +148,12 @@ async def test_lines_are_redacted() -> None:
 
 def test_where_there_are_no_secrets_nothing_is_touched() -> None:
     done, fault = Done(Succeeded({"a": SECRET})), Fault("x", SECRET)
-    assert redacted(done, NO_REDACTION) is done and redacted(done, Discreet()) is done
+    assert redacted(done, NO_REDACTION) is done and redacted(done, SecretRedaction()) is done
     assert NO_REDACTION.text(SECRET) is SECRET and NO_REDACTION.fault(fault) is fault
-    assert Discreet().text(SECRET) is SECRET and Discreet().fault(fault) is fault
+    assert SecretRedaction().text(SECRET) is SECRET and SecretRedaction().fault(fault) is fault
     NO_REDACTION.check_result(SECRET)
-    Discreet(Redactor()).check_result(SECRET)
-    assert Discreet(Redactor()).fault(fault) is fault
+    SecretRedaction(Redactor()).check_result(SECRET)
+    assert SecretRedaction(Redactor()).fault(fault) is fault
 
 
 class NoPrograms:
@@ -172,7 +172,7 @@ class NoPrograms:
 
 async def test_a_program_with_a_secret_among_its_arguments_is_not_started() -> None:
     programs = NoPrograms()
-    guarded = DiscreetPrograms(programs, discretion())
+    guarded = RedactedPrograms(programs, redaction())
     for bad in (Program(argv=["curl", "-H", f"x: {SECRET}"]), Program(argv=["ls"], cwd=f"/tmp/{SECRET}")):
         with pytest.raises(ToolFailed, match="`env` or `stdin`") as caught:
             await guarded.run(bad)
@@ -215,7 +215,7 @@ def test_settings_say_where_secrets_are(tmp_path: Path) -> None:
     room = open_secrets(chosen, "a.db")
     assert (str(room.file.path), str(room.keys.path)) == ("/s", "/k")
     assert str(open_secrets(Settings(), tmp_path / "a.db").file.path) == str(tmp_path / "a.db-secrets")
-    assert [type(each).__name__ for each in room.providers()] == ["Environment", "Folder", "Ring"]
+    assert [type(each).__name__ for each in room.providers()] == ["Environment", "Folder", "Keyring"]
 
 
 def test_a_process_that_reads_no_secret_loads_nothing_for_them() -> None:
