@@ -17,8 +17,8 @@ from refold.errors import ToolFailed
 from refold.executors.limits import Limits, environment
 from refold.executors.process_services import ProcessServices
 from refold.ports import Call, Tool
-from refold.tools.databases import database_tools
 from refold.secrets.access import SecretAccess, SecretPlaces
+from refold.tools.databases import database_tools
 from refold.tools.http.tool import HttpTool
 from refold.wiring.sources import source_tool
 from refold.wiring.world import WallClock, World

@@ -8,8 +8,8 @@ from refold.ports import Call, Tool
 from refold.wiring.world import World
 
 if TYPE_CHECKING:
-    from refold.sources.services import Lane, Token
     from refold.executors.process_services import ProcessServices
+    from refold.sources.services import Lane, Token
     from refold.tools.sql.text import Style
 
 PAGES = 1 << 62  # a process is kept as long as its iterator is: it has no last order
