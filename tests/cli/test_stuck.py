@@ -7,9 +7,10 @@ from refold.core.decide.decision import Decision
 from refold.core.expressions import Values
 from refold.core.facts import Fact, StepSettled
 from refold.core.outcomes import Succeeded
-from refold.core.plan import Call, Plan, Step, canonical, plan_hash
+from refold.core.plan import Call, Plan, Step
 from refold.ports import Abilities, Done
 from refold.runtime.mail import Settle, Start
+from refold.runtime.plans import prepare
 from refold.runtime.turn import Delivery, Turns
 from refold.stores.sqlite.store import SqliteStore
 from tests.cli.program import noop, playbook, refold
@@ -28,7 +29,7 @@ def stuck_run(folder: Path) -> None:
     store = SqliteStore(folder / "refold.db", lambda: time.time_ns() // 1000)
     turns = Turns(store, Values(), lambda: 0.5, lambda: "turn")
     turns.decision = Broken
-    turns.commit([Delivery("r" * 32, Start(canonical(plan), plan_hash(plan), name="mine"))])
+    turns.commit([Delivery("r" * 32, Start(prepare(plan), name="mine"))])
     with store.turn([]) as turn:
         [lease] = turn.claim(Abilities("w"), 30, 1)
     turns.commit([Delivery("r" * 32, Settle(lease, Done(Succeeded(7))))])

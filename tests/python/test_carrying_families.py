@@ -14,6 +14,7 @@ from refold.core.plan import Child, Plan, Step, Wait, canonical, plan_hash
 from refold.errors import Conflict
 from refold.runtime.archive import export_run, import_run
 from refold.runtime.mail import Start
+from refold.runtime.plans import prepare
 from refold.runtime.turn import Delivery, Turns
 from tests.contracts.stores import FakeClock, opened
 from tests.python.house import SHORT
@@ -103,7 +104,7 @@ def test_the_letter_that_starts_a_child_is_unread_there_as_it_was_here(tmp_path:
         for store in (here, there):
             store.put_plan(plan_hash(kid), canonical(kid))
         turns = Turns(here, Values(), lambda: 0.5, lambda: f"turn{next(ids)}")
-        turns.commit([Delivery("r", Start(canonical(above), plan_hash(above)))])
+        turns.commit([Delivery("r", Start(prepare(above)))])
         import_run(there, export_run(here, "r", {}), Values(), unknown, lambda: f"id{next(ids)}")
         with here.turn([child]) as turn:
             sent = list(turn.letters(child))

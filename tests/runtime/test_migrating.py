@@ -14,6 +14,7 @@ from refold.core.plan import BODY, Arc, Call, Collect, EventType, Input, Plan, S
 from refold.errors import CannotMigrate, Conflict, LeaseLost, NotFound
 from refold.ports import Abilities, Done, Lease
 from refold.runtime.mail import Mail, Migrate, Note, Pause, Settle, Start
+from refold.runtime.plans import prepare
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import Delivery, TurnResult, Turns
 from refold.stores.memory import MemoryStore
@@ -57,7 +58,7 @@ class House:
         return turned
 
     def start(self, plan: Plan) -> None:
-        self.send(Start(canonical(plan), plan_hash(plan)))
+        self.send(Start(prepare(plan)))
 
     def move(self, plan: Plan, turns: Turns | None = None) -> TurnResult:
         hash = plan_hash(plan)

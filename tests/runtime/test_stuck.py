@@ -11,11 +11,12 @@ from refold.core.decide.decision import Decision
 from refold.core.expressions import Values, unknown
 from refold.core.facts import Fact, ItemsSettled, StepIssued, StepSettled
 from refold.core.outcomes import SECOND, AddTo, Failed, Parked, PutIf, SetKey, Succeeded
-from refold.core.plan import Arc, Call, Loop, Plan, Step, canonical, plan_hash
+from refold.core.plan import Arc, Call, Loop, Plan, Step
 from refold.errors import Conflict, LeaseLost, NotFound, Unavailable
 from refold.ports import Abilities, Done, Lease, Store
 from refold.runtime.archive import export_run, import_run
 from refold.runtime.mail import Cancel, DecideGate, Look, Mail, Note, Settle, Signal, Start
+from refold.runtime.plans import prepare
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import LONGEST_PAUSE, Delivery, Turns
 from refold.stores.sqlite.store import SqliteStore
@@ -23,7 +24,7 @@ from tests.contracts.stores import STORES, FakeClock, opened
 
 ARCS = (Arc(to="b"),)
 PLAN = Plan(name="p", steps=(Step(name="a", work=Call(tool="t"), arcs=ARCS), Step(name="b", work=Call(tool="t"))))
-START = Start(canonical(PLAN), plan_hash(PLAN))
+START = Start(prepare(PLAN))
 CAN = Abilities("w")
 
 
@@ -93,7 +94,7 @@ def both(turns: Turns, store: Store) -> tuple[Lease, Lease]:
     step = Step(name="x", work=Call(tool="t"), arcs=(Arc(to="y"), Arc(to="z")), mode="inclusive")
     more = (Step(name="y", work=Call(tool="t")), Step(name="z", work=Call(tool="t")))
     plan = Plan(name="q", steps=(step, *more))
-    commit(turns, "r", Start(canonical(plan), plan_hash(plan)))
+    commit(turns, "r", Start(prepare(plan)))
     lease = claimed(store)
     assert lease is not None
     commit(turns, "r", Settle(lease, Done(Succeeded(0), writes=(SetKey("other", "text"),))))
@@ -254,7 +255,7 @@ def test_mail_that_is_refused_behind_reports_of_items_leaves_them_in_the_log(
     turns: Turns, store: Store, clock: FakeClock, mail: Mail, kept: bool
 ) -> None:
     plan = Plan(name="loop", steps=(Step(name="a", work=Call(tool="t"), loop=Loop(items=[1, 2, 3], window=3)),))
-    commit(turns, "r", Start(canonical(plan), plan_hash(plan)))
+    commit(turns, "r", Start(prepare(plan)))
     leases = [claimed(store) for _ in range(3)]
     reports = [Settle(lease, Done(Succeeded(n))) for n, lease in enumerate(leases) if lease is not None]
     if kept:

@@ -7,15 +7,16 @@ import pytest
 
 from refold.core.expressions import Values
 from refold.core.outcomes import Instant
-from refold.core.plan import Plan, Step, canonical, plan_hash
+from refold.core.plan import Plan, Step
 from refold.errors import Ambiguous, Conflict, Corrupt, NotFound, Unavailable
 from refold.runtime.mail import Cancel, Pause, Signal, Start
+from refold.runtime.plans import prepare
 from refold.runtime.turn import Delivery, Turns
 from refold.stores.memory import Entry, MemoryStore, MemoryTurn
 
 NOON: Instant = 1_800_000_000_000_000
 PLAN = Plan(name="p", steps=(Step(name="a"),))
-START = Start(canonical(PLAN), plan_hash(PLAN))
+START = Start(prepare(PLAN))
 
 
 class Flaky(MemoryStore):

@@ -13,6 +13,7 @@ from refold.core.state import COMPLETED, TERMINAL
 from refold.errors import Corrupt, LeaseLost
 from refold.ports import Abilities, Done, Lease
 from refold.runtime.mail import Cancel, DecideGate, Look, Mail, Pause, Resume, Settle, Signal, Start
+from refold.runtime.plans import prepare
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import Delivery, Turns
 from refold.stores.sqlite.store import SqliteStore
@@ -79,7 +80,7 @@ class Story:
         return post.error
 
     def start(self, run: str, plan: Plan) -> None:
-        assert self.send(run, Start(canonical(plan), plan_hash(plan))) is None
+        assert self.send(run, Start(prepare(plan))) is None
 
     def go_on(self, moves: int) -> None:
         for _ in range(moves):
@@ -275,7 +276,7 @@ def test_dead_letters_are_made_again(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         story = Story(store, FakeClock(), 1)
         plan = Plan(name="bad", steps=(Step(name="a", loop=Loop(items=[1, 2])),))
-        assert story.send("run", Start(canonical(plan), plan_hash(plan))) is None
+        assert story.send("run", Start(prepare(plan))) is None
         for lease in [claim_one(store), claim_one(store)]:
             bad = Done(Failed(Fault("error", f"no row {lease.command.item}")))
             assert story.send("run", Settle(lease, bad)) is None

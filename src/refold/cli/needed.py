@@ -7,7 +7,8 @@ from refold.core.graph import Graph
 from refold.core.plan import Call, Child, Step
 from refold.core.read.summary import Summary
 from refold.core.state import BYPASSED, COMPLETED, SKIPPED, TERMINAL, RunState
-from refold.runtime.reading import Reading, graph_of
+from refold.runtime.plans import graph_of
+from refold.runtime.reading import Reading
 from refold.stores.sqlite.store import SqliteStore
 
 OVER = frozenset({COMPLETED, SKIPPED, BYPASSED})

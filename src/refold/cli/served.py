@@ -11,7 +11,8 @@ from refold.core.read.summary import Summary
 from refold.core.read.why import SHORT, Holder, World
 from refold.errors import NotFound
 from refold.ports import Abilities
-from refold.runtime.reading import graph_of, world
+from refold.runtime.plans import graph_of
+from refold.runtime.reading import world
 from refold.stores.sqlite.doctor import abilities, holders
 from refold.stores.sqlite.store import SqliteStore
 

@@ -237,8 +237,13 @@ def _of_step(step: Step) -> dict[str, float | None]:
 
 def canonical(plan: Plan) -> bytes:
     """The one byte string of a plan: keys sorted, defaults left out, also those that were spelt out."""
+    return normalised(plan)[1]
+
+
+def normalised(plan: Plan) -> tuple[Plan, bytes]:
+    """Return the plan as it is read from its canonical bytes, and those bytes."""
     read_back = read_plan(json.encode(plan))  # 5 seconds are 5.0 seconds
-    return json.encode(_without_defaults(read_back), order="sorted")
+    return read_back, json.encode(_without_defaults(read_back), order="sorted")
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})

@@ -12,8 +12,8 @@ from refold.core import codec
 from refold.core.facts import StepFault
 from refold.core.faults import text_of
 from refold.core.fold.apply import Record
-from refold.core.graph import Graph, analyse
-from refold.core.plan import Plan, canonical, hash_of
+from refold.core.graph import Graph
+from refold.core.plan import Plan
 from refold.core.read.progress import Progress, progress
 from refold.core.read.summary import Summary, shown_steps, status_of
 from refold.core.read.why import World, briefly
@@ -37,6 +37,7 @@ from refold.runtime.mail import (
     Start,
 )
 from refold.runtime.mailroom import Mailroom, run_of_key
+from refold.runtime.plans import PreparedPlan, prepare
 from refold.runtime.reading import LiveWorkers, world
 from refold.runtime.run_waiters import RunEnd, RunWaiters
 from refold.runtime.turn import RunSnapshot
@@ -152,7 +153,7 @@ class Engine(Steering):
         self.ends = RunWaiters(store, advance)
         self.serves: Callable[[str], bool] = lambda queue: True  # whether the worker of this process does
         self.homes: dict[str, str] = {}  # where the code is that runs of these plans need; told to people
-        self._plans: dict[int, tuple[Plan, bytes, str]] = {}
+        self._plans: dict[int, tuple[Plan, PreparedPlan]] = {}
         mailroom.on_end = self.ends.ended
 
     async def register(self, plan: "Plan | Written") -> str:
@@ -162,20 +163,18 @@ class Engine(Steering):
         """
         if not isinstance(plan, Plan):
             return (await self.code.known(plan)).hash
-        analyse(plan)
-        data, hash = self._prepared(plan)
-        await self.advance(lambda: self.store.put_plan(hash, data))
-        return hash
+        prepared = self._prepared(plan)
+        await self.advance(lambda: self.mailroom.turns.put_plan(prepared))
+        return prepared.hash
 
-    def _prepared(self, plan: Plan) -> tuple[bytes, str]:
-        """The plan as it is stored, and its hash; the same object started again and again is prepared once."""
+    def _prepared(self, plan: Plan) -> PreparedPlan:
+        """Prepare a plan once, however often the same object is started. Raises InvalidPlan."""
         known = self._plans.get(id(plan))
         if known is None or known[0] is not plan:
             if len(self._plans) >= PLANS:
                 self._plans.clear()
-            data = canonical(plan)
-            known = self._plans[id(plan)] = (plan, data, hash_of(data))
-        return known[1], known[2]
+            known = self._plans[id(plan)] = (plan, prepare(plan))
+        return known[1]
 
     @overload
     async def start(
@@ -230,13 +229,13 @@ class Engine(Steering):
     async def _is_begun(self, begin: Beginning) -> bool:
         """Whether this has started the run; else the key had it already."""
         codec.check_value(begin.input, "input")
-        data, hash = self._prepared(begin.plan)
-        code = self.homes.get(hash, "") if begin.definition is None else begin.definition.home
+        prepared = self._prepared(begin.plan)
+        code = self.homes.get(prepared.hash, "") if begin.definition is None else begin.definition.home
         try:
             fit = fits(begin.plan, begin.input, QUICK)  # before the lock is taken, for it may take long
             if fit is None:
                 fit = await asyncio.to_thread(fits, begin.plan, begin.input)
-            start = Start(data, hash, begin.input, begin.name, begin.key, code=code, fits=bool(fit))
+            start = Start(prepared, begin.input, begin.name, begin.key, code=code, fits=bool(fit))
             await self.mailroom.send(begin.run, start)
         except Conflict:
             if not begin.key:

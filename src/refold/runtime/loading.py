@@ -1,6 +1,8 @@
-"""Deciding may need values that are not in memory: they are loaded under the same lock."""
+"""Loads values that a computation needs and that are not in memory, under the lock of the same turn."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -15,6 +17,23 @@ from refold.core.read.loaded import needed_soon as items_needed_soon
 from refold.core.state import RunState
 from refold.ports import Lease, Memory, StoreTurn
 
+T = TypeVar("T")
+
+
+def with_loaded(
+    open_turn: Callable[[], AbstractContextManager[StoreTurn]], run: str, loaded: Loaded, compute: Callable[[], T]
+) -> T:
+    """Return what `compute` returns. The facts and blobs that it misses are loaded, and it is called again."""
+    while True:
+        try:
+            return compute()
+        except Missing as missing:
+            with open_turn() as turn:
+                for number, _, fact in turn.some_facts(run, missing.facts - loaded.facts.keys()):
+                    loaded.facts[number] = fact
+                for hash in missing.blobs:
+                    loaded.blobs[hash] = codec.unbox(turn.blob(run, hash))
+
 
 def decided(turn: StoreTurn, d: Decision, kept: Loaded) -> dict[str, Command | Held | None]:
     """What the store must hold of the commands that were touched.
@@ -24,7 +43,12 @@ def decided(turn: StoreTurn, d: Decision, kept: Loaded) -> dict[str, Command | H
     if kept.facts or kept.blobs:
         d.loaded.facts.update(kept.facts)
         d.loaded.blobs.update(kept.blobs)
-    commands = _decided(turn, d)
+
+    def compute() -> dict[str, Command | Held | None]:
+        decide(d)
+        return d.commands()
+
+    commands = with_loaded(lambda: nullcontext(turn), d.state.run, d.loaded, compute)
     if d.graph.by_events:
         soon = needed_soon(d.state)
         kept.facts = {number: fact for number, fact in d.loaded.facts.items() if number in soon}
@@ -32,19 +56,6 @@ def decided(turn: StoreTurn, d: Decision, kept: Loaded) -> dict[str, Command | H
         items = items_needed_soon(d.state, d.loaded)
         kept.facts, kept.blobs = items.facts, items.blobs
     return commands
-
-
-def _decided(turn: StoreTurn, d: Decision) -> dict[str, Command | Held | None]:
-    while True:
-        try:
-            decide(d)
-            return d.commands()
-        except Missing as missing:
-            run = d.state.run
-            for number, _, fact in turn.some_facts(run, missing.facts - d.loaded.facts.keys()):
-                d.loaded.facts[number] = fact
-            for hash in missing.blobs:
-                d.loaded.blobs[hash] = codec.unbox(turn.blob(run, hash))
 
 
 def memory_of(state: RunState, command: str) -> Memory:

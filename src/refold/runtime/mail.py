@@ -8,11 +8,11 @@ from refold.core.facts import Parent
 from refold.core.graph import Graph
 from refold.core.outcomes import Outcome
 from refold.ports import Abilities, Done, Lease
+from refold.runtime.plans import PreparedPlan
 
 
 class Start(Struct, frozen=True, gc=False):
-    plan: bytes | None  # None: the store has it
-    plan_hash: str
+    plan: PreparedPlan
     input: dict[str, Any] = {}
     name: str = ""
     key: str = ""

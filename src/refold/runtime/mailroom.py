@@ -13,12 +13,13 @@ from msgspec import Struct
 from refold.core import codec
 from refold.core.faults import text_of
 from refold.core.outcomes import Instant
-from refold.core.plan import Plan, canonical, hash_of, plan_hash
+from refold.core.plan import Plan
 from refold.errors import Conflict, NotFound, Unavailable
 from refold.logs import DEBUG, ERROR, WARNING, event, logger
 from refold.ports import Advance, AtOnce, Doorbell, Lease, Offer
 from refold.runtime.children import fits
 from refold.runtime.mail import Look, Mail, Settle, Start
+from refold.runtime.plans import prepare
 from refold.runtime.turn import Delivery, RunSnapshot, TurnResult, Turns
 
 log = logger("runtime")
@@ -218,15 +219,15 @@ class Intake:
 
     def register(self, plan: Plan) -> None:
         """Make a workflow known, so that others can start it as their child."""
-        data = canonical(plan)
-        self.turns.store.put_plan(hash_of(data), data)
+        prepared = prepare(plan)
+        self.turns.store.put_plan(prepared.hash, prepared.data)
 
     def start(self, plan: Plan, input: dict[str, Any], run: str, name: str = "", key: str = "", code: str = "") -> bool:
         """False if the key has its run already."""
         codec.check_value(input, "input")
         try:
             fit = bool(fits(plan, input))  # before the lock is taken, for it may take long
-            self.send(run, Start(canonical(plan), plan_hash(plan), input, name, key, code=code, fits=fit))
+            self.send(run, Start(prepare(plan), input, name, key, code=code, fits=fit))
         except Conflict:
             if not key:
                 raise

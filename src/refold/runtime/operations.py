@@ -1,13 +1,12 @@
 """What is run again or taken back, runs and single items of loops: judged under the lock of the run."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 
 from msgspec import structs
 
-from refold.core import codec
 from refold.core.decide.decision import Decision
 from refold.core.decide.migrate import Graphs, Refusal, migrate, refusals, replay
-from refold.core.expressions import Missing
 from refold.core.facts import ItemsCancelled, ItemsReopened, RunMigrated, RunReopened
 from refold.core.fold.apply import Record, life_of
 from refold.core.fold.fanout import failed_items
@@ -31,6 +30,7 @@ from refold.core.state import (
 from refold.errors import CannotMigrate, Conflict, Corrupt, InvalidValue, NotFound, Unavailable
 from refold.ports import StoreTurn
 from refold.runtime.children import check_inputs
+from refold.runtime.loading import with_loaded
 from refold.runtime.mail import CancelItems, Migrate, Reopen, RetryItems
 from refold.schemas import WORK_UNDER_LOCK
 
@@ -117,14 +117,10 @@ def dead_of(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter] | None:
 
 
 def loaded_dead(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter]:
-    while True:
-        try:
-            return dead_letters(d.graph, d.state, d.loaded)
-        except Missing as missing:
-            for number, _, fact in turn.some_facts(d.state.run, missing.facts - d.loaded.facts.keys()):
-                d.loaded.facts[number] = fact
-            for hash in missing.blobs:
-                d.loaded.blobs[hash] = codec.unbox(turn.blob(d.state.run, hash))
+    """Return all dead letters of the run; what they quote is loaded."""
+    return with_loaded(
+        lambda: nullcontext(turn), d.state.run, d.loaded, lambda: dead_letters(d.graph, d.state, d.loaded)
+    )
 
 
 def apply_operation(d: Decision, mail: Reopen | RetryItems | CancelItems | Migrate) -> None:

@@ -3,46 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from msgspec import MsgspecError
-
 from refold.core import codec
-from refold.core.expressions import Missing
-from refold.core.graph import Graph, analyse
-from refold.core.plan import BODY, Plan, read_plan
+from refold.core.graph import Graph
+from refold.core.plan import BODY
 from refold.core.read.loaded import Loaded
 from refold.core.read.why import Holder, World
 from refold.core.state import RunState
-from refold.errors import Corrupt, NotFound
+from refold.errors import NotFound
 from refold.ports import Abilities, Store
+from refold.runtime.loading import with_loaded
 from refold.runtime.operations import replayed
+from refold.runtime.plans import graph_of, stored_plan
 
 T = TypeVar("T")
 PAGE = 10_000  # facts read at once
-
-
-def graph_of(store: Store, plan: str) -> Graph:
-    data = store.plan(plan)
-    if data is None:
-        raise NotFound(f"there is no workflow {plan}")
-    return stored_graph(plan, data)
-
-
-def stored_plan(plan: str, data: bytes) -> Plan:
-    """Raises Corrupt: a plan was checked before it was stored, so one that does not fit was not stored by Refold."""
-    try:
-        return read_plan(data)
-    except (MsgspecError, RecursionError) as error:
-        raise Corrupt(f"table plans, key ({plan!r}), column data: it is not a plan: {error}") from error
-
-
-def stored_graph(plan: str, data: bytes) -> Graph:
-    """The same, with all that is known of its graph."""
-    try:
-        return analyse(stored_plan(plan, data))
-    except Corrupt:
-        raise
-    except Exception as error:  # whatever the analysis stumbles over, it is in a plan that nobody has checked
-        raise Corrupt(f"table plans, key ({plan!r}), column data: it is not a plan: {error!r}") from error
 
 
 class Reading:
@@ -79,15 +53,7 @@ class Reading:
 def with_values(store: Store, run: str, compute: Callable[[Loaded], T]) -> T:
     """What is computed from values that stand in blobs, or in the facts that brought the results of items."""
     loaded = Loaded()
-    while True:
-        try:
-            return compute(loaded)
-        except Missing as missing:
-            with store.turn([]) as turn:
-                for number, _, fact in turn.some_facts(run, missing.facts - loaded.facts.keys()):
-                    loaded.facts[number] = fact
-                for hash in missing.blobs:
-                    loaded.blobs[hash] = codec.unbox(turn.blob(run, hash))
+    return with_loaded(lambda: store.turn([]), run, loaded, lambda: compute(loaded))
 
 
 LiveWorkers = Mapping[str, Abilities]

@@ -1,21 +1,21 @@
 """Makes every projection again from the logs alone: rows, commands and timers; snapshots are left out."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from refold.core import codec
 from refold.core.commands import Command, Held, LetterReport
 from refold.core.decide.decision import Decision
 from refold.core.decide.migrate import Graphs, replay
-from refold.core.expressions import Contained, Evaluate, Languages, Missing, unknown
+from refold.core.expressions import Contained, Evaluate, Languages, unknown
 from refold.core.graph import Graph
 from refold.core.read.summary import summarize
 from refold.core.state import TERMINAL, RunState
 from refold.errors import NotFound
 from refold.ports import StoreTurn, Writes
+from refold.runtime.loading import with_loaded
 from refold.runtime.operations import loaded_dead
-from refold.runtime.reading import stored_graph
+from refold.runtime.plans import stored_graph
 
 
 class Forgetting(StoreTurn, Protocol):
@@ -81,13 +81,6 @@ def _reported(turn: StoreTurn, run: str) -> frozenset[str]:
 
 
 def _commands(turn: StoreTurn, d: Decision, reported: frozenset[str]) -> dict[str, Command | Held | None]:
-    """Inputs of items may need values that are not in memory."""
-    while True:
-        try:
-            orders = d.commands().items()
-            return {id: order for id, order in orders if order is not None and id not in reported}
-        except Missing as missing:
-            for number, _, fact in turn.some_facts(d.state.run, missing.facts):
-                d.loaded.facts[number] = fact
-            for hash in missing.blobs:
-                d.loaded.blobs[hash] = codec.unbox(turn.blob(d.state.run, hash))
+    """Return every open command of the run except those that were reported; values for their inputs are loaded."""
+    orders = with_loaded(lambda: nullcontext(turn), d.state.run, d.loaded, d.commands)
+    return {id: order for id, order in orders.items() if order is not None and id not in reported}

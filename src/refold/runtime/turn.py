@@ -16,10 +16,10 @@ from refold.core.commands import HELD, Command, Held, Letter, LetterReport, Lett
 from refold.core.decide.decision import Decision
 from refold.core.expressions import Contained, Evaluate, Languages, unknown
 from refold.core.faults import text_of
-from refold.core.graph import Graph, analyse
+from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Failed, Fault, Instant
 from refold.core.plain_values import spelt_out
-from refold.core.plan import Child, hash_of, read_plan
+from refold.core.plan import Child, hash_of
 from refold.core.read.loaded import Loaded
 from refold.core.read.summary import summarize
 from refold.core.state import TERMINAL, RunState
@@ -31,7 +31,7 @@ from refold.runtime.children import ChildLimits
 from refold.runtime.loading import decided, memory_of, with_memory
 from refold.runtime.mail import Expire, Look, Mail, Note, Settle, Start
 from refold.runtime.operations import dead_of, replayed
-from refold.runtime.reading import stored_graph
+from refold.runtime.plans import PreparedPlan, stored_graph
 from refold.runtime.turn_log import Line, turn_lines, write_lines
 
 TRIES = 3  # of a turn whose commit the store refused
@@ -155,6 +155,11 @@ class Turns:
             return None if self._was_applied(turn_id, heads) else Unavailable(str(error))
         except Unavailable:
             return Ambiguous("the store failed during a commit and cannot say whether it was carried out")
+
+    def put_plan(self, plan: PreparedPlan) -> None:
+        """Store a plan, so that runs of others can start it as their child."""
+        self.store.put_plan(plan.hash, plan.data)
+        self.graphs.setdefault(plan.hash, plan.graph)
 
     def snapshot(self, run: str) -> None:
         """A cache of the fold, off the hot path; without it a cold run folds its whole log."""
@@ -425,7 +430,7 @@ class Turns:
     def _begin(self, run: str, posts: Sequence[Delivery], letters: Sequence[Letter]) -> CachedRun | None:
         for post in posts:
             if isinstance(post.mail, Start):
-                graph = self.graph(post.mail.plan_hash, post.mail.plan)
+                graph = self.graphs.setdefault(post.mail.plan.hash, post.mail.plan.graph)
                 for step in graph.plan.steps:
                     if isinstance(step.work, Child) and step.work.plan:
                         self._language(self.graph(step.work.plan))  # else it could never start
@@ -438,15 +443,15 @@ class Turns:
     def _language(self, graph: Graph) -> Evaluate:
         return Contained(self.languages(graph.plan.language)) if graph.plan.language else self._contained
 
-    def graph(self, hash: str, data: bytes | None = None) -> Graph:
-        """A plan, analysed once; named by its hash, so it never changes."""
+    def graph(self, hash: str) -> Graph:
+        """Return the graph of a stored plan. The hash names its content, so it is read and analysed once."""
         if hash not in self.graphs:
-            found = data if data is not None else self.store.plan(hash)
-            if found is None:
+            data = self.store.plan(hash)
+            if data is None:
                 raise NotFound(f"there is no workflow {hash}")
-            if hash_of(found) != hash:
+            if hash_of(data) != hash:
                 raise Corrupt(f"workflow {hash} is not what its name says")
-            self.graphs[hash] = analyse(read_plan(found)) if data is not None else stored_graph(hash, found)
+            self.graphs[hash] = stored_graph(hash, data)
         return self.graphs[hash]
 
     def _tidy(self, by_run: dict[str, list[Delivery]], turned: TurnResult) -> None:
@@ -539,7 +544,7 @@ def _noted(posts: Sequence[Delivery]) -> set[str]:
 
 def _plan_of(posts: Sequence[Delivery]) -> bytes | None:
     """What a run that starts brings with it."""
-    return next((post.mail.plan for post in posts if isinstance(post.mail, Start)), None)
+    return next((post.mail.plan.data for post in posts if isinstance(post.mail, Start)), None)
 
 
 def _frees(posts: Sequence[Delivery]) -> bool:

@@ -11,7 +11,7 @@ from refold.core import codec
 from refold.core.commands import Command, Held, Letter
 from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
-from refold.core.plan import plan_hash, read_plan
+from refold.core.plan import hash_of
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED
 from refold.errors import Conflict, NotFound
@@ -279,7 +279,7 @@ class MemoryTurn:
     def _write(self, writes: Writes) -> None:
         run, store = writes.run, self.store
         if writes.plan is not None:
-            self._put(store.plans, plan_hash(read_plan(writes.plan)), writes.plan)
+            self._put(store.plans, hash_of(writes.plan), writes.plan)
         self._append(writes)
         self._put(store.rows, run, writes.summary)
         for command, order in writes.commands.items():

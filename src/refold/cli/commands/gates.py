@@ -18,7 +18,8 @@ from refold.core.read.summary import Summary
 from refold.core.state import ENDING, PAUSED, RUNNING, TERMINAL, WAITING, RunState
 from refold.errors import Conflict, NotFound
 from refold.runtime.mail import DecideGate, Signal
-from refold.runtime.reading import Reading, graph_of
+from refold.runtime.plans import graph_of
+from refold.runtime.reading import Reading
 from refold.stores.sqlite.store import SqliteStore
 
 RunQuestion = tuple[Summary, OpenQuestion]

@@ -18,7 +18,8 @@ from refold.core.read.summary import Summary
 from refold.errors import Conflict, NotFound
 from refold.runtime.mail import Migrate
 from refold.runtime.operations import SHORT, refuse
-from refold.runtime.reading import Reading, graph_of, stored_plan
+from refold.runtime.plans import graph_of, stored_plan
+from refold.runtime.reading import Reading
 from refold.stores.sqlite.doctor import holders, plans
 from refold.stores.sqlite.store import SqliteStore
 

@@ -29,7 +29,8 @@ from refold.core.read.loaded import events_of
 from refold.errors import Corrupt, InvalidValue, NotFound, ToolFailed
 from refold.ports import Call, Meanwhile, Memory, Store
 from refold.python.definition import Definition
-from refold.runtime.reading import stored_plan, with_values
+from refold.runtime.plans import stored_plan
+from refold.runtime.reading import with_values
 from refold.testing.bench.fakes import Called
 
 FORMAT = "refold-recording/1"
