@@ -44,9 +44,7 @@ class Looks:
 
 
 def ends(store: Listed, looks: Looks) -> RunWaiters:
-    made = RunWaiters(store, looks)  # type: ignore[arg-type]
-    made.poll = 0.01
-    return made
+    return RunWaiters(store, looks, poll=0.01)  # type: ignore[arg-type]
 
 
 async def test_one_look_serves_all_who_wait() -> None:

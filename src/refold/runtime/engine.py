@@ -17,7 +17,7 @@ from refold.core.plan import Plan
 from refold.core.read.progress import Progress, progress
 from refold.core.read.summary import Summary, shown_steps, status_of
 from refold.core.read.why import World, briefly
-from refold.core.state import CANCELLED, FAILED, RunState
+from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
 from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
 from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Clock, Store
@@ -295,16 +295,18 @@ class Engine(Steering):
         return seen
 
     async def _look(self, run: str) -> RunSnapshot:
-        seen: RunSnapshot = await self.advance(lambda: self.mailroom.turns.look(run))
+        seen: RunSnapshot = await self.advance(lambda: self.ends.recent(run) or self.mailroom.turns.look(run))
         return seen
 
     async def show(self, run: str) -> RunReport:
         return await self._shown(await self._look(run))
 
-    async def _value(self, state: RunState) -> Any:
-        blob = state.blob
+    async def _value(self, seen: RunSnapshot) -> Any:
+        state, blob = seen.state, seen.state.blob
         if blob is None:
             return state.result
+        if blob.hash in seen.blobs:
+            return seen.blobs[blob.hash]
         return codec.unbox(await self.advance(lambda: self._blob(state.run, blob.hash)))
 
     async def _result(self, seen: RunSnapshot) -> Any:
@@ -313,18 +315,20 @@ class Engine(Steering):
             raise RunFailed(state.run, state.error)
         if state.life == CANCELLED:
             raise RunCancelled(f"run {state.run} was cancelled")
-        return await self._value(state)
+        return await self._value(seen)
 
     async def _shown(self, seen: RunSnapshot) -> RunReport:
         graph, state = seen.graph, seen.state
-        row: Summary | None = await self.advance(lambda: self.store.summary(state.run))
+        row: Summary | None = None
+        if state.life not in TERMINAL:
+            row = await self.advance(lambda: self.store.summary(state.run))
         stuck = {"": f"stuck: {row.stuck}"} if row is not None and row.stuck else {}
         return RunReport(
             id=state.run,
             name=state.name,
             workflow=graph.plan.name,
             status=status_of(graph, state, seen.now),
-            result=await self._value(state),
+            result=await self._value(seen),
             error=state.error,
             steps=shown_steps(graph, state),
             waits={**stuck, **briefly(graph, state, await self._world(graph, state))},

@@ -1,6 +1,7 @@
-"""Who waits for a run to end: told when it ends in this process, and one look for all tells what others have ended."""
+"""Callers that wait for runs to end. One query for all of them finds runs that another process has ended."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from refold.core.faults import text_of
@@ -12,23 +13,24 @@ from refold.runtime.turn import RunSnapshot
 
 log = logger("runtime")
 
-PAGE = 100  # runs asked for in one go
+PAGE = 100  # runs in one query
+RECENT, SMALL = 32, 1000  # runs that ended last and are remembered; facts that such a run has at most
 
 RunEnd = asyncio.Future[RunSnapshot | None]
-"""How a run ended; None: in another process, so the store must be asked."""
+"""The run as it ended; None: another process has ended it, so it must be read from the store."""
 
 
 class RunWaiters:
-    def __init__(self, store: Store, advance: Advance) -> None:
-        self.store, self.advance = store, advance
-        self.poll = 1.0
+    def __init__(self, store: Store, advance: Advance, poll: float = 1.0) -> None:
+        self.store, self.advance, self.poll = store, advance, poll
         self._ends: dict[str, list[RunEnd]] = {}
-        self._watched: set[str] = set()  # those of them that are there
+        self._watched: set[str] = set()  # runs of `_ends` that exist
+        self._recent: OrderedDict[str, RunSnapshot] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
     def expect(self, run: str) -> RunEnd:
-        """Before it starts, for it may end in a moment; `forget` follows."""
+        """Call this before the run starts, because it may end immediately. The caller must call `forget` later."""
         end: RunEnd = asyncio.get_running_loop().create_future()
         self._ends.setdefault(run, []).append(end)
         return end
@@ -41,24 +43,37 @@ class RunWaiters:
             self._watched.discard(run)
 
     def watch(self, run: str) -> None:
-        """The run is there, and another process may end it."""
+        """The run exists, so another process may end it: ask the store from time to time."""
         self._watched.add(run)
         self._look_later()
 
-    def ended(self, seen: RunSnapshot) -> None:
-        self._tell(seen.state.run, seen)
+    def ended(self, snapshot: RunSnapshot) -> None:
+        """A run has ended in this process."""
+        state = snapshot.state
+        if state.seq <= SMALL:
+            self._recent[state.run] = snapshot
+            if len(self._recent) > RECENT:
+                self._recent.popitem(last=False)
+        self._resolve(state.run, snapshot)
 
     def look_now(self) -> None:
-        """Another process has written. Where many wait, they wait for the next poll."""
+        """Another process has written. With more than a page of waiters, the next poll finds what has changed."""
         if self._timer is not None and len(self._watched) <= PAGE:
             self._timer.cancel()
             self._begin_to_look()
 
+    def recent(self, run: str) -> RunSnapshot | None:
+        """Return a run that has just ended in this process, so that its log is not read back. None if it is not
+        remembered, or if its log has grown since: another process may have reopened it."""
+        snapshot = self._recent.get(run)
+        row = None if snapshot is None else self.store.summary(run)
+        return snapshot if snapshot is not None and row is not None and row.seq == snapshot.state.seq else None
+
     async def is_over(self, run: str) -> bool:
-        [(_, found)] = await self._ask([run])
-        if isinstance(found, Exception):
-            raise found
-        return found
+        [(_, answer)] = await self._ask([run])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def _look_later(self) -> None:
         if self._timer is None and self._looking is None:
@@ -72,35 +87,35 @@ class RunWaiters:
     async def _look(self) -> None:
         try:
             runs = sorted(self._watched)
-            for at in range(0, len(runs), PAGE):
-                for run, found in await self._ask(runs[at : at + PAGE]):
-                    if found:
-                        self._tell(run, found if isinstance(found, Exception) else None)
+            for start in range(0, len(runs), PAGE):
+                for run, answer in await self._ask(runs[start : start + PAGE]):
+                    if answer:
+                        self._resolve(run, answer if isinstance(answer, Exception) else None)
         finally:
             self._looking = None
             self._look_later()
 
     async def _ask(self, runs: Sequence[str]) -> list[tuple[str, bool | Exception]]:
-        found: list[tuple[str, bool | Exception]] = await self.advance(
+        answers: list[tuple[str, bool | Exception]] = await self.advance(
             lambda: [(run, self._is_over(run)) for run in runs]
         )
-        return found
+        return answers
 
     def _is_over(self, run: str) -> bool | Exception:
         try:
             summary = self.store.summary(run)
         except Unavailable as error:
             event(log, WARNING, "run could not be looked at", run=run, why=text_of(error))
-            return False  # look again later
+            return False  # the next poll asks again
         except Exception as error:
             return error
         return NotFound(f"there is no run {run}") if summary is None else summary.status in TERMINAL
 
-    def _tell(self, run: str, what: RunSnapshot | Exception | None) -> None:
+    def _resolve(self, run: str, how: RunSnapshot | Exception | None) -> None:
         for end in self._ends.get(run, ()):
             if end.done():
                 continue
-            if isinstance(what, Exception):
-                end.set_exception(what)
+            if isinstance(how, Exception):
+                end.set_exception(how)
             else:
-                end.set_result(what)
+                end.set_result(how)

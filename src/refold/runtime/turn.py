@@ -75,6 +75,7 @@ class RunSnapshot(Struct, frozen=True):
     graph: Graph
     state: RunState
     now: Instant
+    blobs: Mapping[str, Any] = {}  # values that are at hand and need not be read from the store
 
 
 class TurnResult(Struct):
@@ -343,7 +344,7 @@ class Turns:
             turned.sent_to.extend(letter.to for letter in d.letters)
             turned.births.extend((run, letter.to) for letter in d.letters if isinstance(letter.body, LetterStart))
         if known.state.life in TERMINAL:
-            turned.ended.append(RunSnapshot(known.graph, known.state, d.now))
+            turned.ended.append(RunSnapshot(known.graph, known.state, d.now, _result_blob(d)))
 
     def _fold_mail(
         self, turn: StoreTurn, d: Decision, posts: list[Delivery], letters: Sequence[Letter], reported: set[str]
@@ -535,6 +536,12 @@ def _note_orders(
                 turned.issued += 1
     if moments:
         turned.alarms.extend((due, run) for due in sorted(moments))
+
+
+def _result_blob(d: Decision) -> dict[str, Any]:
+    """Return a large result of a run that ends with the value it came from, so that it is not read back."""
+    blob = d.state.blob
+    return {blob.hash: d.loaded.blobs[blob.hash]} if blob is not None and blob.hash in d.loaded.blobs else {}
 
 
 def _noted(posts: Sequence[Delivery]) -> set[str]:
