@@ -1,17 +1,15 @@
 """What a hostile template comes to: it sees plain data only, changes nothing, and makes no more than it may."""
 
-import re
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-import minijinja
 import pytest
-from minijinja import TemplateError
 
+from refold.core.codec import DEPTH_LIMIT
 from refold.core.expressions import CannotEvaluate
-from refold.templates import engine
-from refold.templates.code import NATIVE, TESTS
 from refold.templates.data import LARGEST
+from refold.templates.evaluation import Evaluation
+from refold.templates.rendering import evaluated
+from refold.templates.text import read
 from tests.templates.measuring import measured
 from tests.templates.views import CHAINABLE, STRICT, digest, value, world
 
@@ -257,32 +255,47 @@ def test_a_hundred_thousand_numbers_are_a_loop() -> None:
     assert STRICT.value("{{ range(100000) }}", {}) == list(range(100_000))
 
 
-def test_the_engine_has_no_loader_no_python_methods_and_little_fuel() -> None:
-    for each in engine._ENGINES.values():
-        assert each.loader is None
-        assert each.pycompat is False
-        assert each.fuel == engine.FUEL
-        with pytest.raises(TemplateError, match="fuel"):
-            each.render_str("{% for i in [1] * 99999 %}{% for j in [1] * 99999 %}{{ j }}{% endfor %}{% endfor %}")
+def test_every_element_that_is_read_has_its_price() -> None:
+    many = list(range(50_000))
+    deep = [[number] * 1000 for number in range(50)]
+    for template in ("{{ [" + "many | max, " * 12 + "] }}", "{{ [" + "deep | max, " * 12 + "] }}"):
+        with pytest.raises(CannotEvaluate, match="handles more than 8 MiB"):
+            STRICT.value(template, {"many": many, "deep": deep})
+    assert STRICT.value("{{ [many | max, deep | min | length] }}", {"many": many, "deep": deep}) == [49_999, 1000]
 
 
-def test_every_filter_test_and_function_of_the_engine_is_known() -> None:
-    """Whatever name its binary holds: a new release that brings a new filter must not bring it to templates."""
-    folder = Path(minijinja.__file__).parent
-    data = next(path for path in folder.iterdir() if path.suffix in (".so", ".pyd")).read_bytes()
-    words = {word.decode() for word in re.findall(rb"[a-z_][a-z0-9_]{0,24}", data)} | set(engine._FILTERS.split())
-    keywords = {"and", "or", "not", "in", "is", "if", "else", "true", "false", "none"}
-    for each in engine._ENGINES.values():
-        found = {word for word in words - keywords if answers(each, f"[1] | {word}", "UnknownFilter")}
-        assert found == NATIVE
-        found = {word for word in words - keywords if answers(each, f"1 is {word}", "UnknownTest")}
-        assert found - set(TESTS) == set()
-        assert {word for word in words - keywords if each.eval_expr(f"{word} is defined")} == set()
+def test_every_new_list_has_its_price() -> None:
+    with pytest.raises(CannotEvaluate, match="handles more than 8 MiB"):
+        STRICT.value("{{ [" + "range(50000), " * 30 + "] | length }}", {})
 
 
-def answers(environment: minijinja.Environment, expression: str, unknown: str) -> bool:
-    try:
-        environment.eval_expr(expression)
-    except TemplateError as error:
-        return error.kind != unknown
-    return True
+def test_every_part_of_an_expression_has_its_price() -> None:
+    text = "{{ " + " + ".join(["1"] * 2000) + " }}"
+    expression = read(text, lenient=False).whole
+    assert expression is not None
+    evaluation = Evaluation({}, lenient=False)
+    with pytest.raises(CannotEvaluate, match="handles more than 8 MiB"):
+        for _ in range(600):
+            evaluated(evaluation, text, expression, lambda value, is_path: value)
+
+
+def test_values_nested_too_deeply_are_not_ordered() -> None:
+    deep: list[Any] = []
+    for _ in range(DEPTH_LIMIT + 1):
+        deep = [deep]
+    with pytest.raises(CannotEvaluate, match="nested deeper than"):
+        STRICT.value("{{ [deep, deep] | max | length }}", {"deep": deep})
+
+
+def test_numbers_with_one_hash_are_found_as_quickly_as_others() -> None:
+    """All multiples of this number have the same hash, so that a set of them takes time with the square of its size."""
+    template = "{{ range(0, 2305843009213693951 * 90000, 2305843009213693951) | unique | length }}"
+    taken = measured(lambda: STRICT.value(template, {}))
+    assert taken.is_little(), taken
+    assert STRICT.value(template, {}) == 90_000
+
+
+@pytest.mark.parametrize("template", ["{{ [1] | sort(1) }}", "{{ [1] | sort(by=1) }}", "{{ 'a' | upper(1) }}"])
+def test_arguments_that_do_not_fit_are_refused_in_words_that_name_no_function(template: str) -> None:
+    with pytest.raises(CannotEvaluate, match=r"the filter '\w+': (too many positional|got an unexpected keyword) arg"):
+        STRICT.value(template, {})

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from refold.core.expressions import CannotEvaluate
-from refold.templates.code import NATIVE, TESTS
+from refold.templates.checks import CHECKS
+from refold.templates.compiler import LIST_FILTERS
 from refold.templates.filters import FILTERS, FUNCTIONS
 from refold.templates.methods import METHODS
 from tests.templates.views import value
@@ -260,7 +261,7 @@ WRONG = [
     ("text | replace('a')", "the filter 'replace'"),
     ("text | replace(1, 2)", "the filter 'replace'"),
     ("text | upper(1)", "the filter 'upper'"),
-    ("n | sort", "cannot convert value to list"),
+    ("n | sort", "the filter 'sort': a number is no list"),
     ("n[1:]", "the slice: a number has no slices"),
     ("list.get('a')", "`.get()`: a list is no map"),
     ("range('a')", "`range`"),
@@ -278,7 +279,7 @@ def test_operators_give_the_values_of_the_table(expression: str, expected: Any) 
     assert value(f"{{{{ {expression} }}}}") == expected
 
 
-@pytest.mark.parametrize("name", sorted({*FILTERS, *NATIVE}))
+@pytest.mark.parametrize("name", sorted({*FILTERS, *LIST_FILTERS}))
 def test_every_filter_gives_the_value_of_the_table(name: str) -> None:
     expression, expected = USES[name]
     assert name in expression
@@ -290,7 +291,7 @@ def test_filters_functions_and_methods_of_maps_give_the_values_of_the_table(expr
     assert value(f"{{{{ {expression} }}}}") == expected
 
 
-@pytest.mark.parametrize("name", sorted(TESTS))
+@pytest.mark.parametrize("name", sorted(CHECKS))
 def test_every_test_is_true_where_the_table_says(name: str) -> None:
     assert f"is {name}" in TRUE[name] or f"is not {name}" in TRUE[name]
     assert value(f"{{{{ {TRUE[name]} }}}}") is True

@@ -13,9 +13,6 @@ from msgspec import json
 from refold.core.codec import check_value
 from refold.core.expressions import CannotEvaluate
 from refold.templates import Templates, paths_of, problem_of
-from refold.templates.blocks import Expression
-from refold.templates.engine import _ENGINES
-from refold.templates.text import is_plain, read
 from tests.templates.measuring import MOST_BYTES, MOST_SECONDS, measured
 from tests.templates.views import CHAINABLE, STRICT, digest, world
 from tests.templates.writer import Writer
@@ -28,7 +25,6 @@ ONE_BY_ONE = 500  # templates between two looks at the state
 def evaluate(templates: Templates, text: str, view: dict[str, Any], seen: Counter[str]) -> None:
     """The value is plain data, or it is said why there is none."""
     problem = problem_of(text, "strict" if templates is STRICT else "chainable")
-    assert problem is not None or is_read_by_the_engine(text, templates is CHAINABLE)
     try:
         value = templates.value(text, view)
     except CannotEvaluate as error:
@@ -49,15 +45,6 @@ def is_data(value: Any) -> bool:
     if type(value) is list:
         return all(map(is_data, value))
     return value is None or type(value) in (str, int, float, bool)
-
-
-def is_read_by_the_engine(text: str, lenient: bool) -> bool:
-    """What Refold takes for an expression, the engine takes for one too."""
-    pieces: tuple[Any, ...] = () if is_plain(text) else read(text, lenient).pieces
-    for piece in pieces:
-        if isinstance(piece, Expression):
-            _ENGINES[lenient].undeclared_variables_in_str(f"{{{{ {piece.code.code} }}}}")
-    return True
 
 
 def walk_many(first: int, count: int) -> Counter[str]:

@@ -183,5 +183,17 @@ def test_a_view_may_say_in_its_own_way_that_it_has_no_such_name(view: View) -> N
 
 def test_an_error_speaks_of_maps_and_lists_and_not_of_the_classes_that_show_them() -> None:
     for template, kind in (("{{ {map: 1} }}", "map"), ("{{ {list: 1} }}", "list")):
-        with pytest.raises(CannotEvaluate, match=f"unhashable type: '{kind}'"):
+        with pytest.raises(CannotEvaluate, match=f"a {kind} is no key"):
             value(template)
+
+
+class Broken:
+    """A view with a defect."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise RuntimeError("broken")
+
+
+def test_an_error_that_nobody_foresaw_is_one_of_its_expression() -> None:
+    with pytest.raises(CannotEvaluate, match=r"RuntimeError: broken \(column 3 of `u/"):
+        STRICT.value("u/{{ a + 1 }}", Broken())

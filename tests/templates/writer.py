@@ -3,7 +3,8 @@
 import random
 from collections.abc import Callable
 
-from refold.templates.code import NATIVE, TESTS
+from refold.templates.checks import CHECKS
+from refold.templates.compiler import LIST_FILTERS
 from refold.templates.filters import FILTERS, FUNCTIONS
 from refold.templates.methods import METHODS
 
@@ -131,12 +132,12 @@ class Writer:
         return f"({left}) {self.chance.choice(OPERATORS)} ({right})"
 
     def _filtered(self, depth: int) -> str:
-        name = self.chance.choice((*FILTERS, *NATIVE, *FILTERS, *NATIVE, *REMOVED))
+        name = self.chance.choice((*FILTERS, *sorted(LIST_FILTERS), *FILTERS, *sorted(LIST_FILTERS), *REMOVED))
         arguments = [self.expression(depth - 1) for _ in range(self.chance.choice((0, 0, 1, 1, 2)))]
         if name == "map":
             arguments.insert(0, f"'{self.chance.choice((*FILTERS, *REMOVED))}'")
         elif name in ("select", "reject"):
-            arguments.insert(0, f"'{self.chance.choice(tuple(TESTS))}'")
+            arguments.insert(0, f"'{self.chance.choice(tuple(CHECKS))}'")
         elif name in ("selectattr", "rejectattr", "groupby", "sort", "unique"):
             arguments = (
                 [f"attribute='{self.chance.choice(KEYS)}'"]
@@ -155,7 +156,7 @@ class Writer:
         return path
 
     def _tested(self, depth: int) -> str:
-        name = self.chance.choice((*TESTS, "safe", "sameas"))
+        name = self.chance.choice((*CHECKS, "safe", "sameas"))
         argument = f"({self.expression(depth - 1)})" if self.chance.random() < 0.4 else ""
         return f"({self.expression(depth)}) is {self.chance.choice(('', 'not '))}{name}{argument}"
 

@@ -1,4 +1,4 @@
-"""Templates: expressions in texts, evaluated by minijinja within bounds; to look at them needs no engine."""
+"""Templates: expressions in texts, evaluated within bounds; to look at them needs no evaluation."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ __all__ = ["Piece", "TemplateProblem", "Templates", "Use", "paths_of", "problem_
 
 
 def __getattr__(name: str) -> Any:
-    """The engine is loaded when somebody evaluates."""
+    """What evaluates is loaded when it is needed."""
     if name == "Templates":
         from refold.templates.language import Templates
 

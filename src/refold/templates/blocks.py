@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from refold.templates.code import Code, Lookup, code_of
+from refold.templates.compiler import Expression, Lookup, compiled
 from refold.templates.grammar import DEEPEST, Parser
 from refold.templates.paths import did_you_mean
 from refold.templates.syntax import Call, Name, Node
@@ -15,11 +15,6 @@ RAW = "raw"
 _WORDS = ("if", "for", "set", RAW)
 _ELSEWHERE = frozenset({"elif", "else", "endif", "endfor", "endset", "endraw"})
 _SPACE, _LOOP = "namespace", "loop"
-
-
-class Expression(Struct, frozen=True):
-    at: int
-    code: Code
 
 
 class Tag(NamedTuple):
@@ -181,7 +176,7 @@ class _Reader:
         return self._expression(node)
 
     def _expression(self, node: Node) -> Expression:
-        return Expression(node.at, code_of(node, self._lenient))
+        return compiled(node, node.at, self._lenient)
 
 
 def lookups(body: Body, bound: set[str]) -> Iterator[Lookup]:
@@ -203,9 +198,9 @@ def lookups(body: Body, bound: set[str]) -> Iterator[Lookup]:
 
 
 def _free(expression: Expression, bound: set[str]) -> Iterator[Lookup]:
-    for part in expression.code.parts:
-        if isinstance(part, Lookup) and part.keys[0] not in bound:
-            yield part
+    for lookup in expression.lookups:
+        if lookup.keys[0] not in bound:
+            yield lookup
 
 
 def _of_choice(choice: If, bound: set[str]) -> Iterator[Lookup]:

@@ -1,6 +1,6 @@
-"""Data on its way: read-only views into the engine, plain copies out of it, and the text of a value."""
+"""Data of expressions: read-only views of what is there, plain copies of results, and the text of a value."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -13,25 +13,35 @@ LARGEST = 1 << 20  # of what an expression makes: a character of text counts 1, 
 ITEM = 8
 TOO_LARGE = f"this makes more than {LARGEST >> 20} MiB, and that is work for a step"
 
-Read = Callable[[Any, Any], Any]
-"""Reads a key or place of a container for the engine."""
+
+class _Undefined:
+    """The type of `UNDEFINED`, which is false like all that is empty."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "undefined"
+
+
+UNDEFINED = _Undefined()
+"""What a path that may lead nowhere, or the first element of an empty list, evaluates to."""
 
 
 class ListView:
     """A list that can only be read. It has no method that a template could call."""
 
-    __slots__ = ("_data", "_read", "_weight", "_whole")
+    __slots__ = ("_data", "_weight", "_whole")
 
-    def __init__(self, data: Sequence[Any], read: Read, weight: int = 0, whole: Aliased | None = None) -> None:
-        self._data, self._read = data, read
+    def __init__(self, data: Sequence[Any], weight: int = 0, whole: Aliased | None = None) -> None:
+        self._data = data
         self._weight = weight  # if the expression has made it; 0: it was there before
         self._whole = whole or data  # with its aliases, for those who read a name
 
     def __len__(self) -> int:
         return len(self._data)
-
-    def __getitem__(self, place: int) -> Any:
-        return self._read(self._data, place)
 
     def __eq__(self, other: object) -> bool:
         return bool(bare(self) == bare(other))
@@ -42,20 +52,13 @@ class ListView:
 class MapView:
     """A map that can only be read, key by key: what nobody names is not looked up."""
 
-    __slots__ = ("_data", "_read", "_weight", "_whole")
-    items = None  # the engine takes what has this name for a map
+    __slots__ = ("_data", "_weight", "_whole")
 
-    def __init__(self, data: Mapping[str, Any], read: Read, weight: int = 0, whole: Aliased | None = None) -> None:
-        self._data, self._read, self._weight, self._whole = data, read, weight, whole or data
+    def __init__(self, data: Mapping[str, Any], weight: int = 0, whole: Aliased | None = None) -> None:
+        self._data, self._weight, self._whole = data, weight, whole or data
 
     def __len__(self) -> int:
         return len(self._data)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._data)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._read(self._data, key)
 
     def __eq__(self, other: object) -> bool:
         return bool(bare(self) == bare(other))
@@ -67,12 +70,24 @@ Sequence.register(ListView)
 Mapping.register(MapView)
 VIEWS = (ListView, MapView)
 LISTS = (list, tuple, ListView)
+_WHOLE = float(1 << 63)  # whole numbers below this are integers
 SCALARS = frozenset({str, int, float, bool, type(None)})  # to look a type up is quicker than to ask what it is
 
 
 def in_plain_words(message: str) -> str:
-    """A message of Python or of the template engine, without the names of the classes above."""
+    """A message of Python, without the names of the classes above."""
     return message.replace("ListView", "list").replace("MapView", "map")
+
+
+def plain(value: Any) -> Any:
+    """Return a value as operators and filters get it: null for undefined, and 2 for 2.0, also in new lists and maps."""
+    if type(value) is float:
+        return int(value) if value.is_integer() and -_WHOLE <= value < _WHOLE else value
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {plain(key): plain(each) for key, each in value.items()}
+    return None if value is UNDEFINED else value
 
 
 def bare(value: Any) -> Any:
@@ -87,8 +102,8 @@ def whole(value: Any) -> Any:
 
 def kind(value: Any) -> str:
     """What to call a value in a message."""
-    if value is None:
-        return "null"
+    if value is None or value is UNDEFINED:
+        return "null" if value is None else "an undefined value"
     if isinstance(value, (bool, int, float)):
         return "a boolean" if isinstance(value, bool) else "a number"
     return "a text" if isinstance(value, str) else "a map" if isinstance(value, Mapping) else "a list"

@@ -1,4 +1,4 @@
-"""Filters that make texts and lists, each within its bounds; the others are the engine's own."""
+"""Filters that make texts and lists, each within its bounds."""
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
@@ -9,8 +9,8 @@ from msgspec import DecodeError, json
 
 from refold.core.expressions import CannotEvaluate, step_into
 from refold.templates.data import ITEM, LISTS, bare, json_of, kind, whole
+from refold.templates.evaluation import Evaluation
 from refold.templates.paths import Absent, not_defined, reach
-from refold.templates.workbench import Workbench
 
 Filter = Callable[..., Any]
 
@@ -23,59 +23,59 @@ _UNSET: Any = object()
 
 
 def _plain(method: Callable[[str], str]) -> Filter:
-    return lambda bench, value: method(bench.text(value))
+    return lambda evaluation, value: method(evaluation.text(value))
 
 
-def _trim(bench: Workbench, value: Any, chars: str | None = None) -> str:
-    return bench.text(value).strip(stripped(chars))
+def _trim(evaluation: Evaluation, value: Any, chars: str | None = None) -> str:
+    return evaluation.text(value).strip(stripped(chars))
 
 
-def _string(bench: Workbench, value: Any) -> str:
-    return bench.written(value)
+def _string(evaluation: Evaluation, value: Any) -> str:
+    return evaluation.written(value)
 
 
-def replace(bench: Workbench, value: Any, old: str, new: Any, count: int = -1) -> str:
-    text, new = bench.text(value), bench.written(new)
+def replace(evaluation: Evaluation, value: Any, old: str, new: Any, count: int = -1) -> str:
+    text, new = evaluation.text(value), evaluation.written(new)
     found = text.count(old)
-    bench.room(len(text) + (found if count < 0 else min(found, count)) * max(len(new) - len(old), 0))
+    evaluation.room(len(text) + (found if count < 0 else min(found, count)) * max(len(new) - len(old), 0))
     return text.replace(old, new, count)
 
 
-def join(bench: Workbench, value: Any, separator: Any = "", attribute: str | None = None) -> str:
-    between = bench.written(separator)
+def join(evaluation: Evaluation, value: Any, separator: Any = "", attribute: str | None = None) -> str:
+    between = evaluation.written(separator)
     parts: list[str] = []
     size = 0
-    for element in bench.each(value):
-        parts.append(bench.written(element if attribute is None else attribute_of(bench, element, attribute)))
+    for element in evaluation.each(value):
+        parts.append(evaluation.written(element if attribute is None else attribute_of(evaluation, element, attribute)))
         size += len(parts[-1]) + len(between)
-        bench.room(size)
+        evaluation.room(size)
     return between.join(parts)
 
 
-def split(bench: Workbench, value: Any, separator: str | None = None, maxsplit: int = -1) -> list[str]:
-    text = bench.text(value)
-    bench.charge(ITEM * (text.count(separator) if separator else len(text) // 2))
+def split(evaluation: Evaluation, value: Any, separator: str | None = None, maxsplit: int = -1) -> list[str]:
+    text = evaluation.text(value)
+    evaluation.charge(ITEM * (text.count(separator) if separator else len(text) // 2))
     return text.split(separator, maxsplit)
 
 
-def _lines(bench: Workbench, value: Any) -> list[str]:
-    text = bench.text(value)
-    bench.charge(ITEM * text.count("\n"))
+def _lines(evaluation: Evaluation, value: Any) -> list[str]:
+    text = evaluation.text(value)
+    evaluation.charge(ITEM * text.count("\n"))
     return text.splitlines()
 
 
-def printf(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
+def printf(evaluation: Evaluation, value: Any, /, *args: Any, **named: Any) -> str:
     """In the manner of printf; widths are short and written out."""
-    pattern = bench.text(value)
+    pattern = evaluation.text(value)
     places = 0
     for widths in _conversions(pattern):
         places += 1
         for width in widths:
             if width == "*" or len(width) > 4 or int(width or 0) > _WIDEST:
                 raise CannotEvaluate(f"the width {_short(width)!r} in a format is too wide")
-    given = [each if isinstance(each, (int, float)) else bench.written(each) for each in (*args, *named.values())]
+    given = [each if isinstance(each, (int, float)) else evaluation.written(each) for each in (*args, *named.values())]
     longest = max((len(each) for each in given if isinstance(each, str)), default=0)
-    bench.room(len(pattern) + places * (longest + _WIDEST))
+    evaluation.room(len(pattern) + places * (longest + _WIDEST))
     return pattern % (dict(zip(named, given, strict=True)) if named else tuple(given))
 
 
@@ -128,25 +128,25 @@ def stripped(chars: str | None) -> str | None:
     return once
 
 
-def _indent(bench: Workbench, value: Any, width: int = 4, first: bool = False, blank: bool = False) -> str:
-    lines = bench.text(value).split("\n")
+def _indent(evaluation: Evaluation, value: Any, width: int = 4, first: bool = False, blank: bool = False) -> str:
+    lines = evaluation.text(value).split("\n")
     if not 0 <= width <= _WIDEST:
         raise CannotEvaluate(f"an indentation is between 0 and {_WIDEST}")
-    bench.room(sum(map(len, lines)) + len(lines) * (width + 1))
+    evaluation.room(sum(map(len, lines)) + len(lines) * (width + 1))
     space = " " * width
     begin = 0 if first else 1
     return "\n".join(space + line if number >= begin and (line or blank) else line for number, line in enumerate(lines))
 
 
-def _truncate(bench: Workbench, value: Any, length: int = 255, killwords: bool = False, end: str = "...") -> str:
-    text = bench.text(value)
+def _truncate(evaluation: Evaluation, value: Any, length: int = 255, killwords: bool = False, end: str = "...") -> str:
+    text = evaluation.text(value)
     if len(text) <= length:
         return text
     kept = text[: max(length - len(end), 0)]
     return (kept if killwords else kept.rsplit(" ", 1)[0]) + end
 
 
-def _tojson(bench: Workbench, value: Any, indent: int | None = None) -> str:
+def _tojson(evaluation: Evaluation, value: Any, indent: int | None = None) -> str:
     text = json_of(value)
     if indent is None:
         return text
@@ -155,88 +155,88 @@ def _tojson(bench: Workbench, value: Any, indent: int | None = None) -> str:
     return json.format(text, indent=indent)
 
 
-def _fromjson(bench: Workbench, value: Any) -> Any:
-    text = bench.text(value)
-    bench.charge(ITEM * len(text) // 2)
+def _fromjson(evaluation: Evaluation, value: Any) -> Any:
+    text = evaluation.text(value)
+    evaluation.charge(ITEM * len(text) // 2)
     try:
         return json.decode(text)
     except DecodeError as error:
         raise CannotEvaluate(f"this is no JSON: {error}") from None
 
 
-def _urlencode(bench: Workbench, value: Any) -> str:
+def _urlencode(evaluation: Evaluation, value: Any) -> str:
     if isinstance(value, Mapping):
-        pairs = [(str(key), bench.written(each)) for key, each in bare(value).items()]
+        pairs = [(str(key), evaluation.written(each)) for key, each in bare(value).items()]
         return "&".join(f"{quote(key, safe='')}={quote(each, safe='')}" for key, each in pairs)
-    return quote(bench.text(value))
+    return quote(evaluation.text(value))
 
 
-def _b64encode(bench: Workbench, value: Any) -> str:
-    return base64.b64encode(bench.text(value).encode()).decode()
+def _b64encode(evaluation: Evaluation, value: Any) -> str:
+    return base64.b64encode(evaluation.text(value).encode()).decode()
 
 
-def _b64decode(bench: Workbench, value: Any) -> str:
-    return base64.b64decode(bench.text(value), validate=True).decode()
+def _b64decode(evaluation: Evaluation, value: Any) -> str:
+    return base64.b64decode(evaluation.text(value), validate=True).decode()
 
 
-def _length(bench: Workbench, value: Any) -> int:
-    if value is None and bench.lenient:
+def _length(evaluation: Evaluation, value: Any) -> int:
+    if value is None and evaluation.lenient:
         return 0
     if not isinstance(value, (str, Mapping, *LISTS)):
         raise CannotEvaluate(f"{kind(value)} has no length")
     return len(value)
 
 
-def _list(bench: Workbench, value: Any) -> list[Any]:
-    return list(bench.each(value))
+def _list(evaluation: Evaluation, value: Any) -> list[Any]:
+    return list(evaluation.each(value))
 
 
-def keys(bench: Workbench, value: Any) -> list[str]:
-    return list(bench.each(_map(bench, value)))
+def keys(evaluation: Evaluation, value: Any) -> list[str]:
+    return list(evaluation.each(_map(evaluation, value)))
 
 
-def values(bench: Workbench, value: Any) -> list[Any]:
-    data = _map(bench, value)
-    return [bench.read(data, key) for key in data]
+def values(evaluation: Evaluation, value: Any) -> list[Any]:
+    data = _map(evaluation, value)
+    return [evaluation.read(data, key) for key in data]
 
 
-def items(bench: Workbench, value: Any) -> list[list[Any]]:
-    data = _map(bench, value)
-    return [[key, bench.read(data, key)] for key in data]
+def items(evaluation: Evaluation, value: Any) -> list[list[Any]]:
+    data = _map(evaluation, value)
+    return [[key, evaluation.read(data, key)] for key in data]
 
 
-def get(bench: Workbench, value: Any, key: Any, otherwise: Any = None) -> Any:
-    _map(bench, value)
+def get(evaluation: Evaluation, value: Any, key: Any, otherwise: Any = None) -> Any:
+    _map(evaluation, value)
     try:
-        return bench.shown(step_into(whole(value), key))
+        return evaluation.shown(step_into(whole(value), key))
     except (LookupError, TypeError):
         return otherwise
 
 
-def _map(bench: Workbench, value: Any) -> Any:
-    if value is None and bench.lenient:
+def _map(evaluation: Evaluation, value: Any) -> Any:
+    if value is None and evaluation.lenient:
         return {}
     if not isinstance(value, Mapping):
         raise CannotEvaluate(f"{kind(value)} is no map")
     return bare(value)
 
 
-def _batch(bench: Workbench, value: Any, linecount: int, fill_with: Any = _UNSET) -> list[list[Any]]:
-    elements = list(bench.each(value))
+def _batch(evaluation: Evaluation, value: Any, linecount: int, fill_with: Any = _UNSET) -> list[list[Any]]:
+    elements = list(evaluation.each(value))
     if not 0 < linecount <= _MOST_PARTS:
         raise CannotEvaluate(f"a batch has between 1 and {_MOST_PARTS} elements")
     batches = [elements[first : first + linecount] for first in range(0, len(elements), linecount)]
     if batches and fill_with is not _UNSET:
-        bench.charge(ITEM * linecount)
+        evaluation.charge(ITEM * linecount)
         batches[-1] += [fill_with] * (linecount - len(batches[-1]))
     return batches
 
 
-def _slice(bench: Workbench, value: Any, slices: int, fill_with: Any = _UNSET) -> list[list[Any]]:
-    elements = list(bench.each(value))
+def _slice(evaluation: Evaluation, value: Any, slices: int, fill_with: Any = _UNSET) -> list[list[Any]]:
+    elements = list(evaluation.each(value))
     if not 0 < slices <= _MOST_SLICES:
         raise CannotEvaluate(f"there can be between 1 and {_MOST_SLICES} slices")
-    bench.charge(ITEM * slices)
+    evaluation.charge(ITEM * slices)
     short, longer = divmod(len(elements), slices)
     parts, first = list[list[Any]](), 0
     for number in range(slices):
@@ -248,14 +248,14 @@ def _slice(bench: Workbench, value: Any, slices: int, fill_with: Any = _UNSET) -
     return parts
 
 
-def _abs(bench: Workbench, value: Any) -> Any:
+def _abs(evaluation: Evaluation, value: Any) -> Any:
     return abs(_number(value))
 
 
-def _sum(bench: Workbench, value: Any, attribute: str | None = None, start: Any = 0) -> Any:
+def _sum(evaluation: Evaluation, value: Any, attribute: str | None = None, start: Any = 0) -> Any:
     total = _number(start)
-    for element in bench.each(value):
-        total += _number(element if attribute is None else attribute_of(bench, element, attribute))
+    for element in evaluation.each(value):
+        total += _number(element if attribute is None else attribute_of(evaluation, element, attribute))
     return total
 
 
@@ -265,17 +265,17 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _int(bench: Workbench, value: Any, default: Any = _UNSET) -> Any:
-    return _converted(bench, int, value, default)
+def _int(evaluation: Evaluation, value: Any, default: Any = _UNSET) -> Any:
+    return _converted(evaluation, int, value, default)
 
 
-def _float(bench: Workbench, value: Any, default: Any = _UNSET) -> Any:
-    return _converted(bench, float, value, default)
+def _float(evaluation: Evaluation, value: Any, default: Any = _UNSET) -> Any:
+    return _converted(evaluation, float, value, default)
 
 
-def _converted(bench: Workbench, to: type[int] | type[float], value: Any, default: Any) -> Any:
+def _converted(evaluation: Evaluation, to: type[int] | type[float], value: Any, default: Any) -> Any:
     """A text that is no number is an error, unless it is said what to take instead."""
-    if default is _UNSET and bench.lenient:
+    if default is _UNSET and evaluation.lenient:
         default = to(0)
     try:
         if isinstance(value, str):
@@ -283,36 +283,36 @@ def _converted(bench: Workbench, to: type[int] | type[float], value: Any, defaul
         return to(_number(value))
     except (CannotEvaluate, ValueError, OverflowError):
         if default is _UNSET:
-            raise CannotEvaluate(f"{bench.written(value)!r} is no number") from None
+            raise CannotEvaluate(f"{evaluation.written(value)!r} is no number") from None
         return default
 
 
-def pluck(bench: Workbench, value: Any, attribute: str, default: Any = _UNSET) -> list[Any]:
+def pluck(evaluation: Evaluation, value: Any, attribute: str, default: Any = _UNSET) -> list[Any]:
     """`map(attribute=…)`: one field of each element."""
-    return [attribute_of(bench, element, attribute, default) for element in bench.each(value)]
+    return [attribute_of(evaluation, element, attribute, default) for element in evaluation.each(value)]
 
 
-def attribute_of(bench: Workbench, element: Any, attribute: Any, default: Any = _UNSET) -> Any:
-    bench.charge(ITEM)
-    keys = [int(key) if key.isdigit() else key for key in bench.written(attribute).split(".")]
+def attribute_of(evaluation: Evaluation, element: Any, attribute: Any, default: Any = _UNSET) -> Any:
+    evaluation.charge(ITEM)
+    keys = [int(key) if key.isdigit() else key for key in evaluation.written(attribute).split(".")]
     try:
-        return bench.shown(reach(element, keys))
+        return evaluation.shown(reach(element, keys))
     except Absent as absent:
-        if default is not _UNSET or bench.lenient:
+        if default is not _UNSET or evaluation.lenient:
             return None if default is _UNSET else default
-        raise CannotEvaluate(not_defined(["element", *keys], absent, bench.view)) from None
+        raise CannotEvaluate(not_defined(["element", *keys], absent, evaluation.view)) from None
 
 
-def mapped(act: Filter, bench: Workbench, value: Any, *args: Any, **options: Any) -> list[Any]:
+def mapped(act: Filter, evaluation: Evaluation, value: Any, *args: Any, **options: Any) -> list[Any]:
     """`map('…')`: a filter applied to each element."""
     made = []
-    for element in bench.each(value):
-        made.append(act(bench, element, *args, **options))
-        bench.charge(len(made[-1]) if isinstance(made[-1], (str, list)) else ITEM)
+    for element in evaluation.each(value):
+        made.append(act(evaluation, element, *args, **options))
+        evaluation.charge(len(made[-1]) if isinstance(made[-1], (str, list)) else ITEM)
     return made
 
 
-def numbers(bench: Workbench, *bounds: int) -> list[int]:
+def numbers(evaluation: Evaluation, *bounds: int) -> list[int]:
     """`range(…)`"""
     every = range(*bounds)
     if len(every) > _MOST_PARTS:
@@ -320,14 +320,9 @@ def numbers(bench: Workbench, *bounds: int) -> list[int]:
     return list(every)
 
 
-def record(bench: Workbench, **fields: Any) -> dict[str, Any]:
+def record(evaluation: Evaluation, /, **fields: Any) -> dict[str, Any]:
     """`dict(…)`"""
     return fields
-
-
-def kept(bench: Workbench, value: Any) -> Any:
-    """What a filter of the engine has made, to be paid for."""
-    return value
 
 
 FILTERS: dict[str, Filter] = {

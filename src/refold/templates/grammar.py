@@ -225,7 +225,9 @@ class Parser:
 
     def _argument_name(self) -> str:
         name = self._token
-        following = self.tokens[self._next + 1] if name.kind == "name" else name
+        if name.kind != "name":
+            return ""
+        following = self.tokens[self._next + 1]
         if following.kind != "op" or following.text != "=":
             return ""
         if name.text in _KEYWORDS or name.text in _CONSTANTS or not name.text.isascii():

@@ -7,10 +7,10 @@ from html import escape, unescape
 from typing import Any
 
 from refold.core.expressions import Aliased, CannotEvaluate
-from refold.templates.data import LISTS, bare, kind
+from refold.templates.data import LISTS, kind, plain, weight_of
+from refold.templates.evaluation import Evaluation
 from refold.templates.filters import FILTERS, Filter, attribute_of, get
 from refold.templates.operators import operate
-from refold.templates.workbench import Workbench
 
 _WIDEST = 1000
 _WORD = re.compile(r"\w+")
@@ -25,20 +25,20 @@ def width(value: Any) -> int:
     return value
 
 
-def _center(bench: Workbench, value: Any, columns: Any = 80) -> str:
-    return bench.text(value).center(width(columns))
+def _center(evaluation: Evaluation, value: Any, columns: Any = 80) -> str:
+    return evaluation.text(value).center(width(columns))
 
 
-def _wordcount(bench: Workbench, value: Any) -> int:
-    return sum(1 for _ in _WORD.finditer(bench.text(value)))
+def _wordcount(evaluation: Evaluation, value: Any) -> int:
+    return sum(1 for _ in _WORD.finditer(evaluation.text(value)))
 
 
 def _wordwrap(
-    bench: Workbench, value: Any, columns: Any = 79, break_long_words: bool = True, wrapstring: str | None = None
+    evaluation: Evaluation, value: Any, columns: Any = 79, break_long_words: bool = True, wrapstring: str | None = None
 ) -> str:
-    text, between = bench.text(value), "\n" if wrapstring is None else wrapstring
-    bench.room(len(text) * (1 + len(between)))
-    bench.charge(8 * len(text))
+    text, between = evaluation.text(value), "\n" if wrapstring is None else wrapstring
+    evaluation.room(len(text) * (1 + len(between)))
+    evaluation.charge(8 * len(text))
     columns = max(width(columns), 1)
     if any(len(line) > _LONGEST_LINE for line in text.splitlines()):
         raise CannotEvaluate(f"a line to wrap has at most {_LONGEST_LINE} characters")
@@ -49,14 +49,14 @@ def _wordwrap(
     return between.join(between.join(each) for each in lines)
 
 
-def _escape(bench: Workbench, value: Any) -> str:
-    text = bench.written(value)
-    bench.room(len(text) + 5 * sum(map(text.count, "&<>\"'")))
+def _escape(evaluation: Evaluation, value: Any) -> str:
+    text = evaluation.written(value)
+    evaluation.room(len(text) + 5 * sum(map(text.count, "&<>\"'")))
     return escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
 
 
-def _striptags(bench: Workbench, value: Any) -> str:
-    text = _without(_without(bench.text(value), "<!--", "-->"), "<", ">")
+def _striptags(evaluation: Evaluation, value: Any) -> str:
+    text = _without(_without(evaluation.text(value), "<!--", "-->"), "<", ">")
     return unescape(" ".join(text.split()))
 
 
@@ -70,9 +70,9 @@ def _without(text: str, begin: str, end: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def _filesizeformat(bench: Workbench, value: Any, binary: bool = False) -> str:
+def _filesizeformat(evaluation: Evaluation, value: Any, binary: bool = False) -> str:
     try:
-        size = float(value if isinstance(value, (int, float)) else bench.text(value))
+        size = float(value if isinstance(value, (int, float)) else evaluation.text(value))
     except ValueError:
         raise CannotEvaluate(f"{kind(value)} is no size") from None
     base = 1024 if binary else 1000
@@ -86,56 +86,64 @@ def _filesizeformat(bench: Workbench, value: Any, binary: bool = False) -> str:
 
 
 def _truncate(
-    bench: Workbench, value: Any, length: int = 255, killwords: bool = False, end: str = "...", leeway: int = _LEEWAY
+    evaluation: Evaluation,
+    value: Any,
+    length: int = 255,
+    killwords: bool = False,
+    end: str = "...",
+    leeway: int = _LEEWAY,
 ) -> str:
     """A text that is only a little too long stays."""
-    text = bench.text(value)
+    text = evaluation.text(value)
     if len(text) <= length + leeway:
         return text
     kept = text[: max(length - len(end), 0)]
     return (kept if killwords else kept.rsplit(" ", 1)[0]) + end
 
 
-def _int(bench: Workbench, value: Any, default: Any = 0, base: int = 10) -> Any:
+def _int(evaluation: Evaluation, value: Any, default: Any = 0, base: int = 10) -> Any:
     if base == 10 or not isinstance(value, str):
-        return FILTERS["int"](bench, value, default)
+        return FILTERS["int"](evaluation, value, default)
     try:
         return int(value[:_WIDEST], base)
     except ValueError:
         return default
 
 
-def _safe(bench: Workbench, value: Any) -> Any:
+def _safe(evaluation: Evaluation, value: Any) -> Any:
     """There is nothing that it would be safe from: texts are texts."""
     return value
 
 
-def same(bench: Workbench, left: Any, right: Any) -> bool:
+def same(evaluation: Evaluation, left: Any, right: Any) -> bool:
     """`is sameas`: equal, and of one kind."""
-    return kind(left) == kind(right) and operate(("==",), bench, left, right) is True
+    return kind(left) == kind(right) and operate(("==",), evaluation, left, right) is True
 
 
-def is_iterable(bench: Workbench, value: Any) -> bool:
+def is_iterable(evaluation: Evaluation, value: Any) -> bool:
     return isinstance(value, (str, *LISTS, Mapping))
 
 
-def is_sequence(bench: Workbench, value: Any) -> bool:
+def is_sequence(evaluation: Evaluation, value: Any) -> bool:
     return isinstance(value, LISTS)
 
 
-def compared(symbol: str, by_attribute: bool, wanted: bool, bench: Workbench, value: Any, *given: Any) -> list[Any]:
+def compared(
+    symbol: str, by_attribute: bool, wanted: bool, evaluation: Evaluation, value: Any, *given: Any
+) -> list[Any]:
     """`select('gt', …)` and its like: an element that leads nowhere is neither more nor less than anything."""
     chosen: list[Any] = []
-    for element in bench.each(value):
-        left = attribute_of(bench, element, given[0]) if by_attribute else element
-        if operate((symbol,), bench, left, given[-1]) is wanted:
+    for element in evaluation.each(value):
+        left = attribute_of(evaluation, element, given[0]) if by_attribute else element
+        if operate((symbol,), evaluation, left, given[-1]) is wanted:
             chosen.append(element)
     return chosen
 
 
-def grouped(bench: Workbench, value: Any) -> list[Any]:
-    """What `groupby` has made: pairs, which also answer to `grouper` and `list`."""
-    groups = (bare(each) for each in bench.each(value))
+def groups_with_names(groupby: Filter, evaluation: Evaluation, value: Any, /, *given: Any, **options: Any) -> list[Any]:
+    """`groupby`: pairs, which also answer to `grouper` and `list`."""
+    groups = plain(groupby(evaluation, value, *given, **options))
+    evaluation.charge(weight_of(groups))
     return [Aliased([name, rows], {"grouper": name, "list": rows}) for name, rows in groups]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from refold.core.expressions import CannotEvaluate, Path, View, unaliased
 from refold.core.read.template_scope import capture
 from refold.templates.data import LARGEST, TOO_LARGE, made, named, text_of
-from refold.templates.engine import Evaluation
+from refold.templates.evaluation import Evaluation
 from refold.templates.noetl_names import named as named_as_noetl
 from refold.templates.rendering import Finish, evaluated, where
 from refold.templates.statements import Walk

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from refold.core.expressions import CannotEvaluate
-from refold.templates.data import ITEM, LISTS, bare
+from refold.templates.data import ITEM, LISTS, bare, kind
+from refold.templates.evaluation import Evaluation
 from refold.templates.filters import get, items, join, keys, replace, split, stripped, values
 from refold.templates.jinja import width
-from refold.templates.workbench import Workbench
 
 _PLAIN = (
     "capitalize casefold endswith find isalnum isalpha isdigit islower isnumeric isspace isupper lower"
@@ -19,72 +19,76 @@ _WIDTH = re.compile(r"\d+")
 
 
 def _of_text(name: str) -> Callable[..., Any]:
-    def call(bench: Workbench, value: Any, *args: Any) -> Any:
-        result = getattr(str, name)(bench.text(value), *args)
+    def call(evaluation: Evaluation, value: Any, *args: Any) -> Any:
+        result = getattr(str, name)(evaluation.text(value), *args)
         return list(result) if isinstance(result, tuple) else result
 
     return call
 
 
 def _padded(name: str) -> Callable[..., Any]:
-    def call(bench: Workbench, value: Any, columns: Any, *fill: Any) -> Any:
-        return getattr(str, name)(bench.text(value), width(columns), *fill)
+    def call(evaluation: Evaluation, value: Any, columns: Any, *fill: Any) -> Any:
+        return getattr(str, name)(evaluation.text(value), width(columns), *fill)
 
     return call
 
 
 def _stripping(name: str) -> Callable[..., Any]:
-    def call(bench: Workbench, value: Any, chars: str | None = None) -> Any:
-        return getattr(str, name)(bench.text(value), stripped(chars))
+    def call(evaluation: Evaluation, value: Any, chars: str | None = None) -> Any:
+        return getattr(str, name)(evaluation.text(value), stripped(chars))
 
     return call
 
 
-def _find_from_behind(bench: Workbench, value: Any, part: str, *bounds: Any) -> int:
+def _find_from_behind(evaluation: Evaluation, value: Any, part: str, *bounds: Any) -> int:
     """As `str.rfind`, which takes time that grows with the product of both lengths; a search forwards does not."""
-    text = bench.text(value)
+    text = evaluation.text(value)
     first, last, _ = slice(*(bounds if len(bounds) > 1 else (*bounds, None))).indices(len(text))
     found = _from_behind(text[first:last], part) if first <= last else -1
     return found + first if found >= 0 else -1
 
 
 def _from_behind(text: str, part: str) -> int:
+    if not isinstance(part, str):
+        raise CannotEvaluate(f"{kind(part)} is no text")
     found = text[::-1].find(part[::-1])
     return len(text) - found - len(part) if found >= 0 else -1
 
 
-def _parted_from_behind(bench: Workbench, value: Any, separator: str) -> list[str]:
-    text = bench.text(value)
+def _parted_from_behind(evaluation: Evaluation, value: Any, separator: str) -> list[str]:
+    text = evaluation.text(value)
     if not separator:
         raise CannotEvaluate("the separator is empty")
     at = _from_behind(text, separator)
     return ["", "", text] if at < 0 else [text[:at], separator, text[at + len(separator) :]]
 
 
-def _joined(bench: Workbench, value: Any, parts: Any) -> str:
-    return join(bench, parts, value)
+def _joined(evaluation: Evaluation, value: Any, parts: Any) -> str:
+    return join(evaluation, parts, value)
 
 
-def _lines(bench: Workbench, value: Any) -> list[str]:
-    return split(bench, bench.text(value).removesuffix("\n"), "\n")
+def _lines(evaluation: Evaluation, value: Any) -> list[str]:
+    return split(evaluation, evaluation.text(value).removesuffix("\n"), "\n")
 
 
-def _split_from_behind(bench: Workbench, value: Any, separator: str | None = None, maxsplit: int = -1) -> list[str]:
-    text = bench.text(value)
-    bench.charge(ITEM * (text.count(separator) if separator else len(text) // 2))
+def _split_from_behind(
+    evaluation: Evaluation, value: Any, separator: str | None = None, maxsplit: int = -1
+) -> list[str]:
+    text = evaluation.text(value)
+    evaluation.charge(ITEM * (text.count(separator) if separator else len(text) // 2))
     if not separator:
         return text.rsplit(separator, maxsplit)
     parts = text[::-1].split(separator[::-1], maxsplit)  # a search from behind is slow, as above
     return [part[::-1] for part in reversed(parts)]
 
 
-def _count(bench: Workbench, value: Any, part: Any) -> int:
+def _count(evaluation: Evaluation, value: Any, part: Any) -> int:
     if isinstance(value, LISTS):
-        return sum(bare(part) == bare(each) for each in bench.each(value))
-    return bench.text(value).count(part)
+        return sum(bare(part) == bare(each) for each in evaluation.each(value))
+    return evaluation.text(value).count(part)
 
 
-def _formatted(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
+def _formatted(evaluation: Evaluation, value: Any, /, *args: Any, **named: Any) -> str:
     """`'{} of {n}'.format(1, n=2)`: fields without attributes and subscripts, so nothing but the arguments is seen."""
     numbers = iter(range(len(args)))
     size = 0
@@ -99,14 +103,14 @@ def _formatted(bench: Workbench, value: Any, *args: Any, **named: Any) -> str:
         if any(len(width) > 3 for width in _WIDTH.findall(spec or "")):
             raise CannotEvaluate(f"{match.group()!r} is too wide")
         given = args[int(name or next(numbers))] if not name or name.isdigit() else named[name]
-        shown = given if isinstance(given, (int, float)) else bench.written(given)
-        bench.charge(len(shown) if isinstance(shown, str) else 0)
+        shown = given if isinstance(given, (int, float)) else evaluation.written(given)
+        evaluation.charge(len(shown) if isinstance(shown, str) else 0)
         made = format(shown, spec or "")
         size += len(made)
-        bench.room(size)
+        evaluation.room(size)
         return made
 
-    text = bench.text(value)
+    text = evaluation.text(value)
     return _FIELD.sub(field, text)
 
 

@@ -2,13 +2,14 @@
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from refold.core.expressions import CannotEvaluate, unaliased
 from refold.templates.data import ITEM, LISTS, SCALARS, bare, kind
+from refold.templates.evaluation import Evaluation
 from refold.templates.filters import printf
 from refold.templates.paths import Absent, Key, look_up, not_defined, reach
-from refold.templates.workbench import Workbench
 
 _NUMBER = (int, float)
 _MOST_BITS = 127
@@ -21,78 +22,74 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def operate(symbols: tuple[str, ...], bench: Workbench, first: Any, *rest: Any) -> Any:
+def operate(symbols: tuple[str, ...], evaluation: Evaluation, first: Any, *rest: Any) -> Any:
     """A chain such as a + b - c, from left to right."""
     if symbols[0] == "~":
-        return concatenate(bench, first, *rest)
+        return concatenate(evaluation, first, *rest)
     for symbol, operand in zip(symbols, rest, strict=True):
-        first = _apply(bench, symbol, first, operand)
+        first = OPERATORS[symbol](evaluation, first, operand)
     return first
 
 
-def naming(paths: Sequence[Sequence[Key]], act: Callable[..., Any], bench: Workbench, *operands: Any) -> Any:
+def naming(paths: Sequence[Sequence[Key]], act: Callable[..., Any], evaluation: Evaluation, *operands: Any) -> Any:
     """Where an operand that leads nowhere is null, an act that cannot do with null says which it was."""
     try:
-        return act(bench, *operands)
+        return act(evaluation, *operands)
     except CannotEvaluate:
         for path, operand in zip(paths, operands, strict=True):
             if path and operand is None:
-                _be_defined(path, bench)
+                _be_defined(path, evaluation)
         raise
 
 
-def _be_defined(path: Sequence[Key], bench: Workbench) -> None:
+def _be_defined(path: Sequence[Key], evaluation: Evaluation) -> None:
     try:
-        look_up(bench.view, path)
+        look_up(evaluation.view, path)
     except Absent as absent:
-        raise CannotEvaluate(not_defined(path, absent, bench.view)) from None
+        raise CannotEvaluate(not_defined(path, absent, evaluation.view)) from None
 
 
-def _apply(bench: Workbench, symbol: str, left: Any, right: Any) -> Any:
-    if symbol in _ACTS:
-        return _ACTS[symbol](bench, left, right)
-    if symbol in _ORDER:
-        return _in_order(bench, symbol, left, right)
+def _reckon(symbol: str, evaluation: Evaluation, left: Any, right: Any) -> Any:
     if isinstance(left, _NUMBER) and isinstance(right, _NUMBER):
         return _ARITHMETIC[symbol](left, right)
-    if symbol == "%" and bench.lenient and isinstance(left, str):
-        return printf(bench, left, *(bench.each(right) if isinstance(right, LISTS) else [right]))
+    if symbol == "%" and evaluation.lenient and isinstance(left, str):
+        return printf(evaluation, left, *(evaluation.each(right) if isinstance(right, LISTS) else [right]))
     raise _unfit(left, right)
 
 
-def concatenate(bench: Workbench, *operands: Any) -> str:
-    texts = [bench.written(operand) for operand in operands]
-    bench.room(sum(map(len, texts)))
+def concatenate(evaluation: Evaluation, *operands: Any) -> str:
+    texts = [evaluation.written(operand) for operand in operands]
+    evaluation.room(sum(map(len, texts)))
     return "".join(texts)
 
 
-def negate(bench: Workbench, value: Any) -> Any:
+def negate(evaluation: Evaluation, value: Any) -> Any:
     if not isinstance(value, _NUMBER):
         raise CannotEvaluate(f"{kind(value)} is no number")
     return -value
 
 
-def _add(bench: Workbench, left: Any, right: Any) -> Any:
+def _add(evaluation: Evaluation, left: Any, right: Any) -> Any:
     if isinstance(left, _NUMBER) and isinstance(right, _NUMBER):
         return left + right
     if isinstance(left, str) and isinstance(right, str):
-        return concatenate(bench, left, right)
+        return concatenate(evaluation, left, right)
     if isinstance(left, LISTS) and isinstance(right, LISTS):
-        return [*bench.each(left), *bench.each(right)]
+        return [*evaluation.each(left), *evaluation.each(right)]
     raise _unfit(left, right)
 
 
-def _multiply(bench: Workbench, left: Any, right: Any) -> Any:
+def _multiply(evaluation: Evaluation, left: Any, right: Any) -> Any:
     if isinstance(left, _NUMBER) and isinstance(right, _NUMBER):
         return left * right
     many, times = (left, right) if isinstance(right, int) else (right, left)
     if not isinstance(times, int) or not isinstance(many, (str, *LISTS)):
         raise _unfit(left, right)
-    bench.room(len(many) * max(times, 0) * (1 if isinstance(many, str) else ITEM))
-    return (many if isinstance(many, str) else list(bench.each(many))) * times
+    evaluation.room(len(many) * max(times, 0) * (1 if isinstance(many, str) else ITEM))
+    return (many if isinstance(many, str) else list(evaluation.each(many))) * times
 
 
-def _power(bench: Workbench, left: Any, right: Any) -> Any:
+def _power(evaluation: Evaluation, left: Any, right: Any) -> Any:
     if not isinstance(left, _NUMBER) or not isinstance(right, _NUMBER):
         raise _unfit(left, right)
     if isinstance(left, int) and isinstance(right, int) and right * left.bit_length() > _MOST_BITS + right:
@@ -100,9 +97,9 @@ def _power(bench: Workbench, left: Any, right: Any) -> Any:
     return left**right
 
 
-def _equal(bench: Workbench, left: Any, right: Any) -> bool:
+def _equal(evaluation: Evaluation, left: Any, right: Any) -> bool:
     """Lists and maps are gone through, each element for its price, up to where they differ."""
-    bench.charge(ITEM)
+    evaluation.charge(ITEM)
     if type(left) in SCALARS or type(right) in SCALARS:
         return bool(left == right)
     left, right = bare(unaliased(left)), bare(unaliased(right))
@@ -116,48 +113,51 @@ def _equal(bench: Workbench, left: Any, right: Any) -> bool:
     else:
         return bool(left == right)
     for pair in pairs if pairs is not None else ():
-        if not _equal(bench, *pair):
+        if not _equal(evaluation, *pair):
             return False
     return pairs is not None
 
 
-def _unequal(bench: Workbench, left: Any, right: Any) -> bool:
-    return not _equal(bench, left, right)
+def _unequal(evaluation: Evaluation, left: Any, right: Any) -> bool:
+    return not _equal(evaluation, left, right)
 
 
-def _in_order(bench: Workbench, symbol: str, left: Any, right: Any) -> bool:
+def _in_order(symbol: str, evaluation: Evaluation, left: Any, right: Any) -> bool:
     for kinds in (_NUMBER, str):
         if isinstance(left, kinds) and isinstance(right, kinds):
             return bool(_ORDER[symbol](left, right))
     if isinstance(left, LISTS) and isinstance(right, LISTS):
-        return _lists_in_order(bench, symbol, bare(left), bare(right))
-    if bench.lenient and (left is None or right is None):
+        return _lists_in_order(evaluation, symbol, bare(left), bare(right))
+    if evaluation.lenient and (left is None or right is None):
         return False
     raise CannotEvaluate(f"{kind(left)} cannot be compared with {kind(right)}")
 
 
-def _lists_in_order(bench: Workbench, symbol: str, left: Sequence[Any], right: Sequence[Any]) -> bool:
+def _lists_in_order(evaluation: Evaluation, symbol: str, left: Sequence[Any], right: Sequence[Any]) -> bool:
     for pair in zip(left, right, strict=False):
-        if not _equal(bench, *pair):
-            return _in_order(bench, symbol, *pair)
+        if not _equal(evaluation, *pair):
+            return _in_order(symbol, evaluation, *pair)
     return bool(_ORDER[symbol](len(left), len(right)))
 
 
-def _contained(bench: Workbench, value: Any, container: Any) -> bool:
+def _contained(evaluation: Evaluation, value: Any, container: Any) -> bool:
     if isinstance(container, str):
         return isinstance(value, str) and value in container
-    return any(_equal(bench, value, each) for each in bench.each(container))
+    return any(_equal(evaluation, value, each) for each in evaluation.each(container))
 
 
-def _not_contained(bench: Workbench, value: Any, container: Any) -> bool:
-    return not _contained(bench, value, container)
+def _not_contained(evaluation: Evaluation, value: Any, container: Any) -> bool:
+    return not _contained(evaluation, value, container)
 
 
 def _unfit(left: Any, right: Any) -> CannotEvaluate:
     return CannotEvaluate(f"{kind(left)} and {kind(right)} do not go together")
 
 
-_ACTS: dict[str, Callable[[Workbench, Any, Any], Any]] = {
+OPERATORS: dict[str, Callable[..., Any]] = {
+    **{symbol: partial(_reckon, symbol) for symbol in _ARITHMETIC},
+    **{symbol: partial(_in_order, symbol) for symbol in _ORDER},
+    "~": concatenate,
     "+": _add,
     "*": _multiply,
     "**": _power,
@@ -168,27 +168,19 @@ _ACTS: dict[str, Callable[[Workbench, Any, Any], Any]] = {
 }
 
 
-def subscript(path: str, bench: Workbench, value: Any, *keys: Any) -> Any:
+def subscript(path: str, evaluation: Evaluation, value: Any, *keys: Any) -> Any:
     """Keys that only the evaluation knows."""
     try:
-        return bench.shown(reach(value, keys))
+        return evaluation.shown(reach(value, keys))
     except Absent as absent:
-        raise CannotEvaluate(not_defined([path, *keys], absent, bench.view)) from None
+        raise CannotEvaluate(not_defined([path, *keys], absent, evaluation.view)) from None
 
 
-def subscript_if_there(bench: Workbench, value: Any, *keys: Any) -> list[Any]:
-    """A list of one, or of none: the engine takes its first element for undefined then."""
-    try:
-        return [bench.shown(reach(value, keys))]
-    except Absent:
-        return []
-
-
-def cut(bench: Workbench, value: Any, *bounds: Any) -> Any:
+def cut(evaluation: Evaluation, value: Any, *bounds: Any) -> Any:
     """A slice of a text or a list."""
-    if value is None and bench.lenient:
+    if value is None and evaluation.lenient:
         return []
     if not isinstance(value, (str, *LISTS)):
         raise CannotEvaluate(f"{kind(value)} has no slices")
     part = bare(value)[slice(*bounds)]
-    return part if isinstance(part, str) else list(bench.each(part))
+    return part if isinstance(part, str) else list(evaluation.each(part))

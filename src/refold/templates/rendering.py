@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from refold.core.expressions import Aliased, CannotEvaluate, Missing, no_value, unaliased
-from refold.templates.blocks import Expression
-from refold.templates.data import in_plain_words
-from refold.templates.engine import Evaluation, Failed
-from refold.templates.paths import Absent
+from refold.templates.compiler import Expression
+from refold.templates.data import ITEM, UNDEFINED, in_plain_words, plain
+from refold.templates.evaluation import NO_VALUE, Evaluation, Failed
+from refold.templates.paths import Absent, look_up, not_defined
 from refold.templates.text import place
 
 _SHOWN = 80  # characters of a text in a message
@@ -18,21 +18,34 @@ Finish = Callable[[Any, bool], Any]
 
 def evaluated(evaluation: Evaluation, text: str, expression: Expression, finish: Finish, nothing: Any = None) -> Any:
     """`nothing` stands for what is not defined, where that is no error."""
-    path = expression.code.path
+    path = expression.path
     try:
         if path is None:
-            return finish(evaluation.value(expression.code, nothing), False)
-        value = evaluation.look_up(path)
+            return finish(_value(evaluation, expression, nothing), False)
+        try:
+            value = look_up(evaluation.view, path.keys)
+        except Absent as absent:
+            if path.soft:
+                return finish(nothing, True)
+            raise Failed(not_defined(path.keys, absent, evaluation.view), path.at) from None
         return finish(unaliased(value) if type(value) is Aliased else value, True)
-    except Absent:
-        return finish(nothing, True)
     except CannotEvaluate as error:
         at = error.at if isinstance(error, Failed) else expression.at
         raise CannotEvaluate(f"{error} ({where(text, at)})") from None
-    except (Missing, KeyboardInterrupt):
+    except Missing:
         raise
-    except BaseException as error:  # the engine is written in Rust, and its panics are no exceptions
+    except Exception as error:
         raise CannotEvaluate(f"{in_plain_words(str(no_value(error)))} ({where(text, expression.at)})") from error
+
+
+def _value(evaluation: Evaluation, expression: Expression, nothing: Any) -> Any:
+    evaluation.charge(ITEM * expression.size)
+    value = expression.run(evaluation)
+    if value is not UNDEFINED:
+        return plain(value)
+    if evaluation.lenient:
+        return nothing
+    raise CannotEvaluate(NO_VALUE)
 
 
 def where(text: str, at: int) -> str:

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refold.core.expressions import CannotEvaluate, View
-from refold.templates.blocks import Body, Expression, For, If, Part, Set, SetText
-from refold.templates.code import Code
+from refold.templates.blocks import Body, For, If, Part, Set, SetText
+from refold.templates.compiler import Expression
 from refold.templates.data import ITEM, LARGEST, TOO_LARGE, Copies, bare, kind
-from refold.templates.engine import Evaluation
+from refold.templates.evaluation import Evaluation
 from refold.templates.rendering import Finish, evaluated, where
 from refold.templates.text import Piece
 
 MOST_TURNS = 100_000  # of all loops of one text
 _TO_TURN, _TO_WALK = 2 * ITEM, 3 * ITEM
-_TO_EVALUATE, _TO_HAND_OVER = 24 * ITEM, 8 * ITEM  # to ask the engine anything, and for each part of the question
+_TO_EVALUATE = 8 * ITEM  # for each part of an expression
 _TOO_MANY_TURNS = f"the loops of this text take more than {MOST_TURNS:,} turns, and that is work for a step"
 _UNDEFINED = object()
 
@@ -50,7 +50,7 @@ class Walk:
     """Through one text, once."""
 
     def __init__(self, text: str, evaluation: Evaluation) -> None:
-        self.text, self.bench = text, evaluation
+        self.text, self.evaluation = text, evaluation
         self._names = _Names(evaluation.view)
         evaluation.view = self._names
         self._turns = 0
@@ -66,12 +66,12 @@ class Walk:
         return collected.pieces
 
     def evaluated(self, expression: Expression, finish: Finish, nothing: Any = None) -> Any:
-        self.bench.charge(_cost(expression.code))
-        return evaluated(self.bench, self.text, expression, finish, nothing)
+        self.evaluation.charge(_cost(expression))
+        return evaluated(self.evaluation, self.text, expression, finish, nothing)
 
     def _through(self, body: Body, put: Put) -> None:
         for part in body:
-            self.bench.charge(ITEM if isinstance(part, str) else _TO_WALK)
+            self.evaluation.charge(ITEM if isinstance(part, str) else _TO_WALK)
             if isinstance(part, (str, Expression)):
                 put(part)
             else:
@@ -87,7 +87,7 @@ class Walk:
                 self._bind(part)
             case SetText():
                 text = self.text_of(part.body)
-                self.bench.charge(len(text))
+                self.evaluation.charge(len(text))
                 self._names.frames[-1][part.name] = text
 
     def _choose(self, choice: If, put: Put) -> None:
@@ -111,7 +111,7 @@ class Walk:
 
     def _elements(self, value: Any, is_path: bool) -> Sequence[Any]:
         data = bare(self._held(value, is_path))
-        if data is None and self.bench.lenient:
+        if data is None and self.evaluation.lenient:
             return ()
         if not isinstance(data, (list, tuple, str, Mapping)):
             raise CannotEvaluate(f"{kind(data)} is no list to go through")
@@ -127,8 +127,8 @@ class Walk:
         self._turns += 1
         if self._turns > MOST_TURNS:
             raise CannotEvaluate(f"{_TOO_MANY_TURNS} ({where(self.text, loop.at)})")
-        self.bench.charge(_TO_TURN)
-        names.update(self._unpacked(loop.names, self.bench.shown(element), loop.at))
+        self.evaluation.charge(_TO_TURN)
+        names.update(self._unpacked(loop.names, self.evaluation.shown(element), loop.at))
         self._names.frames.append(names)
         result = act(loop)
         self._names.frames.pop()
@@ -152,13 +152,13 @@ class Walk:
             message = f"{name!r} is not made by `namespace(…)`, and only fields of such names can be set"
             raise CannotEvaluate(f"{message} ({where(self.text, part.at)})")
         changed = _Space({**space, part.field: None if value is _UNDEFINED else value})
-        self.bench.hold(changed)
+        self.evaluation.hold(changed)
         frame[name] = changed
 
     def _held(self, value: Any, is_path: bool) -> Any:
         """As a name may hold it: what was there before, or what is small enough to be gone through."""
         if not is_path and value is not _UNDEFINED:
-            self.bench.hold(value)
+            self.evaluation.hold(value)
         return value
 
     def _unpacked(self, names: tuple[str, ...], value: Any, at: int) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Walk:
         if not isinstance(data, (list, tuple)) or len(data) != len(names):
             what = f"a list of {len(data)}" if isinstance(data, (list, tuple)) else kind(data)
             raise CannotEvaluate(f"{what} cannot be unpacked into {len(names)} names ({where(self.text, at)})")
-        return {name: self.bench.shown(each) for name, each in zip(names, data, strict=True)}
+        return {name: self.evaluation.shown(each) for name, each in zip(names, data, strict=True)}
 
 
 class _Written:
@@ -187,8 +187,8 @@ class _Written:
             raise CannotEvaluate(TOO_LARGE)
 
     def _shown(self, value: Any, is_path: bool) -> str:
-        text = self.walk.bench.written(value)
-        self.walk.bench.charge(2 * len(text))
+        text = self.walk.evaluation.written(value)
+        self.walk.evaluation.charge(2 * len(text))
         return text
 
 
@@ -210,9 +210,9 @@ class _Collected:
         return self._copies.of(value)
 
 
-def _cost(code: Code) -> int:
-    """What it takes to ask, without what the answer takes."""
-    return _TO_WALK if code.path is not None else _TO_EVALUATE + _TO_HAND_OVER * len(code.parts) + 2 * len(code.code)
+def _cost(expression: Expression) -> int:
+    """What it takes to evaluate it, without what its parts make."""
+    return _TO_WALK + _TO_EVALUATE * expression.size if expression.path is None else _TO_WALK
 
 
 def _is_true(value: Any, is_path: bool) -> bool:

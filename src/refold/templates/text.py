@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.expressions import Path
-from refold.templates.blocks import RAW, Body, Expression, Tag, lookups, tree_of
-from refold.templates.code import Lookup, code_of
+from refold.templates.blocks import RAW, Body, Tag, lookups, tree_of
+from refold.templates.compiler import Expression, Lookup, compiled
 from refold.templates.grammar import Parser, parse
 from refold.templates.tokens import Wrong, tokens
 
@@ -106,7 +106,7 @@ def _marked(text: str, lenient: bool) -> Iterator[tuple[int, int, Expression | T
 
 def _expression(text: str, begin: int, lenient: bool) -> tuple[int, Expression]:
     written, end = tokens(text, begin)
-    return end, Expression(begin, code_of(parse(written, lenient), lenient))
+    return end, compiled(parse(written, lenient), begin, lenient)
 
 
 def _statement(text: str, begin: int, lenient: bool) -> tuple[int, Tag]:

@@ -1,4 +1,4 @@
-"""Where operators, filters and methods work: what they are given, and how much they may make of it."""
+"""The evaluation of the expressions of one text: what they may read, and how much they may make of it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,11 +20,21 @@ from refold.templates.data import (
 )
 
 BUDGET = 8 * LARGEST  # of all that the expressions of one text take up and make
-TO_READ = 2 * ITEM  # it takes the engine longer than us
+TO_READ = 2 * ITEM
+NO_VALUE = "the expression has no value; `| default(…)` can give it one"
+_MOST_BITS = 127  # of a whole number
 
 
-class Workbench:
-    """Of the expressions of one text, which share a budget."""
+class Failed(CannotEvaluate):
+    """A part of an expression has no value; `at` is the character of its text where that part is."""
+
+    def __init__(self, message: str, at: int) -> None:
+        self.at = at
+        super().__init__(message)
+
+
+class Evaluation:
+    """All expressions of one text share one budget."""
 
     def __init__(self, view: View, lenient: bool) -> None:
         self.view = view
@@ -41,8 +51,29 @@ class Workbench:
         if weight > LARGEST:
             raise CannotEvaluate(TOO_LARGE)
 
+    def taken(self, value: Any, weight: int = 0) -> Any:
+        """Return a value as expressions handle it: text is paid for, lists and maps are views, the rest is JSON."""
+        kind_of_value = type(value)
+        if kind_of_value is str:
+            self.charge(len(value))
+            return value
+        if kind_of_value is int:
+            if value.bit_length() > _MOST_BITS:
+                raise CannotEvaluate("the number is too large")
+            return value
+        if kind_of_value in SCALARS:
+            return value
+        if isinstance(value, str):
+            return self.taken(str.__str__(value))
+        view = self.shown(value, weight)
+        if isinstance(view, VIEWS):
+            return view
+        if isinstance(value, Aliased):
+            return self.taken(view)
+        raise CannotEvaluate(f"a {type(value).__name__} is no value")
+
     def read(self, container: Any, key: Any) -> Any:
-        """An element, for those who read views."""
+        """Return an element of a list or map."""
         self.charge(TO_READ)
         return self.shown(container[key])
 
@@ -51,16 +82,16 @@ class Workbench:
         if type(value) in SCALARS or isinstance(value, VIEWS):
             return value
         if isinstance(value, (list, tuple)):
-            return ListView(value, self.read, weight)
+            return ListView(value, weight)
         if isinstance(value, (dict, Mapping)):
-            return MapView(value, self.read, weight)
+            return MapView(value, weight)
         return self._shown_whole(value, weight) if isinstance(value, Aliased) else value
 
     def _shown_whole(self, value: Aliased, weight: int) -> Any:
         data = unaliased(value)
         if isinstance(data, (list, tuple)):
-            return ListView(data, self.read, weight, value)
-        return MapView(data, self.read, weight, value) if isinstance(data, (dict, Mapping)) else data
+            return ListView(data, weight, value)
+        return MapView(data, weight, value) if isinstance(data, (dict, Mapping)) else data
 
     def each(self, value: Any) -> Iterator[Any]:
         """The elements of a list, the keys of a map or the characters of a text, each paid for."""
