@@ -37,7 +37,7 @@ PRELOADED = (
     "httpx2",
     "hypothesis.strategies",
     "jsonschema",
-    "minijinja",
+    
     "pydantic",
     "pytest",
     "re2",
