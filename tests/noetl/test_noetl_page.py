@@ -50,8 +50,10 @@ def test_the_files_of_the_page_are_read_and_the_commands_print_what_stands_below
             continue
         warned = {each.code for each in read(body, name, CATALOG).warnings}
         assert warned == ({"old-form"} if name == "old.yaml" else set())
+    [log] = re.findall(r"```jsonl\n(.*?)```", text, re.S)
+    (tmp_path / "events.jsonl").write_text(log, encoding="utf-8")
     commands = COMMAND.findall("".join(re.findall(r"```console\n(.*?)```", text, re.S)))
-    assert len(commands) == 9
+    assert len(commands) == 10
     for command, expected in commands:
         told = run(tmp_path, command)
         for line in expected.splitlines():

@@ -86,6 +86,12 @@ def _migrating() -> Any:
     return migrate
 
 
+def _noetl_log() -> Any:
+    from refold.cli.commands import noetl_log
+
+    return noetl_log
+
+
 def _questions() -> Any:
     from refold.cli.commands import gates as questions
 
@@ -169,6 +175,7 @@ COMMANDS = {
     "graph": lambda: _checking().graph,
     "sim": lambda: _sim().sim,
     "schema": lambda: _checking().schema,
+    "noetl-log": lambda: _noetl_log().noetl_log,
     "examples": lambda: _examples().examples,
     "init": lambda: _examples().init,
     "doctor": lambda: _files().doctor,

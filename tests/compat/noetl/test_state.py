@@ -47,9 +47,9 @@ from refold.core.state import (
 )
 from refold.errors import Corrupt, LeaseLost
 from refold.playbooks.noetl_log.events import life_of, status_of
-from refold.playbooks.noetl_log.log import PLAYBOOK, Imported, read_log
+from refold.playbooks.noetl_log.log import PLAYBOOK, ImportedRun, read_log
+from refold.playbooks.noetl_log.log_reader import CONTEXT, ENDS, STEP_EVENTS
 from refold.playbooks.noetl_log.results import extract_user_data, flatten_labels, with_data, with_sets
-from refold.playbooks.noetl_log.visits import CONTEXT, ENDS, STEP_EVENTS
 from refold.ports import Done, Lease, Writes
 from tests.compat.stage import Stage, plan, step, work
 
@@ -81,7 +81,7 @@ def numbered(*events: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"event_id": n, "created_at": (NOON + timedelta(seconds=n)).isoformat(), **row} for n, row in rows]
 
 
-def read(*events: dict[str, Any]) -> Imported:
+def read(*events: dict[str, Any]) -> ImportedRun:
     return read_log(numbered(*events))
 
 
@@ -98,21 +98,21 @@ def updated(name: str, completion: int, **values: Any) -> dict[str, Any]:
     return event("ctx.updated", result={"status": "CONTEXT", "context": payload})
 
 
-def state_of(imported: Imported, name: str) -> StepState:
+def state_of(imported: ImportedRun, name: str) -> StepState:
     return imported.state().steps[imported.graph.index[name]]
 
 
-def life(imported: Imported, name: str) -> str:
+def life(imported: ImportedRun, name: str) -> str:
     return state_of(imported, name).life
 
 
-def fan_of(imported: Imported, name: str = "looped") -> FanOut:
+def fan_of(imported: ImportedRun, name: str = "looped") -> FanOut:
     fan = state_of(imported, name).fan
     assert fan is not None
     return fan
 
 
-def facts_of(imported: Imported) -> list[Fact]:
+def facts_of(imported: ImportedRun) -> list[Fact]:
     return [fact for _, _, fact in imported.records]
 
 

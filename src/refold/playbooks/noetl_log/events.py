@@ -1,4 +1,4 @@
-"""One row of a NoETL event log, whatever writer and release it is of."""
+"""The rows of a NoETL event log, as events in one form for all releases and writers of NoETL."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,10 +6,12 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from refold.core.outcomes import Instant
 from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, INITIAL, PAUSED, RUNNING, WAITING
+from refold.errors import InvalidValue
 
 LIVES = {
     "initial": INITIAL,
@@ -23,44 +25,80 @@ LIVES = {
     "cancelled": CANCELLED,
     "canceled": CANCELLED,
 }
-GOES_ON = frozenset({RUNNING, WAITING, PAUSED, ENDING})
+UNFINISHED = frozenset({RUNNING, WAITING, PAUSED, ENDING})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ITEM_IN_COMMAND = re.compile(r":i(\d+)$")
 
 
 def life_of(status: str) -> str:
-    """The life of a run that a NoETL status stands for; a word it does not know means that nothing has happened."""
+    """The state of a run for a word of NoETL; an unknown word means that nothing has happened."""
     return LIVES.get(status.lower(), INITIAL)
 
 
 def status_of(life: str) -> str:
-    """The word NoETL has for the life of a run."""
-    return "in_progress" if life in GOES_ON else life
+    """NoETL's word for the state of a run."""
+    return "in_progress" if life in UNFINISHED else life
 
 
 class Event(Struct, frozen=True):
-    """What a row says; "" and None stand for what it does not say."""
+    """The content of a row; "" and None stand for what is missing."""
 
     type: str
     at: Instant
     id: str = ""
     step: str = ""
-    command: str = ""  # NoETL's id of it, which workers echo in what they report
+    command: str = ""  # NoETL's id of the command, which workers repeat in their reports
     item: int | None = None
     attempt: int = 1
     worker: str = ""
     failed: bool = False
     error: str = ""
     result: Any = None
-    told: dict[str, Any] = {}  # the payload of the row's own writer, from either of its two places
+    payload: dict[str, Any] = {}  # what the writer of the row has added, in `context` or in the result's `context`
     run: str = ""
     catalog: str = ""
     parent: str = ""
 
     @property
     def expected(self) -> int | None:
-        """Into how many iterations the step fans out."""
-        return _number(self.told.get("iterations_expected"))
+        """How many iterations the step has."""
+        return _number(self.payload.get("iterations_expected"))
+
+
+def parse_rows(text: str) -> list[Mapping[str, Any]]:
+    """The rows of an exported log: a JSON list, a JSON object with a list `events`, or one JSON object per line.
+
+    Raise InvalidValue, with the number of the line or row, for anything else.
+    """
+    rows = _parse_json(text)
+    if not rows:
+        raise InvalidValue("log", "it has no events")
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            raise InvalidValue(f"event {number}", f"must be a JSON object, not {type(row).__name__}")
+        if not isinstance(row.get("event_type"), str):
+            raise InvalidValue(f"event {number}", "has no text `event_type`; is this an event log of NoETL?")
+    return rows
+
+
+def _parse_json(text: str) -> list[Any]:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return [_parse_line(line, number) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict) and isinstance(value.get("events"), list):
+        events: list[Any] = value["events"]
+        return events
+    return [value]
+
+
+def _parse_line(line: str, number: int) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise InvalidValue(f"line {number}", f"is not JSON: {error}") from None
 
 
 def read_events(rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
@@ -88,7 +126,7 @@ def _read(row: Mapping[str, Any], at: Instant) -> Event:
         failed=life_of(_name(row.get("status"))) == FAILED,
         error=_first_text(result.get("error"), envelope.get("error"), row.get("error")),
         result=row.get("result"),
-        told={**_mapping(row.get("context")), **envelope},
+        payload={**_mapping(row.get("context")), **envelope},
         run=_name(row.get("execution_id")),
         catalog=_name(row.get("catalog_id")),
         parent=_name(row.get("parent_execution_id")),
@@ -96,8 +134,8 @@ def _read(row: Mapping[str, Any], at: Instant) -> Event:
 
 
 def _item(index: Any, command: str) -> int | None:
-    found = ITEM_IN_COMMAND.search(command)
-    return _number(index) if _number(index) is not None else int(found[1]) if found else None
+    match = ITEM_IN_COMMAND.search(command)
+    return _number(index) if _number(index) is not None else int(match[1]) if match else None
 
 
 def _instant(value: Any, before: Instant) -> Instant:

@@ -1,17 +1,18 @@
-"""Reads a NoETL event log: the same run as Refold facts, with a plan made up from what the log shows.
+"""Reads a NoETL event log as Refold facts, with a plan that is inferred from the log.
 
-NoETL's log tells when a step was entered, never which arc led there. So the plan has one step of its own, `(playbook)`,
-which is bypassed at the start and leads to every step; a step that the log enters again has an arc back to itself, and
-each further entry is a further visit. The templates of a `set` are not told either: the plan has the values they gave
-last. An imported run is history to look at; its steps name a tool that no worker has, so nobody continues it.
+A NoETL log records when a step was entered, but not which arc led there. So the plan has one additional step,
+`(playbook)`, which is bypassed at the start and leads to every step. A step that the log enters again has an arc back
+to itself, and each further entry is a further visit. The log does not contain the templates of a `set` either: the plan
+has the last values. An imported run is only for reading; its steps name a tool that no worker has, so it cannot be
+continued.
 
-- `step.skipped` is written where a guard was false, and that is a bypassed visit.
-- Claimed and started are no facts here; they stand in the report that ends the try.
-- A fan-out's item is known by its NoETL command; whatever is said of it after its first end is an echo.
-- A `ctx.updated` belongs to the completion it names, and the first one of a completion counts. If the log lacks that
-  completion, the update stands for it; if it names none, it is a visit of the made-up step `(context)`.
-- The first end of the playbook is its end. What was open then was dropped, and what comes later is not read.
-- Times are those of the events and never go back; an event without a readable time has that of the one before.
+- `step.skipped` is written where a guard was false; that is a bypassed visit.
+- Claims and starts are not facts in Refold; they are part of the report that ends the try.
+- An item of a fan-out is identified by its NoETL command; events about it after its first end are repetitions.
+- A `ctx.updated` belongs to the completion that it names; only the first one of a completion counts. If the completion
+  is missing in the log, the update replaces it; if it names none, it is a visit of the additional step `(context)`.
+- The first end of the playbook is its end. What was running then was dropped, and later events are not read.
+- Times are those of the events and never go back; an event without a readable time has that of the event before.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,20 +28,20 @@ from refold.core.plan import Arc, Call, Loop, Plan, Step, plan_hash
 from refold.core.read.loaded import Loaded
 from refold.core.state import RunState
 from refold.playbooks.noetl_log.events import Event, read_events
+from refold.playbooks.noetl_log.log_reader import LogReader
 from refold.playbooks.noetl_log.results import NoetlContext
-from refold.playbooks.noetl_log.visits import Telling
 
 PLAYBOOK = "(playbook)"
 NOETL = Call(tool="noetl")
 
 
-class Imported(Struct, frozen=True):
-    """A NoETL run in Refold's terms."""
+class ImportedRun(Struct, frozen=True):
+    """A NoETL run as a plan and facts of Refold."""
 
     run: str
     graph: Graph
     records: list[Record]
-    ids: dict[str, str]  # as NoETL's templates know them
+    ids: dict[str, str]  # the ids that NoETL's templates can read
 
     @property
     def plan(self) -> Plan:
@@ -50,56 +51,58 @@ class Imported(Struct, frozen=True):
         return fold(self.graph, self.records, RunState(run=self.run))
 
     def context(self) -> NoetlContext:
-        """The names that a template of this run sees now."""
+        """The names that a template sees at the end of the log."""
         loaded = Loaded(facts={seq: fact for seq, _, fact in self.records if isinstance(fact, ItemsSettled)})
         return NoetlContext(self.graph, self.state(), loaded, self.ids)
 
 
-def read_log(rows: Iterable[Mapping[str, Any]]) -> Imported:
-    """The events of one execution, in their order; those that say nothing of its state are passed over."""
+def read_log(rows: Iterable[Mapping[str, Any]]) -> ImportedRun:
+    """Read the events of one execution, in their order; events that do not concern its state are ignored."""
     events = list(read_events(rows))
-    telling = Telling()
-    telling.read(events)
+    reader = LogReader()
+    reader.read(events)
     first = events[0] if events else Event("", 0)
     start = next((event for event in events if event.type == "playbook_started"), None)
     ids = {"execution_id": first.run, "catalog_id": first.catalog}
     if start is not None:
-        ids.update({name: start.told[name] for name in ("path", "version") if isinstance(start.told.get(name), str)})
-    graph = analyse(_plan(telling, ids.get("path", "noetl")))
+        ids.update(
+            {name: start.payload[name] for name in ("path", "version") if isinstance(start.payload.get(name), str)}
+        )
+    graph = analyse(_plan(reader, ids.get("path", "noetl")))
     facts: list[tuple[Instant, Fact]] = []
-    if start is not None or telling.told:
-        facts = [(first.at, _started(graph.plan, start or first)), *_facts(telling, first.at)]
-    return Imported(first.run, graph, [(seq, at, fact) for seq, (at, fact) in enumerate(facts, 1)], ids)
+    if start is not None or reader.facts:
+        facts = [(first.at, _started(graph.plan, start or first)), *_facts(reader, first.at)]
+    return ImportedRun(first.run, graph, [(seq, at, fact) for seq, (at, fact) in enumerate(facts, 1)], ids)
 
 
-def _plan(telling: Telling, name: str) -> Plan:
-    sets = _sets(telling)
-    steps = tuple(_step(telling, step, sets.get(step, {})) for step in telling.visits)
+def _plan(reader: LogReader, name: str) -> Plan:
+    sets = _sets(reader)
+    steps = tuple(_step(reader, step, sets.get(step, {})) for step in reader.visits)
     arcs = tuple(Arc(to=step.name) for step in steps)
     return Plan(name=name, steps=(Step(name=PLAYBOOK, work=NOETL, when=False, mode="inclusive", arcs=arcs), *steps))
 
 
-def _step(telling: Telling, name: str, sets: dict[str, Any]) -> Step:
-    arcs = (Arc(to=name, on="both", when=False),) if telling.visits[name].number > 1 else ()
+def _step(reader: LogReader, name: str, sets: dict[str, Any]) -> Step:
+    arcs = (Arc(to=name, on="both", when=False),) if reader.visits[name].number > 1 else ()
     loop = None
-    if name in telling.loops:
-        entered = telling.loops[name]
-        variable = entered.told.get("iterator_var")
+    if name in reader.loops:
+        entered = reader.loops[name]
+        variable = entered.payload.get("iterator_var")
         window = max(1, entered.expected or 0)
         loop = Loop(items=[], name=variable if isinstance(variable, str) else "item", window=window)
     return Step(name=name, work=NOETL, arcs=arcs, set=sets, loop=loop)
 
 
-def _sets(telling: Telling) -> dict[str, dict[str, Any]]:
-    """What each step set, with the values it gave last."""
-    found: dict[str, dict[str, Any]] = {}
-    for (step, _), values in telling.sets.items():
-        found.setdefault(step, {}).update(values)
-    return found
+def _sets(reader: LogReader) -> dict[str, dict[str, Any]]:
+    """What each step set, with the last values."""
+    values_by_step: dict[str, dict[str, Any]] = {}
+    for (step, _), values in reader.sets.items():
+        values_by_step.setdefault(step, {}).update(values)
+    return values_by_step
 
 
 def _started(plan: Plan, start: Event) -> RunStarted:
-    workload = start.told.get("workload")
+    workload = start.payload.get("workload")
     return RunStarted(
         plan=plan_hash(plan),
         input=workload if isinstance(workload, dict) else {},
@@ -108,32 +111,32 @@ def _started(plan: Plan, start: Event) -> RunStarted:
     )
 
 
-def _facts(telling: Telling, began: Instant) -> Iterator[tuple[Instant, Fact]]:
-    """Moves that follow each other at one moment are one fact."""
+def _facts(reader: LogReader, began: Instant) -> Iterator[tuple[Instant, Fact]]:
+    """The facts in order; consecutive moves at the same time are one fact."""
     moves: list[Move] = [Bypassed(PLAYBOOK, 1)]
     last = began
-    for at, said in _complete(telling):
-        if moves and (at != last or not isinstance(said, Move)):
+    for at, fact in _complete(reader):
+        if moves and (at != last or not isinstance(fact, Move)):
             yield last, Routed(tuple(moves))
             moves = []
-        if isinstance(said, Move):
-            moves.append(said)
+        if isinstance(fact, Move):
+            moves.append(fact)
         else:
-            yield at, said
+            yield at, fact
         last = at
     if moves:
         yield last, Routed(tuple(moves))
 
 
-def _complete(telling: Telling) -> Iterator[tuple[Instant, Fact | Move]]:
-    """Every visit's end with what only the whole log tells: whether the step was entered again, and what it set."""
-    sets = _sets(telling)
-    for at, said in telling.told:
-        if not isinstance(said, Took):
-            yield at, said
+def _complete(reader: LogReader) -> Iterator[tuple[Instant, Fact | Move]]:
+    """The facts, where the end of each visit has what only the whole log shows: later visits, and what was set."""
+    sets = _sets(reader)
+    for at, fact in reader.facts:
+        if not isinstance(fact, Took):
+            yield at, fact
             continue
-        where, visits = (said.step, said.visit), telling.visits[said.step].number
-        if visits > 1 or said.step in sets or where in telling.faults:
-            yield at, Took(*where, (0,) if said.visit < visits else (), telling.sets.get(where, {}), said.fault)
-        if said.visit == visits > 1:
-            yield at, LoopLeft(said.step)
+        where, visits = (fact.step, fact.visit), reader.visits[fact.step].number
+        if visits > 1 or fact.step in sets or where in reader.faults:
+            yield at, Took(*where, (0,) if fact.visit < visits else (), reader.sets.get(where, {}), fact.fault)
+        if fact.visit == visits > 1:
+            yield at, LoopLeft(fact.step)

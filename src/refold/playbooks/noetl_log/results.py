@@ -1,4 +1,4 @@
-"""What NoETL templates see of a run: results out of their envelopes, and the names in their order of precedence."""
+"""The names that NoETL's templates see: results without their envelopes, and which name wins over which."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ RESULT = ("context", "result", "context", "data")  # where a worker puts what th
 
 
 def extract_user_data(result: Any) -> Any:
-    """What the tool returned, out of however many envelopes there are around it; None stays None."""
+    """What the tool returned, without the envelopes around it; None stays None."""
     holder = result
     for name in RESULT[:-1]:
         holder = holder.get(name) if isinstance(holder, Mapping) else None
@@ -26,8 +26,8 @@ def extract_user_data(result: Any) -> Any:
 
 
 def flatten_labels(data: Any) -> Any:
-    """Results by label also show their fields one level up, the later label winning; a label never loses to a field."""
-    if not isinstance(data, Mapping) or not data or not all(isinstance(each, Mapping) for each in data.values()):
+    """Copy the fields of labelled results one level up. Later labels win over earlier ones, labels over fields."""
+    if not isinstance(data, Mapping) or not data or not all(isinstance(value, Mapping) for value in data.values()):
         return data
     fields = {name: value for labelled in data.values() for name, value in labelled.items()}
     return {**fields, **data}
@@ -46,7 +46,7 @@ def with_sets(variables: Mapping[str, Any], sets: Mapping[str, Any]) -> dict[str
 
 
 class Results(Mapping[str, Any]):
-    """`steps`: each finished step's result as it was stored, envelope and all; a fan-out's in item order."""
+    """`steps`: the stored result of each finished step, with its envelope; of a fan-out, in the order of items."""
 
     def __init__(self, graph: Graph, state: RunState, loaded: Loaded) -> None:
         self._graph, self._state, self._loaded = graph, state, loaded
@@ -70,20 +70,20 @@ class Results(Mapping[str, Any]):
 
 
 class NoetlContext(Mapping[str, Any]):
-    """The names of a NoETL template, each looked up when it is read: nothing of the state is copied.
+    """The names of a NoETL template. Each is looked up when it is read, so no state is copied.
 
-    From strong to weak: the run's own ids, the durable context, `steps`, what steps returned, `workload`, its keys.
+    In order of precedence: the ids of the run, the durable context, `steps`, results of steps, `workload`, its keys.
     """
 
     def __init__(self, graph: Graph, state: RunState, loaded: Loaded, ids: Mapping[str, str]) -> None:
         self._results = Results(graph, state, loaded)
         self._layers: tuple[tuple[Mapping[str, Any], Callable[[Any], Any]], ...] = (
-            (ids, _as_it_is),
-            (state.ctx, _as_it_is),
-            ({"steps": self._results}, _as_it_is),
+            (ids, _unchanged),
+            (state.ctx, _unchanged),
+            ({"steps": self._results}, _unchanged),
             (self._results, lambda result: with_data(extract_user_data(result))),
-            ({"workload": state.input}, _as_it_is),
-            (state.input, _as_it_is),
+            ({"workload": state.input}, _unchanged),
+            (state.input, _unchanged),
         )
 
     def __getitem__(self, name: str) -> Any:
@@ -99,5 +99,5 @@ class NoetlContext(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value

@@ -1,4 +1,4 @@
-"""A NoETL log, event by event: which visit each is about, and the facts that follow from it."""
+"""Follows a NoETL log event by event: which visit of a step each event concerns, and the facts that result from it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,8 +39,8 @@ ENDS = {
 }
 
 
-class Try(Struct):
-    """What is known of a command before it ends."""
+class CommandTry(Struct):
+    """What is known about a command before it ends."""
 
     item: int | None
     attempt: int
@@ -51,16 +51,16 @@ class Try(Struct):
     settled: bool = False
 
 
-class Visit(Struct):
+class StepVisit(Struct):
     step: str
     number: int
     count: int | None  # of items; None: a plain step
     life: str = PENDING
     next: int = 0  # the first item not issued
     through: int = 0
-    lost: list[int] = []
+    failed: list[int] = []
     commands: dict[str, int | None] = {}  # NoETL's ids -> item
-    tries: dict[int | None, Try] = {}
+    tries: dict[int | None, CommandTry] = {}
     unnamed: int = 0  # no item before this one lacks a command
 
     @property
@@ -68,7 +68,7 @@ class Visit(Struct):
         return self.life == COMPLETED
 
     def item_of(self, event: Event) -> int | None:
-        """As its command is known, as it says itself, or the first item that has no command yet."""
+        """The item of its command, or the one that it names, or the first item that has no command yet."""
         assert self.count is not None
         if event.command in self.commands:
             return self.commands[event.command]
@@ -79,23 +79,23 @@ class Visit(Struct):
         return self.unnamed if event.command and self.unnamed < self.count else None
 
 
-class Telling:
-    """Tells the facts one by one; what only the whole log can know of a visit's end is filled in at the end."""
+class LogReader:
+    """Collects the facts in order; `log.py` adds what only the whole log shows about the end of a visit."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Instant, Fact | Move]] = []
+        self.facts: list[tuple[Instant, Fact | Move]] = []
         self.at: Instant = 0
-        self.visits: dict[str, Visit] = {}  # the newest of each step; steps in the order of their first one
+        self.visits: dict[str, StepVisit] = {}  # the newest of each step; steps in the order of their first one
         self.owners: dict[tuple[str, str], int] = {}  # (step, NoETL command) -> visit
         self.completions: dict[tuple[str, str], tuple[str, int]] = {}  # (step, event id) -> step, visit
         self.sets: dict[tuple[str, int], dict[str, Any]] = {}
         self.faults: dict[tuple[str, int], Fault] = {}
-        self.loops: dict[str, Event] = {}  # where a fan-out's size stands; an event that has none leaves it alone
+        self.loops: dict[str, Event] = {}  # the event that has the size of a fan-out
         self.latest: Any = None
 
     def read(self, events: list[Event]) -> None:
         for event in events:
-            if event.expected is not None and STEP_EVENTS.get(event.type) is Telling.entered:
+            if event.expected is not None and STEP_EVENTS.get(event.type) is LogReader.entered:
                 self.loops.setdefault(event.step, event)
         for event in events:
             self.at = event.at
@@ -107,8 +107,8 @@ class Telling:
             elif event.step and event.type in STEP_EVENTS:
                 STEP_EVENTS[event.type](self, event)
 
-    def _tell(self, said: Fact | Move) -> None:
-        self.told.append((self.at, said))
+    def _add(self, fact: Fact | Move) -> None:
+        self.facts.append((self.at, fact))
 
     def entered(self, event: Event) -> None:
         if event.expected is not None:
@@ -121,10 +121,10 @@ class Telling:
         visit = self.visits.get(event.step)
         if visit is not None and not visit.over:
             visit.life = COMPLETED
-            self._tell(Dropped((event.step,)))
+            self._add(Dropped((event.step,)))
             return
         visit = self._begin(event.step)
-        self._tell(Bypassed(visit.step, visit.number))
+        self._add(Bypassed(visit.step, visit.number))
         self._end(visit)
 
     def issued(self, event: Event) -> None:
@@ -141,7 +141,7 @@ class Telling:
             it.started_at = event.at
 
     def called(self, event: Event) -> None:
-        """The result comes with this one; the completion that follows often has none."""
+        """This event has the result; the completion that follows often has none."""
         it = self._try_of(event, echo=True)
         if it is not None and event.result is not None:
             it.result = event.result
@@ -166,8 +166,8 @@ class Telling:
         elif it is None and not visit.over and not event.command:
             self._give_up(visit, fault)
 
-    def _visit_of(self, event: Event, echo: bool = False) -> Visit | None:
-        """The visit an event is about, begun if need be; None: it says again what is over."""
+    def _visit_of(self, event: Event, echo: bool = False) -> StepVisit | None:
+        """The visit that an event concerns, which may begin with it; None: it repeats what has ended already."""
         visit = self.visits.get(event.step)
         owner = self.owners.get((event.step, event.command))
         if visit is None:
@@ -180,26 +180,26 @@ class Telling:
             return None
         return self._begin(event.step)
 
-    def _begin(self, step: str) -> Visit:
+    def _begin(self, step: str) -> StepVisit:
         before = self.visits.get(step)
         if before is not None:
-            self._tell(PassBegan(step))
+            self._add(PassBegan(step))
         count = self.loops[step].expected if step in self.loops else None
-        visit = self.visits[step] = Visit(step, before.number + 1 if before is not None else 1, count)
+        visit = self.visits[step] = StepVisit(step, before.number + 1 if before is not None else 1, count)
         return visit
 
-    def _enter(self, visit: Visit) -> None:
+    def _enter(self, visit: StepVisit) -> None:
         if visit.count is None:
             visit.life = ENTERED
-            self._tell(Entered(visit.step, visit.number))
+            self._add(Entered(visit.step, visit.number))
             return
         visit.life = ISSUED
-        self._tell(FanOutEntered(visit.step, visit.number, visit.count, [None] * visit.count))
+        self._add(FanOutEntered(visit.step, visit.number, visit.count, [None] * visit.count))
         if visit.count == 0:
             self._end(visit)
 
-    def _try_of(self, event: Event, echo: bool = False) -> Try | None:
-        """The try an event is about, with its command out; None: an echo, or a fan-out's event that names no item."""
+    def _try_of(self, event: Event, echo: bool = False) -> CommandTry | None:
+        """The try that an event concerns, now issued; None: a repetition, or an event of a loop that names no item."""
         visit = self._visit_of(event, echo)
         if visit is None:
             return None
@@ -216,84 +216,84 @@ class Telling:
         if event.command:
             visit.commands[event.command] = item
             self.owners[event.step, event.command] = visit.number
-        it = visit.tries.setdefault(item, Try(item, event.attempt))
+        it = visit.tries.setdefault(item, CommandTry(item, event.attempt))
         self._try_again(visit, it, event.attempt)
         return it
 
-    def _issue(self, visit: Visit, attempt: int) -> None:
+    def _issue(self, visit: StepVisit, attempt: int) -> None:
         if visit.life != ISSUED:
             visit.life = ISSUED
-            self._tell(StepIssued(visit.step, visit.number, attempt))
+            self._add(StepIssued(visit.step, visit.number, attempt))
 
-    def _issue_items(self, visit: Visit, last: int) -> None:
-        """Items go out in their order, so that one is out means that all before it are."""
+    def _issue_items(self, visit: StepVisit, last: int) -> None:
+        """Items are issued in order, so if one was issued, all before it were."""
         if last >= visit.next:
-            self._tell(ItemsIssued(visit.step, visit.number, visit.next, last - visit.next + 1))
+            self._add(ItemsIssued(visit.step, visit.number, visit.next, last - visit.next + 1))
             visit.next = last + 1
 
-    def _try_again(self, visit: Visit, it: Try, attempt: int) -> None:
+    def _try_again(self, visit: StepVisit, it: CommandTry, attempt: int) -> None:
         if attempt <= it.attempt or it.settled:
             return
         it.attempt = attempt
         if it.item is None:
-            self._tell(StepIssued(visit.step, visit.number, attempt))
+            self._add(StepIssued(visit.step, visit.number, attempt))
         else:
-            self._tell(ItemsRetried(visit.step, visit.number, ((it.item, attempt, 0),)))
+            self._add(ItemsRetried(visit.step, visit.number, ((it.item, attempt, 0),)))
 
-    def _settle(self, visit: Visit, it: Try, outcome: Outcome) -> None:
+    def _settle(self, visit: StepVisit, it: CommandTry, outcome: Outcome) -> None:
         it.settled = True
         report = Report(it.attempt, outcome, it.item, it.worker, claimed_at=it.claimed_at, started_at=it.started_at)
         fault = outcome.fault if isinstance(outcome, Failed) else None
         if it.item is None:
-            self._tell(StepSettled(visit.step, visit.number, report))
+            self._add(StepSettled(visit.step, visit.number, report))
             self._end(visit, fault)
             self.latest = self.latest if fault is not None else it.result
             return
-        self._tell(ItemsSettled(visit.step, visit.number, (report,)))
+        self._add(ItemsSettled(visit.step, visit.number, (report,)))
         visit.through += 1
         if fault is not None:
-            visit.lost.append(it.item)
-            self._tell(ItemsGivenUp(visit.step, visit.number, (it.item,)))
+            visit.failed.append(it.item)
+            self._add(ItemsGivenUp(visit.step, visit.number, (it.item,)))
         if visit.through == visit.count:
             self._end_items(visit)
 
-    def _end_items(self, visit: Visit) -> None:
-        if visit.lost:
-            why = f"{len(visit.lost)} of {visit.count} items failed"
-            self._end(visit, Fault("items_failed", why, data=sorted(visit.lost)))
+    def _end_items(self, visit: StepVisit) -> None:
+        if visit.failed:
+            why = f"{len(visit.failed)} of {visit.count} items failed"
+            self._end(visit, Fault("items_failed", why, data=sorted(visit.failed)))
         else:
             self._end(visit)
             self.latest = [visit.tries[item].result for item in range(visit.count or 0)]
 
-    def _give_up(self, visit: Visit, fault: Fault) -> None:
-        """A fan-out failed as a whole: what was not through is lost."""
+    def _give_up(self, visit: StepVisit, fault: Fault) -> None:
+        """A fan-out failed as a whole: items that had not ended failed with it."""
         assert visit.count is not None
         self._issue_items(visit, visit.count - 1)
-        rest = [item for item in range(visit.count) if item not in visit.tries or not visit.tries[item].settled]
-        reports = tuple(Report(1, Cancelled("the step failed"), item) for item in rest)
-        self._tell(ItemsSettled(visit.step, visit.number, reports))
-        self._tell(ItemsGivenUp(visit.step, visit.number, tuple(rest)))
+        unsettled = [item for item in range(visit.count) if item not in visit.tries or not visit.tries[item].settled]
+        reports = tuple(Report(1, Cancelled("the step failed"), item) for item in unsettled)
+        self._add(ItemsSettled(visit.step, visit.number, reports))
+        self._add(ItemsGivenUp(visit.step, visit.number, tuple(unsettled)))
         self._end(visit, fault)
 
-    def _end(self, visit: Visit, fault: Fault | None = None) -> None:
-        """Whether an arc was taken here and what was set is not known yet."""
+    def _end(self, visit: StepVisit, fault: Fault | None = None) -> None:
+        """Which arc was taken and what was set is not known yet; `log.py` adds it."""
         visit.life = COMPLETED
         if fault is not None:
             self.faults[visit.step, visit.number] = fault
-        self._tell(Took(visit.step, visit.number, fault=None if visit.count is None else fault))
+        self._add(Took(visit.step, visit.number, fault=None if visit.count is None else fault))
 
     def _updated(self, event: Event) -> None:
-        """The values belong to the end of a visit; one whose completion the log lacks is made up for them."""
-        values, step, completion = (event.told.get(name) for name in ("values", "step", "gen"))
+        """The values belong to the end of a visit; if the log lacks its completion, a visit is added for them."""
+        values, step, completion = (event.payload.get(name) for name in ("values", "step", "gen"))
         if not isinstance(values, dict) or not values:
             return
         named = isinstance(step, str) and completion is not None
         where = self.completions.get((str(step), str(completion))) if named else None
         if where is None:
-            known = self.visits.get(str(step))
-            visit = self._begin(str(step) if named and (known is None or known.over) else CONTEXT)
+            latest = self.visits.get(str(step))
+            visit = self._begin(str(step) if named and (latest is None or latest.over) else CONTEXT)
             where = visit.step, visit.number
-            self._tell(Entered(*where))
+            self._add(Entered(*where))
             self._end(visit)
         if named:
             self.completions[str(step), str(completion)] = where
@@ -306,30 +306,30 @@ class Telling:
         if status == FAILED:
             error = failures.pop(0) if failures else StepFault("", 0, event.error or "failed")
         if stopped:
-            self._tell(Dropped(stopped))
+            self._add(Dropped(stopped))
         if stopped or status != COMPLETED:
-            self._tell(RunEnding(status, error))
+            self._add(RunEnding(status, error))
         result = self.latest if status == COMPLETED else None
-        self._tell(RunEnded(status, result, None, error, tuple(failures)))
+        self._add(RunEnded(status, result, None, error, tuple(failures)))
 
 
-STEP_EVENTS: dict[str, Callable[[Telling, Event], None]] = {
-    "step.enter": Telling.entered,
-    "step_enter": Telling.entered,
-    "step_started": Telling.entered,
-    "step.skipped": Telling.skipped,
-    "step_skipped": Telling.skipped,
-    "command.issued": Telling.issued,
-    "command.claimed": Telling.claimed,
-    "command.started": Telling.started,
-    "action_started": Telling.started,
-    "call.done": Telling.called,
-    "action_done": Telling.called,
-    "command.completed": Telling.completed,
-    "action_completed": Telling.completed,
-    "step.exit": Telling.completed,
-    "step_completed": Telling.completed,
-    "command.failed": Telling.failed,
-    "action_failed": Telling.failed,
-    "step_failed": Telling.failed,
+STEP_EVENTS: dict[str, Callable[[LogReader, Event], None]] = {
+    "step.enter": LogReader.entered,
+    "step_enter": LogReader.entered,
+    "step_started": LogReader.entered,
+    "step.skipped": LogReader.skipped,
+    "step_skipped": LogReader.skipped,
+    "command.issued": LogReader.issued,
+    "command.claimed": LogReader.claimed,
+    "command.started": LogReader.started,
+    "action_started": LogReader.started,
+    "call.done": LogReader.called,
+    "action_done": LogReader.called,
+    "command.completed": LogReader.completed,
+    "action_completed": LogReader.completed,
+    "step.exit": LogReader.completed,
+    "step_completed": LogReader.completed,
+    "command.failed": LogReader.failed,
+    "action_failed": LogReader.failed,
+    "step_failed": LogReader.failed,
 }

@@ -1,0 +1,132 @@
+"""The command `noetl-log`: what an event log of NoETL amounts to, as a table and as JSON, and what it refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.in_process import command, here
+from tests.cli.program import Done
+
+START = {"event_type": "playbook_started", "context": {"path": "examples/scores", "workload": {"limit": 10}}}
+END = {"event_type": "playbook_completed"}
+
+
+def numbered(*events: dict[str, Any], execution: int = 7) -> list[dict[str, Any]]:
+    """The events as rows of a log, one second after the other."""
+    times = (f"2027-01-15T12:00:{second:02}Z" for second in range(60))
+    rows = zip(enumerate(events, 1), times, strict=False)
+    return [{"event_id": n, "execution_id": execution, "created_at": at, **event} for (n, event), at in rows]
+
+
+def done(step: str, data: Any, id: str = "", kind: str = "command.completed", **columns: Any) -> dict[str, Any]:
+    result = {"context": {"data": data}}
+    return {"event_type": kind, "node_name": step, "meta": {"command_id": id or step}, "result": result, **columns}
+
+
+def entered(step: str, **context: Any) -> dict[str, Any]:
+    return {"event_type": "step.enter", "node_name": step, "context": context}
+
+
+def shown(folder: Path, rows: Any, *options: str) -> Done:
+    (folder / "log.json").write_text(rows if isinstance(rows, str) else json.dumps(rows), encoding="utf-8")
+    with here(folder):
+        return command("noetl-log", "log.json", *options)
+
+
+def report(folder: Path, rows: Any, *options: str) -> Any:
+    return json.loads(shown(folder, rows, "-o", "json", *options).out)
+
+
+def test_the_table_has_every_visit_with_its_result_and_the_end_of_the_run(tmp_path: Path) -> None:
+    rows = numbered(START, entered("load"), done("load", {"rows": 2}), {"event_type": "step.skipped", "node_name": "x"})
+    told = shown(tmp_path, [*rows, *numbered(END)])
+    assert told.code == 0
+    assert [" ".join(line.split()) for line in told.out.splitlines()] == [
+        "execution 7 of examples/scores: completed",
+        "STEP VISIT STATUS ITEMS TRIES TOOK RESULT",
+        'load 1 completed 1 1.0 s {"rows":2}',
+        "x 1 skipped",
+        'result: {"rows":2}',
+    ]
+
+
+def test_json_has_workload_context_times_and_whole_results(tmp_path: Path) -> None:
+    sets = {"event_type": "ctx.updated", "result": {"context": {"step": "load", "gen": 3, "values": {"total": 2}}}}
+    run = report(tmp_path, numbered(START, entered("load"), done("load", {"rows": 2}), sets, END))
+    assert (run["execution"], run["playbook"], run["status"]) == ("7", "examples/scores", "completed")
+    assert (run["workload"], run["context"], run["result"]) == ({"limit": 10}, {"total": 2}, {"rows": 2})
+    assert (run["began_at"], run["ended_at"]) == ("2027-01-15T12:00:00.000000Z", "2027-01-15T12:00:04.000000Z")
+    [visit] = run["visits"]
+    assert (visit["step"], visit["visit"], visit["status"], visit["result"]) == ("load", 1, "completed", {"rows": 2})
+    assert (visit["began_at"], visit["ended_at"]) == ("2027-01-15T12:00:01.000000Z", "2027-01-15T12:00:02.000000Z")
+
+
+def test_a_loop_has_its_items_with_the_results_in_their_order_and_the_first_failure(tmp_path: Path) -> None:
+    failed = done("score", None, "score:i1", "command.failed", error="boom", attempt=2)
+    fan = entered("score", iterations_expected=3)
+    items = [done("score", "c", "score:i2"), done("score", "a", "score:i0"), failed]
+    run = report(tmp_path, numbered(START, fan, *items, {"event_type": "playbook_failed"}))
+    [visit] = run["visits"]
+    assert (visit["items"], visit["failed_items"], visit["attempts"]) == (3, 1, 2)
+    assert (visit["status"], visit["result"]) == ("failed", ["a", None, "c"])
+    assert visit["error"] == "1 of 3 items failed: boom"
+    assert (run["status"], run["error"]) == ("failed", "1 of 3 items failed")
+    assert "2/3" in shown(tmp_path, numbered(START, fan, *items)).out
+
+
+def test_a_step_that_is_entered_again_has_another_visit_and_what_runs_at_the_end_was_dropped(tmp_path: Path) -> None:
+    events = [entered("a"), done("a", 1, "a:1"), entered("a"), done("a", 2, "a:2"), entered("b")]
+    run = report(tmp_path, numbered(START, *events, {"event_type": "playbook_cancelled"}))
+    visits = [(visit["step"], visit["visit"], visit["status"], visit["result"]) for visit in run["visits"]]
+    assert visits == [("a", 1, "completed", 1), ("a", 2, "completed", 2), ("b", 1, "dropped", None)]
+    assert run["status"] == "cancelled"
+
+
+def test_a_log_without_an_end_is_of_a_run_that_is_in_progress(tmp_path: Path) -> None:
+    run = report(tmp_path, numbered(START, entered("a")))
+    assert (run["status"], run["ended_at"], run["visits"][0]["status"]) == ("in_progress", None, "running")
+
+
+@pytest.mark.parametrize("form", ["list", "object", "lines"])
+def test_a_log_is_a_list_an_object_with_events_or_one_object_per_line(tmp_path: Path, form: str) -> None:
+    rows = numbered(START, entered("a"), done("a", 1), END)
+    lines = "\n".join(json.dumps(row) for row in rows) + "\n\n"
+    text = {"list": json.dumps(rows), "object": json.dumps({"events": rows}), "lines": lines}[form]
+    assert report(tmp_path, text)["visits"][0]["result"] == 1
+
+
+def test_one_of_several_executions_is_chosen_by_its_id(tmp_path: Path) -> None:
+    rows = [*numbered(START, done("a", 1), END), *numbered(START, done("b", 2), END, execution=8)]
+    undecided = shown(tmp_path, rows)
+    assert (undecided.code, "choose one with --execution: 7, 8" in undecided.err) == (2, True)
+    assert report(tmp_path, rows, "--execution", "8")["result"] == 2
+    missing = shown(tmp_path, rows, "--execution", "9")
+    assert (missing.code, "the log has no execution 9; it has 7, 8" in missing.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "log: it has no events"),
+        ("[]", "log: it has no events"),
+        ('{"event_type": "x"}\nnope\n', "line 2: is not JSON"),
+        ("[3]", "event 1: must be a JSON object, not int"),
+        ('[{"event_type": "x"}, {"kind": "y"}]', "event 2: has no text `event_type`"),
+        ("apiVersion: noetl.io/v2", "line 1: is not JSON"),
+    ],
+)
+def test_what_is_not_an_event_log_is_refused_with_its_place(tmp_path: Path, text: str, why: str) -> None:
+    told = shown(tmp_path, text)
+    assert (told.code, told.out) == (2, "")
+    assert why in told.err
+
+
+def test_a_missing_file_and_one_that_is_not_text_are_refused(tmp_path: Path) -> None:
+    with here(tmp_path):
+        missing = command("noetl-log", "nowhere.json")
+        (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+        broken = command("noetl-log", "bytes")
+    assert (missing.code, "there is no file nowhere.json" in missing.err) == (3, True)
+    assert (broken.code, "bytes: is not UTF-8 text" in broken.err) == (2, True)
