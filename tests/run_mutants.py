@@ -37,7 +37,6 @@ PRELOADED = (
     "httpx2",
     "hypothesis.strategies",
     "jsonschema",
-    
     "pydantic",
     "pytest",
     "re2",
