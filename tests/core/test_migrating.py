@@ -135,12 +135,12 @@ OTHERS: list[tuple[Plan, dict[str, str]]] = [
     (plan(step("a", "c"), step("b"), step("c")), {"a": "arcs would be others", "b": "no arc leads to it"}),
     (second(work=Child(plan="p")), {"b": "it was a call of noop and would be a child run"}),
     (second(work=Call(tool="http")), {"b": "would be a call of http"}),
-    (second(input=3), {"b": "what it was issued with would be something else"}),
+    (second(input=3), {"b": "its input would differ from the input that it was issued with"}),
     (second(loop=Loop(items=[1])), {"b": "would be a call of noop for each item"}),
     (second(poll=Poll(until=True)), {"b": "would be a call of noop that is repeated"}),
     (second(work=Gate()), {"b": "would be a gate"}),
     (second(work=Wait(signal="x")), {"b": "would be a wait"}),
-    (second(work=Quality(source=1, threshold=1)), {"b": "would be a judgement"}),
+    (second(work=Quality(source=1, threshold=1)), {"b": "would be a quality check"}),
     (second("c", Arc(to="a", when=True)), {"a": "steps that were visited would be in a loop"}),
     (structs.replace(second(), language="noetl"), {"": "written in another language"}),
     (structs.replace(second(), computed=True, defaults={"x": 1}), {"": "computed when it starts: x"}),
@@ -170,7 +170,7 @@ def test_a_list_loop_that_is_going_on_keeps_what_its_items_are_made_of() -> None
         return plan(step("a", loop=Loop(items=[1, 2, 3], **loop)))
 
     assert why(looped(), looped(window=2, failures="stop")) == {}
-    assert why(looped(), looped(sequential=True))["a"].endswith("its loop is going on, and would be another one")
+    assert why(looped(), looped(sequential=True))["a"].endswith("its loop is running, and would become another loop")
     assert why(looped(), looped(name="other"))["a"].endswith("would be another one")
 
 

@@ -139,7 +139,7 @@ def test_what_is_no_page_fails_the_source() -> None:
     for wrong in pages:
         run, _ = entered(pulled())
         then = run.when(brought(1, Succeeded(wrong)))
-        assert (then.state.life, "brought no page" in why(then)) == ("failed", True)
+        assert (then.state.life, "did not return a page" in why(then)) == ("failed", True)
 
 
 def test_keys_are_known_over_all_pages() -> None:

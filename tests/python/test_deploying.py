@@ -217,7 +217,7 @@ async def test_a_batch_that_would_be_gathered_in_another_way_stands_in_the_way()
         return ev.n
 
     old, new = crawl(first_only), crawl(first_only, collect=Collect(Done, n=2, by="n"))
-    assert await refused(new, old) == (("join", "1 events wait for it, and it would gather them in another way"),)
+    assert await refused(new, old) == (("join", "1 events wait for it, and it would collect them in another way"),)
 
 
 async def test_a_plan_of_arcs_is_no_plan_for_a_run_of_events() -> None:

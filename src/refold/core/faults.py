@@ -1,4 +1,4 @@
-"""An exception as data: class, message and traceback outlive the process it was raised in."""
+"""Exceptions as data: class, message and traceback, which outlive the process that raised them."""
 
 import math
 import traceback
@@ -8,23 +8,26 @@ from msgspec import to_builtins
 
 from refold.core.outcomes import Fault
 
-MOST = 64 * 1024  # characters of a message or a traceback: the rest is left out
+MOST = 64 * 1024  # characters of a message or a traceback that are kept
 LEFT_OUT = "…"  # stands where a text was cut, so that what is left of a secret there is recognized
 
 
 def fault_from_exception(error: BaseException) -> Fault:
-    """What the error says of itself (`fault`, or `kind`, `retryable`, `retry_after`) is believed if it can be."""
-    fault = _said(error, "fault")
+    """Return the fault of an exception.
+
+    The exception may have a `fault`, or a `kind`, `retryable` and `retry_after`; they are used if they are valid.
+    """
+    fault = _attribute(error, "fault")
     if isinstance(fault, Fault):
         return fault
-    kind, retryable = _said(error, "kind"), _said(error, "retryable")
+    kind, retryable = _attribute(error, "kind"), _attribute(error, "retryable")
     return Fault(
         kind=kind if isinstance(kind, str) else "error",
         message=text_of(error),
         type=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
         traceback=_storable(_traceback(error)),
         retryable=retryable if isinstance(retryable, bool) else None,
-        retry_after=_seconds(_said(error, "retry_after")),
+        retry_after=_seconds(_attribute(error, "retry_after")),
     )
 
 
@@ -34,7 +37,7 @@ def error_value(fault: Fault | None) -> Any:
 
 
 def fault_text(fault: Fault) -> str:
-    """In one text: `KeyError: 'id'`, for a message alone may be `'id'`."""
+    """Return a fault as one text with its class, such as `KeyError: 'id'`: the message alone may be only `'id'`."""
     name = fault.type.rpartition(".")[2]
     text = fault.message or fault.kind
     if name and not text.startswith(name):
@@ -47,14 +50,14 @@ def _traceback(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
     except BaseException:
-        return "".join(traceback.format_tb(error.__traceback__))  # it does not let itself be looked at
+        return "".join(traceback.format_tb(error.__traceback__))  # formatting the exception itself failed
 
 
-def _said(error: BaseException, name: str) -> Any:
+def _attribute(error: BaseException, name: str) -> Any:
     try:
         return getattr(error, name, None)
     except BaseException:
-        return None  # it fails even to say that
+        return None  # reading the attribute raised an error
 
 
 def _seconds(value: Any) -> float | None:
@@ -63,15 +66,15 @@ def _seconds(value: Any) -> float | None:
 
 
 def text_of(error: BaseException) -> str:
-    """What it says, and something also if it cannot even do that."""
+    """Return the message of an exception, or a replacement if its `__str__` raises."""
     try:
         return _storable(str(error))
     except BaseException:
-        return f"a {type(error).__name__} that cannot be put into words"
+        return f"a {type(error).__name__} whose message cannot be read"
 
 
 def _storable(text: str) -> str:
-    """A lone surrogate is no text; it is spelt out. Of what is too long, both ends are kept."""
+    """Escape lone surrogates, which cannot be stored, and cut out the middle of a text that is too long."""
     if len(text) > MOST:
         note = f"{LEFT_OUT}\n[{len(text) - MOST} characters are left out]\n{LEFT_OUT}"
         text = f"{text[: MOST // 2]}{note}{text[-MOST // 2 :]}"
@@ -79,5 +82,5 @@ def _storable(text: str) -> str:
 
 
 def short(text: str, most: int) -> str:
-    """The beginning of a text that is too long to be shown, with a mark where it was cut."""
+    """Return the text, or its beginning with a mark if it is longer than `most`."""
     return text if len(text) <= most else text[:most] + LEFT_OUT

@@ -1,4 +1,4 @@
-"""What a try can come to, and what a worker reports of it."""
+"""The outcomes of a try of a command, and the report of a worker about it."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class AppendTo(Struct, frozen=True, tag="append", omit_defaults=True):
 
 
 class PutIf(Struct, frozen=True, tag="put_if", omit_defaults=True):
-    """Set the key if its version is still this one; judged before it becomes a fact."""
+    """Set the key if its version is still this one. The condition is checked before the write becomes a fact."""
 
     key: str
     version: int
@@ -41,7 +41,7 @@ SECOND = 1_000_000
 
 
 class Fault(Struct, frozen=True, omit_defaults=True):
-    """Why something failed, as data that outlives the process it happened in."""
+    """Why something failed, as data that outlives the process in which it happened."""
 
     kind: str
     message: str = ""
@@ -54,7 +54,7 @@ class Fault(Struct, frozen=True, omit_defaults=True):
 
 
 class Blob(Struct, frozen=True):
-    """Where a value too large for the log stands."""
+    """A reference to a value that is too large for the log."""
 
     hash: str
     size: int
@@ -62,7 +62,7 @@ class Blob(Struct, frozen=True):
 
 class Succeeded(Struct, frozen=True, tag="succeeded", omit_defaults=True, gc=False):
     result: Any = None
-    blob: Blob | None = None  # the result stands there instead
+    blob: Blob | None = None  # the result, if it is too large
 
 
 class Failed(Struct, frozen=True, tag="failed", omit_defaults=True):
@@ -78,7 +78,7 @@ class Cancelled(Struct, frozen=True, tag="cancelled", omit_defaults=True):
 
 
 class Parked(Struct, frozen=True, tag="parked", omit_defaults=True):
-    """Come back at a time or on a signal, with what was achieved so far; no try is used up."""
+    """The command continues at a time or on a signal, with the progress so far. No try is used up."""
 
     until: Instant | None = None
     signal: str = ""
@@ -87,23 +87,23 @@ class Parked(Struct, frozen=True, tag="parked", omit_defaults=True):
 
 
 ITSELF = "itself"
-"""As the child of a call: the workflow of the run, once more."""
+"""The child of a call that starts the workflow of the run again."""
 
 
 class Awaited(Struct, frozen=True, omit_defaults=True):
-    """A durable call that a suspended body waits for; at least one of the three ends it."""
+    """A durable call that a suspended body waits for. At least one of `until`, `signal` and `child` ends it."""
 
     key: str
     until: Instant | None = None
     signal: str = ""
     child: str = ""  # plan hash, or ITSELF
     input: Any = None
-    want: str = ""  # the step of the child whose result is asked for; empty: the child's own
-    detached: bool = False  # the call ends when the child was started
+    want: str = ""  # the step of the child whose result is wanted; empty: the result of the child
+    detached: bool = False  # the call ends as soon as the child has started
 
 
 class Suspended(Struct, frozen=True, tag="suspended", omit_defaults=True):
-    """The body waits inside; it holds no slot and starts over with its recorded calls."""
+    """The body waits for durable calls. It takes no slot meanwhile, and starts over with the recorded calls."""
 
     calls: tuple[Awaited, ...] = ()
     progress: Any = None
@@ -117,28 +117,28 @@ class Sent(Struct, frozen=True, omit_defaults=True):
 
     type: str
     data: Any = None
-    blob: Blob | None = None  # the data stands there instead
-    by: dict[str, Any] = {}  # fields by which it is gathered, if it does
+    blob: Blob | None = None  # the data, if it is too large
+    by: dict[str, Any] = {}  # fields by which steps collect it into groups
 
 
 class Report(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a worker handed in for one try."""
+    """The report of a worker about one try."""
 
     attempt: int
     outcome: Outcome
     item: int | None = None
     worker: str = ""
-    generation: int = 0  # of the lease it was made under
+    generation: int = 0  # the generation of the lease of this try
     claimed_at: Instant = 0
     started_at: Instant = 0
-    losses: int = 0
+    losses: int = 0  # leases of this command that expired without a report
     writes: tuple[Write, ...] = ()
     usage: dict[str, int | float] = {}
     events: tuple[Sent, ...] = ()
 
 
 def fault_of_outcome(outcome: Outcome) -> Fault | None:
-    """The fault of an outcome that is a failure."""
+    """Return the fault of an outcome that is a failure, else None."""
     match outcome:
         case Failed(fault=fault):
             return fault

@@ -1,4 +1,4 @@
-"""Rules about events: who gets one next, what a failure becomes, and when a run of events is over."""
+"""Rules for workflows of events: which step takes which event, what a failure becomes, and when the run ends."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from refold.core.state import COMPLETED, FAILED, RUNNING, Inbox, Ref
 
 
 def catch_failures(d: Decision) -> None:
-    """Failures that no policy wants to try again."""
+    """End the visits whose failure is final."""
     for command in list(d.state.judge):
         fault = final_fault(d, command)
         if fault is not None:
@@ -26,7 +26,7 @@ def catch_failures(d: Decision) -> None:
 
 
 def end_by_event(d: Decision) -> None:
-    """The first event that stops the run ends it; one that nobody takes, or a failure, fails it."""
+    """End the run: by the first stop event, or as failed by a failure or by an event that no step takes."""
     state = d.state
     if state.life != RUNNING:
         return
@@ -46,7 +46,7 @@ def _untaken(d: Decision, type: str, sender: str) -> StepFault:
 
 
 def take_events(d: Decision) -> None:
-    """Waiting events become commands, in the order of their coming, as many as a step may have at once."""
+    """Turn waiting events into commands, in the order in which they came, up to the number that a step may run."""
     for s in list(d.state.taking):
         inbox, step = d.state.inboxes[s], d.graph.step(s)
         room = (step.workers or AT_ONCE) - inbox.open
@@ -65,21 +65,21 @@ def _plain(inbox: Inbox, room: int) -> tuple[tuple[Ref, ...], ...]:
 
 
 def _full(d: Decision, inbox: Inbox, collect: Collect, room: int) -> list[tuple[str, tuple[Ref, ...]]]:
-    """Batches that are complete, each with its group; a number that nobody has set yet is not reached."""
+    """Return the complete batches, each with its group. None is complete while the wanted number is not set."""
     wanted: Any = collect.n if isinstance(collect.n, int) else d.state.ctx.get(collect.n)
     if not isinstance(wanted, int) or wanted < 1:
         return []
-    found: list[tuple[str, tuple[Ref, ...]]] = []
+    batches: list[tuple[str, tuple[Ref, ...]]] = []
     for group, refs in inbox.groups.items():
         for first in range(0, len(refs) - wanted + 1, wanted):
-            found.append((group, tuple(refs[first : first + wanted])))
-            if len(found) == room:
-                return found
-    return found
+            batches.append((group, tuple(refs[first : first + wanted])))
+            if len(batches) == room:
+                return batches
+    return batches
 
 
 def gather_no_longer(d: Decision, step: str, group: str) -> None:
-    """The time of a group is up: the step is run for what has come, and has failed."""
+    """Fail the step for a group whose time is up, with the events that have come."""
     s = d.graph.index[step]
     refs, collect = d.state.inboxes[s].groups[group], d.graph.step(s).collect
     assert collect is not None
@@ -94,7 +94,7 @@ def gather_no_longer(d: Decision, step: str, group: str) -> None:
 
 
 def end_without_event(d: Decision) -> None:
-    """Nothing is queued, running or awaited, and no step has stopped the run: that is an error, at once."""
+    """Fail a run in which nothing is queued, running or awaited and no step has sent a stop event."""
     state = d.state
     if state.life != RUNNING or state.visiting or state.children or state.orphans:
         return

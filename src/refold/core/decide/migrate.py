@@ -1,4 +1,4 @@
-"""A run moves to another plan: what stands in its way, and how its log is folded, each fact by the plan of its time."""
+"""Migration of a run to another plan: whether it is possible, and how a log with several plans is folded."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -16,20 +16,28 @@ from refold.core.state import RUNNING, RunState
 from refold.errors import Corrupt
 
 Graphs = Callable[[str], Graph]
-"""Graphs by the hashes of their plans."""
+"""Returns the graph of a plan, by the hash of the plan."""
 
-FREE = ("items", "window", "at_once", "failures", "loose", "tolerate", "min_success")  # of a loop that is going on
+FREE = (
+    "items",
+    "window",
+    "at_once",
+    "failures",
+    "loose",
+    "tolerate",
+    "min_success",
+)  # may change in a running loop
 
 
 class Refusal(Struct, frozen=True):
-    """Why a run cannot be moved."""
+    """A reason why a run cannot be migrated."""
 
-    step: str  # empty: it is about the plan as a whole
+    step: str  # empty if the reason concerns the whole plan
     why: str
 
 
 def replay(graphs: Graphs, records: Sequence[Record], state: RunState) -> Graph:
-    """Fold facts into the state, each by the plan of its time; returns the graph that counts from here on."""
+    """Fold facts into the state, each with the plan of its time; return the graph of the newest plan."""
     if not state.plan:
         first = records[0][2] if records else None
         if not isinstance(first, RunStarted):
@@ -48,7 +56,7 @@ def replay(graphs: Graphs, records: Sequence[Record], state: RunState) -> Graph:
 
 
 def migrated(old: Graph, new: Graph, state: RunState, at: Instant, fact: RunMigrated) -> None:
-    """The fold of this one fact, which knows two graphs."""
+    """Fold a RunMigrated fact. It is the only fact whose fold needs two graphs."""
     if state.life != RUNNING:
         raise Corrupt(f"RunMigrated of the run, which is {state.life}")
     state.seq, state.at, state.plan = state.seq + 1, at, fact.plan
@@ -58,7 +66,7 @@ def migrated(old: Graph, new: Graph, state: RunState, at: Instant, fact: RunMigr
 
 
 def _carry_policies(old: Graph, new: Graph, state: RunState) -> None:
-    """A limit that is another one counts from now on; one that somebody has raised meanwhile stays so."""
+    """Apply limits that differ between the plans. If they are equal, a limit raised for this run stays raised."""
     if not new.plan.computed:
         state.input = {**new.plan.defaults, **state.input}
     was, now = old.plan.budget, new.plan.budget
@@ -78,8 +86,10 @@ def _carry_policies(old: Graph, new: Graph, state: RunState) -> None:
 
 
 def migrate(d: Decision, new: Graph, fact: RunMigrated) -> None:
-    """Say it; the caller has asked whether anything stands in the way. What is code starts over where the new code is;
-    what else is at work ends as it was begun."""
+    """Record the migration; the caller has checked that there are no refusals.
+
+    Python bodies that are running start over with the new code. Other running commands finish as they were issued.
+    """
     claimed_now = d.claimed_now()
     migrated(d.graph, new, d.state, d.now, fact)
     d.graph = new
@@ -89,20 +99,20 @@ def migrate(d: Decision, new: Graph, fact: RunMigrated) -> None:
 
 
 def restarting(graph: Graph, state: RunState) -> list[str]:
-    """Commands that are code, and so belong to one plan."""
+    """Return the commands that are Python bodies: their code belongs to one plan."""
     return [command for command, opened in state.open.items() if is_body(graph.step(opened.step))]
 
 
 def refusals(old: Graph, new: Graph, state: RunState) -> list[Refusal]:
-    """All that stands in the way, one reason for each step."""
-    found: dict[str, Refusal] = {}
+    """Return why the run cannot be migrated, with one reason per step."""
+    by_step: dict[str, Refusal] = {}
     for step, why in _of_the_whole(old, new, state):
-        found.setdefault(step, Refusal(step, why))
-    if not found:
+        by_step.setdefault(step, Refusal(step, why))
+    if not by_step:
         of_steps = _of_inboxes if old.by_events else remapping.misfits
         for step, why in (*_of_commands(old, new, state), *of_steps(old, new, state)):
-            found.setdefault(step, Refusal(step, why))
-    return list(found.values())
+            by_step.setdefault(step, Refusal(step, why))
+    return list(by_step.values())
 
 
 def _of_the_whole(old: Graph, new: Graph, state: RunState) -> Iterator[remapping.Misfit]:
@@ -117,22 +127,22 @@ def _of_the_whole(old: Graph, new: Graph, state: RunState) -> Iterator[remapping
 
 def _of_commands(old: Graph, new: Graph, state: RunState) -> Iterator[remapping.Misfit]:
     for command, opened in state.open.items():
-        was = old.step(opened.step)
-        if was.name not in new.index:
-            yield was.name, f"{command} is open, and the new plan has no such step"
+        old_step = old.step(opened.step)
+        if old_step.name not in new.index:
+            yield old_step.name, f"{command} is open, and the new plan has no such step"
             continue
-        why = _changed(was, new.step(new.index[was.name]))
+        why = _changed(old_step, new.step(new.index[old_step.name]))
         if why:
-            yield was.name, f"{command} is open, and {why}"
+            yield old_step.name, f"{command} is open, and {why}"
 
 
 def _changed(was: Step, now: Step) -> str:
     if _kind(was) != _kind(now):
         return f"it was {_kind(was)} and would be {_kind(now)}"
     if was.loop is not None and now.loop is not None and _shape(was.loop) != _shape(now.loop):
-        return "its loop is going on, and would be another one"
+        return "its loop is running, and would become another loop"
     if isinstance(was.work, Call) and not is_body(was) and was.input != now.input:
-        return "what it was issued with would be something else"
+        return "its input would differ from the input that it was issued with"
     return ""
 
 
@@ -145,7 +155,7 @@ def _kind(step: Step) -> str:
         case Gate():
             kind = "a gate"
         case Quality():
-            kind = "a judgement"
+            kind = "a quality check"
         case Child():
             kind = "a child run"
     return f"{kind}{' for each item' * (step.loop is not None)}{' that is repeated' * (step.poll is not None)}"
@@ -156,23 +166,23 @@ def _shape(loop: Loop) -> list[object]:
 
 
 def _of_inboxes(old: Graph, new: Graph, state: RunState) -> Iterator[remapping.Misfit]:
-    """Events that wait for a step, or that it is run for, must be such that it takes them still."""
+    """Check that each step still takes the events that wait for it or that it is running for."""
     count = dict(waiting(old, state))
-    opened = {old.name(each.step) for each in state.open.values()}
+    opened = {old.name(command.step) for command in state.open.values()}
     for name in [name for name in old.index if name in count or name in opened]:
-        waits = f"{count[name]} events wait for it" if name in count else "it is being run"
+        reason = f"{count[name]} events wait for it" if name in count else "it is being run"
         if name not in new.index:
-            yield name, f"{waits}, and the new plan has no such step"
+            yield name, f"{reason}, and the new plan has no such step"
             continue
         s, n = old.index[name], new.index[name]
-        lost = [type for type, takers in old.takers.items() if s in takers and n not in new.takers.get(type, ())]
-        if lost:
-            yield name, f"{waits}, and it would no longer take {', '.join(lost)}"
+        types = [type for type, takers in old.takers.items() if s in takers and n not in new.takers.get(type, ())]
+        if types:
+            yield name, f"{reason}, and it would no longer take {', '.join(types)}"
         elif _gathers(old.step(s).collect) != _gathers(new.step(n).collect):
-            yield name, f"{waits}, and it would gather them in another way"
+            yield name, f"{reason}, and it would collect them in another way"
     for type, sender in state.untaken:
         if sender and sender not in new.index:
-            yield sender, f"it has sent {type}, which nobody took, and the new plan has no such step"
+            yield sender, f"it has sent {type}, which no step took, and the new plan has no such step"
 
 
 def _gathers(collect: Collect | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Rules about what follows: which arcs a visit takes, which steps are entered, bypassed or skipped."""
+"""Rules of routing: which arcs a visit takes, and which steps are entered, bypassed or skipped."""
 
 from contextlib import suppress
 from typing import Any
@@ -34,17 +34,20 @@ from refold.core.state import ASKED, BYPASSED, FAILED, ITEM_RUNNING, RUNNING, Op
 
 
 def deliver_signals(d: Decision) -> None:
-    """Kept signals go to those who wait, oldest to oldest; not to a parked command that is being run again."""
+    """Give kept signals to the commands that wait for them, the oldest first.
+
+    A parked command that a worker has claimed again gets none, because its body may take the signal itself.
+    """
     claimed_now = d.claimed_now() if d.state.deliverable else frozenset()
     for signal in list(d.state.deliverable):
-        for waiter in list(d.state.waiting.get(signal, ())):  # one may have waited for several
+        for waiter in list(d.state.waiting.get(signal, ())):  # a command may wait for several signals
             if signal in d.state.deliverable and waiter not in claimed_now:
                 d.record_moves()
                 d.record_fact(SignalTaken(signal, waiter))
 
 
 def give_up_items(d: Decision) -> None:
-    """Failed items that no policy wants again."""
+    """Give up items and pages that failed and are not tried again."""
     items: dict[tuple[str, int], list[int]] = {}
     pages: list[PagesGivenUp] = []
     for command in d.state.judge:
@@ -65,7 +68,7 @@ def give_up_items(d: Decision) -> None:
 
 
 def _halt(d: Decision, name: str, visit: int, failed: int) -> None:
-    """A loop that is to halt stops what else it has begun, and its source."""
+    """Cancel the running items and the pending page of a loop whose policy is to halt at the first failure."""
     s = d.graph.index[name]
     loop, fan = d.graph.step(s).loop, d.state.steps[s].fan
     if loop is None or fan is None or loop.failures != "halt":
@@ -77,14 +80,14 @@ def _halt(d: Decision, name: str, visit: int, failed: int) -> None:
 
 
 def end_visits(d: Decision) -> None:
-    """Decide the arcs of every visit that is over, in the order in which they ended."""
-    over: list[tuple[int, int, Fault | None]] = [(seq, s, None) for s, seq in d.state.ended.items()]
+    """Choose the arcs of every visit that has ended, in the order in which the visits ended."""
+    ended_visits: list[tuple[int, int, Fault | None]] = [(seq, s, None) for s, seq in d.state.ended.items()]
     for command, seq in d.state.judge.items():
         opened = d.state.open[command]
         fault = final_fault(d, command)
         if opened.item is None and not opened.page and fault is not None:
-            over.append((seq, opened.step, fault))
-    for _, s, fault in sorted(over, key=lambda each: each[0]):
+            ended_visits.append((seq, opened.step, fault))
+    for _, s, fault in sorted(ended_visits, key=lambda ended_visit: ended_visit[0]):
         if fault is not None:
             end_visit(d, s, fault)
         else:
@@ -92,27 +95,27 @@ def end_visits(d: Decision) -> None:
 
 
 def final_fault(d: Decision, command: str) -> Fault | None:
-    """Why the command failed, if it is not to be tried again."""
+    """Return why a command failed, or None if it did not fail or is tried again."""
     opened = d.state.open[command]
     fault = fault_of_outcome(opened.report) if opened.report is not None else None
     return None if fault is None or may_go_on(d, opened, fault) else fault
 
 
 def may_go_on(d: Decision, opened: OpenCommand, fault: Fault) -> bool:
-    """An ending run tries nothing again but the finalizer that it runs."""
+    """Whether a failed command is tried again. An ending run retries nothing except its current finalizer."""
     if visits.stops(d.graph, d.state, opened.step):
         return False
     return may_retry(policy_of(d, opened), opened.attempt, fault)
 
 
 def policy_of(d: Decision, opened: OpenCommand) -> Retry:
-    """Pages of a source have their own."""
+    """Return the retry policy of a command; the pages of a source have a policy of their own."""
     step = d.graph.step(opened.step)
     return step.loop.source.retry if opened.page and step.loop and step.loop.source else step.retry
 
 
 def route(d: Decision) -> None:
-    """All arcs of ended visits first; then finished passes; then ready steps in file order, until none is left."""
+    """Resolve the arcs of ended visits, then finished passes, then ready steps in file order, until none is left."""
     state = d.state
     if state.judge:
         end_visits(d)
@@ -135,7 +138,7 @@ def _enter_or_skip(d: Decision, s: int, enters: int) -> None:
 
 
 def _end_worked(d: Decision, s: int) -> None:
-    """The work of a visit is done; a fan-out may have failed or may have been stopped."""
+    """End a visit whose work is done. A fan-out may have failed, or may have been stopped before its end."""
     step = d.state.steps[s]
     fan = step.fan if d.graph.step(s).loop is not None and step.life != BYPASSED else None
     loop = d.graph.step(s).loop
@@ -156,18 +159,19 @@ def _finish_pass(d: Decision, loop: int) -> None:
 
 
 def enter_step(d: Decision, s: int) -> None:
+    """Enter a step, or bypass it if its `when` does not hold."""
     step = d.graph.step(s)
     visit = d.state.steps[s].visits + 1
     if visit > step.visit_limit:
         end_run(d, FAILED, StepFault(step.name, visit, "visit limit"))
         return
     try:
-        open_guard = step.when is None or d.evaluate.truth(step.when, d.view({"visit": visit}))
+        may_enter = step.when is None or d.evaluate.truth(step.when, d.view({"visit": visit}))
     except CannotEvaluate as error:
         _enter(d, s, visit)
         end_visit(d, s, Fault("expression", str(error), retryable=False))
         return
-    if open_guard:
+    if may_enter:
         _enter(d, s, visit)
     else:
         d.move(Bypassed(step.name, visit))
@@ -180,7 +184,7 @@ def _enter(d: Decision, s: int, visit: int) -> None:
 
 
 def _drop_losers(d: Decision, s: int) -> None:
-    """A race was decided: who can only still lead here is stopped."""
+    """Drop the steps that could only lead into this race, which has just been won."""
     if s in d.graph.race_losers:
         losers = routing.unsettled_among(d.graph, d.state, d.graph.race_losers[s])
         if losers:
@@ -188,7 +192,7 @@ def _drop_losers(d: Decision, s: int) -> None:
 
 
 class ChosenArcs(Struct, frozen=True):
-    """The arcs that a visit takes, what is set then, and what they give to the visits they lead to."""
+    """The arcs that a visit takes, the context keys that it sets, and the inputs per arc for the next visits."""
 
     arcs: tuple[int, ...] = ()
     sets: dict[str, Any] = {}
@@ -199,7 +203,7 @@ NOTHING = ChosenArcs()
 
 
 def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
-    """Evaluate the arcs that listen to this outcome, once; an expression that fails turns success into failure."""
+    """Evaluate the arcs that listen to this outcome, once. An expression that fails turns success into failure."""
     visit, chosen = d.state.steps[s].visits, NOTHING
     try:
         chosen = _choose(d, s, fault)
@@ -208,7 +212,7 @@ def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
         wrong = Fault("expression", str(error), retryable=False)
     if wrong is not None and fault is None:
         fault, chosen = wrong, NOTHING
-        with suppress(CannotEvaluate):  # a second error is unhandled; the first one is told
+        with suppress(CannotEvaluate):  # the first error is recorded; a second one leaves the failure unhandled
             chosen = _choose(d, s, fault)
     opened = d.state.open.get(command_id(d.graph.name(s), visit))
     reported = opened is not None and opened.report is not None and fault_of_outcome(opened.report) is not None
@@ -217,7 +221,7 @@ def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
 
 
 def _no_match(d: Decision, s: int) -> Fault | None:
-    """Why a visit that went well and takes no arc has failed all the same."""
+    """Return the fault of a visit that succeeded but takes no arc, if the step must take one."""
     step = d.graph.step(s)
     if step.no_match != "fail" or not any(arc.on in ("success", "both") for arc in step.arcs):
         return None
@@ -227,15 +231,15 @@ def _no_match(d: Decision, s: int) -> Fault | None:
 def _choose(d: Decision, s: int, fault: Fault | None) -> ChosenArcs:
     step = d.graph.step(s)
     bypassed = d.state.steps[s].life == BYPASSED
-    view = with_output(d.view({"visit": d.state.steps[s].visits}), s, fault)
-    sets = {} if fault is not None or bypassed else _rendered(d, step.set, view)
-    view = with_sets(view, sets)
+    scope = with_output(d.view({"visit": d.state.steps[s].visits}), s, fault)
+    sets = {} if fault is not None or bypassed else _rendered(d, step.set, scope)
+    scope = with_sets(scope, sets)
     listens: tuple[str, ...] = ("failure", "both") if fault is not None else ("success", "both")
     if fault is None and not bypassed and _goes_elsewhere(d, s):
         listens = ("timeout",)
     taken: list[int] = []
     for position, arc in enumerate(step.arcs):
-        if arc.on in listens and (arc.when is None or d.evaluate.truth(arc.when, view)):
+        if arc.on in listens and (arc.when is None or d.evaluate.truth(arc.when, scope)):
             taken.append(position)
             if step.mode == "exclusive":
                 break
@@ -243,18 +247,18 @@ def _choose(d: Decision, s: int, fault: Fault | None) -> ChosenArcs:
     for position in taken:
         arc = step.arcs[position]
         if arc.input:
-            inputs[position] = d.evaluate.value(arc.input, view)
-        sets.update(_rendered(d, arc.set, view))
-        view = with_sets(view, sets)
+            inputs[position] = d.evaluate.value(arc.input, scope)
+        sets.update(_rendered(d, arc.set, scope))
+        scope = with_sets(scope, sets)
     return ChosenArcs(tuple(taken), sets, inputs)
 
 
 def _goes_elsewhere(d: Decision, s: int) -> bool:
-    """A gate at which nobody has decided in time, and which has arcs for that."""
+    """Whether this is a gate without a decision in time that has arcs for this case."""
     work = d.graph.step(s).work
     return isinstance(work, Gate) and work.on_timeout == "goto" and d.state.steps[s].result["option"] is None
 
 
-def _rendered(d: Decision, sets: dict[str, Any], view: RunScope) -> dict[str, Any]:
-    """All values of one `set` are rendered before the first is written."""
-    return {bare_key(key): d.evaluate.value(template, view) for key, template in sets.items()}
+def _rendered(d: Decision, sets: dict[str, Any], scope: RunScope) -> dict[str, Any]:
+    """Render all values of one `set` before the first of them is written."""
+    return {bare_key(key): d.evaluate.value(template, scope) for key, template in sets.items()}

@@ -1,4 +1,4 @@
-"""Rules about sources: when a page is asked for, what of it is taken, and the keys and order of items."""
+"""Rules for sources of items: when a page is asked for, which items of it are taken, and their keys and order."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from refold.core.state import CAME, FanOut
 
 
 class NamedItems(Struct):
-    """Items with what they are called; those whose key was there before are left out."""
+    """Items with their keys. Items whose key was seen before are left out."""
 
     items: list[Any] = []
     keys: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class NamedItems(Struct):
 
 
 def pull(d: Decision, s: int, fan: FanOut) -> None:
-    """Take the page that came, and ask for the next one if there will soon be nothing to hand out."""
+    """Take the page that came, and ask for the next one if the loop will soon run out of items."""
     name, visit, pulls = d.graph.name(s), d.state.steps[s].visits, fan.pulls
     if pulls is not None and pulls.life == CAME:
         d.record_moves()
@@ -51,50 +51,50 @@ def _taken(d: Decision, s: int, fan: FanOut) -> PageTaken | PagesGivenUp:
 
 def _read(page: Any) -> tuple[Sequence[Any], Any]:
     if not isinstance(page, dict) or not isinstance(page.get("items"), list):
-        raise CannotEvaluate("the source brought no page: that is a map with a list of `items`, and a `cursor`")
+        raise CannotEvaluate("the source did not return a page: a page is a map with a list of `items`, and a `cursor`")
     return page["items"], page.get("cursor")
 
 
-def source_of(d: Decision, loop: Loop, visit: int, given: dict[str, Any]) -> dict[str, Any]:
-    """The settings of its source, as they are now."""
+def source_of(d: Decision, loop: Loop, visit: int, arc_inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the rendered settings of the source of a loop."""
     assert loop.source is not None
-    settings = rendered(d, loop.source.settings, visit, given)
+    settings = rendered(d, loop.source.settings, visit, arc_inputs)
     if not isinstance(settings, dict):
-        raise CannotEvaluate(f"the settings of source {loop.source.kind!r} are no map")
+        raise CannotEvaluate(f"the settings of source {loop.source.kind!r} are not a map")
     return settings
 
 
 def name_items(
     d: Decision, loop: Loop, items: Iterable[Any], visit: int, first: int = 0, seen: Iterable[str] = ()
 ) -> NamedItems:
-    """Keys of items, and whom they wait for."""
+    """Compute the keys of items, and the keys of the items that each of them depends on."""
     if loop.key is None:
         return NamedItems(list(items))
-    known, keys, found, left_out = set(seen), list[str](), NamedItems(), list[int]()
-    for place, item in enumerate(items):
+    seen_keys, keys, named, left_out = set(seen), list[str](), NamedItems(), list[int]()
+    for position, item in enumerate(items):
         number = first + len(keys)
         value = _of_item(d, loop, visit, number, item)
         key = _key(value(loop.key), number)
-        if key in known:
-            left_out.append(place)
+        if key in seen_keys:
+            left_out.append(position)
             continue
-        known.add(key)
+        seen_keys.add(key)
         keys.append(key)
-        found.items.append(item)
+        named.items.append(item)
         if loop.after is not None:
-            waits = _keys(value(loop.after), number)
-            if waits:
-                found.after[number] = waits
-    found.keys, found.left_out = tuple(keys), tuple(left_out)
-    return found
+            depends_on = _keys(value(loop.after), number)
+            if depends_on:
+                named.after[number] = depends_on
+    named.keys, named.left_out = tuple(keys), tuple(left_out)
+    return named
 
 
 def _of_item(d: Decision, loop: Loop, visit: int, number: int, item: Any) -> Callable[[Any], Any]:
-    view = d.view({"visit": visit, loop.name: item, "iter": {loop.name: item, "index": number}})
+    scope = d.view({"visit": visit, loop.name: item, "iter": {loop.name: item, "index": number}})
 
     def value(template: Any) -> Any:
         try:
-            return d.evaluate.value(template, view)
+            return d.evaluate.value(template, scope)
         except CannotEvaluate as error:
             raise CannotEvaluate(f"{template} of item {number}: {error}") from None
 
@@ -108,6 +108,6 @@ def _key(value: Any, number: int) -> str:
 
 
 def _keys(value: Any, number: int) -> tuple[str, ...]:
-    """Of those that an item waits for: a list, one key, or nothing."""
-    listed = value if isinstance(value, list | tuple) else [] if value is None or value == "" else [value]
-    return tuple(dict.fromkeys(_key(each, number) for each in listed))
+    """Return the keys that an item depends on, given as a list, one key or nothing."""
+    values = value if isinstance(value, list | tuple) else [] if value is None or value == "" else [value]
+    return tuple(dict.fromkeys(_key(key, number) for key in values))

@@ -1,4 +1,4 @@
-"""Handing out what no worker does: waits, gates, judgements of a number, and polls until something holds."""
+"""Rules for work that no worker does: waits, gates, quality checks, and polls until a condition holds."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ NOTHING: dict[str, Any] = {}
 
 def issue_wait(d: Decision, step: Step, wait: Wait, visit: int) -> StepIssued:
     if step.poll is not None:
-        return StepIssued(step.name, visit, until=d.now)  # the first look is taken at once
+        return StepIssued(step.name, visit, until=d.now)  # the condition is looked at immediately
     seconds, until, signal = (rendered(d, template, visit) for template in (wait.seconds, wait.until, wait.signal))
     moments = [] if seconds is None else [d.now + _span(seconds)]
     moments += [] if until is None else [_moment(until)]
@@ -54,7 +54,7 @@ def _moment(value: Any) -> int:
 
 
 def _signals(value: Any) -> tuple[str, ...]:
-    """A name, or several, each once."""
+    """Return the names of signals, given as one name or a list, without repetitions."""
     names = value if isinstance(value, list) else [] if value is None or value == "" else [value]
     return tuple(dict.fromkeys(map(str, names)))
 
