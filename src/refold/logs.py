@@ -156,5 +156,5 @@ def _code(character: str) -> str:
 
 
 def _storable(text: str) -> str:
-    """A lone surrogate is no text; it is spelt out."""
+    """A lone surrogate is not text; it is spelt out."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -256,14 +256,14 @@ def test_odd_values_that_json_can_hold_are_let_in(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (math.nan, "$: nan has no place in JSON"),
-        ({"a": [0, math.inf]}, "$.a[1]: inf has no place in JSON"),
-        ({"a": "\ud800"}, "$.a: a lone surrogate is no text"),
-        ({"\ud800": 1}, "$: a lone surrogate is no text"),
-        ([b"x"], "$[0]: a bytes is no JSON value"),
-        ({"a": {1, 2}}, "$.a: a set is no JSON value"),
-        ({"a": {1: 2}}, "$.a: the key 1 is no string"),
-        ({"a": object()}, "$.a: a object is no JSON value"),
+        (math.nan, "$: nan cannot be represented in JSON"),
+        ({"a": [0, math.inf]}, "$.a[1]: inf cannot be represented in JSON"),
+        ({"a": "\ud800"}, "$.a: a lone surrogate is not text"),
+        ({"\ud800": 1}, "$: a lone surrogate is not text"),
+        ([b"x"], "$[0]: a bytes is not a JSON value"),
+        ({"a": {1, 2}}, "$.a: a set is not a JSON value"),
+        ({"a": {1: 2}}, "$.a: the key 1 is not a string"),
+        ({"a": object()}, "$.a: a object is not a JSON value"),
     ],
 )
 def test_what_would_not_come_back_is_refused_with_its_path(value: Any, message: str) -> None:

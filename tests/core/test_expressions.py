@@ -82,8 +82,8 @@ def nested(depth: int) -> Any:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ({"a": object()}, "the value.a: a object is no JSON value"),
-        (["\ud800"], "a lone surrogate is no text"),
+        ({"a": object()}, "the value.a: a object is not a JSON value"),
+        (["\ud800"], "a lone surrogate is not text"),
         ([10**5000], "more than 4,300 digits"),
         (nested(201), "nested deeper than 200"),
         (nested(5000), "nested deeper than 200"),

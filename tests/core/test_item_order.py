@@ -74,7 +74,7 @@ def test_a_circle_can_be_cut_instead() -> None:
 
 def test_who_waits_for_what_is_not_there_is_refused_by_name() -> None:
     _, then = entered(ordered({"a": [], "b": ["x"]}))
-    assert (then.state.life, why(then)) == ("failed", "item 'b' waits for 'x', which is no item of this loop")
+    assert (then.state.life, why(then)) == ("failed", "item 'b' waits for 'x', which is not an item of this loop")
 
 
 def test_a_second_item_of_the_same_key_is_left_out() -> None:

@@ -77,7 +77,10 @@ def test_what_is_no_list_is_refused_and_fails_the_visit() -> None:
     for wrong, kind in (("text", "a text"), ({"a": 1}, "a map"), (5, "a number"), (None, "null")):
         _, then = entered(looped(wrong))
         assert then.state.error is not None and then.state.error.fault is not None
-        assert then.state.error.fault.message == f"{kind} is no list for step {then.state.error.step!r} to loop over"
+        assert (
+            then.state.error.fault.message
+            == f"{kind} is not a list that step {then.state.error.step!r} could loop over"
+        )
 
 
 def test_a_parallel_loop_captures_what_its_templates_name_once_and_nothing_else() -> None:

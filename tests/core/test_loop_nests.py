@@ -92,7 +92,7 @@ def test_the_loops_of_2000_random_graphs_are_those_of_the_definition() -> None:
 def test_what_a_new_pass_sets_back_is_what_lies_in_the_body() -> None:
     for seed, graph in graphs(400):
         for loop in graph.loops:
-            anew, body = loop.anew(), set(loop.steps())
+            anew, body = loop.pass_reset(), set(loop.steps())
             into = [a for s in sorted(body) for a in graph.into[s]]
             assert list(anew.inside) == [a for a in into if graph.origin[a] in body], seed
             assert list(anew.outside) == [a for a in into if graph.origin[a] not in body], seed

@@ -39,7 +39,7 @@ def test_even_a_loose_loop_refuses_what_is_none(value: Any) -> None:
 
 def test_a_strict_loop_takes_lists_alone() -> None:
     for value in ({"a": 1}, 3, "a,b"):
-        with pytest.raises(CannotEvaluate, match="is no list for step 'a' to loop over"):
+        with pytest.raises(CannotEvaluate, match="is not a list that step 'a' could loop over"):
             listed(value, STRICT)
 
 
@@ -61,7 +61,7 @@ def test_a_window_is_a_number(value: Any, number: int) -> None:
 def test_what_is_no_window_fails_the_visit(value: Any) -> None:
     run = start(plan(step("a", loop=Loop(items=[1], at_once={"path": ["input", "w"]}))), w=value)
     assert run.state.life == "failed" and run.state.error is not None and run.state.error.fault is not None
-    assert "may run at once" in run.state.error.fault.message
+    assert "may run at a time" in run.state.error.fault.message
 
 
 def test_no_item_is_begun_after_a_failure_if_the_loop_says_so() -> None:

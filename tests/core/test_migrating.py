@@ -171,7 +171,7 @@ def test_a_list_loop_that_is_going_on_keeps_what_its_items_are_made_of() -> None
 
     assert why(looped(), looped(window=2, failures="stop")) == {}
     assert why(looped(), looped(sequential=True))["a"].endswith("its loop is running, and would become another loop")
-    assert why(looped(), looped(name="other"))["a"].endswith("would be another one")
+    assert why(looped(), looped(name="other"))["a"].endswith("would become another loop")
 
 
 def test_a_wider_window_counts_from_the_next_item_on() -> None:
@@ -248,7 +248,7 @@ def test_a_log_that_cannot_be_is_refused() -> None:
         replay(graphs.__getitem__, [(1, 0, NEW)], RunState(run="r"))
     with pytest.raises(Corrupt, match="fact 9 follows"):
         replay(graphs.__getitem__, [*run.log, (9, 0, NEW)], RunState(run="r"))
-    with pytest.raises(Corrupt, match="told by another graph"):
+    with pytest.raises(Corrupt, match="later facts belong to another graph"):
         fold(run.graph, [(run.state.seq + 1, 0, NEW)], copied(run.state))
     run.when(succeeded("a"))
     run.when(succeeded("b"))

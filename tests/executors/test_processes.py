@@ -118,7 +118,7 @@ async def test_sys_exit_ends_the_step_and_not_the_process() -> None:
 
 @pytest.mark.parametrize(
     ("body", "path"),
-    [("not_json", "result.rows[1].when: a object is no JSON value"), ("not_a_number", "result.rate: nan")],
+    [("not_json", "result.rows[1].when: a object is not a JSON value"), ("not_a_number", "result.rate: nan")],
 )
 async def test_a_result_that_is_no_json_is_refused_with_its_path(body: str, path: str) -> None:
     async with pool() as processes:

@@ -94,22 +94,22 @@ def circle() -> list[Any]:
 
 
 ODD: dict[str, tuple[Any, str]] = {
-    "a class made of text": ({"a": [Text("x")]}, "result.a[0]: a Text is no JSON value"),
+    "a class made of text": ({"a": [Text("x")]}, "result.a[0]: a Text is not a JSON value"),
     "a number that cannot be written": ([10**5000], "result[0]: a number of more than 4,300 digits"),
     "a circle": (circle(), "nested deeper than"),
-    "a lone surrogate": ({"a": "\ud800"}, "result.a: a lone surrogate is no text"),
-    "not a number": ({"a": float("nan")}, "result.a: nan has no place in JSON"),
-    "an object": ({"a": object()}, "result.a: a object is no JSON value"),
+    "a lone surrogate": ({"a": "\ud800"}, "result.a: a lone surrogate is not text"),
+    "not a number": ({"a": float("nan")}, "result.a: nan cannot be represented in JSON"),
+    "an object": ({"a": object()}, "result.a: a object is not a JSON value"),
     "a spiteful object": ({"a": Spiteful()}, "RuntimeError while it was looked at"),
     "a spiteful map": (SpitefulMap(), "RuntimeError while it was looked at: leave me alone"),
     "usage that is a number": (Done(Succeeded(1), usage=5), "usage: it must be a map of amounts"),  # type: ignore[arg-type]
     "usage below nothing": (Done(Succeeded(1), usage={"a": -1}), "usage.a: -1 is no amount"),
-    "usage of no name": (Done(Succeeded(1), usage={1: 2}), "usage: the key 1 is no string"),  # type: ignore[dict-item]
+    "usage of no name": (Done(Succeeded(1), usage={1: 2}), "usage: the key 1 is not a string"),  # type: ignore[dict-item]
     "usage that is text": (Done(Succeeded(1), usage={"a": "b"}), "usage.a"),  # type: ignore[dict-item]
     "writes that are a list": (Done(Succeeded(1), writes=[]), "writes: a list is no tuple"),  # type: ignore[arg-type]
     "a write that is none": (Done(Succeeded(1), writes=(5,)), "writes: a int is no write"),  # type: ignore[arg-type]
-    "a write of an object": (Done(Succeeded(1), writes=(SetKey("k", object()),)), "context.k: a object is no JSON"),
-    "a write of no key": (Done(Succeeded(1), writes=(SetKey(5),)), "context: the key 5 is no string"),  # type: ignore[arg-type]
+    "a write of an object": (Done(Succeeded(1), writes=(SetKey("k", object()),)), "context.k: a object is not a JSON"),
+    "a write of no key": (Done(Succeeded(1), writes=(SetKey(5),)), "context: the key 5 is not a string"),  # type: ignore[arg-type]
     "a sum with text": (Done(Succeeded(1), writes=(AddTo("k", "x"),)), "context.k: 'x' is no number"),  # type: ignore[arg-type]
     "a version that is none": (Done(Succeeded(1), writes=(PutIf("k", "x"),)), "context.k: 'x' is no version"),  # type: ignore[arg-type]
     "an event that is none": (Done(Succeeded(1), events=(5,)), "events: a int is no event"),  # type: ignore[arg-type]

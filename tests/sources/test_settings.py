@@ -78,8 +78,8 @@ async def test_a_page_has_at_least_one_item(sources: Sources, most: Any) -> None
         ([1, 2], "bad_source", "it gave a list and no Page"),
         (Page([1, 2, 3]), "bad_source", "it gave 3 items, and 2 were wanted"),
         (Page([1], 7), "bad_source", "its cursor does not move on: 7 comes after itself"),
-        (Page([{"a": {1}}]), "invalid_value", "items[0].a: a set is no JSON value"),
-        (Page([1], object()), "invalid_value", "cursor: a object is no JSON value"),
+        (Page([{"a": {1}}]), "invalid_value", "items[0].a: a set is not a JSON value"),
+        (Page([1], object()), "invalid_value", "cursor: a object is not a JSON value"),
     ],
 )
 async def test_a_source_that_does_not_keep_its_promise_is_named(page: Any, kind: str, why: str) -> None:

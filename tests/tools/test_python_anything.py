@@ -103,18 +103,18 @@ async def test_a_value_with_an_obvious_form_takes_it(opened: Engine, isolation: 
 
 
 REFUSED = {
-    "NaN": ("result = {'rate': [float('nan')]}", "result.rate[0]: nan has no place in JSON"),
-    "infinity": ("result = float('-inf')", "result: -inf has no place in JSON"),
+    "NaN": ("result = {'rate': [float('nan')]}", "result.rate[0]: nan cannot be represented in JSON"),
+    "infinity": ("result = float('-inf')", "result: -inf cannot be represented in JSON"),
     "bytes": ("result = {'file': b'x'}", "result.file: bytes are no JSON value"),
     "a circle": ("x = []\nx.append(x)\nresult = x", "result[0][0]"),
     "a wide circle": ("x = {}\nx.update(a=x, b=x)\nresult = [x, object()]", "result[0]"),
     "deep": ("x = 1\nfor _ in range(100_000):\n    x = [x]\nresult = x", "result[0]"),
     "a mixed set": ("result = {1, 'a'}", "result: a set of values that cannot be sorted"),
-    "an object": ("result = object()", "result: a object is no JSON value"),
-    "a function": ("result = len", "result: a builtin_function_or_method is no JSON value"),
-    "a generator": ("result = (x for x in [1])", "result: a generator is no JSON value"),
-    "a surrogate": ("result = '\\ud800'", "result: a lone surrogate is no text"),
-    "a key": ("result = {1: 2}", "result: the key 1 is no string"),
+    "an object": ("result = object()", "result: a object is not a JSON value"),
+    "a function": ("result = len", "result: a builtin_function_or_method is not a JSON value"),
+    "a generator": ("result = (x for x in [1])", "result: a generator is not a JSON value"),
+    "a surrogate": ("result = '\\ud800'", "result: a lone surrogate is not text"),
+    "a key": ("result = {1: 2}", "result: the key 1 is not a string"),
 }
 
 

@@ -178,15 +178,15 @@ CIRCLE.append((CIRCLE,))
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ({"rows": [1, object()]}, "result.rows[1]: a object is no JSON value"),
+        ({"rows": [1, object()]}, "result.rows[1]: a object is not a JSON value"),
         ({"raw": b"abc"}, "result.raw: bytes are no JSON value: decode them, or encode them as base64"),
-        ({"n": (math.nan,)}, "result.n[0]: nan has no place in JSON"),
-        ({"n": math.inf}, "result.n: inf has no place in JSON"),
-        ({1: 2}, "result: the key 1 is no string"),
+        ({"n": (math.nan,)}, "result.n[0]: nan cannot be represented in JSON"),
+        ({"n": math.inf}, "result.n: inf cannot be represented in JSON"),
+        ({1: 2}, "result: the key 1 is not a string"),
         ({1, "a"}, "result: a set of values that cannot be sorted has no order to keep"),
-        (Point, "result: a type is no JSON value"),
-        ("\ud800", "result: a lone surrogate is no text"),
-        ((x for x in "ab"), "result: a generator is no JSON value"),
+        (Point, "result: a type is not a JSON value"),
+        ("\ud800", "result: a lone surrogate is not text"),
+        ((x for x in "ab"), "result: a generator is not a JSON value"),
     ],
 )
 def test_a_value_without_one_is_refused_with_its_path(value: Any, why: str) -> None:

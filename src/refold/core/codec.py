@@ -1,4 +1,4 @@
-"""Bytes and back: facts, states, values and letters, with a size above which a value lives in a blob."""
+"""Encoding and decoding of facts, states, values, commands and letters. A large value is stored as a blob."""
 
 import hashlib
 import math
@@ -14,13 +14,13 @@ from refold.core.state import RunState
 from refold.errors import Corrupt, InvalidValue, UnknownFact
 
 BLOB_ABOVE = 64 * 1024
-SNAPSHOT_FORMAT = 2  # what is sealed in a run is known since
+SNAPSHOT_FORMAT = 2  # since 2, a snapshot has the digests of sealed results
 DEPTH_LIMIT = 200
 
 _SMALL = (bool, float, type(None))
 _KNOWN = frozenset({str, int, float, bool, type(None)})
 _WORD = 2**63
-_DIGITS = 4_300  # of a number: Python neither writes nor reads more
+_DIGITS = 4_300  # digits of a number; Python neither prints nor parses more
 _LARGEST = 10**_DIGITS - 1
 
 _encode = msgspec.json.Encoder().encode
@@ -32,7 +32,7 @@ _state = msgspec.json.Decoder(RunState)
 _any = msgspec.json.Decoder()
 
 UPCASTERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""Kinds of older releases -> how their data reads today."""
+"""Kind of fact of an older release -> the function that converts its data to a kind of today."""
 
 
 encode_fact: Callable[[Fact], bytes] = _encode
@@ -41,7 +41,7 @@ encode_command: Callable[[Command], bytes] = _encode
 
 
 def decode_fact(data: bytes) -> Fact:
-    """Fails closed: a kind this release does not know is an error with its name."""
+    """Decode a fact. A kind that this release does not know raises UnknownFact."""
     try:
         return _fact.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -87,7 +87,7 @@ def encode_snapshot(state: RunState) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> RunState | None:
-    """None if it is of another format: a snapshot is a cache and may always be left aside."""
+    """Decode a snapshot, or return None if it has another format: a snapshot is a cache, and the log has everything."""
     if not data or data[0] != SNAPSHOT_FORMAT:
         return None
     try:
@@ -97,7 +97,7 @@ def decode_snapshot(data: bytes) -> RunState | None:
 
 
 def box(value: Any) -> tuple[Blob, bytes] | None:
-    """The blob of a value that is too large for the log."""
+    """Return the blob of a value that is too large for the log, and its bytes; None if the value is small."""
     if isinstance(value, _SMALL):
         return None
     data = _encode(value)
@@ -114,7 +114,7 @@ def unbox(data: bytes) -> Any:
 
 
 def checked_outcome(outcome: Outcome) -> Outcome:
-    """An outcome without a result, as the log will give it back."""
+    """Return an outcome without a result as it will be read from the log; raise InvalidValue if it cannot be stored."""
     try:
         return _outcome.decode(_encode(outcome))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
@@ -122,19 +122,19 @@ def checked_outcome(outcome: Outcome) -> Outcome:
 
 
 def check_value(value: Any, path: str = "$") -> None:
-    """Refuse at the door what would not come back as it went in."""
+    """Raise InvalidValue for a value that would not be read back as it was written."""
     if value is not None and not (type(value) is int and -_WORD <= value < _WORD):
         _check(value, path, 0)
 
 
 def check_made(value: Any, path: str = "the value") -> None:
-    """As `check_value`, of a value that an expression has made: JSON data in all likelihood, so it costs little."""
+    """Check the value of an expression like `check_value`, but faster, because it is almost always JSON data."""
     if isinstance(value, _SMALL):
         return
     try:
         data = _encode(value)
     except Exception as error:
-        check_value(value, path)  # it knows where
+        check_value(value, path)  # raises with the path of the wrong part
         raise InvalidValue(path, f"it cannot be stored: {error}") from None
     if data.count(b"[") + data.count(b"{") > DEPTH_LIMIT:
         check_value(value, path)
@@ -160,29 +160,29 @@ def _check_scalar(value: Any, path: str) -> None:
             _check_text(value, path)
             _check_kind(value, path)
         case float() if not math.isfinite(value):
-            raise InvalidValue(path, f"{value} has no place in JSON")
+            raise InvalidValue(path, f"{value} cannot be represented in JSON")
         case int() if not -_LARGEST <= value <= _LARGEST:
             raise InvalidValue(path, f"a number of more than {_DIGITS:,} digits cannot be written down")
         case None | int() | float():
             _check_kind(value, path)
         case _:
-            raise InvalidValue(path, f"a {type(value).__name__} is no JSON value")
+            raise InvalidValue(path, f"a {type(value).__name__} is not a JSON value")
 
 
 def _check_kind(value: Any, path: str) -> None:
-    """A class that somebody has made out of text or numbers may have no place in JSON."""
+    """Raise InvalidValue for a subclass of a text or number type that JSON cannot represent."""
     if type(value) in _KNOWN:
         return
     try:
         _encode(value)
     except Exception:
-        raise InvalidValue(path, f"a {type(value).__name__} is no JSON value") from None
+        raise InvalidValue(path, f"a {type(value).__name__} is not a JSON value") from None
 
 
 def _check_keys(value: dict[Any, Any], path: str) -> None:
     for key in value:
         if not isinstance(key, str):
-            raise InvalidValue(path, f"the key {key!r} is no string")
+            raise InvalidValue(path, f"the key {key!r} is not a string")
         _check_text(key, path)
 
 
@@ -192,4 +192,4 @@ def _check_text(text: str, path: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidValue(path, "a lone surrogate is no text") from None
+        raise InvalidValue(path, "a lone surrogate is not text") from None

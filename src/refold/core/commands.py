@@ -1,4 +1,4 @@
-"""Every order a turn can give to the store: commands, timers, letters."""
+"""The orders that a turn gives to the store: commands for workers, and letters to other runs."""
 
 import hashlib
 from typing import Any
@@ -17,17 +17,17 @@ def command_id(step: str, visit: int, item: int | None = None) -> str:
 
 
 def page_id(step: str, visit: int, page: int) -> str:
-    """The command that fetches a page for the loop of this visit."""
+    """Return the id of the command that fetches a page for the loop of this visit."""
     return f"{step}/{visit}/page{page}"
 
 
 def child_id(run: str, owner: str, attempt: int = 1) -> str:
-    """The id of the child run that a command (or a durable call in it) starts: the same in every retry of a commit."""
+    """Return the id of the child run that a command, or a durable call in it, starts. It is always the same."""
     return hashlib.sha256(f"{run}/{owner}/{attempt}".encode()).hexdigest()[:32]
 
 
 class Command(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Run this step (this visit, this item): what a worker gets, and what the store queues it by."""
+    """An order to run a visit of a step, or one of its items: what a worker gets, and how the store queues it."""
 
     id: str
     step: str
@@ -41,12 +41,12 @@ class Command(Struct, frozen=True, omit_defaults=True, gc=False):
     not_before: Instant = 0
     timeout: float | None = None
     progress: Any = None
-    recorded: dict[str, Outcome] = {}  # durable calls of earlier tries, by key
-    sealed: tuple[str, ...] = ()  # digests of what is sealed in the input; whatever else looks so is plain data
+    recorded: dict[str, Outcome] = {}  # results of durable calls of earlier tries, by key
+    sealed: tuple[str, ...] = ()  # digests of the sealed results in the input; other data of that form is plain data
 
 
 class Held(Struct, frozen=True):
-    """The command goes on later but nobody may claim it now; its generation lives on."""
+    """The command continues later, and no worker may claim it now. The store keeps its generation."""
 
 
 HELD = Held()
@@ -60,7 +60,7 @@ class LetterStart(Struct, frozen=True, tag="start", omit_defaults=True):
 
 
 class LetterEnded(Struct, frozen=True, tag="ended", omit_defaults=True):
-    """A child tells its parent how it ended."""
+    """A child reports its end to its parent."""
 
     parent: Parent
     outcome: Outcome
@@ -69,7 +69,7 @@ class LetterEnded(Struct, frozen=True, tag="ended", omit_defaults=True):
 
 class LetterCancel(Struct, frozen=True, tag="cancel", omit_defaults=True):
     reason: str = ""
-    again: bool = False  # the finalizers are given up too
+    again: bool = False  # finalizers do not run either
 
 
 class LetterPause(Struct, frozen=True, tag="pause"):
@@ -81,7 +81,7 @@ class LetterResume(Struct, frozen=True, tag="resume"):
 
 
 class LetterReport(Struct, frozen=True, tag="report", omit_defaults=True):
-    """What came of a command, kept by a run for itself while an internal error keeps it from being folded."""
+    """The report of a command, which a run keeps for itself while an internal error prevents that it is folded."""
 
     command: str
     report: Report
@@ -91,7 +91,7 @@ LetterBody = LetterStart | LetterEnded | LetterCancel | LetterPause | LetterResu
 
 
 class Letter(Struct, frozen=True):
-    """A message from one run to another; the key makes it one message, however often it is written."""
+    """A message from one run to another. A letter that is written twice with the same key is one message."""
 
     key: str
     sender: str

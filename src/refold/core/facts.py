@@ -1,4 +1,4 @@
-"""Every fact: what a run's log can say, in the past tense, as one closed union."""
+"""Every kind of fact that the log of a run can hold, as one closed union. `fact_kinds.py` says what a kind needs."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ class Parent(Struct, frozen=True, omit_defaults=True):
     run: str
     command: str
     call: str = ""  # the durable call inside the command, if the child was started there
-    want: str = ""  # the step whose result it asks for; empty: that of the run
-    detached: bool = False  # it does not wait
+    want: str = ""  # the step whose result the parent wants; empty: the result of the run
+    detached: bool = False  # the parent does not wait for the child
 
 
 class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
@@ -22,22 +22,22 @@ class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
     key: str = ""
     parent: Parent | None = None
     depth: int = 0
-    code: str = ""  # where that of a Python workflow was, as module:name; told to people, never imported
+    code: str = ""  # of a Python workflow: module:name, shown to people and never imported
 
 
 class StepIssued(Struct, frozen=True, tag="step_issued", omit_defaults=True, gc=False):
-    """A visit was handed out: to a worker, to a child run, or to the world (a wait, a gate)."""
+    """The work of a visit began: a worker, a child run, or the engine (a wait, a gate) has it."""
 
     step: str
     visit: int
     attempt: int = 1
     input: Any = None
     not_before: Instant = 0
-    until: Instant | None = None  # a wait or gate ends by itself then
+    until: Instant | None = None  # when a wait or a gate ends by itself
     signal: str = ""
     child: str = ""  # the child's run id
-    signals: tuple[str, ...] = ()  # others, of which the first to come ends the wait too
-    assignee: str = ""  # who is asked to decide
+    signals: tuple[str, ...] = ()  # further signals; the first that comes ends the wait
+    assignee: str = ""  # the person who is asked to decide
 
 
 class StepSettled(Struct, frozen=True, tag="step_settled", omit_defaults=True, gc=False):
@@ -53,17 +53,17 @@ class FanOutEntered(Struct, frozen=True, tag="fan_out_entered", omit_defaults=Tr
     items: list[Any] | None = None
     blob: Blob | None = None
     capture: dict[str, Any] = {}
-    redo: bool = False  # the items of the visit before; those that were done stay so
+    redo: bool = False  # with the items of the visit before; completed items stay completed
     window: int = 0  # 0: as the plan says
-    only: tuple[int, ...] = ()  # of a redo: these and what waits for them; empty: all that were not done
-    source: dict[str, Any] | None = None  # rendered: the items come from there, page by page
-    keys: tuple[str, ...] = ()  # of the items, if they have any
-    after: dict[int, tuple[str, ...]] = {}  # items that wait for others, by their keys
-    left_out: int = 0  # items whose key was there before
+    only: tuple[int, ...] = ()  # of a redo: these items and their dependents; empty: all that did not complete
+    source: dict[str, Any] | None = None  # the rendered settings of the source of the items
+    keys: tuple[str, ...] = ()  # the keys of the items, if they have any
+    after: dict[int, tuple[str, ...]] = {}  # item -> keys of the items that it depends on
+    left_out: int = 0  # how many items had a key that was seen before
 
 
 class PageAsked(Struct, frozen=True, tag="page_asked", omit_defaults=True):
-    """A worker was asked for the next items of a source."""
+    """A worker was asked for the next page of a source."""
 
     step: str
     visit: int
@@ -73,7 +73,7 @@ class PageAsked(Struct, frozen=True, tag="page_asked", omit_defaults=True):
 
 
 class PageCame(Struct, frozen=True, tag="page_came", omit_defaults=True):
-    """What the worker brought: a map of `items` and `cursor`, or why there is none."""
+    """The worker reported a page: a map of `items` and `cursor`, or a failure."""
 
     step: str
     visit: int
@@ -82,20 +82,20 @@ class PageCame(Struct, frozen=True, tag="page_came", omit_defaults=True):
 
 
 class PageTaken(Struct, frozen=True, tag="page_taken", omit_defaults=True):
-    """The items of a page are items of the loop from here on."""
+    """The items of a page became items of the loop."""
 
     step: str
     visit: int
     page: int
     count: int
-    cursor: Any = None  # None: it was the last one
-    left_out: tuple[int, ...] = ()  # places in the page whose key was there before
+    cursor: Any = None  # None: this was the last page
+    left_out: tuple[int, ...] = ()  # positions in the page of items whose key was seen before
     keys: tuple[str, ...] = ()
     after: dict[int, tuple[str, ...]] = {}
 
 
 class PagesGivenUp(Struct, frozen=True, tag="pages_given_up", omit_defaults=True):
-    """The source has failed for good: there are no more items than came before."""
+    """The source failed permanently: the loop has only the items that came before."""
 
     step: str
     visit: int
@@ -104,18 +104,18 @@ class PagesGivenUp(Struct, frozen=True, tag="pages_given_up", omit_defaults=True
 
 
 class ItemsIssued(Struct, frozen=True, tag="items_issued", omit_defaults=True):
-    """Fresh items `first` to `first + count - 1`; a sequential loop captures anew for each."""
+    """The items `first` to `first + count - 1` began; a sequential loop captures values again for each item."""
 
     step: str
     visit: int
     first: int
     count: int
     capture: dict[str, Any] | None = None
-    items: tuple[int, ...] = ()  # these instead, of a visit that goes on with what was not done
+    items: tuple[int, ...] = ()  # these items instead: they were skipped over, or are run again
 
 
 class ItemsRetried(Struct, frozen=True, tag="items_retried"):
-    """Items handed out again: (item, attempt, not before)."""
+    """Items were issued again: (item, attempt, not before)."""
 
     step: str
     visit: int
@@ -129,7 +129,7 @@ class ItemsSettled(Struct, frozen=True, tag="items_settled"):
 
 
 class ItemsGivenUp(Struct, frozen=True, tag="items_given_up"):
-    """Items whose last failure is final."""
+    """The last failure of these items is final."""
 
     step: str
     visit: int
@@ -137,18 +137,18 @@ class ItemsGivenUp(Struct, frozen=True, tag="items_given_up"):
 
 
 class ItemsCancelled(Struct, frozen=True, tag="items_cancelled", omit_defaults=True):
-    """Items that somebody does not want any more, or that are stopped because the loop halts."""
+    """Items were cancelled by an operator, or because the loop halts."""
 
     step: str
     visit: int
     items: tuple[int, ...]
     by: str = ""
-    halts: str = ""  # why the whole loop does
-    page: int = 0  # of its source, that nobody waits for any more
+    halts: str = ""  # why the whole loop halts
+    page: int = 0  # the page of the source that is no longer wanted
 
 
 class ItemsReopened(Struct, frozen=True, tag="items_reopened", omit_defaults=True):
-    """Items of a loop that is going on: they had failed or were cancelled, and are run again."""
+    """Failed or cancelled items of a running loop are run again."""
 
     step: str
     visit: int
@@ -157,22 +157,22 @@ class ItemsReopened(Struct, frozen=True, tag="items_reopened", omit_defaults=Tru
 
 
 class EventsTaken(Struct, frozen=True, tag="events_taken", omit_defaults=True):
-    """A step is run for these batches of events, one visit for each; an event is named by its fact and place there."""
+    """A step is run for these batches of events, one visit each. An event is its fact and its index there."""
 
     step: str
-    first: int  # visit
+    first: int  # the first visit
     batches: tuple[tuple[tuple[int, int], ...], ...]
-    groups: tuple[str, ...] = ()  # of a step that gathers them: what the events of each batch have in common
+    groups: tuple[str, ...] = ()  # of a step that collects events: the group of each batch
 
 
 class VisitFailed(Struct, frozen=True, tag="visit_failed", omit_defaults=True):
-    """For good; it becomes an event if the step says so."""
+    """The visit of a step failed permanently. The failure becomes an event if the step says so."""
 
     step: str
     visit: int
     fault: Fault
     event: str = ""
-    events: tuple[tuple[int, int], ...] = ()  # for which it was run, if it becomes an event
+    events: tuple[tuple[int, int], ...] = ()  # the events that it was run for, if the failure becomes an event
 
 
 class Entered(Struct, frozen=True, tag="entered", array_like=True, gc=False):
@@ -181,19 +181,19 @@ class Entered(Struct, frozen=True, tag="entered", array_like=True, gc=False):
 
 
 class Took(Struct, frozen=True, tag="took", array_like=True):
-    """The visit is over: the arcs it took (by position), what they set, and why it failed if evaluation did."""
+    """The visit ended: the arcs it took (by position), what they set, and the fault if an expression failed."""
 
     step: str
     visit: int
     arcs: tuple[int, ...] = ()
     sets: dict[str, Any] = {}
     fault: Fault | None = None
-    inputs: dict[int, dict[str, Any]] = {}  # what arcs, by position, give to the visit they lead to
-    quiet: bool = False  # that none was taken is not worth a word
+    inputs: dict[int, dict[str, Any]] = {}  # arc, by position -> the inputs that it gives to the next visit
+    quiet: bool = False  # no arc was taken, and people need not be told
 
 
 class Bypassed(Struct, frozen=True, tag="bypassed", array_like=True):
-    """A visit without work: its guard was false."""
+    """A visit without work, because the `when` of the step did not hold."""
 
     step: str
     visit: int
@@ -204,19 +204,19 @@ class Skipped(Struct, frozen=True, tag="skipped", array_like=True):
 
 
 class Dropped(Struct, frozen=True, tag="dropped", array_like=True):
-    """Steps stopped or withdrawn because a race was lost or the run is ending; no failures."""
+    """Steps were cancelled because they lost a race or the run is ending. They have not failed."""
 
     steps: tuple[str, ...]
 
 
 class PassBegan(Struct, frozen=True, tag="pass_began", array_like=True):
-    """The loop of this head goes round again."""
+    """The loop with this head began another pass."""
 
     head: str
 
 
 class LoopLeft(Struct, frozen=True, tag="loop_left", array_like=True):
-    """The loop of this head is finished; the arcs it held are resolved."""
+    """The loop with this head is finished; the arcs out of it are resolved."""
 
     head: str
 
@@ -225,7 +225,7 @@ Move = Entered | Took | Bypassed | Skipped | Dropped | PassBegan | LoopLeft
 
 
 class Routed(Struct, frozen=True, tag="routed"):
-    """What routing did, in order, where it had to evaluate, choose or skip."""
+    """The moves of routing, in order, wherever it had to evaluate, choose or skip."""
 
     moves: tuple[Move, ...]
 
@@ -237,14 +237,14 @@ class SignalReceived(Struct, frozen=True, tag="signal_received", omit_defaults=T
 
 
 class SignalTaken(Struct, frozen=True, tag="signal_taken"):
-    """The oldest kept signal of this name went to the wait of this command."""
+    """This command, or a durable call in it, received the oldest kept signal of this name."""
 
     name: str
     command: str
 
 
 class CallSettled(Struct, frozen=True, tag="call_settled", omit_defaults=True):
-    """A durable call of a suspended command has its result; it will never be made again."""
+    """A durable call has its result, so it is never made again."""
 
     command: str
     key: str
@@ -252,7 +252,7 @@ class CallSettled(Struct, frozen=True, tag="call_settled", omit_defaults=True):
 
 
 class ChildEnded(Struct, frozen=True, tag="child_ended", omit_defaults=True):
-    """The child run of this command (or of a durable call inside it) reported its end."""
+    """The child run of this command, or of a durable call in it, ended."""
 
     child: str
     command: str
@@ -279,7 +279,7 @@ class RunResumed(Struct, frozen=True, tag="run_resumed", omit_defaults=True):
 
 
 class BudgetExceeded(Struct, frozen=True, tag="budget_exceeded"):
-    """More of the unit was used up than the budget allows; what follows from it is told next."""
+    """The run used more of a unit than its budget allows. The facts that follow say what was done about it."""
 
     unit: str
     used: int | float
@@ -296,7 +296,7 @@ class RunTimedOut(Struct, frozen=True, tag="run_timed_out"):
 
 
 class StepFault(Struct, frozen=True, omit_defaults=True):
-    """A failure with its place: what lists and error messages show."""
+    """A failure with its step and visit, for lists and error messages."""
 
     step: str
     visit: int
@@ -305,12 +305,12 @@ class StepFault(Struct, frozen=True, omit_defaults=True):
 
 
 class RunEnding(Struct, frozen=True, tag="run_ending", omit_defaults=True):
-    """Nothing is entered from here on; only finalizers are still issued."""
+    """The run enters no more steps, except its finalizers."""
 
     outcome: str  # completed, failed, cancelled
     error: StepFault | None = None
-    withdrawn: tuple[str, ...] = ()  # commands taken back
-    final: tuple[str, ...] = ()  # finalizers to come, in order
+    withdrawn: tuple[str, ...] = ()  # commands that were cancelled
+    final: tuple[str, ...] = ()  # finalizers still to run, in order
 
 
 class RunEnded(Struct, frozen=True, tag="run_ended", omit_defaults=True):
@@ -322,17 +322,17 @@ class RunEnded(Struct, frozen=True, tag="run_ended", omit_defaults=True):
 
 
 class RunReopened(Struct, frozen=True, tag="run_reopened", omit_defaults=True):
-    """A run that had failed or was cancelled goes on."""
+    """A run that had ended continues."""
 
-    again: tuple[str, ...] = ()  # had failed or were stopped: another visit, of a list loop for what was not done
-    anew: tuple[str, ...] = ()  # visited anew: a step, and all that follows from it
+    again: tuple[str, ...] = ()  # failed or stopped steps: another visit; a list loop continues with what was not done
+    anew: tuple[str, ...] = ()  # a step, and all steps that follow from it: visited as if they had never run
     by: str = ""
     budget: dict[str, int | float] = {}  # new limits
-    items: dict[str, tuple[int, ...]] = {}  # of list loops: only these
+    items: dict[str, tuple[int, ...]] = {}  # list loop -> only these items
 
 
 class RunMigrated(Struct, frozen=True, tag="run_migrated", omit_defaults=True):
-    """From here on the run follows another plan; what comes after is told by that one."""
+    """The run follows another plan from here on; later facts belong to that plan."""
 
     plan: str
     by: str = ""

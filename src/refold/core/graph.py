@@ -1,4 +1,4 @@
-"""What is known of a plan before any run: its walk, its loops, who holds which arc."""
+"""The graph of a plan, analysed once before any run: reachable steps, loops, and the role of each arc."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -10,48 +10,48 @@ from refold.core.pipeline import is_secret
 from refold.core.plan import Arc, Call, Gate, Plan, Step, finalizers_of, problems_of
 from refold.errors import InvalidPlan
 
-KEPT = 1000  # steps of a loop whose new pass is kept ready
-MOST_ROUNDS = 100  # times that `each_pass` may draw further steps into a loop
+KEPT = 1000  # a loop of at most so many steps keeps what its next pass needs
+MOST_ROUNDS = 100  # times that `each_pass` may pull further steps into a loop
 
 
-class Anew(Struct, frozen=True):
-    """What is set back when a loop begins another pass."""
+class PassReset(Struct, frozen=True):
+    """What is reset when a loop begins another pass."""
 
-    body_counts: tuple[tuple[int, int, int], ...]  # per step of the body: arcs into it from inside, and their sources
+    body_counts: tuple[tuple[int, int, int], ...]  # per step of the body: step, arcs into it from inside, their origins
     inside: tuple[int, ...]  # forward arcs with both ends in the body
-    inside_exits: tuple[int, ...]  # those that an inner loop holds
-    outside: tuple[int, ...]  # forward arcs that lead into the body from outside
+    inside_exits: tuple[int, ...]  # those of them that leave an inner loop
+    outside: tuple[int, ...]  # forward arcs into the body from outside
 
 
 class Layout(Struct, frozen=True):
-    """All loops at once: the steps of a loop, and the loops inside it, stand in a row.
+    """All loops in one order in which the steps of a loop, and the loops inside it, are consecutive.
 
-    A list for each loop would take room that grows with the square of how deep loops are nested.
+    A list for each loop would take memory that grows with the square of the depth of nesting.
     """
 
-    order: list[int]  # steps that are in a loop
-    rank: list[int]  # per step: where it stands in that order, or -1
+    order: list[int]  # the steps that are in a loop
+    rank: list[int]  # per step: its index in that order, or -1
     loops: list[int]
-    into: list[list[int]]  # per step: forward arcs
+    into: list[list[int]]  # per step: forward arcs into it
     origin: list[int]
     target: list[int]
     exit_of: list[int]
 
 
 class ArcLoop:
-    """A loop made of arcs: everything that can get back to its head."""
+    """A loop made of arcs: its head and every step from which arcs lead back to it."""
 
-    __slots__ = ("_anew", "_layout", "_loops", "_steps", "exits", "head", "members", "parent")
+    __slots__ = ("_layout", "_loops", "_pass_reset", "_steps", "exits", "head", "members", "parent")
 
     def __init__(
         self, head: int, parent: int, members: int, exits: tuple[int, ...], layout: Layout, steps: range, loops: range
     ) -> None:
         self.head = head
         self.parent = parent  # the loop around it, or -1
-        self.members = members  # steps and loops directly inside
-        self.exits = exits  # arcs resolved when this loop is finished
+        self.members = members  # how many steps and loops are directly inside
+        self.exits = exits  # arcs that leave the loop; they are resolved when it is finished
         self._layout, self._steps, self._loops = layout, steps, loops
-        self._anew: Anew | None = None
+        self._pass_reset: PassReset | None = None
 
     def __contains__(self, step: int) -> bool:
         return self._layout.rank[step] in self._steps
@@ -60,29 +60,29 @@ class ArcLoop:
         return len(self._steps)
 
     def steps(self) -> list[int]:
-        """The body, in file order."""
+        """Return the steps of the body, in file order."""
         return sorted(self._layout.order[self._steps.start : self._steps.stop])
 
     def inner(self) -> list[int]:
-        """All loops inside, at any depth."""
+        """Return all loops inside, at any depth."""
         return sorted(self._layout.loops[self._loops.start + 1 : self._loops.stop])
 
-    def anew(self) -> Anew:
-        """Kept for the next pass, unless the body is so large that going through it costs more than this."""
-        found = self._anew
-        if found is None:
-            found = self._made_anew()
+    def pass_reset(self) -> PassReset:
+        """Return what another pass resets. It is kept for the next pass, unless the body is large."""
+        reset = self._pass_reset
+        if reset is None:
+            reset = self._new_pass_reset()
             if len(self) <= KEPT:
-                self._anew = found
-        return found
+                self._pass_reset = reset
+        return reset
 
-    def _made_anew(self) -> Anew:
+    def _new_pass_reset(self) -> PassReset:
         at, steps = self._layout, self.steps()
         arcs = [(a, at.origin[a] in self) for s in steps for a in at.into[s]]
         inside = tuple(a for a, starts_inside in arcs if starts_inside)
         waits = Counter(at.target[a] for a in inside)
         feeds = Counter(target for _, target in dict.fromkeys((at.origin[a], at.target[a]) for a in inside))
-        return Anew(
+        return PassReset(
             body_counts=tuple((s, waits[s], feeds[s]) for s in steps),
             inside=inside,
             inside_exits=tuple(a for a in inside if at.exit_of[a] >= 0),
@@ -99,13 +99,13 @@ class Graph(Struct, frozen=True):
     origin: tuple[int, ...]
     target: tuple[int, ...]
     back: tuple[int, ...]  # per arc: the loop it goes back in, or -1
-    exit_of: tuple[int, ...]  # per arc: the loop that holds it, or -1
-    settles_with_source: bytes  # per arc: neither of the two, so it is resolved when its source settles
+    exit_of: tuple[int, ...]  # per arc: the outermost loop that it leaves, or -1; it is resolved when that is finished
+    settles_with_origin: bytes  # per arc: neither of the two, so it is resolved when its origin settles
     out: tuple[tuple[int, ...], ...]
     into: tuple[tuple[int, ...], ...]  # forward arcs only
-    need: tuple[int, ...]  # how many sources must take an arc; 0: all arcs must be resolved
-    origin_count: tuple[int, ...]  # how many different sources lead here
-    parallel_arcs: dict[int, tuple[int, ...]]  # arcs with the same source and target as this forward arc, if any
+    need: tuple[int, ...]  # how many origins must take an arc; 0: all arcs must be resolved
+    origin_count: tuple[int, ...]  # how many different steps lead here
+    parallel_arcs: dict[int, tuple[int, ...]]  # forward arc -> the others with the same origin and target
     reached: bytes
     loops: tuple[ArcLoop, ...]
     loop_by_head: dict[str, int]
@@ -113,20 +113,20 @@ class Graph(Struct, frozen=True):
     arcs_without_conditions: tuple[
         frozenset[int] | None, ...
     ]  # taken after success, if no condition has to be evaluated
-    order: tuple[int, ...]  # if there are races: all steps, those that can only lead into a race right behind it
-    rank: tuple[int, ...]  # per step: where it stands in that order
-    race_losers: dict[int, range]  # per race: the places of the steps all of whose forward paths lead into it
-    windows: tuple[int, ...]  # per step: how many items of a fan-out may be open at once
+    order: tuple[int, ...]  # if there are races: all steps; those that can only lead into a race follow it
+    rank: tuple[int, ...]  # per step: its index in that order
+    race_losers: dict[int, range]  # race -> the ranks of the steps that can only lead into it
+    windows: tuple[int, ...]  # per step: how many items of a fan-out may run at a time
     finalizers: frozenset[int]
     entry: int
     gates: frozenset[int]
-    secret: frozenset[int]  # steps whose results are sealed by whoever runs them
-    polled_calls: frozenset[int]  # calls that are made again until something holds
-    engine_steps: frozenset[int]  # steps that no worker looks after, or not alone
+    secret: frozenset[int]  # steps whose results are stored encrypted
+    polled_calls: frozenset[int]  # calls that are repeated until a condition holds
+    engine_steps: frozenset[int]  # steps that the engine ends itself, or times
     takers: dict[str, tuple[int, ...]]  # per type of event: the steps that take it
-    collects_with_timeout: frozenset[int]  # steps that do not gather events for ever
+    collects_with_timeout: frozenset[int]  # steps that collect events for a limited time
     by_events: bool  # events lead from step to step, not arcs
-    climb: "Climb"  # from a loop to those around it
+    climb: "Climb"  # from a loop to the loops around it
 
     def step(self, s: int) -> Step:
         return self.plan.steps[s]
@@ -135,13 +135,13 @@ class Graph(Struct, frozen=True):
         return self.plan.steps[s].name
 
     def around(self, loop: int, step: int) -> int:
-        """The innermost loop around this one that has the step, or -1; the loop itself has it not."""
+        """Return the innermost loop around this one that has the step, or -1. The loop itself must not have it."""
         last = self.climb.last_without(loop, lambda each: step in self.loops[each])
         return self.loops[last].parent
 
 
 class _Walk(Struct):
-    """Depth first from the entry, arcs in file order: when each step was met and left, which arcs go back."""
+    """A depth-first walk from the entry, arcs in file order: when each step was met and left, which arcs go back."""
 
     met: list[int]
     left: list[int]
@@ -149,7 +149,7 @@ class _Walk(Struct):
     back: list[bool]
 
     def is_below(self, step: int, other: int) -> bool:
-        """Whether this one was met below the other, or is the other."""
+        """Whether the step was met below the other one, or is the other one."""
         return self.met[other] <= self.met[step] < self.left[other]
 
 
@@ -175,10 +175,13 @@ def _walk(entry: int, out: list[list[int]], target: list[int]) -> _Walk:
 
 
 class Climb:
-    """The last of those above a node that a test does not hold for: the test holds for all that are above another."""
+    """Finds a node's last ancestor that fails a test, in logarithmic time.
+
+    If the test holds for a node, it must hold for all of its ancestors.
+    """
 
     def __init__(self, above: list[int]) -> None:
-        self._jumps = [above]  # 1, 2, 4, … upwards; -1 is above all
+        self._jumps = [above]  # the ancestors 1, 2, 4, … levels up; -1 is above all
 
     def last_without(self, start: int, holds: Callable[[int], bool]) -> int:
         height = 0
@@ -198,7 +201,7 @@ class Climb:
 
 
 class _Groups:
-    """Steps that were found to be in one loop, each group known by the head of the loop."""
+    """Disjoint sets of steps that are in one loop, each known by the head of the loop."""
 
     def __init__(self, steps: int) -> None:
         self._of = list(range(steps))
@@ -215,11 +218,11 @@ class _Groups:
 
 
 def _groups(walk: _Walk, origin: list[int], target: list[int]) -> dict[int, list[int]]:
-    """Per head, those of inner loops first: the steps, and the heads of loops, that are directly inside.
+    """Return per head, inner loops first, the steps and the heads of loops that are directly inside.
 
-    The body of a loop is the head, and what is below it and gets back to it through what is below it. Heads are looked
-    at from the last that was met to the first, and what is inside one is then one group, so that no step is gone
-    through again for each loop around it. An arc counts from the first step that is above both of its ends.
+    The body of a loop is its head, and the steps below it from which arcs lead back to it through steps below it.
+    Heads are processed from the last one met to the first. The inside of a loop then becomes one group, so that no
+    step is visited again for each loop around it. An arc counts from the first step that is above both of its ends.
     """
     tails: dict[int, list[int]] = {}
     arcs_below: dict[int, list[int]] = {}
@@ -236,11 +239,11 @@ def _groups(walk: _Walk, origin: list[int], target: list[int]) -> dict[int, list
             child = climb.last_without(start, partial(walk.is_below, to))
             arcs_below.setdefault(walk.above[child], []).append(a)
     groups = _Groups(len(walk.met))
-    sources: dict[int, list[int]] = {}
-    found: dict[int, list[int]] = {}
+    origins: dict[int, list[int]] = {}
+    inside_of: dict[int, list[int]] = {}
     for step in sorted(tails.keys() | arcs_below.keys(), key=walk.met.__getitem__, reverse=True):
         for a in arcs_below.get(step, ()):
-            sources.setdefault(groups.find(target[a]), []).append(origin[a])
+            origins.setdefault(groups.find(target[a]), []).append(origin[a])
         if step not in tails:
             continue
         inside: dict[int, None] = {}
@@ -249,23 +252,23 @@ def _groups(walk: _Walk, origin: list[int], target: list[int]) -> dict[int, list
             each = todo.pop()
             if each != step and each not in inside:
                 inside[each] = None
-                todo += map(groups.find, sources.get(each, ()))
+                todo += map(groups.find, origins.get(each, ()))
         for each in inside:
             groups.join(step, each)
-        found[step] = list(inside)
-    return found
+        inside_of[step] = list(inside)
+    return inside_of
 
 
 class _Nest(Struct):
-    """Loops by number: the larger first, so that a loop comes before those inside it."""
+    """The loops by number, the largest first, so that a loop comes before the loops inside it."""
 
     heads: list[int]
     parents: list[int]
     loop_of: list[int]
-    order: list[int]  # steps, those of a loop in a row
+    order: list[int]  # steps; those of a loop are consecutive
     rank: list[int]
-    steps: list[range]  # per loop: the places of its steps
-    loops: list[int]  # loops, those inside a loop in a row behind it
+    steps: list[range]  # per loop: the ranks of its steps
+    loops: list[int]  # loops; those inside a loop follow it
     inner: list[range]
     climb: Climb
 
@@ -273,12 +276,12 @@ class _Nest(Struct):
         return self.rank[step] in self.steps[loop]
 
     def first_left(self, origin: int, target: int) -> int:
-        """The innermost loop that an arc leaves, or -1."""
+        """Return the innermost loop that an arc leaves, or -1."""
         loop = self.loop_of[origin]
         return loop if loop >= 0 and not self.has(loop, target) else -1
 
     def last_left(self, origin: int, target: int) -> int:
-        """The outermost loop that an arc leaves, or -1."""
+        """Return the outermost loop that an arc leaves, or -1."""
         loop = self.first_left(origin, target)
         return loop if loop < 0 else self.climb.last_without(loop, lambda each: self.has(each, target))
 
@@ -302,7 +305,7 @@ def _nest(groups: dict[int, list[int]], steps: int) -> _Nest:
     todo = [loop for loop, parent in enumerate(parents) if parent < 0]
     while todo:
         loop = todo.pop()
-        if loop < 0:  # all that is inside has been laid out
+        if loop < 0:  # everything inside this loop has been placed
             loop = ~loop
             nest.steps[loop] = range(nest.steps[loop].start, len(nest.order))
             nest.inner[loop] = range(nest.inner[loop].start, len(nest.loops))
@@ -321,7 +324,7 @@ def _nest(groups: dict[int, list[int]], steps: int) -> _Nest:
 
 
 class _Wiring(Struct):
-    """Arcs as numbers. `each_pass` adds arcs that are never taken, behind the real ones."""
+    """Arcs as numbers. Virtual back arcs, appended after the real ones, pull `each_pass` targets into the loop body."""
 
     specs: list[Arc]
     origin: list[int]
@@ -335,7 +338,7 @@ class _Wiring(Struct):
 
 
 def _analyse(wiring: _Wiring, entry: int, steps: int) -> tuple[_Walk, _Nest]:
-    """`each_pass` puts the target into the loop, if it stands below its head, as if an arc led back from there."""
+    """Find the loops. The target of an `each_pass` arc below the head of a loop is in it, as if an arc led back."""
     added: set[tuple[int, int]] = set()
     for _ in range(MOST_ROUNDS):
         walk = _walk(entry, wiring.out, wiring.target)
@@ -397,12 +400,12 @@ def _arcs_without_conditions(step: Step, arcs: Iterable[int]) -> frozenset[int] 
 
 
 def _through(walk: _Walk, wiring: _Wiring, forward: list[int]) -> dict[int, int]:
-    """Per reachable step, targets before sources: the nearest step that all its forward paths lead into, or -1."""
+    """Return per reachable step, targets first, the nearest step that all its forward paths lead into, or -1."""
     ahead: dict[int, list[int]] = {s: [] for s, met in enumerate(walk.met) if met >= 0}
     for a in forward:
         ahead[wiring.origin[a]].append(wiring.target[a])
     through: dict[int, int] = {}
-    depth, far = {-1: 0}, {-1: -1}  # far: some step further on, so that long ways are gone in few jumps
+    depth, far = {-1: 0}, {-1: -1}  # far: a step further on, so that long paths take few jumps
 
     def meeting(one: int, other: int) -> int:
         while one != other:
@@ -427,7 +430,7 @@ def _through(walk: _Walk, wiring: _Wiring, forward: list[int]) -> dict[int, int]
 
 
 class _Ranks(Struct):
-    """An order of the steps in which those that can only lead into a step stand right behind it, and how many."""
+    """An order in which the steps that can only lead into a step directly follow it, and how many those are."""
 
     rank: list[int]
     behind: list[int]
@@ -439,7 +442,7 @@ def _ranks(through: dict[int, int], steps: int) -> _Ranks:
         if to >= 0:
             size[to] += size[s]
     free = 0
-    rank, inner = [-1] * steps, [0] * steps  # inner: the first free place behind a step
+    rank, inner = [-1] * steps, [0] * steps  # inner: the first free rank after a step
     for s in (*through, *(s for s in range(steps) if s not in through)):
         to = through.get(s, -1)
         if to >= 0:
@@ -455,7 +458,7 @@ def _ranks(through: dict[int, int], steps: int) -> _Ranks:
 def _ends(
     nest: _Nest, wiring: _Wiring, forward: list[int], exit_of: list[int], into: list[list[int]]
 ) -> tuple[list[int], list[list[int]]]:
-    """Per arc the loop that holds it, and per step the arcs into it."""
+    """Return per arc the loop that it leaves, and per step the forward arcs into it."""
     for a in forward:
         exit_of[a] = nest.last_left(wiring.origin[a], wiring.target[a])
         into[wiring.target[a]].append(a)
@@ -463,7 +466,7 @@ def _ends(
 
 
 def analyse(plan: Plan) -> Graph:
-    """Index the plan, or raise InvalidPlan with everything that makes it unfit to run."""
+    """Return the graph of a plan, or raise InvalidPlan with everything that is wrong with it."""
     problems = list(problems_of(plan))
     if problems:
         raise InvalidPlan(problems)
@@ -480,10 +483,10 @@ def analyse(plan: Plan) -> Graph:
     forward = [a for a in range(real) if reached[wiring.origin[a]] and not walk.back[a]]
     loop_of_head = {head: loop for loop, head in enumerate(nest.heads)}
     exit_of, into = _ends(nest, wiring, forward, [-1] * real, [[] for _ in names])
-    sources = [len({wiring.origin[a] for a in arcs}) for arcs in into]
+    origin_counts = [len({wiring.origin[a] for a in arcs}) for arcs in into]
     for s, step in enumerate(plan.steps):
-        if isinstance(step.join, int) and reached[s] and s != entry and step.join > sources[s]:
-            problems.append(f"step {step.name!r} waits for {step.join} sources but has {sources[s]}")
+        if isinstance(step.join, int) and reached[s] and s != entry and step.join > origin_counts[s]:
+            problems.append(f"step {step.name!r} waits for {step.join} sources but has {origin_counts[s]}")
     if problems:
         raise InvalidPlan(problems)
     wiring.out = [[a for a in arcs if a < real] for arcs in wiring.out]
@@ -498,11 +501,11 @@ def analyse(plan: Plan) -> Graph:
         target=tuple(wiring.target[:real]),
         back=tuple(loop_of_head[wiring.target[a]] if walk.back[a] else -1 for a in range(real)),
         exit_of=tuple(exit_of),
-        settles_with_source=bytes(not walk.back[a] and exit_of[a] < 0 for a in range(real)),
+        settles_with_origin=bytes(not walk.back[a] and exit_of[a] < 0 for a in range(real)),
         out=tuple(map(tuple, wiring.out)),
         into=tuple(map(tuple, into)),
         need=tuple(step.join if isinstance(step.join, int) else int(step.join != "all") for step in plan.steps),
-        origin_count=tuple(sources),
+        origin_count=tuple(origin_counts),
         parallel_arcs=_parallel_arcs(into, wiring.origin),
         reached=reached,
         loops=_arc_loops(nest, into, wiring, exit_of),

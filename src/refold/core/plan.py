@@ -1,4 +1,4 @@
-"""A workflow as data: steps, arcs and policies, with one canonical form and its hash."""
+"""The plan of a workflow as data: steps, arcs and policies, with one canonical form and its hash."""
 
 import hashlib
 from collections import Counter
@@ -12,35 +12,35 @@ from typing import Any, Literal
 from msgspec import NODEFAULT, Struct, json, structs
 
 Template = Any
-"""A JSON value in which `Evaluate` may find expressions; the core itself never looks inside."""
+"""A JSON value that may contain expressions; only `Evaluate` looks inside, never the core."""
 
 VISIT_LIMIT = 10_000
-START, STOP = "StartEvent", "StopEvent"  # the events that a run begins and ends with
-BODY = "workflow"  # the tool of steps that are code
+START, STOP = "StartEvent", "StopEvent"  # the events that begin and end a run
+BODY = "workflow"  # the tool of steps that are Python code
 LONGEST = 100 * 365 * 86_400.0  # seconds; an instant must fit into 64 bits
 SCOPES = ("ctx.", "iter.", "step.")
 
 
 def bare_key(key: str) -> str:
-    """The context key that a key of `set` means: a scope before it is only a spelling, any other dot belongs to it."""
+    """Return the context key that a key of `set` means, without its scope; any other dot belongs to the key."""
     return next((key.removeprefix(scope) for scope in SCOPES if key.startswith(scope)), key)
 
 
 class PlanData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """What all plan data has in common: frozen, strict, and short when encoded."""
+    """The parent of all plan data: frozen, strict, and short when encoded."""
 
 
 class Arc(PlanData, frozen=True):
     to: str
-    on: Literal["success", "failure", "both", "timeout"] = "success"  # timeout: of a gate that goes elsewhere then
+    on: Literal["success", "failure", "both", "timeout"] = "success"  # timeout: of a gate with `on_timeout: goto`
     when: Template = None  # None: no condition
     set: dict[str, Template] = {}
     each_pass: bool = False
-    input: dict[str, Template] = {}  # for the visit it leads to, over the input that the target itself has
+    input: dict[str, Template] = {}  # merged over the input of the target
 
 
 class Retry(PlanData, frozen=True):
-    """How often and when a failed command is tried again; `attempts` counts the first try."""
+    """How often and when a failed command is tried again. `attempts` includes the first try."""
 
     attempts: int = 1
     backoff: Literal["fixed", "linear", "exponential"] = "fixed"
@@ -55,101 +55,104 @@ PATIENT = Retry(attempts=5, backoff="exponential", delay=1.0, max_delay=60.0)
 
 
 class Call(PlanData, frozen=True, tag="call"):
-    """Work for a worker: the tool's name and its settings, opaque to the core."""
+    """Work for a worker: the name of a tool and its settings, which the core does not read."""
 
     tool: str = "noop"
     settings: dict[str, Any] = {}
 
 
 class Wait(PlanData, frozen=True, tag="wait"):
-    """No worker: the visit ends at a moment, on a signal, or by whichever comes first."""
+    """The visit needs no worker: it ends at a moment or on a signal, whichever comes first."""
 
     seconds: Template = None
-    until: Template = None  # ISO text with its zone, or a number since 1970: microseconds, or seconds if below 1e11
+    until: Template = None  # ISO text with a zone, or microseconds since 1970, or seconds if below 1e11
     signal: Template = None  # a name, or a list of names
 
 
 class Gate(PlanData, frozen=True, tag="gate"):
-    """No worker: the visit ends with a person's decision, or by its timeout."""
+    """The visit needs no worker: it ends with the decision of a person, or by its timeout."""
 
     prompt: Template = ""
     options: tuple[str, ...] = ("approve", "reject")
     refuse: tuple[str, ...] = ("reject",)  # options that fail the visit
     timeout: float | None = None
     on_timeout: Literal["fail", "continue", "goto"] = "fail"  # goto: along the arcs that listen to the timeout
-    labels: dict[str, str] = {}  # of options, for people
-    form: dict[str, Any] | None = None  # JSON Schema of the feedback; one who refuses may say what he likes
+    labels: dict[str, str] = {}  # option -> its text for people
+    form: dict[str, Any] | None = None  # JSON Schema of the feedback; a refusal may have any feedback
     assignee: Template = None
-    min_approvals: int = 1  # different people who must choose the same; one who refuses decides alone
+    min_approvals: int = 1  # different people who must choose the same option; one refusal decides
 
 
 class Quality(PlanData, frozen=True, tag="quality"):
-    """No worker, no waiting: the visit ends at once, well if a number is high enough."""
+    """A quality check, which needs no worker: the visit ends immediately, as failed if a number is too low."""
 
-    source: Template  # what is no number counts as 0
+    source: Template  # a value that is not a number counts as 0
     threshold: Template
     on_fail: Literal["fail", "continue"] = "fail"
 
 
 class Child(PlanData, frozen=True, tag="child"):
-    """A run of another workflow, named by its hash; the step's input is the child's input."""
+    """A run of another workflow, named by the hash of its plan; the input of the step is its input."""
 
-    plan: str = ""  # empty: the workflow itself, once more
+    plan: str = ""  # empty: the workflow itself
 
 
 Work = Call | Wait | Gate | Quality | Child
 
 
 class Poll(PlanData, frozen=True):
-    """The visit ends when this holds. A call is made again every so often, and `until` reads what came of it; a wait
-    has nothing else to wait for, and `until` reads what the rest of the run has left."""
+    """The visit ends when `until` holds.
+
+    A call is repeated at an interval, and `until` reads its result. A wait has no other end, and `until` reads the
+    state of the run.
+    """
 
     until: Template
     every: float = 30.0
-    timeout: float | None = None  # of the whole visit
+    timeout: float | None = None  # seconds, of the whole visit
 
 
 class Source(PlanData, frozen=True):
-    """Where the items of a loop come from, if not from a list: page by page, each of them fetched by a worker."""
+    """A source of the items of a loop, instead of a list. Workers fetch it page by page."""
 
     kind: str
     settings: Template = {}  # rendered when the loop is entered
-    page: int = 500  # items
+    page: int = 500  # items of a page, at most
     retry: Retry = PATIENT
-    timeout: float | None = None  # of a page
+    timeout: float | None = None  # seconds, of one page
 
 
 class Loop(PlanData, frozen=True):
-    """A fan-out over a list or a source; results stand in the order of the items."""
+    """A fan-out over a list or a source. Results are in the order of the items."""
 
     items: Template = None
     name: str = "item"
     window: int = 16
     sequential: bool = False
     at_once: Template = None  # a window that is computed when the loop is entered
-    failures: Literal["all", "stop", "ignore", "halt"] = "all"  # all items run, then it fails; none is begun after one;
-    # it is well; those that run are cancelled
-    loose: bool = False  # maps, numbers and texts with commas are lists too
+    # When an item fails: all: the others run, then the loop fails; stop: no further item begins; ignore: the loop
+    # succeeds; halt: running items are cancelled.
+    failures: Literal["all", "stop", "ignore", "halt"] = "all"
+    loose: bool = False  # maps, numbers and texts with commas are accepted as lists
     source: Source | None = None
-    key: Template = None  # of an item: what it is called; a second one of the same key is left out
-    after: Template = None  # of an item: the keys of those that must have completed before it is begun
-    on_cycle: Literal["fail", "drop"] = "fail"  # drop: what would close a circle is not waited for
-    tolerate: int | str | None = (
-        None  # so many may fail, as a number or as "1%"; None: none, or all if the next is given
-    )
-    min_success: int | str | None = None  # so many must complete
+    key: Template = None  # the key of an item; a second item with the same key is left out
+    after: Template = None  # the keys of the items that must complete before an item begins
+    on_cycle: Literal["fail", "drop"] = "fail"  # drop: a dependency that closes a circle is ignored
+    # How many items may fail, as a number or as "1%"; None: none, or any number if `min_success` is given.
+    tolerate: int | str | None = None
+    min_success: int | str | None = None  # how many items must complete, as a number or as "1%"
 
 
 class Collect(PlanData, frozen=True):
-    """Events are gathered before the step is run, once for all of a batch."""
+    """A step collects events, and is run once for each batch of them."""
 
-    n: int | str = 1  # how many make a batch, or the context key that says so
-    by: str = ""  # a field of the events: those with the same value make a batch
-    timeout: float | None = None  # from the first of a batch on
+    n: int | str = 1  # how many events make a batch, or the context key with this number
+    by: str = ""  # a field of the events; a batch has events with the same value
+    timeout: float | None = None  # seconds, from the first event of a batch on
 
 
 class EventType(PlanData, frozen=True):
-    """A type of events; whoever takes one of its bases takes it too."""
+    """A type of events. A step that takes one of its bases takes it too."""
 
     name: str
     bases: tuple[str, ...] = ()
@@ -161,32 +164,34 @@ class Step(PlanData, frozen=True):
     input: Template = None
     when: Template = None
     mode: Literal["exclusive", "inclusive"] = "exclusive"
-    join: Literal["all", "any", "race"] | int = "all"  # a number: at least so many sources
+    join: Literal["all", "any", "race"] | int = "all"  # a number: at least so many origins
     arcs: tuple[Arc, ...] = ()
-    no_match: Literal["end", "quiet", "fail"] = "end"  # of its branch when no arc is taken; quiet: it is not told
+    no_match: Literal["end", "quiet", "fail"] = (
+        "end"  # when no arc is taken: its branch ends, or ends without a notice, or fails
+    )
     set: dict[str, Template] = {}
     retry: Retry = ONCE
     timeout: float | None = None
     loop: Loop | None = None
     poll: Poll | None = None
     visit_limit: int = VISIT_LIMIT
-    result: dict[str, Any] | None = None  # JSON Schema of what a worker brings; each item of a loop is held against it
-    keeps_input: bool = False  # its `set` and its arcs can read what it was issued with
+    result: dict[str, Any] | None = None  # JSON Schema of the result, or of the result of each item
+    keeps_input: bool = False  # its `set` and its arcs can read its input
     queue: str = "default"
     priority: int = 0
-    accepts: tuple[str, ...] = ()  # types of events that it is run for
+    accepts: tuple[str, ...] = ()  # the types of events that it takes
     collect: Collect | None = None
-    workers: int = 0  # how many events it may be run for at once; 0: many
+    workers: int = 0  # how many of its commands may run at a time; 0: as many as the engine allows
     on_error: str = ""  # the type of the event that its failure becomes
 
 
 def is_body(step: Step) -> bool:
-    """Whether it is code: only who has that of this very plan can run it."""
+    """Whether a step is Python code. Only a worker with the code of this plan can run it."""
     return isinstance(step.work, Call) and step.work.tool == BODY
 
 
 class Input(PlanData, frozen=True):
-    """What an input of a run must be like, as a JSON Schema; the core itself never looks inside."""
+    """A declared input of a run, with its JSON Schema, which the core does not read."""
 
     name: str
     schema: dict[str, Any] = {}
@@ -202,18 +207,18 @@ class Plan(PlanData, frozen=True):
     on_fail: tuple[str, ...] = ()
     final_step: str = ""
     timeout: float | None = None
-    budget: dict[str, int | float] = {}  # unit -> how much a run may use up
-    on_budget: str = "pause"  # or "fail", or the name of a step that is there for it
-    defaults: dict[str, Any] = {}  # inputs of a run that does not give them
-    inputs: tuple[Input, ...] = ()  # those that are declared
-    computed: bool = False  # defaults may hold expressions, and maps in them are merged with those that are given
-    constants: dict[str, Any] = {}  # what expressions can read besides
-    events: tuple[EventType, ...] = ()  # of a workflow whose steps follow events and not arcs
-    language: str = ""  # of its expressions; empty: there are none, or the engine was given a language
+    budget: dict[str, int | float] = {}  # unit -> how much a run may use
+    on_budget: str = "pause"  # or "fail", or the name of the step that runs then
+    defaults: dict[str, Any] = {}  # values of inputs that are not given at the start
+    inputs: tuple[Input, ...] = ()  # declared inputs
+    computed: bool = False  # defaults may have expressions, and maps are merged with the given ones
+    constants: dict[str, Any] = {}  # further names that expressions can read
+    events: tuple[EventType, ...] = ()  # the types of events, if steps follow each other by events and not by arcs
+    language: str = ""  # the language of expressions; empty: there are none, or the engine has a default
 
 
 def durations(plan: Plan) -> Iterator[tuple[str, float]]:
-    """Every span of time that a plan names, in seconds; those that are 0 or without end are left out."""
+    """Return every duration that a plan names, in seconds, except those that are 0 or unlimited."""
     if plan.timeout:
         yield f"the timeout of workflow {plan.name!r}", plan.timeout
     for step in plan.steps:
@@ -236,13 +241,13 @@ def _of_step(step: Step) -> dict[str, float | None]:
 
 
 def canonical(plan: Plan) -> bytes:
-    """The one byte string of a plan: keys sorted, defaults left out, also those that were spelt out."""
+    """Return the canonical bytes of a plan: keys are sorted, and values that equal their defaults are left out."""
     return normalised(plan)[1]
 
 
 def normalised(plan: Plan) -> tuple[Plan, bytes]:
     """Return the plan as it is read from its canonical bytes, and those bytes."""
-    read_back = read_plan(json.encode(plan))  # 5 seconds are 5.0 seconds
+    read_back = read_plan(json.encode(plan))  # so that 5 seconds and 5.0 seconds are equal
     return read_back, json.encode(_without_defaults(read_back), order="sorted")
 
 
@@ -251,22 +256,22 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 def _without_defaults(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_without_defaults(each) for each in value]
+        return [_without_defaults(item) for item in value]
     shape = _shape(value.__class__)
     if shape is None:
         return value
     tag, names, defaults = shape
-    told = {} if tag is None else {"type": tag}
-    given = structs.astuple(value)
-    for name, each, default in compress(zip(names, given, defaults, strict=True), map(is_not, given, defaults)):
-        if each != default:
-            told[name] = each if each.__class__ in _SCALARS else _without_defaults(each)
-    return told
+    encoded = {} if tag is None else {"type": tag}
+    values = structs.astuple(value)
+    for name, item, default in compress(zip(names, values, defaults, strict=True), map(is_not, values, defaults)):
+        if item != default:
+            encoded[name] = item if item.__class__ in _SCALARS else _without_defaults(item)
+    return encoded
 
 
 @cache
 def _shape(kind: Any) -> tuple[Any, list[str], list[Any]] | None:
-    """Tag and fields of plan data, and what each is if nothing is said of it; to look for each step is slow."""
+    """Return the tag, the fields and the defaults of a class of plan data; cached, because looking them up is slow."""
     if not issubclass(kind, PlanData):
         return None
     fields = structs.fields(kind)
@@ -275,7 +280,7 @@ def _shape(kind: Any) -> tuple[Any, list[str], list[Any]] | None:
 
 
 def hash_of(data: bytes) -> str:
-    """The name of a plan, from its canonical form."""
+    """Return the hash of a plan from its canonical bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -295,15 +300,15 @@ def finalizers_of(plan: Plan) -> tuple[str, ...]:
 def problems_of(plan: Plan) -> Iterator[str]:
     if not plan.steps:
         yield f"workflow {plan.name!r} has no steps"
-    known: set[str] = set()
+    names: set[str] = set()
     for step in plan.steps:
-        if step.name in known:
+        if step.name in names:
             yield f"two steps are called {step.name!r}"
-        known.add(step.name)
+        names.add(step.name)
         yield from _step_problems(step)
     finalizers = finalizers_of(plan)
     for name in (*finalizers, plan.entry):
-        if name and name not in known:
+        if name and name not in names:
             yield f"there is no step {name!r}"
     yield from (f"{name!r} is a finalizer twice" for name, times in Counter(finalizers).items() if times > 1)
     if plan.steps and (plan.entry or plan.steps[0].name) in finalizers:
@@ -311,7 +316,7 @@ def problems_of(plan: Plan) -> Iterator[str]:
     yield from (f"the budget of {unit} is {limit:g}" for unit, limit in plan.budget.items() if not 0 <= limit < inf)
     times = (each for each in durations(plan) if not 0 <= each[1] <= LONGEST)
     yield from (f"{what} is {seconds:g} s; it must lie between 0 and 100 years" for what, seconds in times)
-    yield from _arc_problems(plan, known, finalizers)
+    yield from _arc_problems(plan, names, finalizers)
     yield from _event_problems(plan, finalizers)
 
 
@@ -329,7 +334,7 @@ def _arc_problems(plan: Plan, known: set[str], finalizers: tuple[str, ...]) -> I
 
 def _step_problems(step: Step) -> Iterator[str]:
     if not step.name or "/" in step.name or "#" in step.name:
-        yield f"{step.name!r} is no name for a step: it must not be empty or contain '/' or '#'"
+        yield f"{step.name!r} is not a name for a step: it must not be empty or contain '/' or '#'"
     if isinstance(step.join, int) and step.join < 1:
         yield f"step {step.name!r} waits for {step.join} sources; at least 1 is needed"
     if step.retry.attempts < 1:
@@ -345,7 +350,7 @@ def _step_problems(step: Step) -> Iterator[str]:
 
 
 def _event_problems(plan: Plan, finalizers: tuple[str, ...]) -> Iterator[str]:
-    """Steps follow either arcs or events."""
+    """Check that steps follow each other either by arcs or by events."""
     types = {each.name for each in plan.events}
     if plan.events and finalizers:
         yield f"workflow {plan.name!r} follows events, so it has no finalizer such as {finalizers[0]!r}"

@@ -195,7 +195,7 @@ def _text(value: str, path: str) -> str:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise InvalidValue(path, "a lone surrogate is no text") from None
+            raise InvalidValue(path, "a lone surrogate is not text") from None
     return value
 
 

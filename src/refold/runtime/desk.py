@@ -98,7 +98,7 @@ def _check_write(write: Any) -> None:
     if not isinstance(write, Write):
         raise InvalidValue("writes", f"a {type(write).__name__} is no write to the context")
     if not isinstance(write.key, str):
-        raise InvalidValue("context", f"the key {write.key!r} is no string")
+        raise InvalidValue("context", f"the key {write.key!r} is not a string")
     check_value(write.key, "context")
     value = write.amount if isinstance(write, AddTo) else getattr(write, "value", None)
     check_value(value, f"context.{write.key}")
@@ -121,7 +121,7 @@ def _check_usage(usage: Any) -> None:
         raise InvalidValue("usage", f"it must be a map of amounts, such as {{'tokens': 120}}, and not of type {given}")
     for unit, amount in usage.items():
         if not isinstance(unit, str):
-            raise InvalidValue("usage", f"the key {unit!r} is no string")
+            raise InvalidValue("usage", f"the key {unit!r} is not a string")
         check_value(unit, "usage")
         _check_amount(amount, f"usage.{unit}")
 

@@ -150,5 +150,5 @@ class TryOutput:
 
 
 def _storable(text: str) -> str:
-    """A lone surrogate is no text; it is spelt out."""
+    """A lone surrogate is not text; it is spelt out."""
     return str(text) if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

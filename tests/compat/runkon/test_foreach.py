@@ -104,7 +104,7 @@ def test_no_items_are_a_completed_loop_with_no_results(stage: Stage) -> None:
 def test_an_item_that_depends_on_an_unknown_item_is_refused_by_name_before_anything_begins(stage: Stage) -> None:
     shown = stage.run(each([item("a"), item("b", "x")]))
     assert begun(stage) == [] and shown.steps["each"]["status"] == "failed"
-    assert why(shown) == "item 'b' waits for 'x', which is no item of this loop"
+    assert why(shown) == "item 'b' waits for 'x', which is not an item of this loop"
 
 
 def test_a_circle_of_items_is_refused_by_name_before_anything_begins(stage: Stage) -> None:

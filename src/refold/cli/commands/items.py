@@ -138,7 +138,7 @@ def _head(loop: LoopSeen, now: int) -> str:
     """All items are counted, each once, as their rows have them."""
     fan = loop.fan
     speed, rest = pace(fan, now), fan.count - settled(fan) - fan.running
-    waiting, cut = (rest, 0) if loop.goes_on else (0, rest)
+    waiting, cut = (rest, 0) if loop.is_running else (0, rest)
     counts = [(fan.done, "completed"), (fan.failed, "failed"), (fan.running, "running"), (waiting, "waiting")]
     counts += [(fan.skipped, "skipped"), (fan.cancelled + cut, "cancelled")]
     told = [f"{loop.step}: {fan.count}{'+' if speed.more else ''} items"]

@@ -1,4 +1,4 @@
-"""What a turn decides, as it grows: facts, and the orders that follow from them."""
+"""A decision of one turn while it is made: its facts, and the commands, timers and letters that follow from them."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -68,12 +68,12 @@ def _fits(plan: str, input: dict[str, Any]) -> None:
 
 
 def as_input(value: Any) -> dict[str, Any]:
-    """A child has inputs by name."""
+    """Return the inputs of a child run, which are named; another value becomes the input `value`."""
     return value if isinstance(value, dict) else {} if value is None else {"value": value}
 
 
 class Decision(Struct):
-    """Says facts, and nothing else changes the state: each is folded the moment it is said."""
+    """Collects facts. Each is folded when it is recorded, and nothing else changes the state."""
 
     graph: Graph
     state: RunState
@@ -82,7 +82,7 @@ class Decision(Struct):
     chance: Callable[[], float]
     claimed: Callable[[], frozenset[str]] = frozenset
     refuses: Callable[[str], Fault | None] = _never  # why a child of this plan cannot start
-    misfit: Callable[[str, dict[str, Any]], Fault | None] = _fits  # why a child of this plan cannot begin with this
+    misfit: Callable[[str, dict[str, Any]], Fault | None] = _fits  # why a child cannot start with this input
     due: dict[str, None] = {}  # commands whose child may start now
     loaded: Loaded = field(default_factory=Loaded)
     facts: list[Fact] = []
@@ -90,16 +90,16 @@ class Decision(Struct):
     letters: list[Letter] = []
     new: set[str] = set()  # commands that were never issued before
     blobs: dict[str, bytes] = {}
-    lines: list[Any] = []  # for the side stream
-    restarted: list[str] = []  # commands that are taken from their holders, to be run anew
+    lines: list[Any] = []  # published lines, which are stored next to the log
+    restarted: list[str] = []  # commands that are taken from their workers, to start over
     _touched: dict[str, None] = {}
     _timers: dict[str, None] = {}
     _orphans: set[str] = set()
-    _inputs: dict[str, Any] = {}  # of items, each evaluated once in a turn: what is told of one follows from one value
-    _unfit: dict[str, Fault | None] = {}  # why the child of an item cannot begin
+    _inputs: dict[str, Any] = {}  # inputs of items, each evaluated once per turn, so that all orders use the same value
+    _unfit: dict[str, Fault | None] = {}  # why the child of an item cannot start
 
     def __post_init__(self) -> None:
-        self.now = max(self.now, self.state.at)  # a run's times never go back
+        self.now = max(self.now, self.state.at)  # the times of a run never go back
         if self.state.orphans:
             self._orphans.update(self.state.orphans)
 
@@ -129,7 +129,7 @@ class Decision(Struct):
             self._start_called_children(before)
 
     def move(self, move: Move) -> None:
-        """A move is folded at once and told with the others in one Routed fact."""
+        """Fold a move immediately; it is recorded with the others in one Routed fact."""
         self._touch_moved(move)
         apply.apply_move(self.graph, self.state, move)
         self.moves.append(move)
@@ -142,7 +142,7 @@ class Decision(Struct):
             self.moves.clear()
 
     def claimed_now(self) -> frozenset[str]:
-        """Commands that a worker holds and has not reported in this turn."""
+        """Return the commands that workers have claimed and have not reported in this turn."""
         return self.claimed() - self._touched.keys()
 
     def view(self, extra: Mapping[str, Any]) -> RunScope:
@@ -157,12 +157,14 @@ class Decision(Struct):
         return None, boxed[0]
 
     def commands(self) -> dict[str, Command | Held | None]:
-        """Every command this turn touched, as the store must hold it from now on; None: gone."""
+        """Return every command that this turn touched as the store must keep it; None: delete it."""
         return {command: self._storable_row(command) for command in self._touched}
 
     def touch_open(self, spared: Collection[str] = ()) -> None:
-        """Every open command and every timer, so that all that the store must hold of the run is told, not only what
-        changed; the rows of those that are spared stay as they are."""
+        """Touch every open command and every timer, so that the store gets all of them and not only the changed ones.
+
+        The rows of spared commands stay as they are.
+        """
         for command in self.state.open:
             self._touch(command, command not in spared)
         self._timers |= dict.fromkeys((RUN_TIMER, *timers(self.graph, self.state)))
@@ -178,14 +180,14 @@ class Decision(Struct):
         self.letters.append(Letter(key=key, sender=self.state.run, to=to, body=body))
 
     def dismiss_orphans(self) -> None:
-        """Children of dropped commands learn that nobody waits for them."""
+        """Cancel the child runs of dropped commands, which no command waits for."""
         for child in self.state.orphans:
             if child not in self._orphans:
                 self._orphans.add(child)
                 self.post(f"{child}/cancel", child, LetterCancel("its parent no longer waits for it"))
 
     def hurry_orphans(self) -> None:
-        """Those that were told before are told to give up their finalizers too."""
+        """Cancel the orphans a second time, so that they give up their finalizers too."""
         for child in self.state.orphans:
             self.post(f"{child}/{self.state.seq}/cancel", child, LetterCancel("its parent gives up", again=True))
 
@@ -202,7 +204,7 @@ class Decision(Struct):
         self.post(f"{child}/start", child, body)
 
     def input_of(self, command: str) -> Any:
-        """A plain command's input was fixed in its fact; an item's is a function of capture and item."""
+        """Return the input of a command: from the fact of its issue, or computed from the item and captured values."""
         opened = self.state.open[command]
         step = self.graph.step(opened.step)
         if opened.events:
@@ -218,26 +220,26 @@ class Decision(Struct):
                 self._inputs[command] = self._item_input(step, fan, opened)
             except CannotEvaluate as error:
                 self._inputs[command] = error
-        found = self._inputs[command]
-        if isinstance(found, CannotEvaluate):
-            raise found
-        return found
+        value = self._inputs[command]
+        if isinstance(value, CannotEvaluate):
+            raise value
+        return value
 
     def _item_input(self, step: Step, fan: FanOut, opened: OpenCommand) -> Any:
         assert step.loop is not None and opened.item is not None
-        view = item_view(fan, self.loaded, step.loop.name, opened.item, opened.visit)
+        scope = item_view(fan, self.loaded, step.loop.name, opened.item, opened.visit)
         if step.input is None:
-            return view[step.loop.name]
-        return with_arc_inputs(self.evaluate.value(step.input, view), fan.capture.get(ARC_INPUTS, {}))
+            return scope[step.loop.name]
+        return with_arc_inputs(self.evaluate.value(step.input, scope), fan.capture.get(ARC_INPUTS, {}))
 
     def misfit_of(self, command: str, plan: str) -> Fault | None:
-        """Why the child of an item cannot begin; asked once in a turn, for the answer may depend on an expression."""
+        """Return why the child of an item cannot start; computed once per turn, because expressions may be involved."""
         if command not in self._unfit:
             self._unfit[command] = self.misfit(plan, as_input(self.input_of(command)))
         return self._unfit[command]
 
     def _storable_row(self, command: str) -> Command | Held | None:
-        """A command whose failure is still to be judged may have failed because it has no input."""
+        """Return the row of a command. One that waits to be judged may have no input, and no worker may claim it."""
         try:
             return self._row(command)
         except CannotEvaluate:
@@ -290,10 +292,13 @@ class Decision(Struct):
             timeout=step.loop.source.timeout,
         )
 
-    def _touch(self, command: str, anew: bool = True) -> None:
-        """Its timers may change, and its row too, unless an answer reached a body whose worker is still at it."""
+    def _touch(self, command: str, row: bool = True) -> None:
+        """Note that the timers of a command may change, and its row too if `row`.
+
+        The row stays if an answer reached a body that a worker is still running.
+        """
         opened = self.state.open.get(command)
-        if anew:
+        if row:
             self._touched[command] = None
         if opened is None:
             return
@@ -313,12 +318,12 @@ class Decision(Struct):
                 for command in visits.commands_of(self.graph, self.state, self.graph.index[name]):
                     self._touch(command)
 
-    def _write_letters(self, fact: Fact, concerned: Iterable[str]) -> None:
+    def _write_letters(self, fact: Fact, touched: Iterable[str]) -> None:
         match fact:
             case StepIssued() | ItemsIssued() | ItemsRetried():
                 work = self.graph.step(self.graph.index[fact.step]).work
                 if isinstance(work, Child):
-                    self._start_children(work.plan or self.state.plan, concerned)
+                    self._start_children(work.plan or self.state.plan, touched)
             case RunPaused() | RunResumed():
                 body = LetterPause() if isinstance(fact, RunPaused) else LetterResume()
                 for child in self.state.children.values():
@@ -330,7 +335,7 @@ class Decision(Struct):
                 pass
 
     def _start_children(self, plan: str, commands: Iterable[str]) -> None:
-        """Of those whose time has come; an item that cannot have a child fails without one."""
+        """Start the children of these commands, if it is their time. An item whose child cannot start has none."""
         if self.refuses(plan) is not None:
             return
         for command in commands:
@@ -342,9 +347,9 @@ class Decision(Struct):
                         self.start_child(command, plan, input, opened.attempt)
 
     def _start_called_children(self, before: dict[str, set[str]]) -> None:
-        for command, known in before.items():
+        for command, calls_before in before.items():
             for key, call in list(self.state.open[command].calls.items()):
-                if not call.child or key in known:
+                if not call.child or key in calls_before:
                     continue
                 plan = self.state.plan if call.child == ITSELF else call.child
                 fault, owner = self.refuses(plan), f"{command}#{key}"
@@ -352,14 +357,14 @@ class Decision(Struct):
                 if fault is None:
                     self.start_child(owner, plan, call.input, call=call)
                 if call.detached:
-                    told = Succeeded({"run": child}) if fault is None else Failed(fault)
-                    self.record_fact(CallSettled(command, key, told))
+                    outcome = Succeeded({"run": child}) if fault is None else Failed(fault)
+                    self.record_fact(CallSettled(command, key, outcome))
                 elif fault is not None:
                     self.record_fact(ChildEnded(child, command, Failed(fault), key))
 
 
 def _gathered(moves: list[Move]) -> Iterator[Move]:
-    """Skips that follow each other are one move."""
+    """Merge consecutive skips into one move."""
     skipped: list[str] = []
     for move in moves:
         if isinstance(move, Skipped):
@@ -393,7 +398,7 @@ def _timer(graph: Graph, state: RunState, key: str) -> Instant | None:
 
 
 def starts_at(graph: Graph, opened: OpenCommand) -> Instant | None:
-    """When a child that is to be tried again starts; no worker looks at the time for it."""
+    """Return when the next try of a child run starts; the engine needs a timer for it."""
     waits = opened.not_before and not opened.child and not opened.held and not opened.page
     return opened.not_before if waits and isinstance(graph.step(opened.step).work, Child) else None
 

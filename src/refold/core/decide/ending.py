@@ -1,4 +1,4 @@
-"""Rules about the end of a run: what is taken back, which finalizers run, what a failing one means."""
+"""Rules about the end of a run: which commands are cancelled, which finalizers run, what a failing one means."""
 
 from refold.core.decide.decision import Decision
 from refold.core.facts import BudgetExceeded, Dropped, RunEnding, RunPaused, StepFault
@@ -7,11 +7,11 @@ from refold.core.outcomes import Fault
 from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
 from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, RUNNING
 
-GIVEN_UP = 2  # cancellations after which finalizers do not run either
+GIVEN_UP = 2  # cancellations after which finalizers do not run any more
 
 
 def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
-    """Nothing is entered from here on; what may not go on is taken back."""
+    """Begin to end the run: no step is entered any more, and commands that may not finish are cancelled."""
     state, plan = d.state, d.graph.plan
     final = _first_finalizers(d, outcome) if state.life == RUNNING else _remaining_finalizers(d, outcome)
     entered = tuple(d.graph.name(s) for s in state.entered)
@@ -24,7 +24,7 @@ def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
 
 
 def divert(d: Decision, step: str) -> None:
-    """The run does nothing more but this step, and what always runs; what is at work finishes first."""
+    """End the run with this step and the finalizers that always run; running commands finish first."""
     entered = tuple(d.graph.name(s) for s in d.state.entered)
     final = (step, *d.graph.plan.always)
     withdrawn = _withdrawn(d, d.graph.plan.on_failure == "drain", final)
@@ -40,7 +40,7 @@ def _first_finalizers(d: Decision, outcome: str) -> tuple[str, ...]:
 
 
 def _remaining_finalizers(d: Decision, outcome: str) -> tuple[str, ...]:
-    """A run that is ending and is cancelled still runs what always runs; cancelled once more, it gives that up too."""
+    """Return the finalizers that an ending run keeps when it is cancelled. Cancelled again, it keeps none."""
     if d.state.cancels >= GIVEN_UP:
         return ()
     keeps = {*d.graph.plan.always, *(d.graph.plan.on_fail if outcome == FAILED else ())}
@@ -48,7 +48,7 @@ def _remaining_finalizers(d: Decision, outcome: str) -> tuple[str, ...]:
 
 
 def _withdrawn(d: Decision, drains: bool, final: tuple[str, ...]) -> tuple[str, ...]:
-    """Whoever has reported goes on; when draining, so do child runs and what a worker holds."""
+    """Return the commands to cancel: all that have not reported. A draining run keeps children and claimed commands."""
     spared = d.claimed_now() if drains else frozenset()
     kept = d.graph.index[final[0]] if final else -1
     return tuple(
@@ -62,7 +62,7 @@ def _withdrawn(d: Decision, drains: bool, final: tuple[str, ...]) -> tuple[str, 
 
 
 def withdraw_waits(d: Decision) -> None:
-    """An ending run waits for nobody: what was parked or suspended while it drained is taken back too."""
+    """Cancel what was parked or suspended while an ending run drained, because it would wait."""
     state = d.state
     if state.life != ENDING:
         return
@@ -79,7 +79,7 @@ def withdraw_waits(d: Decision) -> None:
 
 
 def end_if_asked(d: Decision) -> None:
-    """Cancelled from outside, or out of time."""
+    """End the run if a cancellation was asked for, or its time is up."""
     state = d.state
     if state.cancel is not None:
         if state.cancels >= GIVEN_UP:
@@ -90,25 +90,27 @@ def end_if_asked(d: Decision) -> None:
 
 
 def fail_completed(d: Decision) -> None:
-    """A final step that fails fails a completed run, and what follows is what follows a failure."""
+    """Fail a completed run whose final step failed; the finalizers of a failed run are added."""
     state, plan = d.state, d.graph.plan
-    broken = next((each for each in state.failures if each.step in (plan.final_step, plan.on_budget)), None)
+    broken = next((failure for failure in state.failures if failure.step in (plan.final_step, plan.on_budget)), None)
     if state.outcome == COMPLETED and broken is not None:
         d.record_moves()
         d.record_fact(RunEnding(FAILED, broken, (), (*plan.on_fail, *state.final)))
 
 
 def watch_budget(d: Decision) -> None:
-    """Before more is issued: a run beyond its budget is paused, fails, or goes to the step that is there for it."""
-    over = over_budget(d.state)
-    if over is None:
+    """Before more is issued, pause or fail a run beyond its budget, or end it with the step for this case."""
+    exceeded = over_budget(d.state)
+    if exceeded is None:
         return
     d.record_moves()
-    d.record_fact(BudgetExceeded(*over))
+    d.record_fact(BudgetExceeded(*exceeded))
     match d.graph.plan.on_budget:
         case "pause":
             d.record_fact(RunPaused(PAUSED_BY_BUDGET))
         case "fail":
-            end_run(d, FAILED, StepFault("", 0, "budget", Fault("budget", over_budget_text(*over), retryable=False)))
+            end_run(
+                d, FAILED, StepFault("", 0, "budget", Fault("budget", over_budget_text(*exceeded), retryable=False))
+            )
         case step:
             divert(d, step)

@@ -7,7 +7,7 @@ from refold.core.decide.decision import Decision
 from refold.core.decide.ending import end_run
 from refold.core.decide.routing import final_fault
 from refold.core.facts import EventsTaken, StepFault, StepSettled, VisitFailed
-from refold.core.fold.events import AT_ONCE, waiting
+from refold.core.fold.events import DEFAULT_WORKERS, waiting
 from refold.core.outcomes import Failed, Fault, Report
 from refold.core.plan import STOP, Collect
 from refold.core.state import COMPLETED, FAILED, RUNNING, Inbox, Ref
@@ -49,7 +49,7 @@ def take_events(d: Decision) -> None:
     """Turn waiting events into commands, in the order in which they came, up to the number that a step may run."""
     for s in list(d.state.taking):
         inbox, step = d.state.inboxes[s], d.graph.step(s)
-        room = (step.workers or AT_ONCE) - inbox.open
+        room = (step.workers or DEFAULT_WORKERS) - inbox.open
         first = d.state.steps[s].visits + 1
         if step.collect is None:
             d.record_fact(EventsTaken(step.name, first, _plain(inbox, room)))

@@ -1,4 +1,4 @@
-"""Inputs of a run whose workflow computes its defaults: rendered once, at its start, and merged with what is given."""
+"""Inputs of a run whose plan has computed defaults: rendered once, at the start, and merged with the given inputs."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,18 +8,18 @@ from refold.core.plan import Plan
 
 
 def started_with(plan: Plan, run: str, given: dict[str, Any], evaluate: Evaluate) -> dict[str, Any]:
-    """What is given is data and never rendered. Raises CannotEvaluate, with the key."""
+    """Return the inputs of a run. Given inputs are data and never rendered. Raises CannotEvaluate, with the key."""
     if not plan.computed:
         return given
     inputs = _Inputs(plan.defaults, run, given, evaluate)
-    found = dict(inputs)
+    values = dict(inputs)
     if inputs.circle:
-        raise CannotEvaluate(inputs.circle)  # also where a name that has no value is no error
-    return found
+        raise CannotEvaluate(inputs.circle)  # even if the expression that read it tolerates missing names
+    return values
 
 
 def merged(under: Any, over: Any) -> Any:
-    """Maps are merged key by key; of anything else, the upper one counts."""
+    """Merge maps key by key; otherwise return the value of `over`."""
     if not isinstance(under, dict) or not isinstance(over, dict):
         return over
     both = {key: merged(under[key], value) if key in under else value for key, value in over.items()}
@@ -27,7 +27,7 @@ def merged(under: Any, over: Any) -> Any:
 
 
 class _Inputs(Mapping[str, Any]):
-    """The inputs by name, each computed when it is first read; as a view it knows its siblings and the run."""
+    """The inputs by name, each computed when it is first read."""
 
     def __init__(self, defaults: dict[str, Any], run: str, given: dict[str, Any], evaluate: Evaluate) -> None:
         self._defaults, self._given, self._evaluate = defaults, given, evaluate
@@ -58,8 +58,10 @@ class _Inputs(Mapping[str, Any]):
         try:
             default = self._evaluate.value(self._defaults[name], _Names(self, self._names))
         except CannotEvaluate as error:
-            said = str(error)
-            raise CannotEvaluate(said if said.startswith("workload.") else f"workload.{name}: {said}") from None
+            message = str(error)
+            raise CannotEvaluate(
+                message if message.startswith("workload.") else f"workload.{name}: {message}"
+            ) from None
         return merged(default, self._given[name]) if given else default
 
     def __iter__(self) -> Iterator[str]:
@@ -70,7 +72,7 @@ class _Inputs(Mapping[str, Any]):
 
 
 class _Names:
-    """What templates of inputs read: each other, and the run."""
+    """The scope of the templates of inputs: the other inputs, and the id of the run."""
 
     def __init__(self, inputs: _Inputs, names: dict[str, Any]) -> None:
         self._inputs, self._names = inputs, names

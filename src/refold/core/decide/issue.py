@@ -1,4 +1,4 @@
-"""Handing out work: rendered inputs, fan-outs, windows, further tries."""
+"""Rules that issue work: steps with their inputs, items of fan-outs, further tries."""
 
 from collections.abc import Iterable, Iterator
 from heapq import nsmallest
@@ -30,7 +30,7 @@ class CannotStart(Exception):
 
 
 def issue_entered(d: Decision) -> None:
-    """Every step entered in this turn goes to a worker, to a child, or to the world."""
+    """Issue every step that was entered: to a worker, to a child run, or to the engine."""
     issued: list[StepIssued | FanOutEntered] = []
     faults: dict[int, Fault] = {}
     for s in d.state.entered:
@@ -44,15 +44,18 @@ def issue_entered(d: Decision) -> None:
         end_visit(d, s, fault)
     entered = [move.step for move in d.moves if isinstance(move, Entered)]
     plain = len(entered) == len(d.moves) and entered == [fact.step for fact in issued]
-    if plain and (len(issued) < 2 or not any(_ends_at_once(d, fact) for fact in issued[:-1])):
-        d.moves.clear()  # the facts that follow say it all
+    if plain and (len(issued) < 2 or not any(_ends_immediately(d, fact) for fact in issued[:-1])):
+        d.moves.clear()  # the facts that follow imply them
     d.record_moves()
     for fact in issued:
         d.record_fact(fact)
 
 
-def _ends_at_once(d: Decision, fact: StepIssued | FanOutEntered) -> bool:
-    """A loop without items settles when it is entered; those behind it in the log must have been entered before."""
+def _ends_immediately(d: Decision, fact: StepIssued | FanOutEntered) -> bool:
+    """Whether the fact of an issue also ends the visit, as of a loop without items.
+
+    The steps after it in the log must then have been entered by a fact before it.
+    """
     if isinstance(fact, FanOutEntered):
         return fact.redo or (fact.count == 0 and fact.source is None) or bool(fact.after)
     return isinstance(d.graph.step(d.graph.index[fact.step]).work, Quality)
@@ -83,11 +86,11 @@ def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
 def _input(d: Decision, step: Step, visit: int) -> Any:
     if not d.state.arc_inputs:
         return rendered(d, step.input, visit)
-    given = _given(d, step)
-    return with_arc_inputs(rendered(d, step.input, visit, given), given)
+    arc_inputs = _arc_inputs(d, step)
+    return with_arc_inputs(rendered(d, step.input, visit, arc_inputs), arc_inputs)
 
 
-def _given(d: Decision, step: Step) -> dict[str, Any]:
+def _arc_inputs(d: Decision, step: Step) -> dict[str, Any]:
     return arc_inputs_of(d.graph, d.state, d.graph.index[step.name]) if d.state.arc_inputs else {}
 
 
@@ -96,13 +99,13 @@ def _enter_fan_out(d: Decision, step: Step, visit: int) -> FanOutEntered:
     state = d.state.steps[d.graph.index[step.name]]
     if state.redo and state.fan is not None and state.fan.visit == visit - 1:
         return FanOutEntered(step.name, visit, state.fan.count, redo=True, only=state.only)
-    given, loop = _given(d, step), step.loop
-    window = 0 if loop.at_once is None else fanout.window(rendered(d, loop.at_once, visit, given))
+    arc_inputs, loop = _arc_inputs(d, step), step.loop
+    window = 0 if loop.at_once is None else fanout.window(rendered(d, loop.at_once, visit, arc_inputs))
     captured = {} if loop.sequential else _captured(d, step, visit)
     if loop.source is not None:
-        source = source_of(d, loop, visit, given)
+        source = source_of(d, loop, visit, arc_inputs)
         return FanOutEntered(step.name, visit, 0, capture=captured, window=window, source=source)
-    named = name_items(d, loop, fanout.listed(rendered(d, loop.items, visit, given), step), visit)
+    named = name_items(d, loop, fanout.listed(rendered(d, loop.items, visit, arc_inputs), step), visit)
     inline, blob = d.box(named.items)
     return FanOutEntered(
         step=step.name,
@@ -122,9 +125,9 @@ def _captured(d: Decision, step: Step, visit: int) -> dict[str, Any]:
     if step.loop is None or step.input is None:
         return {}
     own = frozenset({step.loop.name, "iter", "loop", "loop_index", "visit"})
-    given = _given(d, step)
-    view = d.evaluate.names(d.view({"visit": visit, ARC_INPUTS: given} if given else {"visit": visit}))
-    return capture(view, d.evaluate.paths(step.input), own) | ({ARC_INPUTS: given} if given else {})
+    arc_inputs = _arc_inputs(d, step)
+    scope = d.evaluate.names(d.view({"visit": visit, ARC_INPUTS: arc_inputs} if arc_inputs else {"visit": visit}))
+    return capture(scope, d.evaluate.paths(step.input), own) | ({ARC_INPUTS: arc_inputs} if arc_inputs else {})
 
 
 def fill_windows(d: Decision) -> None:
@@ -138,18 +141,18 @@ def fill_windows(d: Decision) -> None:
             continue
         visit = d.state.steps[s].visits
         captured = _captured(d, step, visit) if step.loop.sequential else None
-        some = tuple(nsmallest(count, fan.todo))
-        first = some[0] if some else fan.next
-        _load_items(d, fan, some or range(first, first + count))
+        chosen = tuple(nsmallest(count, fan.todo))
+        first = chosen[0] if chosen else fan.next
+        _load_items(d, fan, chosen or range(first, first + count))
         d.record_moves()
-        d.record_fact(ItemsIssued(step.name, visit, first, count, captured, some))
-        unfit = tuple(_unfit(d, step, visit, some or range(first, first + count)))
+        d.record_fact(ItemsIssued(step.name, visit, first, count, captured, chosen))
+        unfit = tuple(_unfit(d, step, visit, chosen or range(first, first + count)))
         if unfit:
             d.record_fact(ItemsSettled(step.name, visit, unfit))
 
 
 def _load_items(d: Decision, fan: FanOut, items: Iterable[int]) -> None:
-    """What is missing is asked for before anything is said."""
+    """Load the values of items before any fact is recorded; raises Missing."""
     if fan.blob is not None:
         d.loaded.blob(fan.blob)
     elif fan.pulls is not None:
@@ -158,7 +161,7 @@ def _load_items(d: Decision, fan: FanOut, items: Iterable[int]) -> None:
 
 
 def _unfit(d: Decision, step: Step, visit: int, items: Iterable[int]) -> Iterator[Report]:
-    """Items whose input has no value fail like any other, and the rest go on."""
+    """Report items whose input cannot be computed, or whose child cannot start, as failed."""
     refused = d.refuses(step.work.plan or d.state.plan) if isinstance(step.work, Child) else None
     if refused is not None:
         yield from (Report(1, Failed(refused), item=item) for item in items)
@@ -177,7 +180,7 @@ def _unfit(d: Decision, step: Step, visit: int, items: Iterable[int]) -> Iterato
 
 
 def try_again(d: Decision) -> None:
-    """Failed tries whose policy allows another: what is left to judge once the rest has been routed."""
+    """Issue failed commands again whose policy allows it. Final failures have been routed before."""
     items: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     for command in list(d.state.judge):
         opened = d.state.open[command]
@@ -193,14 +196,14 @@ def try_again(d: Decision) -> None:
         if opened.page:
             d.record_fact(PageAsked(name, opened.visit, opened.page, attempt, not_before))
             continue
-        at_once = opened.child and not not_before
-        child = child_id(d.state.run, command, attempt) if at_once else ""
+        starts_now = opened.child and not not_before
+        child = child_id(d.state.run, command, attempt) if starts_now else ""
         d.record_fact(StepIssued(name, opened.visit, attempt, not_before=not_before, child=child))
-    for (name, visit), again in items.items():
+    for (name, visit), retries in items.items():
         fan = d.state.steps[d.graph.index[name]].fan
         assert fan is not None
-        _load_items(d, fan, [item for item, _, _ in again])
-        d.record_fact(ItemsRetried(name, visit, tuple(again)))
+        _load_items(d, fan, [item for item, _, _ in retries])
+        d.record_fact(ItemsRetried(name, visit, tuple(retries)))
 
 
 def _not_before(d: Decision, opened: OpenCommand, fault: Fault) -> int:
@@ -211,7 +214,7 @@ def _not_before(d: Decision, opened: OpenCommand, fault: Fault) -> int:
 
 
 def start_waiting_children(d: Decision) -> None:
-    """The time has come for another try of these: they are issued once more, without a delay."""
+    """Start the next try of child runs whose delay is over."""
     for command in list(d.due):
         opened = d.state.open.get(command)
         if opened is not None and starts_at(d.graph, opened) is not None:

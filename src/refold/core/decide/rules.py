@@ -1,4 +1,4 @@
-"""State to facts and orders: an ordered list of small rules, applied until nothing is open."""
+"""State to facts: an ordered table of small rules, applied until none of them has anything to do."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,19 +16,20 @@ from refold.core.state import COMPLETED, ENDING, FAILED, INITIAL, PENDING, RUNNI
 
 
 def run_finalizers(d: Decision) -> None:
-    """One after the other, once everything else is over."""
+    """Enter the next finalizer once everything else has ended."""
     if d.state.life == ENDING and d.state.final and _quiet(d.state) and not d.state.orphans:
         enter_step(d, d.graph.index[d.state.final[0]])
 
 
 def _quiet(state: RunState) -> bool:
-    """No visit is open and no step can be entered; an ending run enters none anyway."""
+    """Whether no visit is unfinished and no step can be entered; an ending run enters none."""
     if state.visiting or state.ended:
         return False
     return state.life == ENDING or not (state.ready or state.over or state.failures)
 
 
 def finish_when_nothing_is_open(d: Decision) -> None:
+    """End the run when nothing is running or waiting. A step that was never reached is a failure."""
     state, plan = d.state, d.graph.plan
     if not _quiet(state) or state.children or state.orphans or state.final:
         return
@@ -46,15 +47,15 @@ def finish_when_nothing_is_open(d: Decision) -> None:
 
 def _end(d: Decision, outcome: str) -> None:
     state, error = d.state, d.state.error
-    also = tuple(each for each in state.failures if each != error)
+    other_failures = tuple(failure for failure in state.failures if failure != error)
     value = _result(d) if outcome == COMPLETED else None
     result, blob = d.box(value)
     d.record_moves()
-    d.record_fact(RunEnded(outcome, result, blob, error, also))
+    d.record_fact(RunEnded(outcome, result, blob, error, other_failures))
 
 
 def _result(d: Decision) -> Any:
-    """Of the event that ended the run, or of the steps."""
+    """Return the result of the stop event, or of the step that completed last."""
     if d.state.stopped is None:
         return run_result(d.graph, d.state, d.loaded)
     data = event_at(d.loaded, d.state.stopped)["data"]

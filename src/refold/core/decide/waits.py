@@ -29,10 +29,12 @@ def issue_wait(d: Decision, step: Step, wait: Wait, visit: int) -> StepIssued:
     return StepIssued(step.name, visit, until=min(moments, default=None), signal="".join(first), signals=others)
 
 
-def rendered(d: Decision, template: Any, visit: int, given: dict[str, Any] = NOTHING) -> Any:
+def rendered(d: Decision, template: Any, visit: int, arc_inputs: dict[str, Any] = NOTHING) -> Any:
     if template is None:
         return None
-    return d.evaluate.value(template, d.view({"visit": visit, ARC_INPUTS: given} if given else {"visit": visit}))
+    return d.evaluate.value(
+        template, d.view({"visit": visit, ARC_INPUTS: arc_inputs} if arc_inputs else {"visit": visit})
+    )
 
 
 def _is_number(value: Any) -> bool:

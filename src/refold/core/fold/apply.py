@@ -1,4 +1,4 @@
-"""Facts to state. The fold believes: it issues nothing, evaluates nothing and refuses only what cannot be."""
+"""Facts to state: the fold. It issues nothing, evaluates nothing, and refuses only facts that cannot be true."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -70,16 +70,19 @@ from refold.core.state import (
 from refold.errors import Corrupt
 
 Record = tuple[int, Instant, Fact]
-"""A fact in its place: number, time, fact."""
+"""An entry of the log: number, time, fact."""
 
 Life = dict[type, tuple[frozenset[str], tuple[str, ...]]]
-"""What happened: the lives that it may follow, and those that it may leave, the usual one first."""
+"""Kind of fact -> the states in which it may happen, and the states that it may lead to, the usual one first."""
 
 STEP_LIFE: Life = {
     Entered: (frozenset({PENDING}), (ENTERED,)),
-    StepIssued: (frozenset({PENDING, ENTERED, ISSUED}), (ISSUED,)),  # PENDING: entered by this; ISSUED: the next try
-    FanOutEntered: (frozenset({PENDING, ENTERED}), (ISSUED, COMPLETED)),  # COMPLETED: without any items
-    StepSettled: (frozenset({ISSUED}), (COMPLETED, ISSUED)),  # ISSUED still: parked, suspended, failed and to be judged
+    StepIssued: (
+        frozenset({PENDING, ENTERED, ISSUED}),
+        (ISSUED,),
+    ),  # PENDING: it enters the step too; ISSUED: next try
+    FanOutEntered: (frozenset({PENDING, ENTERED}), (ISSUED, COMPLETED)),  # COMPLETED: a list without items
+    StepSettled: (frozenset({ISSUED}), (COMPLETED, ISSUED)),  # ISSUED: parked, suspended, or failed and not judged yet
     Took: (frozenset({ENTERED, ISSUED, BYPASSED}), (COMPLETED, FAILED, BYPASSED)),
     Bypassed: (frozenset({PENDING}), (BYPASSED,)),
     Skipped: (frozenset({PENDING}), (SKIPPED,)),
@@ -93,9 +96,12 @@ RUN_LIFE: Life = {
     RunStarted: (frozenset({INITIAL}), (RUNNING,)),
     RunPaused: (frozenset({RUNNING, ENDING}), (PAUSED,)),
     RunResumed: (frozenset({PAUSED}), (RUNNING, ENDING)),
-    RunEnding: (frozenset({RUNNING, PAUSED, ENDING}), (ENDING,)),  # PAUSED: by a cancellation
+    RunEnding: (frozenset({RUNNING, PAUSED, ENDING}), (ENDING,)),  # PAUSED: a paused run is cancelled
     RunEnded: (frozenset({RUNNING, ENDING}), (COMPLETED, FAILED, CANCELLED)),
-    RunReopened: (frozenset({FAILED, CANCELLED, COMPLETED}), (RUNNING,)),  # COMPLETED: for items that were tolerated
+    RunReopened: (
+        frozenset({FAILED, CANCELLED, COMPLETED}),
+        (RUNNING,),
+    ),  # COMPLETED: to retry failed items
 }
 
 
@@ -112,7 +118,7 @@ def fold(graph: Graph, records: Iterable[Record], state: RunState) -> RunState:
 
 
 def apply(graph: Graph, state: RunState, at: Instant, fact: Fact) -> None:
-    """The next fact of the log; in place, for the fold owns the state."""
+    """Apply the next fact of the log to the state, in place."""
     if state.life not in _UNDER_WAY:
         _refuse_out_of_life(state, fact)
     state.seq += 1
@@ -121,8 +127,8 @@ def apply(graph: Graph, state: RunState, at: Instant, fact: Fact) -> None:
 
 
 def _refuse_out_of_life(state: RunState, fact: Fact) -> None:
-    goes_on = isinstance(fact, RunReopened) and state.life in REOPENED
-    if not goes_on and not (state.life == INITIAL and isinstance(fact, RunStarted)):
+    is_reopened = isinstance(fact, RunReopened) and state.life in REOPENED
+    if not is_reopened and not (state.life == INITIAL and isinstance(fact, RunStarted)):
         where = "before the start" if state.life == INITIAL else "after the end"
         raise Corrupt(f"{type(fact).__name__} {where} of the run")
 
@@ -174,7 +180,7 @@ def _step_issued(graph: Graph, state: RunState, fact: StepIssued) -> None:
 
 def _try_again(state: RunState, opened: OpenCommand, command: str, fact: StepIssued) -> None:
     visits.clear_obligation(state.judge, command)
-    visits.dismiss(state, command)  # a child that nobody waited for to the end
+    visits.dismiss(state, command)  # the child of the last try, if it has not ended
     opened.attempt, opened.child = fact.attempt, fact.child
     visits.postpone(opened, fact.not_before)
 
@@ -199,7 +205,7 @@ def _fan_out_entered(graph: Graph, state: RunState, fact: FanOutEntered) -> None
     visits.issue(state, s)
     old, loop = state.steps[s].fan, graph.step(s).loop
     if fact.redo and old is not None:
-        state.steps[s].fan = fanout.go_on(old, fact, state.at)
+        state.steps[s].fan = fanout.reopen_fan(old, fact, state.at)
     else:
         state.steps[s].fan = fan = fanout.open_fan(fact, state.seq, state.at)
         if loop is not None and loop.after is not None:
@@ -239,7 +245,7 @@ def _took(graph: Graph, state: RunState, move: Took) -> None:
         report = visits.close_command(state, command).report
         fault = fault or (fault_of_outcome(report) if report is not None else None)
         if fault is None:
-            step.done_at = polled  # what a call was made for again and again holds
+            step.done_at = polled  # the condition of a repeated call holds
     visits.clear_obligation(state.ended, s)
     visits.clear_obligation(state.entered, s)
     for key, value in move.sets.items():
@@ -249,8 +255,11 @@ def _took(graph: Graph, state: RunState, move: Took) -> None:
         visits.fail(graph, state, s, taken, fault)
     else:
         visits.complete(graph, state, s, BYPASSED if step.life == BYPASSED else COMPLETED, taken)
-    for position, given in move.inputs.items():  # after the end of the visit: an arc may lead back to its own step
-        state.arc_inputs[graph.out[s][position]] = given
+    for (
+        position,
+        inputs,
+    ) in move.inputs.items():  # after the visit, as an arc may lead back to its own step
+        state.arc_inputs[graph.out[s][position]] = inputs
 
 
 def _skipped(graph: Graph, state: RunState, move: Skipped) -> None:
@@ -287,7 +296,7 @@ def _run_paused(graph: Graph, state: RunState, fact: RunPaused) -> None:
     if not (state.paused and state.parent is not None and state.paused_by == state.parent.run):
         _may(RunPaused, life_of(state), "the run")
         state.paused_at = state.at
-    state.paused, state.paused_by = True, fact.by  # paused by its parent before, by somebody else from now on
+    state.paused, state.paused_by = True, fact.by  # a pause by an operator replaces a pause by the parent
 
 
 def _run_resumed(graph: Graph, state: RunState, fact: RunResumed) -> None:
@@ -316,7 +325,7 @@ def _run_ending(graph: Graph, state: RunState, fact: RunEnding) -> None:
     state.final = list(fact.final)
     state.paused = False
     touched = dict(state.filling)
-    state.filling = {}  # what is ready stays so, for a run that is reopened; nothing is entered meanwhile
+    state.filling = {}  # ready steps stay ready, in case the run is reopened; an ending run enters none
     for command in fact.withdrawn:
         opened = state.open[command]
         if graph.by_events:
@@ -346,7 +355,7 @@ def _run_reopened(graph: Graph, state: RunState, fact: RunReopened) -> None:
 
 
 def _run_migrated(graph: Graph, state: RunState, fact: RunMigrated) -> None:
-    raise Corrupt(f"the run was migrated to {fact.plan}: what follows is told by another graph than this")
+    raise Corrupt(f"the run was migrated to {fact.plan}: later facts belong to another graph")
 
 
 _MOVES: dict[type, Callable[[Graph, RunState, Any], None]] = for_every_move(
@@ -378,7 +387,7 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = for_every_fact(
         PageAsked: pages.asked,
         PageCame: pages.came,
         PageTaken: pages.taken,
-        PagesGivenUp: pages.page_given_up,
+        PagesGivenUp: pages.source_given_up,
         EventsTaken: events.taken,
         VisitFailed: events.failed,
         Routed: _routed,
@@ -394,7 +403,7 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = for_every_fact(
         RunEnding: _run_ending,
         RunEnded: _run_ended,
         RunReopened: _run_reopened,
-        BudgetExceeded: lambda graph, state, fact: None,  # what follows from it says the rest
+        BudgetExceeded: lambda graph, state, fact: None,  # the facts that follow it change the state
         RunMigrated: _run_migrated,
     },
 )

@@ -1,4 +1,4 @@
-"""Order between the items of a loop: who waits for whom, as keys and as numbers."""
+"""Dependencies between the items of a loop: which item waits for which, by their keys."""
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappush
@@ -19,18 +19,18 @@ _NOT_DONE = bytes((ITEM_FAILED, ITEM_SKIPPED, ITEM_CANCELLED))
 
 
 def note(order: ItemOrder, first: int, keys: Iterable[str], after: dict[int, tuple[str, ...]]) -> None:
-    """More items, from number `first` on."""
-    order.names.update({key: first + place for place, key in enumerate(keys)})
+    """Add items, numbered from `first` on."""
+    order.names.update({key: first + position for position, key in enumerate(keys)})
     order.after.update(after)
 
 
 def begin(fan: FanOut, drops: bool) -> None:
-    """All items are known: either nobody can wait for ever, or the loop says why it does not begin."""
+    """Begin once all items are known. If an item would wait forever, set the fault of the loop instead."""
     order = fan.order
     assert order is not None
     unknown = next(_unknown(order), None)
     if unknown is not None:
-        fan.fault = Fault("order", "item {!r} waits for {!r}, which is no item of this loop".format(*unknown))
+        fan.fault = Fault("order", "item {!r} waits for {!r}, which is not an item of this loop".format(*unknown))
         return
     circle = _drop_circles(order, drops)
     if circle:
@@ -40,8 +40,8 @@ def begin(fan: FanOut, drops: bool) -> None:
     _link(fan, order)
 
 
-def go_on(fan: FanOut) -> None:
-    """Some items are to be run again, and what waited for them with them."""
+def link_again(fan: FanOut) -> None:
+    """Compute again which items may run, after some of them have been set back to waiting."""
     assert fan.order is not None
     _link(fan, fan.order)
 
@@ -55,8 +55,8 @@ def completed(fan: FanOut, item: int) -> None:
             heappush(fan.todo, waiting)
 
 
-def pass_over(fan: FanOut, items: Iterable[int]) -> None:
-    """Whatever waited for these will never run."""
+def skip_dependents(fan: FanOut, items: Iterable[int]) -> None:
+    """Skip every item that depends on these items, directly or not."""
     assert fan.order is not None
     todo = list(items)
     while todo:
@@ -67,15 +67,15 @@ def pass_over(fan: FanOut, items: Iterable[int]) -> None:
                 todo.append(waiting)
 
 
-def waiters(fan: FanOut, items: Iterable[int]) -> set[int]:
-    """These, and all that were passed over because of them."""
-    found, todo = set(items), list(items)
+def with_skipped_dependents(fan: FanOut, items: Iterable[int]) -> set[int]:
+    """Return the items and every item that was skipped because it depended on them."""
+    chosen, todo = set(items), list(items)
     while todo and fan.order is not None:
         for waiting in fan.order.behind.get(todo.pop(), ()):
-            if waiting not in found and fan.status[waiting] == ITEM_SKIPPED:
-                found.add(waiting)
+            if waiting not in chosen and fan.status[waiting] == ITEM_SKIPPED:
+                chosen.add(waiting)
                 todo.append(waiting)
-    return found
+    return chosen
 
 
 def _unknown(order: ItemOrder) -> Iterator[tuple[str, str]]:
@@ -84,16 +84,18 @@ def _unknown(order: ItemOrder) -> Iterator[tuple[str, str]]:
 
 
 def _drop_circles(order: ItemOrder, drops: bool) -> list[str]:
-    """Walk along those that items wait for, in their order; one that leads back to an item on the way closes a circle,
-    and is dropped or told."""
-    over: set[int] = set()
+    """Find circles of dependencies by a depth-first walk, in the order of the items.
+
+    A dependency that closes a circle is ignored if `drops`; otherwise the keys of the circle are returned.
+    """
+    finished: set[int] = set()
     for start in order.after:
-        path: dict[int, Iterator[str]] = {} if start in over else {start: iter(order.after[start])}
+        path: dict[int, Iterator[str]] = {} if start in finished else {start: iter(order.after[start])}
         while path:
             item = next(reversed(path))
             key = next(path[item], None)
             if key is None:
-                over.add(item)
+                finished.add(item)
                 del path[item]
                 continue
             other = order.names[key]
@@ -101,7 +103,7 @@ def _drop_circles(order: ItemOrder, drops: bool) -> list[str]:
                 if not drops:
                     return _named(order, [*list(path)[list(path).index(other) :], other])
                 order.dropped.append((item, other))
-            elif other not in over and other in order.after:
+            elif other not in finished and other in order.after:
                 path[other] = iter(order.after[other])
     return []
 
@@ -112,7 +114,7 @@ def _named(order: ItemOrder, items: list[int]) -> list[str]:
 
 
 def _link(fan: FanOut, order: ItemOrder) -> None:
-    """Who is free now: all that were not begun and wait for nobody."""
+    """Compute which items depend on which, and which may run now: those that wait for no other item."""
     dropped = set(order.dropped)
     order.left, order.behind = {}, {}
     for item, keys in order.after.items():
@@ -120,6 +122,6 @@ def _link(fan: FanOut, order: ItemOrder) -> None:
         order.left[item] = sum(fan.status[other] != ITEM_COMPLETED for other in others)
         for other in sorted(others):
             order.behind.setdefault(other, []).append(item)
-    pass_over(fan, [item for item in range(fan.count) if fan.status[item] in _NOT_DONE])
+    skip_dependents(fan, [item for item in range(fan.count) if fan.status[item] in _NOT_DONE])
     fan.todo = [item for item in range(fan.count) if fan.status[item] == ITEM_WAITING and not order.left.get(item)]
     heapify(fan.todo)

@@ -1,4 +1,4 @@
-"""Typed events between steps: which step takes which, in what order, and what is gathered before it is taken."""
+"""Events between the steps of a Python workflow: how facts fill the inboxes of steps, and what waits in them."""
 
 from collections.abc import Iterator
 
@@ -31,8 +31,8 @@ from refold.core.state import (
     StepState,
 )
 
-AT_ONCE = 64  # commands of a step that says nothing else
-GATHERED = "collect"  # in the place of a visit, which is a number
+DEFAULT_WORKERS = 64  # commands of a step that may run at a time, if the step does not say
+COLLECT = "collect"  # stands in the key of a timer where others have the number of a visit
 
 
 def begin(graph: Graph, state: RunState) -> None:
@@ -41,7 +41,7 @@ def begin(graph: Graph, state: RunState) -> None:
 
 
 def _deliver(graph: Graph, state: RunState, sent: Sent, ref: Ref, sender: str) -> None:
-    """To every step that takes its type; the first that stops the run is the one that counts."""
+    """Put an event into the inbox of every step that takes its type. The first stop event ends the run."""
     if sent.type == STOP:
         state.stopped = state.stopped or ref
         return
@@ -57,24 +57,24 @@ def _deliver(graph: Graph, state: RunState, sent: Sent, ref: Ref, sender: str) -
             group = _group(sent, collect.by)
             inbox.groups.setdefault(group, []).append(ref)
             inbox.since.setdefault(group, state.at)
-        _owe(graph, state, s)
+        _note_taking(graph, state, s)
 
 
-def _owe(graph: Graph, state: RunState, s: int) -> None:
-    """Whether the step may take something: events wait, and it has room."""
+def _note_taking(graph: Graph, state: RunState, s: int) -> None:
+    """Note whether a step can take events: some wait, and it may run more commands."""
     inbox = state.inboxes[s]
-    waits = inbox.groups or inbox.head < len(inbox.waiting)
-    if waits and inbox.open < (graph.step(s).workers or AT_ONCE):
+    has_events = inbox.groups or inbox.head < len(inbox.waiting)
+    if has_events and inbox.open < (graph.step(s).workers or DEFAULT_WORKERS):
         state.taking[s] = None
     else:
         visits.clear_obligation(state.taking, s)
 
 
 def ask_again(graph: Graph, state: RunState) -> None:
-    """Who may take something, where that may be others than before."""
+    """Note again which steps can take events, after the graph or the inboxes have changed."""
     state.taking = {}
     for s in state.inboxes:
-        _owe(graph, state, s)
+        _note_taking(graph, state, s)
 
 
 def _group(sent: Sent, by: str) -> str:
@@ -85,7 +85,7 @@ def _group(sent: Sent, by: str) -> str:
 
 
 def taken(graph: Graph, state: RunState, fact: EventsTaken) -> None:
-    """Each batch is a command from here on."""
+    """Turn each batch of events into an open command."""
     s = graph.index[fact.step]
     step, inbox = state.steps[s], state.inboxes[s]
     groups = fact.groups or ("",) * len(fact.batches)
@@ -100,11 +100,11 @@ def taken(graph: Graph, state: RunState, fact: EventsTaken) -> None:
     else:
         for batch, group in zip(fact.batches, fact.groups, strict=True):
             _withdraw(inbox, group, len(batch), state.at)
-    _owe(graph, state, s)
+    _note_taking(graph, state, s)
 
 
 def _advance(inbox: Inbox, count: int) -> None:
-    """What is taken stays in front for a while: to move the rest each time would cost as much as there is."""
+    """Skip the events that were taken. They are removed only now and then, because moving the others is expensive."""
     inbox.head += count
     if inbox.head >= len(inbox.waiting):
         inbox.waiting, inbox.head = [], 0
@@ -113,15 +113,15 @@ def _advance(inbox: Inbox, count: int) -> None:
 
 
 def _withdraw(inbox: Inbox, group: str, count: int, at: Instant) -> None:
-    """The first of a group; the time of those that stay begins anew."""
-    rest = inbox.groups.pop(group)[count:]
+    """Remove the first events of a group. The time limit of the others starts again."""
+    remaining = inbox.groups.pop(group)[count:]
     inbox.since.pop(group)
-    if rest:
-        inbox.groups[group], inbox.since[group] = rest, at
+    if remaining:
+        inbox.groups[group], inbox.since[group] = remaining, at
 
 
 def settled(graph: Graph, state: RunState, command: str, fact: StepSettled) -> None:
-    """A try ended; what it sends goes out with its success, and with nothing else."""
+    """Take the report about a try. Its events are delivered only if it succeeded."""
     opened, report = state.open[command], fact.report
     if report.usage:
         visits.add_usage(state, report.usage)
@@ -136,8 +136,8 @@ def settled(graph: Graph, state: RunState, command: str, fact: StepSettled) -> N
     if report.writes:
         visits.apply_writes(state, report.writes)
     close(graph, state, command, COMPLETED)
-    for place, sent in enumerate(report.events):
-        _deliver(graph, state, sent, (state.seq, place), fact.step)
+    for index, sent in enumerate(report.events):
+        _deliver(graph, state, sent, (state.seq, index), fact.step)
 
 
 def close(graph: Graph, state: RunState, command: str, life: str) -> OpenCommand:
@@ -148,12 +148,12 @@ def close(graph: Graph, state: RunState, command: str, life: str) -> OpenCommand
     step = state.steps[opened.step]
     if not inbox.open:
         step.life = life
-    _owe(graph, state, opened.step)
+    _note_taking(graph, state, opened.step)
     return opened
 
 
 def failed(graph: Graph, state: RunState, fact: VisitFailed) -> None:
-    """For good: it becomes an event if the step says so, and else the run fails."""
+    """End a visit with a final failure: it becomes an event if the step says so, else the run fails."""
     opened = close(graph, state, f"{fact.step}/{fact.visit}", FAILED)
     step = state.steps[opened.step]
     step.last, step.fault = FAILED, fact.fault
@@ -165,19 +165,19 @@ def failed(graph: Graph, state: RunState, fact: VisitFailed) -> None:
 
 
 def withdraw(graph: Graph, state: RunState, command: str) -> None:
-    """The run is ending; what is not done now is to be done if the run goes on after all."""
+    """Take a command back because the run is ending. It is done again if the run is reopened."""
     opened = close(graph, state, command, CANCELLED)
     state.steps[opened.step].last = CANCELLED
     state.undone.append((opened.step, opened.events, opened.group))
 
 
-def lost(graph: Graph, state: RunState) -> tuple[str, ...]:
-    """Steps that have something to do again if the run goes on."""
+def undone_steps(graph: Graph, state: RunState) -> tuple[str, ...]:
+    """Return the steps that have visits to do again if the run is reopened."""
     return tuple(dict.fromkeys(graph.name(s) for s, _, _ in state.undone))
 
 
 def reopen(graph: Graph, state: RunState) -> None:
-    """All that was lost is to be done again, in front of what waits."""
+    """Put the events of visits that were cut off back into their inboxes, before those that wait."""
     for s, refs, group in reversed(state.undone):
         inbox = state.inboxes[s]
         if graph.step(s).collect is None:
@@ -186,21 +186,21 @@ def reopen(graph: Graph, state: RunState) -> None:
             inbox.groups = {group: [*refs, *inbox.groups.pop(group, [])], **inbox.groups}
     for s, inbox in state.inboxes.items():
         inbox.since = dict.fromkeys(inbox.groups, state.at)
-        _owe(graph, state, s)
+        _note_taking(graph, state, s)
     state.undone, state.untaken = [], []
 
 
-def resumed(state: RunState, rested: int) -> None:
-    """The time of a pause does not count."""
+def resumed(state: RunState, pause: int) -> None:
+    """Extend the time limits of groups by the length of a pause."""
     for inbox in state.inboxes.values():
-        inbox.since = {group: since + rested for group, since in inbox.since.items()}
+        inbox.since = {group: since + pause for group, since in inbox.since.items()}
 
 
-def sent_by(fact: Fact, place: int) -> Sent:
-    """The event at this place of a fact."""
+def sent_by(fact: Fact, index: int) -> Sent:
+    """Return the event with this index in a fact."""
     match fact:
         case StepSettled():
-            return fact.report.events[place]
+            return fact.report.events[index]
         case RunStarted():
             return Sent(START, fact.input)
         case VisitFailed():
@@ -211,7 +211,10 @@ def sent_by(fact: Fact, place: int) -> Sent:
 
 
 def timers_of(graph: Graph, state: RunState, fact: Fact) -> Iterator[str]:
-    """Timers that may change with a fact: those of the groups that it adds to, or takes from. Before it is folded."""
+    """Return the timers that a fact may change: those of the groups that it adds to or takes from.
+
+    To be called before the fact is folded.
+    """
     match fact:
         case StepSettled(report=report):
             for sent in report.events:
@@ -230,7 +233,7 @@ def timers_of(graph: Graph, state: RunState, fact: Fact) -> Iterator[str]:
 
 
 def timers(graph: Graph, state: RunState) -> Iterator[str]:
-    """Those of all groups, whether there is a limit to them or not."""
+    """Return the timers of all groups, with a time limit or not."""
     for s, inbox in state.inboxes.items():
         yield from (timer_key(graph.name(s), group) for group in inbox.groups)
 
@@ -243,22 +246,22 @@ def _timers_for(graph: Graph, sent: Sent) -> Iterator[str]:
 
 
 def timer_key(step: str, group: str) -> str:
-    return f"{step}/{GATHERED}#{group}"
+    return f"{step}/{COLLECT}#{group}"
 
 
 def group_of(key: str) -> tuple[str, str] | None:
-    """Step and group, if that is what the timer belongs to."""
+    """Return the step and the group of a timer, or None if the timer belongs to something else."""
     where, _, group = key.partition("#")
     step, _, what = where.rpartition("/")
-    return (step, group) if what == GATHERED else None
+    return (step, group) if what == COLLECT else None
 
 
 def runs_out(graph: Graph, state: RunState, key: str) -> Instant | None:
-    """When a group has waited long enough."""
-    found = group_of(key)
-    assert found is not None
-    s = graph.index[found[0]]
-    since = state.inboxes[s].since.get(found[1]) if s in state.inboxes else None
+    """Return when the time limit of a group ends, or None if it has none."""
+    step_and_group = group_of(key)
+    assert step_and_group is not None
+    s = graph.index[step_and_group[0]]
+    since = state.inboxes[s].since.get(step_and_group[1]) if s in state.inboxes else None
     collect = graph.step(s).collect
     if since is None or collect is None or collect.timeout is None or state.life != RUNNING:
         return None
@@ -266,16 +269,16 @@ def runs_out(graph: Graph, state: RunState, key: str) -> Instant | None:
 
 
 def needed_soon(state: RunState) -> set[int]:
-    """Facts of events that are under way, or the next to be taken: to load a large one for each would be slow."""
-    found = {seq for opened in state.open.values() for seq, _ in opened.events[:1]}
+    """Return the facts with events that are in use or taken next; they are kept because loading them again is slow."""
+    numbers = {seq for opened in state.open.values() for seq, _ in opened.events[:1]}
     for inbox in state.inboxes.values():
         if inbox.head < len(inbox.waiting):
-            found.add(inbox.waiting[inbox.head][0])
-    return found
+            numbers.add(inbox.waiting[inbox.head][0])
+    return numbers
 
 
 def waiting(graph: Graph, state: RunState) -> Iterator[tuple[str, int]]:
-    """Steps for which events wait, and how many."""
+    """Return the steps for which events wait, and how many."""
     for s, inbox in state.inboxes.items():
         count = len(inbox.waiting) - inbox.head + sum(map(len, inbox.groups.values()))
         if count:

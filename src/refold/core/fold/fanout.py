@@ -1,4 +1,4 @@
-"""Items of a fan-out: windows, order and results, as changes the fold makes to the state."""
+"""The items of one visit of a list loop: how the fold changes their states, and when the loop has ended."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from refold.core.state import (
 )
 
 MOST_NUMBERS = 1_000_000
-ITEMS_FAILED = "items_failed"  # kind of the fault
+ITEMS_FAILED = "items_failed"  # the kind of the fault of a loop whose items failed
 _CUT = bytes((ITEM_WAITING, ITEM_STOPPED))
 _KINDS = {str: "a text", dict: "a map", bool: "true or false", int: "a number", float: "a number", type(None): "null"}
 
@@ -55,10 +55,13 @@ def open_fan(fact: FanOutEntered, at: int, now: Instant) -> FanOut:
     return fan
 
 
-def go_on(old: FanOut, fact: FanOutEntered, now: Instant) -> FanOut:
-    """Another visit with the same items. What was done stays so; what did not come to an end is to be done, and so is
-    what was chosen, or all of the rest."""
-    chosen = dependencies.waiters(old, fact.only) if fact.only else range(old.count)
+def reopen_fan(old: FanOut, fact: FanOutEntered, now: Instant) -> FanOut:
+    """Return the fan-out of another visit with the same items.
+
+    Completed items stay completed. Items that never ended run, and so do the chosen items, or all others if none are
+    chosen.
+    """
+    chosen = dependencies.with_skipped_dependents(old, fact.only) if fact.only else range(old.count)
     todo = [item for item, life in enumerate(old.status) if life in _CUT or (life != ITEM_COMPLETED and item in chosen)]
     fan = structs.replace(old, status=bytearray(old.status), report_facts=list(old.report_facts), retried={}, writes={})
     fan.next, fan.todo, fan.running, fan.visit = old.count, [], 0, fact.visit
@@ -68,52 +71,52 @@ def go_on(old: FanOut, fact: FanOutEntered, now: Instant) -> FanOut:
         fan.pulls.life = MORE if old.pulls.life in (ASKED, BROKEN) else old.pulls.life
     if old.order is not None:
         fan.order = structs.replace(old.order, names=dict(old.order.names), after=dict(old.order.after))
-    make_free(fan, todo)
+    make_wait(fan, todo)
     return fan
 
 
-def make_free(fan: FanOut, items: Sequence[int]) -> None:
-    """Whatever became of these, they are to be run."""
+def make_wait(fan: FanOut, items: Sequence[int]) -> None:
+    """Make these items wait to be run, whatever their state was."""
     for item in items:
         fan.status[item], fan.report_facts[item] = ITEM_WAITING, 0
-    told = Counter(fan.status)
-    fan.failed, fan.skipped, fan.cancelled = told[ITEM_FAILED], told[ITEM_SKIPPED], told[ITEM_CANCELLED]
+    counts = Counter(fan.status)
+    fan.failed, fan.skipped, fan.cancelled = counts[ITEM_FAILED], counts[ITEM_SKIPPED], counts[ITEM_CANCELLED]
     if fan.order is not None and fan.order.known:
-        dependencies.go_on(fan)
+        dependencies.link_again(fan)
     else:
         fan.todo = sorted({*fan.todo, *items})
 
 
 def listed(value: Any, step: Step) -> list[Any]:
-    """What the loop of a step goes over, as a list."""
-    loose = step.loop is not None and step.loop.loose
+    """Return the value that the loop of a step runs over as a list; raise CannotEvaluate if it is not one."""
+    is_lenient = step.loop is not None and step.loop.loose
     if isinstance(value, (list, tuple)):
         return list(value)
-    if loose and isinstance(value, Mapping):
+    if is_lenient and isinstance(value, Mapping):
         return [{"key": key, "value": each} for key, each in value.items()]
-    if loose and isinstance(value, int) and not isinstance(value, bool):
+    if is_lenient and isinstance(value, int) and not isinstance(value, bool):
         if value > MOST_NUMBERS:
             raise CannotEvaluate(f"a loop counts to {MOST_NUMBERS:,} at most, not to {value:,}")
         return list(range(value))
-    if loose and isinstance(value, str):
+    if is_lenient and isinstance(value, str):
         return [each.strip() for each in value.replace("\n", ",").split(",") if each.strip()]
     kind = _KINDS.get(type(value), type(value).__name__)
-    raise CannotEvaluate(f"{kind} is no list for step {step.name!r} to loop over")
+    raise CannotEvaluate(f"{kind} is not a list that step {step.name!r} could loop over")
 
 
 def window(value: Any) -> int:
-    """How many items at once; a number in a text is one too."""
+    """Return how many items may run at a time; a text with a number is accepted too."""
     try:
         number = int(value)
     except (TypeError, ValueError):
         number = 0
     if isinstance(value, bool) or number < 1:
-        raise CannotEvaluate(f"{value!r} is no number of items that may run at once")
+        raise CannotEvaluate(f"{value!r} is not a number of items that may run at a time")
     return number
 
 
 def issue(fan: FanOut, items: Sequence[int], capture: dict[str, Any] | None) -> None:
-    """Items in a row from `next` on, or the first of those that are free."""
+    """Mark items as running: consecutive items from `next` on, or the first of those that may run."""
     if fan.todo:
         for _ in items:
             fan.status[heappop(fan.todo)] = ITEM_RUNNING
@@ -126,7 +129,7 @@ def issue(fan: FanOut, items: Sequence[int], capture: dict[str, Any] | None) -> 
 
 
 def finish(fan: FanOut, item: int, seq: int) -> None:
-    """The item succeeded; its result stands in fact `seq`."""
+    """Mark an item as completed; its result is in fact `seq`."""
     fan.status[item] = ITEM_COMPLETED
     fan.report_facts[item] = seq
     fan.running -= 1
@@ -141,11 +144,11 @@ def give_up(fan: FanOut, items: Sequence[int]) -> None:
         fan.running -= 1
         fan.failed += 1
     if fan.order is not None:
-        dependencies.pass_over(fan, items)
+        dependencies.skip_dependents(fan, items)
 
 
-def take_back(fan: FanOut, items: Sequence[int]) -> None:
-    """Nobody wants these any more, whether they were begun or not."""
+def cancel(fan: FanOut, items: Sequence[int]) -> None:
+    """Mark these items as cancelled, whether they were running or waiting."""
     for item in items:
         fan.running -= fan.status[item] == ITEM_RUNNING
         fan.status[item] = ITEM_CANCELLED
@@ -154,7 +157,7 @@ def take_back(fan: FanOut, items: Sequence[int]) -> None:
     fan.todo = sorted(item for item in {*fan.todo, *waiting} if fan.status[item] == ITEM_WAITING)
     fan.next = fan.count
     if fan.order is not None:
-        dependencies.pass_over(fan, items)
+        dependencies.skip_dependents(fan, items)
 
 
 def stop(fan: FanOut, item: int) -> None:
@@ -163,7 +166,7 @@ def stop(fan: FanOut, item: int) -> None:
 
 
 def halt(fan: FanOut) -> None:
-    """None of the rest comes to an end, whether it was begun or not."""
+    """Stop all items that have not ended, whether they were running or waiting."""
     fan.status = bytearray(ITEM_STOPPED if life in (ITEM_WAITING, ITEM_RUNNING) else life for life in fan.status)
     fan.running, fan.next, fan.todo = 0, fan.count, []
 
@@ -173,7 +176,7 @@ def settled(fan: FanOut) -> int:
 
 
 def is_over(graph: Graph, s: int, fan: FanOut, ending: bool) -> bool:
-    """Nothing is open, and nothing more will be: all items are through, or no more are begun."""
+    """Whether nothing is running and nothing more will start: all items have ended, or no more are started."""
     if fan.running or (fan.pulls is not None and fan.pulls.life == ASKED):
         return False
     if ending or _stops(graph, s, fan) or _is_unordered(fan):
@@ -187,42 +190,42 @@ def _stops(graph: Graph, s: int, fan: FanOut) -> bool:
 
 
 def _is_unordered(fan: FanOut) -> bool:
-    """It was to be in an order, and there is none."""
+    """Whether the items should have an order and it could not be determined."""
     return fan.order is not None and not fan.order.known and fan.fault is not None
 
 
 def room(graph: Graph, s: int, fan: FanOut) -> int:
-    """How many fresh items fit into the window now."""
+    """Return how many items may be started now."""
     if _stops(graph, s, fan) or (fan.order is not None and not fan.order.known):
         return 0
     return min((fan.window or graph.windows[s]) - fan.running, len(fan.todo) or fan.count - fan.next)
 
 
 def wants_page(graph: Graph, s: int, fan: FanOut) -> bool:
-    """Its source has more, and soon there would be nothing to hand out; an order is known when all items are."""
+    """Whether to ask the source for a page: few items are left, or all are needed because they have an order."""
     if fan.pulls is None or fan.pulls.life != MORE or _stops(graph, s, fan):
         return False
     return fan.order is not None or len(fan.todo) + fan.count - fan.next < (fan.window or graph.windows[s])
 
 
 def has_work(graph: Graph, s: int, fan: FanOut) -> bool:
-    """Whether there is something to hand out, to ask for or to take."""
+    """Whether an item can be started, or a page can be asked for or taken."""
     came = fan.pulls is not None and fan.pulls.life == CAME
     return came or room(graph, s, fan) > 0 or wants_page(graph, s, fan)
 
 
 def is_well(loop: Loop, fan: FanOut) -> bool:
-    """So plainly that nobody has to judge it."""
+    """Whether the loop has succeeded for certain, so that no policy has to be evaluated."""
     return fan.done == fan.count and fan.fault is None and loop.min_success is None
 
 
 def was_cut(fan: FanOut) -> bool:
-    """Not all of its items came to an end of their own."""
+    """Whether some items did not end: the loop was stopped before."""
     return settled(fan) < fan.count
 
 
 def failure(loop: Loop, fan: FanOut, name: Callable[[int], str] = str) -> str:
-    """Why it has failed, if it has; items by their names."""
+    """Return why the loop has failed, with the names of failed items, or an empty text."""
     if loop.failures == "ignore" and not was_cut(fan):
         return ""
     wanted = 0 if loop.min_success is None else share(loop.min_success, fan.count, ceil)
@@ -246,7 +249,7 @@ def _tolerated(loop: Loop, fan: FanOut) -> int:
 
 
 def share(value: int | str, count: int, whole: Callable[[float], int]) -> int:
-    """A number, or so many of a hundred."""
+    """Return a number of items, given as a number or as a percentage of `count`."""
     return value if isinstance(value, int) else whole(round(count * float(value.rstrip("% ")) / 100, 6))
 
 
@@ -254,6 +257,6 @@ def failed_items(fan: FanOut) -> list[int]:
     return [item for item, status in enumerate(fan.status) if status == ITEM_FAILED]
 
 
-def places(fan: FanOut, items: Iterable[int]) -> dict[int, None]:
-    """The facts that hold the reports of these items."""
-    return dict.fromkeys(place for item in items if (place := fan.report_facts[item]))
+def report_facts_of(fan: FanOut, items: Iterable[int]) -> dict[int, None]:
+    """Return the numbers of the facts with the reports of these items."""
+    return dict.fromkeys(number for item in items if (number := fan.report_facts[item]))

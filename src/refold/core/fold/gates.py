@@ -1,4 +1,4 @@
-"""What is asked at a gate, who has answered what, and when that is a decision."""
+"""Votes at a gate, and when they are a decision."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from refold.core.plan import Gate
 from refold.core.times import stamp
 
 Vote = dict[str, Any]
-"""`by`, `option`, `at` and `feedback` of one person, as templates read them."""
+"""The vote of one person as templates read it: `by`, `option`, `at` and `feedback`."""
 
 
 def vote(fact: GateDecided, at: Instant) -> Vote:
@@ -18,22 +18,22 @@ def vote(fact: GateDecided, at: Instant) -> Vote:
 
 
 def most_votes(votes: Sequence[Vote]) -> int:
-    """How many have chosen the same, of the option that most have chosen."""
-    return max(Counter(each["option"] for each in votes).values(), default=0)
+    """Return the number of votes of the option that has the most."""
+    return max(Counter(vote["option"] for vote in votes).values(), default=0)
 
 
 def is_decided(gate: Gate, votes: Sequence[Vote]) -> bool:
-    """By the last of them: alone if it refuses, else together with those who chose the same."""
+    """Whether the last vote decides: a refusal decides alone, another option with enough equal votes."""
     last = votes[-1]["option"]
     return last in gate.refuse or sum(each["option"] == last for each in votes) >= gate.min_approvals
 
 
 def gate_outcome(gate: Gate, votes: Sequence[Vote]) -> Outcome:
-    """What a decision means for the visit."""
+    """Return the outcome of a visit of a gate that was decided."""
     last = votes[-1]
     value = {**last, "approvals": [each for each in votes if each["option"] not in gate.refuse]}
     if last["option"] not in gate.refuse:
         return Succeeded(value)
-    said = f": {last['feedback']}" if isinstance(last["feedback"], str) and last["feedback"] else ""
-    why = f"{last['option']} by {last['by'] or 'somebody'}{said}"
+    feedback = f": {last['feedback']}" if isinstance(last["feedback"], str) and last["feedback"] else ""
+    why = f"{last['option']} by {last['by'] or 'somebody'}{feedback}"
     return Failed(Fault("rejected", why, retryable=False, data=value))

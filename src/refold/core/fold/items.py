@@ -1,4 +1,4 @@
-"""Items of a list loop as their facts tell of them: handed out, tried again, reported, given up."""
+"""How facts about the items of a list loop, and about the pages of its source, change the state."""
 
 from collections.abc import Sequence
 
@@ -54,7 +54,7 @@ def issued(graph: Graph, state: RunState, fact: ItemsIssued) -> None:
 
 
 def put_in_order(fan: FanOut, loop: Loop, fact: FanOutEntered) -> None:
-    """Of a list all is known at once; of a source, when its last page was taken."""
+    """Give the items their order. The items of a list are known now, those of a source when its last page was taken."""
     fan.order = ItemOrder()
     dependencies.note(fan.order, 0, fact.keys, fact.after)
     if fact.source is None:
@@ -62,7 +62,7 @@ def put_in_order(fan: FanOut, loop: Loop, fact: FanOutEntered) -> None:
 
 
 def withdraw(state: RunState, opened: OpenCommand) -> None:
-    """The run ends: an item is stopped, a source is not asked any more."""
+    """Stop an item, or the request for a page, because the run is ending."""
     fan = state.steps[opened.step].fan
     assert fan is not None
     if opened.item is not None:
@@ -122,7 +122,7 @@ def cancelled(graph: Graph, state: RunState, fact: ItemsCancelled) -> None:
     if fact.halts:
         fanout.halt(fan)
     else:
-        fanout.take_back(fan, fact.items)
+        fanout.cancel(fan, fact.items)
     if fact.page and fan.pulls is not None:
         visits.close_command(state, page_id(fact.step, fact.visit, fact.page))
         fan.pulls.life = MORE
@@ -133,7 +133,7 @@ def reopened(graph: Graph, state: RunState, fact: ItemsReopened) -> None:
     s = graph.index[fact.step]
     fan = state.steps[s].fan
     assert fan is not None
-    fanout.make_free(fan, sorted(dependencies.waiters(fan, fact.items)))
+    fanout.make_wait(fan, sorted(dependencies.with_skipped_dependents(fan, fact.items)))
     visits.after_items(graph, state, s)
 
 
@@ -159,7 +159,7 @@ def asked(graph: Graph, state: RunState, fact: PageAsked) -> None:
 
 
 def came(graph: Graph, state: RunState, fact: PageCame) -> None:
-    """It is taken by a decision; what a worker brings to a loop that is over is left."""
+    """Note that a page came. A rule takes it later, unless the loop has ended by then."""
     s, _, pulls = _of(graph, state, fact.step)
     command = page_id(fact.step, fact.visit, fact.page)
     if command not in state.open:
@@ -191,7 +191,7 @@ def taken(graph: Graph, state: RunState, fact: PageTaken) -> None:
     visits.after_items(graph, state, s)
 
 
-def page_given_up(graph: Graph, state: RunState, fact: PagesGivenUp) -> None:
+def source_given_up(graph: Graph, state: RunState, fact: PagesGivenUp) -> None:
     s, fan, pulls = _of(graph, state, fact.step)
     command = page_id(fact.step, fact.visit, fact.page)
     if command in state.open:

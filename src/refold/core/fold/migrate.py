@@ -1,7 +1,8 @@
-"""The state of a run on the graph of another plan: steps are the same by name, arcs by their place in their step.
+"""How the state of a run is carried over to the graph of another plan.
 
-What a run of arcs has come to must be in both graphs, with the same ways to it and from it; what lies ahead may be
-anything. Of a run of events only the steps count, for nothing leads from one to another but events.
+Steps are matched by name, and arcs by their position in their step. The part of the graph that a run has reached must
+be equal in both plans, with the same arcs to it and from it; the rest may differ. In a workflow of events only the
+steps must match, because it has no arcs.
 """
 
 from collections.abc import Iterator
@@ -16,11 +17,11 @@ from refold.core.state import BYPASSED, CANCELLED, COMPLETED, FAILED, PENDING, S
 OVER = frozenset({COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED})
 
 Misfit = tuple[str, str]
-"""A step, and what of it does not fit."""
+"""A step, and why it does not fit."""
 
 
 def misfits(old: Graph, new: Graph, state: RunState) -> Iterator[Misfit]:
-    """Where the graphs differ in what the run has come to."""
+    """Return where the graphs differ in the part that the run has reached."""
     if old.name(old.entry) != new.name(new.entry):
         yield old.name(old.entry), f"the run began with it, and the new plan begins with {new.name(new.entry)}"
     fixed = _fixed(old, state)
@@ -43,22 +44,22 @@ def _misfits_of(old: Graph, new: Graph, state: RunState, s: int) -> Iterator[Mis
         yield name, f"{been}, and the new plan has no such step"
     elif not new.reached[n] or n in new.finalizers:
         yield name, f"{been}, and in the new plan no arc leads to it"
-    elif _sources(old, s) != _sources(new, n):
-        led, leads = (", ".join(dict.fromkeys(each)) or "nothing" for each in (_sources(old, s), _sources(new, n)))
+    elif _origins(old, s) != _origins(new, n):
+        led, leads = (", ".join(dict.fromkeys(each)) or "nothing" for each in (_origins(old, s), _origins(new, n)))
         yield name, f"{been}, and what leads to it would be {leads} instead of {led}"
-    elif (step.life in OVER or old.loop_of[s] >= 0) and _ways(old, s) != _ways(new, n):
+    elif (step.life in OVER or old.loop_of[s] >= 0) and _arcs_of(old, s) != _arcs_of(new, n):
         yield name, f"{been}, and its arcs would be others"
     elif step.life == PENDING and old.step(s).join != new.step(n).join:
         yield name, f"{been}, and what it waits for would be counted in another way"
 
 
 def carry_arcs(old: Graph, new: Graph, state: RunState) -> None:
-    """Marks and counts of what the run has come to; those of what lies ahead are made anew."""
+    """Carry over the arcs, counts and loops that the run has reached; set up the others as at the start of a run."""
     fresh = RunState(run=state.run)
     routing.begin(new, fresh)
     to = {s: new.index[old.name(s)] for s in _fixed(old, state)}
     loops = {k: new.loop_by_head[old.name(loop.head)] for k, loop in enumerate(old.loops) if loop.head in to}
-    arcs = {a: b for s, n in to.items() if _ways(old, s) == _ways(new, n) for a, b in _paired(old, new, s, n)}
+    arcs = {a: b for s, n in to.items() if _arcs_of(old, s) == _arcs_of(new, n) for a, b in _paired(old, new, s, n)}
     for s, n in to.items():
         fresh.steps[n] = state.steps[s]
         if fresh.alive:
@@ -75,21 +76,21 @@ def carry_arcs(old: Graph, new: Graph, state: RunState) -> None:
         routing.ask_again(new, fresh, n, False)
     for name in ("steps", "arcs", "ever", "members", "again", "alive", "over", "ready"):
         setattr(state, name, getattr(fresh, name))
-    state.arc_inputs = {arcs[a]: given for a, given in state.arc_inputs.items() if a in arcs}
+    state.arc_inputs = {arcs[a]: inputs for a, inputs in state.arc_inputs.items() if a in arcs}
     state.ended = {to[s]: at for s, at in state.ended.items()}
     state.entered = {to[s]: None for s in state.entered}
     state.filling = {to[s]: None for s in state.filling}
 
 
 def carry_events(old: Graph, new: Graph, state: RunState) -> None:
-    was, to = state.steps, _places(old, new)
+    was, to = state.steps, _new_numbers(old, new)
     state.steps = [was[old.index[name]] if name in old.index else StepState() for name in new.index]
     state.inboxes = {to[s]: inbox for s, inbox in state.inboxes.items() if s in to}
     events.ask_again(new, state)
 
 
 def carry_commands(old: Graph, new: Graph, state: RunState) -> None:
-    to = _places(old, new)
+    to = _new_numbers(old, new)
     for opened in state.open.values():
         opened.step = to[opened.step]
     state.cut = {to[s]: None for s in state.cut if s in to}
@@ -98,22 +99,22 @@ def carry_commands(old: Graph, new: Graph, state: RunState) -> None:
         state.latest = structs.replace(latest, step=to[latest.step]) if latest.step in to else None
 
 
-def _places(old: Graph, new: Graph) -> dict[int, int]:
+def _new_numbers(old: Graph, new: Graph) -> dict[int, int]:
     return {s: new.index[name] for name, s in old.index.items() if name in new.index}
 
 
 def _fixed(old: Graph, state: RunState) -> list[int]:
-    """The steps that the run has come to, and all of a loop that it has come to."""
-    found = {s for s in range(len(state.steps)) if _is_seen(old, state, s)}
+    """Return the steps that the run has reached, and all steps of the loops that it has reached."""
+    steps = {s for s in range(len(state.steps)) if _is_reached(old, state, s)}
     outermost: list[int] = []  # per loop; a loop comes before those inside it
     for loop, it in enumerate(old.loops):
         outermost.append(loop if it.parent < 0 else outermost[it.parent])
-    for loop in sorted({outermost[old.loop_of[s]] for s in found if old.loop_of[s] >= 0}):
-        found.update(old.loops[loop].steps())
-    return sorted(found)
+    for loop in sorted({outermost[old.loop_of[s]] for s in steps if old.loop_of[s] >= 0}):
+        steps.update(old.loops[loop].steps())
+    return sorted(steps)
 
 
-def _is_seen(old: Graph, state: RunState, s: int) -> bool:
+def _is_reached(old: Graph, state: RunState, s: int) -> bool:
     step = state.steps[s]
     if s in old.finalizers or not old.reached[s]:
         return False
@@ -121,24 +122,24 @@ def _is_seen(old: Graph, state: RunState, s: int) -> bool:
 
 
 def _bodies(graph: Graph, steps: list[int]) -> dict[str, frozenset[str]]:
-    """Of the loops of these steps."""
+    """Return the bodies of the loops whose heads are among these steps."""
     among = set(steps)
     heads = [graph.name(loop.head) for loop in graph.loops if loop.head in among]
     return {head: _body(graph, head) for head in heads}
 
 
 def _body(graph: Graph, head: str) -> frozenset[str]:
-    """The names of the steps in the loop of this head; empty if it has none."""
+    """Return the names of the steps in the loop of this head; empty if there is no such loop."""
     loop = graph.loop_by_head.get(head)
     return frozenset() if loop is None else frozenset(map(graph.name, graph.loops[loop].steps()))
 
 
-def _sources(graph: Graph, s: int) -> list[str]:
+def _origins(graph: Graph, s: int) -> list[str]:
     return sorted(graph.name(graph.origin[a]) for a in graph.into[s])
 
 
-def _ways(graph: Graph, s: int) -> list[tuple[str, str, str, str]]:
-    """Its arcs: where each leads, what it listens to, and its part in a loop."""
+def _arcs_of(graph: Graph, s: int) -> list[tuple[str, str, str, str]]:
+    """Return the arcs of a step: their targets, the outcomes that they listen to, and their roles in loops."""
     return [
         (graph.specs[a].to, graph.specs[a].on, _head(graph, graph.back[a]), _head(graph, graph.exit_of[a]))
         for a in graph.out[s]
@@ -154,7 +155,7 @@ def _paired(old: Graph, new: Graph, s: int, n: int) -> Iterator[tuple[int, int]]
 
 
 def _keep_counts(old: Graph, new: Graph, state: RunState, fresh: RunState) -> None:
-    """Visits of what runs at the end, if the run was reopened: their commands have numbers that must not come again."""
+    """Keep the visit counts of finalizers, because a reopened run must not use the id of a command twice."""
     for name in (old.name(s) for s in sorted(old.finalizers)):
         if name in new.index:
             fresh.steps[new.index[name]].visits = state.steps[old.index[name]].visits

@@ -1,7 +1,7 @@
-"""Retry from here: a run that failed or was cancelled goes on, with new visits of what did not come to its end.
+"""Reopening: a run that failed or was cancelled continues, with new visits of the steps that did not complete.
 
-A failed or stopped step gets another visit; a list loop goes on with the items that were not done. "From a step" means
-that this step and all that follows from it are visited anew, as if nothing had come after it.
+A failed or stopped step gets another visit, and a list loop continues with the items that did not complete. Reopening
+from a step means that this step and all steps that follow from it are visited again, as if they had never run.
 """
 
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ _UNSETTLED = frozenset({PENDING, ENTERED, ISSUED})
 
 
 def reopening(graph: Graph, state: RunState, step: str = "", by: str = "", loops: Iterable[str] = ()) -> RunReopened:
-    """What is visited again: all that failed or was stopped, and with a step, what follows from it; or loops too."""
+    """Return the fact that reopens all failed and stopped steps, these loops, and all that follows from `step`."""
     if graph.by_events:
-        return RunReopened(events.lost(graph, state), by=by)
-    unhandled = {graph.index[each.step] for each in state.failures if each.step} - graph.finalizers
+        return RunReopened(events.undone_steps(graph, state), by=by)
+    unhandled = {graph.index[failure.step] for failure in state.failures if failure.step} - graph.finalizers
     again = unhandled | state.cut.keys() | {graph.index[name] for name in loops}
     anew = _following(graph, graph.index[step]) if step else []
     names = tuple(graph.name(s) for s in sorted(again - set(anew)))
@@ -27,27 +27,27 @@ def reopening(graph: Graph, state: RunState, step: str = "", by: str = "", loops
 
 
 def _following(graph: Graph, first: int) -> list[int]:
-    """The step, and every step that its forward arcs lead to; a loop that goes on is left anew."""
-    found, todo = {first: None}, [first]
+    """Return the step and every step that it leads to by forward arcs, and by the arcs out of the loops around it."""
+    steps, todo = {first: None}, [first]
     while todo:
         s = todo.pop()
         arcs = [a for a in graph.out[s] if graph.back[a] < 0]
         for loop in _around(graph, s):
             arcs += graph.loops[loop].exits
         for target in (graph.target[a] for a in arcs):
-            if target not in found:
-                found[target] = None
+            if target not in steps:
+                steps[target] = None
                 todo.append(target)
-    return [first, *sorted(found.keys() - {first})]
+    return [first, *sorted(steps.keys() - {first})]
 
 
 def _around(graph: Graph, s: int) -> list[int]:
-    """The loops around a step, the innermost first."""
-    found, loop = [], graph.loop_of[s]
+    """Return the loops around a step, the innermost first."""
+    loops, loop = [], graph.loop_of[s]
     while loop >= 0:
-        found.append(loop)
+        loops.append(loop)
         loop = graph.loops[loop].parent
-    return found
+    return loops
 
 
 def _around_all(graph: Graph, steps: Iterable[int]) -> list[int]:
@@ -63,10 +63,10 @@ def reopened(graph: Graph, state: RunState, fact: RunReopened) -> None:
 
 
 def _visit_again(graph: Graph, state: RunState, fact: RunReopened) -> None:
-    again, anew = ([graph.index[name] for name in names] for names in (fact.again, fact.anew))
-    entered = {*again, *anew[:1]}  # these are entered without asking their joins: they were entered before
-    touched = sorted({*again, *anew})
-    asked = _undo_arcs(graph, state, touched, anew)
+    again, repeated = ([graph.index[name] for name in names] for names in (fact.again, fact.anew))
+    entered = {*again, *repeated[:1]}  # entered whatever their joins say, because they were entered before
+    touched = sorted({*again, *repeated})
+    targets = _undo_arcs(graph, state, touched, repeated)
     for s in (*touched, *sorted(graph.finalizers)):
         step = state.steps[s]
         step.redo = s in again and step.fan is not None and step.fan.visit == step.visits
@@ -76,23 +76,23 @@ def _visit_again(graph: Graph, state: RunState, fact: RunReopened) -> None:
         if state.alive and s not in graph.finalizers:
             state.alive[graph.rank[s]] = 1
     _count_members(graph, state, touched)
-    for s in sorted({*asked, *touched}):
+    for s in sorted({*targets, *touched}):
         routing.ask_again(graph, state, s, s in entered)
-    if state.latest is not None and state.latest.step in anew:
+    if state.latest is not None and state.latest.step in repeated:
         state.latest = _latest(graph, state)
     _go_on(graph, state, fact.budget)
 
 
-def _undo_arcs(graph: Graph, state: RunState, touched: list[int], anew: list[int]) -> list[int]:
-    """The arcs of these steps are open again, and those that were held by a loop around them; returns their targets."""
+def _undo_arcs(graph: Graph, state: RunState, touched: list[int], repeated: list[int]) -> list[int]:
+    """Make the arcs of these steps, and those out of finished loops around them, unresolved; return their targets."""
     arcs: list[int] = []
     for loop in _around_all(graph, touched):
         if _is_left(state, loop):
             arcs += graph.loops[loop].exits
-        if any(graph.back[a] == loop for s in anew for a in graph.out[s]):
+        if any(graph.back[a] == loop for s in repeated for a in graph.out[s]):
             state.again[loop] = 0
     for s in touched:
-        arcs += [a for a in graph.out[s] if graph.settles_with_source[a]]
+        arcs += [a for a in graph.out[s] if graph.settles_with_origin[a]]
         for a in graph.out[s]:
             state.ever[a] = 0
     for a in arcs:
@@ -105,7 +105,7 @@ def _is_left(state: RunState, loop: int) -> bool:
 
 
 def _count_members(graph: Graph, state: RunState, touched: Iterable[int]) -> None:
-    """Loops around these steps are under way again, in the pass they were in."""
+    """Count the unsettled members of the loops around these steps: they continue in the pass they were in."""
     for loop in sorted(_around_all(graph, touched), key=lambda each: len(graph.loops[each].inner())):
         steps = sum(state.steps[s].life in _UNSETTLED for s, around in enumerate(graph.loop_of) if around == loop)
         inner = [each for each in graph.loops[loop].inner() if graph.loops[each].parent == loop]
@@ -115,7 +115,7 @@ def _count_members(graph: Graph, state: RunState, touched: Iterable[int]) -> Non
 
 
 def _latest(graph: Graph, state: RunState) -> Latest | None:
-    """The visit that completed last among those that still count."""
+    """Return the visit that completed last among those that are not repeated."""
     done = [
         (step.done_at, s)
         for s, step in enumerate(state.steps)

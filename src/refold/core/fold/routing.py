@@ -1,4 +1,7 @@
-"""How steps follow each other: arcs, joins, dead paths and passes, as changes the fold makes to the state."""
+"""How the fold changes arcs, joins, skipped paths and passes of loops when steps are entered and settle.
+
+Arcs may give inputs to the visit they lead to; they are kept here too, and merged over the input of the step.
+"""
 
 from collections.abc import Collection
 from heapq import heapify, heappop, heappush
@@ -7,11 +10,11 @@ from typing import Any
 from refold.core.graph import Graph
 from refold.core.state import DEAD, ENTERED, PENDING, SKIPPED, TAKEN, UNRESOLVED, RunState, StepState
 
-ARC_INPUTS = "$given"  # the name of the inputs of arcs in a scope, and in what a fan-out captures
+ARC_INPUTS = "$given"  # the name of these inputs in scopes and in the captured values of a fan-out
 
 
 def begin(graph: Graph, state: RunState) -> None:
-    """Nothing has happened yet; what the entry cannot reach is skipped, the entry may be entered."""
+    """Set up a run that starts: the entry may be entered, and steps that it cannot reach are skipped."""
     state.steps = [StepState(unresolved=len(arcs), possible=graph.origin_count[s]) for s, arcs in enumerate(graph.into)]
     state.arcs = bytearray(len(graph.origin))
     state.ever = bytearray(len(graph.origin))
@@ -25,7 +28,7 @@ def begin(graph: Graph, state: RunState) -> None:
 
 
 def enter(state: RunState, s: int, life: str = ENTERED) -> None:
-    """Count a visit; the arcs that led here are used up."""
+    """Begin a visit of a step; the arcs that led here are used up."""
     unready(state, s)
     step = state.steps[s]
     step.life = life
@@ -34,7 +37,7 @@ def enter(state: RunState, s: int, life: str = ENTERED) -> None:
 
 
 def unready(state: RunState, s: int) -> None:
-    """Take it from those that may be entered or skipped; it stands first, as a rule, and that is cheap."""
+    """Remove a step from the heap of ready steps. It is usually the first one, which is cheap."""
     ready = state.ready
     if ready and ready[0] >> 1 == s:
         heappop(ready)
@@ -44,14 +47,14 @@ def unready(state: RunState, s: int) -> None:
 
 
 def settle(graph: Graph, state: RunState, s: int, life: str, taken: Collection[int] = ()) -> None:
-    """The step is done for this pass: decide each of its arcs, then its loop."""
+    """Settle a step for this pass: resolve each of its arcs, then count it in its loop."""
     state.steps[s].life = life
     if s in graph.finalizers:
         return
     if state.alive:
         state.alive[graph.rank[s]] = 0
     for a in graph.out[s]:
-        if graph.settles_with_source[a]:
+        if graph.settles_with_origin[a]:
             _resolve(graph, state, a, a in taken)
         elif a in taken:
             _remember(graph, state, a)
@@ -60,7 +63,7 @@ def settle(graph: Graph, state: RunState, s: int, life: str, taken: Collection[i
 
 
 def _remember(graph: Graph, state: RunState, a: int) -> None:
-    """A back arc or one that a loop holds was taken; what follows waits for the end of the pass."""
+    """Remember that a back arc, or an arc out of a loop, was taken; it takes effect when the pass ends."""
     if graph.back[a] >= 0:
         state.again[graph.back[a]] = 1
     else:
@@ -73,24 +76,24 @@ def _settle_member(state: RunState, loop: int) -> None:
         state.over.append(loop)
 
 
-def _resolve(graph: Graph, state: RunState, a: int, hit: bool) -> None:
+def _resolve(graph: Graph, state: RunState, a: int, is_taken: bool) -> None:
     s = graph.target[a]
     step = state.steps[s]
     step.unresolved -= 1
-    state.arcs[a] = TAKEN if hit else DEAD
+    state.arcs[a] = TAKEN if is_taken else DEAD
     if step.life != PENDING:
-        return  # absorbed
+        return  # the target was entered or skipped before
     need = graph.need[s]
     if need == 0:
-        step.taken += hit
+        step.taken += is_taken
         if step.unresolved == 0:
             _make_ready(state, s, step.taken > 0)
         return
-    twins = graph.parallel_arcs.get(a, ())
-    if hit:
-        step.taken += all(state.arcs[b] != TAKEN for b in twins)
+    parallel = graph.parallel_arcs.get(a, ())
+    if is_taken:
+        step.taken += all(state.arcs[b] != TAKEN for b in parallel)
     else:
-        step.possible -= all(state.arcs[b] not in (UNRESOLVED, TAKEN) for b in twins)
+        step.possible -= all(state.arcs[b] not in (UNRESOLVED, TAKEN) for b in parallel)
     if step.taken >= need or step.possible < need:
         _make_ready(state, s, step.taken >= need)
 
@@ -103,7 +106,7 @@ def _make_ready(state: RunState, s: int, enters: bool) -> None:
 
 
 def ask_again(graph: Graph, state: RunState, s: int, enters: bool) -> None:
-    """Arcs into this step are open again: count them, and see whether it is still ready if it is pending."""
+    """Count the arcs into a step again after some became unresolved, and make a pending step ready if it still is."""
     step, marks = state.steps[s], state.arcs
     taken = {graph.origin[a] for a in graph.into[s] if marks[a] == TAKEN}
     possible = {graph.origin[a] for a in graph.into[s] if marks[a] in (UNRESOLVED, TAKEN)}
@@ -123,38 +126,38 @@ def ask_again(graph: Graph, state: RunState, s: int, enters: bool) -> None:
         _make_ready(state, s, step.taken >= need)
 
 
-def unsettled_among(graph: Graph, state: RunState, places: range) -> list[int]:
-    """The steps at these places that are not settled, in file order; what is settled costs next to nothing."""
-    found = []
-    at = state.alive.find(1, places.start, places.stop)
+def unsettled_among(graph: Graph, state: RunState, ranks: range) -> list[int]:
+    """Return the steps of these ranks that are not settled, in file order. Settled steps cost almost nothing."""
+    steps = []
+    at = state.alive.find(1, ranks.start, ranks.stop)
     while at >= 0:
-        found.append(graph.order[at])
-        at = state.alive.find(1, at + 1, places.stop)
-    return sorted(found)
+        steps.append(graph.order[at])
+        at = state.alive.find(1, at + 1, ranks.stop)
+    return sorted(steps)
 
 
 def begin_pass(graph: Graph, state: RunState, loop: int) -> None:
-    """The body is pending again; its head is entered without asking its join."""
+    """Begin another pass of a loop: its body is pending again, and its head is entered whatever its join says."""
     it = graph.loops[loop]
-    anew = it.anew()
+    reset = it.pass_reset()
     steps, marks = state.steps, state.arcs
-    for s, unresolved, possible in anew.body_counts:
+    for s, unresolved, possible in reset.body_counts:
         step = steps[s]
         step.life, step.due, step.taken = PENDING, False, 0
         step.unresolved, step.possible = unresolved, possible
         if state.alive:
             state.alive[graph.rank[s]] = 1
-    for a in anew.inside:
+    for a in reset.inside:
         marks[a] = UNRESOLVED
-    for a in anew.inside_exits:
+    for a in reset.inside_exits:
         state.ever[a] = 0
-    for a in anew.outside:
+    for a in reset.outside:
         if marks[a] != UNRESOLVED:
             marks[a] = DEAD
         else:
             step = steps[graph.target[a]]
             step.unresolved += 1
-            step.possible += all(b > a for b in graph.parallel_arcs.get(a, ()))  # twins count once
+            step.possible += all(b > a for b in graph.parallel_arcs.get(a, ()))  # parallel arcs count once
     for k in (loop, *it.inner()):
         state.members[k] = graph.loops[k].members
         state.again[k] = 0
@@ -162,7 +165,7 @@ def begin_pass(graph: Graph, state: RunState, loop: int) -> None:
 
 
 def leave_loop(graph: Graph, state: RunState, loop: int) -> None:
-    """The loop is finished: resolve what it held, and count it as a settled member of the loop around it."""
+    """Finish a loop: resolve the arcs that leave it, and count it as settled in the loop around it."""
     it = graph.loops[loop]
     for a in it.exits:
         _resolve(graph, state, a, bool(state.ever[a]))
@@ -171,7 +174,7 @@ def leave_loop(graph: Graph, state: RunState, loop: int) -> None:
 
 
 def arc_inputs_of(graph: Graph, state: RunState, s: int) -> dict[str, Any]:
-    """Merged in the order in which their sources stand in the file, the latest taking of each arc."""
+    """Return the inputs that arcs give to a step, merged in file order; each arc counts as it was last taken."""
     merged: dict[str, Any] = {}
     for a in sorted(state.arc_inputs):
         if graph.target[a] == s:
@@ -179,16 +182,16 @@ def arc_inputs_of(graph: Graph, state: RunState, s: int) -> dict[str, Any]:
     return merged
 
 
-def with_arc_inputs(value: Any, given: dict[str, Any]) -> Any:
-    """An input with what was given over it; of a tool that is what it is bound to."""
-    if not given:
+def with_arc_inputs(value: Any, inputs: dict[str, Any]) -> Any:
+    """Merge the inputs of arcs over the input of a step; for a tool, over the `input` among its keys."""
+    if not inputs:
         return value
     if isinstance(value, dict) and isinstance(value.get("input"), dict):
-        return {**value, "input": {**value["input"], **given}}
-    return {**value, **given} if isinstance(value, dict) else given if value is None else value
+        return {**value, "input": {**value["input"], **inputs}}
+    return {**value, **inputs} if isinstance(value, dict) else inputs if value is None else value
 
 
 def forget_arc_inputs(graph: Graph, state: RunState, s: int) -> None:
-    """What was given to a visit that is over; one that failed for good may be asked to go on with it."""
+    """Forget the inputs of a visit that has ended. An unhandled failure keeps them, in case the run is reopened."""
     for a in [a for a in state.arc_inputs if graph.target[a] == s]:
         del state.arc_inputs[a]

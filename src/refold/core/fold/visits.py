@@ -1,4 +1,4 @@
-"""The life of a visit: how commands open and close, how it ends, what it leaves behind."""
+"""How the fold changes visits: how commands open and close, how a visit ends, and the result that it leaves."""
 
 from collections.abc import Collection
 from typing import Any, TypeGuard
@@ -50,20 +50,20 @@ def enter(state: RunState, s: int) -> None:
 
 def skip(graph: Graph, state: RunState, s: int) -> None:
     routing.unready(state, s)
-    if not state.steps[s].visits:  # how its last visit ended stays told
+    if not state.steps[s].visits:  # else people still see how its last visit ended
         state.steps[s].last = SKIPPED
     routing.settle(graph, state, s, SKIPPED)
 
 
 def clear_obligation(obligations: dict[Any, Any], key: Any) -> None:
-    """Nothing more is owed here. To walk through a dict costs as much as it ever held, unless it is cleared."""
+    """Remove the key, and clear an empty dict, because iterating over a dict that shrank stays slow."""
     obligations.pop(key, None)
     if not obligations:
         obligations.clear()
 
 
 def issue(state: RunState, s: int) -> None:
-    """The visit is in somebody's hands from here on."""
+    """Mark the visit as issued: a worker, a child run or the engine has its work now."""
     step = state.steps[s]
     if step.life == PENDING:
         routing.enter(state, s, ISSUED)
@@ -73,7 +73,7 @@ def issue(state: RunState, s: int) -> None:
 
 
 def close_command(state: RunState, command: str) -> OpenCommand:
-    """It is over, and so is whatever it waited for."""
+    """Close a command, and stop everything that it waited for."""
     opened = state.open.pop(command)
     if opened.child:
         dismiss(state, command)
@@ -97,7 +97,7 @@ def forget_call(state: RunState, waiter: str, call: Awaited) -> None:
 
 
 def dismiss(state: RunState, owner: str) -> None:
-    """Nobody waits for this child run any more, but it must still tell that it ended."""
+    """Stop waiting for a child run. It becomes an orphan: the run still waits for the letter about its end."""
     child = state.children.pop(owner, "")
     if child:
         state.orphans[child] = None
@@ -119,14 +119,14 @@ def stop_waiting(state: RunState, signal: str, waiter: str) -> None:
 
 
 def stop_waiting_at_all(state: RunState, opened: OpenCommand, command: str) -> None:
-    """Whichever signal it waited for, none of them is its any more."""
+    """Remove a command from the waiters of all of its signals."""
     for signal in (opened.signal, *opened.signals):
         stop_waiting(state, signal, command)
     opened.signal, opened.signals = "", ()
 
 
 def report_plain(graph: Graph, state: RunState, command: str, report: Report) -> None:
-    """A try of a plain step ended; success ends the visit, anything else wants judging."""
+    """Take the report about a try of a step without a loop. Success ends the visit; anything else must be judged."""
     opened = state.open[command]
     step = state.steps[opened.step]
     if report.usage:
@@ -165,7 +165,7 @@ def report_item(graph: Graph, state: RunState, command: str, report: Report) -> 
 
 
 def _keep_writes(graph: Graph, state: RunState, s: int, item: int, writes: tuple[Write, ...]) -> None:
-    """A sequential loop writes at once; a parallel one in item order, when the visit ends."""
+    """Apply the writes of an item: immediately in a sequential loop, else in item order when the visit ends."""
     fan, loop = state.steps[s].fan, graph.step(s).loop
     assert fan is not None and loop is not None
     if loop.sequential:
@@ -177,15 +177,15 @@ def _keep_writes(graph: Graph, state: RunState, s: int, item: int, writes: tuple
 def hold_for_judgement(state: RunState, command: str, outcome: Outcome) -> None:
     opened = state.open[command]
     opened.held, opened.report = True, outcome
-    if not isinstance(outcome, (Parked, Suspended)):  # put aside is not tried
+    if not isinstance(outcome, (Parked, Suspended)):  # a parked or suspended try does not count
         state.steps[opened.step].attempts += 1
-    if opened.signal:  # whoever parked until it has come back by himself
+    if opened.signal:  # it was parked until this signal, and has reported before the signal came
         stop_waiting_at_all(state, opened, command)
     state.judge[command] = state.seq
 
 
 def after_items(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
-    """Items moved, by the reports in fact `at`: the visit may be over, or its window may have room."""
+    """End the visit if all items have ended, else note whether more can be started. The reports are in fact `at`."""
     fan = state.steps[s].fan
     assert fan is not None
     ending = stops(graph, state, s)
@@ -202,22 +202,22 @@ def after_items(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
 
 
 def stops(graph: Graph, state: RunState, s: int) -> bool:
-    """An ending run goes on with one finalizer at a time and with nothing else."""
+    """Whether a step must stop because the run is ending. An ending run continues only its current finalizer."""
     return state.life == ENDING and not (state.final and graph.index[state.final[0]] == s)
 
 
 def work_done(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
-    """The work of a visit is done: settle at once if no arc has to be evaluated."""
+    """The work of a visit is done: complete it immediately if no arc has a condition, else leave it to the rules."""
     step = state.steps[s]
     step.done_at = at or state.seq
-    plainly = graph.arcs_without_conditions[s]
+    arcs = graph.arcs_without_conditions[s]
     fan = _fan_of(graph, state, s) if step.fan is not None else None
     step.shown = fan
     loop = graph.step(s).loop
-    if plainly is None or (fan is not None and loop is not None and not fanout.is_well(loop, fan)):
+    if arcs is None or (fan is not None and loop is not None and not fanout.is_well(loop, fan)):
         state.ended[s] = step.done_at
     else:
-        complete(graph, state, s, COMPLETED, plainly)
+        complete(graph, state, s, COMPLETED, arcs)
 
 
 def _fan_of(graph: Graph, state: RunState, s: int) -> FanOut | None:
@@ -248,7 +248,7 @@ def fail(graph: Graph, state: RunState, s: int, taken: Collection[int], fault: F
 
 
 def drop(graph: Graph, state: RunState, s: int) -> None:
-    """Stopped or withdrawn: nothing is taken, and it is no failure."""
+    """Cancel a visit or a pending step. No arc is taken, and it does not count as a failure."""
     step = state.steps[s]
     for command in commands_of(graph, state, s):
         close_command(state, command)
@@ -265,7 +265,7 @@ def drop(graph: Graph, state: RunState, s: int) -> None:
 
 
 def commands_of(graph: Graph, state: RunState, s: int) -> list[str]:
-    """The open commands of a step's current visit."""
+    """Return the open commands of the current visit of a step."""
     step = state.steps[s]
     name = graph.name(s)
     plain = command_id(name, step.visits)
@@ -287,11 +287,11 @@ def _close_visit(graph: Graph, state: RunState, s: int, life: str, taken: Collec
 
 def bypass(graph: Graph, state: RunState, s: int) -> None:
     routing.enter(state, s, BYPASSED)
-    plainly = graph.arcs_without_conditions[s]
-    if plainly is None:
+    arcs = graph.arcs_without_conditions[s]
+    if arcs is None:
         state.ended[s] = state.seq
     else:
-        complete(graph, state, s, BYPASSED, plainly)
+        complete(graph, state, s, BYPASSED, arcs)
 
 
 def add_usage(state: RunState, usage: dict[str, int | float]) -> None:
@@ -308,15 +308,15 @@ def apply_writes(state: RunState, writes: tuple[Write, ...]) -> None:
                 state.ctx.pop(key, None)
                 state.versions[key] = state.versions.get(key, 0) + 1
             case AddTo(key=key, amount=amount):
-                held = state.ctx.get(key)
-                put(state, key, held + amount if can_add(held) else amount)
+                current = state.ctx.get(key)
+                put(state, key, current + amount if can_add(current) else amount)
             case AppendTo(key=key, value=value):
-                held = state.ctx.get(key)
-                put(state, key, [*held, value] if isinstance(held, list) else [value])
+                current = state.ctx.get(key)
+                put(state, key, [*current, value] if isinstance(current, list) else [value])
 
 
-def can_add(held: Any) -> TypeGuard[float]:
-    return isinstance(held, (int, float)) and not isinstance(held, bool)
+def can_add(value: Any) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def put(state: RunState, key: str, value: Any) -> None:
@@ -329,7 +329,7 @@ def postpone(opened: OpenCommand, until: Instant) -> None:
 
 
 def note_sealed(graph: Graph, state: RunState, s: int, outcome: Outcome) -> None:
-    """A step has reported this: if it is a secret step, the run knows its result as sealed."""
+    """Remember the digest of a sealed result, if the step is secret."""
     if s not in graph.secret or not isinstance(outcome, Succeeded):
         return
     if outcome.blob is not None:

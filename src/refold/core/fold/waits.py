@@ -1,4 +1,4 @@
-"""Commands that wait without a worker: signals, parked and suspended bodies, children, gates, polls."""
+"""How the fold changes commands that wait without a worker: for signals, times, calls, children, gates and polls."""
 
 from refold.core.commands import child_id
 from refold.core.facts import CallSettled, ChildEnded, GateDecided, SignalReceived, SignalTaken, StepIssued
@@ -11,7 +11,7 @@ from refold.core.times import stamp
 
 
 def begin(graph: Graph, state: RunState, command: str, fact: StepIssued) -> None:
-    """What no worker looks after, or not alone, was issued, perhaps once more."""
+    """Begin, or begin again, a step that the engine ends itself or times."""
     opened = state.open[command]
     step = graph.step(opened.step)
     opened.assignee = fact.assignee
@@ -26,18 +26,18 @@ def begin(graph: Graph, state: RunState, command: str, fact: StepIssued) -> None
     elif fact.child or not isinstance(step.work, Child):
         opened.deadline = _deadline(state, step.timeout)
     else:
-        opened.deadline = None  # its time begins with its child
+        opened.deadline = None  # its time starts when its child starts
     if isinstance(step.work, Quality):
         settle(graph, state, command, _judged(step.work, fact))
 
 
 def _begin_poll(state: RunState, command: str, opened: OpenCommand, step: Step) -> None:
-    """Its time runs from its first issue on; a worker's try has its own limit."""
+    """Set the deadline of a poll. It counts from the first issue; each try of a worker has a limit of its own."""
     assert step.poll is not None
     by_worker = isinstance(step.work, Call)
     if opened.deadline is None:
         limits = [step.poll.timeout, None if by_worker else step.timeout]
-        opened.deadline = _deadline(state, min((each for each in limits if each is not None), default=None))
+        opened.deadline = _deadline(state, min((limit for limit in limits if limit is not None), default=None))
     if by_worker:
         visits.clear_obligation(state.polls, command)
     else:
@@ -64,7 +64,7 @@ def put_aside(state: RunState, command: str, outcome: Outcome) -> None:
 
 
 def park(state: RunState, command: str, parked: Parked) -> None:
-    """Put aside until its time comes or its signal arrives; no try is used up."""
+    """Park a command until a time or a signal. No try is used up."""
     opened = state.open[command]
     visits.postpone(opened, parked.until or 0)
     opened.progress, opened.reason = parked.progress, parked.reason
@@ -78,7 +78,7 @@ def park(state: RunState, command: str, parked: Parked) -> None:
 
 
 def suspend(state: RunState, command: str, suspended: Suspended) -> None:
-    """The body waits inside; calls already recorded need no waiting."""
+    """Suspend a body until its durable calls have results; calls with a recorded result are not waited for."""
     opened = state.open[command]
     opened.report = None
     opened.progress = opened.progress if suspended.progress is None else suspended.progress
@@ -126,10 +126,10 @@ def call_settled(graph: Graph, state: RunState, fact: CallSettled) -> None:
 
 
 def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:
-    """A durable call has its result: a body that waits may start over, any other will find it in its next try."""
+    """Record the result of a durable call. A body that waits may start over; another one finds it in its next try."""
     opened = state.open[command]
     call = opened.calls.pop(key, None)
-    if call is not None:  # else the body has made it by itself
+    if call is not None:  # None: the body made the call itself
         visits.forget_call(state, f"{command}#{key}", call)
     opened.recorded[key] = outcome
     if opened.held and opened.report is None:
@@ -137,7 +137,7 @@ def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:
 
 
 def await_child(graph: Graph, state: RunState, command: str) -> None:
-    """This try of an item is a run of its own."""
+    """Wait for the child run of this try of an item."""
     opened = state.open[command]
     opened.child = state.children[command] = child_id(state.run, command, opened.attempt)
     opened.deadline = _deadline(state, graph.step(opened.step).timeout)
@@ -157,7 +157,7 @@ def child_ended(graph: Graph, state: RunState, fact: ChildEnded) -> None:
 
 
 def gate_decided(graph: Graph, state: RunState, fact: GateDecided) -> None:
-    """One more has answered; what was said before is kept until it is enough."""
+    """Add a vote at a gate, and settle the gate if the votes are a decision."""
     command = f"{fact.step}/{fact.visit}"
     opened, gate = state.open[command], graph.step(graph.index[fact.step]).work
     assert isinstance(gate, Gate)
@@ -167,7 +167,7 @@ def gate_decided(graph: Graph, state: RunState, fact: GateDecided) -> None:
 
 
 def settle(graph: Graph, state: RunState, command: str, outcome: Outcome) -> None:
-    """What no worker did ended like a try that a worker reports."""
+    """Settle a command of the engine, like a try that a worker reports."""
     opened = state.open[command]
     report = Report(opened.attempt, outcome, item=opened.item)
     if opened.item is None:
@@ -178,12 +178,12 @@ def settle(graph: Graph, state: RunState, command: str, outcome: Outcome) -> Non
 
 
 def due_at(opened: OpenCommand) -> Instant | None:
-    """When it ends by itself at the latest, or wants to be looked at."""
+    """Return when a command ends by itself at the latest, or when its condition is looked at next."""
     return min((each for each in (opened.until, opened.deadline) if each is not None), default=None)
 
 
 def outcome_of_timer(step: Step, opened: OpenCommand, now: Instant) -> Outcome | None:
-    """What comes of a timer of this command; None if it was not its time, or if only somebody has to look."""
+    """Return the outcome of a command whose timer has fired; None if it is early, or only has to check a condition."""
     moment = due_at(opened)
     if moment is None or moment > now:
         return None
@@ -197,7 +197,7 @@ def outcome_of_timer(step: Step, opened: OpenCommand, now: Instant) -> Outcome |
 
 
 def _timed_out(step: Step) -> Outcome:
-    """A child may be tried again; of a wait, a gate or a poll nothing is left to try."""
+    """Return the outcome of a deadline. A child may be tried again; a wait, a gate or a poll may not."""
     limits = [step.timeout] if step.poll is None else [step.poll.timeout, step.timeout]
     seconds = next(each for each in limits if each is not None)
     if isinstance(step.work, Child):

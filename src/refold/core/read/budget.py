@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from refold.core.state import RunState
 
-PAUSED_BY_BUDGET = "budget"  # who paused a run that is beyond its budget
+PAUSED_BY_BUDGET = "budget"  # stands where facts name the person who paused a run
 
 
 def over_budget(state: RunState, raised: Mapping[str, int | float] | None = None) -> tuple[str, float, float] | None:
-    """The first unit of which more is used up than the budget allows: unit, used, limit."""
+    """Return the first unit of which the run used more than its budget allows: unit, used, limit."""
     for unit, limit in {**state.budget, **(raised or {})}.items():
         if state.usage.get(unit, 0) > limit:
             return unit, state.usage[unit], limit

@@ -1,7 +1,7 @@
-"""Dead letters: work whose failure was final and that nothing in the workflow handled, told by a run that is over.
+"""Dead letters: final failures of a run that has ended, which nothing in the workflow handled.
 
-A failure that an arc handles is none, and neither is a failed child: the run of the child tells of it. The items of a
-list loop that failed for the same reason are one dead letter.
+A failure that an arc handles is not a dead letter. Neither is a failed child run: its own failures are listed with the
+child. The items of a list loop that failed for the same reason are one dead letter.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ from refold.core.read.loaded import Loaded
 from refold.core.read.template_scope import outcomes_of
 from refold.core.state import COMPLETED, TERMINAL, RunState
 
-LISTED = 100  # items that are named
+LISTED = 100  # items of a dead letter that are listed
 LONG = 300  # characters of a message that are kept
 _VARIES = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8,}(?:-[0-9a-f]{4,})*|\d+(?:\.\d+)*", re.IGNORECASE)
 
 
 class DeadLetter(Struct, frozen=True, omit_defaults=True):
-    """`fingerprint` is the same for whatever failed in the same tool for the same reason."""
+    """One dead letter. Failures of the same tool for the same reason have the same `fingerprint`."""
 
     run: str
     step: str
@@ -37,28 +37,28 @@ class DeadLetter(Struct, frozen=True, omit_defaults=True):
     message: str
     at: Instant  # when the run ended
     workflow: str = ""
-    name: str = ""  # of the run
-    count: int = 1  # commands
-    items: tuple[int, ...] = ()  # the first of them
+    name: str = ""  # the name of the run
+    count: int = 1  # how many commands failed
+    items: tuple[int, ...] = ()  # the first failed items
 
 
 def normalised(message: str) -> str:
-    """The first line, without what differs from one failure to the next: numbers, addresses, ids."""
+    """Return the first line of a message without parts that differ between failures: numbers, addresses, ids."""
     line = next(iter(message.strip().splitlines()), "")
     return " ".join(_VARIES.sub("#", line).split())[:LONG]
 
 
 def fingerprint(tool: str, fault: Fault) -> str:
-    said = "\n".join((tool, fault.kind, normalised(fault.message)))
-    return hashlib.sha256(said.encode()).hexdigest()[:12]
+    text = "\n".join((tool, fault.kind, normalised(fault.message)))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def dead_letters(graph: Graph, state: RunState, loaded: Loaded) -> tuple[DeadLetter, ...]:
-    """Of a run that is over; may raise Missing, for what items reported stands in the log."""
+    """Return the dead letters of a run that has ended. May raise Missing, because reports of items are in the log."""
     if state.life not in TERMINAL:
         return ()
-    told = [*state.failures, *tolerated(graph, state)]
-    return tuple(each for failure in told for each in _of(graph, state, loaded, failure))
+    failures = [*state.failures, *tolerated(graph, state)]
+    return tuple(letter for failure in failures for letter in _of(graph, state, loaded, failure))
 
 
 def any_tolerated(graph: Graph, state: RunState) -> bool:
@@ -66,7 +66,7 @@ def any_tolerated(graph: Graph, state: RunState) -> bool:
 
 
 def tolerated(graph: Graph, state: RunState) -> Iterator[StepFault]:
-    """List loops that went well although some of their items did not."""
+    """Return the list loops that completed although some of their items failed."""
     for s, step in enumerate(state.steps):
         loop = graph.step(s).loop
         if step.fan is not None and step.fan.failed and step.life == COMPLETED and loop and loop.failures != "ignore":

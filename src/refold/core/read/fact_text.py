@@ -1,4 +1,4 @@
-"""Facts in words, one line each."""
+"""The text of each kind of fact for people, one line each."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +51,7 @@ from refold.core.outcomes import Cancelled, Outcome, Parked, Report, Succeeded, 
 
 
 def fact_text(fact: Fact) -> str:
+    """Return a fact as one line for people."""
     return _TEXTS[type(fact)](fact)
 
 

@@ -16,13 +16,13 @@ from refold.core.times import stamp
 
 
 class OpenGate(Struct, frozen=True):
-    """A gate that waits, as people see it."""
+    """A gate that waits for a decision."""
 
     step: str
     visit: int
-    type: str  # a review fails with no option, an approval with some
+    type: str  # "approval" if some option refuses, else "review"
     prompt: Any
-    options: dict[str, str]  # with their labels
+    options: dict[str, str]  # option -> its text for people
     refuse: tuple[str, ...]
     form: dict[str, Any] | None
     assignee: str
@@ -33,7 +33,7 @@ class OpenGate(Struct, frozen=True):
 
 
 def open_gates(graph: Graph, state: RunState) -> list[OpenGate]:
-    """The gates at which a run waits now, the longest waiting first."""
+    """Return the gates at which a run waits, the longest waiting first."""
     return [_asked(graph, opened) for opened in state.open.values() if opened.step in graph.gates]
 
 
@@ -58,7 +58,7 @@ def _asked(graph: Graph, opened: OpenCommand) -> OpenGate:
 
 
 def how_gate_ended(gate: Gate, step: str, visit: int, log: Iterable[tuple[Instant, Fact]]) -> str:
-    """Who decided a visit of a gate and when, or how else it came to its end; nothing if the log does not say."""
+    """Return by whom and when a visit of a gate was decided, or how else it ended; empty if the log does not say."""
     votes: list[Vote] = []
     for at, fact in log:
         if isinstance(fact, GateDecided) and (fact.step, fact.visit) == (step, visit):
@@ -70,22 +70,22 @@ def how_gate_ended(gate: Gate, step: str, visit: int, log: Iterable[tuple[Instan
     return ""
 
 
-ANSWER = "answer:"  # begins the signals that answer
+ANSWER = "answer:"  # the prefix of signals that answer questions
 
 
 class OpenQuestion(Struct, frozen=True):
-    """One that is open."""
+    """A question of a body that waits for an answer."""
 
     step: str
     visit: int
     id: str
     prompt: Any
-    metadata: Any = None  # as it is stored
+    metadata: Any = None  # in its stored form
     until: Instant | None = None
 
 
 def open_questions(graph: Graph, state: RunState) -> list[OpenQuestion]:
-    """Those of the run itself, the longest waiting first."""
+    """Return the open questions of a run, without those of its children, the longest waiting first."""
     return [
         _question(graph, opened, call)
         for opened in state.open.values()

@@ -1,4 +1,4 @@
-"""The items of a list loop, one row each: what became of it, how often it was tried, and which run it was."""
+"""The items of a list loop as rows: state, tries, value, result or error, and child run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,30 +41,30 @@ class ItemRow(Struct, frozen=True, omit_defaults=True):
     value: Any = None
     result: Any = None
     error: Fault | None = None
-    run: str = ""  # of a child
+    run: str = ""  # the id of the child run, if the item is one
 
 
 class LoopSeen(Struct, frozen=True):
-    """A loop of a run, as somebody looks at it."""
+    """A list loop of a run, whose items are listed."""
 
     step: str
     state: RunState
     fan: FanOut
-    goes_on: bool
+    is_running: bool
 
     def status(self, life: int) -> str:
-        """What was not begun when the loop ended never will be."""
-        return STATES[life] if self.goes_on or life != ITEM_WAITING else STATES[ITEM_CANCELLED]
+        """Return the state of an item for people. A waiting item of a loop that has ended is cancelled."""
+        return STATES[life] if self.is_running or life != ITEM_WAITING else STATES[ITEM_CANCELLED]
 
 
 def items_in(loop: LoopSeen, states: Sequence[str] = ()) -> list[int]:
-    """The numbers of those that stand so; no states: of all."""
+    """Return the numbers of the items in these states, or of all items if no states are given."""
     wanted = bytes(life for life in STATES if not states or loop.status(life) in states)
     return [item for item, life in enumerate(loop.fan.status) if life in wanted]
 
 
 def item_rows(loop: LoopSeen, items: Sequence[int], loaded: Loaded) -> list[ItemRow]:
-    """May raise Missing."""
+    """Return the rows of these items; may raise Missing."""
     outcomes = outcomes_of(loop.fan, loaded, items)
     return [_row(loop, item, outcomes[item], loaded) for item in items]
 
@@ -74,7 +74,7 @@ def _row(loop: LoopSeen, item: int, outcome: Outcome | None, loaded: Loaded) -> 
     opened = loop.state.open.get(command_id(loop.step, fan.visit, item))
     begun = life in (ITEM_RUNNING, ITEM_COMPLETED, ITEM_FAILED, ITEM_STOPPED)
     result = outcome if isinstance(outcome, Succeeded) else Succeeded()
-    told = loaded.facts.get(fan.report_facts[item])
+    fact = loaded.facts.get(fan.report_facts[item])
     return ItemRow(
         item=item,
         status=loop.status(life),
@@ -83,5 +83,5 @@ def _row(loop: LoopSeen, item: int, outcome: Outcome | None, loaded: Loaded) -> 
         value=item_value(fan, loaded, item),
         result=loaded.blob(result.blob) if result.blob is not None else result.result,
         error=fault_of_outcome(outcome) if outcome is not None else None,
-        run=opened.child if opened is not None else told.child if isinstance(told, ChildEnded) else "",
+        run=opened.child if opened is not None else fact.child if isinstance(fact, ChildEnded) else "",
     )

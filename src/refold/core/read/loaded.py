@@ -1,4 +1,4 @@
-"""What a turn has fetched because somebody raised Missing, and the items of loops that are found in it."""
+"""Values that a turn has loaded because Missing was raised: facts, blobs, and the items and events in them."""
 
 from bisect import bisect_right
 from typing import Any
@@ -12,8 +12,8 @@ from refold.core.outcomes import Blob, Succeeded
 from refold.core.state import ISSUED, ITEM_RUNNING, ITEM_WAITING, FanOut, Ref, RunState
 
 
-class Page(Struct):
-    """Items of a source, one after the other from number `first` on."""
+class LoadedPage(Struct):
+    """Consecutive items of a source, from number `first` on."""
 
     fan: FanOut
     first: int
@@ -21,9 +21,11 @@ class Page(Struct):
 
 
 class Loaded(Struct):
+    """Facts by number and values of blobs by hash. Reading one that is not loaded raises Missing."""
+
     facts: dict[int, Fact] = {}
     blobs: dict[str, Any] = {}
-    page: Page | None = None  # the last that was read
+    page: LoadedPage | None = None  # the page that was read last
 
     def blob(self, blob: Blob) -> Any:
         if blob.hash not in self.blobs:
@@ -37,7 +39,7 @@ class Loaded(Struct):
 
 
 def page_of(loaded: Loaded, came: int) -> Any:
-    """What a source brought, by the fact that tells of it."""
+    """Return the page that a source returned, by the number of its PageCame fact."""
     fact = loaded.fact(came)
     assert isinstance(fact, PageCame) and isinstance(fact.report.outcome, Succeeded)
     outcome = fact.report.outcome
@@ -55,17 +57,18 @@ def item_value(fan: FanOut, loaded: Loaded, item: int) -> Any:
     return page.items[item - page.first]
 
 
-def _read(fan: FanOut, loaded: Loaded, item: int) -> Page:
-    """The page where an item stands, without what was left out of it."""
+def _read(fan: FanOut, loaded: Loaded, item: int) -> LoadedPage:
+    """Return the page with an item, without the items that were left out."""
     first, came, taken = _page(fan, item)
     items, fact = page_of(loaded, came)["items"], loaded.fact(taken)
     assert isinstance(fact, PageTaken)
     left_out = frozenset(fact.left_out)
-    return Page(fan, first, [each for place, each in enumerate(items) if place not in left_out] if left_out else items)
+    kept = [each for position, each in enumerate(items) if position not in left_out] if left_out else items
+    return LoadedPage(fan, first, kept)
 
 
 def key_of(fan: FanOut, loaded: Loaded, item: int) -> str:
-    """What the item is called; empty if it has no key."""
+    """Return the key of an item; empty if it has none."""
     first, _, number = _page(fan, item) if fan.pulls is not None else (0, 0, fan.at)
     fact = loaded.fact(number)
     assert isinstance(fact, FanOutEntered | PageTaken)
@@ -77,7 +80,7 @@ def has_keys(fan: FanOut, loaded: Loaded) -> bool:
 
 
 def item_of_key(fan: FanOut, loaded: Loaded, key: str) -> int | None:
-    """The number of the item that is called so."""
+    """Return the number of the item with this key, or None."""
     firsts = {taken: first for first, _, taken in fan.pulls.pages} if fan.pulls is not None else {fan.at: 0}
     for number, first in firsts.items():
         fact = loaded.fact(number)
@@ -92,7 +95,7 @@ def _page(fan: FanOut, item: int) -> tuple[int, int, int]:
 
 
 def needed_soon(state: RunState, loaded: Loaded) -> Loaded:
-    """Of what was loaded: the items of loops that go on."""
+    """Return the loaded values that the next turn needs too: the items of running loops."""
     kept = Loaded()
     if not loaded.facts and not loaded.blobs:
         return kept
@@ -111,7 +114,7 @@ def _keep(loaded: Loaded, kept: Loaded, blob: Blob | None) -> None:
 
 
 def _keep_pages(fan: FanOut, loaded: Loaded, kept: Loaded) -> None:
-    """Those with items that are not through."""
+    """Keep the pages with items that have not ended."""
     assert fan.pulls is not None
     pages = fan.pulls.pages
     for number, fact in loaded.facts.items():
@@ -129,19 +132,20 @@ def _keep_pages(fan: FanOut, loaded: Loaded, kept: Loaded) -> None:
 
 
 def event_at(loaded: Loaded, ref: Ref) -> Any:
-    """An event as a step gets it; raises Missing."""
-    seq, place = ref
+    """Return an event as a step receives it; raises Missing."""
+    seq, index = ref
     if seq not in loaded.facts:
         raise Missing(facts=[seq])
     fact = loaded.facts[seq]
-    sent = sent_by(fact, place)
+    sent = sent_by(fact, index)
     if isinstance(fact, VisitFailed):
         return {"type": sent.type, "data": {**sent.data, "events": events_of(loaded, fact.events)}}
     return {"type": sent.type, "data": loaded.blob(sent.blob) if sent.blob is not None else sent.data}
 
 
 def events_of(loaded: Loaded, refs: tuple[Ref, ...]) -> list[Any]:
-    missing = {seq for seq, _ in refs} - loaded.facts.keys() if len(refs) > 1 else None  # of one, `event_at` tells
+    # For a single event, `event_at` raises.
+    missing = {seq for seq, _ in refs} - loaded.facts.keys() if len(refs) > 1 else None
     if missing:
         raise Missing(facts=missing)
     return [event_at(loaded, ref) for ref in refs]

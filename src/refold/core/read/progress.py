@@ -1,4 +1,4 @@
-"""State to what a screen shows while a run goes on: one row per step, cheap enough to be asked for many times."""
+"""The progress of a run, one row per step, cheap enough to be computed for every change on a screen."""
 
 from msgspec import Struct
 
@@ -10,11 +10,11 @@ from refold.core.read.summary import status_of
 from refold.core.read.why import Reason, World, of_commands
 from refold.core.state import AT_END, BROKEN, FAILED, ISSUED, FanOut, RunState, shown_life
 
-MANY = 1000  # open commands: more are not asked one by one why they wait
+MANY = 1000  # with more open commands, the reasons for waiting are not computed
 
 
 class Row(Struct, frozen=True):
-    """One step; `count` is above 0 if it goes through the items of a list."""
+    """The progress of one step; `count` is above 0 if it is a list loop."""
 
     step: str
     status: str
@@ -28,14 +28,14 @@ class Row(Struct, frozen=True):
     skipped: int = 0
     cancelled: int = 0
     more: bool = False  # its source may have more items than are counted
-    rate: float = 0.0  # items per second, on the whole
-    left: float | None = None  # seconds, at that
-    reason: Reason | None = None  # why it waits, if it does
-    fault: Fault | None = None  # of a step that failed
+    rate: float = 0.0  # items per second, on average
+    left: float | None = None  # seconds that are left at this rate
+    reason: Reason | None = None  # why it waits
+    fault: Fault | None = None  # why it failed
 
 
 class Progress(Struct, frozen=True):
-    """A run at one moment."""
+    """The progress of a run at one moment."""
 
     run: str
     name: str
@@ -80,7 +80,7 @@ def _row(graph: Graph, state: RunState, s: int, reason: Reason | None, now: Inst
 
 
 class Pace(Struct, frozen=True):
-    """How fast a loop goes, on the whole: items per second, and how many seconds are left at that."""
+    """The average speed of a loop: items per second, and how many seconds are left at this rate."""
 
     rate: float = 0.0
     left: float | None = None
@@ -99,14 +99,14 @@ def has_more(fan: FanOut) -> bool:
 
 
 def _waits(graph: Graph, state: RunState, now: Instant) -> dict[str, Reason]:
-    """Per step: why nothing of it goes on; a step with anything that a worker could be at has no reason."""
+    """Return why steps wait. A step with a command that a worker could run has no reason."""
     if len(state.open) > MANY:
         return {}
-    found: dict[str, Reason] = {}
+    reasons: dict[str, Reason] = {}
     busy: set[str] = set()
     for reason in of_commands(graph, state, now, World()):
         if reason.kind == "slot":
             busy.add(reason.step)
         else:
-            found.setdefault(reason.step, reason)
-    return {step: reason for step, reason in found.items() if step not in busy}
+            reasons.setdefault(reason.step, reason)
+    return {step: reason for step, reason in reasons.items() if step not in busy}

@@ -1,4 +1,4 @@
-"""State to the row that lists show, and to how each step stands."""
+"""The summary of a run, which lists show and stores keep in a row, and the states of its steps."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class Summary(Struct, frozen=True, omit_defaults=True, gc=False):
     seq: int = 0
     error: StepFault | None = None
     gates: tuple[str, ...] = ()  # commands that wait for a person
-    stuck: str = ""  # the internal error that keeps it from being decided; what it has reported is kept
+    stuck: str = ""  # the internal error because of which nothing is decided; reports are kept meanwhile
 
 
 def summarize(graph: Graph, state: RunState) -> Summary:
@@ -45,12 +45,12 @@ def summarize(graph: Graph, state: RunState) -> Summary:
 
 
 def status_of(graph: Graph, state: RunState, now: Instant) -> str:
-    """Waiting: something is open, and no worker could do anything about it now."""
+    """Return the status of a run. It is waiting if it has open commands and no worker could run any of them now."""
     if state.paused:
         return PAUSED
     if state.life != RUNNING or not state.open:
         return state.life
-    for each in reversed(state.open.values()):  # the oldest leave first, and to walk over their gaps is not free
+    for each in reversed(state.open.values()):  # from the newest: the oldest end first and leave slow gaps
         if not _waits(graph, each, now):
             return RUNNING
     return WAITING
@@ -63,7 +63,7 @@ def _waits(graph: Graph, opened: OpenCommand, now: Instant) -> bool:
 
 
 def shown_steps(graph: Graph, state: RunState) -> dict[str, dict[str, Any]]:
-    """Per step: how it stands."""
+    """Return state, visits, attempts, result and error of each step."""
     shown = {}
     for s, step in enumerate(state.steps):
         shown[graph.name(s)] = {

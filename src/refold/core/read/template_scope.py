@@ -1,4 +1,4 @@
-"""The names that expressions of a run can read, looked up lazily: cost does not grow with the state."""
+"""The names that expressions of a run can read, looked up when they are read: the cost does not grow with the state."""
 
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ from refold.core.state import (
 )
 from refold.core.times import stamp
 
-LISTED = 100_000  # items: the result of a run whose loop has more is how many came to what, and not a list
+LISTED = 100_000  # a loop with more items has as its result the counts of outcomes, and not a list
 
 
 class RunScope:
-    """Precedence: what the moment adds, then reserved names, the context, step results, the input."""
+    """The scope of an expression. Names are looked up in: extra names, reserved names, context, steps, input."""
 
     def __init__(self, graph: Graph, state: RunState, loaded: Loaded, extra: Mapping[str, Any]) -> None:
         self.graph, self.state, self.loaded, self.extra = graph, state, loaded, extra
@@ -71,19 +71,19 @@ class _Steps(Mapping[str, Any]):
 
 
 class RunInfo(Mapping[str, Any]):
-    """`run`: its id and name, how many of its steps have come to which end, and which have failed."""
+    """The name `run`: id, name and start of the run, the number of its steps per state, and its failures."""
 
     def __init__(self, view: RunScope) -> None:
         self._view = view
 
     def __getitem__(self, name: str) -> Any:
-        return _TOLD[name](self._view)
+        return _RUN_INFO[name](self._view)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_TOLD)
+        return iter(_RUN_INFO)
 
     def __len__(self) -> int:
-        return len(_TOLD)
+        return len(_RUN_INFO)
 
 
 def _counts(view: RunScope) -> dict[str, int]:
@@ -95,7 +95,7 @@ def _failures(view: RunScope) -> list[dict[str, Any]]:
     return [{"step": name, "error": error_value(s.fault)} for name, s in steps if shown_life(s) == FAILED]
 
 
-_TOLD: dict[str, Callable[[RunScope], Any]] = {
+_RUN_INFO: dict[str, Callable[[RunScope], Any]] = {
     "id": lambda view: view.state.run,
     "name": lambda view: view.state.name,
     "started_at": lambda view: stamp(view.state.started_at),
@@ -113,7 +113,7 @@ _RESERVED: dict[str, Callable[[RunScope], Any]] = {
 
 
 def step_value(state: RunState, loaded: Loaded, s: int) -> Any:
-    """What a finished step is to those after it: its result, or for a fan-out results and status per item."""
+    """Return the value of a finished step for expressions: its result, or results and states of the items of a loop."""
     step = state.steps[s]
     if step.shown is not None:
         return LoopResult(step.shown, loaded)
@@ -121,13 +121,13 @@ def step_value(state: RunState, loaded: Loaded, s: int) -> Any:
 
 
 class LoopResult(Mapping[str, Any]):
-    """What came of the items of a loop; looked up when it is read, for there may be many."""
+    """The outcomes of the items of a loop, computed when they are read, because there may be many."""
 
     def __init__(self, fan: FanOut, loaded: Loaded) -> None:
         self._fan, self._loaded = fan, loaded
 
     def __getitem__(self, name: str) -> Any:
-        return _OF_ITEMS[name](self._fan, self._loaded)
+        return _ITEM_NAMES[name](self._fan, self._loaded)
 
     def __iter__(self) -> Iterator[str]:
         return iter(_WHOLE)
@@ -137,13 +137,13 @@ class LoopResult(Mapping[str, Any]):
 
 
 def _stats(fan: FanOut, loaded: Loaded) -> dict[str, int]:
-    told = {"total": fan.count, "success": fan.done, "failed": fan.failed}
-    more = {"skipped": fan.skipped, "cancelled": fan.cancelled + fan.status.count(ITEM_STOPPED)}
-    return told | {name: number for name, number in more.items() if number}
+    counts = {"total": fan.count, "success": fan.done, "failed": fan.failed}
+    others = {"skipped": fan.skipped, "cancelled": fan.cancelled + fan.status.count(ITEM_STOPPED)}
+    return counts | {name: number for name, number in others.items() if number}
 
 
 def _failed(fan: FanOut, loaded: Loaded) -> list[dict[str, Any]]:
-    """Which items have failed, and why."""
+    """Return the failed items with their errors."""
     failed = fanout.failed_items(fan)
     outcomes = outcomes_of(fan, loaded, failed)
     return [
@@ -152,7 +152,7 @@ def _failed(fan: FanOut, loaded: Loaded) -> list[dict[str, Any]]:
     ]
 
 
-_OF_ITEMS: dict[str, Callable[[FanOut, Loaded], Any]] = {
+_ITEM_NAMES: dict[str, Callable[[FanOut, Loaded], Any]] = {
     "results": lambda fan, loaded: [_result(outcome, loaded) for outcome in item_outcomes(fan, loaded)],
     "items": lambda fan, loaded: [
         _item(outcome, loaded, fan.status[item]) for item, outcome in enumerate(item_outcomes(fan, loaded))
@@ -160,14 +160,16 @@ _OF_ITEMS: dict[str, Callable[[FanOut, Loaded], Any]] = {
     "stats": _stats,
     "failed": _failed,
 }
-_WHOLE = ("results", "items", "stats")  # the rest is only a view of these
+_WHOLE = ("results", "items", "stats")  # the other names only select from these
 
 
 def run_result(graph: Graph, state: RunState, loaded: Loaded) -> Any:
-    """That of the visit that completed last; a fan-out gives the plain list, in item order. Who started the run may
-    want the result of one of its steps instead."""
+    """Return the result of the visit that completed last; of a fan-out, the list of results in item order.
+
+    The parent of the run may have asked for the result of one of its steps instead.
+    """
     if state.stopped is not None:
-        return None  # that is told by the event
+        return None  # the stop event has the result
     if state.parent is not None and state.parent.want:
         s = graph.index.get(state.parent.want)
         value = None if s is None or not state.steps[s].done_at else step_value(state, loaded, s)
@@ -185,24 +187,24 @@ def run_result(graph: Graph, state: RunState, loaded: Loaded) -> Any:
 
 
 def item_outcomes(fan: FanOut, loaded: Loaded) -> list[Outcome | None]:
-    """Of all items, in their order."""
-    found = outcomes_of(fan, loaded, range(fan.count))
-    return [found[item] for item in range(fan.count)]
+    """Return the outcomes of all items, in their order."""
+    outcomes = outcomes_of(fan, loaded, range(fan.count))
+    return [outcomes[item] for item in range(fan.count)]
 
 
 def outcomes_of(fan: FanOut, loaded: Loaded, items: Sequence[int]) -> dict[int, Outcome | None]:
-    """How these items ended; None: they did not."""
-    places = fanout.places(fan, items)
-    missing = places.keys() - loaded.facts.keys()
+    """Return the outcomes of these items; None: the item has not ended."""
+    numbers = fanout.report_facts_of(fan, items)
+    missing = numbers.keys() - loaded.facts.keys()
     if missing:
         raise Missing(facts=missing)
-    by_place = {place: _reports(loaded.facts[place]) for place in places}
-    told = {
+    by_fact = {number: _reports(loaded.facts[number]) for number in numbers}
+    ended = {
         item
         for item in items
         if fan.report_facts[item] and fan.status[item] in (ITEM_COMPLETED, ITEM_FAILED, ITEM_RUNNING)
     }
-    return {item: by_place[fan.report_facts[item]].get(item) if item in told else None for item in items}
+    return {item: by_fact[fan.report_facts[item]].get(item) if item in ended else None for item in items}
 
 
 def _reports(fact: Fact) -> dict[int, Outcome]:
@@ -230,7 +232,7 @@ def _item(outcome: Outcome | None, loaded: Loaded, life: int) -> dict[str, Any]:
 
 
 class _Output(Mapping[str, Any]):
-    """`output` on an arc: status, data and error of the visit that just ended."""
+    """The name `output` on an arc: status, data and error of the visit that has just ended."""
 
     def __init__(self, view: RunScope, s: int, fault: Fault | None) -> None:
         self._view, self.s, self.fault = view, s, fault
@@ -253,7 +255,7 @@ class _Output(Mapping[str, Any]):
 
 
 def with_sets(view: RunScope, sets: dict[str, Any]) -> RunScope:
-    """What an expression reads once these values are set."""
+    """Return the scope with these values set in the context."""
     if not sets:
         return view
     later = RunScope(view.graph, view.state, view.loaded, view.extra)
@@ -267,24 +269,24 @@ def with_output(view: RunScope, s: int, fault: Fault | None) -> RunScope:
 
 
 def capture(view: View, paths: Sequence[Path], own: frozenset[str]) -> dict[str, Any]:
-    """The values of all paths that are not the item's own, as nested plain data."""
-    found: dict[str, Any] = {}
-    whole: set[Path] = set()  # what is kept as it is, with all that is in it
+    """Return the values of all paths, except those that the item itself has, as nested plain data."""
+    captured: dict[str, Any] = {}
+    whole: set[Path] = set()  # paths whose whole value is kept
     for path in sorted(set(paths), key=lambda path: (len(path), path)):
         if path[0] not in own and not any(path[:length] in whole for length in range(1, len(path))):
-            with suppress(CannotEvaluate, KeyError):  # whether that is an error is the expression's business
-                whole.add(_keep(found, view, path))
-    return found
+            with suppress(CannotEvaluate, KeyError):  # the expression decides later whether that is an error
+                whole.add(_keep(captured, view, path))
+    return captured
 
 
 def is_sealed(value: Any) -> bool:
-    """A result that is stored encrypted: what is in it is read where it is opened."""
+    """Whether a value is an encrypted result, whose content can be read only where it is decrypted."""
     return type(value) is dict and value.keys() == {"$sealed"}
 
 
-def _keep(found: dict[str, Any], view: View, path: Path) -> Path:
-    """The value at the end of a path, or where the path leads into what has no names."""
-    value, here = view[path[0]], found
+def _keep(captured: dict[str, Any], view: View, path: Path) -> Path:
+    """Keep the value at the end of a path, or the last value on it that has no names inside; return the kept path."""
+    value, here = view[path[0]], captured
     for length, name in enumerate(path, 1):
         if length == len(path) or not isinstance(value, (Mapping, Aliased)) or is_sealed(unaliased(value)):
             value = unaliased(value)
@@ -296,37 +298,37 @@ def _keep(found: dict[str, Any], view: View, path: Path) -> Path:
 
 
 def item_view(fan: FanOut, loaded: Loaded, name: str, item: int, visit: int) -> dict[str, Any]:
-    """An item's names: what the fan-out captured, the item, and where it stands."""
+    """Return the names of an item: the captured values, the item, and its position."""
     value, place = item_value(fan, loaded, item), {"index": item, "count": fan.count}
-    own = Aliased({name: value, **place}, _Place(item, fan.count, value))
+    own = Aliased({name: value, **place}, _Position(item, fan.count, value))
     loop = Aliased(place, own.aliases)
     return {**fan.capture, name: value, "iter": own, "visit": visit, "loop": loop, "loop_index": item}
 
 
-class _Place(Mapping[str, Any]):
-    """Other names for where an item stands, as NoETL spells them."""
+class _Position(Mapping[str, Any]):
+    """Further names for the position of an item, as NoETL calls them."""
 
     def __init__(self, item: int, count: int, value: Any) -> None:
         self.item, self.count, self.value = item, count, value
 
     def __getitem__(self, name: str) -> Any:
-        return _SPELT[name](self)
+        return _POSITION_NAMES[name](self)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_SPELT)
+        return iter(_POSITION_NAMES)
 
     def __len__(self) -> int:
-        return len(_SPELT)
+        return len(_POSITION_NAMES)
 
 
-_SPELT: dict[str, Callable[[_Place], Any]] = {
-    "item": lambda place: place.value,
-    "_index": lambda place: place.item,
-    "_total": lambda place: place.count,
-    "_first": lambda place: place.item == 0,
-    "_last": lambda place: place.item == place.count - 1,
-    "length": lambda place: place.count,
-    "first": lambda place: place.item == 0,
-    "last": lambda place: place.item == place.count - 1,
-    "done": lambda place: False,
+_POSITION_NAMES: dict[str, Callable[[_Position], Any]] = {
+    "item": lambda position: position.value,
+    "_index": lambda position: position.item,
+    "_total": lambda position: position.count,
+    "_first": lambda position: position.item == 0,
+    "_last": lambda position: position.item == position.count - 1,
+    "length": lambda position: position.count,
+    "first": lambda position: position.item == 0,
+    "last": lambda position: position.item == position.count - 1,
+    "done": lambda position: False,
 }

@@ -1,4 +1,4 @@
-"""State to reasons: why each step that does not go on does not, as data for machines and in a few words."""
+"""Why the steps of a run wait: the reasons as data, and as short texts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -25,41 +25,39 @@ from refold.core.state import (
     RunState,
 )
 
-SHORT = 12  # characters by which a plan is named
+SHORT = 12  # characters of the hash of a plan that are shown
 
 
 class Holder(Struct, frozen=True):
-    """Who has a command now, and until when if nothing more is heard of it."""
+    """The worker that has claimed a command, and when its lease ends unless it is extended."""
 
     worker: str
     until: Instant
 
 
 class World(Struct, frozen=True):
-    """What the log does not say: leases, by their commands, those of other runs, who lives (None: unknown), what each
-    of them can take if it has said so, the workflows that they have the code of, by the hashes of their plans, and the
-    queues of those that do not serve all."""
+    """What the log of a run does not say about workers and leases."""
 
-    held: Mapping[str, Holder] = {}
-    elsewhere: Sequence[Holder] = ()
-    workers: Sequence[str] | None = None
-    tools: Mapping[str, frozenset[str]] = {}
-    plans: Mapping[str, str] = {}
-    queues: Mapping[str, frozenset[str]] = {}
+    held: Mapping[str, Holder] = {}  # leases of this run, by command
+    elsewhere: Sequence[Holder] = ()  # leases of other runs
+    workers: Sequence[str] | None = None  # live workers; None: unknown
+    tools: Mapping[str, frozenset[str]] = {}  # worker -> its tools, if it has listed them
+    plans: Mapping[str, str] = {}  # plans whose code workers have: hash -> name
+    queues: Mapping[str, frozenset[str]] = {}  # worker -> its queues, if it does not serve all
 
 
 class Reason(Struct, frozen=True, omit_defaults=True):
-    """Kinds, and what else is told:
+    """Why a step or a command waits. The kinds, and the fields that each of them has:
 
     running (worker, until)   slot (worker, until, note: the code it needs)   no_worker (note: as well)
     no_code (note: as well, sources: plans of that name whose code workers have, run)   no_tool (note: which)
     no_queue (note: which)   paused (by, since, note)   backoff (until)
-    batch (count, signal: what they have in common, until, note: how many are wanted)
+    batch (count, signal: the group, until, note: how many events are wanted)
     parked (until, signal, note)   timer (until)   signal (signal, until)   gate (until, assignee, note, count:
     approvals that are missing if several are wanted)   poll (until, note)   child (run, until)   window (count)
-    order (count: items that wait for others)
+    order (count: items that depend on others)
     join (sources)   loop (sources: the head)   final
-    stuck (note: the error, no step): nothing of the run is decided before the error is gone
+    stuck (note: the error, no step): nothing is decided until the error is gone
     """
 
     step: str
@@ -80,20 +78,20 @@ class Reason(Struct, frozen=True, omit_defaults=True):
 
 
 def reasons(graph: Graph, state: RunState, now: Instant, world: World | None = None) -> list[Reason]:
-    """In the order of the steps; a step that is over has none."""
+    """Return the reasons in the order of the steps; a step that has ended has none."""
     if state.life in TERMINAL:
         return []
-    found: dict[str, list[Reason]] = {name: [] for name in graph.index}
+    by_step: dict[str, list[Reason]] = {name: [] for name in graph.index}
     for reason in of_commands(graph, state, now, world if world is not None else World()):
-        found[reason.step].append(reason)
+        by_step[reason.step].append(reason)
     of_waiting = _of_inbox if graph.by_events else _of_step
     for s in range(len(graph.plan.steps)):
-        found[graph.name(s)].extend(of_waiting(graph, state, s))
-    return [reason for each in found.values() for reason in each]
+        by_step[graph.name(s)].extend(of_waiting(graph, state, s))
+    return [reason for step_reasons in by_step.values() for reason in step_reasons]
 
 
 def of_commands(graph: Graph, state: RunState, now: Instant, world: World) -> Iterator[Reason]:
-    """Of what was issued and is not over; costs nothing for the rest of the graph."""
+    """Return the reasons of open commands only; the cost does not depend on the size of the graph."""
     for command in state.open:
         yield from _of_command(graph, state, command, now, world)
 
@@ -122,7 +120,10 @@ def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world
 
 
 def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: World, reason: Reason) -> Reason:
-    """Free to be taken: who can take it has no room now, or nobody can. A body is run only where its code is."""
+    """Return why a command that may be claimed is not: the able workers are busy, or there are none.
+
+    A Python body can run only on a worker that has its code.
+    """
     step = graph.step(opened.step)
     tool = _tool(step, opened, state.plan)
     able = _able(world, tool)
@@ -153,10 +154,10 @@ def _tool(step: Step, opened: OpenCommand, plan: str) -> str:
 
 
 def _able(world: World, tool: str) -> list[str] | None:
-    """Who lives and can take it, as far as is known."""
+    """Return the live workers that have a tool; None if that is not known."""
     if world.workers is None:
         return None
-    return [each for each in world.workers if each not in world.tools or tool in world.tools[each]]
+    return [worker for worker in world.workers if worker not in world.tools or tool in world.tools[worker]]
 
 
 def _serves(world: World, worker: str, queue: str) -> bool:
@@ -164,13 +165,13 @@ def _serves(world: World, worker: str, queue: str) -> bool:
 
 
 def no_code(reason: Reason) -> str:
-    """In words, with what to do about it."""
+    """Return the text of a `no_code` reason, with what to do about it."""
     name, _, plan = reason.note.rpartition(" ")
-    told = f"no live worker has the code of plan {plan} ({name})"
+    problem = f"no live worker has the code of plan {plan} ({name})"
     if not reason.sources:
-        return f"{told}; start one that has it"
+        return f"{problem}; start one that has it"
     how = f"`refold runs migrate {reason.run} --to {reason.sources[-1]}`"
-    return f"{told}; workers have {', '.join(reason.sources)}: migrate with {how}"
+    return f"{problem}; workers have {', '.join(reason.sources)}: migrate with {how}"
 
 
 def _waits(graph: Graph, opened: OpenCommand, now: Instant, where: dict[str, Any]) -> Reason:
@@ -218,7 +219,7 @@ def _spent(state: RunState) -> str:
 
 
 def _of_inbox(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
-    """Events that nobody has taken yet: others come first, or more must come."""
+    """Return why events wait for a step: others are taken first, or a batch is not complete."""
     inbox, collect = state.inboxes.get(s), graph.step(s).collect
     if inbox is None or state.outcome:
         return
@@ -244,16 +245,16 @@ def _of_step(graph: Graph, state: RunState, s: int) -> Iterator[Reason]:
         yield Reason(name, "paused", visit=step.visits, by=state.paused_by, since=state.paused_at, note=_spent(state))
     if step.life != PENDING or state.outcome:
         return
-    waits = [a for a in graph.into[s] if state.arcs[a] == UNRESOLVED]
-    held = [graph.exit_of[a] for a in waits if graph.exit_of[a] >= 0]
-    if held and len(held) == len(waits):
-        yield Reason(name, "loop", sources=tuple(dict.fromkeys(graph.name(graph.loops[loop].head) for loop in held)))
-    elif waits:
-        yield Reason(name, "join", sources=tuple(dict.fromkeys(graph.name(graph.origin[a]) for a in waits)))
+    unresolved = [a for a in graph.into[s] if state.arcs[a] == UNRESOLVED]
+    loops = [graph.exit_of[a] for a in unresolved if graph.exit_of[a] >= 0]
+    if loops and len(loops) == len(unresolved):
+        yield Reason(name, "loop", sources=tuple(dict.fromkeys(graph.name(graph.loops[loop].head) for loop in loops)))
+    elif unresolved:
+        yield Reason(name, "join", sources=tuple(dict.fromkeys(graph.name(graph.origin[a]) for a in unresolved)))
 
 
 def _of_items(fan: FanOut, name: str, visit: int) -> Iterator[Reason]:
-    """Those that were not begun: they wait for room, or for others."""
+    """Return why items have not begun: the window is full, or they depend on other items."""
     free = fan.count - fan.next + len(fan.todo)
     blocked = sum(fan.status[item] == ITEM_WAITING for item, left in fan.order.left.items() if left) if fan.order else 0
     if free:
@@ -263,16 +264,16 @@ def _of_items(fan: FanOut, name: str, visit: int) -> Iterator[Reason]:
 
 
 def briefly(graph: Graph, state: RunState, world: World | None = None) -> dict[str, str]:
-    """Each open command with the reason why it is not over, in a few words and without asking who holds it."""
-    told = {command: _reason(graph, state, opened) for command, opened in state.open.items()}
+    """Return why each open command has not ended, as a short text."""
+    texts = {command: _reason(graph, state, opened) for command, opened in state.open.items()}
     if world is not None:
         for command in state.open:
             for reason in _of_command(graph, state, command, state.at, world):
                 if reason.kind == "no_code":
-                    told[command] = no_code(reason)
+                    texts[command] = no_code(reason)
                 elif reason.kind == "no_queue":
-                    told[command] = f"no live worker serves the queue {reason.note!r}"
-    return told
+                    texts[command] = f"no live worker serves the queue {reason.note!r}"
+    return texts
 
 
 def _reason(graph: Graph, state: RunState, opened: OpenCommand) -> str:
