@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from bench import raw_apsw
 from bench.counting import Written, written
-from refold import Arc, Call, Engine, Loop, Plan, Step, Wait, open_engine
+from refold import Engine, open_engine
+from refold.plan import Arc, Call, Loop, Plan, Step, Wait
 from refold.settings import Settings
 from refold.stores.sqlite.store import SqliteStore
 
@@ -232,7 +233,7 @@ def growth(bench: Bench, runs: int = 20_000) -> None:
 
 ONE_STEP = """
 import sys, refold
-from refold import Plan, Step
+from refold.plan import Plan, Step
 refold.run_sync(Plan(name="one", steps=(Step(name="a"),)), db=sys.argv[1])
 """
 

@@ -4,14 +4,17 @@ import subprocess
 import sys
 
 import refold
+import refold.plan
+import refold.stages
 from refold import tool_api
 
 PUBLIC = (
-    "Arc Call Child ChildFailed Collect Context Engine ErrorEvent Event Gate Handle InputRequestEvent "
-    "InputResponseEvent Live LiveObjectLost Loop LoopDecision LoopStage ParallelStage Pipeline PipelineResult "
-    "PipelineState Plan RefoldError Retry RunCancelled RunFailed Stage StageFailed StageResult StartEvent "
-    "Step StepFailed StopEvent Wait Workflow flow open_engine resource run_sync step"
+    "Collect Context Engine ErrorEvent Event Handle InputRequestEvent InputResponseEvent Live RefoldError Retry "
+    "RunCancelled RunFailed Settings StartEvent StopEvent SyncContext Workflow flow open_engine options playbook "
+    "resource run_sync step"
 )
+PLAN = "Arc Call Child Gate Input Loop Plan Poll Quality Retry Source Step Wait"
+STAGES = "LoopDecision LoopStage ParallelStage Pipeline PipelineResult PipelineState Stage StageFailed StageResult"
 
 FOR_TOOLS = (
     "Arguments Call Done Failed Fault Keys Page Pull Source Succeeded Tool ToolFailed ToolInfo ToolKey ToolProblem "
@@ -21,6 +24,8 @@ FOR_TOOLS = (
 
 def test_the_public_names_are_these() -> None:
     assert sorted(refold.__all__) == PUBLIC.split(" ")
+    assert sorted(refold.plan.__all__) == PLAN.split(" ")
+    assert sorted(refold.stages.__all__) == STAGES.split(" ")
 
 
 def test_the_names_for_authors_of_tools_and_sources_are_these() -> None:
@@ -29,8 +34,9 @@ def test_the_names_for_authors_of_tools_and_sources_are_these() -> None:
 
 
 def test_every_public_name_can_be_imported() -> None:
-    for name in refold.__all__:
-        assert getattr(refold, name).__name__ == name
+    for module in (refold, refold.plan, refold.stages):
+        for name in module.__all__:
+            assert getattr(module, name).__name__ == name
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

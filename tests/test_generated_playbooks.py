@@ -124,7 +124,7 @@ async def played(playbooks: list[dict[str, Any]]) -> list[Any]:
     async with open_engine() as engine:
         for playbook in playbooks:
             plan = read(json.dumps(playbook), "play.yaml", CATALOG).plan
-            handle = await engine.start(plan)
+            handle = (await engine.start(plan)).id
             async with asyncio.timeout(60):
                 await engine.wait(handle)
             found.append(await engine.show(handle))

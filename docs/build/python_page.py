@@ -1,6 +1,6 @@
-"""The reference of Python workflows, from the code itself: `python -m docs.build.python_page` prints it.
+"""Prints the reference of Python workflows from the code: `python -m docs.build.python_page`.
 
-Signatures are read from the source, as they are written; what has no docstring gets its words from here.
+Signatures are read from the source, as they are written. What has no docstring is described in `python_page_words`.
 """
 
 import ast
@@ -13,13 +13,21 @@ from typing import Any, get_type_hints
 from msgspec import Struct
 
 import refold
+import refold.errors
+import refold.plan
+import refold.stages
 from docs.build import python_page_words as words
+from refold.python.context import DurableCalls
 from refold.python.session import Session
 from refold.python.state import State
 from refold.runtime.handle import Request, Shown
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 WIDE = 100  # letters of a signature that stand on one line
+
+
+PIPELINES = "Pipelines"
+DATA = "Workflows as data"  # one line for each name: other pages are about them
 
 
 class Section(Struct, frozen=True):
@@ -34,16 +42,37 @@ SECTIONS = (
     Section(
         "Events", ("Event", "StartEvent", "StopEvent", "InputRequestEvent", "InputResponseEvent", "ErrorEvent", "Live")
     ),
-    Section("In a step", ("Context", "ctx.state", "ctx.session")),
-    Section("Running", ("run_sync", "open_engine", "Engine", "Handle", "handle.stream()", "handle.requests()")),
-    Section("Pipelines", ()),  # those of the public names that come from there
-    Section("Errors", ("RefoldError", "RunFailed", "StepFailed", "RunCancelled", "ChildFailed", "LiveObjectLost")),
-    Section("Workflows as data", tuple(words.DATA)),
+    Section("In a step", ("Context", "SyncContext", "ctx.options()", "ctx.state", "ctx.session")),
+    Section(
+        "Running",
+        (
+            "run_sync",
+            "options",
+            "open_engine",
+            "playbook",
+            "Settings",
+            "Engine",
+            "Handle",
+            "handle.stream()",
+            "handle.requests()",
+        ),
+    ),
+    Section(PIPELINES, tuple(name for name in refold.stages.__all__ if name != "StageFailed")),
+    Section(
+        "Errors",
+        ("RefoldError", "RunFailed", "StepFailed", "RunCancelled", "ChildFailed", "StageFailed", "LiveObjectLost"),
+    ),
+    Section(DATA, tuple(words.DATA)),
 )
-PARTS = {"ctx.state": State, "ctx.session": Session, "handle.stream()": Shown, "handle.requests()": Request}
-"""What has no name of its own in `refold`, by how one comes to it."""
-LATER = "Pipelines"  # where names go that no section has
-DATA = "Workflows as data"  # told in a line each: other pages are about them
+PARTS = {
+    "ctx.options()": DurableCalls,
+    "ctx.state": State,
+    "ctx.session": Session,
+    "handle.stream()": Shown,
+    "handle.requests()": Request,
+}
+"""What has no public name, by the call that returns it."""
+MODULES = (refold, refold.stages, refold.plan, refold.errors)
 
 
 @cache
@@ -56,24 +85,16 @@ def _section(section: Section) -> str:
     if section.title == DATA:
         rows = [f"| `{name}` | {about} |" for name, about in words.DATA.items()]
         return "\n".join([f"## {section.title}\n", f"{about}\n", "| name | meaning |", "| --- | --- |", *rows, ""])
-    return "\n".join([f"## {section.title}\n", f"{about}\n", *(_entry(name) for name in names_of(section))])
+    return "\n".join([f"## {section.title}\n", f"{about}\n", *(_entry(name) for name in section.names)])
 
 
-def names_of(section: Section) -> tuple[str, ...]:
-    placed = {name for each in SECTIONS for name in each.names}
-    left = tuple(name for name in refold.__all__ if name not in placed)
-    errors = tuple(name for name in left if isinstance(getattr(refold, name), type) and _is_error(name))
-    if section.title == "Errors":
-        return section.names + errors
-    return section.names + (tuple(name for name in left if name not in errors) if section.title == LATER else ())
-
-
-def _is_error(name: str) -> bool:
-    return issubclass(getattr(refold, name), Exception)
+def _thing(name: str) -> Any:
+    """What a name of the page means, in the first public module that has it."""
+    return PARTS.get(name) or next(getattr(module, name) for module in MODULES if hasattr(module, name))
 
 
 def _entry(name: str) -> str:
-    thing = PARTS.get(name) or getattr(refold, name)
+    thing = _thing(name)
     return _class(name, thing) if isinstance(thing, type) else _function(name, thing)
 
 
@@ -229,8 +250,8 @@ def _about(thing: Any, name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As people would type it; a keyword that is not given is as good as empty."""
-    return text.replace("UNSAID", "''").replace("'", '"')
+    """As people would type it."""
+    return text.replace("'", '"')
 
 
 def _cell(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What the reference of Python workflows says beside signatures and docstrings."""
+"""What the reference of Python workflows says in addition to signatures and docstrings."""
 
 HEAD = """\
 # Python workflows
@@ -11,25 +11,40 @@ A *span* of time is a number of seconds, or a text like `250ms`, `30s`, `5m`, `2
 """
 
 SECTIONS = {
-    "Workflows": "What is written down. Mistakes in it raise `refold.errors.InvalidPlan` before anything runs, and its "
-    "`problems` lists all of them: an event nobody takes, a step nothing reaches, no way to `StopEvent`.",
+    "Workflows": "How a workflow is written. Mistakes in it raise `refold.errors.InvalidPlan` before anything runs; "
+    "its `problems` lists all of them: an event that no step takes, a step that nothing reaches, no way to a "
+    "`StopEvent`.",
     "Events": "What steps send to each other. Subclasses of `Event` are the usual form; dataclasses, msgspec structs "
     "and pydantic models are events too. A step gets events of the classes it names and of their subclasses, each as a "
-    "new object of the class that was sent. Fields are held against their annotations when an event is sent and when "
-    "it is read.",
-    "In a step": "A step takes `ev`, or `ctx` and `ev`. In a step without `async`, nothing is awaited: "
-    '`ctx.sleep("1s")` makes its thread wait.',
-    "Running": '`async with refold.open_engine(db="runs.db") as engine` opens an engine that works; `run_sync` does '
-    "it all in one call.",
-    "Pipelines": "Workflows one after the other, side by side, or again and again, as one workflow.",
-    "Errors": "Each is named by what the catcher should do; `refold.errors` has the whole tree.",
-    "Workflows as data": "What playbooks and Python workflows become. A `Plan` can be written by hand, or by another "
-    "program, and is started as they are; what each part means is what the [keys of a playbook](playbook.md) mean.",
+    "new object of the class that was sent. Fields are checked against their annotations when an event is sent and "
+    "when it is read.",
+    "In a step": "A step takes `ev`, or `ctx` and `ev`. With `async`, `ctx` is a `Context`. Without `async`, the step "
+    'runs in a thread, `ctx` is a `SyncContext`, and nothing is awaited: `ctx.sleep("1s")` blocks.',
+    "Running": '`async with refold.open_engine(db="runs.db") as engine` opens an engine that executes runs; `run_sync` '
+    "does everything in one call. Keywords are always inputs of the run. What is said about the run itself stands "
+    'apart: `engine.options(key="order-7").start(order, amount=25)`.',
+    "Pipelines": "Workflows one after the other, side by side, or again and again, as one workflow: `refold.stages`.",
+    "Errors": "Each is named by what the caller should do. They are in `refold.errors`, with the whole tree.",
+    "Workflows as data": "What playbooks and Python workflows become: `refold.plan`. A `Plan` can be written by hand, "
+    "or by another program, and is started like any other workflow. What each part means is what the [keys of a "
+    "playbook](playbook.md) mean.",
 }
 
 DECORATORS = frozenset({"step", "flow", "resource"})
-NOT_CALLED = frozenset({"Context", "Engine", "Handle", "Live", "PipelineState", "ctx.state", "ctx.session"})
-"""Objects that one is given."""
+NOT_CALLED = frozenset(
+    {
+        "Context",
+        "SyncContext",
+        "Engine",
+        "Handle",
+        "Live",
+        "PipelineState",
+        "ctx.options()",
+        "ctx.state",
+        "ctx.session",
+    }
+)
+"""Objects that a user is given and does not make."""
 
 STEP = {
     "workers": "how many of it run at once in a run, for different events, in the order of their coming; 0: many",
@@ -75,6 +90,11 @@ ATTRIBUTES = {
         "state": "the values of the run: [`ctx.state`](#ctxstate)",
         "session": "live objects: [`ctx.session`](#ctxsession)",
     },
+    "SyncContext": {
+        "run_id, idempotency_key, attempt": "as in `Context`",
+        "state, session": "as in `Context`",
+        "get, set, update, send, collect, usage, log": "the methods of `Context`",
+    },
     "Handle": {"id": "the id of the run"},
     "Shown": {
         "number": "with which a later stream goes on: `handle.stream(after=number)`",
@@ -103,7 +123,10 @@ ATTRIBUTES = {
 
 INTERNAL = {
     "Workflow": frozenset({"hands_on"}),
-    "Engine": frozenset({"code", "lines", "follow", "workers"}),
+    "Context": frozenset({"children"}),
+    "SyncContext": frozenset({"waiting_by"}),
+    "Engine": frozenset({"code", "lines", "follow", "workers", "started", "completed"}),
+    "Settings": frozenset({"tool_limits"}),
     "State": frozenset(
         {"change", "check_open", "take_alone", "stored", "writes", "take_over", "renewed", "keep", "kept"}
     ),
@@ -120,25 +143,33 @@ DATA = {
     "Child": "a run of another plan",
     "Gate": "a wait for a person's decision",
     "Wait": "a wait for a moment or a signal",
+    "Quality": "a check that a number is high enough",
     "Loop": "the step is run for each item of a list or a source",
+    "Source": "where the items of a loop come from, page by page",
+    "Poll": "the call is repeated until a condition holds",
+    "Input": "an input that the workflow declares, with its JSON Schema",
 }
 
 ABOUT = {
     "step": """A step of a workflow. It stands before a method or a function, which takes `ev`, or `ctx` and `ev`; what
         it takes and sends is read from its annotations: one event, a union, a list, or None.""",
-    "Context": "What a step gets beside its event; one for each try.",
+    "Context": "What a step gets together with its event; one for each try.",
+    "ctx.options()": """What `ctx.options(key=..., retry=..., timeout=...)` returns: the durable calls of the context,
+        with these options.""",
+    "Settings": """Everything that can be set about an engine; on the command line each is an environment variable, such
+        as `REFOLD_SLOTS`.""",
     "Context.get": "A value of the run, as it was when this step was claimed, or as the step has set it; a fresh copy.",
-    "Engine": """What `open_engine` gives. `start` and `run` take a `Plan`, a `Workflow` class or object, or a flow.
-        Inputs are given in a map, `engine.start(Hello, {"name": "Ada"})`, or by keywords. A keyword that `start` knows
-        itself (`name`, `key`, `run`) is an input if there is no map and the workflow declares it, in its start event or
-        as a parameter of the flow; with a map it always speaks of the run.""",
+    "Engine": """What `open_engine` gives. `start` and `run` take a flow, a `Workflow` class or object, a `Plan`, or a
+        playbook. A flow takes its inputs as its function does, by place or by name. Any other workflow takes them by
+        name, or as one map, or as one start event. No keyword has another meaning: options of the run are given to
+        `engine.options`.""",
     "Engine.result": "The run's result, when it is over. Raises RunFailed or RunCancelled.",
     "Engine.show": "How a run stands now.",
     "Engine.runs": "The newest runs, one line each.",
     "Engine.history": "The facts of a run, from the first on or after a number.",
     "Engine.signal": "For `ctx.wait_for`, or for a step of a playbook that waits; kept if it comes early.",
     "Engine.pause": "What is at work ends; nothing new is begun.",
-    "Handle": "A run of a Python workflow. Any number of handles may belong to it; when all are gone, it goes on.",
+    "Handle": "A run that was started. It may have any number of handles, and continues when there is none.",
     "Handle.pause": "What is at work ends; nothing new is begun, and the time does not count.",
     "Handle.resume": "Lifts a pause.",
     "Handle.cancel": "The run and its children end as cancelled; a step that is at work is cancelled.",
@@ -157,10 +188,6 @@ ABOUT = {
     "LiveObjectLost": "The object lived in a process that is gone: make it again, or declare how with `@resource`.",
     "handle.stream()": "What `handle.stream()` gives, one for each `ctx.publish`.",
     "handle.requests()": "What `handle.requests()` gives: a question that waits for a person.",
-    "run_sync": """Run a workflow to its end and return its result; works inside a running event loop too (notebooks).
-        Inputs are given in a map, `refold.run_sync(Hello, {"name": "Ada"})`, which is the sure form, or by keywords. A
-        keyword with a meaning of its own (`db`, `tools`, `store`, `name`, `key` …) is an input if there is no map and
-        the workflow declares it.""",
     "PipelineState.get": "A value that functions of this pipeline share, or the default.",
     "PipelineState.set": "Recorded with the answer of the function that writes it.",
     "PipelineState.delete": "Nothing happens if it is not there.",

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from refold import Arc, Call, Plan, Step
 from refold.core.facts import Fact, Routed
 from refold.core.outcomes import SECOND, AddTo, AppendTo, Fault, Instant, SetKey, Succeeded, Write
 from refold.core.plan import canonical, plan_hash
 from refold.core.state import TERMINAL
 from refold.doorbells.local import LocalDoorbell
+from refold.plan import Arc, Call, Plan, Step
 from refold.ports import Abilities, Clock, Done, Lease, Tool
 from refold.ports import Call as Try
 from refold.runtime.desk import LocalDesk
@@ -169,7 +169,7 @@ class Stage:
         return (by or self.first).sim.spawn(_caught(what))
 
     def start(self, plan: Plan, input: dict[str, Any] | None = None, **more: Any) -> str:
-        return self.do(self.engine.start(plan, input, **more))
+        return self.do(self.engine.options(**more).start(plan, input)).id
 
     def run(self, plan: Plan, input: dict[str, Any] | None = None) -> RunReport:
         return self.end(self.start(plan, input))

@@ -58,7 +58,7 @@ async def live(folder: Path, items: int, streamed: bool) -> None:
     given = {} if streamed else {"items": list(range(items))}
     tools = {"count": count}
     async with open_process(tools, evaluate=Scripted(), db=folder / "refold.db", settings=BUSY) as process:
-        run = await process.engine.start(plan(items, streamed), given, key="many")
+        run = (await process.engine.options(key="many").start(plan(items, streamed), given)).id
         shown = await process.engine.wait(run)
         assert shown.status == "completed", shown.error
 

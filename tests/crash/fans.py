@@ -67,7 +67,7 @@ RUNS = 5
 
 async def drive(engine: Engine) -> None:
     await engine.register(CHILD)
-    shown = await engine.wait(await engine.start(ROOT, key="fans"))
+    shown = await engine.wait((await engine.options(key="fans").start(ROOT)).id)
     assert (shown.status, shown.result) == ("completed", RESULT), shown.error
 
 

@@ -189,7 +189,7 @@ class Witness:
 async def drive(engine: Engine) -> None:
     """What a person does, who may come back after a crash and does not remember what was done."""
     await engine.register(CHILD)
-    run = await engine.start(REFERENCE, {"n": 1}, key=KEY)
+    run = (await engine.options(key=KEY).start(REFERENCE, {"n": 1})).id
     answering = asyncio.create_task(_answer(engine, run))
     try:
         shown = await engine.wait(run)

@@ -102,7 +102,7 @@ async def _keep_busy(folder: Path, least: int) -> None:
         while started * ITEMS < least or not (folder / "enough").exists():
             if len(open_runs) < OPEN_RUNS:
                 started += 1
-                run = await process.engine.start(WORK, key=f"soak {started}")
+                run = (await process.engine.options(key=f"soak {started}").start(WORK)).id
                 open_runs.add(asyncio.create_task(process.engine.result(run)))
                 continue
             done, open_runs = await asyncio.wait(open_runs, return_when=asyncio.FIRST_COMPLETED, timeout=0.2)

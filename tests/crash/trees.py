@@ -60,7 +60,7 @@ Life = Callable[..., Callable[[], None]]  # of a process in a folder, with what 
 async def drive(engine: Engine) -> None:
     for plan in (LEAF, MIDDLE):
         await engine.register(plan)
-    run = await engine.start(ROOT, key="tree")
+    run = (await engine.options(key="tree").start(ROOT)).id
     answering = asyncio.create_task(_answer_all(engine))
     try:
         shown = await engine.wait(run)

@@ -178,7 +178,7 @@ async def _serve(folder: Path, plan: Plan) -> None:
                 raise
 
         process.desk.settle = noted  # type: ignore[method-assign]
-        run = await process.engine.start(plan, key="zombies")
+        run = (await process.engine.options(key="zombies").start(plan)).id
         await process.engine.result(run)
 
 

@@ -157,7 +157,7 @@ async def test_a_try_that_is_out_of_time_is_gone_within_its_grace_and_a_second(
     for number in range(10):
         folder = tmp_path / str(number)
         folder.mkdir()
-        run = await opened.start(step(kind, code, folder, timeout=1.0))
+        run = (await opened.start(step(kind, code, folder, timeout=1.0))).id
         await opened.wait(run)
         if not any(each.name.startswith("pid ") for each in folder.iterdir()):
             continue  # it was out of time before it had begun
@@ -224,7 +224,7 @@ async def test_output_without_end_costs_no_memory(opened: Engine, kind: str, tmp
     await opened.run(one_step("python", {"code": "print('x' * 3_000_000)"}))
     before = peak()
     code = f"line = b'x' * 1023 + b'\\n'\nfor _ in range({count}):\n    os.write(1, 1024 * line)\n"
-    run = await opened.start(step(kind, code, tmp_path))
+    run = (await opened.start(step(kind, code, tmp_path))).id
     result = await opened.result(run)
     if kind == "shell":
         assert result["truncated"] == (count - 1) * MEBI

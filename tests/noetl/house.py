@@ -118,15 +118,15 @@ class House:
 
     def start(self, text: str, input: dict[str, Any] | None = None) -> str:
         """Without waiting for its end."""
-        return self.do(self.engine.start(reading(text).plan, input))
+        return self.do(self.engine.start(reading(text).plan, input)).id
 
     async def run(self, plan: Plan, input: dict[str, Any] | None = None) -> RunReport:
-        return await asyncio.wait_for(self.engine.wait(await self.engine.start(plan, input)), LONGEST)
+        return await asyncio.wait_for(self.engine.wait((await self.engine.start(plan, input)).id), LONGEST)
 
     async def _play(self, playbook: Playbook, input: dict[str, Any] | None) -> Played:
         for child in playbook.children:
             await self.engine.register(child.plan)
-        run = await self.engine.start(playbook.plan, input)
+        run = (await self.engine.start(playbook.plan, input)).id
         shown = await asyncio.wait_for(self.engine.wait(run), LONGEST)
         return await self._told(shown, playbook)
 

@@ -102,16 +102,16 @@ workflow:
 
 def test_the_same_key_gives_the_first_execution(house: House) -> None:
     plan = reading("workload: {n: 0}\nworkflow: [{step: a, tool: {kind: noop, result: '{{ n }}'}}]").plan
-    first = house.do(house.engine.start(plan, {"n": 1}, key="noetl-same"))
-    second = house.do(house.engine.start(plan, {"n": 2}, key="noetl-same"))
+    first = house.do(house.engine.options(key="noetl-same").start(plan, {"n": 1})).id
+    second = house.do(house.engine.options(key="noetl-same").start(plan, {"n": 2})).id
     assert first == second and house.do(house.engine.result(first)) == 1
 
 
 def test_a_second_run_of_the_same_id_is_refused(house: House) -> None:
     plan = reading("workflow: [{step: a}]").plan
-    run = house.do(house.engine.start(plan))
+    run = house.do(house.engine.start(plan)).id
     with pytest.raises(Conflict):
-        house.do(house.engine.start(plan, run=run))
+        house.do(house.engine.options(run=run).start(plan))
 
 
 def test_conditions_are_expressions_and_no_texts_to_compare(house: House) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from refold import Context, Pipeline, Stage, StartEvent, StopEvent, Workflow, flow, step
+from refold import Context, StartEvent, StopEvent, Workflow, flow, step
 from refold.core.plan import Child, plan_hash
 from refold.errors import NotFound
 from refold.playbooks.children import names_code
@@ -13,6 +13,7 @@ from refold.playbooks.problems import InvalidPlaybook
 from refold.playbooks.python_workflows import Coded
 from refold.python.definition import define
 from refold.python.in_playbooks import coded
+from refold.stages import Pipeline, Stage
 from refold.tools.catalog import CATALOG
 
 

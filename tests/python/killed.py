@@ -77,9 +77,9 @@ async def begin(db: str, run: str) -> Any:
     folder = os.path.dirname(db)
     async with open_engine(db=db, settings=SHORT) as engine:
         if run == "paying":
-            handle = await engine.start(paying, run=run, folder=folder, nap=0.5)
+            handle = await engine.options(run=run).start(paying, folder=folder, nap=0.5)
         else:
-            handle = await engine.start(Killed, run=run, folder=folder)
+            handle = await engine.options(run=run).start(Killed, folder=folder)
         return await handle.result()
 
 

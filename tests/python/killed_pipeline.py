@@ -8,21 +8,8 @@ import os
 import sys
 from typing import Any
 
-from refold import (
-    Context,
-    Event,
-    LoopStage,
-    ParallelStage,
-    Pipeline,
-    PipelineState,
-    Stage,
-    StartEvent,
-    StopEvent,
-    Workflow,
-    flow,
-    open_engine,
-    step,
-)
+from refold import Context, Event, StartEvent, StopEvent, Workflow, flow, open_engine, step
+from refold.stages import LoopStage, ParallelStage, Pipeline, PipelineState, Stage
 from tests.python.killed import SHORT, die_at, mark
 
 ROUNDS = 4
@@ -104,7 +91,7 @@ PIPELINE = Pipeline(
 
 async def begin(db: str, run: str) -> Any:
     async with open_engine(db=db, settings=SHORT) as engine:
-        handle = await engine.start(PIPELINE, run=run, folder=os.path.dirname(db))
+        handle = await engine.options(run=run).start(PIPELINE, folder=os.path.dirname(db))
         return await handle.result()
 
 

@@ -67,7 +67,7 @@ class Marked(Workflow):
 
 async def go_on(run: str) -> Any:
     async with open_engine(db=Path("refold.db"), settings=SHORT) as engine:
-        handle = await engine.start(Marked, key=run)
+        handle = await engine.options(key=run).start(Marked)
         return await handle.result()
 
 

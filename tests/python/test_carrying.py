@@ -128,6 +128,7 @@ async def test_a_run_waits_for_who_has_its_code_and_why_says_so(tmp_path: Path) 
         await asyncio.sleep(0.3)
         shown = await engine.show(handle.id)
         assert shown.status == "running"
+        assert handle.definition is not None
         assert handle.definition.hash[:12] in shown.waits["fetch/1"]
 
 

@@ -1,15 +1,17 @@
 """New code: old runs stay on their plan and say that nobody has it, until they are moved to the new one."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from refold import Collect, Context, Engine, Event, Plan, Retry, StartEvent, StopEvent, Workflow, open_engine, step
+from refold import Collect, Context, Engine, Event, Retry, StartEvent, StopEvent, Workflow, open_engine, step
 from refold.core.facts import RunMigrated
 from refold.core.plan import Arc, Call, Step
 from refold.errors import CannotMigrate, Conflict, RunCancelled
+from refold.plan import Plan
 from refold.wiring import rebuild_file
 from tests.python.house import SHORT, Done, Page, until
 
@@ -113,7 +115,8 @@ async def test_what_a_body_has_recorded_is_there_for_the_new_code(tmp_path: Path
     made: list[str] = []
 
     async def calls(ctx: Context, ev: Page) -> int:
-        first = await ctx.call(made.append, f"made {ev.n}", key="first")
+        append: Callable[[str], Any] = made.append
+        first = await ctx.options(key="first").call(append, f"made {ev.n}")
         assert first is None
         await ctx.wait_for("go")
         return ev.n
@@ -367,8 +370,8 @@ async def test_a_cancelled_wait_for_a_run_that_another_caller_started_does_not_c
     marks = Marks()
     async with open_engine(settings=SHORT) as engine:
         workflow = marks.workflow()
-        await engine.start(workflow, key="one")
-        waiting = asyncio.create_task(engine.run(workflow, key="one"))
+        await engine.options(key="one").start(workflow)
+        waiting = asyncio.create_task(engine.options(key="one").run(workflow))
         await asyncio.wait_for(marks.begun.wait(), 60)
         await asyncio.sleep(0.05)
         waiting.cancel()

@@ -25,7 +25,7 @@ async def claimed(process: Process) -> Lease:
 
 async def test_what_was_recorded_is_there_for_the_next_holder() -> None:
     async with Town().house("one", serves=False) as process:
-        await process.engine.start(PLAN, run="r")
+        await process.engine.options(run="r").start(PLAN)
         lease = await claimed(process)
         await process.desk.record(lease, "k", Succeeded(1))
         await process.desk.record(lease, "k", Succeeded(2))
@@ -36,7 +36,7 @@ async def test_what_was_recorded_is_there_for_the_next_holder() -> None:
 
 async def test_a_note_of_a_former_holder_is_refused() -> None:
     async with Town().house("one", serves=False) as process:
-        await process.engine.start(PLAN, run="r")
+        await process.engine.options(run="r").start(PLAN)
         lease = await claimed(process)
         await process.desk.hand_back(lease)
         await claimed(process)
@@ -46,7 +46,7 @@ async def test_a_note_of_a_former_holder_is_refused() -> None:
 
 async def test_a_command_that_is_over_recalls_nothing() -> None:
     async with Town().house("one", serves=False) as process:
-        await process.engine.start(PLAN, run="r")
+        await process.engine.options(run="r").start(PLAN)
         lease = await claimed(process)
         await process.desk.settle(lease, Done(Succeeded(1)))
         with pytest.raises(LeaseLost, match="is over"):
@@ -55,7 +55,7 @@ async def test_a_command_that_is_over_recalls_nothing() -> None:
 
 async def test_a_large_result_is_in_a_blob_and_a_claim_of_the_same_turn_brings_the_memory() -> None:
     async with Town().house("one", serves=False) as process:
-        await process.engine.start(PLAN, run="r")
+        await process.engine.options(run="r").start(PLAN)
         lease = await claimed(process)
         await process.desk.record(lease, "big", Succeeded("x" * 100_000))
         waits = Suspended((Awaited("go", signal="go"),))

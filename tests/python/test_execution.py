@@ -12,16 +12,12 @@ from typing import Any
 import pytest
 
 from refold import (
-    Child,
     Collect,
     Context,
     Event,
-    Plan,
     Retry,
     RunCancelled,
     StartEvent,
-    Step,
-    StepFailed,
     StopEvent,
     Workflow,
     flow,
@@ -31,7 +27,8 @@ from refold import (
     step,
     testing,
 )
-from refold.errors import ChildFailed, Conflict, InvalidValue, RunFailed
+from refold.errors import ChildFailed, Conflict, InvalidValue, RunFailed, StepFailed
+from refold.plan import Child, Plan, Step
 from tests.alive import living, noted_in, within
 from tests.python.house import SHORT, Done, Page, error, result, started, until
 
@@ -406,8 +403,8 @@ async def test_a_suspension_passes_through_a_group_of_tasks() -> None:
 async def test_two_calls_with_one_key_are_refused() -> None:
     @flow
     async def twice(ctx: Context) -> None:
-        await ctx.call(abs, -1, key="k")
-        await ctx.call(abs, -2, key="k")
+        await ctx.options(key="k").call(abs, -1)
+        await ctx.options(key="k").call(abs, -2)
 
     assert isinstance((await error(twice)).__cause__, InvalidValue)
 
@@ -445,8 +442,8 @@ async def test_the_same_key_means_the_same_run() -> None:
 
     workflow = Workflow("w", [only])
     async with open_engine(settings=SHORT) as engine:
-        first = await engine.start(workflow, key="k", n=1)
-        second = await engine.start(workflow, key="k", n=2)
+        first = await engine.options(key="k").start(workflow, n=1)
+        second = await engine.options(key="k").start(workflow, n=2)
         assert first.id == second.id
         assert await second.result() == 1
 

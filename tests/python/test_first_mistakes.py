@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import refold
-from refold import Context, Plan, Retry, StartEvent, StepFailed, StopEvent, Workflow, flow, open_engine, step
-from refold.errors import InvalidPlan, InvalidValue
+from refold import Context, Retry, StartEvent, StopEvent, Workflow, flow, open_engine, step
+from refold.errors import InvalidPlan, InvalidValue, StepFailed
+from refold.plan import Call, Plan, Step
 from refold.python.definition import define
 from refold.settings import Settings
 from tests.python.house import SHORT, result
@@ -57,16 +58,12 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def test_an_input_whose_name_is_taken_is_given_in_a_map() -> None:
+def test_an_input_can_have_the_name_of_an_option_in_a_map_and_as_a_keyword() -> None:
     assert refold.run_sync(Workflow("hello", [greet]), {"name": "Ada"}) == "Hello, Ada!"
+    assert refold.run_sync(Workflow("hello", [greet]), name="Ada") == "Hello, Ada!"
 
 
-def test_one_that_was_given_as_a_keyword_is_missed_with_a_hint() -> None:
-    with pytest.raises(StepFailed, match=r"without 'name'; .*give it in a map: \{'name': …\}"):
-        refold.run_sync(Workflow("hello", [greet]), name="Ada")
-
-
-def test_any_other_that_is_missing_gets_no_such_hint() -> None:
+def test_an_input_that_is_missing_is_named_with_those_that_are_there() -> None:
     with pytest.raises(StepFailed) as failed:
         refold.run_sync(Workflow("double", [double]), m=1)
     assert "without 'n'; it has m" in str(failed.value) and "in a map" not in str(failed.value)
@@ -82,27 +79,27 @@ async def test_a_workflow_runs_in_one_call_inside_a_loop_too() -> None:
     assert refold.run_sync(Workflow("double", [double]), n=2) == 4
 
 
-def test_a_keyword_that_the_workflow_declares_is_an_input_whatever_else_it_could_mean() -> None:
+def test_a_keyword_is_an_input_whatever_else_it_could_mean() -> None:
     told: dict[str, Any] = {"name": "Ada", "key": 7, "db": "mine", "plan": "b"}
     assert refold.run_sync(Greets, **told) == "Ada/7/mine/b"
     assert refold.run_sync(letter, name="", run=3) == "/3"
 
 
-async def test_with_a_map_keywords_speak_of_the_run() -> None:
+async def test_options_speak_of_the_run_and_not_of_its_inputs() -> None:
     async with open_engine(settings=SHORT) as engine:
-        handle = await engine.start(Greets, {"name": "Ada"}, name="first", key="k")
+        handle = await engine.options(name="first", key="k").start(Greets, {"name": "Ada"})
         assert await handle.result() == "Ada/0/none/"
         shown = await engine.show(handle.id)
         assert (shown.name, shown.state.key) == ("first", "k")
-        again = await engine.start(Greets, input={"name": "Eve"}, key="k")
+        again = await engine.options(key="k").start(Greets, name="Eve")
         assert again.id == handle.id
         named = await engine.start(Greets, name="Ada")
         assert (await named.result(), (await engine.show(named.id)).name) == ("Ada/0/none/", "")
 
 
-def test_a_map_leaves_the_file_to_be_the_file(tmp_path: Path) -> None:
+def test_an_option_names_the_file(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    assert refold.run_sync(Greets, {"name": "Ada"}, db=str(file)) == "Ada/0/none/"
+    assert refold.options(db=str(file)).run_sync(Greets, name="Ada") == "Ada/0/none/"
     assert file.exists()
 
 
@@ -117,7 +114,8 @@ async def test_what_a_child_declares_is_its_input_too() -> None:
 
     @flow
     async def parent(ctx: Context) -> list[Any]:
-        return [await ctx.run_child(Child, timeout="late"), await ctx.run_child(Child, {"timeout": "b"}, timeout="1h")]
+        late = await ctx.run_child(Child, timeout="late")
+        return [late, await ctx.options(timeout="1h").run_child(Child, {"timeout": "b"})]
 
     assert await result(parent) == ["late", "b"]
 
@@ -137,7 +135,7 @@ def test_a_flow_without_async_runs_in_a_thread_with_a_context_that_waits() -> No
 async def test_wrong_inputs_of_a_flow_are_refused_before_anything_runs(given: dict[str, Any], why: str) -> None:
     async with open_engine(settings=SHORT) as engine:
         with pytest.raises(InvalidValue, match="input") as refused:
-            await engine.start(plainly, given)
+            await engine.start(plainly, **given)
         assert why in str(refused.value)
         assert await engine.runs() == []
 
@@ -169,11 +167,25 @@ def test_a_function_that_is_no_flow_is_refused_where_it_is_written(function: Any
         flow(function)
 
 
+def test_a_flow_takes_inputs_by_place_as_its_function_does() -> None:
+    assert refold.run_sync(plainly, 3) == refold.run_sync(plainly, n=3)
+    run_sync: Any = refold.run_sync
+    with pytest.raises(InvalidValue, match="3 inputs are given by place, and these can be: n, times"):
+        run_sync(plainly, 1, 2, 3)
+    with pytest.raises(InvalidValue, match="input `n`: it is given twice, by place and by name"):
+        run_sync(plainly, 1, n=1)
+
+
 def test_an_input_without_its_name_is_refused_with_the_name_to_give() -> None:
-    with pytest.raises(InvalidValue, match=r"this is an int: give them by name, as in n=…, or as \{'n': …\}"):
-        refold.run_sync(plainly, 1)
+    run_sync: Any = refold.run_sync
+    with pytest.raises(InvalidValue, match=r"this is an int: give them by name, as in name=…, or as \{'name': …\}"):
+        run_sync(Greets, 1)
+    with pytest.raises(InvalidValue, match="inputs are one map, or keywords, and these are 2 values"):
+        run_sync(Greets, {}, {})
     with pytest.raises(InvalidValue, match="this is of type int"):
-        refold.run_sync(Plan(name="p", steps=()), 1)
+        run_sync(Plan(name="p", steps=()), 1)
+    with pytest.raises(InvalidValue, match="inputs are one map, or keywords, and these are 2 values"):
+        run_sync(Plan(name="p", steps=()), {}, {})
 
 
 def spans(delay: Any, longest: Any = None) -> Retry:
@@ -193,7 +205,7 @@ async def test_spans_of_retries_are_written_as_all_others_are() -> None:
 
         @step(retry=spans("5ms", "1s"))
         async def first(self, ctx: Context, ev: StartEvent) -> StopEvent:
-            await ctx.call(fails, "call", retry=spans("1ms"))
+            await ctx.options(retry=spans("1ms")).call(fails, "call")
             fails("step")
             return StopEvent(result=sorted(tried))
 
@@ -243,9 +255,9 @@ class Heavy(Workflow):
 
 @pytest.mark.parametrize("db", [None, "runs.db"])
 def test_a_step_of_any_queue_is_run_by_whoever_has_its_code(tmp_path: Path, db: str | None) -> None:
-    assert refold.run_sync(Heavy, {}, db=None if db is None else tmp_path / db) == "trained"
-    plan = Plan(name="p", steps=(refold.Step(name="a", queue="gpu", work=refold.Call(settings={"result": 3})),))
-    assert refold.run_sync(plan, {}, db=None if db is None else tmp_path / db) is None
+    assert refold.options(db=None if db is None else tmp_path / db).run_sync(Heavy) == "trained"
+    plan = Plan(name="p", steps=(Step(name="a", queue="gpu", work=Call(settings={"result": 3})),))
+    assert refold.options(db=None if db is None else tmp_path / db).run_sync(plan) is None
 
 
 @pytest.mark.parametrize("db", [None, "runs.db"])
@@ -265,7 +277,7 @@ def test_queues_are_named_in_the_environment() -> None:
 async def test_where_the_code_of_a_run_was_is_told_and_nothing_else_is_made_of_it() -> None:
     async with open_engine(settings=SHORT) as engine:
         for workflow, home in ((Heavy, f"{__name__}:Heavy"), (plainly, f"{__name__}:plainly"), (slow(), "")):
-            handle = await engine.start(workflow, {"n": 1})
+            handle = await engine.start(workflow, n=1)
             [first, *_] = await engine.history(handle.id)
             assert getattr(first[2], "code", None) == home
 

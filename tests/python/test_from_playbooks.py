@@ -13,7 +13,8 @@ from tests.cli.program import noop, playbook, refold, started, until
 
 MODULE = """
 import os
-from refold import Context, Event, Pipeline, Stage, StartEvent, StopEvent, Workflow, flow, step
+from refold import Context, Event, StartEvent, StopEvent, Workflow, flow, step
+from refold.stages import Pipeline, Stage
 
 def mark(text):
     with open("marks", "a") as marks:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from refold import ChildFailed, Context, Retry, StartEvent, StepFailed, StopEvent, Workflow, flow, open_engine, step
+from refold import Context, Retry, StartEvent, StopEvent, Workflow, flow, open_engine, step
 from refold.core.facts import ItemsIssued, RunStarted
-from refold.errors import InvalidValue
+from refold.errors import ChildFailed, InvalidValue, StepFailed
 from tests.python.house import SHORT, error, result
 from tests.python.mapped import Number, Squared, Squares, double, later, numbers
 
@@ -114,12 +114,11 @@ async def test_retries_and_order_are_those_of_the_call() -> None:
     class Ordered(Workflow):
         @step
         async def begin(self, ctx: Context, ev: StartEvent) -> StopEvent:
-            await ctx.map(
+            await ctx.options(retry=Retry(attempts=2)).map(
                 self.one,
                 [Number(n=2), Number(n=1), Number(n=0)],
                 item_key="n",
                 after=lambda item: [item.n - 1] if item.n else [],
-                retry=Retry(attempts=2),
             )
             return StopEvent()
 
@@ -143,7 +142,7 @@ async def test_a_source_a_generator_and_iterators_give_items() -> None:
             pulled = await ctx.map(self.one, source, page=1)
             made = await ctx.map(self.one, numbers)
             awaited = await ctx.map(double, later())
-            given = await ctx.map(double, iter([{"n": 1}]), key="given")
+            given = await ctx.options(key="given").map(double, iter([{"n": 1}]))
             return StopEvent(result=[[e.n for e in pulled], [e.n for e in made], list(awaited), list(given)])
 
         @step(mapped=True)

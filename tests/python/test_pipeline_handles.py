@@ -4,22 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from refold import (
-    Context,
-    Handle,
-    LoopStage,
-    ParallelStage,
-    Pipeline,
-    Retry,
-    RunCancelled,
-    Stage,
-    StartEvent,
-    StopEvent,
-    Workflow,
-    flow,
-    open_engine,
-    step,
-)
+from refold import Context, Handle, Retry, RunCancelled, StartEvent, StopEvent, Workflow, flow, open_engine, step
+from refold.stages import LoopStage, ParallelStage, Pipeline, Stage
 from tests.cli.program import refold
 from tests.python.house import SHORT, result, started
 from tests.python.test_pipelines import after, double, told, waiting
@@ -195,8 +181,8 @@ async def test_pausing_a_pipeline_pauses_the_runs_it_has_started() -> None:
 async def test_a_handle_is_found_again_and_another_pipeline_is_refused() -> None:
     pipeline = Pipeline("p", [Stage("a", asks)])
     async with open_engine(settings=SHORT) as engine:
-        first = await engine.start(pipeline, key="once")
-        again = await engine.start(pipeline, key="once")
+        first = await engine.options(key="once").start(pipeline)
+        again = await engine.options(key="once").start(pipeline)
         assert first.id == again.id
         await asked(again)
         handle = await engine.attach(first.id, Pipeline("p", [Stage("a", asks)]))
@@ -214,7 +200,8 @@ async def test_a_large_output_goes_through() -> None:
 
 
 MODULE = """
-from refold import Pipeline, Stage, ParallelStage, flow
+from refold import flow
+from refold.stages import ParallelStage, Pipeline, Stage
 
 @flow
 async def double(ctx, value):

@@ -5,29 +5,20 @@ from typing import Any
 
 import pytest
 
-from refold import (
-    Context,
+from refold import Context, Retry, StartEvent, StopEvent, Workflow, flow, run_sync, step, testing
+from refold.core.plan import Call, Plan, Step
+from refold.errors import InvalidPlan, StepFailed
+from refold.python.definition import define
+from refold.stages import (
     LoopDecision,
     LoopStage,
     ParallelStage,
     Pipeline,
     PipelineResult,
     PipelineState,
-    Retry,
     Stage,
     StageFailed,
-    StartEvent,
-    StepFailed,
-    StopEvent,
-    Workflow,
-    flow,
-    run_sync,
-    step,
-    testing,
 )
-from refold.core.plan import Call, Plan, Step
-from refold.errors import InvalidPlan
-from refold.python.definition import define
 from tests.python.house import error, result, started
 
 
@@ -414,7 +405,7 @@ async def test_a_call_a_step_a_workflow_and_a_pipeline_say_how_often_in_this_ord
 
     @flow
     async def calling(ctx: Context) -> None:
-        await ctx.call(call, retry=Retry(attempts=5))
+        await ctx.options(retry=Retry(attempts=5)).call(call)
 
     await error(Pipeline("p", [Stage("a", calling)]))
     assert len(calls) == 5

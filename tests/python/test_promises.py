@@ -17,11 +17,9 @@ from refold import (
     Context,
     Event,
     Handle,
-    Pipeline,
     Retry,
     RunCancelled,
     RunFailed,
-    Stage,
     StartEvent,
     StopEvent,
     Workflow,
@@ -32,6 +30,7 @@ from refold import (
 from refold.core import facts
 from refold.errors import Conflict, InvalidValue, Unavailable
 from refold.python.values import MARK
+from refold.stages import Pipeline, Stage
 from refold.stores.memory import MemoryStore
 from refold.wiring import WallClock
 from tests.python import other
@@ -100,7 +99,7 @@ async def test_a_crash_between_any_two_commits_loses_and_doubles_no_step() -> No
     workflow, store = Workflow("w", [begin, fetch, join]), Watched(WallClock().now)
     store.found = []
     async with open_engine(store=store, settings=SHORT) as engine:
-        await (await engine.start(workflow, run="r")).result()
+        await (await engine.options(run="r").start(workflow)).result()
     left = [each for each in store.found if each.summary("r") is not None]
     assert len(left) > 5
     await asyncio.gather(*map(goes_on, left))
@@ -425,7 +424,7 @@ async def test_named_exceptions_hold_for_a_durable_call_too() -> None:
     async def calling(ctx: Context) -> None:
         for kind in (ConnectionError, KeyError):
             try:
-                await ctx.call(work, kind, key=kind.__name__, retry=Retry(attempts=3, on=("OSError",)))
+                await ctx.options(key=kind.__name__, retry=Retry(attempts=3, on=("OSError",))).call(work, kind)
             except Exception as failed:
                 assert type(failed) is kind
 
@@ -455,7 +454,7 @@ async def test_named_exceptions_hold_for_a_mapped_step_and_a_pipeline_too() -> N
         raise ConnectionError("away") if ev.n else KeyError("a slip")
 
     async def only(ctx: Context, ev: StartEvent) -> StopEvent:
-        await ctx.map(fetch, [Page(n=0), Page(n=1)], retry=on)
+        await ctx.options(retry=on).map(fetch, [Page(n=0), Page(n=1)])
         return StopEvent()
 
     assert "2 of 2 items failed" in str(await error(only, fetch))
@@ -568,7 +567,7 @@ class Carries(Workflow):
     async def last(self, ctx: Context, ev: Holds) -> StopEvent:
         sent = await ctx.wait_for("go")
         said = await ctx.ask("well?", id="r", metadata=ev.value)
-        called = await ctx.call(lambda: ev.value, key="call")
+        called = await ctx.options(key="call").call(lambda: ev.value)
         ctx.update("updated", lambda held: ev.value)
         await ctx.publish(ev.value)
         await ctx.publish(ev)

@@ -7,21 +7,8 @@ from typing import Any
 
 import pytest
 
-from refold import (
-    Collect,
-    Context,
-    Event,
-    Live,
-    LiveObjectLost,
-    StartEvent,
-    StepFailed,
-    StopEvent,
-    Workflow,
-    flow,
-    open_engine,
-    step,
-)
-from refold.errors import Conflict
+from refold import Collect, Context, Event, Live, StartEvent, StopEvent, Workflow, flow, open_engine, step
+from refold.errors import Conflict, LiveObjectLost, StepFailed
 from refold.python import session
 from refold.python.session import Until
 from tests.python.house import SHORT, Done, Page, result

@@ -8,8 +8,8 @@ import sys
 import time
 from contextlib import suppress
 
-from refold import Plan, Step, Wait
 from refold.errors import Conflict
+from refold.plan import Plan, Step, Wait
 from refold.settings import Settings
 from refold.wiring import open_process
 
@@ -19,7 +19,7 @@ async def main(folder: str, run: str, seconds: str) -> None:
     async with open_process(db=f"{folder}/refold.db", settings=Settings(sweep_every=0.3)) as process:
         began = time.monotonic()
         with suppress(Conflict):
-            await process.engine.start(plan, run=run)
+            await process.engine.options(run=run).start(plan)
         print("there", flush=True)
         await process.engine.wait(run)
         print("ended", "early" if time.monotonic() - began < float(seconds) else "in time", flush=True)

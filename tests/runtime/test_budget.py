@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from refold import Arc, Call, Child, Loop, Plan, Step
 from refold.core.outcomes import Succeeded
 from refold.core.plan import plan_hash
 from refold.errors import Conflict, InvalidValue
+from refold.plan import Arc, Call, Child, Loop, Plan, Step
 from refold.ports import Done
 from refold.runtime.engine import Engine
 from refold.wiring import open_engine
@@ -34,7 +34,7 @@ async def until(opened: Engine, run: str, status: str) -> None:
 
 async def test_a_run_that_its_budget_paused_is_not_resumed_without_more() -> None:
     async with open_engine({"uses": uses}) as opened:
-        run = await opened.start(Plan(name="dear", steps=STEPS, budget={"tokens": 7}))
+        run = (await opened.start(Plan(name="dear", steps=STEPS, budget={"tokens": 7}))).id
         await until(opened, run, "paused")
         assert (await opened.show(run)).usage == {"tokens": 10}
         with pytest.raises(Conflict, match="10 tokens are used up, and the budget is 7"):
@@ -60,7 +60,7 @@ async def test_what_a_tree_uses_up_counts_towards_the_budget_of_its_root() -> No
     )
     async with open_engine({"uses": uses}) as opened:
         await opened.register(kid)
-        run = await opened.start(root)
+        run = (await opened.start(root)).id
         shown = await asyncio.wait_for(opened.wait(run), 60)
         assert (shown.status, shown.result, shown.usage) == ("completed", "sum_up", {"tokens": 35})
         assert len(await opened.runs()) == 3, "two children, and the third was never started"
@@ -68,7 +68,7 @@ async def test_what_a_tree_uses_up_counts_towards_the_budget_of_its_root() -> No
 
 async def test_a_failed_run_gets_more_with_its_retry() -> None:
     async with open_engine({"uses": uses}) as opened:
-        run = await opened.start(Plan(name="dear", steps=STEPS, budget={"tokens": 7}, on_budget="fail"))
+        run = (await opened.start(Plan(name="dear", steps=STEPS, budget={"tokens": 7}, on_budget="fail"))).id
         assert (await asyncio.wait_for(opened.wait(run), 60)).status == "failed"
         await opened.retry(run, budget={"tokens": 70})
         assert await asyncio.wait_for(opened.result(run), 60) == "c"

@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from refold import Arc, Call, Child, Loop, Plan, Retry, Step, Wait
+from refold import Retry
 from refold.core.commands import child_id
 from refold.core.outcomes import Awaited, Failed, Succeeded, Suspended
 from refold.core.plan import plan_hash
+from refold.plan import Arc, Call, Child, Loop, Plan, Step, Wait
 from refold.ports import Done
 from refold.runtime.engine import Engine
 from refold.runtime.mail import Cancel
@@ -68,7 +69,7 @@ def above(child: Plan, name: str = "above", **more: Any) -> Plan:
 async def test_a_workflow_that_starts_itself_fails_at_the_limit_and_names_the_chain() -> None:
     again = Plan(name="again", steps=(Step(name="me", work=Child()),))
     async with engine(Bodies(), settings=Settings(depth_limit=8)) as opened:
-        run = await opened.start(again)
+        run = (await opened.start(again)).id
         shown = await asyncio.wait_for(opened.wait(run), 60)
         rows = await opened.runs()
         deepest = next(row for row in rows if not any(other.parent == row.run for other in rows))
@@ -87,11 +88,11 @@ async def test_a_hundred_levels_are_enough_for_most() -> None:
     async with engine(Bodies()) as opened:
         for plan in chain:
             await opened.register(plan)
-        run = await opened.start(chain[-1])
+        run = (await opened.start(chain[-1])).id
         shown = await asyncio.wait_for(opened.wait(run), 60)
         assert (shown.status, shown.result, shown.usage) == ("completed", "used", {"tokens": 1})
         top = above(chain[-1])
-        run = await opened.start(top)
+        run = (await opened.start(top)).id
         assert (await asyncio.wait_for(opened.wait(run), 60)).status == "failed"
 
 
@@ -99,7 +100,7 @@ async def test_the_child_of_a_child_that_nobody_registered_is_a_failure_and_no_e
     middle = above(Plan(name="unheard", steps=(Step(name="a"),)), "middle")
     async with engine(Bodies()) as opened:
         await opened.register(middle)
-        run = await opened.start(above(middle))
+        run = (await opened.start(above(middle))).id
         shown = await asyncio.wait_for(opened.wait(run), 60)
         assert shown.status == "failed" and shown.error is not None and shown.error.fault is not None
         assert "there is no workflow" in shown.error.fault.message
@@ -121,7 +122,7 @@ async def test_one_child_is_cancelled_from_outside_and_the_run_goes_on() -> None
     )
     async with engine(bodies) as opened:
         await opened.register(leaf("waits"))
-        run = await opened.start(plan)
+        run = (await opened.start(plan)).id
         await asyncio.wait_for(bodies.began.wait(), 60)
         await opened.cancel(run, "enough", command="kid/1")
         shown = await asyncio.wait_for(opened.wait(run), 60)
@@ -133,7 +134,7 @@ async def test_a_child_that_somebody_paused_stays_so_when_its_parent_is_resumed(
     sleeper = Plan(name="sleeper", steps=(Step(name="w", work=Wait(signal="go")),))
     async with engine(Bodies()) as opened:
         await opened.register(sleeper)
-        run = await opened.start(above(sleeper))
+        run = (await opened.start(above(sleeper))).id
         child = child_id(run, "kid/1")
         await until(opened, child, "waiting")
         for order in ((child, run), (run, child)):
@@ -176,7 +177,7 @@ async def test_a_cancellation_from_another_process_reaches_the_work_of_a_grandch
         while len(took) < 5 and min(took, default=60.0) > QUICK.lease_for / 3 + 1.0:
             bodies.began.clear()
             bodies.stopped.clear()
-            run = await opened.start(above(middle))
+            run = (await opened.start(above(middle))).id
             await asyncio.wait_for(bodies.began.wait(), 60)
             await asyncio.to_thread(cancel, run)
             began = time.monotonic()
@@ -198,7 +199,7 @@ async def test_what_children_use_up_is_added_once_over_tries_and_items() -> None
     async with engine(Bodies()) as opened:
         for plan in (wasteful, middle):
             await opened.register(plan)
-        run = await opened.start(above(middle, retry=Retry(attempts=2)))
+        run = (await opened.start(above(middle, retry=Retry(attempts=2)))).id
         shown = await asyncio.wait_for(opened.wait(run), 60)
         assert (shown.status, shown.usage) == ("failed", {"tokens": 2 * 3 * 2})
 
@@ -212,7 +213,7 @@ async def test_a_child_that_is_ending_runs_what_always_runs_when_its_parent_is_c
     )
     async with engine(bodies) as opened:
         await opened.register(slow)
-        run = await opened.start(above(slow))
+        run = (await opened.start(above(slow))).id
         child = child_id(run, "kid/1")
         await until(opened, child, "waiting")
         await opened.cancel(child)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from refold import Call, Child, Plan
 from refold.core.facts import ItemsCancelled, ItemsReopened, RunReopened
 from refold.errors import Conflict, NotFound
+from refold.plan import Call, Child, Plan
 from refold.ports import Call as Try
 from tests.compat.runkon.foreach import alone, begun, do_item, each, item, states
 from tests.compat.stage import Refusal, Stage, plan, step, work

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from refold import Call, Plan, Retry, StartEvent, Step, StopEvent, Wait, Workflow, open_engine, step
+from refold import Retry, StartEvent, StopEvent, Workflow, open_engine, step
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
+from refold.plan import Call, Plan, Step, Wait
 from refold.settings import Settings
 
 HOUR = 3600 * 10**9
@@ -42,7 +43,7 @@ def nap(seconds: float) -> Plan:
 
 async def test_a_wait_ends_in_time_when_the_clock_is_set_back(db: Path | None, machine: Machine) -> None:
     async with asyncio.timeout(30), open_engine(db=db, settings=PATIENT) as engine:
-        run = await engine.start(nap(0.5))
+        run = (await engine.start(nap(0.5))).id
         machine.wrong = -HOUR
         assert (await engine.wait(run)).status == "completed"
 

@@ -124,7 +124,7 @@ async def test_a_run_that_another_process_ends_is_heard_of() -> None:
     store = MemoryStore(lambda: 1)
     async with open_engine(store=store) as one, open_engine(store=store) as two:
         two.ends.poll = 0.01
-        run = await one.start(PLAN)
+        run = (await one.start(PLAN)).id
         waiting = [asyncio.create_task(two.result(run)) for _ in range(2)]
         await asyncio.sleep(0.03)
         await one.signal(run, "go", "value")

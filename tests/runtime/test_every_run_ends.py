@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from refold import Arc, Call, Loop, Plan, Retry, Step, open_engine
+from refold import Retry, open_engine
 from refold.core.facts import ItemsSettled, StepSettled
 from refold.core.outcomes import AddTo, SetKey, Succeeded
 from refold.core.plan import Quality
 from refold.core.state import TERMINAL
+from refold.plan import Arc, Call, Loop, Plan, Step
 from refold.ports import Call as ToolCall
 from refold.ports import Done
 from refold.runtime.engine import Engine
@@ -88,7 +89,7 @@ async def run_all(engine: Engine, plans: list[Plan], inputs: list[dict[str, Any]
 
     async def one(plan: Plan, input: dict[str, Any]) -> str:
         async with room:
-            run = await engine.start(plan, input)
+            run = (await engine.start(plan, input)).id
             async with asyncio.timeout(PATIENCE):
                 assert (await engine.wait(run)).state.life in TERMINAL
             return run

@@ -16,13 +16,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from refold import Arc, Call, Child, Gate, Plan, Step, Wait, open_engine
+from refold import open_engine
 from refold.core.expressions import Values
 from refold.core.facts import ChildEnded, GateDecided, StepIssued, StepSettled
 from refold.core.outcomes import SECOND, Failed, Instant
 from refold.core.plan import Poll
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import Conflict, InvalidValue, NotFound, RunFailed
+from refold.plan import Arc, Call, Child, Gate, Plan, Step, Wait
 from refold.runtime.engine import Engine
 from refold.runtime.turn_thread import InCaller
 from refold.settings import Settings
@@ -86,7 +87,7 @@ async def facts(engine: Engine, run: str, kind: type[Any]) -> list[Any]:
 async def test_of_two_processes_that_decide_at_once_one_wins_and_the_other_is_told_who(tmp_path: Path) -> None:
     file = tmp_path / "refold.db"
     async with open_engine(db=file) as engine:
-        runs = [await engine.start(ASK) for _ in range(30)]
+        runs = [(await engine.start(ASK)).id for _ in range(30)]
     people = [
         subprocess.Popen(
             [sys.executable, "-c", DECIDE, str(file), by, *runs],
@@ -116,7 +117,7 @@ async def test_of_two_processes_that_decide_at_once_one_wins_and_the_other_is_to
 
 async def test_of_two_who_decide_in_one_turn_the_second_is_told_who(tmp_path: Path) -> None:
     async with open_engine(db=tmp_path / "refold.db", settings=QUICK) as engine:
-        run = await engine.start(ASK)
+        run = (await engine.start(ASK)).id
         both = (engine.decide(run, "ask", "approve", by=by) for by in ("ann", "bob"))
         first, second = await asyncio.gather(*both, return_exceptions=True)
         assert first is None and isinstance(second, Conflict)
@@ -126,14 +127,14 @@ async def test_of_two_who_decide_in_one_turn_the_second_is_told_who(tmp_path: Pa
 async def test_a_decision_after_the_end_of_the_run_is_told_who_was_first(tmp_path: Path) -> None:
     plan = Plan(name="last", steps=(Step(name="ask", work=Gate()),))
     async with open_engine(db=tmp_path / "refold.db", settings=QUICK) as engine:
-        run = await engine.start(plan)
+        run = (await engine.start(plan)).id
         await engine.decide(run, "ask", "approve", by="ann")
         assert (await engine.result(run))["by"] == "ann"
         with pytest.raises(Conflict, match=r"was decided by ann at 2.*: approve"):
             await engine.decide(run, "ask", "reject", by="bob")
         with pytest.raises(NotFound):
             await engine.decide(run, "nobody", "approve")
-        cancelled = await engine.start(plan)
+        cancelled = (await engine.start(plan)).id
         await engine.cancel(cancelled)
         with pytest.raises(Conflict, match=f"run {cancelled} is cancelled"):
             await engine.decide(cancelled, "ask", "approve")
@@ -142,7 +143,7 @@ async def test_a_decision_after_the_end_of_the_run_is_told_who_was_first(tmp_pat
 async def test_a_decision_is_for_one_visit(tmp_path: Path) -> None:
     again = Plan(name="again", steps=(Step(name="ask", work=Gate(), arcs=(Arc(to="ask", when=True),)),))
     async with open_engine(db=tmp_path / "refold.db", settings=QUICK) as engine:
-        run = await engine.start(again)
+        run = (await engine.start(again)).id
         await engine.decide(run, "ask", "approve", by="ann", visit=1)
         with pytest.raises(Conflict, match=r"\(visit 1\) was decided by ann"):
             await engine.decide(run, "ask", "approve", by="bob", visit=1)
@@ -161,7 +162,7 @@ FORM = {
 async def test_an_answer_that_does_not_fit_the_form_is_sent_back_and_decides_nothing(tmp_path: Path) -> None:
     plan = Plan(name="form", steps=(Step(name="ask", work=Gate(form=FORM)),))
     async with open_engine(db=tmp_path / "refold.db", settings=QUICK) as engine:
-        run = await engine.start(plan)
+        run = (await engine.start(plan)).id
         wrong = {"required": None, "minimum": {"amount": -1}, "unexpected": {"amount": 1, "x": 2}, "object": "much"}
         for why, feedback in wrong.items():
             with pytest.raises(InvalidValue, match=why):
@@ -169,7 +170,7 @@ async def test_an_answer_that_does_not_fit_the_form_is_sent_back_and_decides_not
         assert await facts(engine, run, GateDecided) == []
         await engine.decide(run, "ask", "approve", feedback={"amount": 5})
         assert (await engine.result(run))["feedback"] == {"amount": 5}
-        other = await engine.start(plan)
+        other = (await engine.start(plan)).id
         await engine.decide(other, "ask", "reject", feedback="never")
         with pytest.raises(RunFailed, match="never"):
             await engine.result(other)
@@ -196,7 +197,7 @@ async def test_no_part_of_a_form_is_fetched(tmp_path: Path) -> None:
         form = {"$ref": f"http://127.0.0.1:{server.server_port}/schema"}
         plan = Plan(name="form", steps=(Step(name="ask", work=Gate(form=form)),))
         async with open_engine(db=tmp_path / "refold.db", settings=QUICK) as engine:
-            run = await engine.start(plan)
+            run = (await engine.start(plan)).id
             with pytest.raises(InvalidValue, match="no JSON Schema that can be used"):
                 await engine.decide(run, "ask", "approve", feedback={})
         server.shutdown()
@@ -206,7 +207,7 @@ async def test_no_part_of_a_form_is_fetched(tmp_path: Path) -> None:
 async def test_a_form_that_is_none_is_named(tmp_path: Path) -> None:
     plan = Plan(name="form", steps=(Step(name="ask", work=Gate(form={"type": "objekt"})),))
     async with open_engine(db=tmp_path / "refold.db", settings=QUICK) as engine:
-        run = await engine.start(plan)
+        run = (await engine.start(plan)).id
         with pytest.raises(InvalidValue, match="no JSON Schema that can be used"):
             await engine.decide(run, "ask", "approve", feedback={})
 
@@ -214,7 +215,7 @@ async def test_a_form_that_is_none_is_named(tmp_path: Path) -> None:
 async def test_each_person_counts_once(tmp_path: Path) -> None:
     plan = Plan(name="two", steps=(Step(name="ask", work=Gate(min_approvals=2)),))
     async with open_engine(db=tmp_path / "refold.db", settings=QUICK) as engine:
-        run = await engine.start(plan)
+        run = (await engine.start(plan)).id
         with pytest.raises(InvalidValue, match="say who decides"):
             await engine.decide(run, "ask", "approve")
         await engine.decide(run, "ask", "approve", by="ann")
@@ -228,7 +229,7 @@ async def test_a_deadline_survives_a_restart_and_is_not_prolonged_by_it(tmp_path
     file, clock = tmp_path / "refold.db", Skewed()
     plan = Plan(name="late", steps=(Step(name="ask", work=Gate(timeout=3600.0)),))
     async with skewed(file, clock) as engine:
-        run = await engine.start(plan)
+        run = (await engine.start(plan)).id
         [asked] = await facts(engine, run, StepIssued)
     clock.skew = 3000.0
     async with skewed(file, clock) as engine:
@@ -248,7 +249,7 @@ async def test_a_child_that_takes_too_long_is_cancelled_and_its_parent_fails_by_
     async with open_engine(db=tmp_path / "refold.db", settings=QUICK) as engine:
         child = await engine.register(Plan(name="child", steps=(Step(name="nap", work=Wait(seconds=3600)),)))
         parent = Plan(name="parent", steps=(Step(name="sub", work=Child(plan=child), timeout=0.2),))
-        run = await engine.start(parent)
+        run = (await engine.start(parent)).id
         with pytest.raises(RunFailed, match=r"no result after 0\.2 s"):
             await asyncio.wait_for(engine.result(run), 60)
         assert len(await facts(engine, run, ChildEnded)) == 1
@@ -261,7 +262,7 @@ async def test_a_clock_that_jumps_past_a_due_time_fires_it_once(tmp_path: Path, 
     clock, file = Skewed(), tmp_path / "refold.db"
     plan = Plan(name="nap", steps=(Step(name="nap", work=Wait(seconds=1800)),))
     async with skewed(file, clock) as engine:
-        run = await engine.start(plan)
+        run = (await engine.start(plan)).id
         if stays:
             clock.skew = 3600.0
             await asyncio.wait_for(engine.result(run), 60)
@@ -279,12 +280,12 @@ async def test_a_clock_that_is_set_back_makes_a_timer_late_and_loses_none(tmp_pa
     clock, file = Skewed(), tmp_path / "refold.db"
     plan = Plan(name="nap", steps=(Step(name="nap", work=Wait(seconds=60)),))
     async with skewed(file, clock) as engine:
-        run = await engine.start(plan)
+        run = (await engine.start(plan)).id
         [issued] = await facts(engine, run, StepIssued)
         clock.skew = -3600.0
         await asyncio.sleep(0.5)
         assert await facts(engine, run, StepSettled) == []
-        later = await engine.start(plan)
+        later = (await engine.start(plan)).id
         clock.skew = 60.0
         for each in (run, later):
             await asyncio.wait_for(engine.result(each), 60)
@@ -303,7 +304,7 @@ async def test_a_thousand_timers_that_are_due_at_once_fire_within_a_second_in_or
         base = clock.now() + 3600 * SECOND
         dues = random.Random(7).sample(range(1000), 1000)
         plans = [Plan(name="nap", steps=(Step(name="nap", work=Wait(until=base + due)),)) for due in dues]
-        runs = await asyncio.gather(*map(engine.start, plans))
+        runs = [handle.id for handle in await asyncio.gather(*map(engine.start, plans))]
         began, clock.skew = time.process_time(), 3600.0
         await asyncio.gather(*map(engine.wait, runs))
         assert time.process_time() - began < 1.0
@@ -324,7 +325,7 @@ async def test_a_poll_holds_no_worker_between_its_looks(tmp_path: Path) -> None:
 
     poll = Step(name="poll", work=Call(tool="look"), poll=Poll(until="third", every=0.3))
     async with open_engine({"look": look}, evaluate=Third(), db=tmp_path / "refold.db", settings=QUICK) as engine:
-        run = await engine.start(Plan(name="poll", steps=(poll,)))
+        run = (await engine.start(Plan(name="poll", steps=(poll,)))).id
         async with asyncio.timeout(60):
             while "waiting" not in statuses:
                 statuses.add((await engine.show(run)).status)
@@ -335,7 +336,8 @@ async def test_a_poll_holds_no_worker_between_its_looks(tmp_path: Path) -> None:
 
 MANY = """
 import asyncio, sys
-from refold import Gate, Plan, Step, Wait, open_engine
+from refold import open_engine
+from refold.plan import Gate, Plan, Step, Wait
 
 ask = Plan(name="ask", steps=(Step(name="ask", work=Gate(prompt="well?", timeout=3600.0)),))
 nap = Plan(name="nap", steps=(Step(name="nap", work=Wait(seconds=3600)),))

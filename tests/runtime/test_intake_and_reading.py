@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from refold import Arc, Call, Child, Loop, Plan, Step
 from refold.core.outcomes import Succeeded
 from refold.core.plan import canonical, plan_hash
 from refold.core.read.loaded import Loaded
 from refold.errors import Conflict, InvalidValue, NotFound
+from refold.plan import Arc, Call, Child, Loop, Plan, Step
 from refold.ports import Abilities, Done
 from refold.runtime.mail import Cancel, Pause, Resume, Settle
 from refold.runtime.mailroom import Intake, run_of_key

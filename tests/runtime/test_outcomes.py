@@ -41,7 +41,7 @@ def play(plan: Plan | str, tools: dict[str, Any] | None = None, db: Path | None 
     async def run() -> Played:
         settings = Settings(processes=1, lease_for=30.0, sweep_every=0.05, poll=0.05)
         async with open_engine(tools, settings=settings, db=db) as engine:
-            id = await engine.start(known)
+            id = (await engine.start(known)).id
             async with asyncio.timeout(60):
                 await engine.wait(id)
             shown = await engine.show(id)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from refold import Arc, Call, Child, Gate, Plan, Step, Wait
 from refold.core.plan import plan_hash
 from refold.errors import RefoldError
+from refold.plan import Arc, Call, Child, Gate, Plan, Step, Wait
 from refold.runtime.mail import DecideGate, Signal
 from refold.wiring.store import open_intake
 

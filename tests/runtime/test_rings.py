@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from refold import Arc, Call, Child, Gate, Plan, Step, Wait
 from refold.core.outcomes import SECOND
 from refold.core.plan import plan_hash
 from refold.errors import Unavailable
+from refold.plan import Arc, Call, Child, Gate, Plan, Step, Wait
 from refold.runtime.background import SHARE, Listener
 from refold.runtime.mail import Cancel, DecideGate, Mail, Pause, Resume, Signal
 from refold.runtime.mailroom import Intake
@@ -90,7 +90,7 @@ async def test_a_run_that_another_process_starts_is_served(tmp_path: Path) -> No
 
 async def test_a_signal_from_another_process_continues_its_run(tmp_path: Path) -> None:
     async with serving(tmp_path, Notes()) as process:
-        await process.engine.start(after(Wait(signal="go"), Call(tool="note")), run="r")
+        await process.engine.options(run="r").start(after(Wait(signal="go"), Call(tool="note")))
         await waits(process, "r")
         await sent(tmp_path, "r", Signal("go"))
         assert (await process.engine.wait("r")).status == "completed"
@@ -101,7 +101,7 @@ async def test_a_decision_from_another_process_continues_its_run_and_the_child_t
     tmp_path: Path, only: str
 ) -> None:
     async with serving(tmp_path, Notes(), only) as process:
-        await process.engine.start(GATED_KID, run="r")
+        await process.engine.options(run="r").start(GATED_KID)
         await waits(process, "r")
         await sent(tmp_path, "r", DecideGate("first", "approve"))
         assert (await process.engine.wait("r")).result == "work"
@@ -110,7 +110,7 @@ async def test_a_decision_from_another_process_continues_its_run_and_the_child_t
 @pytest.mark.parametrize("only", ["", "r"])
 async def test_a_decision_about_a_child_continues_the_whole_family(tmp_path: Path, only: str) -> None:
     async with serving(tmp_path, Notes(), only) as process:
-        await process.engine.start(GATED_GRANDKID, run="r")
+        await process.engine.options(run="r").start(GATED_GRANDKID)
         while not (state := (await process.engine.show("r")).state).children:
             await asyncio.sleep(0.01)
         (child,) = state.children.values()
@@ -123,7 +123,7 @@ async def test_a_step_of_a_run_that_another_process_cancels_is_stopped(tmp_path:
     notes = Notes()
     notes.go.clear()
     async with serving(tmp_path, notes) as process:
-        await process.engine.start(WORK, run="r")
+        await process.engine.options(run="r").start(WORK)
         await notes.begun.wait()
         await sent(tmp_path, "r", Cancel("enough"))
         await notes.stopped.wait()
@@ -132,7 +132,7 @@ async def test_a_step_of_a_run_that_another_process_cancels_is_stopped(tmp_path:
 
 async def test_whoever_waits_for_a_run_learns_that_another_process_has_ended_it(tmp_path: Path) -> None:
     async with serving(tmp_path, Notes()) as process:
-        await process.engine.start(after(Wait(signal="go"), Call(tool="note")), run="r")
+        await process.engine.options(run="r").start(after(Wait(signal="go"), Call(tool="note")))
         await waits(process, "r")
         waiting = asyncio.create_task(process.engine.wait("r"))
         await asyncio.sleep(0.05)
@@ -142,7 +142,7 @@ async def test_whoever_waits_for_a_run_learns_that_another_process_has_ended_it(
 
 async def test_a_run_that_other_processes_pause_and_resume_goes_on(tmp_path: Path) -> None:
     async with serving(tmp_path, Notes()) as process:
-        await process.engine.start(GATED_KID, run="r")
+        await process.engine.options(run="r").start(GATED_KID)
         await waits(process, "r")
         await sent(tmp_path, "r", Pause())
         await sent(tmp_path, "r", DecideGate("first", "approve"))

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from refold import Plan, Step
 from refold.core.plan import Call
 from refold.errors import Corrupt
+from refold.plan import Plan, Step
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore, MemoryTurn
 from refold.wiring import open_process

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from refold import Arc, Call, Child, Loop, Plan, Step, Wait
 from refold.core.plan import plan_hash
+from refold.plan import Arc, Call, Child, Loop, Plan, Step, Wait
 from refold.settings import Settings
 from refold.wiring import Process, open_process
 
@@ -49,8 +49,8 @@ async def serving(folder: Path, only: str, notes: Notes) -> AsyncIterator[Proces
 async def test_the_runs_of_others_are_left_alone(tmp_path: Path) -> None:
     notes = Notes()
     async with serving(tmp_path, "mine", notes) as process:
-        await process.engine.start(ALONE, run="other")
-        await process.engine.start(ALONE, run="mine")
+        await process.engine.options(run="other").start(ALONE)
+        await process.engine.options(run="mine").start(ALONE)
         assert (await process.engine.wait("mine")).status == "completed"
         await asyncio.sleep(0.2)
         assert (await process.engine.show("other")).status == "running"
@@ -60,7 +60,7 @@ async def test_the_runs_of_others_are_left_alone(tmp_path: Path) -> None:
 async def test_timers_of_others_are_left_to_others(tmp_path: Path) -> None:
     pause = Plan(name="pause", steps=(Step(name="w", work=Wait(seconds=0.05)),))
     async with serving(tmp_path, "elsewhere", Notes()) as process:
-        await process.engine.start(pause, run="other")
+        await process.engine.options(run="other").start(pause)
     async with serving(tmp_path, "mine", Notes()) as process:
         await asyncio.sleep(0.3)
         assert (await process.engine.show("other")).status == "waiting"
@@ -69,7 +69,7 @@ async def test_timers_of_others_are_left_to_others(tmp_path: Path) -> None:
 async def test_children_of_children_are_served(tmp_path: Path) -> None:
     notes = Notes()
     async with serving(tmp_path, "mine", notes) as process:
-        await process.engine.start(TOP, run="mine")
+        await process.engine.options(run="mine").start(TOP)
         shown = await asyncio.wait_for(process.engine.wait("mine"), 60)
         assert (shown.status, shown.result, notes.seen) == ("completed", "top", ["leaf"] * 3 + ["top"])
         assert process.served_runs is not None
@@ -81,7 +81,7 @@ async def test_children_that_were_there_before_are_served(tmp_path: Path) -> Non
     notes = Notes()
     notes.go.clear()
     async with serving(tmp_path, "mine", notes) as process:
-        await process.engine.start(TOP, run="mine")
+        await process.engine.options(run="mine").start(TOP)
         async with asyncio.timeout(60):
             while len(notes.seen) < 2:
                 await asyncio.sleep(0.01)
@@ -95,7 +95,7 @@ async def test_a_child_served_alone_does_not_bring_its_parent_along(tmp_path: Pa
     notes = Notes()
     notes.go.clear()
     async with serving(tmp_path, "mine", notes) as process:
-        await process.engine.start(TOP, run="mine")
+        await process.engine.options(run="mine").start(TOP)
         async with asyncio.timeout(60):
             while not notes.seen:
                 await asyncio.sleep(0.01)
@@ -129,7 +129,7 @@ async def test_progress_is_read_from_memory_while_a_run_goes_on(tmp_path: Path) 
     notes = Notes()
     notes.go.clear()
     async with serving(tmp_path, "mine", notes) as process:
-        await process.engine.start(ALONE, run="mine", name="named")
+        await process.engine.options(run="mine", name="named").start(ALONE)
         seen = await process.engine.progress("mine")
         assert seen is not None
         assert (seen.name, seen.workflow, seen.status, [row.status for row in seen.rows]) == (

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from refold import Plan
 from refold.errors import RefoldError
+from refold.plan import Plan
 from refold.playbooks.playbook import read
 from refold.settings import Settings
 from refold.tools.catalog import CATALOG
@@ -346,7 +346,7 @@ async def main(folder: Path, postgres: str, fragments: list[bytes]) -> dict[str,
         async with open_process(db=folder / "refold.db", settings=settings) as process:
 
             async def work(name: str, plan: Plan) -> None:
-                run = await process.engine.start(plan, name=f"run-{len(runs)}")
+                run = (await process.engine.options(name=f"run-{len(runs)}").start(plan)).id
                 runs[name] = {"run": run, "ends": works_[name]["ends"]}
                 await process.engine.wait(run)
                 state = await process.engine.show(run)

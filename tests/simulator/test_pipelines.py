@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from refold import Context, LoopStage, ParallelStage, Pipeline, PipelineState, Retry, Stage, StageResult, flow
+from refold import Context, Retry, flow
 from refold.runtime.engine import Engine
 from refold.runtime.handle import Handle
+from refold.stages import LoopStage, ParallelStage, Pipeline, PipelineState, Stage, StageResult
 from refold.testing.core import Scripted
 from refold.testing.simulator.event_loop import Process
 from refold.testing.simulator.oracles import Violation
@@ -77,13 +78,14 @@ def simulate(seed: int) -> tuple[str, int]:
     handles: list[Handle] = []
 
     async def script(engine: Engine) -> None:
-        handle: Any = await stubborn(lambda: engine.start(simulation.pipeline, key="one", value=1))
+        handle: Any = await stubborn(lambda: engine.options(key="one").start(simulation.pipeline, value=1))
         handles.append(handle)
 
     try:
         simulated = simulation.run(script, limit=7200.0)
         [handle] = handles
         state = simulation.folded(handle.id)
+        assert handle.definition is not None
         if state.life != "completed":
             if not _lost_too_many(simulation, handle.id) and "lost" not in str(state.error):
                 raise Violation(f"seed {seed}: the run ended as {state.life}: {state.error}")

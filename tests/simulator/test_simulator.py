@@ -74,7 +74,7 @@ def test_when_every_ring_is_lost_a_command_waits_for_two_looks_at_most() -> None
         async def script(engine: Engine, plan: Plan = plan) -> None:
             await engine.register(CHILD)
             for n in range(3):
-                await engine.start(plan, key=f"{n}")
+                await engine.options(key=f"{n}").start(plan)
 
         simulation.run(script, nodes=2)
         waits = [wait for oracle in simulation.oracles.runs.values() for wait in oracle.waits]
@@ -118,8 +118,8 @@ def test_a_spoilt_log_troubles_no_other_run(kind: str) -> None:
             engine: Engine, simulation: Simulation = simulation, spoilt: list[str] = spoilt, seed: int = seed
         ) -> None:
             await engine.register(CHILD)
-            await engine.start(plan_of(random_program(seed), "work"), key="good")
-            run = await engine.start(SINK, key="bad")
+            await engine.options(key="good").start(plan_of(random_program(seed), "work"))
+            run = (await engine.options(key="bad").start(SINK)).id
             await asyncio.sleep(0.1 * seed)
             simulation.oracles.poisoned.add(run)
             spoilt.append(run)
@@ -147,7 +147,7 @@ def test_what_was_received_stays_received() -> None:
 
         async def script(engine: Engine, sent: list[int] = sent) -> None:
             await stubborn(lambda: engine.register(CHILD))
-            run = await stubborn(lambda: engine.start(SINK, key="sink"))
+            run = (await stubborn(lambda: engine.options(key="sink").start(SINK))).id
             for number in range(10):
                 await stubborn(partial(engine.signal, run, "spare", number))
                 sent.append(number)
@@ -171,7 +171,7 @@ def test_a_start_that_was_applied_is_not_refused() -> None:
             await stubborn(lambda: engine.register(CHILD))
             for number in range(10):
                 with suppress(Unavailable):
-                    started.append(await engine.start(SINK))
+                    started.append((await engine.start(SINK)).id)
                     await engine.signal(started[-1], "spare", number)
                     told.append(number)
 
@@ -192,7 +192,7 @@ def test_a_cancelled_run_ends_after_the_child_that_a_suspended_body_started() ->
     async def script(engine: Engine) -> None:
         await engine.register(CHILD)
         plan = Plan(name="parent", steps=(Step(name="body", work=Call(tool="suspends")),))
-        runs.append(await engine.start(plan))
+        runs.append((await engine.start(plan)).id)
         await asyncio.sleep(0.2)
         await engine.cancel(runs[0])
 

@@ -76,7 +76,7 @@ class Story:
     async def script(self, engine: Engine) -> None:
         for plan in (LEAF, MIDDLE):
             await stubborn(partial(engine.register, plan))
-        self.run = await stubborn(lambda: engine.start(ROOT, key="tree"))
+        self.run = (await stubborn(lambda: engine.options(key="tree").start(ROOT))).id
         await asyncio.sleep(self.chance.uniform(0, 6))
         await self.steer(engine)
         await self.over(engine)

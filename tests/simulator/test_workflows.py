@@ -75,7 +75,7 @@ def simulate(seed: int) -> tuple[str, int, list[int]]:
     handles: list[Handle] = []
 
     async def script(engine: Engine) -> None:
-        handle: Any = await stubborn(lambda: engine.start(simulation.workflow, key="one", pages=PAGES))
+        handle: Any = await stubborn(lambda: engine.options(key="one").start(simulation.workflow, pages=PAGES))
         handles.append(handle)
         await stubborn(lambda: handle.signal("word", (1, 2)))
 
@@ -83,6 +83,7 @@ def simulate(seed: int) -> tuple[str, int, list[int]]:
         simulated = simulation.run(script, limit=3600.0)
         [handle] = handles
         state = simulation.folded(handle.id)
+        assert handle.definition is not None
         if not _lost_too_many(simulation, handle.id):
             squares = [n * n for n in range(PAGES)]
             result = handle.definition.exact.get(state.result)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from refold import Call as Work
-from refold import Plan, Step
+from refold.plan import Call as Work
+from refold.plan import Plan, Step
 from tests.sources.pulls import SECRETS, Sources, opened
 from tests.tools.calls import engine, fault_of_run
 from tests.tools.web import Answer, Asked, Site, says, served

@@ -98,7 +98,8 @@ async def test_a_source_that_does_not_keep_its_promise_is_named(page: Any, kind:
 def test_no_kind_is_loaded_before_it_is_used() -> None:
     code = """
 import asyncio, sys
-from refold import Call, Plan, Step, open_engine
+from refold import open_engine
+from refold.plan import Call, Plan, Step
 
 async def main():
     async with open_engine() as engine:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from refold import Arc, Call, Child, Loop, Plan, RunFailed, Step, Wait, open_engine
+from refold import RunFailed, open_engine
 from refold.core.facts import FanOutEntered, StepIssued
 from refold.core.plan import plan_hash
 from refold.errors import InvalidPlan
+from refold.plan import Arc, Call, Child, Loop, Plan, Step, Wait
 from refold.ports import Abilities
 from refold.ports import Call as ToolCall
 from refold.runtime.engine import Engine
@@ -238,7 +239,7 @@ async def test_commands_are_made_again_from_the_log_with_the_same_inputs(tmp_pat
     looped = plan(step("a", tool="nobody", loop=Loop(items="{{ rows }}"), input="{{ item }}-{{ key }}"))
     file = tmp_path / "refold.db"
     async with asyncio.timeout(60), open_engine(TOOLS, db=file) as engine:
-        run = await engine.start(looped, {"rows": [1, 2], "key": "k"})
+        run = (await engine.start(looped, {"rows": [1, 2], "key": "k"})).id
     store = SqliteStore(file, lambda: time.time_ns() // 1000)
     try:
         told = rebuild(store, Scripted(), language)
@@ -255,7 +256,8 @@ async def test_commands_are_made_again_from_the_log_with_the_same_inputs(tmp_pat
 def test_templates_are_loaded_when_a_plan_needs_them() -> None:
     code = """
 import sys
-from refold import Plan, Step, run_sync
+from refold import run_sync
+from refold.plan import Plan, Step
 from refold.core.plan import Call
 async def echo(call): return call.input
 step = Step(name="a", work=Call(tool="e"), input="{{ 1 + 1 }}")

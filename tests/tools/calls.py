@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from refold import Call as Work
-from refold import Engine, Plan, RunFailed, Step, open_engine
+from refold import Engine, RunFailed, open_engine
 from refold.core.commands import Command
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
+from refold.plan import Call as Work
+from refold.plan import Plan, Step
 from refold.ports import Call, Say, Tool
 from refold.settings import Settings
 

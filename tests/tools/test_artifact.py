@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from refold import Plan, Step, open_engine
+from refold import open_engine
 from refold.core import codec
 from refold.errors import NotFound, ToolFailed
+from refold.plan import Plan, Step
 from refold.settings import Settings
 from refold.tools.artifact.tool import ArtifactTool
 from tests.tools.calls import call, fault_of, one_step
@@ -212,7 +213,7 @@ async def test_a_large_result_of_another_run_is_read_by_its_reference(tmp_path: 
     boxed = codec.box(value)
     assert boxed is not None
     async with open_engine(db=tmp_path / "runs.db") as opened:
-        run = await opened.start(Plan(name="p", steps=(Step(name="big", input=value),)))
+        run = (await opened.start(Plan(name="p", steps=(Step(name="big", input=value),)))).id
         assert (await opened.wait(run)).result == value
         for scheme in ("noetl", "refold"):
             ref = f"{scheme}://execution/{run}/result/big/{boxed[0].hash}"

@@ -135,7 +135,8 @@ def test_the_catalog_costs_no_more_than_it_must() -> None:
 def test_an_engine_loads_no_tool_and_no_pool_before_it_is_used() -> None:
     code = """
 import asyncio, sys
-from refold import Call, Plan, Step, open_engine
+from refold import open_engine
+from refold.plan import Call, Plan, Step
 
 HEAVY = (
     "httpx2", "httpcore2", "refold.executors.interpreter_pool", "refold.executors.programs", "refold.tools.python.tool"

@@ -68,7 +68,7 @@ def play(
 
     async def run() -> tuple[Any, list[Any]]:
         async with open_engine(settings=Settings(processes=1)) as engine:
-            id = await engine.start(plan)
+            id = (await engine.start(plan)).id
             async with asyncio.timeout(60):
                 await engine.wait(id)
             return await engine.show(id), [fact for _, _, fact in await engine.history(id)]

@@ -169,7 +169,7 @@ async def test_what_every_try_used_up_is_in_the_ledger_of_the_run(site: Site, at
     site["/v1/chat/completions"] = second_time_right
     config = {"base_url": at, "model": "small", "prompt": "?", "json": SCHEMA}
     async with engine() as opened:
-        run = await opened.start(one_step("llm", None, config, retry=Retry(attempts=3, delay=0.01)))
+        run = (await opened.start(one_step("llm", None, config, retry=Retry(attempts=3, delay=0.01)))).id
         shown = await opened.wait(run)
         assert (shown.result["json"], len(tries)) == ({"n": 1}, 2)
         assert (await opened.show(run)).usage["tokens"] == 34

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from refold import Engine, Loop, Retry, open_engine
+from refold import Engine, Retry, open_engine
 from refold.core.commands import Command
 from refold.errors import LeaseLost, Unavailable
+from refold.plan import Loop
 from refold.ports import Lease
 from refold.wiring import WallClock
 from refold.worker.output import MOST, TryOutput
@@ -37,7 +38,7 @@ async def test_lines_of_python_are_kept_with_their_step_and_try(isolation: str) 
     code = "import sys\nprint('one', 2)\nprint('three\\nfour', file=sys.stderr)\nprint(end='five')"
     async with engine() as opened:
         before = time.time_ns() // 1000
-        run = await opened.start(one_step("python", {"code": code, "isolation": isolation}))
+        run = (await opened.start(one_step("python", {"code": code, "isolation": isolation}))).id
         await opened.result(run)
         lines = await lines_of(opened, run)
         assert sorted((line["stream"], line["text"]) for line in lines) == [
@@ -53,7 +54,7 @@ async def test_lines_of_python_are_kept_with_their_step_and_try(isolation: str) 
 async def test_what_a_step_logs_is_kept_too() -> None:
     code = "import logging\nlogging.getLogger('shop').info('sold %d', 3)\nlogging.warning('low')\nlogging.debug('no')"
     async with engine() as opened:
-        run = await opened.start(one_step("python", {"code": code}))
+        run = (await opened.start(one_step("python", {"code": code}))).id
         await opened.result(run)
         assert await texts_of(opened, run) == [("stderr", "INFO shop: sold 3"), ("stderr", "WARNING root: low")]
 
@@ -66,7 +67,7 @@ async def test_what_inline_code_logs_is_kept_too_and_only_with_its_own_run() -> 
             one_step("python", {"code": each, "isolation": "inline"}, None, {"who": who})
             for who, each in (("ann", code), ("bob", later), ("cid", code))
         ]
-        runs = [await opened.start(plan) for plan in plans]
+        runs = [(await opened.start(plan)).id for plan in plans]
         for run, who in zip(runs, ("ann", "bob", "cid"), strict=True):
             await opened.result(run)
             assert await texts_of(opened, run) == [("stderr", f"WARNING shop: sold by {who}")] * 3
@@ -97,14 +98,14 @@ def test_a_program_that_sets_up_no_logging_sees_what_it_would_have_seen() -> Non
 
 async def test_lines_of_a_program_are_kept() -> None:
     async with engine() as opened:
-        run = await opened.start(one_step("shell", {"script": "echo one; printf two"}))
+        run = (await opened.start(one_step("shell", {"script": "echo one; printf two"}))).id
         await opened.result(run)
         assert await texts_of(opened, run) == [("stdout", "one"), ("stdout", "two")]
 
 
 async def test_lines_of_a_function_in_a_process_are_kept() -> None:
     async with engine() as opened:
-        run = await opened.start(one_step("function", {"call": "builtins:print", "isolation": "process"}))
+        run = (await opened.start(one_step("function", {"call": "builtins:print", "isolation": "process"}))).id
         await opened.result(run)
         assert await texts_of(opened, run) == [("stdout", "{'config': {}, 'input': {}}")]
 
@@ -113,7 +114,7 @@ async def test_every_try_and_every_item_has_its_own_lines() -> None:
     code = "print('item', context['item'], 'try', context['attempt'])\nif context['attempt'] == 1:\n    raise OSError"
     async with engine() as opened:
         plan = one_step("python", {"code": code}, loop=Loop(items=["x", "y"]), retry=Retry(attempts=2))
-        run = await opened.start(plan)
+        run = (await opened.start(plan)).id
         await opened.wait(run)
         lines = await lines_of(opened, run)
         told = {(line["item"], line["attempt"], line["text"]) for line in lines}
@@ -124,7 +125,7 @@ async def test_every_try_and_every_item_has_its_own_lines() -> None:
 async def test_lines_are_there_while_the_step_still_runs(kept: str, tmp_path: Path) -> None:
     code = "import os, time\nprint('begun')\nwhile not os.path.exists(go):\n    time.sleep(0.01)\nprint('done')"
     async with open_engine(settings=SETTINGS, db=None if kept == "memory" else tmp_path / "refold.db") as opened:
-        run = await opened.start(one_step("python", {"code": code}, None, {"go": str(tmp_path / "go")}))
+        run = (await opened.start(one_step("python", {"code": code}, None, {"go": str(tmp_path / "go")}))).id
         async with asyncio.timeout(60):
             while not await opened.logs(run):
                 await asyncio.sleep(0.02)
@@ -147,7 +148,7 @@ async def test_what_was_printed_before_a_failure_or_a_timeout_is_kept() -> None:
 
 async def test_a_step_that_prints_nothing_writes_nothing() -> None:
     async with engine() as opened:
-        run = await opened.start(one_step("python", {"code": "result = 1"}))
+        run = (await opened.start(one_step("python", {"code": "result = 1"}))).id
         await opened.result(run)
         assert await opened.logs(run) == []
 
@@ -155,7 +156,7 @@ async def test_a_step_that_prints_nothing_writes_nothing() -> None:
 async def test_however_much_a_step_prints_a_bounded_part_is_kept_and_says_so() -> None:
     async with engine() as opened:
         code = "for i in range(60_000):\n    print(i)"
-        run = await opened.start(one_step("python", {"code": code, "isolation": "inline"}))
+        run = (await opened.start(one_step("python", {"code": code, "isolation": "inline"}))).id
         await opened.result(run)
         lines = await lines_of(opened, run)
         assert [line["text"] for line in lines[:3]] == ["0", "1", "2"]
@@ -166,7 +167,7 @@ async def test_however_much_a_step_prints_a_bounded_part_is_kept_and_says_so() -
 
 async def test_what_cannot_be_stored_as_text_is_spelt_out() -> None:
     async with engine() as opened:
-        run = await opened.start(one_step("python", {"code": "print('\\ud800 ü')", "isolation": "inline"}))
+        run = (await opened.start(one_step("python", {"code": "print('\\ud800 ü')", "isolation": "inline"}))).id
         await opened.result(run)
         assert await texts_of(opened, run) == [("stdout", "\\ud800 ü")]
 
@@ -292,7 +293,7 @@ async def test_a_step_whose_lines_are_refused_succeeds_all_the_same(monkeypatch:
         monkeypatch.setattr(opened.store, "publish", lambda *_: False)
         code = "print('unheard' * 10_000)\nawait asyncio.sleep(0.05)\nprint('heard')\nresult = 1"
         settings = {"code": code, "libs": {"asyncio": "asyncio"}, "isolation": "inline"}
-        run = await opened.start(one_step("python", settings))
+        run = (await opened.start(one_step("python", settings))).id
         assert await opened.result(run) == 1
         assert [line["text"] for _, line in await opened.logs(run)] == ["heard"]  # with its report
 

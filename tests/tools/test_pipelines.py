@@ -34,7 +34,7 @@ def play(text: str, input: dict[str, Any] | None = None, folder: Path | None = N
     async def run() -> Played:
         settings = Settings(processes=1, key_file=str(folder / "keys") if folder is not None else "")
         async with open_engine(settings=settings) as engine:
-            id = await engine.start(book.plan, input)
+            id = (await engine.start(book.plan, input)).id
             async with asyncio.timeout(60):
                 await engine.wait(id)
             shown = await engine.show(id)

@@ -293,7 +293,7 @@ async def test_code_that_is_out_of_time_is_killed_for_real(tmp_path: Path) -> No
 async def test_cancelling_the_run_kills_its_code(tmp_path: Path) -> None:
     code = "import os, pathlib, time\n(pathlib.Path(folder) / f'pid {os.getpid()}').touch()\ntime.sleep(100)"
     async with engine() as opened:
-        run = await opened.start(one_step("python", {"code": code}, None, {"folder": str(tmp_path)}))
+        run = (await opened.start(one_step("python", {"code": code}, None, {"folder": str(tmp_path)}))).id
         pids = await asyncio.to_thread(noted_in, tmp_path, 1)
         await opened.cancel(run)
         assert (await asyncio.wait_for(opened.wait(run), 60)).status == "cancelled"
@@ -313,5 +313,5 @@ async def test_a_failed_try_is_tried_again_under_the_same_idempotency_key() -> N
 
     code = "if context['attempt'] < 3:\n    raise OSError('not yet')\nresult = context['idempotency_key']"
     async with engine() as opened:
-        run = await opened.start(one_step("python", {"code": code}, retry=Retry(attempts=3)))
+        run = (await opened.start(one_step("python", {"code": code}, retry=Retry(attempts=3)))).id
         assert await opened.result(run) == f"{run}/a/1"

@@ -130,7 +130,7 @@ async def test_a_value_without_one_is_refused_with_its_path(opened: Engine, isol
 async def test_100_mb_are_a_value_too(isolation: str, shape: str, tmp_path: Path) -> None:
     code = {"text": "result = 100_000_000 * 'x'", "rows": "result = [{'row': 99_000 * 'x'} for _ in range(1000)]"}
     async with open_engine(settings=SETTINGS, db=tmp_path / "refold.db") as opened:
-        run = await opened.start(one_step("python", {"code": code[shape], "isolation": isolation}))
+        run = (await opened.start(one_step("python", {"code": code[shape], "isolation": isolation}))).id
         result = await opened.result(run)
         size = len(result) if shape == "text" else sum(len(row["row"]) for row in result)
         assert math.isclose(size, 100_000_000, rel_tol=0.02)

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from refold import Call as Work
-from refold import Plan, Step, open_engine
+from refold import open_engine
 from refold.errors import ToolFailed
+from refold.plan import Call as Work
+from refold.plan import Plan, Step
 from refold.ports import Call, Tool
 from refold.registry import LazyRegistry
 from refold.tool_api import Keys, ToolInfo, ToolKey

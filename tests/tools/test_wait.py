@@ -17,7 +17,7 @@ IN_PIPELINE = '  - step: a\n    tool: [{name: nap, kind: wait, KEYS}, {name: out
 
 async def ended(opened: Engine, text: str, keys: str, signal: Any = None) -> Any:
     plan = read(HEAD + text.replace("KEYS", keys), "play.yaml", CATALOG).plan
-    run = await opened.start(plan)
+    run = (await opened.start(plan)).id
     if signal is not None:
         await opened.signal(run, "paid", signal)
     async with asyncio.timeout(60):

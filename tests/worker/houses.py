@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from threading import Thread
 from typing import Any
 
-from refold import Call, Plan, Step
 from refold.core.expressions import Values
 from refold.core.facts import StepSettled
 from refold.doorbells.local import LocalDoorbell
 from refold.executors.inline import Inline
 from refold.executors.interpreter_pool import InterpreterPool
+from refold.plan import Call, Plan, Step
 from refold.ports import Executor, Tool
 from refold.runtime.engine import Engine
 from refold.runtime.turn_thread import InCaller
@@ -91,8 +91,10 @@ class FarHouse:
 
     async def start(self, plan: Plan) -> str:
         assert self.loop is not None and self.process is not None
-        started = asyncio.run_coroutine_threadsafe(self.process.engine.start(plan, run=uuid.uuid4().hex), self.loop)
-        return await asyncio.wrap_future(started)
+        started = asyncio.run_coroutine_threadsafe(
+            self.process.engine.options(run=uuid.uuid4().hex).start(plan), self.loop
+        )
+        return (await asyncio.wrap_future(started)).id
 
 
 def calls(body: str, input: Any = None, isolation: str = "inline", **more: Any) -> Plan:

@@ -5,8 +5,8 @@ import sys
 import threading
 from typing import Any
 
-from refold import Arc, Call, Plan, Step
 from refold.errors import Stopped
+from refold.plan import Arc, Call, Plan, Step
 from refold.settings import Settings
 from refold.wiring import open_process
 from refold.worker.stop import in_foreground
@@ -27,7 +27,7 @@ async def main(body: str, folder: str, grace: str, isolation: str = "inline", th
         engine, run = process.engine, "RUN"
 
         async def work() -> Any:
-            await engine.start(plan(body, folder, isolation, then), run=run)
+            await engine.options(run=run).start(plan(body, folder, isolation, then))
             return await engine.result(run)
 
         try:

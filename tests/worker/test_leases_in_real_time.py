@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from refold import Arc, Plan, Step
 from refold.core.outcomes import Cancelled, Failed, Succeeded, TimedOut
 from refold.core.plan import Call
 from refold.errors import RunCancelled, RunFailed
+from refold.plan import Arc, Plan, Step
 from refold.ports import Call as Try
 from refold.settings import Settings
 from refold.worker.leases import Beat
@@ -29,7 +29,7 @@ async def test_a_busy_step_of_three_leases_runs_once_and_keeps_its_lease(tmp_pat
     ran = tmp_path / "ran"
     town = Town()
     async with town.house("one", SECOND_LONG) as one, town.house("two", SECOND_LONG):
-        run = await one.engine.start(calls("noted", {"file": str(ran), "seconds": 3.1}, isolation))
+        run = (await one.engine.start(calls("noted", {"file": str(ran), "seconds": 3.1}, isolation))).id
         report = (await settled(one.engine, run)).report
     assert ran.read_text().count("\n") == 1
     assert (report.outcome, report.generation, report.losses) == (Succeeded("done"), 1, 0)
@@ -68,7 +68,7 @@ async def test_a_lease_that_is_lost_cancels_a_coroutine_and_its_cleanup_runs_to_
 
     town = Town()
     async with town.house("one", tools={"hang": hang}) as one:
-        run = await one.engine.start(Plan(name="p", steps=(Step(name="a", work=Call(tool="hang")),)))
+        run = (await one.engine.start(Plan(name="p", steps=(Step(name="a", work=Call(tool="hang")),)))).id
         while not began:
             await asyncio.sleep(0.01)
         [held] = one.worker.keeper.held.values()
@@ -101,7 +101,7 @@ async def test_a_timeout_kills_a_process_and_fails_the_step(tmp_path: Path) -> N
         for limit in (1.5, 6.0, 24.0):  # a busy machine needs longer to begin with it
             folder = tmp_path / str(limit)
             folder.mkdir()
-            run = await one.engine.start(calls("hang", str(folder), "process", timeout=limit))
+            run = (await one.engine.start(calls("hang", str(folder), "process", timeout=limit))).id
             assert (await settled(one.engine, run)).report.outcome == TimedOut(limit)
             if len(list(folder.iterdir())) >= 4:
                 break
@@ -112,7 +112,7 @@ async def test_a_timeout_kills_a_process_and_fails_the_step(tmp_path: Path) -> N
 async def test_cancel_in_the_same_process_ends_running_work_at_once(tmp_path: Path) -> None:
     town = Town()
     async with town.house("one", SLOW_TO_NOTICE) as one:
-        run = await one.engine.start(calls("hang", str(tmp_path), "process"))
+        run = (await one.engine.start(calls("hang", str(tmp_path), "process"))).id
         pids = set(await asyncio.to_thread(noted_in, tmp_path, 4))
         await one.engine.cancel(run)
         assert await asyncio.to_thread(within, 60.0, lambda: living(pids) == set()), "long before a heartbeat"
@@ -123,7 +123,7 @@ async def test_cancel_in_the_same_process_ends_running_work_at_once(tmp_path: Pa
 async def test_cancel_of_one_command_in_the_same_process_ends_its_body_at_once(tmp_path: Path) -> None:
     town = Town()
     async with town.house("one", SLOW_TO_NOTICE) as one:
-        run = await one.engine.start(calls("hang_later", str(tmp_path)))
+        run = (await one.engine.start(calls("hang_later", str(tmp_path)))).id
         await asyncio.to_thread(noted_in, tmp_path, 1)
         await one.engine.cancel(run, "stuck", command="a/1")
         assert await asyncio.to_thread(within, 60.0, (tmp_path / "cleaned up").exists)
@@ -133,7 +133,7 @@ async def test_cancel_of_one_command_in_the_same_process_ends_its_body_at_once(t
 async def test_cancel_in_another_process_reaches_running_work_within_a_heartbeat(tmp_path: Path) -> None:
     town = Town()
     async with town.house("one") as one, town.house("elsewhere", serves=False) as elsewhere:
-        run = await one.engine.start(calls("hang_later", str(tmp_path)))
+        run = (await one.engine.start(calls("hang_later", str(tmp_path)))).id
         await asyncio.to_thread(noted_in, tmp_path, 1)
         await elsewhere.engine.cancel(run)
         assert await asyncio.to_thread(within, 60.0, (tmp_path / "cleaned up").exists)
@@ -150,7 +150,7 @@ async def test_a_step_whose_process_dies_is_tried_again_by_its_policy(tmp_path: 
 async def test_stop_hands_back_at_once_and_another_worker_finishes(tmp_path: Path) -> None:
     town = Town()
     async with town.house("leaves", SLOW_TO_NOTICE) as leaves:
-        run = await leaves.engine.start(calls("wait_for", str(tmp_path), "process"))
+        run = (await leaves.engine.start(calls("wait_for", str(tmp_path), "process"))).id
         assert await asyncio.to_thread(within, 60.0, lambda: any(tmp_path.iterdir()))
         await asyncio.wait_for(leaves.stop(), 60)  # the lease would be held for an hour
         [old] = [int(each.name) for each in tmp_path.iterdir()]
@@ -167,7 +167,7 @@ async def test_stop_lets_a_step_finish_within_the_grace_and_takes_nothing_new(tm
     second = Step(name="b", work=Call(tool="function", settings={"call": "tests.executors.bodies:pid"}))
     town = Town()
     async with town.house("leaves") as leaves:
-        run = await leaves.engine.start(Plan(name="two", steps=(first, second)))
+        run = (await leaves.engine.start(Plan(name="two", steps=(first, second)))).id
         assert await asyncio.to_thread(within, 60.0, ran.exists)
         await leaves.stop(grace=60.0)
         shown = await leaves.engine.show(run)
@@ -219,7 +219,7 @@ async def test_user_code_is_called_by_name_wherever_it_runs() -> None:
 async def test_a_result_that_is_no_json_fails_the_step_with_its_path(isolation: str) -> None:
     town = Town()
     async with town.house("one") as one:
-        run = await one.engine.start(calls("not_json", None, isolation))
+        run = (await one.engine.start(calls("not_json", None, isolation))).id
         outcome = (await settled(one.engine, run)).report.outcome
         assert isinstance(outcome, Failed)
         assert outcome.fault.kind == "invalid_value"

@@ -91,7 +91,7 @@ def test_a_step_that_prints_needs_no_commit_of_its_own_for_that(monkeypatch: pyt
 
     async def main() -> list[str]:
         async with open_engine({"t": tool}) as engine:
-            run = await engine.start(Plan(name="p", steps=(Step(name="a", work=Work(tool="t")),)))
+            run = (await engine.start(Plan(name="p", steps=(Step(name="a", work=Work(tool="t")),)))).id
             await engine.wait(run)
             return texts([line for _, line in await engine.logs(run)])
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from refold import Loop
 from refold.core.facts import ItemsSettled, StepSettled
+from refold.plan import Loop
 from tests.compat.stage import House, Stage, plan, step, work
 
 RESTARTS = 100
@@ -21,7 +21,7 @@ def test_a_hundred_restarts_with_two_live_processes_strand_nothing(seed: int) ->
     for number in range(RESTARTS):
         new = stage.house(f"new{number}", slots=4, lease_for=3.0)
         if number % 5 == 0:
-            runs.append(stage.do(keeper.engine.start(shape), keeper))
+            runs.append(stage.do(keeper.engine.start(shape), keeper).id)
         stage.pass_time(chance.uniform(0, 2))
         stage.do(old.parts.stop(chance.choice([0.0, 0.0, 1.0, 10.0])), old)
         holds = [queued for queued in stage.store.commands.values() if queued.worker == old.sim.name]

@@ -44,7 +44,7 @@ HOLD = (
 @asynccontextmanager
 async def busy(opened: Engine, folder: Path) -> AsyncIterator[None]:
     """The only interpreter is taken meanwhile."""
-    held = await opened.start(one_step("python", {"code": HOLD.format(folder=str(folder))}))
+    held = (await opened.start(one_step("python", {"code": HOLD.format(folder=str(folder))}))).id
     assert await asyncio.to_thread(within, 60.0, (folder / "began").exists)
     try:
         yield
@@ -78,7 +78,7 @@ async def test_three_steps_of_a_second_and_a_half_keep_within_two_seconds_with_t
     async with engine(Settings(processes=2)) as opened:
         seen: list[str] = []
         while len(seen) < 5 and "completed" not in seen:
-            run = await opened.start(plan)
+            run = (await opened.start(plan)).id
             seen.append((await opened.wait(run)).status)
     assert "completed" in seen
 
@@ -93,7 +93,7 @@ async def test_to_wait_for_an_interpreter_is_no_part_of_a_timeout(kind: str, tmp
     }[kind]()
     async with engine(SETTINGS) as opened:
         async with busy(opened, tmp_path):
-            run = await opened.start(plan)
+            run = (await opened.start(plan)).id
             await asyncio.sleep(HELD)
             let_go = time.time_ns() // 1000
         report = await report_of(opened, run)
@@ -105,7 +105,7 @@ async def test_to_wait_for_an_interpreter_is_no_part_of_a_timeout(kind: str, tmp
 async def test_a_body_that_has_waited_runs_out_of_time_like_any_other(tmp_path: Path) -> None:
     async with engine(SETTINGS) as opened:
         async with busy(opened, tmp_path):
-            run = await opened.start(one_step("python", {"code": "import time; time.sleep(60)"}, timeout=0.5))
+            run = (await opened.start(one_step("python", {"code": "import time; time.sleep(60)"}, timeout=0.5))).id
             await asyncio.sleep(1.0)
             let_go = time.time_ns() // 1000
         report = await report_of(opened, run)
@@ -116,7 +116,7 @@ async def test_a_body_that_has_waited_runs_out_of_time_like_any_other(tmp_path: 
 async def test_who_waits_for_an_interpreter_can_be_cancelled_and_ends_with_its_run(tmp_path: Path) -> None:
     async with engine(SETTINGS) as opened, busy(opened, tmp_path):
         plan = one_step("python", {"code": "result = 1"}, timeout=TIMEOUT)
-        cancelled = await opened.start(plan)
+        cancelled = (await opened.start(plan)).id
         await asyncio.sleep(LEASE_FOR)
         await opened.cancel(cancelled)
         assert (await asyncio.wait_for(opened.wait(cancelled), 60)).status == "cancelled"
@@ -127,7 +127,7 @@ async def test_later_tasks_of_a_pipeline_that_has_waited_have_the_rest_of_its_ti
     tasks = [{"name": name, "kind": "python", "settings": {"code": f"{code}{name!r}"}} for name in ("one", "two")]
     async with engine(SETTINGS) as opened:
         async with busy(opened, tmp_path):
-            run = await opened.start(one_step("pipeline", {"tasks": tasks, "timeout": TIMEOUT}, timeout=TIMEOUT))
+            run = (await opened.start(one_step("pipeline", {"tasks": tasks, "timeout": TIMEOUT}, timeout=TIMEOUT))).id
             await asyncio.sleep(HELD)
         assert (await report_of(opened, run)).outcome == Succeeded({"one": "one", "two": "two"})
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
@@ -17,6 +17,9 @@ from refold.python.durable_calls import Calls
 from refold.python.published import Published
 from refold.python.session import Session
 from refold.python.state import State
+
+if TYPE_CHECKING:
+    from refold.playbooks.playbook import Playbook
 
 
 class ChildRun(Struct, frozen=True):
@@ -34,7 +37,7 @@ class House(Struct):
     clock: Clock
     read_blob: Callable[[str, str], Awaitable[Any]]  # by run and hash
     adopt: Callable[[Any], Awaitable[Definition]]  # a workflow that is to be started as a child
-    register: Callable[[Plan], Awaitable[str]]
+    register: Callable[["Plan | Playbook"], Awaitable[str]]
     look: Callable[[str], Awaitable[ChildRun]]  # at a run, by its id
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
     isolated: Executor | None = None  # processes for steps that want one

@@ -1,6 +1,6 @@
 """The tool that runs the bodies of a Python workflow: async ones on the event loop, others in threads."""
 
-from asyncio import CancelledError, current_task
+from asyncio import CancelledError, current_task, get_running_loop
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ from refold.logs import WARNING, logger
 from refold.logs import event as log_event
 from refold.ports import Call, Done, Memory
 from refold.python.body_call import House, Try, judged, listed
-from refold.python.context import Blocking, Context
+from refold.python.context import Context, SyncContext, waiting_on
 from refold.python.definition import Body, Definition
 from refold.python.durable_calls import Suspension
 from refold.python.events import InputRequestEvent, InputResponseEvent
@@ -107,7 +107,11 @@ class BodyTool:
         signature = body.signature
         given = events if signature.as_list else events[0]
         if not signature.is_async:
-            seen = (Blocking(Context(tried)), given) if signature.wants_context else (given,)
+            seen = (
+                (SyncContext(Context(tried), waiting_on(get_running_loop())), given)
+                if signature.wants_context
+                else (given,)
+            )
             return await self.house.in_thread(partial(body.function, *seen))
         return await (body.function(Context(tried), given) if signature.wants_context else body.function(given))
 

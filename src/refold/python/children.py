@@ -12,11 +12,12 @@ from refold.core.times import seconds
 from refold.errors import ChildFailed, Unavailable
 from refold.logs import WARNING, event, logger
 from refold.python.body_call import ChildRun, Try
+from refold.python.durable_calls import Span
+from refold.python.startable import is_playbook
 from refold.python.values import Exact
 
 log = logger("worker")
 
-Span = str | int | float
 KIND = "child"
 PAUSE = 0.2  # seconds before the store is asked again
 T = TypeVar("T")
@@ -68,7 +69,7 @@ class Children:
         return await self._patiently(lambda: self._house.look(run))
 
     async def _start(self, workflow: Any, given: Mapping[str, Any], key: str | None, timeout: Span | None) -> Start:
-        if isinstance(workflow, Plan):
+        if isinstance(workflow, Plan) or is_playbook(workflow):
             plan = await self._patiently(lambda: self._house.register(workflow))
             exact = self._try.definition.exact
         else:

@@ -2,10 +2,12 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+
+from msgspec.structs import replace
 
 from refold.core.faults import short
 from refold.core.outcomes import SECOND, Awaited
@@ -15,25 +17,158 @@ from refold.core.retry import delay, may_retry
 from refold.core.times import seconds
 from refold.errors import InvalidValue
 from refold.python.body_call import Try, judged
-from refold.python.children import Children, Span, result_of
+from refold.python.children import Children, result_of
 from refold.python.definition import define, is_workflow
+from refold.python.durable_calls import CallOptions, Span
+from refold.python.events import StopEvent
 from refold.python.inputs import Inputs
 from refold.python.map import Each, FanOutCall, by_calls, check
+from refold.python.startable import is_playbook
 from refold.python.state import Change, gathered
 from refold.python.values import Mapped
-from refold.python.workflow import timed
+from refold.python.workflow import Flow, Workflow, timed
+
+if TYPE_CHECKING:
+    from refold.playbooks.playbook import Playbook
+    from refold.python.startable import StartInput
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Items = Iterable[Any] | AsyncIterable[Any] | Mapping[str, Any] | Callable[[], Iterable[Any] | AsyncIterable[Any]]
+"""A list, an iterator, a source as a map with its `kind`, or a generator function."""
 
 
-class Context:
-    """One for each try. `run_id` and `idempotency_key` are the same for every try of the same event."""
+class DurableCalls:
+    """Calls whose results are recorded: a body that starts over gets the recorded result and repeats nothing.
+
+    Keywords are always inputs of what is called. `ctx.options` gives calls a key, a retry or a timeout.
+    """
+
+    def __init__(self, tried: Try, options: CallOptions) -> None:
+        self._try, self._options = tried, options
+
+    @overload
+    async def call(self, work: Callable[P, Awaitable[R]], /, *inputs: P.args, **named: P.kwargs) -> R: ...
+
+    @overload
+    async def call(self, work: Callable[P, R], /, *inputs: P.args, **named: P.kwargs) -> R: ...
+
+    async def call(self, work: Callable[..., Any], /, *inputs: Any, **named: Any) -> Any:
+        """Call a function and record its result; one without `async` runs in a thread.
+
+        Its arguments tell one call from another; if they cannot be stored, give the call a key:
+        `ctx.options(key="charge").call(charge, card)`. With a timeout, each try raises TimeoutError when it is over;
+        a function in a thread cannot be stopped, but its late result is ignored.
+        """
+        calls, key, exact = self._try.calls, self._options.key, self._try.definition.exact
+        where = "arguments; give the call a key with ctx.options(key=...)"
+        arguments = None if key is not None else exact.put([list(inputs), named], where)
+        name = calls.key(f"call:{getattr(work, '__qualname__', type(work).__name__)}", arguments, key)
+        return exact.get(await calls.once(name, partial(self._tried, partial(work, *inputs, **named))))
+
+    async def _tried(self, work: Callable[[], Any]) -> Any:
+        attempt, retry = 1, timed(self._options.retry, "ctx.call") or Retry()
+        limit = None if self._options.timeout is None else seconds(self._options.timeout)
+        while True:
+            try:
+                result = self._made(work)
+                value = await (result if limit is None else asyncio.wait_for(result, limit))
+                return self._try.definition.exact.put(value, "result")
+            except Exception as error:
+                fault = judged(error, retry.on)
+                if not may_retry(retry, attempt, fault):
+                    raise
+                await self._try.house.clock.sleep(delay(retry, attempt, fault, 0.5) / SECOND)
+                attempt += 1
+
+    async def _made(self, work: Callable[[], Any]) -> Any:
+        function = work.func if isinstance(work, partial) else work
+        if inspect.iscoroutinefunction(inspect.unwrap(function)):
+            return await work()
+        made = await self._try.house.in_thread(work)
+        return await made if inspect.isawaitable(made) else made
+
+    @overload
+    async def run_child(self, workflow: Flow[P, R], /, *inputs: P.args, **named: P.kwargs) -> R: ...
+
+    @overload
+    async def run_child(
+        self, workflow: Workflow[R] | type[Workflow[R]], input: "StartInput" = None, /, **named: Any
+    ) -> R: ...
+
+    @overload
+    async def run_child(self, workflow: "Plan | Playbook", input: "StartInput" = None, /, **named: Any) -> Any: ...
+
+    async def run_child(self, workflow: Any, /, *inputs: Any, **named: Any) -> Any:
+        """Run another workflow as a child of this run and return its result. Raises ChildFailed or TimeoutError."""
+        if self._options.retry is not None:
+            raise InvalidValue("retry", "a child run is not retried as a whole: give its workflow or its steps a retry")
+        takes = define(workflow).inputs if is_workflow(workflow) else Inputs()
+        children = Children(self._try)
+        return await children.result(workflow, takes.merged(inputs, named), self._options.key, self._options.timeout)
+
+    @overload
+    async def map(
+        self, work: Flow[..., R] | Workflow[R] | type[Workflow[R]], items: Items, **how: Unpack[Each]
+    ) -> Mapped[R]: ...
+
+    @overload
+    async def map(self, work: "Plan | Playbook", items: Items, **how: Unpack[Each]) -> Mapped[Any]: ...
+
+    @overload
+    async def map(
+        self, work: Callable[..., Awaitable[StopEvent]], items: Items, **how: Unpack[Each]
+    ) -> Mapped[Any]: ...
+
+    @overload
+    async def map(self, work: Callable[..., Awaitable[R]], items: Items, **how: Unpack[Each]) -> Mapped[R]: ...
+
+    @overload
+    async def map(self, work: Callable[..., R], items: Items, **how: Unpack[Each]) -> Mapped[R]: ...
+
+    async def map(self, work: Any, items: Items, **how: Unpack[Each]) -> Mapped[Any]:
+        """Run `work` for each item and return the results in the order of the items.
+
+        `work` is a step of this workflow, which gets events; another workflow, which gets inputs; or a plain function.
+        Items are a list, an iterator, a generator function, or a source such as `{"kind": "csv", "path": "all.csv"}`.
+        Raises ChildFailed if more items failed than are tolerated; a failed item that is tolerated gives None.
+        """
+        check(how)
+        own, mapping = self._options, FanOutCall(self._try, self._options)
+        if is_workflow(work) or isinstance(work, Plan) or is_playbook(work) or mapping.step_of(work) is not None:
+            return await mapping.over(work, items, how)
+        name = own.key or getattr(work, "__qualname__", "map")
+
+        async def one(number: int, item: Any) -> Any:
+            return await DurableCalls(self._try, replace(own, key=f"{name}[{number}]")).call(work, item)
+
+        return await by_calls(one, items, how)
+
+
+class Context(DurableCalls):
+    """What a step gets beside its event, one for each try.
+
+    `run_id` and `idempotency_key` are the same for every try of the same event.
+    """
 
     def __init__(self, tried: Try) -> None:
+        super().__init__(tried, CallOptions())
         self.run_id, self.idempotency_key = tried.call.run, tried.call.idempotency_key
         self.attempt = tried.call.command.attempt
         self.state, self.session, self.children = tried.state, tried.session, Children(tried)
-        self._try, self._calls, self._house = tried, tried.calls, tried.house
+        self._calls, self._house = tried.calls, tried.house
         self._definition, self._call = tried.definition, tried.call
         self._asked = 0
+
+    def options(
+        self, *, key: str | None = None, retry: Retry | None = None, timeout: Span | None = None
+    ) -> DurableCalls:
+        """Options of one durable call, apart from its inputs: `ctx.options(key="x", timeout="5s").call(fetch, url)`.
+
+        `key` names the call in place of its arguments, `retry` says how often it is tried, `timeout` how long it may
+        take.
+        """
+        return DurableCalls(self._try, CallOptions(key, retry, timeout))
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.state.get(key, default)
@@ -93,50 +228,6 @@ class Context:
         name = self._calls.key("signal", signal, key)
         return await self._awaited(Awaited(name, self._until(timeout), signal), f"signal {signal!r}", timeout)
 
-    async def run_child(
-        self,
-        workflow: Any,
-        /,
-        input: Any = None,
-        *,
-        timeout: Span | None = None,
-        key: str | None = None,
-        **inputs: Any,
-    ) -> Any:
-        """The result of a run of another workflow, or of a playbook's plan. Raises ChildFailed or TimeoutError."""
-        said = {name: each for name, each in (("timeout", timeout), ("key", key)) if each is not None}
-        takes = define(workflow).inputs if is_workflow(workflow) else Inputs()
-        given, own = takes.sorted_out(input, said, inputs)
-        return await self.children.result(workflow, given, own.get("key"), own.get("timeout"))
-
-    async def map(self, work: Any, items: Any, **how: Unpack[Each]) -> Mapped:
-        """What `work` gives for each item, in their order.
-
-        It is a step of this workflow, which gets events; another workflow, which gets inputs; or a plain function.
-        Items are a list, an iterator, a generator function, or a source such as `{"kind": "csv", "path": "all.csv"}`.
-        Raises ChildFailed if more failed than is tolerated.
-        """
-        check(how)
-        mapping = FanOutCall(self._try)
-        if is_workflow(work) or isinstance(work, Plan) or mapping.step_of(work) is not None:
-            return await mapping.over(work, items, how)
-        name = how.get("key") or getattr(work, "__qualname__", "map")
-        return await by_calls(
-            lambda number, item: self.call(work, item, key=f"{name}[{number}]", retry=how.get("retry")), items, how
-        )
-
-    async def call(
-        self, work: Callable[..., Any], *given: Any, key: str | None = None, retry: Retry | None = None, **named: Any
-    ) -> Any:
-        """A function whose result is recorded: this step may start over, but the function is not called again.
-
-        Its arguments tell one call from another; if they cannot be stored, `key` has to.
-        """
-        arguments = None if key is not None else self._put([list(given), named], "arguments; give the call a `key`")
-        name = self._calls.key(f"call:{getattr(work, '__qualname__', type(work).__name__)}", arguments, key)
-        tried = partial(self._tried, partial(work, *given, **named), timed(retry, "ctx.call") or Retry())
-        return self._definition.exact.get(await self._calls.once(name, tried))
-
     def usage(self, **amounts: int | float) -> None:
         """What was used up, by its unit: `ctx.usage(tokens=312, usd=0.004)`. Counted once, when the step has ended."""
         self.state.check_open()
@@ -151,25 +242,6 @@ class Context:
     def _put(self, value: Any, path: str) -> Any:
         return self._definition.exact.put(value, path)
 
-    async def _tried(self, work: Callable[[], Any], retry: Retry) -> Any:
-        attempt = 1
-        while True:
-            try:
-                return self._put(await self._made(work), "result")
-            except Exception as error:
-                fault = judged(error, retry.on)
-                if not may_retry(retry, attempt, fault):
-                    raise
-                await self._house.clock.sleep(delay(retry, attempt, fault, 0.5) / SECOND)
-                attempt += 1
-
-    async def _made(self, work: Callable[[], Any]) -> Any:
-        function = work.func if isinstance(work, partial) else work
-        if inspect.iscoroutinefunction(inspect.unwrap(function)):
-            return await work()
-        made = await self._house.in_thread(work)
-        return await made if inspect.isawaitable(made) else made
-
     async def _awaited(self, call: Awaited, what: str, timeout: Span | None) -> Any:
         return self._definition.exact.get(result_of(await self._calls.outcome(call), what, timeout))
 
@@ -177,28 +249,119 @@ class Context:
         return None if span is None else self._house.clock.now() + round(seconds(span) * SECOND)
 
 
-WAITING = frozenset({"ask", "call", "map", "publish", "run_child", "sleep", "wait_for"})
+Wait = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
+"""Begins a coroutine and blocks until it is done."""
 
 
-class Blocking:
-    """Everything else is as it is."""
+class SyncDurableCalls:
+    """The same as DurableCalls, for steps without `async`: each call blocks the thread of the step."""
 
-    def __init__(self, context: Context) -> None:
-        self._context, self._loop = context, asyncio.get_running_loop()
+    def __init__(self, calls: DurableCalls, wait: Wait) -> None:
+        self._durable, self._waits = calls, wait
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._context, name)
-        return partial(self._wait, found) if name in WAITING else found
+    @overload
+    def call(self, work: Callable[P, Awaitable[R]], /, *inputs: P.args, **named: P.kwargs) -> R: ...
 
-    def _wait(self, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    @overload
+    def call(self, work: Callable[P, R], /, *inputs: P.args, **named: P.kwargs) -> R: ...
+
+    def call(self, work: Callable[..., Any], /, *inputs: Any, **named: Any) -> Any:
+        """Call a function and record its result; see `Context.call`."""
+        return self._wait(self._durable.call, work, *inputs, **named)
+
+    @overload
+    def run_child(self, workflow: Flow[P, R], /, *inputs: P.args, **named: P.kwargs) -> R: ...
+
+    @overload
+    def run_child(
+        self, workflow: Workflow[R] | type[Workflow[R]], input: "StartInput" = None, /, **named: Any
+    ) -> R: ...
+
+    @overload
+    def run_child(self, workflow: "Plan | Playbook", input: "StartInput" = None, /, **named: Any) -> Any: ...
+
+    def run_child(self, workflow: Any, /, *inputs: Any, **named: Any) -> Any:
+        """Run another workflow as a child of this run and return its result. Raises ChildFailed or TimeoutError."""
+        return self._wait(self._durable.run_child, workflow, *inputs, **named)
+
+    @overload
+    def map(
+        self, work: Flow[..., R] | Workflow[R] | type[Workflow[R]], items: Items, **how: Unpack[Each]
+    ) -> Mapped[R]: ...
+
+    @overload
+    def map(self, work: "Plan | Playbook", items: Items, **how: Unpack[Each]) -> Mapped[Any]: ...
+
+    @overload
+    def map(self, work: Callable[..., Awaitable[StopEvent]], items: Items, **how: Unpack[Each]) -> Mapped[Any]: ...
+
+    @overload
+    def map(self, work: Callable[..., Awaitable[R]], items: Items, **how: Unpack[Each]) -> Mapped[R]: ...
+
+    @overload
+    def map(self, work: Callable[..., R], items: Items, **how: Unpack[Each]) -> Mapped[R]: ...
+
+    def map(self, work: Any, items: Items, **how: Unpack[Each]) -> Mapped[Any]:
+        """Run `work` for each item and return the results in the order of the items; see `Context.map`."""
+        results: Mapped[Any] = self._wait(self._durable.map, work, items, **how)
+        return results
+
+    def _wait(self, method: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
+        return self._waits(partial(method, *inputs, **named))
+
+
+class SyncContext(SyncDurableCalls):
+    """What a step without `async` gets beside its event. It has what Context has, and nothing in it is awaited."""
+
+    def __init__(self, context: Context, wait: Wait) -> None:
+        super().__init__(context, wait)
+        self._context = context
+        self.run_id, self.idempotency_key, self.attempt = context.run_id, context.idempotency_key, context.attempt
+        self.state, self.session = context.state, context.session
+        self.get, self.set, self.update = context.get, context.set, context.update
+        self.send, self.collect, self.usage, self.log = context.send, context.collect, context.usage, context.log
+
+    def options(
+        self, *, key: str | None = None, retry: Retry | None = None, timeout: Span | None = None
+    ) -> SyncDurableCalls:
+        """Options of one durable call, apart from its inputs; see `Context.options`."""
+        return SyncDurableCalls(self._context.options(key=key, retry=retry, timeout=timeout), self._waits)
+
+    def waiting_by(self, wait: Wait) -> "SyncContext":
+        """The same context with another way to wait: a simulation has no second thread."""
+        return SyncContext(self._context, wait)
+
+    def publish(self, event: Any) -> None:
+        """Show an event, or any value, to those who follow the run; no step gets it."""
+        self._wait(self._context.publish, event)
+
+    def ask(self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None) -> Any:
+        """Ask a person and wait for the answer, for `timeout` at most. Raises TimeoutError."""
+        return self._wait(self._context.ask, prompt, id=id, metadata=metadata, timeout=timeout)
+
+    def sleep(self, span: Span, *, key: str | None = None) -> None:
+        """Sleep durably; the thread of the step is free meanwhile."""
+        self._wait(self._context.sleep, span, key=key)
+
+    def wait_for(self, signal: str, *, timeout: Span | None = None, key: str | None = None) -> Any:
+        """Wait for a signal and return its value; one that came early is kept. Raises TimeoutError."""
+        return self._wait(self._context.wait_for, signal, timeout=timeout, key=key)
+
+
+def waiting_on(loop: asyncio.AbstractEventLoop) -> Wait:
+    """Let a thread wait for what is done on the loop."""
+
+    def wait(begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         done: Future[Any] = Future()
 
-        def begin() -> None:
-            """On the loop: if that has ended, nothing was begun that nobody waits for."""
-            self._loop.create_task(method(*given, **named)).add_done_callback(partial(_pass_on, done))
+        def begin_on_loop() -> None:
+            """If the loop has ended, nothing is begun: no thread would wait for it."""
+            loop.create_task(begin()).add_done_callback(partial(_pass_on, done))
 
-        self._loop.call_soon_threadsafe(begin)
+        loop.call_soon_threadsafe(begin_on_loop)
         return done.result()
+
+    return wait
 
 
 def _pass_on(done: "Future[Any]", task: "asyncio.Task[Any]") -> None:

@@ -162,7 +162,7 @@ def family(definition: Definition) -> list[Definition]:
     return list(found.values())
 
 
-def _made(workflow: Workflow) -> Definition:
+def _made(workflow: Workflow[Any]) -> Definition:
     bodies = {
         name: Body(name, function, read_signature(name, function), policy)
         for name, policy, function in bodies_of(workflow)
@@ -209,7 +209,7 @@ def _inputs(bodies: Iterable[Body], start: type) -> Inputs:
     return of_event(start) if flow is None else of_function(flow)
 
 
-def _unfit_for_processes(workflow: Workflow, bodies: Iterable[Body]) -> Iterator[str]:
+def _unfit_for_processes(workflow: Workflow[Any], bodies: Iterable[Body]) -> Iterator[str]:
     cls = type(workflow)
     found = cls is not Workflow and cls.__module__ != "__main__" and "<locals>" not in cls.__qualname__
     for body in bodies:

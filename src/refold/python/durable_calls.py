@@ -6,12 +6,23 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from refold.core.outcomes import Awaited, Blob, Cancelled, Outcome, Succeeded
+from refold.core.plan import Retry
 from refold.errors import InvalidValue
 from refold.ports import Meanwhile, Memory
 
+Span = str | int | float
 ReadBlob = Callable[[Blob], Awaitable[Any]]
+
+
+class CallOptions(Struct, frozen=True):
+    """What `ctx.options` says about a durable call."""
+
+    key: str | None = None
+    retry: Retry | None = None
+    timeout: Span | None = None
 
 
 class Suspension(BaseException):

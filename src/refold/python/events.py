@@ -7,8 +7,6 @@ from functools import partial
 from inspect import get_annotations
 from typing import Any, dataclass_transform
 
-TAKEN = frozenset({"name", "key", "run", "db", "store", "tools", "evaluate"})  # by those who start runs
-
 
 @dataclass_transform(kw_only_default=True)
 class Event:
@@ -46,8 +44,7 @@ class StartEvent(Event):
         if name.startswith("__"):
             raise AttributeError(name)
         has = ", ".join(vars(self)) or "no input at all"
-        hint = f"; {name}= means something else there, so give it in a map: {{{name!r}: …}}" if name in TAKEN else ""
-        raise AttributeError(f"the run was started without {name!r}; it has {has}{hint}")
+        raise AttributeError(f"the run was started without {name!r}; it has {has}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(vars(self))

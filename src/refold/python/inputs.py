@@ -1,7 +1,7 @@
 """What a Python workflow can be started with, and what of a call is an input of the run."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ class Inputs(Struct, frozen=True):
     names: tuple[str, ...] = ()
     needed: frozenset[str] = frozenset()
     others: bool = True  # whether any other is taken too
+    places: tuple[str, ...] | None = None  # of a flow: those that can be given by place
 
     def check(self, workflow: str, given: Mapping[str, Any]) -> None:
         """Raises InvalidValue, with the first name that is missing or that nobody knows."""
@@ -30,17 +31,24 @@ class Inputs(Struct, frozen=True):
                 hint = did_you_mean(name, self.names)
                 raise InvalidValue(f"input `{name}`", f"`{workflow}` has no such input; {hint}")
 
-    def sorted_out(
-        self, input: Any, said: Mapping[str, Any], named: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The inputs of a run, and what is said about the run itself.
+    def merged(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs of a run, from the arguments of a call.
 
-        `said` are keywords that have a meaning of their own. One that the workflow declares is an input; but whoever
-        gives inputs as a map means the run with it.
+        A flow takes them as its function does, by place or by name. Any other workflow takes at most one without a
+        name: a map, or the event that the run begins with. Raises InvalidValue.
         """
-        own = {name: each for name, each in said.items() if input is not None or name not in self.names}
-        meant = {name: each for name, each in said.items() if name not in own}
-        return {**self._as_map(input), **meant, **named}, own
+        if self.places is None:
+            if len(inputs) > 1:
+                raise InvalidValue("input", f"inputs are one map, or keywords, and these are {len(inputs)} values")
+            return {**self._as_map(inputs[0] if inputs else None), **named}
+        if len(inputs) > len(self.places):
+            takes = ", ".join(self.places) or "none"
+            raise InvalidValue("input", f"{len(inputs)} inputs are given by place, and these can be: {takes}")
+        placed = dict(zip(self.places, inputs, strict=False))
+        twice = next((name for name in placed if name in named), None)
+        if twice is not None:
+            raise InvalidValue(f"input `{twice}`", "it is given twice, by place and by name")
+        return {**placed, **named}
 
     def _as_map(self, input: Any) -> dict[str, Any]:
         """Inputs as a map, or as the event that a run begins with."""
@@ -76,4 +84,5 @@ def of_function(function: Callable[..., Any]) -> Inputs:
         tuple(each.name for each in named),
         frozenset(each.name for each in named if each.default is Kind.empty),
         any(each.kind is Kind.VAR_KEYWORD for each in rest),
+        tuple(each.name for each in rest if each.kind is Kind.POSITIONAL_OR_KEYWORD),
     )

@@ -13,7 +13,7 @@ from refold.errors import Conflict, ToolFailed
 from refold.executors.functions import resolve
 from refold.ports import Call, Clock, Memory
 from refold.python.body_call import House, Try, listed
-from refold.python.context import Context
+from refold.python.context import Context, SyncContext
 from refold.python.definition import Body, define
 from refold.python.session import Session
 
@@ -66,7 +66,10 @@ def run_here(order: dict[str, Any]) -> Any:
     tried = Try(call, definition, Memory(order["ctx"], order["versions"]), house, Session(definition.resources, {}, {}))
     events = [definition.received(each["type"], each["data"]) for each in call.input["events"]]
     given = (events if body.signature.as_list else events[0],)
-    value = body.function(*((Context(tried), *given) if body.signature.wants_context else given))
+    context = (
+        Context(tried) if body.signature.is_async else SyncContext(Context(tried), lambda begin: asyncio.run(begin()))
+    )
+    value = body.function(*((context, *given) if body.signature.wants_context else given))
     if inspect.iscoroutine(value):
         value = asyncio.run(value)
     for event in listed(body.name, value):

@@ -11,12 +11,14 @@ from msgspec import structs
 from refold.core import plan as data
 from refold.core.fold.fanout import ITEMS_FAILED, share
 from refold.core.outcomes import Awaited, Fault
-from refold.core.plan import BODY, STOP, Loop, Plan, Retry, Step
+from refold.core.plan import BODY, STOP, Loop, Plan, Step
 from refold.core.times import seconds
 from refold.errors import ChildFailed, InvalidValue
 from refold.python.body_call import Try
 from refold.python.children import result_of
 from refold.python.definition import Definition, is_workflow
+from refold.python.durable_calls import CallOptions
+from refold.python.startable import is_playbook
 from refold.python.values import Exact, Mapped
 from refold.python.workflow import timed
 
@@ -35,17 +37,15 @@ class Each(TypedDict, total=False):
     on_item_error: str
     tolerate: int | str
     min_success: int | str
-    retry: Retry
-    timeout: str | int | float
     page: int
-    key: str
 
 
 def check(how: Each) -> None:
     unknown = how.keys() - Each.__annotations__.keys()
     if unknown:
-        known = ", ".join(Each.__annotations__)
-        raise InvalidValue("map", f"there is no option {', '.join(sorted(unknown))}; there are {known}")
+        known, names = ", ".join(Each.__annotations__), ", ".join(sorted(unknown))
+        apart = "; `key`, `retry` and `timeout` are given to ctx.options"
+        raise InvalidValue("map", f"there is no option {names}; there are {known}{apart}")
     if how.get("on_item_error", "continue") not in FAILURES:
         raise InvalidValue("on_item_error", f"{how['on_item_error']!r} is none of {', '.join(FAILURES)}")
     if how.get("max_in_flight", 1) < 1:
@@ -128,11 +128,11 @@ def of_workflow(name: str, plan: str, loop: Loop) -> Plan:
     return Plan(name=name, steps=(step,), language="refold")
 
 
-def with_policies(plan: Plan, how: Each) -> Plan:
-    """What the call says of retries and time counts before what the step says."""
+def with_policies(plan: Plan, options: CallOptions) -> Plan:
+    """The plan with the retry and the timeout of the call in place of those of the step."""
     (step,) = plan.steps
-    retry = timed(how.get("retry"), "ctx.map") or step.retry
-    timeout = seconds(how["timeout"]) if "timeout" in how else step.timeout
+    retry = timed(options.retry, "ctx.map") or step.retry
+    timeout = seconds(options.timeout) if options.timeout is not None else step.timeout
     work = step.work
     if isinstance(work, data.Call) and retry.on:
         work = structs.replace(work, settings={ON: list(retry.on)})
@@ -144,31 +144,33 @@ OneCall = Callable[[int, Any], Any]
 
 
 class FanOutCall:
-    """Of one try of a body."""
+    """A fan-out of one try of a body."""
 
-    def __init__(self, tried: Try) -> None:
-        self._try = tried
+    def __init__(self, tried: Try, options: CallOptions) -> None:
+        self._try, self._options = tried, options
 
-    async def over(self, work: Any, items: Any, how: Each) -> Mapped:
+    async def over(self, work: Any, items: Any, how: Each) -> Mapped[Any]:
         """For a step of the workflow, or for a workflow; the body waits as it waits for a child run."""
         source = source_of(items)
         loop = looped(how, source)
-        step = None if is_workflow(work) or isinstance(work, Plan) else self.step_of(work)
+        is_plan = isinstance(work, Plan) or is_playbook(work)
+        step = None if is_plan or is_workflow(work) else self.step_of(work)
         definition = self._try.definition
         if step is not None:
             plan, exact = of_step(definition, step, loop), definition.exact
         else:
             child, exact = await self._child(work)
             name = work.name if isinstance(work, Plan) else getattr(work, "__name__", "workflow")
+            name = work.plan.name if is_playbook(work) else name
             plan = of_workflow(f"{definition.plan.name}.{name}", child, loop)
-        plan = with_policies(plan, how)
+        plan = with_policies(plan, self._options)
         if source is not None:
             put: dict[str, Any] = {"source": {name: each for name, each in source.items() if name != "kind"}}
         else:
             listed = enumerate(await drained(items))
             put = {"items": [item_of(each, self._put(step, exact, n, each), how) for n, each in listed]}
         hash = await self._try.house.register(plan)
-        key = self._try.calls.key("map", [hash, put], how.get("key"))
+        key = self._try.calls.key("map", [hash, put], self._options.key)
         outcome = await self._try.calls.outcome(Awaited(key, child=hash, input=put, want=plan.steps[0].name))
         value = result_of(outcome, key, None)
         read = self._events if step is not None else exact.get
@@ -181,7 +183,7 @@ class FanOutCall:
         return None if name is None else definition.step(name)
 
     async def _child(self, work: Any) -> tuple[str, Exact]:
-        if isinstance(work, Plan):
+        if isinstance(work, Plan) or is_playbook(work):
             return await self._try.house.register(work), self._try.definition.exact
         child: Definition = await self._try.house.adopt(work)
         return child.hash, child.exact
@@ -210,7 +212,7 @@ def type_name(value: Any) -> str:
     return type(value).__name__
 
 
-async def by_calls(call: OneCall, items: Any, how: Each) -> Mapped:
+async def by_calls(call: OneCall, items: Any, how: Each) -> Mapped[Any]:
     """A plain function: durable calls of the body itself, which stays where it is meanwhile."""
     if "after" in how or source_of(items) is not None:
         raise InvalidValue("map", "a plain function takes no order and no source: map a step or a workflow")

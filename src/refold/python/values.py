@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -23,11 +23,13 @@ from refold.core.codec import DEPTH_LIMIT
 from refold.errors import InvalidValue
 from refold.names import a
 
+R = TypeVar("R")
 
-class Mapped(list[Any]):
-    """Results in the order of the items; `items` tells how each ended. Stored, it is a plain list."""
 
-    def __init__(self, results: Iterable[Any], items: Sequence[dict[str, Any]]) -> None:
+class Mapped(list[R]):
+    """Results in the order of the items; `items` says how each ended. Stored, it is a plain list."""
+
+    def __init__(self, results: Iterable[R], items: Sequence[dict[str, Any]]) -> None:
         super().__init__(results)
         self.items = list(items)
 

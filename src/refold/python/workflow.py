@@ -1,8 +1,9 @@
 """Workflows written in Python: a class whose steps take and send events, or plain functions put together."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeVar, overload
+import typing
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, overload
 
 from msgspec import Struct, structs
 
@@ -13,7 +14,14 @@ from refold.names import a
 from refold.python.events import StartEvent, StopEvent
 from refold.python.inputs import of_function
 
-Body = TypeVar("Body", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", default=Any)
+else:
+    R = typing.TypeVar("R")
+P = ParamSpec("P")
+Body = typing.TypeVar("Body", bound=Callable[..., Any])
 POLICY, RESOURCE, FLOW = "__refold_step__", "__refold_resource__", "__refold_flow__"
 ISOLATIONS = ("inline", "process")
 
@@ -117,13 +125,15 @@ def timed(retry: Retry | None, where: str) -> Retry | None:
     return structs.replace(retry, **spans)
 
 
-class Workflow:
+class Workflow(Generic[R]):
     """Subclass it and mark methods with `@step`, or put functions together: `Workflow("name", [first, second])`.
 
     Class attributes are its options: `name`, `timeout` of a run, `retry` of steps that say nothing themselves, `types`
     of objects that the context and results may hold, `children` that its steps start, and whether a failure cancels
     steps that are at work or lets them finish (`on_failure = "drain"`). `live` says what an export does with live
     objects: leaves them out, refuses, or keeps those that say themselves how.
+
+    `Workflow[int]` tells a type checker what its runs result in; nothing else depends on it.
     """
 
     name: str = ""
@@ -153,7 +163,7 @@ class Workflow:
         self.functions: tuple[Callable[..., Any], ...] = tuple(steps)
 
 
-def bodies_of(workflow: Workflow) -> list[tuple[str, Policy, Callable[..., Any]]]:
+def bodies_of(workflow: Workflow[Any]) -> list[tuple[str, Policy, Callable[..., Any]]]:
     """Its steps: methods in the order in which they are written, those of a parent class first, then functions."""
     found: dict[str, Callable[..., Any]] = {}
     for cls in reversed(type(workflow).__mro__):
@@ -174,7 +184,7 @@ def resource(make: Body) -> Body:
     return make
 
 
-def resources_of(workflow: Workflow) -> dict[str, Callable[[], Any]]:
+def resources_of(workflow: Workflow[Any]) -> dict[str, Callable[[], Any]]:
     names = {name for cls in type(workflow).__mro__ for name, member in vars(cls).items() if hasattr(member, RESOURCE)}
     return {name: getattr(workflow, name) for name in sorted(names)}
 
@@ -186,24 +196,64 @@ def _name(body: Callable[..., Any]) -> str:
     return str(name)
 
 
-class Flow:
-    """A plain function as a workflow; made by `@flow`."""
+class Flow(Generic[P, R]):
+    """A plain function as a workflow; made by `@flow`. `P` are the inputs of its runs, `R` is their result."""
 
-    def __init__(self, function: Callable[..., Any], workflow: Workflow) -> None:
+    def __init__(self, function: Callable[..., Any], workflow: Workflow[R]) -> None:
         self.function, self.workflow = function, workflow
         self.__name__, self.__doc__ = _name(function), function.__doc__
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The function itself, for tests and for those who want no workflow."""
-        return self.function(*arguments, **named)
+    def __call__(self, ctx: Any, /, *inputs: P.args, **named: P.kwargs) -> Any:
+        """Call the function itself, without a run: for tests."""
+        return self.function(ctx, *inputs, **named)
+
+
+class FlowDecorator(Protocol):
+    """What `flow(timeout=...)` returns."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /
+    ) -> Flow[P, R]: ...
+
+    @overload
+    def __call__(  # type: ignore[overload-cannot-match]
+        self, function: Callable[..., Coroutine[Any, Any, R]], /
+    ) -> Flow[..., R]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Any, P], R], /) -> Flow[P, R]: ...
+
+    @overload
+    def __call__(  # type: ignore[overload-cannot-match]
+        self, function: Callable[..., R], /
+    ) -> Flow[..., R]: ...
 
 
 @overload
-def flow(function: Callable[..., Any], /) -> Flow: ...
+def flow(  # type: ignore[overload-overlap]
+    function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /
+) -> Flow[P, R]: ...
+
+
+@overload  # for a function with `**inputs`, of which mypy says that `ctx` might be one of them
+def flow(  # type: ignore[overload-cannot-match]
+    function: Callable[..., Coroutine[Any, Any, R]], /
+) -> Flow[..., R]: ...
 
 
 @overload
-def flow(*, timeout: str | int | float | None = None, retry: Retry | None = None) -> Callable[..., Flow]: ...
+def flow(function: Callable[Concatenate[Any, P], R], /) -> Flow[P, R]: ...
+
+
+@overload
+def flow(  # type: ignore[overload-cannot-match]
+    function: Callable[..., R], /
+) -> Flow[..., R]: ...
+
+
+@overload
+def flow(*, timeout: str | int | float | None = None, retry: Retry | None = None) -> FlowDecorator: ...
 
 
 def flow(function: Any = None, /, *, timeout: Any = None, retry: Retry | None = None) -> Any:
@@ -213,7 +263,7 @@ def flow(function: Any = None, /, *, timeout: Any = None, retry: Retry | None = 
     a thread, and awaits nothing.
     """
 
-    def made(function: Callable[..., Any]) -> Flow:
+    def made(function: Callable[..., Any]) -> Flow[..., Any]:
         name = _name(function)
         of_function(function)
         body = _awaiting(function) if inspect.iscoroutinefunction(inspect.unwrap(function)) else _plain(function)
@@ -237,7 +287,3 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
         return StopEvent(result=function(ctx, **vars(ev)))
 
     return body
-
-
-Written = type[Workflow] | Workflow | Flow
-"""A workflow in Python, in any of its forms."""

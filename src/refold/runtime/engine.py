@@ -1,10 +1,11 @@
 """The engine object: starts runs, tells of them, steers them. It delegates and computes nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+import shlex
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from msgspec import Struct
 
@@ -21,6 +22,7 @@ from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
 from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
 from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Clock, Store
+from refold.python.startable import is_playbook
 from refold.runtime.archive import export_run, import_run, read_archive
 from refold.runtime.children import fits
 from refold.runtime.handle import Code, Definition, Handle, Saved
@@ -44,7 +46,12 @@ from refold.runtime.turn import RunSnapshot
 from refold.schemas import QUICK
 
 if TYPE_CHECKING:
-    from refold.python.workflow import Written
+    from refold.playbooks.playbook import Playbook
+    from refold.python.startable import AnyWorkflow, StartInput
+    from refold.python.workflow import Flow, Workflow
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Steering:
@@ -123,11 +130,15 @@ class RunReport(Struct, frozen=True):
     state: RunState
 
 
-class Unsaid(str):
-    """A keyword that nobody gave; else it is an empty text."""
+class RunOptions(Struct, frozen=True):
+    """What is said about a run beside its inputs."""
+
+    key: str = ""  # the same key again gives the same run
+    name: str = ""  # for people
+    run: str = ""  # its id; empty: a new one
 
 
-UNSAID = Unsaid()
+NO_OPTIONS = RunOptions()
 
 
 class Beginning(Struct, frozen=True):
@@ -139,6 +150,43 @@ class Beginning(Struct, frozen=True):
     key: str
     run: str
     definition: Definition | None
+
+
+class Starter:
+    """Starts runs with the options that were given to `engine.options`. Its keywords are inputs, all of them."""
+
+    def __init__(self, engine: "Engine", options: RunOptions) -> None:
+        self._engine, self._options = engine, options
+
+    @overload
+    async def start(self, workflow: "Flow[P, R]", /, *inputs: P.args, **named: P.kwargs) -> Handle[R]: ...
+
+    @overload
+    async def start(
+        self, workflow: "Workflow[R] | type[Workflow[R]]", input: "StartInput" = None, /, **named: Any
+    ) -> Handle[R]: ...
+
+    @overload
+    async def start(self, workflow: "Plan | Playbook", input: "StartInput" = None, /, **named: Any) -> Handle[Any]: ...
+
+    async def start(self, workflow: Any, /, *inputs: Any, **named: Any) -> Handle[Any]:
+        """Start a run and return its handle; the same key again gives the run that has it, whatever its inputs."""
+        return await self._engine.started(workflow, inputs, named, self._options)
+
+    @overload
+    async def run(self, workflow: "Flow[P, R]", /, *inputs: P.args, **named: P.kwargs) -> R: ...
+
+    @overload
+    async def run(
+        self, workflow: "Workflow[R] | type[Workflow[R]]", input: "StartInput" = None, /, **named: Any
+    ) -> R: ...
+
+    @overload
+    async def run(self, workflow: "Plan | Playbook", input: "StartInput" = None, /, **named: Any) -> Any: ...
+
+    async def run(self, workflow: Any, /, *inputs: Any, **named: Any) -> Any:
+        """Start a run and wait for its result, as `Engine.run` does."""
+        return await self._engine.completed(workflow, inputs, named, self._options)
 
 
 class Engine(Steering):
@@ -156,16 +204,30 @@ class Engine(Steering):
         self._plans: dict[int, tuple[Plan, PreparedPlan]] = {}
         mailroom.on_end = self.ends.ended
 
-    async def register(self, plan: "Plan | Written") -> str:
+    async def register(self, workflow: "AnyWorkflow") -> str:
         """Make a workflow known, so that others can start it as their child; returns its hash.
 
         From here on this process runs the bodies of a Python workflow, whoever has started a run of it.
         """
-        if not isinstance(plan, Plan):
-            return (await self.code.known(plan)).hash
-        prepared = self._prepared(plan)
-        await self.advance(lambda: self.mailroom.turns.put_plan(prepared))
-        return prepared.hash
+        if isinstance(workflow, Plan):
+            prepared = self._prepared(workflow)
+            await self.advance(lambda: self.mailroom.turns.put_plan(prepared))
+            return prepared.hash
+        if is_playbook(workflow):
+            await self._register_needed(workflow)
+            return await self.register(workflow.plan)
+        return (await self.code.known(workflow)).hash
+
+    async def _register_needed(self, playbook: "Playbook") -> None:
+        """All that a playbook starts: other playbooks, and Python workflows, whose code is imported."""
+        for child in playbook.children:
+            await self.register(child.plan)
+        if playbook.code:
+            from refold.python.load import load
+
+            for target in playbook.code:
+                await self.code.known(load(target))
+            self.homes[self._prepared(playbook.plan).hash] = shlex.join(playbook.code)
 
     def _prepared(self, plan: Plan) -> PreparedPlan:
         """Prepare a plan once, however often the same object is started. Raises InvalidPlan."""
@@ -176,55 +238,52 @@ class Engine(Steering):
             known = self._plans[id(plan)] = (plan, prepare(plan))
         return known[1]
 
-    @overload
-    async def start(
-        self, plan: Plan, /, input: dict[str, Any] | None = None, *, name: str = "", key: str = "", run: str = ""
-    ) -> str: ...
+    def options(self, *, key: str = "", name: str = "", run: str = "") -> Starter:
+        """What is said about a run beside its inputs: `engine.options(key="order-7").start(order, amount=25)`.
 
-    @overload
-    async def start(
-        self,
-        plan: "Written",
-        /,
-        input: Any = None,
-        *,
-        name: str = "",
-        key: str = "",
-        run: str = "",
-        **inputs: Any,
-    ) -> Handle: ...
-
-    async def start(
-        self,
-        plan: Any,
-        /,
-        input: Any = None,
-        *,
-        name: str = UNSAID,
-        key: str = UNSAID,
-        run: str = UNSAID,
-        **inputs: Any,
-    ) -> str | Handle:
-        """Start a run and return its id, or a handle if it is one of a Python workflow.
-
-        The same key again gives the run that has it, whatever else is passed.
+        The same `key` again gives the run that has it. `name` is for people, `run` is an id of your own.
         """
-        begin = await self._beginning(plan, input, {"name": name, "key": key, "run": run}, inputs)
-        await self._is_begun(begin)
-        return begin.run if begin.definition is None else Handle(self, begin.run, begin.definition)
+        return Starter(self, RunOptions(key, name, run))
 
-    async def _beginning(self, plan: Any, input: Any, said: dict[str, Any], inputs: dict[str, Any]) -> Beginning:
-        """What is meant by the arguments of a call. Raises InvalidValue."""
-        said = {name: each for name, each in said.items() if each is not UNSAID}
-        definition = None if isinstance(plan, Plan) else await self.code.known(plan)
+    @overload
+    async def start(self, workflow: "Flow[P, R]", /, *inputs: P.args, **named: P.kwargs) -> Handle[R]: ...
+
+    @overload
+    async def start(
+        self, workflow: "Workflow[R] | type[Workflow[R]]", input: "StartInput" = None, /, **named: Any
+    ) -> Handle[R]: ...
+
+    @overload
+    async def start(self, workflow: "Plan | Playbook", input: "StartInput" = None, /, **named: Any) -> Handle[Any]: ...
+
+    async def start(self, workflow: Any, /, *inputs: Any, **named: Any) -> Handle[Any]:
+        """Start a run and return its handle. All keywords are inputs of the run; `options` says more about it."""
+        return await self.started(workflow, inputs, named, NO_OPTIONS)
+
+    async def started(
+        self, workflow: Any, inputs: tuple[Any, ...], named: dict[str, Any], options: RunOptions
+    ) -> Handle[Any]:
+        begin = await self._beginning(workflow, inputs, named, options)
+        await self._is_begun(begin)
+        return Handle(self, begin.run, begin.definition)
+
+    async def _beginning(
+        self, workflow: Any, inputs: tuple[Any, ...], named: dict[str, Any], options: RunOptions
+    ) -> Beginning:
+        """The run that a call asks for. Raises InvalidValue."""
+        plan, definition = workflow, None
+        if is_playbook(workflow):
+            await self._register_needed(workflow)
+            plan = workflow.plan
+        elif not isinstance(workflow, Plan):
+            definition = await self.code.known(workflow)
+            plan = definition.plan
         if definition is None:
-            given = {**_as_map(input), **inputs}
+            input = {**_as_map(inputs), **named}
         else:
-            given, said = definition.inputs.sorted_out(input, said, inputs)
-            given, plan = definition.begun(given), definition.plan
-        key = said.get("key", "")
-        run = run_of_key(key) if key else said.get("run") or self.new_id()
-        return Beginning(plan, given, said.get("name", ""), key, run, definition)
+            input = definition.begun(definition.inputs.merged(inputs, named))
+        run = run_of_key(options.key) if options.key else options.run or self.new_id()
+        return Beginning(plan, input, options.name, options.key, run, definition)
 
     async def _is_begun(self, begin: Beginning) -> bool:
         """Whether this has started the run; else the key had it already."""
@@ -243,12 +302,28 @@ class Engine(Steering):
             return False
         return True
 
+    @overload
+    async def run(self, workflow: "Flow[P, R]", /, *inputs: P.args, **named: P.kwargs) -> R: ...
+
+    @overload
     async def run(
-        self, plan: "Plan | Written", /, input: Any = None, *, name: str = UNSAID, key: str = UNSAID, **inputs: Any
+        self, workflow: "Workflow[R] | type[Workflow[R]]", input: "StartInput" = None, /, **named: Any
+    ) -> R: ...
+
+    @overload
+    async def run(self, workflow: "Plan | Playbook", input: "StartInput" = None, /, **named: Any) -> Any: ...
+
+    async def run(self, workflow: Any, /, *inputs: Any, **named: Any) -> Any:
+        """Start a run and wait for its result. Raises RunFailed or RunCancelled.
+
+        If the caller is cancelled while it waits, the run is cancelled too; a run of `start` continues.
+        """
+        return await self.completed(workflow, inputs, named, NO_OPTIONS)
+
+    async def completed(
+        self, workflow: Any, inputs: tuple[Any, ...], named: dict[str, Any], options: RunOptions
     ) -> Any:
-        """Start and wait: the run's result, or RunFailed, or RunCancelled. If the waiting is cancelled, so is the run
-        that was started; `start` gives one that goes on."""
-        begin = await self._beginning(plan, input, {"name": name, "key": key}, inputs)
+        begin = await self._beginning(workflow, inputs, named, options)
         run = begin.run
         end, own = self.ends.expect(run), not begin.key
         try:
@@ -367,17 +442,37 @@ class Engine(Steering):
         lines: Sequence[tuple[int, Any]] = await self.advance(lambda: self.store.stream(run, after))
         return lines
 
-    async def attach(self, run: str, workflow: "Written") -> Handle:
-        """A handle for a run of a Python workflow that exists. Raises Conflict if it is a run of another one."""
-        definition = await self.code.known(workflow)
+    @overload
+    async def attach(self, run: str, workflow: "Flow[P, R]") -> Handle[R]: ...
+
+    @overload
+    async def attach(self, run: str, workflow: "Workflow[R] | type[Workflow[R]]") -> Handle[R]: ...
+
+    @overload
+    async def attach(self, run: str, workflow: "Plan | Playbook | None" = None) -> Handle[Any]: ...
+
+    async def attach(self, run: str, workflow: "AnyWorkflow | None" = None) -> Handle[Any]:
+        """A handle for a run that exists. Raises Conflict if it is a run of another workflow than the given one.
+
+        A run of a Python workflow needs its workflow: only that can read what the run has stored.
+        """
+        definition, plan = None, ""
+        if workflow is not None:
+            plan = await self.register(workflow)
+            definition = self.code.of(plan)
         summary = await self.advance(lambda: self.store.summary(run))
         if summary is None:
             raise NotFound(f"there is no run {run}")
-        if summary.plan != definition.hash:
-            ours = f"{definition.plan.name} ({definition.hash[:12]})"
-            hint = f"; `migrate(run, {definition.hash!r})` moves it" if summary.workflow == definition.plan.name else ""
+        if plan and summary.plan != plan:
+            name = self._name_of(workflow, definition)
+            hint = f"; `migrate(run, {plan!r})` moves it" if summary.workflow == name else ""
+            ours = f"{name} ({plan[:12]})"
             raise Conflict(f"run {run} is one of {summary.workflow} ({summary.plan[:12]}), and this is {ours}{hint}")
         return Handle(self, run, definition)
+
+    def _name_of(self, workflow: Any, definition: Definition | None) -> str:
+        plan = workflow if isinstance(workflow, Plan) else (definition or workflow).plan
+        return str(plan.name)
 
     async def export(self, run: str, live: Saved | None = None) -> bytes:
         """The whole run as JSON, with all that waits in it; best of one that is paused."""
@@ -419,7 +514,11 @@ class Engine(Steering):
             return turn.blob(run, hash)
 
 
-def _as_map(input: Any) -> dict[str, Any]:
-    if input is not None and not isinstance(input, dict):
+def _as_map(inputs: tuple[Any, ...]) -> dict[str, Any]:
+    """The inputs of a plan: at most one map without a name."""
+    if len(inputs) > 1:
+        raise InvalidValue("input", f"inputs are one map, or keywords, and these are {len(inputs)} values")
+    input = inputs[0] if inputs else None
+    if input is not None and not isinstance(input, Mapping):
         raise InvalidValue("input", f"inputs are a map, and this is of type {type(input).__name__}")
     return dict(input or {})

@@ -2,9 +2,10 @@
 
 import asyncio
 import inspect
+import typing
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from msgspec import Struct
 
@@ -21,6 +22,12 @@ from refold.logs import ERROR, event, logger
 from refold.ports import Clock
 from refold.python.stages.services import AtStage, at_stage, stages_of
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", covariant=True, default=Any)
+else:
+    R = typing.TypeVar("R", covariant=True)
 LOOK_FOR_CHILDREN = 0.05  # seconds
 
 
@@ -96,10 +103,8 @@ class Exact(Protocol):
 
 
 class Inputs(Protocol):
-    def sorted_out(
-        self, input: Any, said: Mapping[str, Any], named: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The inputs of a run, and what keywords say about the run itself. Raises InvalidValue."""
+    def merged(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs of a run, from the arguments of a call. Raises InvalidValue."""
 
 
 class Definition(Protocol):
@@ -180,6 +185,8 @@ class Runs(Protocol):
     @property
     def code(self) -> Code: ...
 
+    async def register(self, workflow: Any) -> str: ...
+
     async def result(self, run: str) -> Any: ...
 
     async def show(self, run: str) -> Seen: ...
@@ -210,16 +217,20 @@ Answer = Callable[[Request], Any]
 """Gives, or awaits, what a person would say."""
 
 
-class Handle:
-    """Any number of handles may belong to a run; when all are gone, the run goes on."""
+class Handle(Generic[R]):
+    """A run that was started. A run may have any number of handles, and continues when there is none.
 
-    def __init__(self, engine: Runs, run: str, definition: Definition) -> None:
+    `definition` is None for a run of a plan or a playbook: its values are plain data.
+    """
+
+    def __init__(self, engine: Runs, run: str, definition: Definition | None) -> None:
         self.engine, self.id, self.definition = engine, run, definition
 
-    async def result(self, answer: Answer | None = None) -> Any:
-        """When the run is over; as often, and by as many, as wanted. Raises StepFailed or RunCancelled.
+    async def result(self, answer: Answer | None = None) -> R:
+        """Wait for the end of the run and return its result; any number of callers may wait, any number of times.
 
-        Meanwhile `answer`, if there is one, is called for each question that a person is asked.
+        Raises RunFailed (StepFailed if it is a Python workflow) or RunCancelled. While it waits, `answer` is called
+        for each question that the run asks a person.
         """
         answering = None if answer is None else asyncio.create_task(self._answer_all(answer))
         if answering is not None:
@@ -227,11 +238,20 @@ class Handle:
         try:
             value = await self.engine.result(self.id)
         except RunFailed as failed:
+            if self.definition is None:
+                raise
             raise self._failed(failed) from self._original(failed)
         finally:
             if answering is not None:
                 answering.cancel()
-        return self.definition.exact.get(value, "result")
+        result: R = self._get(value, "result")
+        return result
+
+    def _get(self, raw: Any, path: str = "$") -> Any:
+        return raw if self.definition is None else self.definition.exact.get(raw, path)
+
+    def _put(self, value: Any, path: str) -> Any:
+        return value if self.definition is None else self.definition.exact.put(value, path)
 
     def _log_answering(self, answering: "asyncio.Task[None]") -> None:
         error = None if answering.cancelled() else answering.exception()
@@ -254,7 +274,7 @@ class Handle:
         With `children`, as is usual for a pipeline, also what the runs show that it has started here, in between; each
         has its own numbers.
         """
-        stages = stages_of(self.definition.plan)
+        stages = () if self.definition is None else stages_of(self.definition.plan)
         if not (children if children is not None else stages):
             async for number, line in self.engine.follow(self.id, after):
                 if line.get("stream") == "event":
@@ -278,7 +298,7 @@ class Handle:
         await self.engine.cancel(self.id, reason)
 
     async def signal(self, name: str, value: Any = None) -> None:
-        await self.engine.signal(self.id, name, self.definition.exact.put(value, "value"))
+        await self.engine.signal(self.id, name, self._put(value, "value"))
 
     async def requests(self) -> list[Request]:
         """What people are asked now, by the run or by its child runs."""
@@ -288,8 +308,7 @@ class Handle:
         state = (await self.engine.show(run)).state
         calls = [call for opened in state.open.values() for call in opened.calls.values()]
         asked = [call.input for call in calls if call.signal.startswith(ANSWER)]
-        get = self.definition.exact.get
-        found = [(run, Request(each["id"], each["prompt"], get(each["metadata"]))) for each in asked]
+        found = [(run, Request(each["id"], each["prompt"], self._get(each["metadata"]))) for each in asked]
         for child in state.children.values():
             with suppress(NotFound):  # its letter is still on its way
                 found += await self._asked(child)
@@ -304,27 +323,28 @@ class Handle:
         if request_id not in asking and not (early if early is not None else not asking):
             raise NotFound(f"run {self.id} has no request {request_id!r}; open: {', '.join(asking) or 'none'}")
         run = asking.get(request_id, self.id)
-        await self.engine.signal(run, f"{ANSWER}{request_id}", self.definition.exact.put(value, "answer"))
+        await self.engine.signal(run, f"{ANSWER}{request_id}", self._put(value, "answer"))
 
     async def export(self) -> bytes:
         """The whole run as JSON, with all that waits in it: for `engine.restore`, here or elsewhere.
 
         Raises Conflict if live objects stand in the way, as the workflow says.
         """
-        return await self.engine.export(self.id, self.engine.code.live(self.id, self.definition))
+        live = None if self.definition is None else self.engine.code.live(self.id, self.definition)
+        return await self.engine.export(self.id, live)
 
     async def why(self) -> dict[str, str]:
         """Why each command that is open is not over, in a few words; also if no live worker has the code for it."""
         return dict((await self.engine.show(self.id)).waits)
 
-    async def migrate(self, workflow: Any, by: str = "") -> "Handle":
+    async def migrate(self, workflow: Any, by: str = "") -> "Handle[Any]":
         """From here on the run follows this workflow, whose code is at hand; returns the handle that knows it.
 
         Raises CannotMigrate, with the steps that stand in the way.
         """
-        definition = await self.engine.code.known(workflow)
-        await self.engine.migrate(self.id, definition.hash, by)
-        return Handle(self.engine, self.id, definition)
+        plan = await self.engine.register(workflow)
+        await self.engine.migrate(self.id, plan, by)
+        return Handle(self.engine, self.id, self.engine.code.of(plan))
 
     async def usage(self) -> dict[str, int | float]:
         """What was used up until now, with all that child runs have told."""
@@ -332,7 +352,7 @@ class Handle:
 
     async def progress(self) -> AtStage | None:
         """Of a pipeline, the stage that it has reached; None for any other workflow."""
-        return at_stage(self.definition.plan, await self._state())
+        return None if self.definition is None else at_stage(self.definition.plan, await self._state())
 
     async def _state(self) -> RunState:
         return (await self.engine.show(self.id)).state

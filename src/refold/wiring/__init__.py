@@ -1,6 +1,6 @@
 """Settings to a running engine: the only place where parts are put together."""
 
-from refold.wiring.opening import open_engine, open_process, run_sync
+from refold.wiring.opening import open_engine, open_process, options, run_sync
 from refold.wiring.process import Process, assemble, open_secrets, serve_only
 from refold.wiring.store import open_intake, rebuild_file
 from refold.wiring.world import WallClock, World, language
@@ -15,6 +15,7 @@ __all__ = [
     "open_intake",
     "open_process",
     "open_secrets",
+    "options",
     "rebuild_file",
     "run_sync",
     "serve_only",

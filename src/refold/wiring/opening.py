@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from refold.core.expressions import Evaluate, Values
 from refold.core.plan import Plan
@@ -24,7 +24,12 @@ from refold.wiring.world import ARTIFACTS, StoreTime, World
 from refold.worker.heartbeat import on_thread
 
 if TYPE_CHECKING:
-    from refold.python.workflow import Written
+    from refold.playbooks.playbook import Playbook
+    from refold.python.startable import StartInput
+    from refold.python.workflow import Flow, Workflow
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 log = logger("engine")
 
@@ -142,36 +147,69 @@ async def _as_long_as(serving: "asyncio.Task[None]", engine: Engine) -> AsyncIte
         serving.remove_done_callback(end)
 
 
-def run_sync(
-    plan: "Plan | Written",
-    /,
-    input: Any = None,
+class SyncRunner:
+    """Runs workflows with the options that were given to `refold.options`. Its keywords are inputs, all of them."""
+
+    def __init__(self, opening: Mapping[str, Any], key: str, name: str) -> None:
+        self._opening, self._key, self._name = opening, key, name
+
+    @overload
+    def run_sync(self, workflow: "Flow[P, R]", /, *inputs: P.args, **named: P.kwargs) -> R: ...
+
+    @overload
+    def run_sync(
+        self, workflow: "Workflow[R] | type[Workflow[R]]", input: "StartInput" = None, /, **named: Any
+    ) -> R: ...
+
+    @overload
+    def run_sync(self, workflow: "Plan | Playbook", input: "StartInput" = None, /, **named: Any) -> Any: ...
+
+    def run_sync(self, workflow: Any, /, *inputs: Any, **named: Any) -> Any:
+        """Run a workflow to its end and return its result; works inside a running event loop too (notebooks)."""
+
+        async def run() -> Any:
+            async with open_engine(**self._opening) as engine:
+                return await engine.options(key=self._key, name=self._name).run(workflow, *inputs, **named)
+
+        return _in_a_thread(run) if _is_in_a_loop() else asyncio.run(run())
+
+
+def options(
     *,
-    tools: Mapping[str, Tool] | None = None,
-    evaluate: Evaluate | None = None,
     db: str | os.PathLike[str] | None = None,
     store: Store | None = None,
-    **inputs: Any,
-) -> Any:
-    """Run a workflow to its end and return its result; works inside a running event loop too (notebooks)."""
-    said = {"tools": tools, "evaluate": evaluate, "db": db, "store": store}
-    meant = _meant(plan, input, {name: each for name, each in said.items() if each is not None})
-    opening: dict[str, Any] = {name: each for name, each in said.items() if name not in meant}
+    tools: Mapping[str, Tool] | None = None,
+    evaluate: Evaluate | None = None,
+    settings: Settings | None = None,
+    key: str = "",
+    name: str = "",
+) -> SyncRunner:
+    """What is said about a run beside its inputs: `refold.options(db="refold.db").run_sync(order, amount=25)`.
 
-    async def run() -> Any:
-        async with open_engine(**opening) as engine:
-            return await engine.run(plan, input, **meant, **inputs)
+    `key` and `name` are those of `Engine.options`, the others those of `open_engine`.
+    """
+    opening = {"db": db, "store": store, "tools": tools, "evaluate": evaluate, "settings": settings}
+    return SyncRunner(opening, key, name)
 
-    return _in_a_thread(run) if _is_in_a_loop() else asyncio.run(run())
+
+@overload
+def run_sync(workflow: "Flow[P, R]", /, *inputs: P.args, **named: P.kwargs) -> R: ...
 
 
-def _meant(plan: "Plan | Written", input: Any, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Of keywords that have a meaning here, those that are inputs of the workflow."""
-    if isinstance(plan, Plan) or not said:
-        return {}
-    from refold.python.definition import define
+@overload
+def run_sync(workflow: "Workflow[R] | type[Workflow[R]]", input: "StartInput" = None, /, **named: Any) -> R: ...
 
-    return define(plan).inputs.sorted_out(None, said, {})[0] if input is None else {}
+
+@overload
+def run_sync(workflow: "Plan | Playbook", input: "StartInput" = None, /, **named: Any) -> Any: ...
+
+
+def run_sync(workflow: Any, /, *inputs: Any, **named: Any) -> Any:
+    """Run a workflow to its end, in memory, and return its result; works inside a running event loop too (notebooks).
+
+    `refold.options(db=...).run_sync(...)` does the same with a database.
+    """
+    return options().run_sync(workflow, *inputs, **named)
 
 
 def _is_in_a_loop() -> bool:

@@ -16,6 +16,7 @@ from refold.worker.loop import Worker
 
 if TYPE_CHECKING:
     from refold.executors.threads import Threads
+    from refold.playbooks.playbook import Playbook
     from refold.python.body_call import House
     from refold.python.body_tool import Originals
     from refold.python.definition import Definition
@@ -115,7 +116,7 @@ class PythonCode:
         async def read(run: str, hash: str) -> Any:
             return codec.unbox(await self.read_blob(run, hash))
 
-        async def register(plan: Plan) -> str:
+        async def register(plan: "Plan | Playbook") -> str:
             return await self.engine.register(plan)
 
         async def look(run: str) -> ChildRun:

@@ -11,19 +11,8 @@ from typing import Any
 
 import pytest
 
-from refold import (
-    Collect,
-    Context,
-    Event,
-    LiveObjectLost,
-    Retry,
-    StartEvent,
-    StepFailed,
-    StopEvent,
-    Workflow,
-    open_engine,
-    step,
-)
+from refold import Collect, Context, Event, Retry, StartEvent, StopEvent, Workflow, open_engine, step
+from refold.errors import LiveObjectLost, StepFailed
 from refold.python.definition import define
 from refold.runtime.archive import read_archive
 
@@ -303,6 +292,6 @@ async def test_the_retry_of_a_call_goes_before_everything() -> None:
 
     @step(retry=Retry(attempts=1))
     async def calls(ctx: Context, ev: StartEvent) -> StopEvent:
-        return StopEvent(result=await ctx.call(flaky, retry=Retry(attempts=3)))
+        return StopEvent(result=await ctx.options(retry=Retry(attempts=3)).call(flaky))
 
     assert await result(Workflow("w", [calls])) == 3

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from refold import Arc, Call, Child, Gate, Loop, Plan, Retry, Wait
+from refold import Retry
 from refold.core.commands import child_id
 from refold.core.facts import CancelAsked, ChildEnded, RunEnded, RunPaused, RunStarted, StepIssued
 from refold.core.outcomes import Awaited, Succeeded, Suspended
 from refold.errors import InvalidPlan, NotFound
+from refold.plan import Arc, Call, Child, Gate, Loop, Plan, Wait
 from refold.ports import Call as Try
 from tests.compat.stage import Stage, names, plan, step, work
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refold import Arc, Child, Gate, Loop, Plan, Retry, Wait
+from refold import Retry
 from refold.core.facts import ChildEnded, GateDecided, ItemsSettled, RunEnded, RunStarted, StepIssued, StepSettled
 from refold.core.fold.apply import fold
 from refold.core.graph import Graph, analyse
@@ -17,6 +17,7 @@ from refold.core.plan import Call as CallWork
 from refold.core.plan import read_plan
 from refold.core.state import TERMINAL, RunState
 from refold.errors import Conflict, Unavailable
+from refold.plan import Arc, Child, Gate, Loop, Plan, Wait
 from refold.stores.memory import MemoryStore, MemoryTurn
 from refold.testing.simulator.event_loop import Killed
 from tests.compat.stage import NOON, Stage, names, plan, step, work
@@ -237,12 +238,13 @@ def test_engines_active_at_the_same_moment_never_run_a_start_twice(seed: int) ->
     stage = Stage(seed)
     houses = [stage.house() for _ in range(3)]
     shape = plan(step("first", "second"), step("second"))
-    asked = [stage.ask(house.engine.start(shape, key=f"k{n}"), house) for n in range(10) for house in houses]
+    asked = [stage.ask(house.engine.options(key=f"k{n}").start(shape), house) for n in range(10) for house in houses]
     assert stage.until(lambda: all(each.done() for each in asked))
-    runs = {each.result()[0] for each in asked}
+    assert all(each.result()[0] is not None for each in asked)
+    runs = {handle.id for handle in (each.result()[0] for each in asked) if handle is not None}
     assert len(runs) == 10
     for run in runs:
-        assert run is not None and stage.end(run).status == "completed"
+        assert stage.end(run).status == "completed"
         assert len(stage.facts(run, RunStarted)) == 1
         assert [fact.step for fact in stage.facts(run, StepIssued)] == ["first", "second"]
     assert sorted(names(stage.calls())) == ["first"] * 10 + ["second"] * 10

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from refold import Arc, Call, Gate, Loop, Plan, Retry, Step, Wait
+from refold import Retry
 from refold.core.decide.decision import Decision
 from refold.core.decide.rules import decide
 from refold.core.facts import (
@@ -27,6 +27,7 @@ from refold.core.graph import analyse
 from refold.core.outcomes import Parked
 from refold.core.state import RunState
 from refold.errors import InvalidPlan
+from refold.plan import Arc, Call, Gate, Loop, Plan, Step, Wait
 from refold.ports import Call as Try
 from refold.testing.core import Scripted
 from tests.compat.stage import NOON, Stage, chain, names, plan, step, work

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from refold import Call, Loop, Retry
+from refold import Retry
 from refold.core.facts import RunEnded, RunEnding, StepIssued, StepSettled
 from refold.core.outcomes import Awaited, Failed, Fault, Parked, Succeeded, Suspended
 from refold.errors import LeaseLost
+from refold.plan import Call, Loop
 from refold.ports import Abilities, Done, Lease
 from refold.ports import Call as Try
 from refold.runtime.background import LOSSES
@@ -309,7 +310,7 @@ def test_a_durable_call_that_gave_none_is_not_made_again(stage: Stage) -> None:
 
 def test_a_worker_that_stops_hands_back_what_it_holds(stage: Stage) -> None:
     leaving, staying = stage.house(slots=1), stage.house(slots=1)
-    run = stage.do(leaving.engine.start(plan(step("a", work=work(takes=50)))), leaving)
+    run = stage.do(leaving.engine.start(plan(step("a", work=work(takes=50)))), leaving).id
     stage.pass_time(5)
     holder, other = (leaving, staying) if stage.began[0].process == "house0" else (staying, leaving)
     stage.do(holder.parts.stop(), holder)

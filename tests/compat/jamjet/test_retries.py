@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from refold import Call, Loop, Retry
+from refold import Retry
 from refold.core.facts import ItemsRetried, ItemsSettled, StepIssued, StepSettled
 from refold.core.outcomes import SECOND, AddTo, AppendTo, Awaited, Failed, Fault, Parked, SetKey, Succeeded, Suspended
+from refold.plan import Call, Loop
 from refold.ports import Call as Try
 from refold.ports import Done
 from tests.compat.stage import NOON, Refusal, Stage, chain, plan, step, work

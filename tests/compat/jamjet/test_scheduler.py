@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import refold
-from refold import Arc, Call, Gate, Loop, Plan, Retry, RunFailed, Wait
+from refold import Retry, RunFailed
 from refold.core.facts import RunEnded, RunStarted, Skipped, StepIssued, StepSettled
 from refold.core.outcomes import Awaited, Parked, SetKey, Succeeded, Suspended
 from refold.errors import Corrupt, NotFound
+from refold.plan import Arc, Call, Gate, Loop, Plan, Wait
 from refold.ports import Call as Try
 from refold.ports import Done
 from refold.stores.memory import Entry
@@ -33,7 +34,7 @@ async def test_steps_are_issued_in_dependency_order_and_the_run_completes_with_m
         step("b", work=Call(tool="write", settings={"y": 2})),
     )
     async with refold.open_engine({"write": write}) as engine:
-        run = await engine.start(linear, {"z": 0})
+        run = (await engine.start(linear, {"z": 0})).id
         await asyncio.sleep(0.01)
         issued = [fact.step for _, _, fact in await engine.history(run) if isinstance(fact, StepIssued)]
         assert issued == ["a"], "b waits for a"
@@ -55,7 +56,7 @@ async def test_a_terminal_failure_fails_the_run_and_names_the_step() -> None:
         raise ValueError("boom")
 
     async with refold.open_engine({"boom": boom}) as engine:
-        run = await engine.start(plan(step("a", "b", work=Call(tool="boom")), step("b")))
+        run = (await engine.start(plan(step("a", "b", work=Call(tool="boom")), step("b")))).id
         with pytest.raises(RunFailed) as failed:
             await engine.result(run)
         facts = [fact for _, _, fact in await engine.history(run)]
@@ -268,7 +269,7 @@ def test_two_processes_on_one_store_dispatch_each_step_once(seed: int) -> None:
         step("c", "d", work=work(takes=1)),
         step("d"),
     )
-    runs = [stage.do(house.engine.start(diamond), house) for house in (one, two) for _ in range(8)]
+    runs = [stage.do(house.engine.start(diamond), house).id for house in (one, two) for _ in range(8)]
     for run in runs:
         assert stage.end(run).status == "completed"
         assert sorted(fact.step for fact in stage.facts(run, StepIssued)) == ["a", "b", "c", "d"]

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from refold import Arc, Call, Child, Gate, Loop, Plan, Retry, Wait
+from refold import Retry
 from refold.core import codec
 from refold.core.facts import ItemsSettled, RunStarted, StepIssued, StepSettled
 from refold.core.fold.apply import fold
 from refold.core.outcomes import SECOND, AddTo, AppendTo, DeleteKey, Failed, Fault, Parked, PutIf, SetKey, Succeeded
 from refold.core.state import RunState
 from refold.errors import Conflict, StaleWrite
+from refold.plan import Arc, Call, Child, Gate, Loop, Plan, Wait
 from refold.ports import Call as Try
 from refold.ports import Done, Lease
 from tests.compat.stage import NOON, Stage, chain, plan, step, work
@@ -287,11 +288,13 @@ def test_100_parallel_starts_with_one_key_are_one_run(seed: int) -> None:
     houses = [stage.house() for _ in range(4)]
     shape = plan(step("a"))
     asked = [
-        stage.ask(house.engine.start(shape, {"n": n}, key="order-7"), house) for n in range(25) for house in houses
+        stage.ask(house.engine.options(key="order-7").start(shape, {"n": n}), house)
+        for n in range(25)
+        for house in houses
     ]
     assert stage.until(lambda: all(each.done() for each in asked))
-    [run] = {each.result()[0] for each in asked}
-    assert run is not None and [each.result()[1] for each in asked] == [None] * 100
+    [run] = {handle.id for handle in (each.result()[0] for each in asked) if handle is not None}
+    assert [each.result()[1] for each in asked] == [None] * 100
     assert stage.end(run).status == "completed"
     assert list(stage.store.logs) == [run]
     assert len(stage.facts(run, RunStarted)) == 1 and stage.calls() == ["a/1"]

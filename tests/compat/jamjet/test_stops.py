@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from refold import Arc, Call, Gate, Retry, Wait
+from refold import Retry
 from refold.core.facts import RunEnding, RunPaused, RunResumed, StepIssued, StepSettled
 from refold.core.outcomes import Cancelled, Succeeded, TimedOut
+from refold.plan import Arc, Call, Gate, Wait
 from refold.ports import Call as Try
 from tests.compat.stage import Stage, names, plan, step, tables, work
 

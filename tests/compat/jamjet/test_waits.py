@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from refold import Arc, Call, Gate, Plan, Wait
 from refold.core.facts import CallSettled, GateDecided, SignalReceived, SignalTaken, StepIssued, StepSettled
 from refold.core.outcomes import SECOND, Awaited, Suspended
 from refold.errors import Conflict, NotFound
+from refold.plan import Arc, Call, Gate, Plan, Wait
 from refold.ports import Call as Try
 from tests.compat.stage import NOON, Stage, names, plan, step, work
 

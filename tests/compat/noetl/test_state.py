@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold import Arc, Call, Loop, Retry, Step
+from refold import Retry
 from refold.core import codec
 from refold.core.facts import (
     Bypassed,
@@ -46,6 +46,7 @@ from refold.core.state import (
     StepState,
 )
 from refold.errors import Corrupt, LeaseLost
+from refold.plan import Arc, Call, Loop, Step
 from refold.playbooks.noetl_log.events import life_of, status_of
 from refold.playbooks.noetl_log.log import PLAYBOOK, ImportedRun, read_log
 from refold.playbooks.noetl_log.log_reader import CONTEXT, ENDS, STEP_EVENTS

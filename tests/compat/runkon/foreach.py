@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refold import Arc, Call, Loop, Plan
 from refold.core.read.items import STATES
+from refold.plan import Arc, Call, Loop, Plan
 from refold.ports import Call as Try
 from refold.runtime.engine import RunReport
 from tests.compat.stage import Refusal, Stage, plan, step

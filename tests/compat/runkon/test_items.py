@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from refold import Arc, Child, Loop, Plan, Retry
+from refold import Retry
 from refold.core.commands import child_id
 from refold.core.facts import ChildEnded, FanOutEntered, ItemsSettled, PageAsked, PageTaken, RunEnded, RunStarted
 from refold.core.plan import Input, Source
+from refold.plan import Arc, Child, Loop, Plan
 from refold.ports import Call as Try
 from tests.compat.runkon.foreach import alone, begun, do_item, each, item, restarted, states, told, why
 from tests.compat.stage import Refusal, Stage, names, plan, step, work

@@ -254,16 +254,9 @@ def _execute(wanted: Wanted, asked: Options) -> int:
     order = Order(wanted.run, asked.db, going_on, settings(own_machine=True), asked.output != "table")
 
     async def begin(engine: Any) -> None:
-        plan, input = wanted.playbook.plan, wanted.input
-        if is_code(wanted.playbook.file):
-            await engine.start(_code(asked.file), input, name=wanted.name, key=wanted.key, run=wanted.run)
-            return
-        for child in wanted.playbook.children:
-            await engine.register(child.plan)
-        for target in wanted.playbook.code:
-            await engine.register(_code(target))
-            engine.homes[plan_hash(plan)] = shlex.join(wanted.playbook.code)
-        await engine.start(plan, input, name=wanted.name, key=wanted.key, run=wanted.run)
+        starter = engine.options(name=wanted.name, key=wanted.key, run=wanted.run)
+        is_python = is_code(wanted.playbook.file)
+        await starter.start(_code(asked.file) if is_python else wanted.playbook, **wanted.input)
 
     ended = execute(order, begin, _screen(asked.progress, asked.quiet, source))
     return _tell_end(ended, wanted.name, asked.output, asked.progress, asked.quiet)

@@ -97,7 +97,7 @@ class Running:
 
     async def _loop(self, loop: LoopStage) -> StageResult:
         if self.names.stage_timeout is not None:
-            self.began = await self.ctx.call(self._now, key=f"{loop.name} began")
+            self.began = await self.ctx.options(key=f"{loop.name} began").call(self._now)
         done, n, decision = Done(), 0, LoopDecision()
         while n < loop.max_rounds and not decision.is_done:
             n += 1
@@ -144,7 +144,7 @@ class Running:
         return {branch: _output(output) for branch, each in chosen.items() if each.label == won}
 
     async def _run(self, chosen: Chosen) -> Any:
-        run = self.ctx.run_child(chosen.workflow, chosen.inputs, key=chosen.label, timeout=self._left())
+        run = self.ctx.options(key=chosen.label, timeout=self._left()).run_child(chosen.workflow, **chosen.inputs)
         try:
             return _output(await run)
         except ChildFailed as error:
@@ -195,7 +195,7 @@ class Running:
 
         is_async = inspect.iscoroutinefunction(function)
         try:
-            answer = await self.ctx.call(ask_here if is_async else ask, key=f"{what} {label}")
+            answer = await self.ctx.options(key=f"{what} {label}").call(ask_here if is_async else ask)
         except Exception as error:
             raise StageFailed(label, f"its `{what}` raised {type(error).__name__}: {error}") from error
         for key in answer["deleted"]:

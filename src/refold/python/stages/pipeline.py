@@ -37,7 +37,7 @@ class Options(TypedDict, total=False):
     types: Sequence[type]
 
 
-class Pipeline(Workflow):
+class Pipeline(Workflow[PipelineResult]):
     """A workflow made of others, which run as its children: what they show, use and ask goes through it.
 
     `retry` is for the steps of its workflows where neither step nor workflow says otherwise; `timeout` is for a run of

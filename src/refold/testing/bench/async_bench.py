@@ -85,11 +85,11 @@ class AsyncBench:
     def __init__(self, thread: _Thread, bench: Bench) -> None:
         self._thread, self.sync = thread, bench
 
-    async def run(self, workflow: Target, input: Any = None, **inputs: Any) -> Any:
-        return await self._thread.do(self.sync.run, workflow, input, **inputs)
+    async def run(self, workflow: Target, /, *inputs: Any, **named: Any) -> Any:
+        return await self._thread.do(self.sync.run, workflow, *inputs, **named)
 
-    async def start(self, workflow: Target, input: Any = None, **inputs: Any) -> AsyncRun:
-        return AsyncRun(self._thread, await self._thread.do(self.sync.start, workflow, input, **inputs))
+    async def start(self, workflow: Target, /, *inputs: Any, **named: Any) -> AsyncRun:
+        return AsyncRun(self._thread, await self._thread.do(self.sync.start, workflow, *inputs, **named))
 
     async def advance(self, span: str | float) -> None:
         await self._thread.do(self.sync.advance, span)

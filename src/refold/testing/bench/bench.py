@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any, TypeVar
 
 from refold.core.expressions import Values
@@ -18,19 +17,16 @@ from refold.core.outcomes import SECOND
 from refold.core.plan import BODY, Plan
 from refold.core.times import instant, seconds
 from refold.doorbells.local import LocalDoorbell
-from refold.errors import Conflict, NotFound
+from refold.errors import Conflict
 from refold.playbooks.playbook import Playbook
-from refold.playbooks.playbook import read as read_playbook
 from refold.python.definition import Definition
 from refold.python.load import load
-from refold.python.load import named as named_code
 from refold.registry import LazyRegistry
 from refold.runtime.engine import Engine
 from refold.runtime.turn_thread import inline
 from refold.secrets.access import SecretAccess, SecretPlaces
 from refold.secrets.names import variable
 from refold.settings import Settings
-from refold.sources.catalog import installed_sources
 from refold.stores.memory import MemoryStore
 from refold.testing.bench.executors import Rooms
 from refold.testing.bench.fakes import Called, Fakes
@@ -40,8 +36,8 @@ from refold.testing.bench.recordings import read as read_recording
 from refold.testing.bench.run import Run
 from refold.testing.bench.switchboard import Switchboard, named
 from refold.testing.bench.virtual_loop import TooLong, VirtualClock, VirtualLoop
-from refold.tools.catalog import installed_tools
 from refold.wiring import World, assemble
+from refold.wiring.playbook_files import playbook
 
 T = TypeVar("T")
 Target = Any
@@ -74,16 +70,16 @@ class Bench:
         self._ids = count(1).__next__
         self._open(seed, secrets or {}, settings or Settings())
 
-    def run(self, workflow: Target, input: Any = None, **inputs: Any) -> Any:
+    def run(self, workflow: Target, /, *inputs: Any, **named: Any) -> Any:
         """Start it and wait for its result, however long that takes in virtual time. Raises RunFailed or
         RunCancelled; raises StillGoing if it waits for something that does not come by itself."""
-        return self.start(workflow, input, **inputs).result()
+        return self.start(workflow, *inputs, **named).result()
 
-    def start(self, workflow: Target, input: Any = None, **inputs: Any) -> Run:
+    def start(self, workflow: Target, /, *inputs: Any, **named: Any) -> Run:
         """Start it and let it go on until it waits."""
-        return self.begin(workflow, {**(input or {}), **inputs}, "")
+        return self.begin(workflow, inputs, named, "")
 
-    def begin(self, workflow: Target, input: Mapping[str, Any], run: str) -> Run:
+    def begin(self, workflow: Target, inputs: Sequence[Any], named: Mapping[str, Any], run: str) -> Run:
         """As `start`, with an id of its own."""
 
         async def begin() -> Run:
@@ -92,9 +88,10 @@ class Bench:
             else:
                 plan = workflow
             if isinstance(plan, Plan):
-                return Run(self, await self.engine.start(plan, dict(input), run=run), None)
+                handle = await self.engine.options(run=run).start(plan, *inputs, **named)
+                return Run(self, handle.id, None)
             await self._known(plan)
-            handle = await self.engine.start(plan, dict(input), run=run)
+            handle = await self.engine.options(run=run).start(plan, *inputs, **named)
             return Run(self, handle.id, handle)
 
         return self.do(begin())
@@ -216,12 +213,12 @@ class Bench:
         return definition
 
     async def _read(self, file: "str | os.PathLike[str] | Playbook") -> Plan:
-        playbook = file if isinstance(file, Playbook) else playbook_of(os.fspath(file))
-        for child in playbook.children:
+        found = file if isinstance(file, Playbook) else playbook(file)
+        for child in found.children:
             await self.engine.register(child.plan)
-        for target in playbook.code:
+        for target in found.code:
             await self._known(load(target))
-        return playbook.plan
+        return found.plan
 
     def _driven(self, what: Coroutine[Any, Any, T]) -> T:
         """Here, or on a thread of its own where another loop is running."""
@@ -237,16 +234,3 @@ class Bench:
         except TooLong:
             why = f"{self.patience:g} seconds of real time were not enough: a step blocks, or goes round and round"
             raise TimeoutError(f"{why}; `engine(patience=…)` allows more") from None
-
-
-def playbook_of(file: str) -> Playbook:
-    if not os.path.exists(file):
-        raise NotFound(f"there is no playbook {os.path.abspath(file)}")
-    return read_playbook(
-        Path(file).read_bytes(),
-        file,
-        installed_tools(),
-        lambda other: Path(other).read_bytes(),
-        sources=installed_sources,
-        code=named_code,
-    )

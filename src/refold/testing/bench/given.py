@@ -21,7 +21,7 @@ class Stage(Ground, Protocol):
 
     board: Switchboard
 
-    def begin(self, workflow: Any, input: Mapping[str, Any], run: str) -> Run: ...
+    def begin(self, workflow: Any, inputs: Sequence[Any], named: Mapping[str, Any], run: str) -> Run: ...
 
     def advance(self, span: str | float) -> None: ...
 
@@ -123,7 +123,7 @@ class Given:
         if self._run is None:
             id = f"given{len(self._bench.board.scenes) + 1}"
             self._bench.board.scenes[id] = self._scene
-            self._run = self._bench.begin(self._workflow, self._inputs, id)
+            self._run = self._bench.begin(self._workflow, (), self._inputs, id)
         return self._run
 
     def _not_begun(self, what: str) -> None:

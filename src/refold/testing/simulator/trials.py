@@ -16,11 +16,11 @@ from refold.playbooks.playbook import Playbook
 from refold.python.definition import define, family
 from refold.python.load import load
 from refold.runtime.children import check_inputs
-from refold.testing.bench.bench import playbook_of
 from refold.testing.bench.recordings import Replay, read
 from refold.testing.simulator.faults import Rates
 from refold.testing.simulator.oracles import Violation
 from refold.testing.simulator.user_workflow import Memo, Stand, Subject
+from refold.wiring.playbook_files import playbook
 
 CALM = Rates()
 MORE = 50  # times the steps of the undisturbed run
@@ -97,7 +97,7 @@ def subject_of(workflow: Any, input: Mapping[str, Any], asked: Asked) -> Subject
     replay = Replay([read(file) for file in asked.replay]) if asked.replay else None
     more = {"replay": replay, "signals": asked.signals, "answer": asked.answer, "faked": tuple(asked.fake)}
     if isinstance(workflow, str | os.PathLike):
-        workflow = playbook_of(os.fspath(workflow))
+        workflow = playbook(workflow)
     if isinstance(workflow, Playbook):
         check_inputs(workflow.plan, dict(input))
         children = tuple(child.plan for child in workflow.children)

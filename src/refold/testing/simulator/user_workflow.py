@@ -25,7 +25,7 @@ from refold.executors.functions import resolve
 from refold.executors.inline import Inline
 from refold.ports import Call as ToolCall
 from refold.ports import Entries, Executor, Say, StoreTurn, Tool, Writes
-from refold.python.context import WAITING, Blocking, Context
+from refold.python.context import SyncContext
 from refold.python.definition import Definition
 from refold.runtime.engine import Engine
 from refold.runtime.reading import Reading
@@ -83,30 +83,22 @@ def with_own_steps(work: Callable[[], Any]) -> Callable[[], Any]:
     """The same, with a context that does not make its thread wait."""
     if not isinstance(work, partial):
         return work
-    given = [_Stepping(each._context) if isinstance(each, Blocking) else each for each in work.args]
-    return partial(work.func, *given, **work.keywords)
+    arguments = [each.waiting_by(_stepping) if isinstance(each, SyncContext) else each for each in work.args]
+    return partial(work.func, *arguments, **work.keywords)
 
 
-class _Stepping:
-    """Takes the steps of a durable call itself: it finds what was recorded, or leaves the body."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._context, name)
-        return partial(self._taken, name, found) if name in WAITING else found
-
-    def _taken(self, name: str, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        coroutine = method(*given, **named)
-        try:
-            while coroutine.send(None) is None:
-                continue
-        except StopIteration as end:
-            return end.value
-        coroutine.close()
-        why = f"a step without `async` calls ctx.{name}, for which a simulation would need a second thread"
-        raise Unwaitable(f"{why}: write `async def`")
+def _stepping(begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Take the steps of a durable call here: it finds what was recorded, or leaves the body."""
+    coroutine = begin()
+    name = getattr(coroutine, "__name__", "")
+    try:
+        while coroutine.send(None) is None:
+            continue
+    except StopIteration as end:
+        return end.value
+    coroutine.close()
+    why = f"a step without `async` calls ctx.{name}, for which a simulation would need a second thread"
+    raise Unwaitable(f"{why}: write `async def`")
 
 
 LOOK = 1.0  # seconds between two looks of the person
@@ -334,8 +326,8 @@ class Stand(Simulation):
         for child in subject.children:
             await stubborn(partial(engine.register, child))
         target = subject.workflow if subject.workflow is not None else subject.plan
-        started = await stubborn(lambda: engine.start(target, subject.input, key="sim"))
-        self.run_id = started if isinstance(started, str) else started.id
+        handle = await stubborn(lambda: engine.options(key="sim").start(target, **subject.input))
+        self.run_id = handle.id
         while not self._is_over():
             for run, row in list(self.store.rows.items()):
                 if row.status not in TERMINAL:

@@ -1,0 +1,28 @@
+"""Reads a playbook from its file, with the tools, sources and Python workflows that are installed here."""
+
+import os
+from pathlib import Path
+
+from refold.errors import NotFound
+from refold.playbooks.playbook import Playbook, read
+from refold.python.load import named
+from refold.sources.catalog import installed_sources
+from refold.tools.catalog import installed_tools
+
+
+def playbook(file: str | os.PathLike[str]) -> Playbook:
+    """Read a playbook, to start it as any other workflow: `engine.start(refold.playbook("etl.yaml"), day="monday")`.
+
+    Raises NotFound if there is no such file, and InvalidPlaybook, which names every mistake with its line.
+    """
+    path = os.fspath(file)
+    if not os.path.exists(path):
+        raise NotFound(f"there is no playbook {os.path.abspath(path)}")
+    return read(
+        Path(path).read_bytes(),
+        path,
+        installed_tools(),
+        lambda other: Path(other).read_bytes(),
+        sources=installed_sources,
+        code=named,
+    )

@@ -1,0 +1,111 @@
+"""A file as a user would write it; mypy --strict and pyright must find that every type is known and right."""
+
+import asyncio
+from typing import Any, assert_type
+
+import refold
+from refold import Collect, Context, Event, Handle, Retry, StartEvent, StopEvent, SyncContext, Workflow, flow, step
+from refold.plan import Call, Plan
+from refold.plan import Step as PlanStep
+from refold.stages import Pipeline, PipelineResult, Stage
+
+
+class Page(Event):
+    url: str
+    size: int = 0
+
+
+class Wanted(StartEvent):
+    urls: list[str]
+
+
+def charge(card: str, amount: int) -> str:
+    return f"{card}: {amount}"
+
+
+async def price(item: str) -> float:
+    return 7.5 * len(item)
+
+
+@flow
+async def order(ctx: Context, item: str, amount: int = 1) -> float:
+    found = assert_type(await ctx.call(price, item), float)
+    receipt = await ctx.options(key="charge", retry=Retry(attempts=3), timeout="5s").call(charge, "card", amount=2)
+    assert_type(receipt, str)
+    await ctx.sleep("1s", key="nap")
+    answer: object = await ctx.ask("Send it?", timeout="1d")
+    ctx.log(f"{receipt} {answer}")
+    return found * amount
+
+
+@flow(timeout="1h")
+def sync_order(ctx: SyncContext, item: str) -> list[str]:
+    assert_type(ctx.call(price, item), float)
+    assert_type(ctx.options(timeout=1).call(charge, "card", 2), str)
+    assert_type(ctx.run_child(order, item, amount=2), float)
+    ctx.sleep(0.5)
+    return [item]
+
+
+class Crawl(Workflow[int]):
+    retry = Retry(attempts=3, delay=0.5)
+
+    @step
+    async def begin(self, ctx: Context, ev: Wanted) -> list[Page]:
+        pages = await ctx.map(self.fetch, [Page(url=url) for url in ev.urls], max_in_flight=2)
+        assert_type(pages[0], Page)
+        prices = await ctx.options(key="prices").map(price, ev.urls)
+        assert_type(prices[0], float)
+        children = await ctx.map(order, [{"item": "tea"}], tolerate=1)
+        assert_type(children[0], float)
+        return list(pages)
+
+    @step(mapped=True)
+    async def fetch(self, page: Page) -> Page:
+        return Page(url=page.url, size=len(page.url))
+
+    @step(collect=Collect(Page, n="pages"), workers=4, timeout="30s")
+    def add(self, ctx: SyncContext, pages: list[Page]) -> StopEvent:
+        ctx.set("total", sum(page.size for page in pages))
+        ctx.update("seen", lambda count: count + 1, 0)
+        return StopEvent(result=ctx.get("total"))
+
+
+class Untyped(Workflow):
+    @step
+    async def only(self, ctx: Context, ev: StartEvent) -> StopEvent:
+        child = assert_type(await ctx.run_child(Crawl, urls=["a"]), int)
+        return StopEvent(result=child + assert_type(await ctx.run_child(Crawl, Wanted(urls=[])), int))
+
+
+async def main() -> None:
+    async with refold.open_engine(db="runs.db", settings=refold.Settings(slots=4)) as engine:
+        handle = await engine.options(key="order-7", name="first").start(order, "tea", amount=2)
+        assert_type(handle, Handle[float])
+        assert_type(handle.id, str)
+        assert_type(await handle.result(), float)
+        assert_type(await engine.run(order, item="tea"), float)
+        assert_type(await engine.run(sync_order, "tea"), list[str])
+        assert_type(await engine.options(key="k").run(Crawl, urls=["a", "bb"]), int)
+        assert_type(await (await engine.start(Crawl, {"urls": []})).result(), int)
+        assert_type(await (await engine.attach(handle.id, order)).result(), float)
+        async for shown in handle.stream():
+            print(shown.number, shown.value)
+        untyped = await engine.start(Untyped)
+        plan = Plan(name="p", steps=(PlanStep(name="a", work=Call(settings={"result": 3})),))
+        planned: Handle = await engine.start(plan, {"n": 1})
+        playbook = await engine.start(refold.playbook("etl.yaml"), day="monday")
+        print(await untyped.result(), await planned.result(), await playbook.result())
+        pipeline = Pipeline("two", [Stage("first", order), Stage("then", Crawl)])
+        assert_type(await engine.run(pipeline, item="tea"), PipelineResult)
+
+
+def everything() -> dict[str, Any]:
+    assert_type(refold.run_sync(order, "tea", amount=3), float)
+    assert_type(refold.options(db="runs.db", key="once").run_sync(sync_order, item="tea"), list[str])
+    return {"total": assert_type(refold.run_sync(Crawl, urls=["a"]), int)}
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+    print(everything())
