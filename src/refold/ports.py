@@ -13,7 +13,7 @@ from refold.core.fold.apply import Record
 from refold.core.outcomes import Fault, Instant, Outcome, Sent, Write
 from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
-from refold.errors import StaleWrite
+from refold.errors import Corrupt, StaleWrite
 
 
 class Memory(Struct, frozen=True):
@@ -150,22 +150,29 @@ class StoreTurn(Protocol):
         """
 
     def remove(self, run: str) -> None:
-        """A run that is over, with all that belongs to it; its id may be used again.
+        """Remove a run that is over, with all that belongs to it; its id may be used again.
 
         Raises NotFound, or Conflict if the run is not over or the run that started it is not.
         """
 
+    def forget(self) -> Sequence[str]:
+        """Remove every row, command, timer, snapshot and dead letter; return the runs that have a log, from which they
+        can be written again.
 
-class DeadLetters(Protocol):
-    def dead_letters(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
-        """Those of the runs that ended last first; within a run in the order in which they were written."""
+        Generations continue above every earlier one, so that no report of a former holder is believed.
+        """
 
 
-class Store(DeadLetters, Protocol):
-    """Keeps logs and their projections. Synchronous, called only on the advancing thread.
+class Store(Protocol):
+    """Keeps logs and what follows from them. Synchronous, called only on the advancing thread; whoever only wants to
+    read uses `views`.
 
     Any text without a NUL is a name, the empty one too. What is read is a copy: changing it changes nothing here.
     """
+
+    @property
+    def views(self) -> "Views":
+        """What this store has committed, for readers on any thread."""
 
     def turn(self, runs: Sequence[str]) -> AbstractContextManager[StoreTurn]:
         """Lock these runs; no turn of another holds one of them meanwhile."""
@@ -183,9 +190,6 @@ class Store(DeadLetters, Protocol):
         """The id of the turn that wrote this fact, if it began one: settles what an ambiguous commit did."""
 
     def summary(self, run: str) -> Summary | None: ...
-
-    def summaries(self, status: str | None = None, limit: int = 100, *, called: str | None = None) -> Sequence[Summary]:
-        """The newest runs first, by the time of their start; `called`: of that name, or with an id that begins so."""
 
     def snapshot(self, run: str) -> bytes | None: ...
 
@@ -217,7 +221,148 @@ class Store(DeadLetters, Protocol):
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         """Append to the run's side stream, numbered from 1; False if the lease is stale."""
 
-    def stream(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[tuple[int, Any]]: ...
+    def enrol(self, can: Abilities) -> None:
+        """Let others know of a worker before it has claimed anything, or because it can take more than before."""
+
+    def forget_workers(self) -> int:
+        """Remove the rows of workers that have ended in good order and hold nothing; return how many."""
+
+    def foreign_writes(self) -> int:
+        """Return a number that changes when another process has written."""
+
+    def close(self) -> None:
+        """End the store and its views; what was committed stays."""
+
+
+RunCursor = tuple[Instant, str]
+"""A place in the list of runs: the start and the id of the run before it."""
+
+
+class RunFilter(Struct, frozen=True):
+    """Which runs a list shows; None: all of them."""
+
+    status: str | None = None
+    workflow: str | None = None
+
+    def fits(self, row: Summary) -> bool:
+        return self.status in (None, row.status) and self.workflow in (None, row.workflow)
+
+
+ALL_RUNS = RunFilter()
+
+
+class RunPage(Struct, frozen=True):
+    """A part of the list of runs, and where the next part begins."""
+
+    rows: Sequence[Summary]
+    after: RunCursor | None = None  # pass it on to get the next part
+    more: bool = False  # whether there may be a next part
+
+
+class Leased(Struct, frozen=True):
+    """A command that a worker has claimed and not settled."""
+
+    run: str
+    command: str
+    worker: str  # empty: the worker has given it up, and that is not counted as a loss yet
+    until: Instant
+    is_alive: bool  # whether the worker's process is running
+
+
+class LiveWorker(Struct, frozen=True):
+    """A worker whose process is running."""
+
+    can: Abilities
+    leases: int = 0
+    beat_at: Instant = 0  # the last sign of life that its leases show
+
+
+class Queue(Struct, frozen=True):
+    """What a queue has to do."""
+
+    name: str
+    waiting: int = 0  # commands that a worker may claim, now or at their moment
+    leased: int = 0
+    oldest: Instant | None = None  # when the first of those that wait was issued
+
+
+class Health(Struct, frozen=True):
+    """How a store stands, read back from where it keeps its data."""
+
+    schema: int = 0
+    size: int = 0  # bytes
+    is_writable: bool = True
+    is_durable: bool = True  # whether a commit survives a loss of power
+    damage: tuple[str, ...] = ()
+    details: Mapping[str, str | int] = {}  # what this kind of store has to say besides
+
+
+MOST_SCANNED = 5000  # rows read for one part of a list
+
+
+class Views(Protocol):
+    """Reading. Any thread may call it, at any time: it has connections of its own, never waits for the writer's lock,
+    and sees what is committed and nothing else.
+
+    A row that cannot be read harms nothing but its own run: lists leave it out and report it.
+    """
+
+    def now(self) -> Instant:
+        """The store's time."""
+
+    def runs(self, wanted: RunFilter = ALL_RUNS, after: RunCursor | None = None, limit: int = 100) -> RunPage:
+        """The newest runs first, by the time of their start. Reads at most MOST_SCANNED rows: the page may be shorter
+        than the limit although there are more runs."""
+
+    def called(self, text: str, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
+        """The runs with this name, or with an id that begins so, the newest first: what people type."""
+
+    def count(self, wanted: RunFilter = ALL_RUNS, most: int = 10_000) -> tuple[int, bool]:
+        """How many runs there are, and whether counting stopped at `most`."""
+
+    def summary(self, run: str) -> Summary | None: ...
+
+    def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]: ...
+
+    def some_facts(self, run: str, numbers: Collection[int]) -> Sequence[Record]:
+        """Those of these numbers that exist, in their order."""
+
+    def blob(self, run: str, hash: str) -> bytes:
+        """Raises NotFound."""
+
+    def snapshot(self, run: str) -> bytes | None: ...
+
+    def lines(self, run: str, after: int = 0, limit: int | None = None, search: str = "") -> Sequence[tuple[int, Any]]:
+        """What the steps of a run printed and published, with numbers from 1; `search`: only lines with this text."""
+
+    def plan(self, hash: str) -> bytes | None: ...
+
+    def plans(self, beginning: str, limit: int = 10) -> Sequence[str]:
+        """Hashes of plans that begin so."""
+
+    def queues(self) -> Sequence[Queue]:
+        """Every queue that has something to do, by name."""
+
+    def workers(self) -> Sequence[LiveWorker]:
+        """The workers that are alive, by name."""
+
+    def leases(self, run: str | None = None) -> Sequence[Leased]:
+        """Every claimed command, or those of one run."""
+
+    def dead(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
+        """Dead letters, those of the runs that ended last first; within a run in the order in which they were
+        written."""
+
+    def health(self, thorough: bool = False) -> Health:
+        """`thorough` reads everything and names what is damaged."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """How many rows there are, by table."""
+
+    def report(self, error: Corrupt) -> None:
+        """Take note of something that cannot be used, as of a row that cannot be read."""
+
+    def close(self) -> None: ...
 
 
 class Desk(Protocol):

@@ -430,7 +430,7 @@ class Engine(Steering):
         return seen
 
     async def runs(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
-        rows: Sequence[Summary] = await self.advance(lambda: self.store.summaries(status, limit))
+        rows: Sequence[Summary] = await self.advance(lambda: self.store.views.runs(RunFilter(status), limit=limit).rows)
         return rows
 
     async def history(self, run: str, after: int = 0) -> Sequence[Record]:
@@ -439,7 +439,7 @@ class Engine(Steering):
 
     async def logs(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
         """What its steps have printed, each line with its number; `after` the last that is known."""
-        lines: Sequence[tuple[int, Any]] = await self.advance(lambda: self.store.stream(run, after))
+        lines: Sequence[tuple[int, Any]] = await self.advance(lambda: self.store.views.lines(run, after))
         return lines
 
     @overload
@@ -491,7 +491,7 @@ class Engine(Steering):
 
     async def lines(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
         """The next of them, not too many."""
-        found: Sequence[tuple[int, Any]] = await self.advance(partial(self.store.stream, run, after, AT_ONCE))
+        found: Sequence[tuple[int, Any]] = await self.advance(partial(self.store.views.lines, run, after, AT_ONCE))
         return found
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[tuple[int, Any]]:

@@ -12,12 +12,29 @@ from refold.core.commands import Command, Held, Letter
 from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.plan import hash_of
+from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED
-from refold.errors import Conflict, NotFound
-from refold.ports import HAND_BACKS, Abilities, Expired, Lease, Place, Writes
+from refold.errors import Conflict, Corrupt, NotFound
+from refold.ports import (
+    ALL_RUNS,
+    HAND_BACKS,
+    MOST_SCANNED,
+    Abilities,
+    Expired,
+    Health,
+    Lease,
+    Leased,
+    LiveWorker,
+    Place,
+    Queue,
+    RunCursor,
+    RunFilter,
+    RunPage,
+    Views,
+    Writes,
+)
 from refold.stores.clock import Steady, StoreClock
-from refold.stores.dead import MemoryDead
 from refold.stores.lanes import Lane, Lanes
 from refold.stores.lost import log_lost
 from refold.stores.removal import FLOOR_STEP, refuse_removal
@@ -49,6 +66,7 @@ class Queued(Struct, frozen=True):
     held: bool = False
     hand_backs: int = 0  # since the last one that was a loss
     given_up: bool = False  # by its holder, and not counted as a loss yet
+    issued_at: Instant = 0
 
     def lease(self) -> Lease | None:
         if self.worker is None:
@@ -71,11 +89,21 @@ class Queued(Struct, frozen=True):
 Key = tuple[str, str]
 
 
-class MemoryStore(MemoryDead):
-    """One dict per table of the other stores; whoever calls holds the lock."""
+class CommittedRun(Struct, frozen=True):
+    """A run as its last commit left it: the lists may have grown since, in a turn that is not over."""
+
+    row: Summary | None
+    log: Sequence[Entry]
+    head: int
+    lines: Sequence[bytes]
+    line_count: int
+    dead: Sequence[DeadLetter]
+
+
+class MemoryStore:
+    """One dict per table of the other stores; the caller holds the lock."""
 
     def __init__(self, now: Callable[[], Instant], steady: Steady | None = None) -> None:
-        super().__init__()
         self.clock = StoreClock(now, steady)
         self.now = self.clock.now
         self.logs: dict[str, list[Entry]] = {}
@@ -91,7 +119,12 @@ class MemoryStore(MemoryDead):
         self.blobs: dict[Key, bytes] = {}
         self.snapshots: dict[str, bytes] = {}
         self.streams: dict[str, list[bytes]] = {}
+        self.dead: dict[str, tuple[DeadLetter, ...]] = {}
         self.floor = 0  # where generations begin
+        self.workers: dict[str, Abilities] = {}
+        self.committed: dict[str, CommittedRun] = {}  # for the views, which must not see half a turn
+        self.committed_commands: dict[Key, Queued] = {}
+        self.views: Views = MemoryViews(self)
 
     @contextmanager
     def turn(self, runs: Sequence[str]) -> Iterator["MemoryTurn"]:
@@ -102,6 +135,25 @@ class MemoryStore(MemoryDead):
             turn.roll_back()
             raise
         turn.wrote, turn.undo = bool(turn.undo), []  # that holds the turn, which would wait for the garbage collector
+        for run in turn.touched:
+            self._publish_run(run)
+        for key in turn.touched_commands:
+            self._publish_command(key)
+        self.workers.update(turn.new_workers)
+
+    def _publish_run(self, run: str) -> None:
+        log, lines = self.logs.get(run), self.streams.get(run, [])
+        if not log:
+            self.committed.pop(run, None)
+            return
+        self.committed[run] = CommittedRun(self.rows.get(run), log, len(log), lines, len(lines), self.dead.get(run, ()))
+
+    def _publish_command(self, key: Key) -> None:
+        queued = self.commands.get(key)
+        if queued is None:
+            self.committed_commands.pop(key, None)
+        else:
+            self.committed_commands[key] = queued
 
     def plan(self, hash: str) -> bytes | None:
         return self.plans.get(hash)
@@ -120,12 +172,6 @@ class MemoryStore(MemoryDead):
     def summary(self, run: str) -> Summary | None:
         return self.rows.get(run)
 
-    def summaries(self, status: str | None = None, limit: int = 100, *, called: str | None = None) -> Sequence[Summary]:
-        rows = (row for row in reversed(self.rows.values()) if status is None or row.status == status)
-        if called is not None:
-            rows = (row for row in rows if row.name == called or row.run.startswith(called))
-        return [row for row, _ in zip(rows, range(limit), strict=False)]
-
     def snapshot(self, run: str) -> bytes | None:
         return self.snapshots.get(run)
 
@@ -141,6 +187,7 @@ class MemoryStore(MemoryDead):
                 deadline = queued.deadline if seconds is None else now + round(seconds * SECOND)
                 queued = structs.replace(queued, until=now + round(lease_for * SECOND), deadline=deadline, beat_at=now)
                 self.commands[key] = queued
+                self._publish_command(key)
                 kept.append(queued.lease())
         return [lease for lease in kept if lease is not None]
 
@@ -158,6 +205,7 @@ class MemoryStore(MemoryDead):
         else:
             queued = structs.replace(queued.freed(queued.losses), hand_backs=count)
         self._replace((lease.run, lease.command.id), queued)
+        self._publish_command((lease.run, lease.command.id))
         return True
 
     def expire(self, losses: int) -> Sequence[Expired]:
@@ -171,6 +219,7 @@ class MemoryStore(MemoryDead):
             elif queued.until <= now:
                 lost += [held] if (held := queued.lease()) is not None else []
                 self._replace(key, queued.freed(queued.losses + 1))
+                self._publish_command(key)
         log_lost(lost)
         return found
 
@@ -194,11 +243,20 @@ class MemoryStore(MemoryDead):
         if self._held_by(lease) is None:
             return False
         self.streams.setdefault(lease.run, []).extend([json.encode(line) for line in lines])
+        self._publish_run(lease.run)
         return True
 
-    def stream(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[tuple[int, Any]]:
-        some = self.streams.get(run, [])[after : None if limit is None else after + limit]
-        return [(n, json.decode(line)) for n, line in enumerate(some, after + 1)]
+    def enrol(self, can: Abilities) -> None:
+        self.workers[can.worker] = can
+
+    def forget_workers(self) -> int:
+        return 0  # all of them are in this process, which is running
+
+    def foreign_writes(self) -> int:
+        return 0  # no other process can write here
+
+    def close(self) -> None:
+        """There is nothing to release."""
 
     def _held_by(self, lease: Lease) -> Queued | None:
         queued = self.commands.get((lease.run, lease.command.id))
@@ -231,6 +289,9 @@ class MemoryTurn:
     def __init__(self, store: MemoryStore, now: Instant) -> None:
         self.store, self.now, self.wrote = store, now, False
         self.undo: list[Callable[[], object]] = []
+        self.touched: set[str] = set()  # runs and commands that the views do not show yet
+        self.touched_commands: set[Key] = set()
+        self.new_workers: dict[str, Abilities] = {}
 
     def head(self, run: str) -> int:
         return len(self.store.logs.get(run, ()))
@@ -278,6 +339,7 @@ class MemoryTurn:
 
     def _write(self, writes: Writes) -> None:
         run, store = writes.run, self.store
+        self.touched.add(run)
         if writes.plan is not None:
             self._put(store.plans, hash_of(writes.plan), writes.plan)
         self._append(writes)
@@ -341,10 +403,13 @@ class MemoryTurn:
             lease = self.store.commands[key].lease()
             assert lease is not None
             leases.append(lease)
+        if leases and can.worker not in self.store.workers:
+            self.new_workers[can.worker] = can
         return leases
 
     def remove(self, run: str) -> None:
         store, row = self.store, self.store.rows.get(run)
+        self.touched.add(run)
         refuse_removal(run, row, store.rows.get(row.parent) if row is not None else None)
         for key in [key for key in store.commands if key[0] == run]:
             self._queue(key, None)
@@ -352,6 +417,18 @@ class MemoryTurn:
             self._swap(table, {key: value for key, value in getattr(store, table).items() if key != run})
         self._swap("blobs", {key: value for key, value in store.blobs.items() if key[0] != run})
         self._swap("floor", store.floor + FLOOR_STEP)
+
+    def forget(self) -> Sequence[str]:
+        store = self.store
+        generations = [queued.generation for queued in store.commands.values()]
+        self._swap("floor", max(store.floor, *generations, 0) + FLOOR_STEP)
+        for key in list(store.commands):
+            self._queue(key, None)
+        for table in ("rows", "timers", "snapshots", "dead"):
+            self._swap(table, {})
+        runs = sorted(run for run, log in store.logs.items() if log)
+        self.touched.update(runs)
+        return runs
 
     def _swap(self, name: str, value: Any) -> None:
         """A whole table, so that taking it back keeps its order."""
@@ -383,6 +460,7 @@ class MemoryTurn:
                 generation,
                 losses=losses,
                 hand_backs=hand_backs,
+                issued_at=self.now,
             )
             self._queue(key, queued)
 
@@ -401,12 +479,14 @@ class MemoryTurn:
             _, run, command = heapq.heappop(later)
             queued = self.store.commands.get((run, command))
             if queued is not None and queued.worker is None:
+                self.touched_commands.add((run, command))
                 self.store._replace((run, command), queued, self.store.lanes.turn_of(queued.lane(), run))
 
     def _queue(self, key: Key, queued: Queued | None) -> None:
         old = self.store.commands.get(key)
         turn = None if old is None else self.store.lanes.turn_of(old.lane(), key[0])
         self.undo.append(lambda: self.store._replace(key, old, turn))
+        self.touched_commands.add(key)
         self.store._replace(key, queued)
 
     def _put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
@@ -417,3 +497,140 @@ class MemoryTurn:
             table.pop(key, None)
         else:
             table[key] = value
+
+
+class MemoryViews:
+    """Takes no lock: a commit replaces whole entries of `committed`, and copying a dict's values is one operation."""
+
+    def __init__(self, store: "MemoryStore") -> None:
+        self._store = store
+
+    def now(self) -> Instant:
+        return self._store.clock.now()
+
+    def runs(self, wanted: RunFilter = ALL_RUNS, after: RunCursor | None = None, limit: int = 100) -> RunPage:
+        page: list[Summary] = []
+        last, more = after, False
+        rows = [row for row in self._newest() if after is None or (row.created_at, row.run) < after]
+        for scanned, row in enumerate(rows):
+            if len(page) == limit or scanned == MOST_SCANNED:
+                more = True
+                break
+            last = (row.created_at, row.run)
+            if wanted.fits(row):
+                page.append(row)
+        return RunPage(page, last, more)
+
+    def _newest(self) -> list[Summary]:
+        rows = [run.row for run in list(self._store.committed.values()) if run.row is not None]
+        return sorted(rows, key=lambda row: (row.created_at, row.run), reverse=True)
+
+    def called(self, text: str, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
+        rows = (row for row in self._newest() if status in (None, row.status))
+        return [row for row in rows if row.name == text or row.run.startswith(text)][:limit]
+
+    def count(self, wanted: RunFilter = ALL_RUNS, most: int = 10_000) -> tuple[int, bool]:
+        number = sum(wanted.fits(row) for row in self._newest())
+        return min(number, most), number > most
+
+    def summary(self, run: str) -> Summary | None:
+        committed = self._store.committed.get(run)
+        return None if committed is None else committed.row
+
+    def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
+        committed = self._store.committed.get(run)
+        if committed is None:
+            return []
+        last = committed.head if limit is None else min(committed.head, after + limit)
+        return self.some_facts(run, range(after + 1, last + 1))
+
+    def some_facts(self, run: str, numbers: Collection[int]) -> Sequence[Record]:
+        committed = self._store.committed.get(run)
+        if committed is None:
+            return []
+        present = sorted(n for n in set(numbers) if 0 < n <= committed.head)
+        return [(n, committed.log[n - 1].at, codec.decode_fact(committed.log[n - 1].data)) for n in present]
+
+    def blob(self, run: str, hash: str) -> bytes:
+        data = self._store.blobs.get((run, hash))
+        if data is None:
+            raise NotFound(f"run {run} has no blob {hash}")
+        return data
+
+    def snapshot(self, run: str) -> bytes | None:
+        return self._store.snapshots.get(run)
+
+    def lines(self, run: str, after: int = 0, limit: int | None = None, search: str = "") -> Sequence[tuple[int, Any]]:
+        committed = self._store.committed.get(run)
+        if committed is None:
+            return []
+        wanted = json.encode(search)[1:-1]  # as it is written inside a JSON text
+        lines = enumerate(committed.lines[after : committed.line_count], after + 1)
+        return [(n, json.decode(line)) for n, line in lines if wanted in line][:limit]
+
+    def plan(self, hash: str) -> bytes | None:
+        return self._store.plans.get(hash)
+
+    def plans(self, beginning: str, limit: int = 10) -> Sequence[str]:
+        return sorted(hash for hash in list(self._store.plans) if hash.startswith(beginning))[:limit]
+
+    def queues(self) -> Sequence[Queue]:
+        queues: dict[str, Queue] = {}
+        for queued in list(self._store.committed_commands.values()):
+            if queued.held and queued.worker is None:
+                continue
+            name, waits = queued.command.queue, queued.worker is None
+            seen = queues.get(name, Queue(name))
+            oldest = queued.issued_at if seen.oldest is None else min(seen.oldest, queued.issued_at)
+            queues[name] = Queue(
+                name, seen.waiting + waits, seen.leased + (not waits), oldest if waits else seen.oldest
+            )
+        return [queues[name] for name in sorted(queues)]
+
+    def workers(self) -> Sequence[LiveWorker]:
+        commands = list(self._store.committed_commands.values())
+        workers: list[LiveWorker] = []
+        for worker, can in sorted(self._store.workers.items()):
+            own = [queued for queued in commands if queued.worker == worker and not queued.given_up]
+            workers.append(LiveWorker(can, len(own), max((queued.beat_at for queued in own), default=0)))
+        return workers
+
+    def leases(self, run: str | None = None) -> Sequence[Leased]:
+        commands = sorted(self._store.committed_commands.items())
+        return [
+            Leased(*key, "" if queued.given_up else queued.worker, queued.until, not queued.given_up)
+            for key, queued in commands
+            if queued.worker is not None and run in (None, key[0])
+        ]
+
+    def dead(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
+        runs = {run: committed.dead for run, committed in list(self._store.committed.items()) if committed.dead}
+        last = sorted(runs.items(), key=lambda entry: (-entry[1][0].at, entry[0]))
+        return [letter for _, letters in last for letter in letters if fingerprint in (None, letter.fingerprint)][
+            :limit
+        ]
+
+    def health(self, thorough: bool = False) -> Health:
+        return Health(is_durable=False)
+
+    def sizes(self) -> Mapping[str, int]:
+        store = self._store
+        return {
+            "runs": len(store.rows),
+            "facts": sum(map(len, list(store.logs.values()))),
+            "commands": len(store.commands),
+            "timers": sum(map(len, list(store.timers.values()))),
+            "letters": sum(map(len, list(store.letters.values()))),
+            "blobs": len(store.blobs),
+            "snapshots": len(store.snapshots),
+            "streams": sum(map(len, list(store.streams.values()))),
+            "dead": sum(map(len, list(store.dead.values()))),
+            "plans": len(store.plans),
+            "workers": len(store.workers),
+        }
+
+    def report(self, error: Corrupt) -> None:
+        raise error
+
+    def close(self) -> None:
+        """There is nothing to release."""

@@ -29,17 +29,3 @@ def read_dead(row: Values) -> DeadLetter:
     if (letter.run, letter.fingerprint, letter.at) != (row[0], row[2], row[3]):
         raise malformed("dead", (row[0], row[1]), "data", "it does not say the same as the other columns")
     return letter
-
-
-class SqliteDead:
-    """Dead letters of the store, by their reason or all of them."""
-
-    file: File
-    namespace: str
-
-    def dead_letters(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
-        query, found_by = (queries.DEAD, ()) if fingerprint is None else (queries.DEAD_ALIKE, (fingerprint,))
-        with self.file.guard:
-            self.file.check_place()
-            rows = self.file.rows(query, (self.namespace, *found_by, limit))
-        return self.file.readable(read_dead, rows)

@@ -142,6 +142,16 @@ class File:
         found = self.rows(query, bindings)
         return found[0] if found else None
 
+    def is_logged(self) -> bool:
+        """Whether the file itself says that it has a write-ahead log: a connection that reads the file as it lies there
+        does not need the log, and says otherwise. Read through SQLite: to open and close the file here would release
+        the locks that SQLite has on it in this process."""
+        header = apsw.VFSFile(self._vfs or "", self.path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+        try:
+            return header.xRead(2, 18) == b"\x02\x02"
+        finally:
+            header.xClose()
+
     def _rows_of_bytes(self, query: str, bindings: Row) -> list[Row]:
         """The same rows where some text is not UTF-8: it comes as bytes, and whoever reads the row names its column."""
         cursor = self.db.cursor()

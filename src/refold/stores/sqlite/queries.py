@@ -59,10 +59,27 @@ RUNS: Final = """
     where namespace = ? order by created_at desc, run desc limit ?"""
 """The newest runs first."""
 
+RUNS_AFTER: Final = """
+    select run, head, status, created_at, summary, seal from runs indexed by runs_by_age
+    where namespace = ? and (created_at, run) < (?, ?) order by created_at desc, run desc limit ?"""
+"""The newest runs behind one of the list."""
+
 RUNS_OF_STATUS: Final = """
     select run, head, status, created_at, summary, seal from runs indexed by runs_by_status
     where namespace = ? and status = ? order by created_at desc, run desc limit ?"""
 """The newest runs of one status first."""
+
+RUNS_OF_STATUS_AFTER: Final = """
+    select run, head, status, created_at, summary, seal from runs indexed by runs_by_status
+    where namespace = ? and status = ? and (created_at, run) < (?, ?) order by created_at desc, run desc limit ?"""
+"""The newest runs of one status behind one of the list."""
+
+COUNT_RUNS: Final = "select count(*) from (select 1 from runs indexed by runs_by_age where namespace = ? limit ?)"
+"""How many runs there are, up to a number."""
+
+COUNT_RUNS_OF_STATUS: Final = """
+    select count(*) from (select 1 from runs indexed by runs_by_status where namespace = ? and status = ? limit ?)"""
+"""How many runs there are of one status, up to a number."""
 
 RUNS_CALLED: Final = """
     select run, head, status, created_at, summary, seal from runs indexed by runs_by_age
@@ -211,6 +228,12 @@ LEASES_OF_WORKER: Final = f"""
     select {_COMMAND} from commands indexed by commands_leased
     where namespace = ? and state = 'leased' and worker = ?"""
 """Everything that one worker holds."""
+
+QUEUE_SIZES: Final = """
+    select queue, sum(state in ('waiting', 'later')), sum(state = 'leased'),
+        min(iif(state in ('waiting', 'later'), place, null))
+    from commands where namespace = ? and state <> 'held' group by queue order by queue"""
+"""How much waits and is leased in each queue; a place in the order of issue is the time of issue, or hardly later."""
 
 MARK: Final = "select at, steady, boot, seal from marks where namespace = ?"
 """What the store's clock showed in a recent commit."""

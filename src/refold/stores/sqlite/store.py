@@ -2,36 +2,32 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from typing import Any
-
-from msgspec import json
 
 from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.read.summary import Summary
-from refold.errors import Corrupt
-from refold.ports import HAND_BACKS, Expired, Lease, Place
+from refold.ports import HAND_BACKS, Abilities, Expired, Lease, Place
 from refold.stores.clock import Steady, StoreClock
 from refold.stores.lost import log_lost
 from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite import lines as lines_of
 from refold.stores.sqlite.columns import Values, malformed
-from refold.stores.sqlite.dead import SqliteDead
 from refold.stores.sqlite.file import File, OnWrong
 from refold.stores.sqlite.marks import read_mark
 from refold.stores.sqlite.remembered import Remembered
-from refold.stores.sqlite.rows import Queued, check, read_fact, read_queued, read_run, seal
-from refold.stores.sqlite.turn import ALL, SqliteTurn, Tools
+from refold.stores.sqlite.rows import Queued, check, read_queued, seal
+from refold.stores.sqlite.tables import Tables
+from refold.stores.sqlite.turn import SqliteTurn, Tools
+from refold.stores.sqlite.views import SqliteViews, read_worker
 
 PATIENCE = 10.0  # seconds to wait for whoever writes
 
 
-class SqliteStore(SqliteDead):
+class SqliteStore:
     """Called by one thread at a time; others wait. `close` ends it.
 
-    Opened for `reading`, it takes no lock and changes nothing: every method that writes raises Unusable. `on_wrong`
-    hears of rows that cannot be read where others are of use without them; without it they are raised.
+    `on_wrong` hears of rows that cannot be read where others are of use without them; without it they are raised.
     """
 
     def __init__(
@@ -43,77 +39,39 @@ class SqliteStore(SqliteDead):
         namespace: str = "default",
         patience: float = PATIENCE,
         vfs: str | None = None,
-        reading: bool = False,
         on_wrong: OnWrong | None = None,
     ) -> None:
-        self.file = File(path, patience, vfs, reading=reading, on_wrong=on_wrong)
+        self.file = File(path, patience, vfs, on_wrong=on_wrong)
         self.namespace = namespace
-        self.close = self.file.close
         self.clock, self._number = StoreClock(now, steady), 0
         self.now = self.clock.now
+        self.views = SqliteViews(path, self.clock, namespace=namespace, patience=patience, vfs=vfs, on_wrong=on_wrong)
+        self._tables = Tables(self._rows)
         read_mark(self.file, namespace, self.clock)
-        self._tools = Tools(self.file, namespace, self.clock, self._next_number, set(), Remembered())
+        self._tools = Tools(
+            self.file, namespace, self.clock, self._next_number, set(), Remembered(), Tables(self._rows_of_turn)
+        )
 
     def turn(self, runs: Sequence[str]) -> SqliteTurn:
         return SqliteTurn(self._tools, bool(runs), runs)
 
     def plan(self, hash: str) -> bytes | None:
-        row = self._row(queries.PLAN, hash)
-        if row is None:
-            return None
-        columns.PLANS.check((hash,), row)
-        if sha256(row[0]).hexdigest() != hash:
-            raise Corrupt(f"workflow {hash} is not what its name says (table plans, column data)")
-        return bytes(row[0])
+        return self._tables.plan(hash)
 
     def put_plan(self, hash: str, data: bytes) -> None:
         self._write(queries.PUT_PLAN, [(self.namespace, hash, data)])
 
     def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
-        row = self._row(queries.RUN, run)  # first: meanwhile others may add facts, but never take one away
-        rows = self._rows(queries.FACTS, run, after, ALL if limit is None else limit)
-        if row is not None:
-            columns.RUNS.check((run,), row)
-        last = after + len(rows) if row is None else row[0]
-        if limit is not None:
-            last = min(last, after + limit)
-        records = [read_fact(run, row) for row in rows]
-        numbers = [record[0] for record in records]
-        if len(numbers) < last - after or numbers != list(range(after + 1, after + len(numbers) + 1)):
-            raise Corrupt(
-                f"not all of the facts {after + 1} to {last} of run {run} are there (table runs, column head, says how "
-                "many there must be in table facts)"
-            )
-        return records
+        return self._tables.facts(run, after, limit)
 
     def turn_of(self, run: str, number: int) -> str | None:
-        for row in self._rows(queries.FACTS, run, number - 1, 1):
-            if row[0] == number:
-                read_fact(run, row)
-                return None if row[3] is None else str(row[3])
-        return None
+        return self._tables.turn_of(run, number)
 
     def summary(self, run: str) -> Summary | None:
-        row = self._row(queries.RUN, run)
-        if row is None and self._rows(queries.FACTS, run, 0, 1):
-            raise Corrupt(f"run {run} has a log and no row: `refold db rebuild` makes the row again")
-        return None if row is None else read_run(run, row)
-
-    def summaries(self, status: str | None = None, limit: int = 100, *, called: str | None = None) -> Sequence[Summary]:
-        if called is not None:
-            rows = self._rows(queries.RUNS_CALLED, status, called, limit)
-        elif status is not None:
-            rows = self._rows(queries.RUNS_OF_STATUS, status, limit)
-        else:
-            rows = self._rows(queries.RUNS, limit)
-        return self.file.readable(lambda row: read_run(row[0], row[1:]), rows)
+        return self._tables.summary(run)
 
     def snapshot(self, run: str) -> bytes | None:
-        """One that does not read as it was written is none."""
-        row = self._row(queries.SNAPSHOT, run)
-        if row is None or tuple(map(type, row)) != (bytes, int) or row[1] != seal((run, row[0])):
-            return None
-        return bytes(row[0])
+        return self._tables.snapshot(run)
 
     def put_snapshot(self, run: str, data: bytes) -> None:
         self._write(queries.PUT_SNAPSHOT, [(self.namespace, run, data, seal((run, data)))])
@@ -179,7 +137,7 @@ class SqliteStore(SqliteDead):
         runs.update(dict.fromkeys(self.file.readable(_receiver, letters)))
         self.file.readable(_check_timer, timers)
         runs.update((row[0], None) for row in timers if type(row[0]) is str)  # its turn says what is wrong with it
-        next_due = self._row(queries.NEXT_DUE, now)
+        next_due = self._tables.row(queries.NEXT_DUE, now)
         moment = None if next_due is None or type(next_due[0]) is not int else next_due[0]
         return list(runs)[:limit], moment
 
@@ -198,23 +156,31 @@ class SqliteStore(SqliteDead):
             lines_of.append(self.file, self.namespace, lease.run, encoded)
             return True
 
-    def stream(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[tuple[int, Any]]:
-        rows = self._rows(queries.STREAM, run, after, -1 if limit is None else limit)
-        for expected, row in enumerate(rows, after + 1):
-            columns.LINES.check((run, row[0]), row)
-            n, data, mark = row
-            check(f"line {expected} of run {run}", (run, expected, data), mark if n == expected else -1, "streams")
-        return [(n, columns.LINES.decoded((run, n), "data", json.decode, data)) for n, data, _ in rows]
+    def enrol(self, can: Abilities) -> None:
+        with SqliteTurn(self._tools, False) as turn:
+            turn.enrol(can)
+
+    def forget_workers(self) -> int:
+        life = self.file.life
+        with SqliteTurn(self._tools, True):
+            busy = {row[11] for row in self._rows(queries.LEASES)}
+            rows = self.file.readable(read_worker, self._rows(queries.WORKERS, ""))
+            gone = [(self.namespace, *row) for row in rows if row[0] not in busy and not life.is_there(row[1])]
+            self.file.write(queries.REMOVE_WORKER, gone)
+        return len(gone)
+
+    def close(self) -> None:
+        self.views.close()
+        self.file.close()
 
     def _rows(self, query: str, *bindings: Any) -> list[Values]:
         with self.file.guard:
             self.file.check_place()
             return self.file.rows(query, (self.namespace, *bindings))
 
-    def _row(self, query: str, *bindings: Any) -> Values | None:
-        with self.file.guard:
-            self.file.check_place()
-            return self.file.row(query, (self.namespace, *bindings))
+    def _rows_of_turn(self, query: str, *bindings: Any) -> list[Values]:
+        """Inside a turn, which has checked where the file is."""
+        return self.file.rows(query, (self.namespace, *bindings))
 
     def _write(self, query: str, rows: Sequence[Values]) -> None:
         with SqliteTurn(self._tools, True):

@@ -10,13 +10,13 @@ from refold.core.fold.apply import Record
 from refold.core.outcomes import Instant
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED
-from refold.errors import Conflict, Corrupt, NotFound
+from refold.errors import Conflict, Corrupt
 from refold.ports import Abilities, Lease, Writes
 from refold.stores.clock import MARK_EVERY, StoreClock
 from refold.stores.removal import FLOOR_STEP, refuse_removal
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.buffer import Buffer, Draft
-from refold.stores.sqlite.columns import BLOBS, LETTERS, LOGS, TIMERS, Values
+from refold.stores.sqlite.columns import LETTERS, LOGS, TIMERS, Values
 from refold.stores.sqlite.commands import Commands
 from refold.stores.sqlite.dead import put_dead
 from refold.stores.sqlite.file import File
@@ -25,8 +25,7 @@ from refold.stores.sqlite.marks import put_mark, read_mark
 from refold.stores.sqlite.openings import Openings
 from refold.stores.sqlite.remembered import MANY, Opening, Remembered
 from refold.stores.sqlite.rows import LEASED, Queued, check, read_fact, read_run
-
-ALL = -1
+from refold.stores.sqlite.tables import ALL, Tables
 
 
 class Tools(Struct, frozen=True):
@@ -38,6 +37,7 @@ class Tools(Struct, frozen=True):
     number: Callable[[], int]  # each greater than the one before
     workers: set[str]  # those of this process that others know of
     remembered: Remembered
+    tables: Tables
 
 
 class SqliteTurn:
@@ -140,20 +140,13 @@ class SqliteTurn:
     def some_facts(self, run: str, numbers: Collection[int]) -> Sequence[Record]:
         self.begin()
         self._settle(run)
-        wanted = json.encode(sorted(set(numbers))).decode()
-        rows = self._file.rows(queries.SOME_FACTS, (self._namespace, run, wanted))
-        return [read_fact(run, row) for row in rows]
+        return self._tools.tables.some_facts(run, numbers)
 
     def blob(self, run: str, hash: str) -> bytes:
         self.begin()
         if (run, hash) in self._buffer.blobs:
             return self._buffer.blobs[run, hash]
-        row = self._file.row(queries.BLOB, (self._namespace, run, hash))
-        if row is None:
-            raise NotFound(f"run {run} has no blob {hash}")
-        BLOBS.check((run, hash), row)
-        check(f"blob {hash} of run {run}", (run, hash, row[0]), row[1], "blobs")
-        return bytes(row[0])
+        return self._tools.tables.blob(run, hash)
 
     def letters(self, run: str) -> Sequence[Letter]:
         if not self._begun:

@@ -119,7 +119,7 @@ class Run:
         handle = self.handle
         if handle is None:
             return []
-        lines = self._bench.store.stream(self.id)
+        lines = self._bench.store.views.lines(self.id)
         found = [(number, line) for number, line in lines if line.get("stream") == "event"]
         return [handle._shown(self.id, number, line).value for number, line in found]
 

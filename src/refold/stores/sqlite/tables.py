@@ -1,0 +1,88 @@
+"""What the tables of a file say, checked row by row; the store and its views read by it, each on its connections."""
+
+from collections.abc import Callable, Collection, Sequence
+from hashlib import sha256
+from typing import Any
+
+from msgspec import json
+
+from refold.core.fold.apply import Record
+from refold.core.read.summary import Summary
+from refold.errors import Corrupt, NotFound
+from refold.stores.sqlite import columns, queries
+from refold.stores.sqlite.columns import Values
+from refold.stores.sqlite.rows import check, read_fact, read_run, seal
+
+ALL = -1  # as a limit
+
+Ask = Callable[..., list[Values]]
+"""Runs a query: its text, and what is bound behind the namespace."""
+
+
+class Tables:
+    """Reads what turns and views both need; `ask` chooses the connection."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+
+    def row(self, query: str, *bindings: Any) -> Values | None:
+        rows = self.ask(query, *bindings)
+        return rows[0] if rows else None
+
+    def plan(self, hash: str) -> bytes | None:
+        row = self.row(queries.PLAN, hash)
+        if row is None:
+            return None
+        columns.PLANS.check((hash,), row)
+        if sha256(row[0]).hexdigest() != hash:
+            raise Corrupt(f"workflow {hash} is not what its name says (table plans, column data)")
+        return bytes(row[0])
+
+    def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
+        row = self.row(queries.RUN, run)  # first: meanwhile others may add facts, but never take one away
+        rows = self.ask(queries.FACTS, run, after, ALL if limit is None else limit)
+        if row is not None:
+            columns.RUNS.check((run,), row)
+        last = after + len(rows) if row is None else row[0]
+        if limit is not None:
+            last = min(last, after + limit)
+        records = [read_fact(run, row) for row in rows]
+        numbers = [record[0] for record in records]
+        if len(numbers) < last - after or numbers != list(range(after + 1, after + len(numbers) + 1)):
+            raise Corrupt(
+                f"not all of the facts {after + 1} to {last} of run {run} are there (table runs, column head, says how "
+                "many there must be in table facts)"
+            )
+        return records
+
+    def some_facts(self, run: str, numbers: Collection[int]) -> Sequence[Record]:
+        wanted = json.encode(sorted(set(numbers))).decode()
+        return [read_fact(run, row) for row in self.ask(queries.SOME_FACTS, run, wanted)]
+
+    def turn_of(self, run: str, number: int) -> str | None:
+        for row in self.ask(queries.FACTS, run, number - 1, 1):
+            if row[0] == number:
+                read_fact(run, row)
+                return None if row[3] is None else str(row[3])
+        return None
+
+    def blob(self, run: str, hash: str) -> bytes:
+        row = self.row(queries.BLOB, run, hash)
+        if row is None:
+            raise NotFound(f"run {run} has no blob {hash}")
+        columns.BLOBS.check((run, hash), row)
+        check(f"blob {hash} of run {run}", (run, hash, row[0]), row[1], "blobs")
+        return bytes(row[0])
+
+    def summary(self, run: str) -> Summary | None:
+        row = self.row(queries.RUN, run)
+        if row is None and self.ask(queries.FACTS, run, 0, 1):
+            raise Corrupt(f"run {run} has a log and no row: `refold db rebuild` makes the row again")
+        return None if row is None else read_run(run, row)
+
+    def snapshot(self, run: str) -> bytes | None:
+        """One that does not read as it was written counts as none."""
+        row = self.row(queries.SNAPSHOT, run)
+        if row is None or tuple(map(type, row)) != (bytes, int) or row[1] != seal((run, row[0])):
+            return None
+        return bytes(row[0])

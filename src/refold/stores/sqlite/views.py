@@ -1,0 +1,309 @@
+"""Reading a file from any thread: connections of its own, no lock of the writer, and only what is committed."""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, TypeVar
+
+import apsw
+from msgspec import json
+
+from refold.core.fold.apply import Record
+from refold.core.outcomes import Instant
+from refold.core.read.dead_letters import DeadLetter
+from refold.core.read.summary import Summary
+from refold.errors import Corrupt, Unusable
+from refold.ports import (
+    ALL_RUNS,
+    MOST_SCANNED,
+    Abilities,
+    Health,
+    Leased,
+    LiveWorker,
+    Queue,
+    RunCursor,
+    RunFilter,
+    RunPage,
+)
+from refold.stores.clock import StoreClock
+from refold.stores.sqlite import columns, queries
+from refold.stores.sqlite.columns import Values, malformed
+from refold.stores.sqlite.dead import read_dead
+from refold.stores.sqlite.file import File, OnWrong
+from refold.stores.sqlite.locks import LOCK_NAME
+from refold.stores.sqlite.marks import read_mark
+from refold.stores.sqlite.mounts import file_system_of, mount_table
+from refold.stores.sqlite.rows import Queued, check, read_queued, read_run
+from refold.stores.sqlite.tables import ALL, Tables
+
+T = TypeVar("T")
+LINES = 1000  # read at once while they are searched
+TABLES = (
+    "runs",
+    "facts",
+    "commands",
+    "timers",
+    "letters",
+    "blobs",
+    "snapshots",
+    "streams",
+    "dead",
+    "plans",
+    "workers",
+)
+
+
+class SqliteViews:
+    """Opens a connection when it needs one more than it has: as many as threads have ever read at the same time.
+
+    `on_wrong` hears of rows that cannot be read where others are of use without them; without it they are raised.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        clock: StoreClock,
+        *,
+        namespace: str = "default",
+        patience: float = 10.0,
+        vfs: str | None = None,
+        on_wrong: OnWrong | None = None,
+    ) -> None:
+        self.path, self.namespace, self.clock = os.path.realpath(path), namespace, clock
+        self._patience, self._vfs, self._on_wrong = patience, vfs, on_wrong
+        self._lock = Lock()
+        self._free: list[File] = []
+        self._is_closed = False
+        self._tables = Tables(self._ask)
+
+    def open(self) -> "SqliteViews":
+        """Raise now what is wrong with the file, and not at the first question."""
+        with self._connection():
+            return self
+
+    def now(self) -> Instant:
+        with self._connection():  # whose opening has read how far the time of the file is
+            return self.clock.now()
+
+    def runs(self, wanted: RunFilter = ALL_RUNS, after: RunCursor | None = None, limit: int = 100) -> RunPage:
+        most = MOST_SCANNED if wanted.workflow is not None else min(limit, MOST_SCANNED)
+        status = () if wanted.status is None else (wanted.status,)
+        query = queries.RUNS_AFTER if after is not None else queries.RUNS
+        if status:
+            query = queries.RUNS_OF_STATUS_AFTER if after is not None else queries.RUNS_OF_STATUS
+        rows = self._ask(query, *status, *(after or ()), most + 1)
+        page: list[Summary] = []
+        last, more = after, len(rows) > most
+        for row in rows[:most]:
+            if len(page) == limit:
+                more = True
+                break
+            last = (row[3], row[0])
+            page += (each for each in self._readable(_summary, [row]) if wanted.fits(each))
+        return RunPage(page, last, more)
+
+    def called(self, text: str, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
+        return self._readable(_summary, self._ask(queries.RUNS_CALLED, status, text, limit))
+
+    def count(self, wanted: RunFilter = ALL_RUNS, most: int = 10_000) -> tuple[int, bool]:
+        if wanted.workflow is not None:
+            number = self._count_pages(wanted, most)
+        elif wanted.status is not None:
+            number = self._ask(queries.COUNT_RUNS_OF_STATUS, wanted.status, most + 1)[0][0]
+        else:
+            number = self._ask(queries.COUNT_RUNS, most + 1)[0][0]
+        return min(number, most), number > most
+
+    def _count_pages(self, wanted: RunFilter, most: int) -> int:
+        page = self.runs(wanted, limit=MOST_SCANNED)
+        number = len(page.rows)
+        while page.more and number <= most:
+            page = self.runs(wanted, page.after, MOST_SCANNED)
+            number += len(page.rows)
+        return number
+
+    def summary(self, run: str) -> Summary | None:
+        return self._tables.summary(run)
+
+    def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
+        return self._tables.facts(run, after, limit)
+
+    def some_facts(self, run: str, numbers: Collection[int]) -> Sequence[Record]:
+        return self._tables.some_facts(run, numbers)
+
+    def blob(self, run: str, hash: str) -> bytes:
+        return self._tables.blob(run, hash)
+
+    def snapshot(self, run: str) -> bytes | None:
+        return self._tables.snapshot(run)
+
+    def lines(self, run: str, after: int = 0, limit: int | None = None, search: str = "") -> Sequence[tuple[int, Any]]:
+        if not search:
+            return list(self._lines(run, after, limit, b""))
+        lines: list[tuple[int, Any]] = []
+        wanted = json.encode(search)[1:-1]  # as it is written inside a JSON text
+        while limit is None or len(lines) < limit:
+            last = self._ask(queries.STREAM, run, after, LINES)
+            lines += self._lines(run, after, LINES, wanted)
+            if len(last) < LINES:
+                break
+            after = last[-1][0]
+        return lines[:limit]
+
+    def _lines(self, run: str, after: int, limit: int | None, wanted: bytes) -> Iterator[tuple[int, Any]]:
+        rows = self._ask(queries.STREAM, run, after, ALL if limit is None else limit)
+        for expected, row in enumerate(rows, after + 1):
+            columns.LINES.check((run, row[0]), row)
+            n, data, mark = row
+            check(f"line {expected} of run {run}", (run, expected, data), mark if n == expected else -1, "streams")
+            if wanted in data:
+                yield n, columns.LINES.decoded((run, n), "data", json.decode, data)
+
+    def plan(self, hash: str) -> bytes | None:
+        return self._tables.plan(hash)
+
+    def plans(self, beginning: str, limit: int = 10) -> Sequence[str]:
+        rows = self._ask(queries.PLANS, len(beginning), beginning, limit)
+        return [hash for (hash,) in rows if type(hash) is str]
+
+    def queues(self) -> Sequence[Queue]:
+        rows = self._ask(queries.QUEUE_SIZES)
+        return [Queue(name, waiting, leased, oldest) for name, waiting, leased, oldest in rows if type(name) is str]
+
+    def workers(self) -> Sequence[LiveWorker]:
+        rows = self._ask(queries.ABILITIES)
+        alive = self._alive()
+        cans = self._readable(_abilities, (row for row in rows if row[0] in alive))
+        leases = self._readable(read_queued, self._ask(queries.LEASES))
+        return [_live_worker(can, leases) for can in sorted(cans, key=lambda can: can.worker)]
+
+    def _alive(self) -> frozenset[str]:
+        """The workers that have claimed something and whose processes have not ended since."""
+        with self._connection() as file:
+            rows = file.readable(read_worker, file.rows(queries.WORKERS, (self.namespace, "")))
+            life = file.life
+            return frozenset(worker for worker, lock in rows if life.is_there(lock) and not life.is_free(lock))
+
+    def leases(self, run: str | None = None) -> Sequence[Leased]:
+        rows = self._ask(queries.LEASES) if run is None else self._ask(queries.CLAIMED, run)
+        leased = self._readable(read_queued, rows)
+        alive = self._alive() if leased else frozenset[str]()
+        return [Leased(each.run, each.id, each.worker or "", each.until, each.worker in alive) for each in leased]
+
+    def dead(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
+        if fingerprint is None:
+            return self._readable(read_dead, self._ask(queries.DEAD, limit))
+        return self._readable(read_dead, self._ask(queries.DEAD_ALIKE, fingerprint, limit))
+
+    def health(self, thorough: bool = False) -> Health:
+        with self._connection() as file:
+            return examine(file, thorough)
+
+    def sizes(self) -> Mapping[str, int]:
+        with self._connection() as file:
+            return {table: file.rows(f"select count(*) from {table}", ())[0][0] for table in TABLES}
+
+    def report(self, error: Corrupt) -> None:
+        if self._on_wrong is None:
+            raise error
+        self._on_wrong(error)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed, files, self._free = True, self._free, []
+        for file in files:
+            file.close()
+
+    def _ask(self, query: str, *bindings: Any) -> list[Values]:
+        with self._connection() as file:
+            return file.rows(query, (self.namespace, *bindings))
+
+    def _readable(self, read: Callable[[Values], T], rows: Iterable[Values]) -> list[T]:
+        """The rows that can be read; each other one is reported."""
+        results: list[T] = []
+        for row in rows:
+            try:
+                results.append(read(row))
+            except Corrupt as error:
+                self.report(error)
+        return results
+
+    @contextmanager
+    def _connection(self) -> Iterator[File]:
+        """A connection that no other thread uses meanwhile."""
+        with self._lock:
+            if self._is_closed:
+                raise Unusable(f"{self.path} was closed")
+            file = self._free.pop() if self._free else None
+        if file is None:
+            file = File(self.path, self._patience, self._vfs, reading=True, on_wrong=self._on_wrong)
+            read_mark(file, self.namespace, self.clock)
+        try:
+            file.check_place()
+            yield file
+        finally:
+            with self._lock:
+                is_closed = self._is_closed
+                if not is_closed:
+                    self._free.append(file)
+            if is_closed:
+                file.close()
+
+
+def examine(file: File, thorough: bool = False) -> Health:
+    """Read back from the connection and the file, not from what was asked for."""
+    pragma, log = file.db.pragma, f"{file.path}-wal"
+    check = [str(row[0]) for row in file.rows("pragma integrity_check", ())] if thorough else []
+    journal_mode, synchronous = "wal" if file.is_logged() else pragma("journal_mode"), pragma("synchronous")
+    mode = oct(os.stat(file.path).st_mode & 0o777)
+    page_size, pages = pragma("page_size"), pragma("page_count")
+    log_bytes = os.path.getsize(log) if os.path.exists(log) else 0
+    return Health(
+        schema=pragma("user_version"),
+        size=page_size * pages + log_bytes,
+        is_writable=os.access(file.path, os.W_OK) and os.access(os.path.dirname(file.path), os.W_OK),
+        is_durable=journal_mode == "wal" and synchronous == 2,  # 2 is FULL
+        damage=() if check == ["ok"] else tuple(check),
+        details={
+            "path": file.path,
+            "sqlite": apsw.sqlite_lib_version(),
+            "file_system": file_system_of(file.path, mount_table()),
+            "schema": pragma("user_version"),
+            "journal_mode": journal_mode,
+            "synchronous": synchronous,
+            "page_size": page_size,
+            "pages": pages,
+            "log_bytes": log_bytes,
+            "mode": mode,
+        },
+    )
+
+
+def _summary(row: Values) -> Summary:
+    return read_run(row[0], row[1:])
+
+
+def _live_worker(can: Abilities, leases: Sequence[Queued]) -> LiveWorker:
+    own = [each for each in leases if each.worker == can.worker]
+    return LiveWorker(can, len(own), max((each.beat_at for each in own), default=0))
+
+
+def read_worker(row: Values) -> tuple[str, str]:
+    columns.WORKERS.check(row[:1], row)
+    if row[1] and LOCK_NAME.fullmatch(row[1]) is None:
+        raise malformed("workers", row[:1], "lock", f"{row[1]!r} is not the name of a lock")
+    return row[0], row[1]
+
+
+def _abilities(row: Values) -> Abilities:
+    """Its tools are None if it has not said which it has."""
+    columns.ABILITIES.check(row[:1], row)
+    worker, tools, queues = row
+    can_tools = columns.ABILITIES.decoded((worker,), "tools", _names, tools)
+    can_queues = columns.ABILITIES.decoded((worker,), "queues", _names, queues)
+    return Abilities(worker, can_queues, None if can_tools is None else frozenset(can_tools))
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else json.decode(text, type=tuple[str, ...])
