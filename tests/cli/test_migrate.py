@@ -11,7 +11,7 @@ import pytest
 
 from refold.cli.words import now
 from refold.core.plan import Plan, Step, canonical, plan_hash
-from refold.stores.sqlite.doctor import abilities
+from refold.queries.workers import abilities
 from refold.stores.sqlite.store import SqliteStore
 from tests.cli.program import Done, noop, playbook, refold, started, until
 
@@ -28,7 +28,7 @@ def waiting(folder: Path) -> None:
 def status(folder: Path) -> str:
     store = SqliteStore(folder / "refold.db", now)
     try:
-        return next((row.status for row in store.summaries(called="ship")), "")
+        return next((row.status for row in store.views.called("ship")), "")
     finally:
         store.close()
 
@@ -36,7 +36,7 @@ def status(folder: Path) -> str:
 def served(folder: Path) -> bool:
     store = SqliteStore(folder / "refold.db", now)
     try:
-        return bool(abilities(store))
+        return bool(abilities(store.views))
     finally:
         store.close()
 

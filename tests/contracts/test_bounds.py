@@ -9,7 +9,7 @@ import pytest
 
 from refold.core.commands import HELD, Command
 from refold.core.state import RUNNING
-from refold.ports import Store
+from refold.ports import RunFilter, Store
 from tests.contracts.stores import (
     NOON,
     FakeClock,
@@ -84,10 +84,10 @@ def test_any_text_names_a_run_and_all_that_belongs_to_it(store: Store, name: str
     assert holder(store, name, name) == lease
     assert store.publish(lease, [name])
     assert list(store.extend(name, 30)) == [lease]
-    assert list(store.stream(name)) == [(1, name)]
+    assert list(store.views.lines(name)) == [(1, name)]
     assert list(store.facts(name)) == [(1, NOON, note(name, name))]
     assert store.turn_of(name, 1) == name
-    assert [row.run for row in store.summaries()] == [name]
+    assert [row.run for row in store.views.runs().rows] == [name]
     assert store.snapshot(name) == b"snapshot"
     assert (due_runs(store), due_keys(store, name), unread(store, name)) == ([name], [name], [name])
     with store.turn([name]) as turn:
@@ -147,7 +147,7 @@ def test_blobs_snapshots_inputs_letters_and_lines_may_be_megabytes(store: Store)
     lease = claim_one(store)
     assert store.publish(lease, [text, text])
     assert (lease.command.input, store.snapshot("r")) == (text, data)
-    assert [line for _, line in store.stream("r")] == [text, text]
+    assert [line for _, line in store.views.lines("r")] == [text, text]
     with store.turn(["r"]) as turn:
         assert turn.blob("r", "h") == data
         assert list(turn.letters("r")) == [letter("l", "r", text)]
@@ -175,7 +175,7 @@ def test_thousands_of_runs_may_share_a_turn(store: Store) -> None:
     with store.turn(runs) as turn:
         for run in runs:
             put(turn, run, note(run), commands={"a1": order("a1", input=run)})
-    assert sorted(row.run for row in store.summaries(RUNNING, limit=10_000)) == runs
+    assert sorted(row.run for row in store.views.runs(RunFilter(RUNNING), limit=10_000).rows) == runs
     assert [lease.run for lease in claim(store, 10_000)] == runs
 
 

@@ -94,7 +94,7 @@ def test_a_stale_publisher_is_refused(store: Store, clock: FakeClock, how: str) 
     assert store.publish(late, ["in time"]) is True
     move_on(how, store, clock, late)
     assert store.publish(late, ["late"]) is False
-    assert list(store.stream("r")) == [(1, "in time")]
+    assert list(store.views.lines("r")) == [(1, "in time")]
 
 
 @pytest.mark.parametrize("how", ["handed back", "lost", "issued again", "held", "removed"])
@@ -180,11 +180,11 @@ def test_published_lines_are_numbered_from_one_in_each_run(store: Store) -> None
     assert store.publish(second, [None])
     assert store.publish(first, [])
     assert store.publish(other, [""])
-    assert list(store.stream("r")) == [(1, "one"), (2, {"two": [2]}), (3, None)]
-    assert list(store.stream("r", after=2)) == [(3, None)]
-    assert list(store.stream("r", after=1, limit=1)) == [(2, {"two": [2]})]
-    assert list(store.stream("r", after=3)) == list(store.stream("nobody")) == []
-    assert list(store.stream("s")) == [(1, "")]
+    assert list(store.views.lines("r")) == [(1, "one"), (2, {"two": [2]}), (3, None)]
+    assert list(store.views.lines("r", after=2)) == [(3, None)]
+    assert list(store.views.lines("r", after=1, limit=1)) == [(2, {"two": [2]})]
+    assert list(store.views.lines("r", after=3)) == list(store.views.lines("nobody")) == []
+    assert list(store.views.lines("s")) == [(1, "")]
 
 
 def test_publishing_is_no_fact(store: Store) -> None:
@@ -199,15 +199,15 @@ def test_a_publisher_who_changes_its_line_later_changes_nothing(store: Store) ->
     line = {"list": [1]}
     assert store.publish(claim_one(store), [line])
     line["list"].append(2)
-    store.stream("r")[0][1]["list"].append(3)
-    assert list(store.stream("r")) == [(1, {"list": [1]})]
+    store.views.lines("r")[0][1]["list"].append(3)
+    assert list(store.views.lines("r")) == [(1, {"list": [1]})]
 
 
 def test_lines_that_come_with_a_turn_stand_behind_those_that_were_published(store: Store) -> None:
     issue(store, "r", order("a1"))
     store.publish(claim_one(store), ["one"])
     commit(store, "r", note("settled"), lines=["two", {"three": 3}])
-    assert list(store.stream("r")) == [(1, "one"), (2, "two"), (3, {"three": 3})]
+    assert list(store.views.lines("r")) == [(1, "one"), (2, "two"), (3, {"three": 3})]
 
 
 def test_lines_of_a_turn_that_is_taken_back_were_never_there(store: Store) -> None:
@@ -215,4 +215,4 @@ def test_lines_of_a_turn_that_is_taken_back_were_never_there(store: Store) -> No
     with pytest.raises(KeyError), store.turn(["r"]) as turn:
         put(turn, "r", note("more"), lines=["two"])
         raise KeyError
-    assert list(store.stream("r")) == [(1, "one")]
+    assert list(store.views.lines("r")) == [(1, "one")]

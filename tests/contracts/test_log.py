@@ -69,7 +69,7 @@ from refold.core.plan import Plan, Step, canonical, plan_hash
 from refold.core.read.summary import Summary
 from refold.core.state import COMPLETED, FAILED, PAUSED, RUNNING
 from refold.errors import Conflict
-from refold.ports import Store
+from refold.ports import RunFilter, Store
 from tests.contracts.stores import NOON, PLAN_BYTES, PLAN_HASH, FakeClock, commit, note, put
 
 BLOB = Blob("0f" * 32, 70_000)
@@ -198,7 +198,7 @@ def test_a_write_that_expects_another_head_is_a_conflict_and_writes_nothing(stor
     with pytest.raises(Conflict), store.turn(["r"]) as turn:
         put(turn, "r", note("wrong"), expected=expected, status=FAILED, timers={"t": NOON})
     assert told(store, "r") == [note("first"), note("second")]
-    assert store.summaries(FAILED) == []
+    assert store.views.runs(RunFilter(FAILED)).rows == []
     assert store.due(10) == ([], None)
 
 
@@ -316,7 +316,7 @@ def test_a_summary_is_the_newest_one_written(store: Store) -> None:
     commit(store, "r", note(), status=RUNNING)
     commit(store, "r", note(), summary=full)
     assert store.summary("r") == full
-    assert list(store.summaries()) == [full]
+    assert list(store.views.runs().rows) == [full]
 
 
 def test_summaries_come_newest_first_whatever_happened_to_them_since(store: Store, clock: FakeClock) -> None:
@@ -324,9 +324,9 @@ def test_summaries_come_newest_first_whatever_happened_to_them_since(store: Stor
         commit(store, run, note())
         clock.forward(1)
     commit(store, "b", note(), status=COMPLETED)
-    assert [row.run for row in store.summaries()] == ["c", "a", "b"]
-    assert [row.run for row in store.summaries(limit=2)] == ["c", "a"]
-    assert list(store.summaries(limit=0)) == []
+    assert [row.run for row in store.views.runs().rows] == ["c", "a", "b"]
+    assert [row.run for row in store.views.runs(limit=2).rows] == ["c", "a"]
+    assert list(store.views.runs(limit=0).rows) == []
 
 
 def test_summaries_can_be_chosen_by_status(store: Store, clock: FakeClock) -> None:
@@ -334,15 +334,15 @@ def test_summaries_can_be_chosen_by_status(store: Store, clock: FakeClock) -> No
         commit(store, run, note(), status=status)
         clock.forward(1)
     commit(store, "c", note(), status=FAILED)
-    assert [row.run for row in store.summaries(FAILED)] == ["c", "b"]
-    assert [row.run for row in store.summaries(RUNNING, limit=1)] == ["d"]
-    assert list(store.summaries(PAUSED)) == []
+    assert [row.run for row in store.views.runs(RunFilter(FAILED)).rows] == ["c", "b"]
+    assert [row.run for row in store.views.runs(RunFilter(RUNNING), limit=1).rows] == ["d"]
+    assert list(store.views.runs(RunFilter(PAUSED)).rows) == []
 
 
 def test_runs_of_one_moment_are_all_listed_once(store: Store) -> None:
     for n in range(10):
         commit(store, f"r{n}", note())
-    assert sorted(row.run for row in store.summaries()) == [f"r{n}" for n in range(10)]
+    assert sorted(row.run for row in store.views.runs().rows) == [f"r{n}" for n in range(10)]
 
 
 def test_a_run_has_no_snapshot_until_one_is_put(store: Store) -> None:
@@ -377,4 +377,4 @@ def test_a_plan_can_be_put_before_any_run_has_it(store: Store) -> None:
     store.put_plan(PLAN_HASH, PLAN_BYTES)
     store.put_plan(PLAN_HASH, PLAN_BYTES)
     assert store.plan(PLAN_HASH) == PLAN_BYTES
-    assert list(store.summaries()) == []
+    assert list(store.views.runs().rows) == []

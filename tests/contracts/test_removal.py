@@ -55,12 +55,12 @@ def traces(store: Store, run: str) -> dict[str, Any]:
         "claimed": claimed,
         "facts": list(store.facts(run)),
         "summary": store.summary(run),
-        "listed": [row.run for row in store.summaries() if row.run == run],
+        "listed": [row.run for row in store.views.runs().rows if row.run == run],
         "snapshot": store.snapshot(run),
         "timers": due_keys(store, run),
         "letters": unread(store, run),
         "due": [each for each in due_runs(store) if each == run],
-        "stream": list(store.stream(run)),
+        "stream": list(store.views.lines(run)),
         "lease": holder(store, run, "a/1"),
     }
 
@@ -112,25 +112,25 @@ def test_a_child_stays_as_long_as_its_parent_is_not_over(store: Store) -> None:
         remove(store, "kid")
     commit(store, "boss", note(), status=FAILED)
     remove(store, "kid")
-    assert [row.run for row in store.summaries()] == ["boss"]
+    assert [row.run for row in store.views.runs().rows] == ["boss"]
 
 
 def test_a_child_whose_parent_was_removed_is_removed_too(store: Store) -> None:
     commit(store, "boss", note(), status=COMPLETED)
     child_of(store, "boss", "kid")
     remove(store, "boss", "kid")
-    assert list(store.summaries()) == []
+    assert list(store.views.runs().rows) == []
 
 
 def test_a_removal_is_taken_back_with_its_turn(store: Store) -> None:
     for run in ("q", "r", "s"):
         filled(store, run)
-    before = traces(store, "r"), [row.run for row in store.summaries()], due_runs(store)
+    before = traces(store, "r"), [row.run for row in store.views.runs().rows], due_runs(store)
     with pytest.raises(ZeroDivisionError), store.turn(["r"]) as turn:
         turn.remove("r")
         assert turn.head("r") == 0
         raise ZeroDivisionError
-    assert (traces(store, "r"), [row.run for row in store.summaries()], due_runs(store)) == before
+    assert (traces(store, "r"), [row.run for row in store.views.runs().rows], due_runs(store)) == before
 
 
 def test_a_refused_removal_changes_nothing_and_the_turn_goes_on(store: Store) -> None:
@@ -174,7 +174,7 @@ def named(store: Store, run: str, name: str, status: str = RUNNING) -> None:
 
 
 def called(store: Store, text: str, status: str | None = None, limit: int = 100) -> list[str]:
-    return [row.run for row in store.summaries(status, limit, called=text)]
+    return [row.run for row in store.views.called(text, status, limit)]
 
 
 def test_runs_are_found_by_the_beginning_of_their_id_and_by_their_whole_name(store: Store) -> None:

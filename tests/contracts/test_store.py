@@ -9,7 +9,7 @@ from refold.core.commands import HELD
 from refold.core.plan import Plan, canonical, plan_hash
 from refold.core.state import COMPLETED, PAUSED
 from refold.errors import Conflict, NotFound
-from refold.ports import Abilities, Store, StoreTurn
+from refold.ports import Abilities, RunFilter, Store, StoreTurn
 from tests.contracts.stores import (
     LEASE,
     NOON,
@@ -104,7 +104,7 @@ def photo(store: Store) -> dict[str, Any]:
         except NotFound:
             return None
 
-    seen: dict[str, Any] = {"due": store.due(100), "rows": list(store.summaries())}
+    seen: dict[str, Any] = {"due": store.due(100), "rows": list(store.views.runs().rows)}
     seen["plan"] = store.plan(plan_hash(OTHER_PLAN))
     seen["logs"] = {run: (list(store.facts(run)), store.summary(run)) for run in RUNS}
     seen["turns"] = {run: [store.turn_of(run, n) for n in range(1, 9)] for run in RUNS}
@@ -221,7 +221,7 @@ def test_runs_of_one_turn_commit_together(store: Store) -> None:
     with store.turn(["r", "s"]) as turn:
         put(turn, "r", note("r"), commands={"a1": order("a1")})
         put(turn, "s", note("s"), status=COMPLETED)
-    assert [row.run for row in store.summaries(COMPLETED)] == ["s"]
+    assert [row.run for row in store.views.runs(RunFilter(COMPLETED)).rows] == ["s"]
     assert len(store.facts("r")) == len(store.facts("s")) == 1
     assert claimed_ids(store) == ["a1"]
 

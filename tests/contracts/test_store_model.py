@@ -185,7 +185,7 @@ class StoreMachine(RuleBasedStateMachine):
                 due = [self.model.timers[run, key] for key in turn.due_timers(run)]
                 assert due == sorted(at for (owner, _), at in timers if owner == run and at <= self.model.now)
         for run in RUNS:
-            assert list(self.store.stream(run)) == list(enumerate(self.model.lines[run], 1))
+            assert list(self.store.views.lines(run)) == list(enumerate(self.model.lines[run], 1))
 
     @invariant()
     def due_runs_are_those_with_letters_or_due_timers(self) -> None:

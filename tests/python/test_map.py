@@ -51,7 +51,7 @@ async def test_each_item_can_be_a_run_of_its_own_with_lineage_and_usage() -> Non
         handle = await engine.start(doubled)
         assert await handle.result() == [0, 2, 4, 6]
         assert await handle.usage() == {"calls": 4}
-        runs = {each.run: each.parent for each in engine.store.summaries(limit=10)}
+        runs = {each.run: each.parent for each in engine.store.views.runs(limit=10).rows}
         [mapped] = [run for run, parent in runs.items() if parent == handle.id]
         assert sorted(runs.values()) == sorted(["", handle.id, *[mapped] * 4])
 
@@ -188,7 +188,7 @@ async def test_an_item_that_writes_to_the_context_says_why_not() -> None:
     async with open_engine(settings=SHORT) as engine:
         handle = await engine.start(Writing)
         await handle.result()
-        lost = [each for each in engine.store.dead_letters() if each.kind == "context"]
+        lost = [each for each in engine.store.views.dead() if each.kind == "context"]
         assert len(lost) == 1 and "return what is to be kept" in lost[0].message
 
 
@@ -241,7 +241,7 @@ async def test_what_was_mapped_is_a_run_with_items_like_any_other() -> None:
     async with open_engine(settings=SHORT) as engine:
         handle = await engine.start(Squares, count=3)
         await handle.result()
-        [mapped] = [each.run for each in engine.store.summaries(limit=9) if each.parent == handle.id]
+        [mapped] = [each.run for each in engine.store.views.runs(limit=9).rows if each.parent == handle.id]
         facts = [fact for _, _, fact in engine.store.facts(mapped)]
         assert isinstance(facts[0], RunStarted) and facts[0].parent is not None
         assert ItemsIssued("square", 1, 0, 3) in facts

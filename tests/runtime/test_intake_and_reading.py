@@ -12,11 +12,10 @@ from refold.core.plan import canonical, plan_hash
 from refold.core.read.loaded import Loaded
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.plan import Arc, Call, Child, Loop, Plan, Step
-from refold.ports import Abilities, Done
+from refold.ports import Abilities, Done, Store
+from refold.queries.reading import Reading, with_values
 from refold.runtime.mail import Cancel, Pause, Resume, Settle
 from refold.runtime.mailroom import Intake, run_of_key
-from refold.runtime.reading import Reading, with_values
-from refold.stores.sqlite.store import SqliteStore
 from refold.wiring import open_intake
 
 PLAN = Plan(name="p", steps=(Step(name="a", work=Call(tool="t"), arcs=(Arc(to="b"),)), Step(name="b")))
@@ -26,19 +25,19 @@ LOOP = Plan(name="loop", steps=(Step(name="a", work=Call(tool="t"), loop=Loop(it
 
 
 @contextmanager
-def intake(folder: Path) -> Iterator[tuple[Intake, SqliteStore]]:
+def intake(folder: Path) -> Iterator[tuple[Intake, Store]]:
     with open_intake(folder / "refold.db") as opened:
         yield opened
 
 
-def settle(taken: Intake, store: SqliteStore, result: Any) -> None:
+def settle(taken: Intake, store: Store, result: Any) -> None:
     """What a worker would do."""
     with store.turn([]) as turn:
         (lease,) = turn.claim(Abilities("w"), 30.0, 1)
     taken.send(lease.run, Settle(lease, Done(Succeeded(result))))
 
 
-def status(store: SqliteStore, run: str) -> str:
+def status(store: Store, run: str) -> str:
     row = store.summary(run)
     assert row is not None
     return row.status
@@ -75,7 +74,7 @@ def test_letters_that_follow_are_read_too(tmp_path: Path) -> None:
     with intake(tmp_path) as (taken, store):
         store.put_plan(plan_hash(KID), canonical(KID))
         taken.start(BOSS, {}, "r")
-        (kid,) = [row.run for row in store.summaries() if row.parent]
+        (kid,) = [row.run for row in store.views.runs().rows if row.parent]
         taken.send("r", Pause())
         assert status(store, kid) == "paused"
         taken.send("r", Cancel())
@@ -85,7 +84,7 @@ def test_letters_that_follow_are_read_too(tmp_path: Path) -> None:
 def test_a_reading_goes_on_where_it_was(tmp_path: Path) -> None:
     with intake(tmp_path) as (taken, store):
         taken.start(PLAN, {}, "r", "named")
-        reading = Reading(store, "r")
+        reading = Reading(store.views, "r")
         graph, state = reading.read()
         assert (graph.plan.name, state.name, state.seq) == ("p", "named", len(store.facts("r")))
         before = state.seq
@@ -102,15 +101,15 @@ def test_a_reading_begins_with_the_snapshot_and_gives_the_same(tmp_path: Path) -
         taken.turns.snapshot("r")
         assert store.snapshot("r") is not None
         settle(taken, store, 7)
-        _, with_snapshot = Reading(store, "r").read()
+        _, with_snapshot = Reading(store.views, "r").read()
         store.put_snapshot("r", b"")
-        _, without = Reading(store, "r").read()
+        _, without = Reading(store.views, "r").read()
         assert with_snapshot == without
 
 
 def test_a_run_that_is_not_there_cannot_be_read(tmp_path: Path) -> None:
     with intake(tmp_path) as (_, store), pytest.raises(NotFound, match="there is no run r"):
-        Reading(store, "r").read()
+        Reading(store.views, "r").read()
 
 
 def test_values_in_blobs_are_loaded_when_they_are_asked_for(tmp_path: Path) -> None:
@@ -118,11 +117,11 @@ def test_values_in_blobs_are_loaded_when_they_are_asked_for(tmp_path: Path) -> N
     with intake(tmp_path) as (taken, store):
         taken.start(PLAN, {}, "r")
         settle(taken, store, large)
-        _, state = Reading(store, "r").read()
+        _, state = Reading(store.views, "r").read()
         blob = state.steps[0].blob
         assert blob is not None
 
         def value(loaded: Loaded) -> Any:
             return loaded.blob(blob)
 
-        assert with_values(store, "r", value) == large
+        assert with_values(store.views, "r", value) == large

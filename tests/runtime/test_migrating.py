@@ -13,12 +13,12 @@ from refold.core.outcomes import SECOND, Instant, Sent, Succeeded
 from refold.core.plan import BODY, Arc, Call, Collect, EventType, Input, Plan, Step, canonical, plan_hash
 from refold.errors import CannotMigrate, Conflict, LeaseLost, NotFound
 from refold.ports import Abilities, Done, Lease
+from refold.queries.workers import abilities
 from refold.runtime.mail import Mail, Migrate, Note, Pause, Settle, Start
 from refold.runtime.plans import prepare
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import Delivery, TurnResult, Turns
 from refold.stores.memory import MemoryStore
-from refold.stores.sqlite.doctor import abilities, enrol, plans
 from refold.stores.sqlite.store import SqliteStore
 
 NOON: Instant = 1_800_000_000_000_000
@@ -162,26 +162,26 @@ def test_the_time_of_a_gathering_goes_on_after_a_rebuild(tmp_path: Path) -> None
 def test_a_worker_says_what_it_can_take_when_it_claims_and_before(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "refold.db", lambda: NOON)
     house = House(store)
-    assert abilities(store) == {}
-    enrol(store, Abilities("early", tools=frozenset({"http"})))
-    enrol(store, Abilities("any"))
+    assert abilities(store.views) == {}
+    store.enrol(Abilities("early", tools=frozenset({"http"})))
+    store.enrol(Abilities("any"))
     house.start(FILE)
     house.claim("noop", "shell")
-    said = {worker: can.tools for worker, can in abilities(store).items()}
+    said = {worker: can.tools for worker, can in abilities(store.views).items()}
     assert said == {"early": {"http"}, "any": None, "w": {"noop", "shell"}}
     changed = Abilities("early", queues=None, tools=frozenset({"http", "sql"}))
-    enrol(store, changed)
-    assert abilities(store)["early"] == changed
-    assert abilities(store)["any"].queues == ("default",)
-    assert plans(store, plan_hash(FILE)[:5]) == [plan_hash(FILE)]
-    assert plans(store, "no such") == []
+    store.enrol(changed)
+    assert abilities(store.views)["early"] == changed
+    assert abilities(store.views)["any"].queues == ("default",)
+    assert store.views.plans(plan_hash(FILE)[:5]) == [plan_hash(FILE)]
+    assert store.views.plans("no such") == []
     store.close()
 
 
 def test_a_row_of_before_says_nothing_of_what_its_worker_can_take(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "refold.db", lambda: NOON)
-    enrol(store, Abilities("w", tools=frozenset({"http"})))
+    store.enrol(Abilities("w", tools=frozenset({"http"})))
     forget: Callable[[], object] = partial(store.file.db.execute, "update workers set tools = null")
     forget()
-    assert abilities(store)["w"].tools is None
+    assert abilities(store.views)["w"].tools is None
     store.close()

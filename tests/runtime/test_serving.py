@@ -72,5 +72,5 @@ async def test_a_service_that_breaks_down_does_not_cancel_the_run_that_somebody_
         ):
             await process.engine.run(plan)
     store.broken = False
-    [row] = store.summaries()
+    [row] = store.views.runs().rows
     assert row.status == "running"

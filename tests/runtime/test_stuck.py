@@ -219,7 +219,7 @@ def test_a_stuck_run_takes_a_report_while_it_waits_without_deciding(
     caplog.clear()
     [post] = commit(turns, "r", Settle(other, Done(Succeeded(2))))
     assert (post.error, caplog.records) == (None, [])
-    assert [line for _, line in store.stream("r")] == ["out"]
+    assert [line for _, line in store.views.lines("r")] == ["out"]
     broken_by()
     clock.forward(2)
     commit(turns, "r", Look())

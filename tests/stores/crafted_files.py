@@ -81,7 +81,7 @@ def _path(folder: Path) -> str:
 def _add_rest(path: Path) -> None:
     """What is there only for a moment: a lease, a letter, a worker, a snapshot."""
     store = SqliteStore(path, lambda: 1_800_000_000_000_000)
-    rows = {row.name: row for row in store.summaries()}
+    rows = {row.name: row for row in store.views.runs().rows}
     store.put_snapshot(rows["done"].run, b"\x00 of another format")
     store.close()
     db = sqlite3.connect(path)

@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from refold.stores.clock import StoreClock
 from refold.stores.sqlite.store import SqliteStore
+from refold.stores.sqlite.views import SqliteViews
 from tests.contracts.stores import FakeClock
 from tests.crash.processes import ended, fork
 
@@ -22,6 +24,18 @@ def opened(folder: Path, clock: FakeClock | None = None, **how: Any) -> Iterator
         yield store
     finally:
         store.close()
+
+
+def views_of(path: Path, **how: Any) -> SqliteViews:
+    """Views on a file; raises what is wrong with the file."""
+    return SqliteViews(path, StoreClock(FakeClock()), **how).open()
+
+
+@contextmanager
+def looking(folder: Path, **how: Any) -> Iterator[SqliteViews]:
+    """Views on the file, without a store."""
+    with closing(views_of(folder / "refold.db", **how)) as views:
+        yield views
 
 
 def ask(folder: Path, query: str, *bindings: Any) -> list[tuple[Any, ...]]:

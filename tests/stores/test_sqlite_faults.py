@@ -16,7 +16,7 @@ from refold.core.commands import HELD
 from refold.core.facts import RunStarted
 from refold.core.state import COMPLETED
 from refold.errors import Ambiguous, Corrupt, NotFound, RefoldError, Unavailable
-from refold.ports import Store
+from refold.ports import RunFilter, Store
 from refold.stores.sqlite.store import SqliteStore
 from tests.contracts.stores import (
     NOON,
@@ -231,14 +231,14 @@ def furnish(store: Store) -> None:
 def reads(store: Store) -> Iterator[Any]:
     """Everything a reader or a worker can be told, one by one."""
     yield lambda: store.plan(PLAN_HASH)
-    yield lambda: list(store.summaries(limit=100))
-    yield lambda: list(store.summaries(COMPLETED))
+    yield lambda: list(store.views.runs(limit=100).rows)
+    yield lambda: list(store.views.runs(RunFilter(COMPLETED)).rows)
     yield lambda: store.due(100)
     for n in range(40):
         yield lambda run=f"run {n}": list(store.facts(run))
         yield lambda run=f"run {n}": store.summary(run)
         yield lambda run=f"run {n}": store.snapshot(run)
-        yield lambda run=f"run {n}": list(store.stream(run))
+        yield lambda run=f"run {n}": list(store.views.lines(run))
         yield lambda run=f"run {n}": in_turn(store, run)
     yield lambda: sorted((each.run, repr(each.command)) for each in claim(store, 200))
 
@@ -356,7 +356,7 @@ CHANGES: dict[str, tuple[str, Callable[[Store], object]]] = {
     "a turn": ("update facts set turn = 'other'", lambda s: s.turn_of("run 5", 1)),
     "a fact that is gone": ("delete from facts where number = 1", lambda s: s.facts("run 5")),
     "a row": ("update runs set summary = replace(summary, 'contract', 'contrast')", lambda s: s.summary("run 5")),
-    "a status": ("update runs set status = 'failed'", lambda s: s.summaries("failed")),
+    "a status": ("update runs set status = 'failed'", lambda s: s.views.runs(RunFilter("failed")).rows),
     "a head": ("update runs set head = 1", lambda s: commit(s, "run 5", note())),
     "a row that is gone": ("delete from runs", lambda s: commit(s, "run 5", note(), expected=0)),
     "the end of a log": ("delete from facts where number = 2", lambda s: in_turn(s, "run 5")),
@@ -367,7 +367,7 @@ CHANGES: dict[str, tuple[str, Callable[[Store], object]]] = {
     "a letter": ("update letters set data = replace(data, 'from', 'to')", lambda s: in_turn(s, "run 5")),
     "a blob": ("update blobs set data = zeroblob(9)", lambda s: in_turn(s, "run 5")),
     "a plan": ("update plans set data = replace(data, 'contract', 'contrast')", lambda s: s.plan(PLAN_HASH)),
-    "a line": ("update streams set data = '1'", lambda s: s.stream("run 5")),
+    "a line": ("update streams set data = '1'", lambda s: s.views.lines("run 5")),
 }
 
 

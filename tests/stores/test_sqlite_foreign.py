@@ -13,11 +13,16 @@ import pytest
 from msgspec import json, msgpack
 
 from refold.errors import Corrupt, Unusable
-from refold.stores.sqlite.doctor import abilities, forget_workers, holders, living
 from refold.stores.sqlite.locks import LifeLock
 from refold.stores.sqlite.store import SqliteStore
 from tests.contracts.stores import NOON, FakeClock, claim, claim_one, commit, issue, note, order
-from tests.stores.sqlite_files import ask, opened
+from tests.stores.sqlite_files import ask, looking, opened, views_of
+
+OPENERS: dict[bool, Callable[[Path], object]] = {
+    False: lambda path: SqliteStore(path, FakeClock()),
+    True: views_of,
+}
+"""By whether the file is opened for reading only."""
 
 
 def put_worker(folder: Path, lock: str, tools: str = "[]") -> None:
@@ -42,8 +47,8 @@ def test_a_lock_that_a_file_names_is_neither_opened_nor_removed_elsewhere(tmp_pa
     clock.forward(1000)
     with opened(folder, clock, on_wrong=lambda error: None) as store:
         store.expire(5)
-        living(store)
-        forget_workers(store)
+        store.views.workers()
+        store.forget_workers()
     assert os.stat(outside) == before
     assert outside.read_text() == "precious"
 
@@ -97,7 +102,7 @@ def test_a_journal_that_names_another_file_is_refused_before_sqlite_opens_it(tmp
     (tmp_path / "refold.db-journal").write_bytes(magic.ljust(512, b"\x00") + bytes(4) + tail)
     for reading in (False, True):
         with pytest.raises(Unusable, match="names another file"):
-            SqliteStore(tmp_path / "refold.db", FakeClock(), reading=reading)
+            OPENERS[reading](tmp_path / "refold.db")
     assert (tmp_path / "victim").exists()
 
 
@@ -120,7 +125,7 @@ def test_a_schema_that_refold_has_not_made_is_refused(tmp_path: Path, what: str,
         pass
     ask(tmp_path, SCHEMAS[what])
     with pytest.raises((Unusable, Corrupt), match=r"refold\.db"):
-        SqliteStore(tmp_path / "refold.db", FakeClock(), reading=reading)
+        OPENERS[reading](tmp_path / "refold.db")
 
 
 def test_a_table_of_another_purpose_is_left_alone(tmp_path: Path) -> None:
@@ -183,7 +188,7 @@ WRONG: dict[str, tuple[str, str, str, Any, Read, str]] = {  # table, sealed, cha
     "a fact": ("facts", FACT, "update facts set data = ?", b'{"type":7}', lambda s: s.facts("r"), "data"),
     "a command": ("commands", COMMAND, "update commands set data = ?", b"[]", lambda s: claim(s, 1), "data"),
     "a state": ("commands", COMMAND, "update commands set state = ?", "odd", lambda s: lease_of(s), "state"),
-    "a line": ("streams", "run, n, data", "update streams set data = ?", b"{", lambda s: s.stream("r"), "data"),
+    "a line": ("streams", "run, n, data", "update streams set data = ?", b"{", lambda s: s.views.lines("r"), "data"),
 }  # fmt: skip
 
 
@@ -217,7 +222,7 @@ def test_text_that_is_no_utf_8_is_named_and_hides_no_other_row(tmp_path: Path) -
             commit(store, run, note())
     ask(tmp_path, "update runs set status = cast(x'ff' as text) where run = 'r'")
     with opened(tmp_path, on_wrong=wrong.append) as store:
-        assert [row.run for row in store.summaries()] == ["s"]
+        assert [row.run for row in store.views.runs().rows] == ["s"]
         assert "table runs, key ('r'), column status: b'\\xff' is not text" in str(wrong[0])
         commit(store, "t", note())  # the file itself is not damaged
 
@@ -261,7 +266,7 @@ def test_rows_that_are_wrong_stop_no_other_run(tmp_path: Path) -> None:
         assert any("table commands, key ('worse', 'a/1'), column data" in str(each) for each in wrong)
         ask(tmp_path, "update commands set until = 1, state = 'leased', worker = 'w' where run = 'bad'")
         assert store.expire(5) == []
-        assert [each[0] for each in holders(store)] == ["good", "good"]
+        assert [lease.run for lease in store.views.leases() if lease.is_alive] == ["good", "good"]
 
 
 def test_a_worker_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
@@ -271,8 +276,8 @@ def test_a_worker_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
         claim_one(store, worker="lives")
         name = store.file.life.name
         put_worker(tmp_path, name, "{")
-        with opened(tmp_path, reading=True, on_wrong=wrong.append) as reader:
-            assert set(abilities(reader)) == {"lives"}
+        with looking(tmp_path, on_wrong=wrong.append) as reader:
+            assert {worker.can.worker for worker in reader.workers()} == {"lives"}
     assert "table workers, key ('foreign'), column tools" in str(wrong[0])
 
 
@@ -314,11 +319,11 @@ def test_a_backup_that_is_restored_beside_the_log_of_what_was_there_is_refused(
     else:
         os.replace(tmp_path / "backup", tmp_path / "refold.db")
     with pytest.raises(Unusable, match=r"was replaced while .*-wal stayed"):
-        SqliteStore(tmp_path / "refold.db", FakeClock(), reading=reading)
+        OPENERS[reading](tmp_path / "refold.db")
     for end in ("-wal", "-shm"):
         (tmp_path / f"refold.db{end}").unlink()
     with opened(tmp_path) as store:
-        assert [row.run for row in store.summaries()] == ["kept"]
+        assert [row.run for row in store.views.runs().rows] == ["kept"]
 
 
 def test_the_log_of_a_killed_process_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -326,10 +331,10 @@ def test_the_log_of_a_killed_process_is_taken_as_it_is(tmp_path: Path) -> None:
         commit(store, "one", note())
     leave_a_log(tmp_path, "two")
     leave_a_log(tmp_path, "three")
-    with opened(tmp_path, reading=True) as store:
-        assert {row.run for row in store.summaries()} == {"one", "two", "three"}
+    with looking(tmp_path) as reader:
+        assert {row.run for row in reader.runs().rows} == {"one", "two", "three"}
     with opened(tmp_path) as store:
-        assert {row.run for row in store.summaries()} == {"one", "two", "three"}
+        assert {row.run for row in store.views.runs().rows} == {"one", "two", "three"}
 
 
 def test_a_copy_of_the_file_with_its_log_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -341,7 +346,7 @@ def test_a_copy_of_the_file_with_its_log_is_taken_as_it_is(tmp_path: Path) -> No
     for end in ("", "-wal", "-lock"):
         shutil.copy(tmp_path / f"refold.db{end}", copied)
     with opened(copied) as store:
-        assert {row.run for row in store.summaries()} == {"one", "two"}
+        assert {row.run for row in store.views.runs().rows} == {"one", "two"}
 
 
 def test_a_process_that_is_killed_in_a_checkpoint_leaves_a_file_that_can_be_opened(tmp_path: Path) -> None:
@@ -358,7 +363,7 @@ def test_a_process_that_is_killed_in_a_checkpoint_leaves_a_file_that_can_be_open
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
     with opened(tmp_path) as store:
-        assert {row.run for row in store.summaries()} == {"one", "two"}
+        assert {row.run for row in store.views.runs().rows} == {"one", "two"}
 
 
 def test_checkpoints_of_this_process_are_no_replacement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,11 +371,11 @@ def test_checkpoints_of_this_process_are_no_replacement(tmp_path: Path, monkeypa
     with opened(tmp_path) as store:
         for n in range(5):
             commit(store, f"run {n}", note())
-            with opened(tmp_path, reading=True) as reader:
-                assert len(reader.summaries()) == n + 1
+            with looking(tmp_path) as reader:
+                assert len(reader.runs().rows) == n + 1
     leave_a_log(tmp_path, "last")
     with opened(tmp_path) as store:
-        assert len(store.summaries()) == 6
+        assert len(store.views.runs().rows) == 6
 
 
 GONE: dict[str, Callable[[Path], object]] = {

@@ -11,9 +11,9 @@ import pytest
 
 import refold.stores.sqlite.file as file
 from refold.errors import Corrupt, Unavailable, Unusable
-from refold.stores.sqlite.doctor import examine
 from refold.stores.sqlite.mounts import file_system_of, refuse_network
 from refold.stores.sqlite.store import SqliteStore
+from refold.stores.sqlite.views import examine
 from tests.contracts.stores import FakeClock, claim_one, commit, issue, note, order
 from tests.stores.sqlite_files import as_nobody, ask, in_child, modes, opened
 
@@ -204,10 +204,12 @@ def test_another_spelling_of_the_path_is_the_same_file_with_the_same_locks(tmp_p
 def test_the_doctor_tells_what_the_connection_itself_says(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         commit(store, "r", note())
-        found = examine(store.file, thorough=True)
-    assert (found.sqlite, found.journal_mode, found.synchronous) == (apsw.sqlite_lib_version(), "wal", 2)
-    assert (found.path, found.mode, found.damage) == (str(tmp_path / "refold.db"), "0o600", ())
-    assert found.pages > 10 and found.log_bytes > 0 and found.schema >= 1
+        health = examine(store.file, thorough=True)
+    details = dict(health.details)
+    assert (details["sqlite"], details["journal_mode"]) == (apsw.sqlite_lib_version(), "wal")
+    assert (details["synchronous"], health.is_durable) == (2, True)
+    assert (details["path"], details["mode"], health.damage) == (str(tmp_path / "refold.db"), "0o600", ())
+    assert int(details["pages"]) > 10 and int(details["log_bytes"]) > 0 and health.schema >= 1
 
 
 def test_a_closed_file_has_nothing_beside_it_but_its_locks(tmp_path: Path) -> None:
@@ -238,7 +240,7 @@ def test_two_namespaces_of_one_file_know_nothing_of_each_other(tmp_path: Path) -
     with opened(tmp_path) as one, opened(tmp_path, namespace="two") as two:
         issue(one, "r", order(), timers={"t": 0}, blobs={"h": b"one"})
         one.put_snapshot("r", b"one")
-        assert list(two.facts("r")) == [] and two.summaries() == [] and two.snapshot("r") is None
+        assert list(two.facts("r")) == [] and two.views.runs().rows == [] and two.snapshot("r") is None
         assert two.due(10) == ([], None)
         with two.turn(["r"]) as turn:
             assert turn.head("r") == 0

@@ -23,7 +23,7 @@ NAMED: dict[str, str] = {
     for name, text in vars(queries).items()
     if name.isupper() and isinstance(text, str) and name not in ("BEGIN", "COMMIT", "ROLLBACK") and name[0] != "_"
 }
-WHOLE = {"LOGS", "RAISE_FLOOR"}  # of a rebuild: they read everything
+WHOLE = {"LOGS", "RAISE_FLOOR", "QUEUE_SIZES"}  # of a rebuild, and to count: they read everything
 SORTED = {"DUE_TIMERS", "LETTERS", "RUNS_WITH_LETTERS", "LANES_OF_RUN"}  # a few rows of one run, or few letters
 
 

@@ -15,7 +15,7 @@ from refold.errors import Unusable
 from refold.stores.sqlite.migrate import SCHEMA, migrate, migrations
 from refold.stores.sqlite.store import SqliteStore
 from tests.contracts.stores import FakeClock, commit, issue, note, order
-from tests.stores.sqlite_files import as_nobody, in_child, opened
+from tests.stores.sqlite_files import as_nobody, in_child, looking, opened, views_of
 
 
 def names(folder: Path) -> dict[str, int]:
@@ -29,8 +29,8 @@ def test_a_reader_needs_no_lock_and_leaves_nothing_behind(tmp_path: Path) -> Non
     with open(tmp_path / "refold.db-lock") as lock, open(tmp_path / "refold.db-door") as door:
         for each in (lock, door):
             fcntl.flock(each, fcntl.LOCK_EX)
-        with opened(tmp_path, reading=True, patience=0.0) as reader:
-            assert [row.run for row in reader.summaries()] == ["r"]
+        with looking(tmp_path, patience=0.0) as reader:
+            assert [row.run for row in reader.runs().rows] == ["r"]
             assert len(reader.facts("r")) == 1
     assert names(tmp_path) == before
 
@@ -38,17 +38,17 @@ def test_a_reader_needs_no_lock_and_leaves_nothing_behind(tmp_path: Path) -> Non
 def test_a_reader_sees_what_is_written_while_it_looks(tmp_path: Path) -> None:
     with opened(tmp_path):
         pass
-    with opened(tmp_path, reading=True) as reader:
-        assert reader.summaries() == []
+    with looking(tmp_path) as reader:
+        assert reader.runs().rows == []
         with opened(tmp_path) as store:
             commit(store, "one", note())
-            assert [row.run for row in reader.summaries()] == ["one"], "the log is not empty any more"
+            assert [row.run for row in reader.runs().rows] == ["one"], "the log is not empty any more"
             commit(store, "two", note())
-            assert len(reader.summaries()) == 2
-        assert len(reader.summaries()) == 2
+            assert len(reader.runs().rows) == 2
+        assert len(reader.runs().rows) == 2
         with opened(tmp_path) as store:
             commit(store, "three", note())
-        assert len(reader.summaries()) == 3
+        assert len(reader.runs().rows) == 3
 
 
 def test_a_reader_looks_on_while_a_turn_is_under_way(tmp_path: Path) -> None:
@@ -56,20 +56,18 @@ def test_a_reader_looks_on_while_a_turn_is_under_way(tmp_path: Path) -> None:
         commit(store, "r", note())
         with store.turn(["r"]) as turn:
             turn.head("r")
-            with opened(tmp_path, reading=True, patience=0.0) as reader:
+            with looking(tmp_path, patience=0.0) as reader:
                 assert len(reader.facts("r")) == 1
 
 
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         issue(store, "r", order("a/1"))
-    with opened(tmp_path, reading=True) as reader:
+    with looking(tmp_path) as reader, reader._connection() as file:
         with pytest.raises(Unusable, match="for reading only"):
-            commit(reader, "r", note())
-        with pytest.raises(Unusable, match="for reading only"):
-            reader.put_plan("hash", b"data")
+            file.write("delete from facts", [()])
         with pytest.raises(apsw.ReadOnlyError):
-            reader.file.db.execute("delete from facts")
+            file.db.execute("delete from facts")
 
 
 def test_readers_and_a_writer_at_once_never_see_half_of_a_file(tmp_path: Path) -> None:
@@ -88,14 +86,14 @@ def test_readers_and_a_writer_at_once_never_see_half_of_a_file(tmp_path: Path) -
     thread.start()
     most = 0
     while not over.is_set():
-        with opened(tmp_path, reading=True) as reader:
+        with looking(tmp_path) as reader:
             for _ in range(3):
-                found = len(reader.summaries())
+                found = len(reader.runs().rows)
                 assert found >= most
                 most = found
     thread.join()
-    with opened(tmp_path, reading=True) as reader:
-        assert len(reader.summaries()) == 40
+    with looking(tmp_path) as reader:
+        assert len(reader.runs().rows) == 40
 
 
 def open_to_others(folder: Path) -> None:
@@ -117,8 +115,8 @@ def test_a_file_that_may_only_be_read_in_a_folder_that_may_only_be_read_can_be_l
 
     def look() -> None:
         as_nobody()
-        with opened(folder, reading=True) as reader:
-            assert [row.run for row in reader.summaries()] == ["r"]
+        with looking(folder) as reader:
+            assert [row.run for row in reader.runs().rows] == ["r"]
         with pytest.raises(Unusable, match="cannot be opened for writing"):
             SqliteStore(folder / "refold.db", FakeClock())
 
@@ -143,7 +141,7 @@ def test_what_a_killed_process_left_in_a_folder_that_may_only_be_read_is_told(tm
     def look() -> None:
         as_nobody()
         with pytest.raises(Unusable, match="holds changes that are not in it yet"):
-            SqliteStore(folder / "refold.db", FakeClock(), reading=True)
+            views_of(folder / "refold.db")
 
     in_child(tmp_path / "out", look)
 
@@ -155,25 +153,25 @@ def test_an_older_file_is_left_as_it_is_and_the_command_that_migrates_it_is_name
     db.close()
     before = (tmp_path / "refold.db").read_bytes()
     with pytest.raises(Unusable, match=r"older Refold \(schema 1; .*`refold db migrate`"):
-        SqliteStore(tmp_path / "refold.db", FakeClock(), reading=True)
+        views_of(tmp_path / "refold.db")
     assert (tmp_path / "refold.db").read_bytes() == before
-    with opened(tmp_path), opened(tmp_path, reading=True):
+    with opened(tmp_path), looking(tmp_path):
         pass
 
 
 def test_a_newer_file_and_an_empty_one_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "refold.db").touch()
     with pytest.raises(Unusable, match="is empty"):
-        SqliteStore(tmp_path / "refold.db", FakeClock(), reading=True)
+        views_of(tmp_path / "refold.db")
     with opened(tmp_path) as store:
         store.file.db.pragma("user_version", 99)
     with pytest.raises(Unusable, match="newer Refold"):
-        SqliteStore(tmp_path / "refold.db", FakeClock(), reading=True)
+        views_of(tmp_path / "refold.db")
 
 
 def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(Unusable):
-        SqliteStore(tmp_path / "refold.db", FakeClock(), reading=True)
+        views_of(tmp_path / "refold.db")
     assert os.listdir(tmp_path) == []
 
 
@@ -183,8 +181,8 @@ def test_a_name_with_signs_of_an_address_is_a_name(tmp_path: Path) -> None:
     folder.mkdir()
     with opened(folder) as store:
         commit(store, "r", note())
-    with opened(folder, reading=True) as reader:
-        assert len(reader.summaries()) == 1
+    with looking(folder) as reader:
+        assert len(reader.runs().rows) == 1
 
 
 def test_a_stopped_writer_keeps_no_reader_waiting(tmp_path: Path) -> None:
@@ -205,7 +203,7 @@ def test_a_stopped_writer_keeps_no_reader_waiting(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-            with opened(tmp_path, reading=True, patience=0.0) as reader:
+            with looking(tmp_path, patience=0.0) as reader:
                 assert len(reader.facts("r")) == 1
         finally:
             process.kill()

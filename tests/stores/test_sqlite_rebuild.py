@@ -112,7 +112,7 @@ class Story:
         self.clock.forward(self.chance.choice([0.001, 1.0, 6.0]))
 
     def tell(self) -> None:
-        run = self.chance.choice([row.run for row in self.store.summaries()])
+        run = self.chance.choice([row.run for row in self.store.views.runs().rows])
         mail: list[Mail] = [Signal("go"), DecideGate("gate", "approve"), Pause(), Resume(), Resume(), Cancel("why")]
         self.send(run, self.chance.choices(mail, [4, 4, 2, 2, 2, 0.3])[0])
 
@@ -252,7 +252,7 @@ def test_a_log_that_cannot_be_read_is_told_and_keeps_no_other_from_its_row(tmp_p
         Story(store, clock, 1).start("good", CHILD)
         told = rebuild(store, Scripted())
         assert told["good"] is None and isinstance(told["odd"], Corrupt)
-        assert [row.run for row in store.summaries()] == ["good"]
+        assert [row.run for row in store.views.runs().rows] == ["good"]
 
 
 def test_a_rebuild_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,12 +280,12 @@ def test_dead_letters_are_made_again(tmp_path: Path) -> None:
         for lease in [claim_one(store), claim_one(store)]:
             bad = Done(Failed(Fault("error", f"no row {lease.command.item}")))
             assert story.send("run", Settle(lease, bad)) is None
-        before = store.dead_letters()
+        before = store.views.dead()
         assert [(each.count, each.items) for each in before] == [(2, (0, 1))]
         store.file.write("update dead set fingerprint = 'spoilt'", [()])
         stray = "insert into dead (run, n, fingerprint, at, data, seal) values ('gone', 0, 'f', 1, x'', 1)"
         store.file.write(stray, [()])
         with pytest.raises(Corrupt):
-            store.dead_letters()
+            store.views.dead()
         assert rebuild(store, Scripted()) == {"run": None}
-        assert store.dead_letters() == before
+        assert store.views.dead() == before

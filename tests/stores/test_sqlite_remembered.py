@@ -177,7 +177,7 @@ def test_a_turn_that_was_taken_back_leaves_nothing_behind(here: SqliteStore) -> 
     assert head(here, "r") == 1
     assert generation(here, "r", "a/1") is None and generation(here, "r", "b/1") is None
     commit(here, "r", note(), plan=PLAN_BYTES)
-    assert [row.status for row in here.summaries()] == [RUNNING]
+    assert [row.status for row in here.views.runs().rows] == [RUNNING]
     assert claimed_ids(here) == ["a/1"]
 
 

@@ -5,8 +5,9 @@ import sys
 import click
 from click.shell_completion import get_completion_class
 
-from refold.cli import output, stored
+from refold.cli import database, output
 from refold.errors import RefoldError
+from refold.queries.runs import list_runs, run_label
 
 HINTS = {
     "bash": "put it into ~/.bashrc:  source <(refold completion bash)",
@@ -30,9 +31,9 @@ def completion(shell: str) -> None:
 def names_of_runs(db: str, beginning: str) -> list[str]:
     """The newest first; whatever is wrong, typing goes on."""
     try:
-        with stored.opened(db) as store:
-            rows = store.summaries(limit=100)
+        with database.reading(db) as views:
+            rows = list(list_runs(views, limit=100))
     except RefoldError:
         return []
-    names = (stored.called(row) for row in rows)
+    names = (run_label(row) for row in rows)
     return [name for name in names if name.startswith(beginning) and name.isprintable()]  # a shell gets them raw

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-from refold.cli.served import Found
 from refold.core.plan import Plan
 from refold.playbooks.playbook import Playbook
 from refold.python.definition import define, family
 from refold.python.draw import drawn
 from refold.python.load import load
+from refold.queries.code import CodeHere
 
 
 def as_playbook(target: str) -> Playbook:
@@ -27,8 +27,10 @@ def begun(target: str, input: dict[str, Any]) -> dict[str, Any]:
     return define(load(target)).begun(input)
 
 
-def plans(targets: Iterable[str]) -> dict[str, Found]:
+def plans(targets: Iterable[str]) -> dict[str, CodeHere]:
     """The plans whose code is found there."""
     return {
-        each.hash: Found(target, each.plan.name) for target in targets for each in family(define(load(target), target))
+        each.hash: CodeHere(target, each.plan.name)
+        for target in targets
+        for each in family(define(load(target), target))
     }

@@ -21,8 +21,10 @@ from refold.core.read.why import World, briefly
 from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
 from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
 from refold.logs import WARNING, event, logger
-from refold.ports import Advance, Clock, Store
+from refold.ports import Abilities, Advance, Clock, RunFilter, Store
 from refold.python.startable import is_playbook
+from refold.queries.runs import list_runs
+from refold.queries.workers import world
 from refold.runtime.archive import export_run, import_run, read_archive
 from refold.runtime.children import fits
 from refold.runtime.handle import Code, Definition, Handle, Saved
@@ -40,7 +42,6 @@ from refold.runtime.mail import (
 )
 from refold.runtime.mailroom import Mailroom, run_of_key
 from refold.runtime.plans import PreparedPlan, prepare
-from refold.runtime.reading import LiveWorkers, world
 from refold.runtime.run_waiters import RunEnd, RunWaiters
 from refold.runtime.turn import RunSnapshot
 from refold.schemas import QUICK
@@ -191,7 +192,7 @@ class Starter:
 
 class Engine(Steering):
     code: Code  # for Python workflows
-    workers: Callable[[], LiveWorkers] = dict  # those that live
+    workers: Callable[[], Mapping[str, Abilities]] = dict  # those that live
     is_served = True  # else whoever waits is called back for another reason than his own
 
     def __init__(
@@ -416,7 +417,7 @@ class Engine(Steering):
         served = all(self.serves(graph.step(opened.step).queue) for opened in state.open.values())
         if served and (not graph.by_events or not state.open or self.code.of(state.plan) is not None):
             return None
-        seen: World = await self.advance(lambda: world(self.store, self.workers()))
+        seen: World = await self.advance(lambda: world(self.store.views, self.workers()))
         return seen
 
     async def progress(self, run: str) -> Progress | None:
@@ -430,7 +431,9 @@ class Engine(Steering):
         return seen
 
     async def runs(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
-        rows: Sequence[Summary] = await self.advance(lambda: self.store.views.runs(RunFilter(status), limit=limit).rows)
+        rows: Sequence[Summary] = await self.advance(
+            lambda: list(list_runs(self.store.views, RunFilter(status), limit))
+        )
         return rows
 
     async def history(self, run: str, after: int = 0) -> Sequence[Record]:

@@ -6,9 +6,9 @@ from contextlib import nullcontext
 from msgspec import structs
 
 from refold.core.decide.decision import Decision
-from refold.core.decide.migrate import Graphs, Refusal, migrate, refusals, replay
+from refold.core.decide.migrate import Refusal, migrate, refusals
 from refold.core.facts import ItemsCancelled, ItemsReopened, RunMigrated, RunReopened
-from refold.core.fold.apply import Record, life_of
+from refold.core.fold.apply import life_of
 from refold.core.fold.fanout import failed_items
 from refold.core.fold.reopen import reopening
 from refold.core.graph import Graph
@@ -27,7 +27,7 @@ from refold.core.state import (
     FanOut,
     RunState,
 )
-from refold.errors import CannotMigrate, Conflict, Corrupt, InvalidValue, NotFound, Unavailable
+from refold.errors import CannotMigrate, Conflict, InvalidValue, NotFound
 from refold.ports import StoreTurn
 from refold.runtime.children import check_inputs
 from refold.runtime.loading import with_loaded
@@ -63,16 +63,6 @@ def _inputs(new: Graph, state: RunState) -> Sequence[Refusal]:
     except InvalidValue as error:
         return (Refusal("", str(error)),)
     return ()
-
-
-def replayed(graphs: Graphs, records: Sequence[Record], state: RunState) -> Graph:
-    """A log that cannot be is named as such, whatever the fold stumbles over."""
-    try:
-        return replay(graphs, records, state)
-    except (Corrupt, NotFound, Unavailable):
-        raise
-    except Exception as error:
-        raise Corrupt(f"the log of run {state.run} cannot be folded past fact {state.seq}: {error!r}") from error
 
 
 def refuse_spent(state: RunState, budget: Mapping[str, int | float]) -> None:

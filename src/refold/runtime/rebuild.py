@@ -1,8 +1,6 @@
 """Makes every projection again from the logs alone: rows, commands and timers; snapshots are left out."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from contextlib import nullcontext
 
 from refold.core.commands import Command, Held, LetterReport
 from refold.core.decide.decision import Decision
@@ -12,26 +10,13 @@ from refold.core.graph import Graph
 from refold.core.read.summary import summarize
 from refold.core.state import TERMINAL, RunState
 from refold.errors import NotFound
-from refold.ports import StoreTurn, Writes
+from refold.ports import Store, StoreTurn, Writes
+from refold.queries.reading import stored_graph
 from refold.runtime.loading import with_loaded
 from refold.runtime.operations import loaded_dead
-from refold.runtime.plans import stored_graph
 
 
-class Forgetting(StoreTurn, Protocol):
-    """A turn of a store whose projections can be forgotten."""
-
-    def forget(self) -> Sequence[str]:
-        """All of them; returns the runs that have a log."""
-
-
-class Rebuildable(Protocol):
-    def turn(self, runs: Sequence[str]) -> AbstractContextManager[Forgetting]: ...
-
-    def plan(self, hash: str) -> bytes | None: ...
-
-
-def rebuild(store: Rebuildable, evaluate: Evaluate, languages: Languages = unknown) -> dict[str, Exception | None]:
+def rebuild(store: Store, evaluate: Evaluate, languages: Languages = unknown) -> dict[str, Exception | None]:
     """In one commit, or nothing. Each run with what stood in its way; such a run is left without a row."""
     graphs: dict[str, Graph] = {}
 

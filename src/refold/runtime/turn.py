@@ -26,12 +26,13 @@ from refold.core.state import TERMINAL, RunState
 from refold.errors import Ambiguous, Corrupt, LeaseLost, NotFound, RefoldError, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Lease, Memory, Offer, Store, StoreTurn, Writes
+from refold.queries.reading import replayed, stored_graph
 from refold.runtime.accept import MailReader, reported
 from refold.runtime.children import ChildLimits
 from refold.runtime.loading import decided, memory_of, with_memory
 from refold.runtime.mail import Expire, Look, Mail, Note, Settle, Start
-from refold.runtime.operations import dead_of, replayed
-from refold.runtime.plans import PreparedPlan, stored_graph
+from refold.runtime.operations import dead_of
+from refold.runtime.plans import PreparedPlan
 from refold.runtime.turn_log import Line, turn_lines, write_lines
 
 TRIES = 3  # of a turn whose commit the store refused

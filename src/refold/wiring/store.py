@@ -11,19 +11,20 @@ from refold.errors import Corrupt, InvalidValue
 from refold.logs import WARNING, event, logger
 from refold.names import a
 from refold.ports import Abilities, Store
+from refold.queries.workers import abilities
 from refold.runtime.background import Listener
 from refold.runtime.mailroom import Intake
 from refold.runtime.turn import Turns
 from refold.runtime.turn_thread import InCaller, TurnThread
 from refold.stores.clock import machine_steady
 from refold.stores.memory import MemoryStore
+from refold.stores.open import open_store
 from refold.wiring.world import language, wall
 
 log = logger("store")
 REPORTED = 1000  # rows, at most
 
 if TYPE_CHECKING:
-    from refold.stores.sqlite.store import SqliteStore
     from refold.wiring.process import Process
 
 
@@ -49,11 +50,9 @@ async def kept_in(
     if db is None:
         yield store if store is not None else MemoryStore(wall, machine_steady()), InCaller()
         return
-    from refold.stores.sqlite.store import SqliteStore
-
     advance = TurnThread()
     try:
-        file = await advance(lambda: SqliteStore(db, wall, machine_steady(), on_wrong=RowLog().report))
+        file = await advance(lambda: open_store(db, wall, RowLog().report))
         try:
             yield file, advance
         finally:
@@ -72,11 +71,9 @@ def _check(store: Store | None, db: str | os.PathLike[str] | None) -> None:
 
 
 @contextmanager
-def open_intake(db: str | os.PathLike[str]) -> "Iterator[tuple[Intake, SqliteStore]]":
+def open_intake(db: str | os.PathLike[str]) -> Iterator[tuple[Intake, Store]]:
     """Mail for the runs of a file, where nothing is executed: whoever serves them finds what has changed."""
-    from refold.stores.sqlite.store import SqliteStore
-
-    store = SqliteStore(db, wall, machine_steady(), on_wrong=RowLog().report)
+    store = open_store(db, wall, RowLog().report)
     turns = Turns(store, Values(), random.random, lambda: os.urandom(16).hex())
     turns.languages = language
     try:
@@ -89,18 +86,15 @@ def tell_others(process: "Process", store: Store, db: str | os.PathLike[str] | N
     """Let other processes know what the worker of this one can take, and this one what theirs can and write."""
     if db is None:
         return  # there are none
-    from refold.stores.sqlite.doctor import abilities, enrol
-    from refold.stores.sqlite.store import SqliteStore
-
-    assert isinstance(store, SqliteStore) and process.code is not None
-    file, advance = store, process.engine.advance
+    assert process.code is not None
+    advance = process.engine.advance
 
     async def tell(can: Abilities) -> None:
-        await advance(lambda: enrol(file, can))
+        await advance(lambda: store.enrol(can))
 
     process.code.enrol = tell
     engine, keeper = process.engine, process.worker.keeper
-    engine.workers = lambda: abilities(file)
+    engine.workers = lambda: abilities(store.views)
 
     async def heard() -> None:
         if process.served_runs is not None:
@@ -109,7 +103,7 @@ def tell_others(process: "Process", store: Store, db: str | os.PathLike[str] | N
         engine.ends.look_now()
         await keeper.look()
 
-    process.listener = Listener(file.foreign_writes, advance, process.sweep.clock, heard, listen_every)
+    process.listener = Listener(store.foreign_writes, advance, process.sweep.clock, heard, listen_every)
 
 
 def rebuild_file(
@@ -117,9 +111,8 @@ def rebuild_file(
 ) -> dict[str, Exception | None]:
     """All that follows from the logs of a file, made again; each run with what stood in its way."""
     from refold.runtime.rebuild import rebuild
-    from refold.stores.sqlite.store import SqliteStore
 
-    store = SqliteStore(db, wall, machine_steady(), on_wrong=on_wrong)
+    store = open_store(db, wall, on_wrong)
     try:
         return rebuild(store, Values(), language)
     finally:

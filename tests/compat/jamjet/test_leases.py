@@ -195,7 +195,7 @@ def test_a_line_published_under_a_lease_is_in_the_side_stream(stage: Stage) -> N
     run = by_hand(stage)
     lease = taken(stage)
     stage.do(stage.first.desk.publish(lease, ["half way"]))
-    assert stage.store.stream(run) == [(1, "half way")]
+    assert stage.store.views.lines(run) == [(1, "half way")]
 
 
 def test_one_failing_command_does_not_stop_the_sweep(stage: Stage) -> None:

@@ -5,24 +5,26 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import click
 from msgspec import Struct, to_builtins
 
 from refold import __version__
-from refold.cli import exits, stored, words
+from refold.cli import database, exits, words
 from refold.cli import output as out
+from refold.cli.database import WrongRows
 from refold.cli.options import db_option, output_option
-from refold.cli.wrong import WrongRows
 from refold.core.outcomes import SECOND
 from refold.errors import RefoldError
-from refold.runtime.reading import Reading
-from refold.stores.sqlite.doctor import abilities, count, examine, holders, living
-from refold.stores.sqlite.store import SqliteStore
+from refold.ports import RunFilter, Views
+from refold.queries.dead_letters import EVERY
+from refold.queries.reading import Reading
+from refold.queries.runs import list_runs
+from refold.queries.workers import abilities
 
 OLDEST_PYTHON = (3, 11)
 LITTLE = 100 * 1024 * 1024  # bytes that should be free
-ALL = 1_000_000_000
 
 MANY = 1000  # runs of each status that are looked at
 UNDER_WAY = ("running", "waiting", "paused", "ending")
@@ -71,34 +73,37 @@ def _of_file(db: str) -> Iterator[Finding]:
         yield Finding("database", "ok", f"{db} is not there yet; `refold run` makes it")
         return
     try:
-        with stored.opened(db) as store:
-            yield from _of_store(store)
+        with database.reading(db) as views:
+            yield from _of_views(views)
     except RefoldError as error:
         yield Finding("database", "error", str(error))
 
 
-def _of_store(store: SqliteStore) -> Iterator[Finding]:
-    seen = examine(store.file, thorough=True)
-    yield Finding("sqlite", "ok", seen.sqlite)
-    yield Finding("database", "ok", f"{seen.path}, schema {seen.schema}, {seen.pages * seen.page_size // 1024} KiB")
-    yield Finding("file system", "ok", seen.file_system or "unknown")
-    safe = seen.journal_mode == "wal" and seen.synchronous == 2
-    yield Finding("durability", "ok" if safe else "error", f"{seen.journal_mode}, synchronous {seen.synchronous}")
-    private = seen.mode == "0o600"
-    yield Finding("permissions", "ok" if private else "warning", f"{seen.mode}{'' if private else ', not 0o600'}")
-    yield Finding("integrity", "error" if seen.damage else "ok", "; ".join(seen.damage[:3]) or "every page reads well")
-    ahead = (store.now() - words.now()) / SECOND
+def _of_views(views: Views) -> Iterator[Finding]:
+    health = views.health(thorough=True)
+    details = health.details
+    yield Finding("sqlite", "ok", str(details["sqlite"]))
+    size = int(details["pages"]) * int(details["page_size"]) // 1024
+    yield Finding("database", "ok", f"{details['path']}, schema {health.schema}, {size} KiB")
+    yield Finding("file system", "ok", str(details["file_system"]) or "unknown")
+    modes = f"{details['journal_mode']}, synchronous {details['synchronous']}"
+    yield Finding("durability", "ok" if health.is_durable else "error", modes)
+    private = details["mode"] == "0o600"
+    yield Finding("permissions", "ok" if private else "warning", f"{details['mode']}{'' if private else ', not 0o600'}")
+    damage = "; ".join(health.damage[:3])
+    yield Finding("integrity", "error" if damage else "ok", damage or "every page reads well")
+    ahead = (views.now() - words.now()) / SECOND
     if ahead > 1:
         why = f"the file's time is {words.span(ahead)} ahead of the machine's clock, which was set back"
         yield Finding("clock", "warning", f"{why}; what is to wait for some seconds still does")
-    newest = next(iter(store.summaries(limit=1)), None)
+    newest = next(iter(list_runs(views, limit=1)), None)
     if newest is not None and newest.created_at > words.now() + SECOND:
         yield Finding(
             "clock", "error", f"run {newest.run} was started in the future: {words.moment(newest.created_at)}"
         )
-    for row in (each for status in UNDER_WAY for each in store.summaries(status, MANY) if each.stuck):
+    for row in (each for status in UNDER_WAY for each in list_runs(views, RunFilter(status), MANY) if each.stuck):
         yield Finding("run", "error", f"{row.name or row.run} is stuck: {row.stuck}")
-    yield Finding("workers", "ok", ", ".join(living(store)) or "none lives")
+    yield Finding("workers", "ok", ", ".join(abilities(views)) or "none lives")
 
 
 @click.command()
@@ -106,9 +111,8 @@ def _of_store(store: SqliteStore) -> Iterator[Finding]:
 @db_option
 def info(output: str, db: str) -> None:
     """What the file is, and how much is in it."""
-    with stored.opened(db) as store:
-        seen = {**to_builtins(examine(store.file)), "rows": count(store), "workers": list(living(store))}
-    del seen["damage"]
+    with database.reading(db) as views:
+        seen: dict[str, Any] = {**views.health().details, "rows": views.sizes(), "workers": list(abilities(views))}
     if output != "table":
         out.put_json(seen, output)
         return
@@ -128,19 +132,19 @@ def check(output: str, db: str) -> int:
     """Read everything: each page of the file, each fact of each log, and fold every run."""
     wrong: list[dict[str, str]] = []
     rows_wrong = WrongRows()
-    with stored.opened(db, rows_wrong) as store:
-        wrong += [{"run": "", "problem": each} for each in examine(store.file, thorough=True).damage]
-        rows = store.summaries(limit=ALL)
+    with database.reading(db, rows_wrong) as views:
+        wrong += [{"run": "", "problem": each} for each in views.health(thorough=True).damage]
+        rows = list(list_runs(views))
         for row in rows:
             try:
-                _, state = Reading(store, row.run).read()
+                _, state = Reading(views, row.run).read()
                 if state.seq != row.seq:
                     wrong.append({"run": row.run, "problem": f"its log has {state.seq} facts, its row says {row.seq}"})
             except RefoldError as error:
                 wrong.append({"run": row.run, "problem": str(error)})
-        store.dead_letters(limit=ALL)
-        abilities(store)
-        holders(store)
+        views.dead(limit=EVERY)
+        views.workers()
+        views.leases()
     wrong += [{"run": "", "problem": each} for each in rows_wrong.errors]
     if output != "table":
         out.put_json({"runs": len(rows), "problems": wrong}, output)
@@ -157,9 +161,9 @@ def migrate(db: str) -> None:
 
     Commands that write do that by themselves; those that only look leave an older file as it is and name this one.
     """
-    with stored.changed(db) as store:
-        seen = examine(store.file)
-    out.tell(f"{seen.path} has schema {seen.schema}")
+    with database.writing(db) as store:
+        health = store.views.health()
+    out.tell(f"{health.details['path']} has schema {health.schema}")
 
 
 @click.command()
@@ -169,8 +173,8 @@ def rebuild(output: str, db: str) -> int:
     """Make every row, command and timer again from the logs alone."""
     from refold.wiring import rebuild_file
 
-    stored.check_there(db)
-    told = rebuild_file(db, stored.wrong_rows().report)
+    database.check_exists(db)
+    told = rebuild_file(db, database.wrong_rows().report)
     wrong = {run: str(error) for run, error in told.items() if error is not None}
     if output != "table":
         out.put_json({"runs": len(told), "problems": wrong}, output)

@@ -10,16 +10,15 @@ from msgspec import Struct
 
 from refold.cli import exits, output, words
 from refold.cli.progress import Screen
-from refold.cli.served import world_of
-from refold.cli.shown import error_text, run_object, timed_out
 from refold.core.plain_values import plainly
 from refold.core.read.progress import progress
 from refold.core.read.why import Reason, reasons
 from refold.errors import NotFound, RefoldError
 from refold.logs import WARNING, event, logger
+from refold.queries.runs import error_text, is_timed_out, run_object
+from refold.queries.workers import world_of
 from refold.runtime.engine import Engine, RunReport
 from refold.settings import Settings
-from refold.stores.sqlite.store import SqliteStore
 from refold.wiring import Process, open_process
 from refold.worker.stop import in_foreground
 
@@ -80,13 +79,13 @@ class Watch:
         known = {run: seen for run in runs if (seen := engine.mailroom.turns.known.get(run)) is not None}
         moved = any(self._seen.get(run) != seen.state.seq for run, seen in known.items())  # also one that is new
         self._seen = {run: seen.state.seq for run, seen in known.items()}
-        if moved or not known or not isinstance(engine.store, SqliteStore):
+        if moved or not known:
             return []
-        found = []
+        found, views = [], engine.store.views
         for run, seen in known.items():
-            row = engine.store.summary(run)
+            row = views.summary(run)
             if row is not None:
-                world = world_of(engine.store, row, (self.process.worker.can,))
+                world = world_of(views, row, (self.process.worker.can,))
                 found += [(run, each) for each in reasons(seen.graph, seen.state, words.now(), world)]
         return found
 
@@ -173,8 +172,12 @@ async def _see_out(process: Process, run: str) -> None:
 async def _ended(engine: Engine, shown: RunReport, order: Order, screen: Screen) -> Ended:
     graph, state = engine.mailroom.turns.graphs[shown.state.plan], shown.state
     screen.close(progress(graph, state, state.ended_at))
-    late = await engine.advance(lambda: timed_out(engine.store, state))
-    seen = await engine.advance(lambda: run_object(engine.store, graph, state, words.now())) if order.objects else None
+    late = await engine.advance(lambda: is_timed_out(engine.store.views, state))
+    seen = (
+        await engine.advance(lambda: run_object(engine.store.views, graph, state, words.now()))
+        if order.objects
+        else None
+    )
     error = error_text(state.error) if state.error is not None else ""
     result = plainly(shown.result) if graph.by_events else shown.result
     return Ended(shown.status, result, error, exits.code_of_run(shown.status, late), seen)

@@ -1,30 +1,26 @@
 """Items of a loop: `runs items`, and the options by which other commands choose some of them."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
-from msgspec import json, to_builtins
+from msgspec import json
 
+from refold.cli import database, words
 from refold.cli import output as out
-from refold.cli import stored, words
 from refold.cli.options import budgets, db_option, output_option, run_argument, who
 from refold.core.faults import fault_text
 from refold.core.fold.fanout import settled
-from refold.core.graph import Graph
-from refold.core.read.items import STATES, ItemRow, LoopSeen, item_rows, items_in
-from refold.core.read.loaded import has_keys, item_of_key
+from refold.core.read.items import STATES, ItemRow, LoopSeen, items_in
 from refold.core.read.progress import pace
-from refold.core.state import ISSUED, FanOut, RunState
-from refold.errors import Conflict, InvalidValue, NotFound
+from refold.core.state import ISSUED
+from refold.ports import Views
+from refold.queries.items import find_loop, item_numbers, item_object, rows_of
+from refold.queries.reading import Reading
 from refold.runtime.mail import Reopen, RetryItems
-from refold.runtime.reading import Reading, with_values
-from refold.stores.sqlite.store import SqliteStore
 
 F = TypeVar("F", bound=Callable[..., Any])
-CHUNK = 500  # items read at once
 LONG = 60  # characters of a value in a table
 
 
@@ -58,80 +54,33 @@ def items(run: str, step: str | None, states: Sequence[str], limit: int | None, 
 
     STEP is needed if the run has several loops.
     """
-    with stored.opened(db) as store:
-        row = stored.found(store, run)
-        graph, state = Reading(store, row.run).read()
-        s, fan = loop_of(graph, state, step or "")
+    with database.reading(db) as views:
+        row = database.find_run(views, run)
+        graph, state = Reading(views, row.run).read()
+        s, fan = find_loop(graph, state, step or "")
         loop = LoopSeen(graph.name(s), state, fan, state.steps[s].life == ISSUED)
         chosen = items_in(loop, states)
         most = limit if limit is not None else 50 if output == "table" else len(chosen)
-        rows = _rows(store, loop, chosen[:most])
+        rows = rows_of(views, loop, chosen[:most])
         if output == "table":
             _put_table(_head(loop, state.ended_at or words.now()), list(rows), len(chosen))
         elif output == "jsonl":
             for each in rows:
-                out.put_json(_object(each), output)
+                out.put_json(item_object(each), output)
         else:
-            out.put_json([_object(each) for each in rows], output)
-
-
-def loop_of(graph: Graph, state: RunState, step: str) -> tuple[int, FanOut]:
-    """The loop that is meant; raises if that is not clear."""
-    loops = {graph.name(s): s for s, each in enumerate(graph.plan.steps) if each.loop is not None}
-    if step and step not in loops:
-        known = f"; loops are {', '.join(loops)}" if loops else ""
-        raise NotFound(f"{graph.plan.name!r} has no list loop {step!r}{known}")
-    if not loops:
-        raise Conflict(f"{graph.plan.name!r} has no list loop, so there are no items")
-    if not step and len(loops) > 1:
-        raise Conflict(f"say which step: {', '.join(loops)}")
-    s = loops[step or next(iter(loops))]
-    fan = state.steps[s].fan
-    if fan is None:
-        raise Conflict(f"the run has not come to step {graph.name(s)!r}")
-    return s, fan
-
-
-def numbers_of(store: SqliteStore, run: str, step: str, items: Sequence[str]) -> tuple[str, tuple[int, ...]]:
-    """The step, and the numbers of items that are named by number or key."""
-    graph, state = Reading(store, run).read()
-    s, fan = loop_of(graph, state, step)
-    return graph.name(s), tuple(_number(store, run, fan, each) for each in items)
+            out.put_json([item_object(each) for each in rows], output)
 
 
 def another_try(
-    store: SqliteStore, run: str, step: str, loop: str, items: Sequence[str], budget: Sequence[str]
+    views: Views, run: str, step: str, loop: str, items: Sequence[str], budget: Sequence[str]
 ) -> Reopen | RetryItems:
     """What `runs retry` asks of a run: to go on as a whole, or with items of a loop."""
     if not loop and not items:
         return Reopen(who(), step, budgets(budget))
     if step or budget:
         raise click.UsageError("items of a loop are chosen with --step and --item alone")
-    loop, numbers = numbers_of(store, run, loop, items)
+    loop, numbers = item_numbers(views, run, loop, items)
     return RetryItems(loop, numbers, who())
-
-
-def _number(store: SqliteStore, run: str, fan: FanOut, text: str) -> int:
-    """A key, where items have some; else a number."""
-    if with_values(store, run, partial(has_keys, fan)):
-        item = with_values(store, run, lambda loaded: item_of_key(fan, loaded, text))
-        if item is None:
-            raise NotFound(f"no item has the key {text!r}; `refold runs items` shows them")
-        return item
-    if not text.isdecimal():
-        raise InvalidValue("item", f"{text!r} is no number, and the items of this loop have no keys")
-    return int(text)
-
-
-def _rows(store: SqliteStore, loop: LoopSeen, chosen: Sequence[int]) -> Iterator[ItemRow]:
-    for first in range(0, len(chosen), CHUNK):
-        yield from with_values(store, loop.state.run, partial(item_rows, loop, chosen[first : first + CHUNK]))
-
-
-def _object(row: ItemRow) -> dict[str, Any]:
-    told = {"item": row.item, "key": row.key or None, "status": row.status, "tries": row.tries, "value": row.value}
-    told |= {"result": row.result, "error": to_builtins(row.error) if row.error is not None else None}
-    return told | ({"run": row.run} if row.run else {})
 
 
 def _head(loop: LoopSeen, now: int) -> str:

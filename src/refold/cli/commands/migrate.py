@@ -7,8 +7,8 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from refold.cli import database
 from refold.cli import output as out
-from refold.cli import stored
 from refold.cli.commands.playbooks import STDIN, is_code, read_file
 from refold.cli.options import db_option, output_option, run_argument, who
 from refold.core.decide.migrate import restarting
@@ -16,12 +16,11 @@ from refold.core.graph import Graph, analyse
 from refold.core.plan import Plan, plan_hash
 from refold.core.read.summary import Summary
 from refold.errors import Conflict, NotFound
+from refold.ports import Views
+from refold.queries.reading import Reading, graph_of, stored_plan
+from refold.queries.runs import run_label
 from refold.runtime.mail import Migrate
 from refold.runtime.operations import SHORT, refuse
-from refold.runtime.plans import graph_of, stored_plan
-from refold.runtime.reading import Reading
-from refold.stores.sqlite.doctor import holders, plans
-from refold.stores.sqlite.store import SqliteStore
 
 FILES = (".yaml", ".yml")
 
@@ -46,10 +45,10 @@ def migrate(run: str, target: str, dry_run: bool, output: str, db: str) -> None:
     Steps are the same by name. What has happened stays as it is; what is open or waits must have its place in the new
     plan, else nothing is changed and the steps that stand in the way are named. Code that is at work starts over.
     """
-    with stored.opened(db) as store:
-        row = stored.found(store, run)
-        to = _target(store, target, db)
-        seen = _preview(store, row, to)
+    with database.reading(db) as views:
+        row = database.find_run(views, run)
+        to = _target(views, target, db)
+        seen = _preview(views, row, to)
     if not dry_run:
         _move(db, row, to)
     if output != "table":
@@ -58,20 +57,20 @@ def migrate(run: str, target: str, dry_run: bool, output: str, db: str) -> None:
     _tell(seen, dry_run)
 
 
-def _target(store: SqliteStore, text: str, db: str) -> Target:
+def _target(views: Views, text: str, db: str) -> Target:
     if is_code(text):
         from refold.cli.python_workflows import as_playbook
 
         return _written(as_playbook(text))
     if text == STDIN or text.endswith(FILES) or os.path.exists(text):
         return _written(read_file(text, db))
-    found = plans(store, text) if text else []
+    found = views.plans(text) if text else []
     if not found:
         raise NotFound(f"there is no plan {text!r}; --to FILE or --to MODULE:CLASS brings one that is not known yet")
     if len(found) > 1:
-        lines = [f"  {hash}  {_name(store, hash)}" for hash in found]
+        lines = [f"  {hash}  {_name(views, hash)}" for hash in found]
         raise Conflict("\n".join([f"error: {text!r} may mean several plans:", *lines]))
-    return Target(found[0], graph_of(store, found[0]))
+    return Target(found[0], graph_of(views, found[0]))
 
 
 def _written(playbook: Any) -> Target:
@@ -79,19 +78,19 @@ def _written(playbook: Any) -> Target:
     return Target(plan_hash(plan), analyse(plan), (plan, *(child.plan for child in playbook.children)))
 
 
-def _name(store: SqliteStore, hash: str) -> str:
-    data = store.plan(hash)
+def _name(views: Views, hash: str) -> str:
+    data = views.plan(hash)
     return "" if data is None else stored_plan(hash, data).name
 
 
-def _preview(store: SqliteStore, row: Summary, to: Target) -> dict[str, Any]:
+def _preview(views: Views, row: Summary, to: Target) -> dict[str, Any]:
     """What would come of it. Raises what stands in the way."""
-    graph, state = Reading(store, row.run).read()
+    graph, state = Reading(views, row.run).read()
     refuse(graph, to.graph, state, to.hash)
-    held = {command for run, command, _, _ in holders(store) if run == row.run}
+    held = {lease.command for lease in views.leases(row.run) if lease.is_alive}
     return {
         "id": row.run,
-        "name": stored.called(row),
+        "name": run_label(row),
         "from": {"plan": state.plan, "workflow": graph.plan.name},
         "to": {"plan": to.hash, "workflow": to.graph.plan.name},
         "restarted": sorted(held.intersection(restarting(graph, state))),

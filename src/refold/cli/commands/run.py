@@ -8,7 +8,7 @@ from typing import Any
 import click
 from msgspec import Struct, json
 
-from refold.cli import exits, stored
+from refold.cli import database, exits
 from refold.cli import output as out
 from refold.cli.commands.items import another_try
 from refold.cli.commands.playbooks import is_code, read_file, source_of
@@ -26,7 +26,6 @@ from refold.cli.options import (
     settings,
     who,
 )
-from refold.cli.shown import run_object
 from refold.cli.source import NOWHERE, Source
 from refold.cli.words import now
 from refold.core.plan import BODY, Plan, plan_hash
@@ -36,10 +35,12 @@ from refold.errors import Conflict, InvalidValue
 from refold.names import did_you_mean
 from refold.playbooks.playbook import Playbook
 from refold.playbooks.problems import show_all
+from refold.ports import Views
+from refold.queries.reading import Reading
+from refold.queries.runs import run_label, run_object, unfinished_run
+from refold.queries.workers import serving_any
 from refold.runtime.children import check_inputs
 from refold.runtime.mailroom import run_of_key
-from refold.runtime.reading import Reading
-from refold.stores.sqlite.doctor import abilities
 from refold.wiring import open_intake
 
 ADJECTIVES = """
@@ -81,11 +82,10 @@ def leave(
         for child in children:
             intake.register(child)
         intake.start(plan, input, *names)
-        graph, state = Reading(store, names[0]).read()
-        bodies = {f"{BODY}:{plan_hash(each)}" for each in (plan, *children) if each.events}
-        serving = {worker: can.tools for worker, can in abilities(store).items() if worker.startswith("worker-")}
-        workers = [worker for worker, tools in serving.items() if tools is None or bodies <= tools]
-        return run_object(store, graph, state, now()), workers
+        views = store.views
+        graph, state = Reading(views, names[0]).read()
+        bodies = frozenset(f"{BODY}:{plan_hash(each)}" for each in (plan, *children) if each.events)
+        return run_object(views, graph, state, now()), serving_any(views, bodies)
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -164,11 +164,11 @@ def resume(run: str | None, code: Sequence[str], budget: Sequence[str], db: str,
 
     Without RUN, the newest that is not over.
     """
-    with stored.opened(db) as store:
-        row = stored.found(store, run) if run is not None else stored.unfinished(store)
+    with database.reading(db) as views:
+        row = database.find_run(views, run) if run is not None else unfinished_run(views)
         if row.status in TERMINAL:
-            raise Conflict(f"run {stored.called(row)} is {row.status}: `refold runs retry` reopens one that failed")
-        others = _others_with_code(store, row, code)
+            raise Conflict(f"run {run_label(row)} is {row.status}: `refold runs retry` reopens one that failed")
+        others = _others_with_code(views, row, code)
     more = budgets(budget)
     _tell_going_on(row, others, shown)
 
@@ -204,14 +204,14 @@ def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) ->
     from refold.wiring import open_intake
 
     shown = {name: asked.pop(name) for name in ("output", "progress", "quiet")}
-    with stored.opened(db) as store:
-        row = stored.found(store, run)
+    with database.reading(db) as views:
+        row = database.find_run(views, run)
         leaves = detach or row.status not in TERMINAL
-        others = () if leaves else _others_with_code(store, row, code)
-        mail = another_try(store, row.run, **asked)
+        others = () if leaves else _others_with_code(views, row, code)
+        mail = another_try(views, row.run, **asked)
     with open_intake(db) as (intake, _):
         intake.send(row.run, mail)
-    name = stored.called(row)
+    name = run_label(row)
     if leaves:
         out.tell(f"{name} goes on where a worker takes it; to execute it here: {again(name, db)}")
         return exits.OK
@@ -224,16 +224,16 @@ def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) ->
     return _go_on(row, begin, code, shown, db)
 
 
-def _others_with_code(store: Any, row: Summary, code: Sequence[str]) -> Collection[str]:
+def _others_with_code(views: Views, row: Summary, code: Sequence[str]) -> Collection[str]:
     """Workers elsewhere that have the code of a run for which this process has none. Raises NotFound if none has."""
-    from refold.cli.served import who_has_its_code
+    from refold.queries.code import workers_with_code
 
-    return who_has_its_code(store, row, _plans(code) if code else {})
+    return workers_with_code(views, row, _plans(code) if code else {})
 
 
 def _tell_going_on(row: Summary, others: Collection[str], shown: Mapping[str, Any]) -> None:
     if _talks(shown["progress"], shown["quiet"]):
-        out.tell(f"going on with {stored.called(row)} ({row.run[:8]})")
+        out.tell(f"going on with {run_label(row)} ({row.run[:8]})")
         if others:
             out.tell(f"its code is not here; its steps are run by {' or '.join(others)}")
 
@@ -290,9 +290,9 @@ def _go_on(row: Summary, begin: Any, code: Sequence[str], shown: Mapping[str, An
     from refold.cli.commands.execute import Order, execute
 
     output, progress, quiet = shown["output"], shown["progress"], shown["quiet"]
-    order = Order(row.run, db, again(stored.called(row), db, *code), settings(own_machine=True), output != "table")
+    order = Order(row.run, db, again(run_label(row), db, *code), settings(own_machine=True), output != "table")
     ended = execute(order, begin, _screen(progress, quiet, NOWHERE))
-    return _tell_end(ended, stored.called(row), output, progress, quiet)
+    return _tell_end(ended, run_label(row), output, progress, quiet)
 
 
 def _tell_unread(wanted: Wanted) -> None:

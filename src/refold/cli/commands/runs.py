@@ -1,32 +1,31 @@
 """Commands that look: `runs list`, `show`, `history`, `why`."""
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import click
 from msgspec import convert, json, to_builtins
 
+from refold.cli import database, words
 from refold.cli import output as out
-from refold.cli import stored, words
-from refold.cli.commands.items import item_option, numbers_of, step_option
+from refold.cli.commands.items import item_option, step_option
 from refold.cli.options import db_option, inputs, output_option, run_argument, value_of, who
-from refold.cli.served import world_of
-from refold.cli.shown import error_text, row_object, run_object
 from refold.core.codec import check_value
 from refold.core.faults import fault_text
 from refold.core.graph import Graph
-from refold.core.outcomes import SECOND, Fault, Instant
+from refold.core.outcomes import SECOND, Fault
 from refold.core.read.fact_text import fact_text
 from refold.core.read.summary import Summary
-from refold.core.read.why import Reason, reasons
-from refold.core.state import CANCELLED, COMPLETED, FAILED, TERMINAL, RunState
+from refold.core.state import TERMINAL, RunState
 from refold.core.times import seconds
 from refold.errors import Conflict, NotFound
+from refold.ports import RunFilter, Store
+from refold.queries import runs as queries
+from refold.queries.items import item_numbers
+from refold.queries.reading import Reading
+from refold.queries.runs import error_text, removable_runs, row_object, run_label, run_object
+from refold.queries.why import run_reasons, stuck_reasons, unserved_steps
 from refold.runtime.mail import Cancel, CancelItems, Pause, Signal
-from refold.runtime.reading import Reading
-from refold.stores.sqlite.doctor import forget_workers
-from refold.stores.sqlite.store import SqliteStore
 
 STATUSES = ("running", "waiting", "paused", "ending", "completed", "failed", "cancelled")
 STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow", "waiting": "yellow"}
@@ -40,8 +39,8 @@ LONG = 60  # characters of a result in a table
 @db_option
 def list_runs(status: str | None, limit: int, output: str, db: str) -> None:
     """The newest runs first."""
-    with stored.opened(db) as store:
-        rows = store.summaries(status, limit)
+    with database.reading(db) as views:
+        rows = list(queries.list_runs(views, RunFilter(status), limit))
     if output != "table":
         out.put_json([row_object(row) for row in rows], output)
         return
@@ -64,12 +63,12 @@ def _took(row: Summary, now: int) -> str:
 @db_option
 def show(run: str | None, graph: bool, output: str, db: str) -> None:
     """How a run stands, each of its steps, and its result."""
-    with stored.opened(db) as store:
-        row = stored.found(store, run)
-        drawn, state = Reading(store, row.run).read()
-        seen = run_object(store, drawn, state, words.now())
-        stuck = _stuck(store, row, drawn, state)
-    told = [words.why(reason, words.now()) for reason in _stuck_run(row)]
+    with database.reading(db) as views:
+        row = database.find_run(views, run)
+        drawn, state = Reading(views, row.run).read()
+        seen = run_object(views, drawn, state, words.now())
+        stuck = unserved_steps(views, row, drawn, state, words.now())
+    told = [words.why(reason, words.now()) for reason in stuck_reasons(row)]
     told += [f"{reason.step}: {words.why(reason, words.now())}" for reason in stuck]
     if told:
         seen["stuck"] = told
@@ -79,19 +78,6 @@ def show(run: str | None, graph: bool, output: str, db: str) -> None:
         out.put_json(seen, output)
     else:
         _put_run(seen, state)
-
-
-def _stuck_run(row: Summary) -> list[Reason]:
-    """An internal error keeps the run from going on; what its steps have reported is kept till then."""
-    return [Reason("", "stuck", note=row.stuck)] if row.stuck else []
-
-
-def _stuck(store: SqliteStore, row: Summary, graph: Graph, state: RunState) -> list[Reason]:
-    """Steps that nobody who lives could take, each once."""
-    if state.life in TERMINAL or state.paused or not state.open:
-        return []
-    found = reasons(graph, state, words.now(), world_of(store, row))
-    return list({reason.step: reason for reason in found if reason.kind in ("no_code", "no_tool", "no_queue")}.values())
 
 
 def _drawn(graph: Graph, seen: dict[str, Any]) -> str:
@@ -151,9 +137,9 @@ def _short(value: Any) -> str:
 @db_option
 def history(run: str | None, after: int, output: str, db: str) -> None:
     """The log of a run, fact by fact."""
-    with stored.opened(db) as store:
-        row = stored.found(store, run)
-        records = store.facts(row.run, after)
+    with database.reading(db) as views:
+        row = database.find_run(views, run)
+        records = views.facts(row.run, after)
     if output != "table":
         out.put_json([{"number": n, "at": words.stamp(at), **to_builtins(fact)} for n, at, fact in records], output)
         return
@@ -169,17 +155,17 @@ def history(run: str | None, after: int, output: str, db: str) -> None:
 @db_option
 def why(run: str | None, output: str, db: str) -> None:
     """Why each step that does not go on does not."""
-    with stored.opened(db) as store:
-        row = stored.found(store, run)
-        graph, state = Reading(store, row.run).read()
+    with database.reading(db) as views:
+        row = database.find_run(views, run)
+        graph, state = Reading(views, row.run).read()
         now = words.now()
-        found = [*_stuck_run(row), *reasons(graph, state, now, world_of(store, row))]
+        found = run_reasons(views, row, graph, state, now)
     if output != "table":
         objects = [_reason_object(to_builtins(reason)) for reason in found]
         out.put_json({"id": row.run, "status": row.status, "reasons": objects} if output == "json" else objects, output)
         return
     if not found:
-        out.put(out.printable(f"{stored.called(row)} is {row.status}: nothing waits"))
+        out.put(out.printable(f"{run_label(row)} is {row.status}: nothing waits"))
         return
     lines = [(reason.step, _item(reason.item), words.why(reason, now)) for reason in found]
     out.put(out.table(("STEP", "ITEM", "WHY"), lines, out.has_colour(sys.stdout), out.terminal_width()))
@@ -194,7 +180,6 @@ def _item(item: int | None) -> str:
 
 
 BATCH = 100  # runs removed in one commit
-ALL = 1_000_000_000
 
 
 @click.command()
@@ -221,8 +206,8 @@ def cancel(run: str, reason: str, step: str, items: tuple[str, ...], db: str) ->
     With --item only that item of a list loop is cancelled, and the others go on.
     """
     if items:
-        with stored.opened(db) as store:
-            step, numbers = numbers_of(store, stored.found(store, run).run, step, items)
+        with database.reading(db) as views:
+            step, numbers = item_numbers(views, database.find_run(views, run).run, step, items)
         name = _send(db, run, CancelItems(step, numbers, who()))
         out.tell(f"{name}: {', '.join(items)} of {step} cancelled")
         return
@@ -260,9 +245,9 @@ def signal(run: str, name: str, value: str | None, pairs: tuple[str, ...], outpu
 def _send(db: str, text: str, mail: Pause | Cancel | CancelItems | Signal) -> str:
     from refold.wiring import open_intake
 
-    with stored.opened(db) as store:
-        row = stored.found(store, text)
-    name = stored.called(row)
+    with database.reading(db) as views:
+        row = database.find_run(views, text)
+    name = run_label(row)
     if row.status in TERMINAL:
         raise Conflict(f"run {name} is {row.status}")
     with open_intake(db) as (intake, _):
@@ -278,12 +263,12 @@ def _send(db: str, text: str, mail: Pause | Cancel | CancelItems | Signal) -> st
 def prune(older_than: str, dry_run: bool, output: str, db: str) -> None:
     """Remove runs that are over, with everything that belongs to them."""
     before = words.now() - round(seconds(older_than) * SECOND)
-    with stored.opened(db) as store:
-        rows = list(_over(store, before))
+    with database.reading(db) as views:
+        rows = list(removable_runs(views, before))
     if not dry_run:
-        with stored.changed(db) as store:
+        with database.writing(db) as store:
             rows = _remove(store, rows)
-            forget_workers(store)
+            store.forget_workers()
     if output != "table":
         out.put_json([row_object(row) for row in rows], output)
         return
@@ -292,20 +277,7 @@ def prune(older_than: str, dry_run: bool, output: str, db: str) -> None:
     out.tell(f"{len(rows)} runs {'would be' if dry_run else 'were'} removed")
 
 
-def _over(store: SqliteStore, before: Instant) -> Iterator[Summary]:
-    """Those whose parents, if they have one, go too or are over."""
-    for status in (COMPLETED, FAILED, CANCELLED):
-        for row in store.summaries(status, ALL):
-            if row.ended_at <= before and not _is_wanted(store, row):
-                yield row
-
-
-def _is_wanted(store: SqliteStore, row: Summary) -> bool:
-    parent = store.summary(row.parent) if row.parent else None
-    return parent is not None and parent.status not in TERMINAL
-
-
-def _remove(store: SqliteStore, rows: list[Summary]) -> list[Summary]:
+def _remove(store: Store, rows: list[Summary]) -> list[Summary]:
     """Some may have gone or come to life meanwhile."""
     removed = []
     for start in range(0, len(rows), BATCH):
@@ -335,8 +307,8 @@ def record(run: str, output: str, db: str) -> None:
     from refold.testing.bench import recordings
     from refold.testing.bench import recordings as replaying
 
-    with stored.opened(db) as store:
-        recorded = recordings.record(store, stored.found(store, run).run)
+    with database.reading(db) as views:
+        recorded = recordings.record(views, database.find_run(views, run).run)
     if output == STDOUT:
         out.put_json(recorded, "json")
         return

@@ -7,17 +7,16 @@ from typing import Any
 
 import click
 
-from refold.cli import exits, stored, words
+from refold.cli import database, exits, words
 from refold.cli import output as out
 from refold.cli.options import db_option, output_option, progress_option, quiet_option, run_argument
 from refold.cli.progress import screen
-from refold.cli.shown import run_object, timed_out
 from refold.cli.source import NOWHERE
 from refold.core.read.progress import progress
 from refold.core.state import TERMINAL
-from refold.runtime.reading import Reading
-from refold.stores.sqlite.columns import malformed
-from refold.stores.sqlite.store import SqliteStore
+from refold.errors import Corrupt
+from refold.queries.reading import Reading
+from refold.queries.runs import is_over, is_timed_out, run_object
 
 EVERY = 0.25  # seconds between two looks
 
@@ -36,8 +35,8 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
     """
     gc.enable()
     shown = screen(how["progress"], how["quiet"], NOWHERE)
-    with stored.opened(how["db"]) as store:
-        reading = Reading(store, stored.found(store, run).run)
+    with database.reading(how["db"]) as views:
+        reading = Reading(views, database.find_run(views, run).run)
         until = None if timeout is None else time.monotonic() + timeout
         graph, state = reading.read()
         try:
@@ -51,8 +50,8 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
         finally:
             shown.close(progress(graph, state, state.ended_at or words.now()))
         if output != "table":
-            out.put_json(run_object(store, graph, state, words.now()), output)
-        return exits.code_of_run(state.life, timed_out(store, state))
+            out.put_json(run_object(views, graph, state, words.now()), output)
+        return exits.code_of_run(state.life, is_timed_out(views, state))
 
 
 @click.command()
@@ -64,26 +63,23 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
 def logs(run: str | None, follow: bool, step: str | None, output: str, db: str) -> None:
     """What the steps of a run have printed."""
     gc.enable()
-    with stored.opened(db) as store:
-        row = stored.found(store, run)
+    with database.reading(db) as views:
+        row = database.find_run(views, run)
         last = 0
         while True:
-            over = _is_over(store, row.run)  # before the lines are read, so that none is missed
-            lines = store.stream(row.run, last)
+            over = is_over(views, row.run)  # before the lines are read, so that none is missed
+            lines = views.lines(row.run, last)
             for n, line in lines:
                 last = n
                 if not _is_line(line):
-                    store.file.on_wrong(malformed("streams", (row.run, n), "data", "it is not a line of a step"))
+                    views.report(
+                        Corrupt(f"table streams, key ({row.run!r}, {n}), column data: it is not a line of a step")
+                    )
                 elif step is None or line.get("step") == step:
                     _put_line(line, output)
             if not follow or over:
                 return
             time.sleep(EVERY)
-
-
-def _is_over(store: SqliteStore, run: str) -> bool:
-    row = store.summary(run)
-    return row is None or row.status in TERMINAL
 
 
 def _is_line(line: Any) -> bool:

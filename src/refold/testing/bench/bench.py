@@ -131,7 +131,7 @@ class Bench:
 
     def record(self, run: "Run | str", file: str | os.PathLike[str]) -> Recording:
         """The results of a run, into a file for `replay`."""
-        recording = record(self.store, run if isinstance(run, str) else run.id)
+        recording = record(self.store.views, run if isinstance(run, str) else run.id)
         write(recording, file)
         return recording
 

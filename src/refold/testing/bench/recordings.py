@@ -27,10 +27,9 @@ from refold.core.pipeline import TOOL
 from refold.core.plan import Plan
 from refold.core.read.loaded import events_of
 from refold.errors import Corrupt, InvalidValue, NotFound, ToolFailed
-from refold.ports import Call, Meanwhile, Memory, Store
+from refold.ports import Call, Meanwhile, Memory, Views
 from refold.python.definition import Definition
-from refold.runtime.plans import stored_plan
-from refold.runtime.reading import with_values
+from refold.queries.reading import stored_plan, with_values
 from refold.testing.bench.fakes import Called
 
 FORMAT = "refold-recording/1"
@@ -142,37 +141,37 @@ UNSETTLED = (Parked, Suspended, Cancelled)
 NO_TOOLS = ("noop", "assert")
 
 
-def record(store: Store, run: str) -> Recording:
+def record(views: Views, run: str) -> Recording:
     """Of a run and of all it has started. Secrets are as the log has them: redacted, or sealed. Raises NotFound."""
-    summary = store.summary(run)
+    summary = views.summary(run)
     if summary is None:
         raise NotFound(f"there is no run {run}")
     calls: list[Recorded] = []
     input: Any = None
-    for each in _family(store, run):
-        found = _Run(store, each)
+    for each in _family(views, run):
+        found = _Run(views, each)
         input = found.input if each == run else input
         calls += found.calls()
     return Recording(FORMAT, summary.workflow, run, input, calls)
 
 
-def _family(store: Store, run: str) -> Iterator[str]:
+def _family(views: Views, run: str) -> Iterator[str]:
     yield run
-    for _, _, fact in store.facts(run):
-        if isinstance(fact, ChildEnded) and store.summary(fact.child) is not None:
-            yield from _family(store, fact.child)
+    for _, _, fact in views.facts(run):
+        if isinstance(fact, ChildEnded) and views.summary(fact.child) is not None:
+            yield from _family(views, fact.child)
 
 
 class _Run:
-    def __init__(self, store: Store, run: str) -> None:
-        self.store, self.run = store, run
-        self.facts: list[Fact] = [fact for _, _, fact in store.facts(run)]
+    def __init__(self, views: Views, run: str) -> None:
+        self.views, self.run = views, run
+        self.facts: list[Fact] = [fact for _, _, fact in views.facts(run)]
         first = self.facts[0] if self.facts else None
         if not isinstance(first, RunStarted):
             raise Corrupt(f"the log of run {run} begins with {type(first).__name__}")
         self.input = first.input
         self.pages: set[str] = set()  # commands that have fetched items
-        data = store.plan(first.plan)
+        data = views.plan(first.plan)
         self.plan: Plan = stored_plan(first.plan, data or b"")
         self.tools = {step.name: step.work for step in self.plan.steps if isinstance(step.work, plans.Call)}
 
@@ -237,7 +236,7 @@ class _Run:
         for fact in self.facts:
             if isinstance(fact, EventsTaken):
                 for visit, batch in enumerate(fact.batches, fact.first):
-                    given = with_values(self.store, self.run, partial(events_of, refs=batch))
+                    given = with_values(self.views, self.run, partial(events_of, refs=batch))
                     found[f"{fact.step}/{visit}"] = to_builtins(given)
         return found
 
@@ -247,5 +246,4 @@ class _Run:
         return outcome
 
     def _blob(self, hash: str) -> Any:
-        with self.store.turn(()) as turn:
-            return codec.unbox(turn.blob(self.run, hash))
+        return codec.unbox(self.views.blob(self.run, hash))

@@ -27,8 +27,8 @@ from refold.ports import Call as ToolCall
 from refold.ports import Entries, Executor, Say, StoreTurn, Tool, Writes
 from refold.python.context import SyncContext
 from refold.python.definition import Definition
+from refold.queries.reading import Reading
 from refold.runtime.engine import Engine
-from refold.runtime.reading import Reading
 from refold.stores.memory import MemoryStore
 from refold.testing.bench.fakes import Called, called_of
 from refold.testing.bench.recordings import Replay
@@ -331,7 +331,7 @@ class Stand(Simulation):
         while not self._is_over():
             for run, row in list(self.store.rows.items()):
                 if row.status not in TERMINAL:
-                    graph, state = Reading(self.store, run).read()
+                    graph, state = Reading(self.store.views, run).read()
                     for reason in reasons(graph, state, state.at):
                         await self._act(engine, run, reason, graph.plan)
             self._pass_over()

@@ -1,0 +1,69 @@
+"""The database file as commands use it: opened, and asked for a run by what people call it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import click
+from msgspec import Struct
+
+from refold.cli import output, words
+from refold.core.read.summary import Summary
+from refold.errors import Conflict, Corrupt, NotFound
+from refold.ports import Store, Views
+from refold.queries import runs
+from refold.stores.open import open_store, open_views
+
+
+class WrongRows(Struct):
+    """Rows of the file that a command could not read. The command shows all other rows, names these when it has ended,
+    and ends with exit code 5."""
+
+    errors: dict[str, None] = {}
+
+    def report(self, error: Corrupt) -> None:
+        self.errors[str(error)] = None
+
+
+@contextmanager
+def reading(db: str, wrong: WrongRows | None = None) -> Iterator[Views]:
+    """Open an existing file to read it: no lock is taken, and nothing is changed."""
+    check_exists(db)
+    with closing(open_views(db, words.now, (wrong or wrong_rows()).report)) as views:
+        yield views
+
+
+@contextmanager
+def writing(db: str) -> Iterator[Store]:
+    """Open an existing file to change it."""
+    check_exists(db)
+    with closing(open_store(db, words.now, wrong_rows().report)) as store:
+        yield store
+
+
+def wrong_rows() -> WrongRows:
+    """The wrong rows of this command. Where there is no command, as when a shell completes a name, nobody sees them."""
+    context = click.get_current_context(silent=True)
+    return (context.find_object(WrongRows) if context is not None else None) or WrongRows()
+
+
+def check_exists(db: str) -> None:
+    """Only `refold run` creates a file."""
+    if not os.path.exists(db):
+        raise NotFound(f"there is no database {db}: `refold run` makes one, --db names another")
+
+
+def find_run(views: Views, text: str | None) -> Summary:
+    """Find a run by its id, its name, or the beginning of its id; without a text the newest."""
+    try:
+        return runs.find_run(views, text)
+    except runs.AmbiguousRun as error:
+        raise Conflict(_candidates(error)) from None
+
+
+def _candidates(error: runs.AmbiguousRun) -> str:
+    rows = error.rows[: runs.CANDIDATES]
+    shown = [f"{row.run}  {row.name}  {row.status}  {words.moment(row.created_at)}" for row in rows]
+    lines = [f"  {output.printable(line)}" for line in shown]
+    ellipsis = ["  … and more"] if len(error.rows) > runs.CANDIDATES else []
+    return "\n".join([f"error: {error.text!r} may mean several runs:", *lines, *ellipsis])

@@ -1,0 +1,68 @@
+"""Dead letters by the reason of their failure, and the runs that can be retried because of them."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from refold.core.outcomes import Instant
+from refold.core.read.dead_letters import DeadLetter, normalised
+from refold.core.read.summary import Summary
+from refold.errors import Conflict, NotFound
+from refold.ports import Views
+from refold.queries.runs import ancestors, find_run
+
+EVERY = 1_000_000_000  # letters
+
+
+class FailureGroup(Struct, frozen=True):
+    """Everything that failed in the same tool for the same reason."""
+
+    fingerprint: str
+    tool: str
+    kind: str
+    message: str
+    commands: int
+    runs: int
+    last: Instant
+
+
+def failure_groups(views: Views) -> Iterator[FailureGroup]:
+    """The latest first."""
+    by_reason: dict[str, list[DeadLetter]] = {}
+    for letter in views.dead(limit=EVERY):
+        by_reason.setdefault(letter.fingerprint, []).append(letter)
+    for fingerprint, letters in by_reason.items():
+        first = letters[0]
+        yield FailureGroup(
+            fingerprint,
+            first.tool,
+            first.kind,
+            normalised(first.message),
+            sum(letter.count for letter in letters),
+            len({letter.run for letter in letters}),
+            max(letter.at for letter in letters),
+        )
+
+
+def letters_of(views: Views, text: str) -> list[DeadLetter]:
+    """The letters of one reason, by its fingerprint or the beginning of it."""
+    exact = views.dead(text, EVERY)
+    if exact:
+        return list(exact)
+    letters = [letter for letter in views.dead(limit=EVERY) if text and letter.fingerprint.startswith(text)]
+    reasons = sorted({letter.fingerprint for letter in letters})
+    if not reasons:
+        raise NotFound(f"nothing has failed with the fingerprint {text!r}; `refold dlq list` shows them")
+    if len(reasons) > 1:
+        raise Conflict(f"{text!r} may mean {', '.join(reasons)}")
+    return letters
+
+
+def runs_to_retry(views: Views, fingerprints: Sequence[str], runs: Sequence[str], everything: bool) -> list[Summary]:
+    """The runs in which something failed for these reasons. A child is retried through its topmost parent."""
+    failed = [letter.run for letter in views.dead(limit=EVERY)] if everything else []
+    failed += [letter.run for text in fingerprints for letter in letters_of(views, text)]
+    failed += [find_run(views, text).run for text in runs]
+    rows = (views.summary(run) for run in dict.fromkeys(failed))
+    tops = [[row, *ancestors(views, row)][-1] for row in rows if row is not None]
+    return list({row.run: row for row in tops if not row.parent}.values())

@@ -1,0 +1,29 @@
+"""Why a run does not continue, and which of its steps no live worker can take."""
+
+from refold.core.graph import Graph
+from refold.core.outcomes import Instant
+from refold.core.read.summary import Summary
+from refold.core.read.why import Reason, reasons
+from refold.core.state import TERMINAL, RunState
+from refold.ports import Views
+from refold.queries.workers import world_of
+
+UNSERVED = frozenset({"no_code", "no_tool", "no_queue"})  # reasons that only another worker can remove
+
+
+def run_reasons(views: Views, row: Summary, graph: Graph, state: RunState, now: Instant) -> list[Reason]:
+    """Every reason: of the run as a whole, then of its steps."""
+    return [*stuck_reasons(row), *reasons(graph, state, now, world_of(views, row))]
+
+
+def stuck_reasons(row: Summary) -> list[Reason]:
+    """An internal error keeps the run from continuing; what its steps have reported is kept until it is gone."""
+    return [Reason("", "stuck", note=row.stuck)] if row.stuck else []
+
+
+def unserved_steps(views: Views, row: Summary, graph: Graph, state: RunState, now: Instant) -> list[Reason]:
+    """Steps that no live worker could take, each once."""
+    if state.life in TERMINAL or state.paused or not state.open:
+        return []
+    waiting = reasons(graph, state, now, world_of(views, row))
+    return list({reason.step: reason for reason in waiting if reason.kind in UNSERVED}.values())

@@ -1,0 +1,58 @@
+"""Which workers are alive, what they can take, and which of them would execute a run."""
+
+from collections.abc import Mapping, Sequence
+
+from refold.core.plan import BODY
+from refold.core.read.summary import Summary
+from refold.core.read.why import Holder, World
+from refold.ports import Abilities, Views
+from refold.queries.reading import stored_plan
+from refold.queries.runs import ancestors
+
+CODE = f"{BODY}:"
+ANY_RUN = "worker-"  # how the names of workers begin that serve every run; others name the run that they serve
+
+
+def abilities(views: Views) -> Mapping[str, Abilities]:
+    """What each live worker can take, by its name."""
+    return {worker.can.worker: worker.can for worker in views.workers()}
+
+
+def serving(views: Views, row: Summary) -> Mapping[str, Abilities]:
+    """The live workers that would execute this run: those that serve every run, this one, or one that it belongs to."""
+    names = (ANY_RUN, *(f"run-{each.run[:8]}-" for each in (row, *ancestors(views, row))))
+    return {worker: can for worker, can in abilities(views).items() if worker.startswith(names)}
+
+
+def serving_any(views: Views, bodies: frozenset[str]) -> list[str]:
+    """The live workers that serve every run and have all this code."""
+    workers = {worker: can.tools for worker, can in abilities(views).items() if worker.startswith(ANY_RUN)}
+    return [worker for worker, tools in workers.items() if tools is None or bodies <= tools]
+
+
+def world(
+    views: Views,
+    workers: Mapping[str, Abilities],
+    held: Mapping[str, Holder] | None = None,
+    elsewhere: Sequence[Holder] = (),
+) -> World:
+    """What the log does not say, for the reasons why a run waits. `held`: leases of the run by their commands,
+    `elsewhere`: leases of other runs."""
+    tools = {worker: can.tools for worker, can in workers.items() if can.tools is not None}
+    queues = {worker: frozenset(can.queues) for worker, can in workers.items() if can.queues is not None}
+    hashes = {tool.removeprefix(CODE) for can in tools.values() for tool in can if tool.startswith(CODE)}
+    plans = {plan: data for plan in sorted(hashes) if (data := views.plan(plan)) is not None}
+    names = {plan: stored_plan(plan, data).name for plan, data in plans.items()}
+    return World(held or {}, elsewhere, tuple(workers), tools, names, queues)
+
+
+def world_of(views: Views, row: Summary, here: Sequence[Abilities] = ()) -> World:
+    """The leases, and the live workers that would execute this run.
+
+    `here` are workers of this process, which the store may not know yet.
+    """
+    workers = {**serving(views, row), **{can.worker: can for can in here}}
+    leases = [lease for lease in views.leases() if lease.is_alive]
+    held = {lease.command: Holder(lease.worker, lease.until) for lease in leases if lease.run == row.run}
+    elsewhere = [Holder(each.worker, each.until) for each in leases if each.run != row.run and each.worker in workers]
+    return world(views, workers, held, tuple(elsewhere))
