@@ -129,7 +129,7 @@ def test_with_several_loops_one_must_be_named_and_without_keys_items_are_numbers
     assert (done.code, done.err.strip()) == (4, "error: say which step: up, down")
     assert refold(tmp_path, "runs", "retry", "two", "--item", "0").err.strip() == "error: say which step: up, down"
     done = refold(tmp_path, "runs", "retry", "two", "--step", "down", "--item", "x")
-    assert (done.code, "'x' is no number, and the items of this loop have no keys" in done.err) == (2, True)
+    assert (done.code, "'x' is not a number, and the items of this loop have no keys" in done.err) == (2, True)
     done = refold(tmp_path, "runs", "retry", "two", "--step", "down", "--item", "7")
     assert (done.code, done.err.strip()) == (3, "error: there is no item 7; there are 2, and the first is 0")
     (tmp_path / "mended").touch()

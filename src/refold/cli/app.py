@@ -11,7 +11,7 @@ import click
 
 from refold import __version__
 from refold.cli import exits, output
-from refold.cli.database import WrongRows
+from refold.cli.exits import WrongRows
 from refold.errors import InvalidPlan, RefoldError, Stopped
 
 

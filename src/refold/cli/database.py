@@ -5,24 +5,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import click
-from msgspec import Struct
 
 from refold.cli import output, words
+from refold.cli.exits import WrongRows
 from refold.core.read.summary import Summary
-from refold.errors import Conflict, Corrupt, NotFound
+from refold.errors import Conflict, NotFound
 from refold.ports import Store, Views
 from refold.queries import runs
 from refold.stores.open import open_store, open_views
-
-
-class WrongRows(Struct):
-    """Rows of the file that a command could not read. The command shows all other rows, names these when it has ended,
-    and ends with exit code 5."""
-
-    errors: dict[str, None] = {}
-
-    def report(self, error: Corrupt) -> None:
-        self.errors[str(error)] = None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How the program ends: every deliberate error as one message and one exit code."""
+"""How a command ends: its exit code, for each kind of error, for a run that is over, and for rows it could not read."""
 
 from refold import errors
 
@@ -28,3 +28,14 @@ def code_of_run(status: str, timed_out: bool) -> int:
     if timed_out:
         return TIMED_OUT
     return OK if status == "completed" else FAILED
+
+
+class WrongRows:
+    """Rows of the database that a command could not read. The command shows all other rows, names these when it has
+    ended, and ends with exit code 5."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, None] = {}
+
+    def report(self, error: errors.Corrupt) -> None:
+        self.errors[str(error)] = None

@@ -13,7 +13,7 @@ from msgspec import Struct, to_builtins
 from refold import __version__
 from refold.cli import database, exits, words
 from refold.cli import output as out
-from refold.cli.database import WrongRows
+from refold.cli.exits import WrongRows
 from refold.cli.options import db_option, output_option
 from refold.core.outcomes import SECOND
 from refold.errors import RefoldError
