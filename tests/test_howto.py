@@ -10,7 +10,7 @@ import pytest
 
 from refold.core.plan import Plan, Step
 from refold.playbooks.playbook import read
-from refold.playbooks.python_workflows import Coded
+from refold.playbooks.python_workflows import PythonWorkflow
 from refold.sources.catalog import installed_sources
 from refold.tools.catalog import CATALOG
 
@@ -21,9 +21,9 @@ MODULE = re.compile(r"```python\n# (\S+\.py)\n(.*?)```", re.S)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.M)
 
 
-def named(target: str) -> Coded:
+def named(target: str) -> PythonWorkflow:
     """Code is imported by the commands alone."""
-    return Coded(target, (Plan(name=target, steps=(Step(name="a"),)),))
+    return PythonWorkflow(target, (Plan(name=target, steps=(Step(name="a"),)),))
 
 
 def run(folder: Path, command: str) -> list[str]:

@@ -10,7 +10,7 @@ from refold.errors import NotFound
 from refold.playbooks.children import names_code
 from refold.playbooks.playbook import Playbook, read
 from refold.playbooks.problems import InvalidPlaybook
-from refold.playbooks.python_workflows import Coded
+from refold.playbooks.python_workflows import PythonWorkflow
 from refold.python.definition import define
 from refold.python.in_playbooks import coded
 from refold.stages import Pipeline, Stage
@@ -51,7 +51,7 @@ line = Pipeline("line", [Stage("first", Below)])
 WORKFLOWS = {"Crawl": Crawl, "greet": greet, "takes_all": takes_all, "line": line}
 
 
-def find(target: str) -> Coded:
+def find(target: str) -> PythonWorkflow:
     """All of them are in plays/shop.py."""
     module, _, name = target.partition(":")
     if module != "plays/shop" or name not in WORKFLOWS:
@@ -115,7 +115,7 @@ def test_one_of_several_tasks_can_start_code() -> None:
 def test_a_module_is_seen_from_the_file_that_names_it_and_asked_for_once() -> None:
     asked: list[str] = []
 
-    def code(target: str) -> Coded:
+    def code(target: str) -> PythonWorkflow:
         asked.append(target)
         return coded(define(takes_all, target))
 
@@ -128,7 +128,7 @@ def test_a_module_is_seen_from_the_file_that_names_it_and_asked_for_once() -> No
 
 
 def test_code_is_not_asked_for_where_none_is_named() -> None:
-    def code(target: str) -> Coded:
+    def code(target: str) -> PythonWorkflow:
         raise AssertionError(target)
 
     assert read(text("{step: a}"), "top.yaml", CATALOG, code=code).code == ()

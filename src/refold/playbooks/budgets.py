@@ -1,4 +1,4 @@
-"""The key `budget` of a playbook: limits by unit, and what follows when one is exceeded."""
+"""Reads the key `budget` of a playbook: limits by unit, and what happens when one is exceeded."""
 
 from math import inf
 

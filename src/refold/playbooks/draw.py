@@ -41,7 +41,7 @@ LINES = {
 
 
 def draw(plan: Plan, status: Mapping[str, str] | None = None) -> str:
-    """One line per step, sources before targets, with the ways between them on the left; raises InvalidPlan."""
+    """One line per step, sources before targets, with the arcs between them on the left; raises InvalidPlan."""
     graph = analyse(plan)
     rows = list(_rows(graph, status or {}))
     left = max((len(lanes) for lanes, _ in rows), default=0)
@@ -51,7 +51,7 @@ def draw(plan: Plan, status: Mapping[str, str] | None = None) -> str:
 
 
 def _rows(graph: Graph, status: Mapping[str, str]) -> Iterator[tuple[str, int | None]]:
-    """Lanes, each of which leads to a step; a line with a step, or one where lanes part or meet."""
+    """The lanes of a drawing, each of which leads to a step; a line has a step, or shows where lanes part or meet."""
     lanes: list[int | None] = [graph.entry]
     for s in _order(graph):
         mine = [lane for lane, to in enumerate(lanes) if to == s]
@@ -71,14 +71,14 @@ def _rows(graph: Graph, status: Mapping[str, str]) -> Iterator[tuple[str, int | 
 
 
 def _go_on(graph: Graph, s: int, lanes: list[int | None], column: int) -> list[int]:
-    """The lanes that go on from a step: its own to its first target, and one for each other."""
+    """The lanes after a step: its own leads to its first target, and there is one for each other target."""
     targets = _targets(graph, s)
     lanes[column] = targets[0] if targets else None
     return [column, *(_open(lanes, to) for to in targets[1:])]
 
 
 def _order(graph: Graph) -> list[int]:
-    """Sources before targets, and a branch to its end before the next one, as far as joins let it."""
+    """Sources before targets, and each branch to its end before the next one, as far as joins allow."""
     waits = [len(graph.into[s]) for s in range(len(graph.into))]
     order, todo = [], [graph.entry]
     while todo:
@@ -112,7 +112,7 @@ def _step_row(lanes: Sequence[int | None], column: int, symbol: str) -> str:
 
 
 def _bridge(lanes: Sequence[int | None], touched: Sequence[int], joins: bool, source: int = -1) -> str:
-    """Where lanes meet in the first of those touched, or part from the source."""
+    """The line on which lanes meet, or part from their source."""
     first, last = touched[0], touched[-1]
     stays = first if joins else source
     cells = []
@@ -137,7 +137,7 @@ def _line(graph: Graph, s: int, width: int) -> str:
 
 
 def _only_leads(step: Step) -> bool:
-    """Made for a block: nothing is ever done there."""
+    """Whether the step was generated for a block and does nothing."""
     return step.when is False and "." in step.name
 
 
@@ -163,7 +163,7 @@ def _notes(graph: Graph, s: int) -> Iterator[str]:
 
 
 def _loop_notes(loop: Loop) -> Iterator[str]:
-    """What it goes over, how many at once, and who waits for whom."""
+    """The items of a loop, how many run at a time, and which wait for others."""
     if loop.source is None:
         yield f"{loop.name} of {_short(loop.items)}"
     else:
@@ -185,7 +185,7 @@ def _when_final(plan: Plan, name: str) -> str:
 
 
 def _ways(graph: Graph, s: int) -> Iterator[str]:
-    """Arcs that say more than a line does: conditions, failures, and ways back."""
+    """The arcs that need a text: conditions, failures, and arcs that lead back."""
     for a in graph.out[s]:
         arc, back = graph.specs[a], graph.back[a] >= 0
         label = arc_label(arc)

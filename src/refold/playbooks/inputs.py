@@ -1,4 +1,4 @@
-"""What a playbook declares as JSON Schemas, and whether what it gives to its inputs can fit."""
+"""Reads declared inputs and schemas, and checks that values passed to inputs fit."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from refold.schemas import TYPES, Misfit, flaw, misfits, said
 
 
 def read_inputs(reading: Reading, node: Node, key: Key) -> tuple[Input, ...] | None:
-    """Per name a JSON Schema, in which `required: true` says that it must be given; in short, a type."""
+    """Read a JSON Schema for each name, with `required: true` for inputs that must be given; or in short, a type."""
     if not isinstance(node.value, dict):
         reading.wrong(node, key, "a map of names to JSON Schemas")
         return None
@@ -52,7 +52,7 @@ def read_schema(reading: Reading, node: Node, key: Key) -> dict[str, Any] | None
 
 
 def _sound(reading: Reading, node: Node, schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema, or nothing of it if it is none."""
+    """The schema, or an empty one if it is not valid."""
     for template in templates_in(node):
         reading.at(template, "bad-schema", "a schema is taken as it is written; this is a template", "write it out")
     found = flaw(schema)
@@ -69,7 +69,7 @@ def _sound(reading: Reading, node: Node, schema: dict[str, Any]) -> dict[str, An
 
 
 def _node_at(node: Node, path: list[Any]) -> Node:
-    """The value at the end of a path, as far as there is one."""
+    """The node at the end of a path, or the last one that exists."""
     for key in path:
         inside = node.nodes
         if (isinstance(inside, dict) and key in inside) or (
@@ -80,7 +80,7 @@ def _node_at(node: Node, path: list[Any]) -> Node:
 
 
 def check_defaults(reading: Reading, fields: Fields) -> None:
-    """The defaults of inputs are held against what is declared of them."""
+    """Check the defaults of inputs against their schemas."""
     workload: Mapping[str, Any] = fields.get("workload", {})
     for declared in fields.get("inputs", ()):
         node = fields.node.nodes["inputs"].nodes[declared.name]
@@ -97,7 +97,7 @@ def check_defaults(reading: Reading, fields: Fields) -> None:
 
 
 def _misfits(declared: Input, value: Any) -> list[Misfit]:
-    """A value that cannot be checked within bounds does not fit."""
+    """Where a value does not fit; one that cannot be checked within bounds does not fit."""
     try:
         return misfits(declared.schema, value)
     except OverBound as error:
@@ -105,7 +105,7 @@ def _misfits(declared: Input, value: Any) -> list[Misfit]:
 
 
 def check_given(reading: Reading, step: Fields, file: str, plan: Plan) -> None:
-    """What a step gives to the playbook it starts: what is missing, and what cannot fit as it is written."""
+    """Check the inputs that a step passes to the playbook it starts: report missing ones and those that do not fit."""
     given = {name: node for inputs in given_to(step) for name, node in inputs.nodes.items()}
     for declared in plan.inputs:
         node = given.get(declared.name)
@@ -131,14 +131,14 @@ def _wanted(declared: Input) -> str:
 
 
 def _starter(step: Fields) -> Node:
-    """Where a step says that it starts a playbook."""
+    """The node of a step that starts a playbook."""
     tool: Node | None = step.get("tool")
     starter: Node = step.get("loop").node.nodes["workflow"] if tool is None else tool.nodes["kind"]
     return starter
 
 
 def given_to(step: Fields) -> Iterator[Node]:
-    """The maps of inputs that a step gives to what it starts."""
+    """The maps of inputs that a step passes to what it starts."""
     for holder in (step.node, step.get("tool")):
         inputs = holder.nodes.get("input") if holder is not None else None
         if inputs is not None and isinstance(inputs.value, dict):
@@ -146,6 +146,6 @@ def given_to(step: Fields) -> Iterator[Node]:
 
 
 def _is_item(step: Fields, name: str, given: Mapping[str, Node]) -> bool:
-    """In a loop without `input`, the item is given."""
+    """Whether the name is that of the item, which is the input in a loop without `input`."""
     loop: Fields | None = step.get("loop")
     return loop is not None and not given and name == loop.get("iterator", "item")

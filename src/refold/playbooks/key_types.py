@@ -1,4 +1,4 @@
-"""Each type of value that a table can name: what is converted how, and what is said about the rest."""
+"""The types of values in the language tables: how each is read, and what is reported for wrong values."""
 
 import re
 from collections.abc import Mapping
@@ -155,7 +155,7 @@ def _items(reading: Reading, node: Node, key: Key) -> Any:
 
 
 def _template(reading: Reading, node: Node, key: Key) -> str | None:
-    """A text that is not the same for all."""
+    """A text with an expression in it, so that it differs between items."""
     if isinstance(node.value, str) and is_template(node.value):
         return node.value
     if not isinstance(node.value, str):
@@ -172,7 +172,7 @@ def _waits(reading: Reading, node: Node, key: Key) -> Any:
 
 
 def _share(reading: Reading, node: Node, key: Key) -> int | str | None:
-    """So many, or so many of a hundred."""
+    """A whole number, or a percentage."""
     found = PERCENT.fullmatch(node.value.strip()) if isinstance(node.value, str) else None
     if found is None and not _whole(node.value):
         reading.wrong(node, key, "a whole number or a percentage such as 1%")
@@ -241,7 +241,7 @@ def _tables(reading: Reading, node: Node, key: Key) -> list[Fields] | None:
 
 
 def _next(reading: Reading, node: Node, key: Key) -> Fields | None:
-    """In short a name, or a list of names that all follow; else the table."""
+    """The short forms, a name or a list of names that all follow; otherwise the table."""
     if isinstance(node.value, str):
         return Fields(node, {"arcs": [Fields(node, {"step": node.value})]})
     if isinstance(node.value, dict):

@@ -1,4 +1,4 @@
-"""The loop of a step: what it goes over, in which order and how many at once, and what follows from failures."""
+"""Reads the loop of a step: its items, their order, how many run at a time, and what happens after failures."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -7,33 +7,33 @@ from msgspec import structs
 
 from refold.core.plan import Loop
 from refold.playbooks.reader.reading import Fields, Reading
-from refold.playbooks.sources import Sourced
+from refold.playbooks.sources import LoopSource
 from refold.playbooks.yaml.text import Node
 
 OF_ITEMS = ("retry", "timeout")  # what a loop says of its items is what the step says
 TAKEN = ("index", "count")  # names behind `iter.`
 
 Rendered = Literal["run", "source", "key"]
-"""When templates of a loop are rendered: where the step is; before there is an item; for each item that comes."""
+"""When templates of a loop are rendered: with the step, with the source, or for the key of each item."""
 
 
 def lift(reading: Reading, step: Fields) -> None:
-    """Make what the loop says of each item the step's own."""
+    """Move `retry` and `timeout` of the loop to the step."""
     loop: Fields | None = step.get("loop")
     for name in OF_ITEMS if loop is not None else ():
         assert loop is not None
         if name in loop.node.nodes and name in step.node.nodes:
             message = f"`{name}` stands at the loop and at its step, where it means the same"
             reading.at_key(loop.node, name, "given-twice", message, "leave one of them out")
-        elif name in loop.told:
-            step.told[name] = loop.told[name]
+        elif name in loop.values:
+            step.values[name] = loop.values[name]
 
 
 def read_loop(reading: Reading, fields: Fields | None) -> Loop | None:
-    """What is wrong with it is told, and it is read as far as it goes."""
+    """Read the loop as far as possible, and report what is wrong with it."""
     if fields is None:
         return None
-    sourced: Sourced | None = fields.get("source")
+    loop_source: LoopSource | None = fields.get("source")
     _check_iterator(reading, fields)
     _check_order(reading, fields)
     _check_failures(reading, fields)
@@ -42,7 +42,7 @@ def read_loop(reading: Reading, fields: Fields | None) -> Loop | None:
         _paced(reading, fields),
         items=fields.get("in"),
         name=fields.get("iterator", "item"),
-        source=None if sourced is None else sourced.source,
+        source=None if loop_source is None else loop_source.source,
         key=fields.get("key"),
         after=order.get("after"),
         on_cycle=order.get("on_cycle", "fail"),
@@ -53,38 +53,38 @@ def read_loop(reading: Reading, fields: Fields | None) -> Loop | None:
 
 
 def templated(fields: Fields | None) -> Iterator[tuple[Node, Rendered]]:
-    """Every value of a loop in which a template may stand, and when it is rendered."""
+    """Every value of a loop that may contain templates, and when it is rendered."""
     if fields is None:
         return
     order: Fields | None = fields.get("order")
-    sourced: Sourced | None = fields.get("source")
-    if "in" in fields.told:
+    loop_source: LoopSource | None = fields.get("source")
+    if "in" in fields.values:
         yield fields.node.nodes["in"], "run"
     if isinstance(fields.get("max_in_flight"), str):
         yield fields.node.nodes["max_in_flight"], "run"
-    for node in sourced.rendered if sourced is not None else ():
+    for node in loop_source.rendered if loop_source is not None else ():
         yield node, "source"
-    if "key" in fields.told:
+    if "key" in fields.values:
         yield fields.node.nodes["key"], "key"
-    if order is not None and "after" in order.told:
+    if order is not None and "after" in order.values:
         yield order.node.nodes["after"], "key"
 
 
 def _paced(reading: Reading, fields: Fields) -> Loop:
-    """How many at once."""
+    """How many items run at a time."""
     spec: Fields = fields.get("spec", Fields(fields.node, {}))
     mode, window = spec.get("mode", "sequential"), fields.get("max_in_flight")
     if window is None:
-        if mode == "sequential" and "max_in_flight" in spec.told:
+        if mode == "sequential" and "max_in_flight" in spec.values:
             message = "`max_in_flight` has no effect on a sequential loop"
             reading.warn(
                 spec.node.nodes["max_in_flight"], "no-effect", message, "add `mode: parallel`, or leave it out"
             )
         return Loop(sequential=mode == "sequential", window=spec.get("max_in_flight", Loop().window))
-    if "max_in_flight" in spec.told:
+    if "max_in_flight" in spec.values:
         message = "`max_in_flight` stands at the loop and in its `spec`"
         reading.at_key(spec.node, "max_in_flight", "given-twice", message, "leave `spec` out")
-    if mode == "sequential" and "mode" in spec.told:
+    if mode == "sequential" and "mode" in spec.values:
         message = "a sequential loop has one item at once, whatever `max_in_flight` says"
         reading.at_key(fields.node, "max_in_flight", "contradiction", message, "leave `spec` out, or `max_in_flight`")
     return Loop(at_once=window) if isinstance(window, str) else Loop(window=window)
@@ -98,7 +98,7 @@ def _check_iterator(reading: Reading, fields: Fields) -> None:
 
 
 def _check_order(reading: Reading, fields: Fields) -> None:
-    if "order" in fields.told and "key" not in fields.node.nodes:
+    if "order" in fields.values and "key" not in fields.node.nodes:
         message = "`order` needs `key`: items wait for others by their keys"
         name = fields.get("iterator", "item")
         reading.at_key(fields.node, "order", "missing-key", message, f'add `key: "{{{{ {name}.id }}}}"`')

@@ -10,11 +10,11 @@ from refold.core.pipeline import TOOL, Task, TaskPipeline
 from refold.core.plan import Call
 from refold.names import NAME
 from refold.playbooks.children import started_of
-from refold.playbooks.reader.kinds import Catalog, read_described
+from refold.playbooks.reader.kinds import Catalog, read_kind
 from refold.playbooks.reader.reading import Fields, Reading, cut, kind_of
 from refold.playbooks.reader.templates import holds_secret, is_secret
 from refold.playbooks.rules import rules_of
-from refold.playbooks.tools import Tooled, input_node, settings_of
+from refold.playbooks.tools import ToolWork, input_node, settings_of
 from refold.playbooks.yaml.text import Node
 from refold.templates import paths_of
 
@@ -44,12 +44,12 @@ def reads_secrets(reading: Reading, value: Any) -> bool:
 
 
 def reads_sealed(reading: Reading, path: tuple[str, ...]) -> bool:
-    """Whether a path leads into the result of a step that is secret."""
+    """Whether a path reads the result of a step whose result is secret."""
     return bool(reading.sealed) and (path[1] if path[0] == "steps" and len(path) > 1 else path[0]) in reading.sealed
 
 
 def resolved(value: Any) -> Any:
-    """With each `{secret: name}` written as the expression that it is short for."""
+    """The value with each `{secret: name}` replaced by the expression that it is short for."""
     if is_secret(value):
         return f"{{{{ secrets[{value['secret']!r}] }}}}"
     if isinstance(value, dict):
@@ -58,7 +58,7 @@ def resolved(value: Any) -> Any:
 
 
 def inside(pipeline: TaskPipeline) -> frozenset[str]:
-    """Names that the templates of its tasks can read besides."""
+    """The additional names that templates of its tasks can read."""
     names = {"_attempt", "_prev", "_task", "outcome", "output", "results", *SECRETS}
     for task in pipeline.tasks:
         names |= {task.name, *task.input, *(key for key in _set_keys(task) if "." not in key)}
@@ -66,7 +66,7 @@ def inside(pipeline: TaskPipeline) -> frozenset[str]:
 
 
 def set_in(pipeline: TaskPipeline) -> frozenset[str]:
-    """Keys of the context that it sets."""
+    """The keys of the context that it sets."""
     keys = (key for task in pipeline.tasks for key in _set_keys(task))
     return frozenset(key.removeprefix("ctx.") for key in keys if key.startswith("ctx."))
 
@@ -75,15 +75,15 @@ def _set_keys(task: Task) -> list[str]:
     return [*task.set, *(key for rule in task.rules for key in rule.set)]
 
 
-def read_pipeline(reading: Reading, step: Fields, catalog: Catalog) -> tuple[TaskPipeline, Tooled]:
-    """The tasks, and what they have in common with any other tool of a step: the nodes that hold templates."""
+def read_pipeline(reading: Reading, step: Fields, catalog: Catalog) -> tuple[TaskPipeline, ToolWork]:
+    """The tasks, and the nodes that may contain templates, as for any other tool of a step."""
     node: Node = step.get("tool")
     single = not isinstance(node.value, list)
     nodes = [node] if single else list(node.nodes)
     if not nodes:
         reading.at(node, "wrong-type", "the list of tools is empty", "leave `tool` out")
     names = _names(reading, step.get("step", ""), nodes, single)
-    found = Tooled(Call())
+    found = ToolWork(Call())
     tasks = [_task(reading, at, names, nodes[at], catalog, found) for at in range(len(nodes))]
     pipeline = TaskPipeline(
         tasks=tuple(task for task in tasks if task is not None),
@@ -117,31 +117,31 @@ def _names(reading: Reading, step: str, nodes: list[Node], single: bool) -> list
     return names
 
 
-def _task(reading: Reading, at: int, names: list[str], node: Node, catalog: Catalog, found: Tooled) -> Task | None:
+def _task(reading: Reading, at: int, names: list[str], node: Node, catalog: Catalog, found: ToolWork) -> Task | None:
     if not isinstance(node.value, dict):
         reading.at(node, "wrong-type", f"a task is a map, not {kind_of(node.value)}", "write `{kind: python, code: …}`")
         return None
     inner = Node(node.value, node.start, node.end, node.style, _tool_nodes(node), node.keys)
-    known = read_described(reading, inner, catalog)
+    known = read_kind(reading, inner, catalog)
     if known is None:
         return None
-    info, keys, told = known.info, known.keys, known.told
+    info, keys, values = known.info, known.keys, known.values
     if info.kind in ALONE:
         message = f"`{info.kind}` cannot be one of several tasks"
         reading.at(node.nodes["kind"], "bad-tool", message, "give it a step of its own")
         return None
     static = known.static()
     given = input_node(reading, node)
-    found.rendered += [child for name, child in keys.items() if name in told and name not in static]
+    found.rendered += [child for name, child in keys.items() if name in values and name not in static]
     found.rendered += [each for each in (given, node.nodes.get("set"), node.nodes.get("spec")) if each is not None]
     task = Task(
         name=names[at],
         kind=info.kind,
-        settings=settings_of(reading, info, told),
-        keys={name: resolved(value) for name, value in told.items() if name not in static},
+        settings=settings_of(reading, info, values),
+        keys={name: resolved(value) for name, value in values.items() if name not in static},
         input=resolved(given.value) if given is not None else {},
         set=_sets(reading, node),
-        child=started_of(reading, reading.family, keys) if info.kind == "playbook" else None,
+        child=started_of(reading, reading.child_reader, keys) if info.kind == "playbook" else None,
     )
     return _with_spec(reading, task, node, names, at)
 
@@ -193,7 +193,7 @@ def call_of(pipeline: TaskPipeline) -> Call:
 
 
 def input_of(pipeline: TaskPipeline, bound: dict[str, Any], free: Iterable[str] = ()) -> dict[str, Any]:
-    """The input of such a step: names that are bound, and paths whose values are fixed when it is issued."""
+    """The input of such a step: bound names, and paths whose values are taken when it is issued."""
     own = {*INSIDE, *bound} - {*free}
     tasks = [*pipeline.tasks, *([pipeline.claim.task] if pipeline.claim is not None else [])]
     named = [path for task in tasks for path in _paths(task)] + list(paths_of(pipeline.keychain))
@@ -208,7 +208,7 @@ def _paths(task: Task) -> Sequence[tuple[str, ...]]:
 
 
 def _reads_context(task: Task) -> bool:
-    """Python code may read everything there is; only if it says so is it given that."""
+    """Whether a task needs the whole context: only Python code that mentions `context` gets it."""
     code = task.settings.get("code") or task.rendered.get("code")
     scripted = task.kind == "python" and bool(task.settings.get("script"))
     return task.kind == "python" and (scripted or (isinstance(code, str) and bool(CONTEXT.search(code))))

@@ -1,4 +1,4 @@
-"""A playbook, read: YAML text to a plan, with the place of everything, or all that is wrong with it."""
+"""Reads a playbook: YAML text to a plan with the positions of its parts, or everything that is wrong with it."""
 
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
@@ -8,21 +8,21 @@ from msgspec import Struct, structs
 from refold.core.plan import Plan
 from refold.names import did_you_mean
 from refold.playbooks.blocks.bodies import block_word
-from refold.playbooks.blocks.compiling import compile_blocks
+from refold.playbooks.blocks.compile import compile_blocks
 from refold.playbooks.budgets import Budget
 from refold.playbooks.checks.check import check, with_result
 from refold.playbooks.checks.secrets import sealed_steps
-from refold.playbooks.children import Family, Load
+from refold.playbooks.children import ChildReader, Load
+from refold.playbooks.draft import Places, PlaybookDraft
 from refold.playbooks.inputs import check_defaults
 from refold.playbooks.key_types import READERS
 from refold.playbooks.language.playbook import TABLES
-from refold.playbooks.noetl.playbook import LANGUAGES, noetl_reading, noetl_sketch
+from refold.playbooks.noetl.playbook import LANGUAGES, noetl_draft, noetl_reading
 from refold.playbooks.problems import InvalidPlaybook, Place, Problem, in_order
-from refold.playbooks.python_workflows import Code
+from refold.playbooks.python_workflows import FindWorkflow
 from refold.playbooks.reader.kinds import Catalog
 from refold.playbooks.reader.reading import Fields, Reading, Secrets, Sources, TooMany, cut, kind_of
-from refold.playbooks.sketch import Places, Sketch
-from refold.playbooks.steps import Draft, read_step
+from refold.playbooks.steps import StepDraft, read_step
 from refold.playbooks.yaml import text as yaml_text
 from refold.playbooks.yaml.text import Node
 
@@ -30,7 +30,7 @@ LANGUAGE = "refold/v1"
 
 
 class Playbook(Struct, frozen=True):
-    """`places` knows where things stand in the file: `steps.fetch`, `steps.fetch.tool.code`."""
+    """`places` has the positions of parts in the file, by paths such as `steps.fetch` and `steps.fetch.tool.code`."""
 
     plan: Plan
     file: str
@@ -42,16 +42,16 @@ class Playbook(Struct, frozen=True):
     code: tuple[str, ...] = ()  # Python workflows among them, as module:name; whoever runs it needs their code
 
 
-class Asked(TypedDict, total=False):
-    """Who is asked for what a playbook names, and only when it does.
+class Lookups(TypedDict, total=False):
+    """Functions that find what a playbook names; each is called only if the playbook needs it.
 
-    `secrets` knows the names of all that there are: others are errors then. `sources` knows the kinds of them, and
-    `code` the workflows in Python.
+    `secrets` returns the names of all secrets, so that other names are errors. `sources` returns the kinds of sources,
+    and `code` finds Python workflows.
     """
 
     secrets: Secrets | None
     sources: Sources
-    code: Code
+    code: FindWorkflow
 
 
 def read(
@@ -59,51 +59,54 @@ def read(
     file: str,
     catalog: Catalog,
     load: Load | None = None,
-    **asked: Unpack[Asked],
+    **asked: Unpack[Lookups],
 ) -> Playbook:
-    """Raises InvalidPlaybook with every error and warning that was found; `load` gets the files of its children."""
+    """Raise InvalidPlaybook with every error and warning that was found; `load` reads the files of children."""
 
-    def read_one(text: str | bytes, file: str, family: Family[Playbook]) -> Playbook:
-        family.begin(file)
+    def read_one(text: str | bytes, file: str, child_reader: ChildReader[Playbook]) -> Playbook:
+        child_reader.begin(file)
         try:
-            return _read(text, file, catalog, family, asked.get("sources", dict))
+            return _read(text, file, catalog, child_reader, asked.get("sources", dict))
         finally:
-            family.end()
+            child_reader.end()
 
-    family: Family[Playbook] = Family(load, read_one, asked.get("secrets"), asked.get("code"))
-    found = read_one(text, file, family)
-    if not family.known and not family.coded:
-        return found
-    coded = [Playbook(plan, each.target, "", {}) for each in family.coded.values() for plan in each.plans]
-    code = tuple(each.target for each in family.coded.values())
-    return structs.replace(found, children=(*family.known.values(), *coded), code=code)
+    child_reader: ChildReader[Playbook] = ChildReader(load, read_one, asked.get("secrets"), asked.get("code"))
+    playbook = read_one(text, file, child_reader)
+    if not child_reader.playbooks and not child_reader.python_workflows:
+        return playbook
+    workflows = child_reader.python_workflows.values()
+    coded = [Playbook(plan, workflow.target, "", {}) for workflow in workflows for plan in workflow.plans]
+    code = tuple(workflow.target for workflow in workflows)
+    return structs.replace(playbook, children=(*child_reader.playbooks.values(), *coded), code=code)
 
 
-def _read(text: str | bytes, file: str, catalog: Catalog, family: Family[Playbook], sources: Sources) -> Playbook:
+def _read(
+    text: str | bytes, file: str, catalog: Catalog, child_reader: ChildReader[Playbook], sources: Sources
+) -> Playbook:
     source = yaml_text.decode(text, file) if isinstance(text, bytes) else text
     root = yaml_text.read(source, file)
     language = root.value.get("apiVersion") if isinstance(root.value, dict) else None
     older = language in LANGUAGES
     reading = noetl_reading(source, str(language)) if older else Reading(source, TABLES, READERS)
     reading.sealed = sealed_steps(reading, root)
-    reading.family, reading.catalog, reading.secrets = family, catalog, family.secrets
+    reading.child_reader, reading.catalog, reading.secrets = child_reader, catalog, child_reader.secrets
     reading.sources = sources
-    sketch = None
+    playbook = None
     try:
         if older or _is_ours(reading, root):
-            sketch = (noetl_sketch if older else _sketch)(reading, root, catalog)
-            check(reading, sketch)
+            playbook = (noetl_draft if older else _draft)(reading, root, catalog)
+            check(reading, playbook)
     except TooMany:
         pass  # a hundred of them are enough to begin with
     problems = in_order(reading.problems)
-    if sketch is None or reading.failed():
+    if playbook is None or reading.failed():
         raise InvalidPlaybook(problems, file, source)
     metadata = root.value.get("metadata", {})
-    return Playbook(sketch.plan, file, source, Places(source, sketch), problems, metadata)
+    return Playbook(playbook.plan, file, source, Places(source, playbook), problems, metadata)
 
 
 def _is_ours(reading: Reading, root: Node) -> bool:
-    """What is written in another language is not read as if it were this one."""
+    """Report a file in another language, which is not read as if it were in this one."""
     if not isinstance(root.value, dict):
         hint = f"a playbook begins with `apiVersion: {LANGUAGE}`"
         reading.at(root, "wrong-type", f"a playbook must be a map, not {kind_of(root.value)}", hint)
@@ -116,25 +119,25 @@ def _is_ours(reading: Reading, root: Node) -> bool:
     return False
 
 
-def _sketch(reading: Reading, root: Node, catalog: Catalog) -> Sketch:
+def _draft(reading: Reading, root: Node, catalog: Catalog) -> PlaybookDraft:
     fields = reading.table(root, "playbook")
     check_defaults(reading, fields)
     reading.playbook = fields.get("metadata", Fields(root, {})).get("name", "")
     reading.keychain = tuple(entry.value for entry in fields.get("keychain", ()))
     drafts, blocks = _steps(reading, fields, catalog)
     plan = _plan(fields, drafts)
-    return Sketch(fields, drafts, structs.replace(plan, entry=blocks.get(plan.entry, plan.entry)), blocks)
+    return PlaybookDraft(fields, drafts, structs.replace(plan, entry=blocks.get(plan.entry, plan.entry)), blocks)
 
 
-def _steps(reading: Reading, fields: Fields, catalog: Catalog) -> tuple[list[Draft], dict[str, str]]:
+def _steps(reading: Reading, fields: Fields, catalog: Catalog) -> tuple[list[StepDraft], dict[str, str]]:
     items: list[Fields] = fields.get("workflow", [])
     if not any(block_word(item.node) for item in items):
         return [with_result(reading, read_step(reading, step, catalog)) for step in items], {}
-    final = [name for name, _ in Sketch(fields, [], Plan(name="", steps=())).finalizers()]
+    final = [name for name, _ in PlaybookDraft(fields, [], Plan(name="", steps=())).finalizers()]
     return compile_blocks(reading, items, lambda step: with_result(reading, read_step(reading, step, catalog)), final)
 
 
-def _plan(fields: Fields, drafts: list[Draft]) -> Plan:
+def _plan(fields: Fields, drafts: list[StepDraft]) -> Plan:
     nothing, budget = Fields(fields.node, {}), fields.get("budget", Budget({}))
     spec = fields.get("executor", nothing).get("spec", nothing)
     return Plan(

@@ -1,4 +1,4 @@
-"""What is wrong with a playbook: where, in which words, and how it is shown."""
+"""Problems of a playbook: what is wrong and where, and how a problem is shown."""
 
 import re
 import unicodedata
@@ -34,7 +34,7 @@ class Problem(Struct, frozen=True):
 
 
 class InvalidPlaybook(InvalidPlan):
-    """`problems` are all that were found, errors and warnings, in the order of the file; as text, all of them shown."""
+    """`problems` has all errors and warnings in the order of the file; the text of the exception shows all of them."""
 
     problems: tuple[Problem, ...]
 
@@ -47,7 +47,7 @@ class InvalidPlaybook(InvalidPlan):
 
 
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Each once, in the order of the file: a value behind an alias may be read more than once."""
+    """Each problem once, in the order of the file: the value of an alias may be read more than once."""
     return tuple(sorted(dict.fromkeys(problems), key=lambda each: each.place))
 
 
@@ -86,7 +86,7 @@ def _underlined(line: str, start: int, length: int, width: int) -> tuple[str, st
 
 
 def _window(widths: list[int], start: int, width: int) -> tuple[int, int]:
-    """The cells to show: the whole line if it is short enough, else what stands around the place."""
+    """The cells to show: the whole line if it is short enough, otherwise the part around the position."""
     if sum(widths) <= width:
         return 0, len(widths)
     first, room = start, width // 2
@@ -101,7 +101,7 @@ def _window(widths: list[int], start: int, width: int) -> tuple[int, int]:
 
 
 def _printable(text: str) -> str:
-    """A terminal obeys some characters instead of showing them."""
+    """Escape characters that a terminal would obey instead of showing them."""
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 

@@ -1,4 +1,4 @@
-"""Rules about what follows a try of a task: read by their tables, put together to data."""
+"""Reads retries, and the rules about what follows a try of a task."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def read_else(reading: Reading, node: Node, key: Key) -> Fields:
 
 
 def rules_of(reading: Reading, policy: Fields, labels: list[str], at: int) -> tuple[Rule, ...]:
-    """Those of the task at this place."""
+    """The rules of the task at this position."""
     found = (_rule(reading, fields, labels, at) for fields in policy.get("rules", ()))
     return tuple(rule for rule in found if rule is not None)
 
@@ -46,7 +46,7 @@ def _rule(reading: Reading, fields: Fields, labels: list[str], at: int) -> Rule 
         if not {"then", "else"} & fields.node.nodes.keys():
             reading.missing(fields.node, "a rule", "then", "{do: fail}")
         return None
-    if "else" in fields.told and {"when", "then"} & fields.told.keys():
+    if "else" in fields.values and {"when", "then"} & fields.values.keys():
         reading.at(fields.node, "bad-rule", "`else` stands alone in a rule", "make two rules of it")
     do = action.get("do", "continue")
     if do != "retry":
@@ -59,7 +59,7 @@ def _rule(reading: Reading, fields: Fields, labels: list[str], at: int) -> Rule 
         set=_sets(action),
         to=_target(reading, action, labels, at) if do == "jump" else "",
         attempts=action.get("attempts", 3),
-        backoff=action.get("backoff", "fixed" if "delay" in action.told else "none"),
+        backoff=action.get("backoff", "fixed" if "delay" in action.values else "none"),
         delay=action.get("delay", 1.0),
     )
 
@@ -73,7 +73,7 @@ def _sets(action: Fields) -> dict[str, Any]:
 
 def _refuse_idle(reading: Reading, action: Fields, names: tuple[str, ...], owner: str) -> None:
     for name in names:
-        if name in action.told:
+        if name in action.values:
             message = f"`{name}` has an effect only with `do: {owner}`"
             reading.warn_key(action.node, name, "no-effect", message, "leave it out")
 

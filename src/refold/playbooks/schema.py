@@ -1,4 +1,4 @@
-"""A JSON Schema of playbooks, for editors: made from the tables that the reader goes by."""
+"""The JSON Schema of playbooks, for editors: generated from the tables that the reader uses."""
 
 from typing import Any
 
@@ -99,7 +99,7 @@ TOOL_TYPES: dict[str, Schema] = {
 
 
 def schema(catalog: Catalog, sources: Catalog) -> Schema:
-    """What it accepts is shaped like a playbook; names, graphs and templates are for the reader to check."""
+    """The schema checks the shape only; names, graphs and templates are checked by the reader."""
     places = {name: _table(table) for name, table in TABLES.items() if name not in ("playbook", LOOP_SOURCE.name)}
     return {
         "$schema": DIALECT,
@@ -163,7 +163,7 @@ def _named(body: Schema) -> Schema:
 
 
 def _item() -> Schema:
-    """A step, or a block by the word that makes it one."""
+    """A step, or a block, which is recognised by its key."""
     found: Schema = {"$ref": "#/$defs/step"}
     for word in reversed(WORDS):
         is_one = {"required": [word], "not": {"required": ["step"]}}
@@ -178,7 +178,7 @@ def _limits(key: Key) -> Schema:
 
 
 def _chosen(catalog: Catalog, word: str, properties: Schema) -> Schema:
-    """The kind decides which keys there are, so that an editor tells of those."""
+    """The kind decides which keys there are, so that an editor can suggest them."""
     chosen = [
         {
             "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},

@@ -1,4 +1,4 @@
-"""A step of a playbook: its fields put together to a step of the plan, with the templates in it and their scopes."""
+"""Builds a step of the plan from a step of a playbook, and collects its templates with their scopes."""
 
 from typing import Any, Literal
 
@@ -21,22 +21,22 @@ from refold.playbooks.pipelines import (
 from refold.playbooks.reader.kinds import Catalog
 from refold.playbooks.reader.reading import Fields, Reading
 from refold.playbooks.rules import retry_of
-from refold.playbooks.tools import Tooled, read_tool
+from refold.playbooks.tools import ToolWork, read_tool
 from refold.playbooks.yaml.text import Node
 
 Scope = Literal["run", "source", "key", "input", "tool", "outcome"]
-"""What templates can read: the run alone, also in a source; also the item of a loop, as it comes and as it is run; also
-the step's input; or what came of the step."""
+"""What templates can read: the run only, also in a source; the item of a loop, when it arrives and when it is run;
+the step's input; or the outcome of the step."""
 
 
 class Value(Struct, frozen=True):
-    """A value that may hold templates."""
+    """A value that may contain templates."""
 
     node: Node
     scope: Scope
 
 
-class Draft(Struct):
+class StepDraft(Struct):
     """A step as it was read; `step` is what the plan gets."""
 
     name: str
@@ -55,19 +55,19 @@ class Draft(Struct):
         return self.fields.node
 
 
-def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> Draft:
+def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> StepDraft:
     lift(reading, fields)
-    pipeline, tooled = _tooled(reading, fields, catalog)
-    arcs = [*_arcs(fields), *tooled.arcs]
-    loops = isinstance(tooled.work, Call | Child) and tooled.poll is None
+    pipeline, tool_work = _tooled(reading, fields, catalog)
+    arcs = [*_arcs(fields), *tool_work.arcs]
+    loops = isinstance(tool_work.work, Call | Child) and tool_work.poll is None
     loop = read_loop(reading, fields.get("loop")) if loops else None
-    bound = _bound(fields, tooled, loop)
-    given = _input(bound, tooled)
+    bound = _bound(fields, tool_work, loop)
+    given = _input(bound, tool_work)
     if pipeline is not None:
-        tooled.work, given = call_of(pipeline), input_of(pipeline, bound)
+        tool_work.work, given = call_of(pipeline), input_of(pipeline, bound)
     step = Step(
         name=fields.get("step", ""),
-        work=tooled.work,
+        work=tool_work.work,
         input=given,
         when=fields.get("when"),
         mode=_mode(fields.get("next")),
@@ -77,48 +77,48 @@ def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> Draft:
         retry=retry_of(fields.get("retry", Fields(fields.node, {}))),
         timeout=fields.get("timeout"),
         loop=loop,
-        poll=tooled.poll,
+        poll=tool_work.poll,
         visit_limit=fields.get("visit_limit", VISIT_LIMIT),
         queue=fields.get("queue", "default"),
         priority=fields.get("priority", 0),
     )
     iterator = loop.name if loop is not None else ""
     names = frozenset(bound) | (inside(pipeline) if pipeline is not None else frozenset())
-    draft = Draft(step.name, fields, step, _values(fields, tooled, arcs), names, iterator, arcs)
+    draft = StepDraft(step.name, fields, step, _values(fields, tool_work, arcs), names, iterator, arcs)
     draft.sets = set_in(pipeline) if pipeline is not None else frozenset()
     return draft
 
 
-def _tooled(reading: Reading, fields: Fields, catalog: Catalog) -> tuple[TaskPipeline | None, Tooled]:
-    """A playbook, a tool whose keys are rendered when it is issued, or a pipeline, which a worker renders."""
-    tool, given, body = fields.get("tool"), fields.get("input", {}), read_body(reading, fields, reading.family)
+def _tooled(reading: Reading, fields: Fields, catalog: Catalog) -> tuple[TaskPipeline | None, ToolWork]:
+    """The work of a step: a playbook, a tool rendered when it is issued, or a pipeline, which a worker renders."""
+    tool, given, body = fields.get("tool"), fields.get("input", {}), read_body(reading, fields, reading.child_reader)
     if body is not None:
-        return None, Tooled(body)
+        return None, ToolWork(body)
     if tool is None or not is_pipeline(reading, fields):
         return None, read_tool(reading, fields, catalog)
-    pipeline, tooled = read_pipeline(reading, fields, catalog)
+    pipeline, tool_work = read_pipeline(reading, fields, catalog)
     if reads_secrets(reading, given):
-        own = resolved(fields.told.pop("input"))
+        own = resolved(fields.values.pop("input"))
         tasks = tuple(structs.replace(task, input={**own, **task.input}) for task in pipeline.tasks)
         pipeline = structs.replace(pipeline, tasks=tasks)
-    return pipeline, tooled
+    return pipeline, tool_work
 
 
-def _bound(fields: Fields, tooled: Tooled, loop: Loop | None) -> dict[str, Any]:
-    """Names for the tool: the item of a loop and its place, the step's input, and over it the tool's own."""
+def _bound(fields: Fields, tool_work: ToolWork, loop: Loop | None) -> dict[str, Any]:
+    """The names for the tool: the item of a loop and its index, the step's input, and the tool's own, which wins."""
     item = {loop.name: f"{{{{ {loop.name} }}}}", "loop_index": "{{ iter.index }}"} if loop is not None else {}
-    under_tool = tooled.input.value if tooled.input is not None else {}
+    under_tool = tool_work.input.value if tool_work.input is not None else {}
     given = {**fields.get("input", {}), **under_tool}
-    if isinstance(tooled.work, Child):
+    if isinstance(tool_work.work, Child):
         return given or {name: value for name, value in item.items() if name != "loop_index"}
     return {**item, **given}
 
 
-def _input(bound: dict[str, Any], tooled: Tooled) -> Any:
+def _input(bound: dict[str, Any], tool_work: ToolWork) -> Any:
     """The step's input is bound to names first; then the keys of the tool are rendered, which can read them."""
-    if isinstance(tooled.work, Child):
+    if isinstance(tool_work.work, Child):
         return bound or None
-    return {"$let": bound, "$in": tooled.config} if isinstance(tooled.work, Call) else None
+    return {"$let": bound, "$in": tool_work.config} if isinstance(tool_work.work, Call) else None
 
 
 def _mode(fields: Fields | None) -> Any:
@@ -130,7 +130,7 @@ def _mode(fields: Fields | None) -> Any:
 
 def _arcs(fields: Fields) -> list[Fields]:
     found: Fields | None = fields.get("next")
-    return [arc for arc in found.get("arcs", []) if "step" in arc.told] if found is not None else []
+    return [arc for arc in found.get("arcs", []) if "step" in arc.values] if found is not None else []
 
 
 def _arc(fields: Fields) -> Arc:
@@ -143,18 +143,18 @@ def _arc(fields: Fields) -> Arc:
     )
 
 
-def _values(fields: Fields, tooled: Tooled, arcs: list[Fields]) -> list[Value]:
-    """Every value of the step in which a template may stand, with what it can read there."""
-    keys: Scope = "tool" if isinstance(tooled.work, Call | Child) else "run"
+def _values(fields: Fields, tool_work: ToolWork, arcs: list[Fields]) -> list[Value]:
+    """Every value of the step that may contain templates, with its scope."""
+    keys: Scope = "tool" if isinstance(tool_work.work, Call | Child) else "run"
     found = [_value(fields, "when", "run"), _value(fields, "input", "input"), _value(fields, "set", "outcome")]
     found += [Value(node, scope) for node, scope in templated(fields.get("loop"))]
-    found += [Value(tooled.input, "input")] if tooled.input is not None else []
-    found += [Value(node, keys) for node in tooled.rendered]
-    found += [Value(node, "outcome") for node in tooled.judged]
+    found += [Value(tool_work.input, "input")] if tool_work.input is not None else []
+    found += [Value(node, keys) for node in tool_work.rendered]
+    found += [Value(node, "outcome") for node in tool_work.judged]
     for arc in arcs:
         found += [_value(arc, "when", "outcome"), _value(arc, "set", "outcome")]
     return [value for value in found if value is not None]
 
 
 def _value(fields: Fields, key: str, scope: Scope) -> Value | None:
-    return Value(fields.node.nodes[key], scope) if key in fields.told else None
+    return Value(fields.node.nodes[key], scope) if key in fields.values else None

@@ -1,4 +1,4 @@
-"""The tool of a step: its keys checked against the catalog, and what the engine is to do."""
+"""Reads the tool of a step: checks its keys against the catalog, and builds the work of the step."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from msgspec import Struct
 from refold.core.plan import Call, Gate, Poll, Quality, Wait, Work
 from refold.core.times import instant
 from refold.playbooks.children import read_child
-from refold.playbooks.reader.kinds import Catalog, Described, read_described
+from refold.playbooks.reader.kinds import Catalog, KindValues, read_kind
 from refold.playbooks.reader.reading import Fields, Reading, cut, kind_of
 from refold.playbooks.reader.templates import is_template
 from refold.playbooks.yaml.text import Node
@@ -24,8 +24,8 @@ IDLE = {  # keys of a step that have no use where no worker takes part
 OPTIONS = ("approve", "reject")
 
 
-def refuse_idle(reading: Reading, step: Fields, kind: str, names: tuple[str, ...] = tuple(IDLE)) -> None:
-    """What has no effect is told, for whoever wrote it thought that it had one."""
+def refuse_unused(reading: Reading, step: Fields, kind: str, names: tuple[str, ...] = tuple(IDLE)) -> None:
+    """Report keys that have no effect, because their author expects one."""
     tool: Node = step.get("tool")
     noun = f"{kind} gate" if kind == "quality" else kind
     for name in names:
@@ -35,15 +35,15 @@ def refuse_idle(reading: Reading, step: Fields, kind: str, names: tuple[str, ...
                 reading.at_key(node, name, "no-effect", message, IDLE[name].format(kind=noun))
 
 
-def read_wait(reading: Reading, keys: Mapping[str, Node], told: Mapping[str, Any]) -> Wait:
-    until = told.get("until")
+def read_wait(reading: Reading, keys: Mapping[str, Node], values: Mapping[str, Any]) -> Wait:
+    until = values.get("until")
     if until is not None and not is_template(until):
         until = _moment(reading, keys["until"])
-    return Wait(seconds=told.get("seconds"), until=until, signal=told.get("signal"))
+    return Wait(seconds=values.get("seconds"), until=until, signal=values.get("signal"))
 
 
 def _moment(reading: Reading, node: Node) -> int | None:
-    """An ISO text with its zone, as microseconds since 1970; a number stays what it is."""
+    """An ISO text with a time zone as microseconds since 1970; a number is returned unchanged."""
     value = node.value
     try:
         moment = instant(value)
@@ -54,28 +54,28 @@ def _moment(reading: Reading, node: Node) -> int | None:
     return moment if isinstance(value, str) else int(value)
 
 
-def read_gate(told: Mapping[str, Any]) -> Gate:
-    """What the catalog's own check has found wrong is read as if it had not been written."""
-    options = told.get("options", OPTIONS)
+def read_gate(values: Mapping[str, Any]) -> Gate:
+    """Values that the catalog's check has refused are ignored here."""
+    options = values.get("options", OPTIONS)
     labels = {name: str(label) for name, label in options.items()} if isinstance(options, dict) else {}
     names = tuple(dict.fromkeys(map(str, options))) if isinstance(options, dict | list | tuple) else ()
-    refuse = told.get("refuse", ["reject"] if told.get("type", "approval") == "approval" else [])
-    on_timeout = told.get("on_timeout", "fail")
+    refuse = values.get("refuse", ["reject"] if values.get("type", "approval") == "approval" else [])
+    on_timeout = values.get("on_timeout", "fail")
     return Gate(
-        prompt=told.get("prompt", ""),
+        prompt=values.get("prompt", ""),
         options=names or OPTIONS,
         refuse=tuple(str(each) for each in refuse if each in names),
-        timeout=told.get("timeout"),
+        timeout=values.get("timeout"),
         on_timeout="goto" if isinstance(on_timeout, dict) else "continue" if on_timeout == "continue" else "fail",
         labels={name: label for name, label in labels.items() if label != name},
-        form=told.get("form"),
-        assignee=told.get("assignee"),
-        min_approvals=max(told.get("min_approvals", 1), 1),
+        form=values.get("form"),
+        assignee=values.get("assignee"),
+        min_approvals=max(values.get("min_approvals", 1), 1),
     )
 
 
 def ways_out(keys: Mapping[str, Node]) -> list[Fields]:
-    """The arc that a gate takes when its time is up, if it names a step for that."""
+    """The arc that a gate takes at its timeout, if it names a step for that."""
     on_timeout = keys.get("on_timeout")
     if (
         on_timeout is None
@@ -87,15 +87,17 @@ def ways_out(keys: Mapping[str, Node]) -> list[Fields]:
     return [Fields(node, {"step": node.value, "on": "timeout"})]
 
 
-def read_quality(told: Mapping[str, Any]) -> Quality:
-    return Quality(source=told.get("source"), threshold=told.get("threshold", 0), on_fail=told.get("on_fail", "fail"))
+def read_quality(values: Mapping[str, Any]) -> Quality:
+    return Quality(
+        source=values.get("source"), threshold=values.get("threshold", 0), on_fail=values.get("on_fail", "fail")
+    )
 
 
 EVERY = 30.0  # seconds between two looks of a poll
 
 
-class Tooled(Struct):
-    """What a step does: the work, the keys that are rendered for it, and the nodes that may hold templates."""
+class ToolWork(Struct):
+    """The work of a step, the keys that are rendered for it, and the nodes that may contain templates."""
 
     work: Work
     config: dict[str, Any] = {}
@@ -106,78 +108,78 @@ class Tooled(Struct):
     arcs: list[Fields] = []  # besides those that the step itself has
 
 
-def read_tool(reading: Reading, step: Fields, catalog: Catalog) -> Tooled:
+def read_tool(reading: Reading, step: Fields, catalog: Catalog) -> ToolWork:
     node: Node | None = step.get("tool")
     if node is None:
-        return Tooled(Call())
-    found = read_described(reading, node, catalog)
+        return ToolWork(Call())
+    found = read_kind(reading, node, catalog)
     if found is None:
-        return Tooled(Call())
-    info, keys, told = found.info, found.keys, found.told
+        return ToolWork(Call())
+    info, keys, values = found.info, found.keys, found.values
     if info.kind == "playbook":
-        return Tooled(read_child(reading, step, reading.family, keys), input=input_node(reading, node))
-    if info.kind == "poll" and "check" in told:
-        return _poll(reading, step, catalog, keys, told)
+        return ToolWork(read_child(reading, step, reading.child_reader, keys), input=input_node(reading, node))
+    if info.kind == "poll" and "check" in values:
+        return _poll(reading, step, catalog, keys, values)
     if info.by_engine:
-        refuse_idle(reading, step, info.kind)
-        return _by_engine(reading, info.kind, keys, told)
+        refuse_unused(reading, step, info.kind)
+        return _by_engine(reading, info.kind, keys, values)
     return _call(reading, node, found)
 
 
-def _call(reading: Reading, node: Node, found: Described) -> Tooled:
+def _call(reading: Reading, node: Node, found: KindValues) -> ToolWork:
     static = found.static()
-    return Tooled(
-        Call(tool=found.info.kind, settings=settings_of(reading, found.info, found.told)),
-        {name: value for name, value in found.told.items() if name not in static},
+    return ToolWork(
+        Call(tool=found.info.kind, settings=settings_of(reading, found.info, found.values)),
+        {name: value for name, value in found.values.items() if name not in static},
         input_node(reading, node),
-        [child for name, child in found.keys.items() if name in found.told and name not in static],
+        [child for name, child in found.keys.items() if name in found.values and name not in static],
     )
 
 
-def settings_of(reading: Reading, info: ToolInfo, told: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that are taken as they are written, and where a script is looked for."""
+def settings_of(reading: Reading, info: ToolInfo, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that are not rendered, and the folder in which a script is looked for."""
     static = {key.name for key in info.keys if key.static}
-    settings = {name: value for name, value in told.items() if name in static}
-    beside = {"folder": reading.family.folder()} if info.kind == "python" and "script" in settings else {}
+    settings = {name: value for name, value in values.items() if name in static}
+    beside = {"folder": reading.child_reader.folder()} if info.kind == "python" and "script" in settings else {}
     return {**settings, **beside}
 
 
-def _by_engine(reading: Reading, kind: str, keys: dict[str, Node], told: dict[str, Any]) -> Tooled:
+def _by_engine(reading: Reading, kind: str, keys: dict[str, Node], values: dict[str, Any]) -> ToolWork:
     nodes = list(keys.values())
     match kind:
         case "gate":
             rendered = [keys[name] for name in ("prompt", "assignee") if name in keys]
-            return Tooled(read_gate(told), rendered=rendered, arcs=ways_out(keys))
+            return ToolWork(read_gate(values), rendered=rendered, arcs=ways_out(keys))
         case "quality":
-            return Tooled(read_quality(told), rendered=nodes)
+            return ToolWork(read_quality(values), rendered=nodes)
         case "poll":
-            return Tooled(Wait(), rendered=nodes, poll=_poll_of(reading, keys, told))
+            return ToolWork(Wait(), rendered=nodes, poll=_poll_of(reading, keys, values))
         case _:
-            return Tooled(read_wait(reading, keys, told), rendered=nodes)
+            return ToolWork(read_wait(reading, keys, values), rendered=nodes)
 
 
-def _poll_of(reading: Reading, keys: dict[str, Node], told: dict[str, Any]) -> Poll:
-    every = told.get("every", EVERY)
+def _poll_of(reading: Reading, keys: dict[str, Node], values: dict[str, Any]) -> Poll:
+    every = values.get("every", EVERY)
     if not every:
         reading.at(keys["every"], "out-of-range", "`every` must be more than nothing", "for example `every: 30s`")
-    return Poll(until=told.get("until", True), every=every or EVERY, timeout=told.get("timeout"))
+    return Poll(until=values.get("until", True), every=every or EVERY, timeout=values.get("timeout"))
 
 
-def _poll(reading: Reading, step: Fields, catalog: Catalog, keys: dict[str, Node], told: dict[str, Any]) -> Tooled:
-    """A tool that a worker runs again and again; `until` reads what comes of it."""
-    refuse_idle(reading, step, "poll", ("loop",))
-    found = read_described(reading, keys["check"], catalog)
+def _poll(reading: Reading, step: Fields, catalog: Catalog, keys: dict[str, Node], values: dict[str, Any]) -> ToolWork:
+    """A tool that a worker runs repeatedly; `until` reads its result."""
+    refuse_unused(reading, step, "poll", ("loop",))
+    found = read_kind(reading, keys["check"], catalog)
     if found is None:
-        return Tooled(Call())
+        return ToolWork(Call())
     if found.info.by_engine or found.info.kind == "playbook":
         message = f"a poll cannot run the tool `{found.info.kind}` again and again"
         reading.at(keys["check"].nodes["kind"], "bad-tool", message, "take one that a worker runs, such as `http`")
-        return Tooled(Call())
-    tooled = _call(reading, keys["check"], found)
+        return ToolWork(Call())
+    tool_work = _call(reading, keys["check"], found)
     over = input_node(reading, step.get("tool"))
-    tooled.input = tooled.input or over
-    tooled.poll, tooled.judged = _poll_of(reading, keys, told), [keys["until"]] if "until" in keys else []
-    return tooled
+    tool_work.input = tool_work.input or over
+    tool_work.poll, tool_work.judged = _poll_of(reading, keys, values), [keys["until"]] if "until" in keys else []
+    return tool_work
 
 
 def input_node(reading: Reading, node: Node) -> Node | None:

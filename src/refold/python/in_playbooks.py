@@ -4,13 +4,13 @@ from typing import Any
 
 from refold.core.plan import START, Input
 from refold.errors import InvalidValue
-from refold.playbooks.python_workflows import Coded
+from refold.playbooks.python_workflows import PythonWorkflow
 from refold.python.definition import Definition, family
 from refold.python.field_types import check, declared, needed
 from refold.python.workflow import FLOW
 
 
-def coded(definition: Definition) -> Coded:
+def coded(definition: Definition) -> PythonWorkflow:
     """The parameters of a flow have names; the fields of a start event have types too."""
     inputs, start = definition.inputs, definition.classes[START]
     wanted = inputs.needed if _is_flow(definition) else needed(start)
@@ -23,7 +23,7 @@ def coded(definition: Definition) -> Coded:
             return str(error).removeprefix(f"{name}: ")
         return ""
 
-    return Coded(
+    return PythonWorkflow(
         target=definition.home,
         plans=tuple(each.plan for each in family(definition)),
         inputs=tuple(Input(name=name, required=name in wanted) for name in inputs.names),

@@ -9,7 +9,7 @@ from typing import Any
 from refold.errors import InvalidValue, NotFound, RefoldError
 from refold.executors.functions import imported
 from refold.names import a, did_you_mean
-from refold.playbooks.python_workflows import Coded
+from refold.playbooks.python_workflows import PythonWorkflow
 from refold.python.definition import define, is_workflow
 from refold.python.in_playbooks import coded
 
@@ -36,7 +36,7 @@ def load(target: str) -> Any:
     return found
 
 
-def named(target: str) -> Coded:
+def named(target: str) -> PythonWorkflow:
     """What a playbook is told of it. Raises a RefoldError, whatever is wrong with it."""
     try:
         return coded(define(load(target), target))

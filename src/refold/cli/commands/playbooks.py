@@ -15,9 +15,9 @@ from refold.core.plan import Plan
 from refold.errors import InvalidValue, NotFound
 from refold.names import meant
 from refold.playbooks.children import names_code
-from refold.playbooks.playbook import Asked, Playbook, read
+from refold.playbooks.playbook import Lookups, Playbook, read
 from refold.playbooks.problems import InvalidPlaybook, Problem, show_all
-from refold.playbooks.python_workflows import Coded
+from refold.playbooks.python_workflows import PythonWorkflow
 from refold.tool_api import ToolInfo
 from refold.tools.catalog import installed_tools
 
@@ -32,7 +32,7 @@ def read_file(file: str, db: str | None = None) -> Playbook:
 
         return open_secrets(settings(), db).names()
 
-    asked = Asked(secrets=secrets if db is not None else None, sources=_sources, code=_named)
+    asked = Lookups(secrets=secrets if db is not None else None, sources=_sources, code=_named)
     if file == STDIN:
         return read(sys.stdin.buffer.read(), "<stdin>", installed_tools(), load, **asked)
     return read(load(file), file, installed_tools(), load, **asked)
@@ -44,7 +44,7 @@ def _sources() -> Mapping[str, ToolInfo]:
     return installed_sources()
 
 
-def _named(target: str) -> Coded:
+def _named(target: str) -> PythonWorkflow:
     from refold.python.load import named
 
     return named(target)

@@ -1,1 +1,1 @@
-"""`parallel`, `while`, `until` and `if`, compiled to steps and arcs."""
+"""Blocks (`parallel`, `while`, `until`, `if`), which are compiled to steps and arcs."""

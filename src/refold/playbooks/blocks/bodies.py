@@ -1,4 +1,4 @@
-"""Steps and blocks by their names: where each stands, and what may lead where."""
+"""The steps and blocks of a playbook by name: which list each is in, and which arcs may lead to it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from refold.playbooks.yaml.text import Node
 
 
 def block_word(node: Node) -> str:
-    """The word that makes an item a block, or nothing if it is a step."""
+    """The key that makes an item a block, or "" if the item is a step."""
     if not isinstance(node.value, dict) or "step" in node.value:
         return ""
     return next((word for word in WORDS if word in node.value), "")
@@ -60,19 +60,19 @@ FIRST = {"parallel": "fork", "while": "begin", "until": "begin", "if": "choose"}
 
 
 def bodies_of(fields: Fields) -> Iterator[list[Fields]]:
-    """Every list that stands in a block, in the order of the file."""
+    """Every list of steps in a block, in the order of the file."""
     yield from fields.get("branches", {}).values()
     for key in ("do", "then"):
-        if key in fields.told:
+        if key in fields.values:
             yield fields.get(key)
     for other in fields.get("elif", []):
         yield other.get("then", [])
-    if "else" in fields.told:
+    if "else" in fields.values:
         yield fields.get("else")
 
 
 class Outline:
-    """Names of blocks are made up where none are given; each name stands in one list, and lists are numbered."""
+    """The lists of steps by number, and which list each name is in. Blocks without a name get one."""
 
     def __init__(self, reading: Reading, items: list[Fields]) -> None:
         self.reading = reading
@@ -87,7 +87,7 @@ class Outline:
         self._put(items, "")
 
     def name(self, item: Fields) -> str:
-        """Of a step or a block; nothing if it has none that is good."""
+        """The name of a step or a block; "" if it has no valid name."""
         return self._names[id(item)]
 
     def entry(self, item: Fields) -> str:
@@ -127,7 +127,7 @@ class Outline:
                 return name
 
     def resolved(self, target: str, node: Node, number: int) -> str:
-        """Where an arc of a list leads; one that leaves the list is told of."""
+        """Where an arc of a list leads; an arc that leaves the list is reported."""
         there = self.home.get(target)
         if there is not None and there != number:
             if self._is_below(there, number):
@@ -146,7 +146,7 @@ class Outline:
         return inner == outer
 
     def _block_below(self, inner: int, outer: int) -> str:
-        """The block that stands in the outer list and has the inner one in it."""
+        """The block in the outer list that contains the inner list."""
         while self._above[inner] != outer:
             inner = self._above[inner]
         return self.around[inner]

@@ -1,4 +1,4 @@
-"""How blocks come to fail: loops that go on for too long or change nothing, and too few branches that went well."""
+"""The steps that are generated for blocks: steps that only connect, checks that fail, and the end of branches."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -7,12 +7,12 @@ from msgspec import Struct, structs
 
 from refold.core.plan import Arc, Call, Step
 from refold.playbooks.reader.reading import Fields, Reading
-from refold.playbooks.steps import Draft, Value
+from refold.playbooks.steps import StepDraft, Value
 from refold.playbooks.yaml.text import Node
 
 
 class Way(Struct, frozen=True):
-    """An arc of the plan, beside the fields that say where it stands."""
+    """An arc of the plan, with the fields it was read from."""
 
     fields: Fields
     arc: Arc
@@ -23,20 +23,20 @@ def way(at: Node, to: str, when: Any = None, on: Any = "success", set: Mapping[s
     return Way(Fields(node, {"step": to, "on": on}), Arc(to=to, on=on, when=when, set=dict(set or {})))
 
 
-def ways_of(draft: Draft) -> list[Way]:
+def ways_of(draft: StepDraft) -> list[Way]:
     return [Way(fields, arc) for fields, arc in zip(draft.arcs, draft.step.arcs, strict=True)]
 
 
-def with_ways(draft: Draft, ways: Iterable[Way], **changes: Any) -> Draft:
-    """The same draft with other arcs."""
+def with_ways(draft: StepDraft, ways: Iterable[Way], **changes: Any) -> StepDraft:
+    """Return the same draft with other arcs."""
     every = list(ways)
     draft.step = structs.replace(draft.step, arcs=tuple(each.arc for each in every), **changes)
     draft.arcs = [each.fields for each in every]
     return draft
 
 
-def router(block: str, name: str, at: Node, ways: Sequence[Way], **more: Any) -> Draft:
-    """A step that has nothing to do: it is bypassed, which takes no time and no worker, and its arcs are followed."""
+def router(block: str, name: str, at: Node, ways: Sequence[Way], **more: Any) -> StepDraft:
+    """A step without work: it is bypassed, which takes no time and no worker, and its arcs are followed."""
     return _draft(block, Step(name=name, when=False, **more), at, ways)
 
 
@@ -48,23 +48,23 @@ def insistence(
     keys: Mapping[str, Any],
     bound: Mapping[str, Any] | None = None,
     **more: Any,
-) -> Draft:
-    """A step that fails with words of its own unless something holds."""
+) -> StepDraft:
+    """A step that fails with the given message unless a condition holds."""
     work = Call(tool="assert", settings={"error": error})
     return _draft(
         block, Step(name=name, work=work, input={"$let": dict(bound or {}), "$in": dict(keys)}, **more), at, ()
     )
 
 
-def _draft(block: str, step: Step, at: Node, ways: Sequence[Way]) -> Draft:
+def _draft(block: str, step: Step, at: Node, ways: Sequence[Way]) -> StepDraft:
     name = Node(step.name, at.start, at.end)
     node = Node({"step": step.name}, at.start, at.end, nodes={"step": name}, keys={"step": at.start})
-    draft = Draft(step.name, Fields(node, {"step": step.name}), step, [], frozenset(), "", [], block=block)
+    draft = StepDraft(step.name, Fields(node, {"step": step.name}), step, [], frozenset(), "", [], block=block)
     return with_ways(draft, ways)
 
 
-def otherwise(draft: Draft, on: str, ways: Sequence[Way]) -> list[Way]:
-    """Those of the ways that are open after an outcome for which the step takes no arc of its own."""
+def otherwise(draft: StepDraft, on: str, ways: Sequence[Way]) -> list[Way]:
+    """The arcs to take after an outcome for which the step takes no arc of its own."""
     own = [arc.when for arc in draft.step.arcs if arc.on in (on, "both")]
     if any(when in (None, True) for when in own):
         return []
@@ -86,34 +86,34 @@ def _unless(others: Sequence[Any], when: Any) -> Any:
 
 
 def expression(condition: Any) -> str:
-    """A condition without its braces."""
+    """The expression of a condition, without its braces."""
     if isinstance(condition, bool) or condition is None:
         return "false" if condition is False else "true"
     return str(condition).strip()[2:-2].strip("-").strip()
 
 
 def values_of(arcs: Iterable[Fields]) -> list[Value]:
-    """What may hold templates in arcs as they were written."""
-    return [Value(arc.node.nodes[key], "outcome") for arc in arcs for key in ("when", "set") if key in arc.told]
+    """The values of arcs that may contain templates."""
+    return [Value(arc.node.nodes[key], "outcome") for arc in arcs for key in ("when", "set") if key in arc.values]
 
 
 Catch = Callable[[str, Node], Sequence[Way]]
 
 
-def used_up(block: str, most: int, at: Node) -> Draft:
+def used_up(block: str, most: int, at: Node) -> StepDraft:
     passes = f"{most:,} passes" if most > 1 else "1 pass"
     message = f"`{block}` has gone through {passes}, as many as `max_iterations` allows, and is not done"
     return insistence(block, f"{block}.limit", at, "max_iterations", {"that": False, "message": message})
 
 
-def stuck(block: str, most: int, at: Node) -> Draft:
+def stuck(block: str, most: int, at: Node) -> StepDraft:
     passes = f"{most:,} passes in a row have" if most > 1 else "a pass has"
     keys = {"that": False, "message": f"`{block}` is stuck: {passes} changed nothing"}
     return insistence(block, f"{block}.stuck", at, "stuck", keys)
 
 
 class Branching(Struct, frozen=True):
-    """The branches of a parallel block: what is noted of their failures, and what is made of it."""
+    """The branches of a parallel block: how their failures are recorded, and how the block ends."""
 
     block: str
     branches: list[str]
@@ -126,7 +126,7 @@ class Branching(Struct, frozen=True):
 
     @property
     def onward(self) -> str:
-        """Where a branch leads when it went well."""
+        """The arc of a branch that has completed."""
         return f"{self.block}.join" if self.fast else self.block
 
     @property
@@ -137,7 +137,7 @@ class Branching(Struct, frozen=True):
         return f"{self.block}.failed.{branch}"
 
     def catch(self, branch: str) -> Catch:
-        """A failure is noted, and ends its branch."""
+        """Arcs that record a failure and end its branch."""
         to = f"{self.block}.{branch}.failed" if self.fast else self.block
 
         def caught(step: str, at: Node) -> Sequence[Way]:
@@ -149,7 +149,7 @@ class Branching(Struct, frozen=True):
 
         return caught
 
-    def between(self, at: Node) -> list[Draft]:
+    def between(self, at: Node) -> list[StepDraft]:
         """With `fail_fast`, one way to the verdict for branches that have all ended, one for too many failures.
 
         A failure leads to both, so that the first waits until no branch can fail any more.
@@ -166,7 +166,7 @@ class Branching(Struct, frozen=True):
         stop = [router(self.block, soon, at, [way(at, self.block)], join=self.too_many)] if stops else []
         return [*failed, *stop, join]
 
-    def verdict(self, at: Node) -> Draft:
+    def verdict(self, at: Node) -> StepDraft:
         noted = {branch: f"ctx['{self._key(branch)}']" for branch in self.branches}
         wanted = f", and {self.enough} must go well" if self.enough < len(self.branches) else ""
         names = "map(attribute='branch') | list"

@@ -1,1 +1,1 @@
-"""Checks of a whole playbook, after it was read: names, arcs, templates, secrets."""
+"""Checks of a whole playbook after it was read: names, arcs, the graph, templates and secrets."""

@@ -1,4 +1,4 @@
-"""Checks of arcs: those that can never be taken, and conditions that ask for what never is."""
+"""Checks of arcs: those that can never be taken, and conditions that can never hold."""
 
 import re
 from collections.abc import Iterator
@@ -9,20 +9,20 @@ from refold import templates
 from refold.core.expressions import CannotEvaluate
 from refold.core.plan import Arc, Step
 from refold.playbooks.checks.names import target_node
+from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.problems import Problem
 from refold.playbooks.reader.reading import Fields, Reading
 from refold.playbooks.reader.templates import templates_in
-from refold.playbooks.sketch import Sketch
-from refold.playbooks.steps import Draft
+from refold.playbooks.steps import StepDraft
 from refold.playbooks.yaml.positions import place_at
 
 CALL = re.compile(r"\w\s*\(")  # what a function gives may change
 PATH = re.compile(r"\s*\{\{\s*(?:not\s+)?(?!(?:true|false|none|not)\b)[a-z_]\w*\s*[.\[=<>!|}]", re.I)
-"""Begins with a name: most conditions do, and depend on it."""
+"""Matches conditions that begin with a name, as most do: they depend on its value."""
 
 
 def constant(condition: Any) -> bool | None:
-    """Whether it always or never holds; None if that depends."""
+    """Return whether a condition always or never holds; None if it depends on the run."""
     if condition is None:
         return True
     if isinstance(condition, bool):
@@ -46,7 +46,7 @@ ASKED = (re.compile(rf"\boutput\.status\s*[!=]=\s*{WORD}"), re.compile(rf"{WORD}
 
 
 def live_arcs(step: Step) -> Iterator[bool]:
-    """Per arc: whether it can be taken. An exclusive step never comes past an arc that always holds."""
+    """For each arc, whether it can be taken. In an exclusive step no arc after one that always holds can be taken."""
     closed: set[str] = set()
     for arc in step.arcs:
         listens = {"success", "failure"} if arc.on == "both" else {arc.on}
@@ -56,8 +56,8 @@ def live_arcs(step: Step) -> Iterator[bool]:
             closed |= listens
 
 
-def check_arcs(reading: Reading, sketch: Sketch) -> None:
-    for draft in sketch.drafts:
+def check_arcs(reading: Reading, playbook: PlaybookDraft) -> None:
+    for draft in playbook.drafts:
         cannot_fail = _cannot_fail(draft)
         for fields, arc, live in zip(draft.arcs, draft.step.arcs, live_arcs(draft.step), strict=True):
             if constant(arc.when) is False:
@@ -77,11 +77,11 @@ def _keys(fields: Fields) -> Iterator[str]:
 
 
 def _is_written(fields: Fields) -> bool:
-    """Whether it stands in the file like that; what was made for a block is told of with the block."""
+    """Whether the arc is in the file as such; problems of generated arcs are reported for their block."""
     return isinstance(fields.node.value, dict) or bool(fields.node.style)
 
 
-def _never(reading: Reading, draft: Draft, fields: Fields) -> None:
+def _never(reading: Reading, draft: StepDraft, fields: Fields) -> None:
     if draft.block and not isinstance(fields.node.value, dict):
         hint = "take away what is never done, or mend the condition"
         reading.warn(fields.node, "never-holds", f"this condition of `{draft.block}` never holds", hint)
@@ -92,8 +92,8 @@ def _never(reading: Reading, draft: Draft, fields: Fields) -> None:
     )
 
 
-def _cannot_fail(draft: Draft) -> bool:
-    """A place to branch, where nothing is computed but on arcs for a failure."""
+def _cannot_fail(draft: StepDraft) -> bool:
+    """Whether a step has no tool, so that its result is empty except on arcs for a failure."""
     if draft.block or "tool" in draft.node.nodes or draft.step.timeout is not None:
         return False
     listening = [arc for arc in draft.arcs if arc.get("on") == "failure" and isinstance(arc.node.value, dict)]
@@ -101,7 +101,7 @@ def _cannot_fail(draft: Draft) -> bool:
     return not any(True for value in draft.values if id(value.node) not in then for _ in templates_in(value.node))
 
 
-def _statuses(reading: Reading, draft: Draft) -> None:
+def _statuses(reading: Reading, draft: StepDraft) -> None:
     for value in draft.values:
         for node in templates_in(value.node) if value.scope == "outcome" else ():
             for found in (match for asked in ASKED for match in asked.finditer(node.value)):

@@ -1,4 +1,4 @@
-"""What a tool wants of the input of its step, held against the names that the step binds."""
+"""All checks of a whole playbook, and the check that a tool gets the input it needs."""
 
 import re
 
@@ -11,26 +11,26 @@ from refold.playbooks.checks.names import check_names
 from refold.playbooks.checks.scopes import Names
 from refold.playbooks.checks.secrets import check_secrets
 from refold.playbooks.checks.templates import check_templates
+from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.problems import Problem
 from refold.playbooks.reader.reading import Fields, Reading
-from refold.playbooks.sketch import Sketch
-from refold.playbooks.steps import Draft
+from refold.playbooks.steps import StepDraft
 from refold.playbooks.yaml.positions import place_inside
 from refold.playbooks.yaml.text import Node
 
 WORD = re.compile(r"[^\W\d]\w*")
 
 
-def check_tools(reading: Reading, sketch: Sketch, names: Names) -> None:
-    for draft in sketch.drafts if reading.strict else ():
+def check_tools(reading: Reading, playbook: PlaybookDraft, names: Names) -> None:
+    for draft in playbook.drafts if reading.strict else ():
         node = draft.fields.get("tool")
         if isinstance(node, Node) and isinstance(node.value, dict):
             _check(reading, draft, node)
             _check_names(reading, draft, node, names)
 
 
-def _check_names(reading: Reading, draft: Draft, node: Node, names: Names) -> None:
-    """Code is given what is bound to its step, and nothing else of the run."""
+def _check_names(reading: Reading, draft: StepDraft, node: Node, names: Names) -> None:
+    """Python code gets the names that its step binds, and nothing else of the run."""
     info = reading.catalog.get(node.value["kind"]) if isinstance(node.value.get("kind"), str) else None
     code = node.value.get("code")
     if info is None or info.names_read is None or not isinstance(code, str):
@@ -45,7 +45,7 @@ def _check_names(reading: Reading, draft: Draft, node: Node, names: Names) -> No
             reading.say(Problem("unbound-name", message, place, hint, "warning", len(name)))
 
 
-def _check(reading: Reading, draft: Draft, node: Node) -> None:
+def _check(reading: Reading, draft: StepDraft, node: Node) -> None:
     kind = node.value.get("kind")
     info = reading.catalog.get(kind) if isinstance(kind, str) else None
     if info is None or info.check_bound is None:
@@ -56,8 +56,8 @@ def _check(reading: Reading, draft: Draft, node: Node) -> None:
         reading.say(Problem(found.code, found.message, place, found.hint))
 
 
-def with_result(reading: Reading, draft: Draft) -> Draft:
-    """The step with the schema of its result, if it declares one."""
+def with_result(reading: Reading, draft: StepDraft) -> StepDraft:
+    """Return the step with the schema of its result, if it declares one."""
     output: Fields | None = draft.fields.get("output")
     if output is None or not output.get("schema"):
         return draft
@@ -70,12 +70,12 @@ def with_result(reading: Reading, draft: Draft) -> Draft:
     return draft
 
 
-def check(reading: Reading, sketch: Sketch) -> None:
-    """The graph is looked at only if every name in it means something."""
-    if check_names(reading, sketch):
-        check_graph(reading, sketch)
-    check_arcs(reading, sketch)
-    names = Names(sketch)
-    check_templates(reading, sketch, names)
-    check_tools(reading, sketch, names)
-    check_secrets(reading, sketch)
+def check(reading: Reading, playbook: PlaybookDraft) -> None:
+    """Run all checks; the graph is checked only if every name in it is valid."""
+    if check_names(reading, playbook):
+        check_graph(reading, playbook)
+    check_arcs(reading, playbook)
+    names = Names(playbook)
+    check_templates(reading, playbook, names)
+    check_tools(reading, playbook, names)
+    check_secrets(reading, playbook)

@@ -10,8 +10,8 @@ from refold.core.graph import ArcLoop, Graph, analyse
 from refold.errors import InvalidPlan
 from refold.playbooks.checks.arcs import is_sure, live_arcs
 from refold.playbooks.checks.names import target_node
+from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.reader.reading import Fields, Reading
-from refold.playbooks.sketch import Sketch
 
 # What the plan's own analysis says of a step: the key it is about, the code, the hint.
 UNFIT = (("sources but has", "join", "join-too-large", "lower `at_least`, or lead more steps here"),)
@@ -22,31 +22,31 @@ UNREACHED = "lead an arc here, or take the step away"
 class _Known(Struct):
     """The graph with the arcs as they were written."""
 
-    sketch: Sketch
+    playbook: PlaybookDraft
     graph: Graph
     arcs: list[Fields]
 
 
-def check_graph(reading: Reading, sketch: Sketch) -> None:
+def check_graph(reading: Reading, playbook: PlaybookDraft) -> None:
     try:
-        graph = analyse(sketch.plan)
+        graph = analyse(playbook.plan)
     except InvalidPlan as unfit:
         for said in unfit.problems:
-            _place_it(reading, sketch, said)
+            _place_it(reading, playbook, said)
         return
-    known = _Known(sketch, graph, [arc for draft in sketch.drafts for arc in draft.arcs])
+    known = _Known(playbook, graph, [arc for draft in playbook.drafts for arc in draft.arcs])
     for rule in (_unreachable, _endless, _late_exits, _side_entries, _starved_joins, _idle_keys):
         rule(reading, known)
 
 
-def _place_it(reading: Reading, sketch: Sketch, said: str) -> None:
-    """What the analysis of the plan found, where the step it names stands."""
+def _place_it(reading: Reading, playbook: PlaybookDraft, said: str) -> None:
+    """Report what the analysis of the plan found, at the step that it names."""
     found = re.search(r"step '([^']+)'", said)
-    names = sketch.names()
+    names = playbook.names()
     if found is None or found.group(1) not in names:
-        reading.at(sketch.fields.node, "invalid-plan", said, "mend what it names")
+        reading.at(playbook.fields.node, "invalid-plan", said, "mend what it names")
         return
-    node = sketch.draft(found.group(1)).node
+    node = playbook.draft(found.group(1)).node
     for words, key, code, hint in UNFIT:
         if words in said and key in node.nodes:
             reading.at(node.nodes[key], code, said.replace("'", "`"), hint)
@@ -57,7 +57,7 @@ def _place_it(reading: Reading, sketch: Sketch, said: str) -> None:
 def _unreachable(reading: Reading, known: _Known) -> None:
     graph = known.graph
     quiet: set[int] = set()  # what stands in a block that was told of, or behind it
-    for s, draft in enumerate(known.sketch.drafts):
+    for s, draft in enumerate(known.playbook.drafts):
         if graph.reached[s] or s in graph.finalizers:
             continue
         if s in quiet or draft.block:
@@ -66,19 +66,19 @@ def _unreachable(reading: Reading, known: _Known) -> None:
             name = draft.block or draft.name
             message = f"`{name}` cannot be reached from `{_entry_name(known)}`"
             hint = f"lead an arc here, such as `next: {name}`, or take the block away" if draft.block else UNREACHED
-            before = known.sketch.drafts[s - 1] if s else draft
+            before = known.playbook.drafts[s - 1] if s else draft
             if not before.arcs and not draft.block and s - 1 not in graph.finalizers:
                 hint = f"write `next: {name}` in `{before.block or before.name}`, or take the step away"
             reading.useless(draft.node.nodes["step"], "unreachable-step", message, hint)
 
 
 def _entry_name(known: _Known) -> str:
-    first = known.sketch.drafts[known.graph.entry]
+    first = known.playbook.drafts[known.graph.entry]
     return first.block or first.name
 
 
 def _endless(reading: Reading, known: _Known) -> None:
-    """No way out, and in every step of the body an arc that is always taken: each pass is followed by another."""
+    """Report loops without an exit in which every step always takes an arc: each pass is followed by another."""
     graph = known.graph
     if not graph.loops:
         return
@@ -95,7 +95,7 @@ def _endless(reading: Reading, known: _Known) -> None:
 
 
 def _ways_out(graph: Graph) -> list[int]:
-    """Per loop: its steps after which it may end. A step counts for all loops that it may leave."""
+    """For each loop, the steps after which it may end. A step counts for all loops that it may leave."""
     count = [0] * (len(graph.loops) + 1)  # the last is for what is outside of all
     for s, around in enumerate(graph.loop_of):
         if around >= 0:
@@ -109,7 +109,7 @@ def _ways_out(graph: Graph) -> list[int]:
 
 
 def _stays_in(graph: Graph, s: int) -> int:
-    """The innermost loop that another pass is sure in after this step, or -1."""
+    """The innermost loop that certainly has another pass after this step, or -1."""
     live = [a for a, lives in zip(graph.out[s], live_arcs(graph.step(s)), strict=True) if lives]
     if not any(is_sure(graph.specs[a]) and graph.specs[a].on in ("success", "both") for a in live):
         return -1
@@ -134,7 +134,7 @@ def _late_exits(reading: Reading, known: _Known) -> None:
 
 
 def _way(known: _Known, loop: ArcLoop) -> str:
-    """A loop by its steps, in the order of the file."""
+    """The steps of a loop as text, in the order of the file."""
     graph = known.graph
     names = [graph.name(s) for s in sorted(loop.steps(), key=lambda s: (s != loop.head, s))]
     shown = names if len(names) <= 4 else [*names[:2], "…", names[-1]]
@@ -164,7 +164,7 @@ def _entered(graph: Graph, a: int) -> Iterator[ArcLoop]:
 
 
 def _starved_joins(reading: Reading, known: _Known) -> None:
-    """Sources that exclude each other are never all taken: of an exclusive step outside loops, one arc is."""
+    """Report joins whose sources exclude each other: an exclusive step outside of loops takes one arc only."""
     graph = known.graph
     joins = [s for s, need in enumerate(graph.need) if need > 1 and graph.reached[s]]
     if not joins:
@@ -172,9 +172,9 @@ def _starved_joins(reading: Reading, known: _Known) -> None:
     choices, live = _choices(graph), _live(graph)
     for s in joins:
         at_most = _at_most(graph, s, choices, live)
-        if at_most < graph.need[s] and not known.sketch.drafts[s].block:
+        if at_most < graph.need[s] and not known.playbook.drafts[s].block:
             message = f"`{graph.name(s)}` waits for {graph.need[s]} steps, of which at most {at_most} are ever taken"
-            node = known.sketch.drafts[s].node.nodes["join"]
+            node = known.playbook.drafts[s].node.nodes["join"]
             reading.at(node, "join-never", message, "lower `at_least`, or let the step before them be inclusive")
 
 
@@ -182,7 +182,7 @@ Choice = tuple[int, int]  # a step, and the arc of it that every way from the en
 
 
 def _choices(graph: Graph) -> dict[int, frozenset[Choice]]:
-    """Per step: the choices that lead there, whichever way it is reached."""
+    """For each step, the choices that every path to it has in common."""
     found: dict[int, frozenset[Choice]] = {graph.entry: frozenset()}
     waits = {s: len(graph.into[s]) for s in range(len(graph.into))}
     todo = [graph.entry]
@@ -221,7 +221,7 @@ def _live(graph: Graph) -> set[int]:
 
 
 def _at_most(graph: Graph, s: int, choices: dict[int, frozenset[Choice]], live: set[int]) -> int:
-    """How many sources can be taken together, at most: for each choice, only those behind one of its arcs."""
+    """The largest number of sources that can be taken together: for each choice, those after one of its arcs."""
     behind: dict[int, Counter[int]] = defaultdict(Counter)
     sources: dict[int, frozenset[Choice]] = {}
     for a in live.intersection(graph.into[s]):
@@ -239,7 +239,7 @@ def _idle_keys(reading: Reading, known: _Known) -> None:
     for a, arc in enumerate(known.arcs):
         if arc.get("each_pass") and graph.loop_of[graph.origin[a]] < 0:
             reading.warn(arc.node.nodes["each_pass"], "no-effect", "this arc leaves no loop", "leave `each_pass` out")
-    draft = known.sketch.drafts[graph.entry]
-    if "join" in draft.fields.told and not graph.into[graph.entry]:
+    draft = known.playbook.drafts[graph.entry]
+    if "join" in draft.fields.values and not graph.into[graph.entry]:
         message = f"`{draft.name}` is entered at the start; no arc leads there"
         reading.warn(draft.node.nodes["join"], "no-effect", message, "leave `join` out")

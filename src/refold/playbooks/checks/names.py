@@ -1,24 +1,26 @@
-"""Checks of names: each step has its own, and whoever names a step names one that is there."""
+"""Checks of names: each step has its own, and every step that is named exists."""
 
 from collections import Counter
 
 from refold.names import did_you_mean
+from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.problems import Problem
 from refold.playbooks.reader.reading import Fields, Reading, cut
-from refold.playbooks.sketch import Sketch
 from refold.playbooks.yaml.text import Node
 
 
-def check_names(reading: Reading, sketch: Sketch) -> bool:
-    """Whether the steps form a graph."""
+def check_names(reading: Reading, playbook: PlaybookDraft) -> bool:
+    """Check the names, and return whether the steps form a graph."""
     before = len(reading.problems)
-    _own_names(reading, sketch)
-    _targets(reading, sketch)
-    _entry(reading, sketch)
-    _finalizers(reading, sketch)
-    _shadows(reading, sketch)
-    told = reading.problems[before:]
-    return all(sketch.names()) and len(sketch.names()) == len(sketch.drafts) > 0 and not any(map(_is_error, told))
+    _own_names(reading, playbook)
+    _targets(reading, playbook)
+    _entry(reading, playbook)
+    _finalizers(reading, playbook)
+    _shadows(reading, playbook)
+    values = reading.problems[before:]
+    return (
+        all(playbook.names()) and len(playbook.names()) == len(playbook.drafts) > 0 and not any(map(_is_error, values))
+    )
 
 
 def _is_error(problem: Problem) -> bool:
@@ -26,14 +28,14 @@ def _is_error(problem: Problem) -> bool:
 
 
 def target_node(arc: Fields) -> Node:
-    """Where an arc names its target: in the short forms it is nothing but a name."""
+    """The node that names the target of an arc; in the short forms an arc is only a name."""
     node: Node = arc.node.nodes["step"] if isinstance(arc.node.value, dict) else arc.node
     return node
 
 
-def _own_names(reading: Reading, sketch: Sketch) -> None:
+def _own_names(reading: Reading, playbook: PlaybookDraft) -> None:
     first: dict[str, int] = {}
-    for draft in sketch.drafts:
+    for draft in playbook.drafts:
         if not draft.name:
             continue
         node = draft.node.nodes["step"]
@@ -43,10 +45,10 @@ def _own_names(reading: Reading, sketch: Sketch) -> None:
         first.setdefault(draft.name, node.start.line + 1)
 
 
-def _targets(reading: Reading, sketch: Sketch) -> None:
-    names = sketch.written()
-    known = set(sketch.names())
-    for draft in sketch.drafts:
+def _targets(reading: Reading, playbook: PlaybookDraft) -> None:
+    names = playbook.written()
+    known = set(playbook.names())
+    for draft in playbook.drafts:
         for arc in draft.arcs:
             if arc.get("step") not in known:
                 _unknown(reading, target_node(arc), names)
@@ -56,39 +58,39 @@ def _unknown(reading: Reading, node: Node, names: list[str]) -> None:
     reading.at(node, "unknown-step", f"there is no step `{cut(node.value)}`", did_you_mean(node.value, names))
 
 
-def _entry(reading: Reading, sketch: Sketch) -> None:
-    entry = sketch.executor("entry_step")
-    if entry is not None and entry.value not in sketch.written():
-        _unknown(reading, entry, sketch.written())
+def _entry(reading: Reading, playbook: PlaybookDraft) -> None:
+    entry = playbook.executor("entry_step")
+    if entry is not None and entry.value not in playbook.written():
+        _unknown(reading, entry, playbook.written())
 
 
-def _finalizers(reading: Reading, sketch: Sketch) -> None:
-    named = sketch.finalizers()
-    names = sketch.names()
-    within = {draft.name: draft.within for draft in sketch.drafts if draft.within}
+def _finalizers(reading: Reading, playbook: PlaybookDraft) -> None:
+    named = playbook.finalizers()
+    names = playbook.names()
+    within = {draft.name: draft.within for draft in playbook.drafts if draft.within}
     for name, node in named:
-        if name in sketch.blocks:
+        if name in playbook.blocks:
             hint = "let a step run at the end, one that starts a playbook if there is much to do"
             reading.at(node, "finalizer-block", f"`{name}` is a block, and no block can run at the end", hint)
         elif name in within:
             message = f"`{name}` stands inside the block `{within[name]}`, and cannot run at the end"
             reading.at(node, "finalizer-block", message, "put it outside of the block")
         elif name not in names:
-            _unknown(reading, node, sketch.written())
+            _unknown(reading, node, playbook.written())
     for name, times in Counter(name for name, _ in named).items():
         if times > 1:
             again = [node for each, node in named if each == name][1]
             reading.at(again, "finalizer-twice", f"`{name}` is to run at the end twice", "name it once")
     final = {name: node for name, node in named}
-    first = sketch.plan.entry or (names[0] if names else "")
+    first = playbook.plan.entry or (names[0] if names else "")
     if first in final:
         message = f"`{first}` is the entry and cannot also run at the end"
         reading.at(final[first], "finalizer-entry", message, "put another step first, or name one with `entry_step`")
-    _arcs_of_finalizers(reading, sketch, set(final) - within.keys() - sketch.blocks.keys())
+    _arcs_of_finalizers(reading, playbook, set(final) - within.keys() - playbook.blocks.keys())
 
 
-def _arcs_of_finalizers(reading: Reading, sketch: Sketch, final: set[str]) -> None:
-    for draft in sketch.drafts:
+def _arcs_of_finalizers(reading: Reading, playbook: PlaybookDraft, final: set[str]) -> None:
+    for draft in playbook.drafts:
         if draft.name in final and draft.arcs:
             message = f"`{draft.name}` runs at the end, so nothing can follow it"
             reading.at_key(draft.node, "next", "finalizer-arc", message, "leave `next` out")
@@ -96,15 +98,15 @@ def _arcs_of_finalizers(reading: Reading, sketch: Sketch, final: set[str]) -> No
             if arc.get("step") in final and draft.name not in final:
                 message = f"`{arc.get('step')}` runs at the end; no arc can lead there"
                 reading.at(target_node(arc), "finalizer-arc", message, "leave the arc out")
-        if draft.name in final and "join" in draft.fields.told:
+        if draft.name in final and "join" in draft.fields.values:
             message = f"`{draft.name}` runs at the end; no arc leads there"
             reading.warn(draft.node.nodes["join"], "no-effect", message, "leave `join` out")
 
 
-def _shadows(reading: Reading, sketch: Sketch) -> None:
-    """A bare name means the result of the step, once there is one, and no longer the input."""
-    inputs = sketch.fields.get("workload", {})
-    for draft in sketch.drafts:
+def _shadows(reading: Reading, playbook: PlaybookDraft) -> None:
+    """Warn if a step has the name of an input: the bare name then means the result of the step."""
+    inputs = playbook.fields.get("workload", {})
+    for draft in playbook.drafts:
         if draft.name and draft.name in inputs:
             message = f"`{draft.name}` is also an input; when the step has run, the bare name means its result"
             reading.warn(draft.node.nodes["step"], "shadowed-name", message, f"read `workload.{draft.name}`")

@@ -1,4 +1,4 @@
-"""Which names a template can read where it stands."""
+"""Scopes: which names a template can read, depending on where it is."""
 
 from collections.abc import Collection
 
@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from refold.core.plan import bare_key
 from refold.names import did_you_mean, meant
-from refold.playbooks.sketch import Sketch
-from refold.playbooks.steps import Draft, Scope
+from refold.playbooks.draft import PlaybookDraft
+from refold.playbooks.steps import Scope, StepDraft
 
 Path = tuple[str, ...]
 
@@ -35,7 +35,7 @@ ELSEWHERE = {
 
 
 class Unknown(Struct, frozen=True):
-    """A part of a path that means nothing, and what to do."""
+    """A part of a path that is not valid, and a hint."""
 
     path: Path  # up to and with that part
     message: str
@@ -43,21 +43,21 @@ class Unknown(Struct, frozen=True):
 
 
 class Names:
-    """What the whole playbook makes readable."""
+    """The names that the whole playbook defines."""
 
-    def __init__(self, sketch: Sketch) -> None:
-        self.steps = {name for name in sketch.names() if "." not in name}  # a dot: made for a block
-        self.inputs: set[str] = set(sketch.plan.defaults).union(each.name for each in sketch.plan.inputs)
-        self.declared = not {"workload", "inputs"}.isdisjoint(sketch.fields.told)
+    def __init__(self, playbook: PlaybookDraft) -> None:
+        self.steps = {name for name in playbook.names() if "." not in name}  # a dot: made for a block
+        self.inputs: set[str] = set(playbook.plan.defaults).union(each.name for each in playbook.plan.inputs)
+        self.declared = not {"workload", "inputs"}.isdisjoint(playbook.fields.values)
         self.ctx: set[str] = set()
-        for draft in sketch.drafts:
+        for draft in playbook.drafts:
             self.ctx.update(map(bare_key, draft.step.set))
             self.ctx |= draft.sets
             for arc in draft.step.arcs:
                 self.ctx.update(key for key in map(bare_key, arc.set) if "." not in key)
 
-    def unknown(self, path: Path, draft: Draft, scope: Scope) -> Unknown | None:
-        """What is wrong with a path in a template of this step, if anything is."""
+    def unknown(self, path: Path, draft: StepDraft, scope: Scope) -> Unknown | None:
+        """The problem with a path in a template of this step, if there is one."""
         first, second = path[0], path[1] if len(path) > 1 else None
         if not self._is_readable(first, draft, scope):
             hint = self._hint(first, draft, scope)
@@ -69,7 +69,7 @@ class Names:
             return None
         return Unknown(path[:2], f"there is no `{first}.{second}`", self._part_hint(first, second, parts))
 
-    def _is_readable(self, name: str, draft: Draft, scope: Scope) -> bool:
+    def _is_readable(self, name: str, draft: StepDraft, scope: Scope) -> bool:
         if name in EVERYWHERE or self._is_own(name, draft, scope):
             return True
         if name in OUTCOME:
@@ -78,14 +78,14 @@ class Names:
             return bool(draft.iterator) and (scope in ("input", "tool") or (scope == "key" and name == "iter"))
         return name in self.ctx or name in self.steps or name in self.inputs
 
-    def _is_own(self, name: str, draft: Draft, scope: Scope) -> bool:
-        """The item of a loop, or a value of the step's input: whatever is below it."""
+    def _is_own(self, name: str, draft: StepDraft, scope: Scope) -> bool:
+        """Whether the path begins with the item of a loop or the step's input; anything below these is allowed."""
         if scope == "tool" and name in draft.bound:
             return True
         return name == draft.iterator and scope in ("key", "input", "tool")
 
-    def _parts(self, name: str, draft: Draft, scope: Scope) -> Collection[str] | None:
-        """What can stand behind the dot; None if that is not known before a run."""
+    def _parts(self, name: str, draft: StepDraft, scope: Scope) -> Collection[str] | None:
+        """The names that may follow the dot; None if they are not known before a run."""
         match name:
             case "ctx":
                 return self.ctx
@@ -101,7 +101,7 @@ class Names:
             case _:
                 return PARTS.get(name)
 
-    def _hint(self, name: str, draft: Draft, scope: Scope) -> str:
+    def _hint(self, name: str, draft: StepDraft, scope: Scope) -> str:
         if scope == "source" and (name == draft.iterator or name in ITEM):
             return "a source is asked before there is an item"
         if scope == "source" and name in ("secrets", "keychain"):

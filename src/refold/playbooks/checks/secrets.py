@@ -1,28 +1,28 @@
-"""Secrets in a playbook: the keychain, steps whose result is secret, and whether those who name any may do so."""
+"""Checks of secrets: the keychain, steps whose result is secret, and where secrets may be used."""
 
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from refold.names import did_you_mean
+from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.language.tables import Key
 from refold.playbooks.problems import Place
 from refold.playbooks.reader.reading import Reading, cut
 from refold.playbooks.reader.templates import is_secret, is_template
-from refold.playbooks.sketch import Sketch
-from refold.playbooks.steps import Draft
+from refold.playbooks.steps import StepDraft
 from refold.playbooks.yaml.positions import place_inside
 from refold.playbooks.yaml.text import Node
 from refold.templates import Use, uses_of
 
 KINDS = ("static", "bearer", "env", "file", "credential", "credential_ref", "oauth2", "secret_manager")
-"""Those that need no cloud; a NoETL file may name others, which fail when they are used."""
+"""The kinds that need no cloud; a NoETL file may name others, which fail when they are used."""
 CLOSED = ("run", "source", "key", "outcome")  # scopes that are evaluated where nothing is opened
 OPENED = "read it in `input` or in the keys of a tool; a worker opens it there"
 
 
 def read_entries(reading: Reading, node: Node, key: Key) -> list[Node] | None:
-    """The keychain: maps with a name and a kind, each name once."""
+    """Read the keychain: maps with a name and a kind, each name once."""
     if not isinstance(node.value, list):
         reading.wrong(node, key, "a list of entries")
         return None
@@ -44,7 +44,7 @@ def read_entries(reading: Reading, node: Node, key: Key) -> list[Node] | None:
 
 
 def sealed_steps(reading: Reading, root: Node) -> frozenset[str]:
-    """The steps of a file whose result is secret, wherever they stand: it is stored so that only tools can read it."""
+    """The steps of a file whose result is secret: it is stored so that only tools can read it."""
     found: set[str] = set()
     if not reading.has_secrets or not isinstance(root.value, dict) or "workflow" not in root.nodes:
         return frozenset()
@@ -61,7 +61,7 @@ def sealed_steps(reading: Reading, root: Node) -> frozenset[str]:
 
 
 class Named(Struct, frozen=True):
-    """A path that a step names, and where it stands."""
+    """A path in a template of a step, and its position."""
 
     path: tuple[str, ...]
     step: str
@@ -70,25 +70,25 @@ class Named(Struct, frozen=True):
     use: Use | None = None  # in the text of the node; None: the node itself is the name of a secret
 
     def place(self, source: str, part: int) -> Place:
-        """Of the first name in the path, 0, or of the second, 1."""
+        """The position of the first name in the path (0), or of the second (1)."""
         if self.use is None:
             return self.node.place
         before = len(self.path[0]) + 1 if part else 0
         return place_inside(source, self.node, self.use.line, self.use.column + before)
 
 
-def check_secrets(reading: Reading, sketch: Sketch) -> None:
-    """Every template of every step is looked at once."""
+def check_secrets(reading: Reading, playbook: PlaybookDraft) -> None:
+    """Check every template of every step, each once."""
     if not reading.has_secrets:
         return
-    named = [each for draft in sketch.drafts for each in _named(reading, draft)]
+    named = [each for draft in playbook.drafts for each in _named(reading, draft)]
     _check_known(reading, named)
-    _check_entries(reading, named, [entry.value["name"] for entry in sketch.fields.get("keychain", ())])
+    _check_entries(reading, named, [entry.value["name"] for entry in playbook.fields.get("keychain", ())])
     _check_sealed(reading, named)
 
 
-def _named(reading: Reading, draft: Draft) -> Iterator[Named]:
-    """What a step names in templates, and its secrets by reference, as if they stood in one."""
+def _named(reading: Reading, draft: StepDraft) -> Iterator[Named]:
+    """The paths in the templates of a step, and its secrets by reference as paths."""
     closed = [value.node for value in draft.values if value.scope in CLOSED]
     apart = {id(node) for node in closed}
     todo = [*((node, True) for node in closed), *([(draft.node, False)] if id(draft.node) not in apart else [])]
@@ -107,9 +107,9 @@ def _inside(node: Node) -> Iterable[Node]:
 
 
 def _check_known(reading: Reading, named: Iterable[Named]) -> None:
-    """Whoever names a secret names one that some provider has.
+    """Check that every named secret exists.
 
-    Who has which is asked only if one is named; where that cannot be told, nothing is said.
+    The providers are asked only if a secret is named; if they cannot list their secrets, nothing is reported.
     """
     wanted = [(each.path[1], each) for each in named if each.path[0] == "secrets" and len(each.path) > 1]
     known = reading.secrets() if wanted and reading.secrets is not None else None
@@ -123,7 +123,7 @@ def _check_known(reading: Reading, named: Iterable[Named]) -> None:
 
 
 def _check_entries(reading: Reading, named: Iterable[Named], entries: list[str]) -> None:
-    """Whoever names an entry of the keychain names one that is there."""
+    """Check that every named entry of the keychain exists."""
     for each in named:
         if each.path[0] == "keychain" and len(each.path) > 1 and each.path[1] not in entries:
             message = f"the keychain has no entry `{cut(each.path[1])}`"
@@ -133,7 +133,7 @@ def _check_entries(reading: Reading, named: Iterable[Named], entries: list[str])
 
 
 def _check_sealed(reading: Reading, named: Iterable[Named]) -> None:
-    """Conditions, and what is set, cannot read a result that is secret."""
+    """Check that no condition and no `set` reads a result that is secret."""
     for each in named if reading.sealed and reading.strict else ():
         path = each.path[1:] if each.path[0] == "steps" else each.path
         own = each.step in reading.sealed and path[:1] == ("output",) and len(path) > 2

@@ -1,15 +1,15 @@
-"""Checks of templates: their syntax, and whether every name in them means something where they stand."""
+"""Checks of templates: their syntax, and whether every name in them is valid at that place."""
 
 import re
 
 from refold.names import WORDS
-from refold.playbooks.checks.reads import Finding, Reads
 from refold.playbooks.checks.scopes import Names, Path
+from refold.playbooks.checks.template_reads import Finding, Reads
+from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.problems import Problem, Severity
 from refold.playbooks.reader.reading import Reading
 from refold.playbooks.reader.templates import templates_in
-from refold.playbooks.sketch import Sketch
-from refold.playbooks.steps import Draft, Scope
+from refold.playbooks.steps import Scope, StepDraft
 from refold.playbooks.yaml.positions import place_inside
 from refold.playbooks.yaml.text import Node
 from refold.templates import Use, problem_of, uses_of
@@ -19,16 +19,16 @@ MEND = "mend the template; this is where it stops making sense"
 _PATH = r"[a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)*"
 _SUM = rf"(?:{_PATH}|\d{{1,9}})(?: *[-+*] *(?:{_PATH}|\d{{1,9}}))*"
 SIMPLE = re.compile(rf"\{{\{{ *({_SUM}(?: *(?:==|!=|<=?|>=?) *(?:{_SUM}|'[^'\\{{}}]*'))?) *\}}\}}", re.ASCII)
-"""A path, or a sum or a comparison of such: surely well written, and the names in it are soon found."""
+"""Matches a path, or a sum or a comparison of paths: certainly valid syntax, and its names are found quickly."""
 NAMED = re.compile(rf"'[^']*'|\d+|({_PATH})", re.ASCII)
 
 
-def check_templates(reading: Reading, sketch: Sketch, names: Names) -> None:
-    if sketch.plan.language == "noetl":
-        _check_syntax(reading, sketch)
+def check_templates(reading: Reading, playbook: PlaybookDraft, names: Names) -> None:
+    if playbook.plan.language == "noetl":
+        _check_syntax(reading, playbook)
         return
-    reads, has_forms = Reads(sketch, names, reading.catalog), "$let" in reading.source
-    for draft in sketch.drafts:
+    reads, has_forms = Reads(playbook, names, reading.catalog), "$let" in reading.source
+    for draft in playbook.drafts:
         for value in draft.values:
             for node in templates_in(value.node):
                 if not _is_plainly_good(node.value, reads, draft, value.scope):
@@ -37,16 +37,16 @@ def check_templates(reading: Reading, sketch: Sketch, names: Names) -> None:
             _let_forms(reading, draft)
 
 
-def _check_syntax(reading: Reading, sketch: Sketch) -> None:
-    """What is not defined is no error in NoETL files; what cannot be read is one."""
-    for key, node in sketch.fields.node.nodes.items():
+def _check_syntax(reading: Reading, playbook: PlaybookDraft) -> None:
+    """In NoETL files an undefined name is not an error; a template that cannot be parsed is one."""
+    for key, node in playbook.fields.node.nodes.items():
         if key not in ("metadata", "executor"):
             for each in templates_in(node):
                 _is_broken(reading, each, "chainable")
 
 
-def _is_plainly_good(text: str, reads: Reads, draft: Draft, scope: Scope) -> bool:
-    """Most templates are texts with a few paths in them, and most of these are right: that is soon seen."""
+def _is_plainly_good(text: str, reads: Reads, draft: StepDraft, scope: Scope) -> bool:
+    """Whether a template is certainly valid: most are texts with a few known paths, which is quick to see."""
     expressions = SIMPLE.findall(text)
     if text.count("{") != 2 * len(expressions):
         return False
@@ -57,7 +57,7 @@ def _is_plainly_good(text: str, reads: Reads, draft: Draft, scope: Scope) -> boo
     return True
 
 
-def _check(reading: Reading, node: Node, reads: Reads, draft: Draft, scope: Scope) -> None:
+def _check(reading: Reading, node: Node, reads: Reads, draft: StepDraft, scope: Scope) -> None:
     if _is_broken(reading, node):
         return
     for use in uses_of(node.value):
@@ -76,7 +76,7 @@ def _is_broken(reading: Reading, node: Node, undefined: str = "strict") -> bool:
 
 
 def _say(reading: Reading, node: Node, use: Use, found: Finding) -> None:
-    """What may lead nowhere, because a default or a test takes care of it, is only a warning."""
+    """Report a path; where a default or a test handles a missing value, it is only a warning."""
     place = place_inside(reading.source, node, use.line, use.column + _before_last(node, use, found.path))
     severity: Severity = "warning" if use.soft else found.severity
     length = len(found.path[-1])
@@ -84,7 +84,7 @@ def _say(reading: Reading, node: Node, use: Use, found: Finding) -> None:
 
 
 def _before_last(node: Node, use: Use, path: Path) -> int:
-    """How far behind the beginning of the path its last part stands."""
+    """The distance from the beginning of the path to its last part."""
     line = node.value.split("\n")[use.line - 1][use.column - 1 :]
     at = len(path[0]) if len(path) > 1 else 0
     for name in path[1:]:
@@ -95,8 +95,8 @@ def _before_last(node: Node, use: Use, path: Path) -> int:
     return at - len(path[-1]) if len(path) > 1 else 0
 
 
-def _let_forms(reading: Reading, draft: Draft) -> None:
-    """The engine's own form of a step's input cannot be written as a value."""
+def _let_forms(reading: Reading, draft: StepDraft) -> None:
+    """Refuse the keys that the engine itself uses in the input of a step."""
     todo = [value.node for value in draft.values]
     while todo:
         node = todo.pop()

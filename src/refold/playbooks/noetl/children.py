@@ -1,4 +1,4 @@
-"""Tasks of NoETL files that start another playbook: where it is found, and what is asked of it."""
+"""Tasks of NoETL files that start another playbook: where the file is, and which result is returned."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from refold.core.expressions import CannotEvaluate
 from refold.core.pipeline import Started
 from refold.core.plan import Plan, plan_hash
 from refold.names import did_you_mean
-from refold.playbooks.children import SUFFIXES, Family
+from refold.playbooks.children import SUFFIXES, ChildReader
 from refold.playbooks.noetl.keys import OWN
 from refold.playbooks.reader.reading import Reading, cut
 from refold.playbooks.reader.templates import is_template
@@ -19,7 +19,7 @@ KNOWN = ("path", "catalog_id", "payload", "return_step", "return_result", "resul
 
 
 def read_started(reading: Reading, node: Node, about: Mapping[str, Any], workload: Mapping[str, Any]) -> Started:
-    """It waits for the child if something is to come back; else the child is only started."""
+    """The task waits for the child if a result is wanted; otherwise it only starts the child."""
     for name in node.nodes:
         if name in HINTS:
             reading.warn_key(node, name, "no-effect", f"`{name}` has no effect here", "leave it out")
@@ -44,7 +44,7 @@ def read_started(reading: Reading, node: Node, about: Mapping[str, Any], workloa
 
 
 def _written_out(reading: Reading, path: Node | None, workload: Mapping[str, Any]) -> Node | None:
-    """A path that names a default of the workload is that default: playbooks are read before there are inputs."""
+    """Replace a path that names a default of the workload by that default: there are no inputs yet."""
     named = paths_of(path.value) if path is not None and is_template(path.value) else ()
     if path is None or not named or any(each[0] != "workload" and each[0] not in workload for each in named):
         return path
@@ -69,20 +69,20 @@ def _no_path(reading: Reading, node: Node, path: Node | None) -> None:
 
 
 def _found(reading: Reading, path: Node, about: Mapping[str, Any]) -> tuple[Plan, bool] | None:
-    family: Family[Any] = reading.family
+    child_reader: ChildReader[Any] = reading.child_reader
     own = about.get("path")
     if path.value == own:
         return Plan(name="", steps=()), True
     files = list(_files(path.value, own))
-    file = next((each for each in files if family.is_readable(each)), files[0])
-    if family.is_itself(file):
+    file = next((each for each in files if child_reader.is_readable(each)), files[0])
+    if child_reader.is_itself(file):
         return Plan(name="", steps=()), True
-    found = family.child(reading, path, file)
+    found = child_reader.child(reading, path, file)
     return None if found is None else (found[1], False)
 
 
 def _files(path: str, own: Any) -> Iterator[str]:
-    """As it is written, seen from this file; then as a path in a catalog in which this file has its own."""
+    """The path relative to this file; then relative to the catalog path that this file has."""
     names = [path] if path.endswith(SUFFIXES) else [path + suffix for suffix in SUFFIXES] + [path]
     yield from names
     if isinstance(own, str) and "/" in own:
@@ -92,7 +92,7 @@ def _files(path: str, own: Any) -> Iterator[str]:
 
 
 def _wanted(reading: Reading, node: Node, plan: Plan) -> str:
-    """The step of the child whose data is asked for."""
+    """The step of the child whose data is wanted."""
     steps = [step.name for step in plan.steps]
     result = node.nodes.get("result_step")
     if result is not None and isinstance(result.value, str):

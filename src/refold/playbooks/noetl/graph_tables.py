@@ -1,4 +1,4 @@
-"""The dialects of NoETL as data: loops, cursors and arcs, and the old forms beside them."""
+"""The dialects of NoETL as data: loops, cursors and arcs, with their old forms."""
 
 from refold.playbooks.language.tables import Key, Table
 

@@ -1,4 +1,4 @@
-"""The keys of a NoETL tool, as the tool here has them: renamed, put into its shapes, and sorted by their use."""
+"""Translates the keys of a NoETL tool to the keys of the Refold tool."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -53,7 +53,9 @@ def config_of(reading: Reading, node: Node, spec: Node | None, kind: Kind, info:
     if kind.kind == "python":
         _check_code(reading, info, nodes.get("code"))
     if kind.kind == "python":
-        config.settings = {"dialect": "noetl"} | ({"folder": reading.family.folder()} if "script" in values else {})
+        config.settings = {"dialect": "noetl"} | (
+            {"folder": reading.child_reader.folder()} if "script" in values else {}
+        )
     known = {key.name: key for key in info.keys} if info is not None else {}
     for name, value in values.items():
         if known and name not in known:
@@ -67,7 +69,7 @@ def config_of(reading: Reading, node: Node, spec: Node | None, kind: Kind, info:
 
 
 def _old_spec(reading: Reading, spec: Node | None, nodes: dict[str, Node]) -> dict[str, Any]:
-    """Keys under `spec` that belong to the tool itself; gives what is bound there."""
+    """Move keys under `spec` that belong to the tool; return the names that are bound there."""
     bound: dict[str, Any] = {}
     if spec is None:
         return bound
@@ -104,7 +106,7 @@ def _drop_idle(reading: Reading, node: Node, kind: Kind, nodes: dict[str, Node])
 
 
 def _values(reading: Reading, kind: Kind, nodes: Mapping[str, Node]) -> dict[str, Any]:
-    """What each key of the tool is; of several spellings the first one counts."""
+    """The value of each key of the tool; of several spellings the first one counts."""
     values: dict[str, Any] = {}
     for name, child in nodes.items():
         if child.value is not None:
@@ -127,7 +129,7 @@ def _values(reading: Reading, kind: Kind, nodes: Mapping[str, Node]) -> dict[str
 
 
 def _http(values: dict[str, Any]) -> dict[str, Any]:
-    """Without a method it is GET; only statuses of success are one."""
+    """The default method is GET; only success statuses count as success."""
     values.setdefault("method", "GET")
     values.setdefault("expect", FINE)
     body = values.get("json")
@@ -154,7 +156,7 @@ def _auth(auth: dict[str, Any]) -> dict[str, Any]:
 
 
 def _python(reading: Reading, values: dict[str, Any], nodes: Mapping[str, Node]) -> dict[str, Any]:
-    """A script is a file, or code in a longer form."""
+    """A script is a file, or code in its long form."""
     script = values.get("script")
     if isinstance(script, dict):
         del values["script"]
@@ -179,7 +181,7 @@ def _noop(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shell(values: dict[str, Any], nodes: Mapping[str, Node]) -> dict[str, Any]:
-    """Text is for a shell; a list is a program and its arguments, or under `cmds` one line after the other."""
+    """Text is run by a shell; a list is a program with its arguments, or under `cmds` lines for a shell."""
     command = values.get("command")
     lines = "cmds" in nodes and isinstance(command, list)
     if isinstance(command, str) or lines:
@@ -190,7 +192,7 @@ def _shell(values: dict[str, Any], nodes: Mapping[str, Node]) -> dict[str, Any]:
 
 
 def _check_code(reading: Reading, info: ToolInfo | None, code: Node | None) -> None:
-    """Code that is no template can be looked at before it runs."""
+    """Check code that is not a template before it runs."""
     if info is None or info.check is None or code is None or not isinstance(code.value, str) or is_template(code.value):
         return
     for found in info.check({"code": code.value}):
@@ -199,7 +201,7 @@ def _check_code(reading: Reading, info: ToolInfo | None, code: Node | None) -> N
 
 
 def _check_values(reading: Reading, kind: Kind, info: ToolInfo, config: Config, nodes: Mapping[str, Node]) -> None:
-    """Values in texts that are programs: each must have a place in which it cannot be code."""
+    """Check values in texts that are programs: a value must not be able to act as code."""
     texts = {**config.rendered, **config.keys}
     for name in config.quoted:
         if info.check_noetl_text is not None:
@@ -223,7 +225,7 @@ def _check_values(reading: Reading, kind: Kind, info: ToolInfo, config: Config, 
 
 
 def tell_values(reading: Reading, problems: Iterable[ToolProblem], node: Node) -> None:
-    """Each where its value stands, in a text or in one of a list of them."""
+    """Report each problem at its value, in a text or in a list of texts."""
     for found in problems:
         child = node
         if isinstance(node.value, list):

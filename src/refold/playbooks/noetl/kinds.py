@@ -1,4 +1,4 @@
-"""Kinds of tools as NoETL spells them: which key of the tool each of its keys is, and what one of them needs."""
+"""The kinds of tools in NoETL, and which key of a Refold tool each of their keys is."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ OLD_SPEC = (
     "query",
     "payload",
 )
-"""Keys of a tool that older files write under its `spec`."""
+"""Keys of a tool that older files have under `spec`."""
 
 
 class Kind(Struct, frozen=True):
@@ -121,4 +121,4 @@ FOREIGN: Mapping[str, str] = {
     "task_sequence": "write the tasks as a list under `tool`",
     "wasm": "run it as a program with `kind: shell`",
 }
-"""Kinds of NoETL that are not here, and what to write in their stead."""
+"""Kinds of NoETL that Refold does not have, and what to write instead."""

@@ -1,18 +1,18 @@
-"""A NoETL file to a sketch: its root keys, and what holds for all of its steps."""
+"""Reads a NoETL file: its root keys, and what applies to all of its steps."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from refold.core.plan import Plan
 from refold.names import did_you_mean
+from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.noetl.readers import NOETL_READERS
 from refold.playbooks.noetl.steps import Whole, arcs_of, read_step
 from refold.playbooks.noetl.tables import TABLES
 from refold.playbooks.noetl.tasks import Book
 from refold.playbooks.reader.kinds import Catalog
 from refold.playbooks.reader.reading import Fields, Reading
-from refold.playbooks.sketch import Sketch
-from refold.playbooks.steps import Draft
+from refold.playbooks.steps import StepDraft
 from refold.playbooks.yaml.text import Node
 
 LANGUAGES = ("noetl.io/v2", "noetl.io/v10")
@@ -25,23 +25,23 @@ def noetl_reading(source: str, language: str) -> Reading:
     return reading
 
 
-def noetl_sketch(reading: Reading, root: Node, catalog: Catalog) -> Sketch:
+def noetl_draft(reading: Reading, root: Node, catalog: Catalog) -> PlaybookDraft:
     extension = _extension(reading, root)
     fields = reading.table(_without(root, extension), "playbook")
     nothing = Fields(root, {})
     metadata: Fields = fields.get("metadata", nothing)
     executor: Fields = fields.get("executor", nothing)
     _check_executor(reading, executor, catalog)
-    book = Book(catalog, _workbook(reading, fields), metadata.told, fields.get("workload", {}))
+    book = Book(catalog, _workbook(reading, fields), metadata.values, fields.get("workload", {}))
     keychain = tuple(node.value for node in fields.get("keychain", ()))
     steps = tuple(step.get("step", "") for step in fields.get("workflow", ()))
     whole = Whole(book, executor.get("spec", nothing), keychain, steps, _given(fields.get("workflow", ())))
     drafts = [read_step(reading, step, whole) for step in fields.get("workflow", [])]
-    return Sketch(fields, drafts, _plan(fields, drafts, whole, extension))
+    return PlaybookDraft(fields, drafts, _plan(fields, drafts, whole, extension))
 
 
 def _given(steps: Iterable[Fields]) -> dict[str, frozenset[str]]:
-    """Per step, the names that arcs give to it."""
+    """For each step, the names that arcs pass to it."""
     found: dict[str, frozenset[str]] = {}
     for arc in (arc for step in steps for arc in arcs_of(step)):
         names = {**arc.get("args", {}), **arc.get("input", {})}
@@ -50,7 +50,7 @@ def _given(steps: Iterable[Fields]) -> dict[str, frozenset[str]]:
 
 
 def _extension(reading: Reading, root: Node) -> dict[str, Any]:
-    """Keys that nobody knows are kept, for templates."""
+    """Keep unknown keys, because templates may read them."""
     extension = {key: value for key, value in root.value.items() if key not in ROOT_KEYS}
     for key in extension:
         hint = f"templates read it as `{key}`"
@@ -81,12 +81,12 @@ def _workbook(reading: Reading, fields: Fields) -> dict[str, Fields]:
         if name in found:
             message = f"two tasks of the workbook are called `{name}`"
             reading.at(entry.node.nodes["name"], "duplicate-task", message, "give one of them another name")
-        if name is not None and "tool" in entry.told:
+        if name is not None and "tool" in entry.values:
             found[name] = entry
     return found
 
 
-def _plan(fields: Fields, drafts: list[Draft], whole: Whole, extension: dict[str, Any]) -> Plan:
+def _plan(fields: Fields, drafts: list[StepDraft], whole: Whole, extension: dict[str, Any]) -> Plan:
     about = {key: whole.book.about.get(key) for key in ("path", "version")}
     return Plan(
         name=whole.book.about.get("name", ""),

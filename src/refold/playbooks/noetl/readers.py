@@ -1,4 +1,4 @@
-"""Each type of value in a NoETL file: looser than Refold's own, with a warning where there is a modern form."""
+"""Readers for each type of value in a NoETL file: less strict than Refold's, with a warning for old forms."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def _step_name(reading: Reading, node: Node, key: Key) -> str | None:
 
 
 def _words(reading: Reading, node: Node, key: Key) -> tuple[str, ...] | None:
-    """One text means a list of one."""
+    """A single text means a list with one text."""
     return (node.value,) if isinstance(node.value, str) else READERS["texts"](reading, node, key)
 
 
@@ -88,7 +88,7 @@ def _sets(reading: Reading, node: Node, key: Key) -> dict[str, Any] | None:
 
 
 def _arcs(reading: Reading, node: Node, key: Key) -> list[Fields] | None:
-    """They may be none."""
+    """Steps may be missing or empty."""
     if not isinstance(node.value, list):
         reading.wrong(node, key, "a list of arcs")
         return None
@@ -96,7 +96,7 @@ def _arcs(reading: Reading, node: Node, key: Key) -> list[Fields] | None:
 
 
 def _next(reading: Reading, node: Node, key: Key) -> Fields | None:
-    """The map with `arcs`; or in old files one name, a list of names, or a list of arcs."""
+    """The map with `arcs`; in old files also one name, a list of names, or a list of arcs."""
     if isinstance(node.value, dict):
         return _next_map(reading, node)
     names = [node] if isinstance(node.value, str) else list(node.nodes) if isinstance(node.value, list) else None
@@ -126,7 +126,7 @@ def _short_arc(reading: Reading, node: Node) -> Fields | None:
 
 
 def _idle(reading: Reading, node: Node, key: Key) -> None:
-    """What others may go by, and Refold does not."""
+    """A key that NoETL uses and Refold ignores."""
     if node.value not in (None, {}, []):
         reading.warn(node, "no-effect", f"`{key.name}` has no effect here", "leave it out")
 

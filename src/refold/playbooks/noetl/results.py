@@ -1,4 +1,4 @@
-"""Results of steps and tools of NoETL files: what `output` asks for, and names that references are kept under."""
+"""Results of steps and tools in NoETL files: what `output` selects, and the names of references."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -48,7 +48,7 @@ def _read(reading: Reading, node: Node) -> dict[str, str]:
 
 
 def _check_names(reading: Reading, node: Node) -> None:
-    """All fields of a result can be read, so these can."""
+    """Ignore a selection of fields, because all fields of a result can be read."""
     names = node.value if isinstance(node.value, list) else [node.value]
     if not all(isinstance(name, str) for name in names):
         reading.at(node, "wrong-type", "`output_select` must be a list of names", "write `output_select: [id]`")
@@ -75,7 +75,7 @@ def _selects(reading: Reading, node: Node | None) -> dict[str, str]:
 
 
 def warn_references(reading: Reading, node: Node, sets: Iterable[Mapping[str, Any]]) -> None:
-    """A variable that holds a reference and not what it stands for should say so."""
+    """Warn if a variable contains a reference but its name does not say so."""
     for key, value in (pair for each in sets for pair in each.items()):
         if isinstance(value, str) and not key.endswith("_ref") and any(path[-1] == "_ref" for path in paths_of(value)):
             message = f"`{cut(key)}` holds a reference, and not what it stands for"

@@ -1,4 +1,4 @@
-"""A step of a NoETL file: its fields put together to a step of the plan."""
+"""Builds a step of the plan from a step of a NoETL file."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from refold.playbooks.noetl.results import read_output, sets_of, warn_references
 from refold.playbooks.noetl.tasks import Book, read_cursor, read_tasks
 from refold.playbooks.pipelines import call_of, input_of
 from refold.playbooks.reader.reading import Fields, Reading
-from refold.playbooks.steps import Draft, Value
+from refold.playbooks.steps import StepDraft, Value
 from refold.playbooks.yaml.text import Node
 from refold.templates import paths_of
 
@@ -28,13 +28,13 @@ QUOTED = re.compile(r"(['\"])([a-z_]+\.[a-z_]+)\1")
 
 
 def listens(when: Any) -> str:
-    """To which outcome: an arc that reads how the step has ended listens to both."""
+    """The outcome of an arc: an arc whose condition reads how the step ended listens to both."""
     paths = paths_of(when) if isinstance(when, str) else ()
     return "both" if any(path[0] == "event" or path[:2] in ERRORS for path in paths) else "success"
 
 
 def respelt(when: Any, of: Of) -> Any:
-    """Names of events, each by the one name that the engine gives it."""
+    """Replace the names of events by the engine's names."""
     if not isinstance(when, str) or not any(path[0] == "event" for path in paths_of(when)):
         return when
     names = SPELT[of]
@@ -42,7 +42,7 @@ def respelt(when: Any, of: Of) -> Any:
 
 
 def admission(when: Any, admit: Fields | None) -> Any:
-    """Both must let it in: the old condition, and the first rule that holds."""
+    """The condition of a step: the old condition and the first matching admission rule must both allow it."""
     if admit is None:
         return when
     rules = [] if when is None else [[{"$first": [[when, False]]}, False]]  # unless the condition holds
@@ -58,7 +58,7 @@ SUMMARY = {name: f"{{{{ summary__.{name} }}}}" for name in ("execution_id", "cou
 
 
 class Whole(Struct):
-    """What holds for all steps of a file."""
+    """What applies to all steps of a file."""
 
     book: Book
     spec: Fields  # of the executor
@@ -72,7 +72,7 @@ class Whole(Struct):
         return name
 
 
-def read_step(reading: Reading, fields: Fields, whole: Whole) -> Draft:
+def read_step(reading: Reading, fields: Fields, whole: Whole) -> StepDraft:
     name = fields.get("step", "")
     spec: Fields = fields.get("spec", Fields(fields.node, {}))
     policies = _policies(spec, whole.spec)
@@ -95,25 +95,25 @@ def read_step(reading: Reading, fields: Fields, whole: Whole) -> Draft:
         keeps_input=_reads_input(fields, arcs),
     )
     iterator = loop.name if loop is not None else ""
-    return Draft(name, fields, step, [Value(fields.node, "run")], frozenset(), iterator, arcs)
+    return StepDraft(name, fields, step, [Value(fields.node, "run")], frozenset(), iterator, arcs)
 
 
 def _policies(spec: Fields, executor: Fields) -> dict[str, Fields]:
-    """Each policy with its layers merged, key by key: what stands nearest to the step wins."""
+    """Merge the layers of each policy key by key; the one nearest to the step wins."""
     nothing = Fields(spec.node, {})
     over_all: Fields = executor.get("policy", nothing)
     merged: dict[str, Fields] = {}
     for layer in (over_all, over_all.get("defaults", nothing), spec.get("policy", nothing)):
-        for name, policy in layer.told.items():
+        for name, policy in layer.values.items():
             if isinstance(policy, Fields):
-                merged[name] = Fields(policy.node, {**merged.get(name, nothing).told, **policy.told})
+                merged[name] = Fields(policy.node, {**merged.get(name, nothing).values, **policy.values})
     return merged
 
 
 def _work(
     reading: Reading, fields: Fields, whole: Whole, loop: Loop | None, timeout: float | None
 ) -> tuple[Call, dict[str, Any] | None]:
-    """What it does and what that is given; without a tool it is a place to branch."""
+    """The work of a step and its input; without a tool the step only branches."""
     node: Node | None = fields.get("tool")
     bound = {**fields.get("args", {}), **fields.get("input", {})}
     if fields.get("step") == whole.final:
@@ -146,7 +146,7 @@ def _work(
 
 
 def _claims(fields: Fields) -> bool:
-    return "loop" in fields.told and "cursor" in fields.get("loop").told
+    return "loop" in fields.values and "cursor" in fields.get("loop").values
 
 
 def _set_keys(task: Task) -> list[str]:
@@ -167,8 +167,8 @@ def _loop(reading: Reading, fields: Fields | None, policies: dict[str, Fields]) 
     if fields is None:
         return None
     spec: Fields = fields.get("spec", Fields(fields.node, {}))
-    cursor = "cursor" in fields.told
-    if cursor == ("in" in fields.told):
+    cursor = "cursor" in fields.values
+    if cursor == ("in" in fields.values):
         reading.at(fields.node, "bad-loop", "a loop needs exactly one of `in` and `cursor`", 'write `in: "{{ … }}"`')
     if cursor:
         return None  # to the engine it is one command, which claims until nothing is left
@@ -189,7 +189,7 @@ def _loop(reading: Reading, fields: Fields | None, policies: dict[str, Fields]) 
         sequential=mode == "sequential",
         window=max(int(window), 1) if number and window else 16,
         at_once=None if number or mode == "sequential" else window,
-        failures=FAILURES[failure.get("mode")] if failure is not None and "mode" in failure.told else "all",
+        failures=FAILURES[failure.get("mode")] if failure is not None and "mode" in failure.values else "all",
         loose=True,
     )
 
@@ -200,10 +200,10 @@ def _timeout(
     life = policies.get("lifecycle")
     loop: Fields | None = fields.get("loop")
     inner: Fields | None = loop.get("spec") if loop is not None else None
-    told = [inner.get("timeout") if inner is not None else None, spec.get("timeout")]
+    values = [inner.get("timeout") if inner is not None else None, spec.get("timeout")]
     limits = [each for each in (life.get("timeout_s"), life.get("deadline_s")) if each is not None] if life else []
-    told += [each for each in limits if isinstance(each, str)] or ([min(limits)] if limits else [])
-    found = next((each for each in [*told, executor.get("timeout")] if each is not None), None)
+    values += [each for each in limits if isinstance(each, str)] or ([min(limits)] if limits else [])
+    found = next((each for each in [*values, executor.get("timeout")] if each is not None), None)
     if isinstance(found, str):
         message = "the time limit of a step cannot be computed"
         reading.at(fields.node, "unsupported", message, "write a number of seconds, or give the limit to the tool")
@@ -227,7 +227,7 @@ def _no_match(fields: Fields | None, executor: Fields) -> Any:
 
 def arcs_of(fields: Fields) -> list[Fields]:
     found: Fields | None = fields.get("next")
-    return [arc for arc in found.get("arcs", []) if "step" in arc.told] if found is not None else []
+    return [arc for arc in found.get("arcs", []) if "step" in arc.values] if found is not None else []
 
 
 def _arc(fields: Fields, of: Of) -> Arc:

@@ -1,4 +1,4 @@
-"""The dialects of NoETL as data: the keys of a file, its steps and their policies, and the old forms beside them."""
+"""The dialects of NoETL as data: the keys of a file, its steps and policies, with their old forms."""
 
 from refold.playbooks.language.rules import ACTION, POLICY, RULE
 from refold.playbooks.language.tables import Key, Table

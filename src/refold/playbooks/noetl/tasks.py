@@ -1,4 +1,4 @@
-"""The tool of a NoETL step: one task or a list of them, in any of the published forms, put together to a pipeline."""
+"""Builds a pipeline from the tool of a NoETL step: one task or a list of tasks, in any published form."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ LIMIT = Key(name="timeout", type="limit", example="30s", about="how long it may 
 
 
 class Book(Struct):
-    """What tasks may refer to: tools by their kinds, and tasks of the workbook by their names."""
+    """What tasks may refer to: tools by kind, and tasks of the workbook by name."""
 
     catalog: Catalog
     workbook: Mapping[str, Fields] = {}
@@ -34,7 +34,7 @@ class Book(Struct):
 
 
 def read_tasks(reading: Reading, step: str, node: Node, book: Book) -> tuple[tuple[Task, ...], bool]:
-    """The tasks, and whether it is only one that is not in a list."""
+    """The tasks, and whether there is a single one that is not in a list."""
     nodes = list(node.nodes) if isinstance(node.value, list) else [node]
     if isinstance(node.value, list) and not nodes:
         reading.at(node, "wrong-type", "the list of tools is empty", "leave `tool` out")
@@ -49,7 +49,7 @@ def read_tasks(reading: Reading, step: str, node: Node, book: Book) -> tuple[tup
 
 
 def _form(reading: Reading, node: Node) -> tuple[str, Node]:
-    """The name that a task is given, and the map that has its kind."""
+    """The name of a task, and the map that has its kind."""
     if isinstance(node.value, dict) and len(node.nodes) == 1 and "kind" not in node.nodes:
         (label, inner), *_ = node.nodes.items()
         if isinstance(inner.value, dict):
@@ -114,7 +114,7 @@ def _kind(reading: Reading, node: Node, book: Book) -> str | None:
 
 
 def _from_workbook(reading: Reading, at: int, names: list[str], node: Node, book: Book) -> Task | None:
-    """The task of that name, with what the call gives laid over its input."""
+    """The task of that name in the workbook, with the input of the call merged over its own."""
     name = node.nodes.get("name")
     if name is None or not isinstance(name.value, str):
         reading.missing(node, "the tool `workbook`", "name", "shout")
@@ -140,7 +140,7 @@ def _from_workbook(reading: Reading, at: int, names: list[str], node: Node, book
 
 
 def _asserted(entry: Fields, key: str) -> tuple[str, ...]:
-    """Names beside the tool, or inside of it."""
+    """The values next to the tool or inside it."""
     inside = entry.get("tool").value.get("assert")
     places = [each.get(key) for each in (entry.get("assert"), inside) if isinstance(each, dict)]
     names = [name for place in places if isinstance(place, list) for name in place if isinstance(name, str)]
@@ -148,7 +148,7 @@ def _asserted(entry: Fields, key: str) -> tuple[str, ...]:
 
 
 def _inputs(reading: Reading, node: Node, config: Config, takes: Collection[str]) -> dict[str, Any]:
-    """`input`, and `args` as older files have it, which counts less."""
+    """`input`, merged over `args`, its older name."""
     if "args" in takes:
         return {**config.input, **_map(reading, node, "input")}
     if "args" in node.nodes:
@@ -180,7 +180,7 @@ def _spec(reading: Reading, node: Node) -> Node | None:
 
 
 def _limit(reading: Reading, node: Node, spec: Node | None) -> Any:
-    """The time limit of a try, wherever it is written."""
+    """The time limit of a try, from any of its possible keys."""
     holders = [holder for holder in (spec, node) if holder is not None]
     for holder in holders:
         for name in ("timeout", "timeout_seconds"):
@@ -201,13 +201,13 @@ def _with_policy(reading: Reading, task: Task, spec: Node | None, names: list[st
 
 
 def pullers_of(loop: Fields, spec: Fields) -> Any:
-    """How many claims are made at once."""
+    """How many rows are claimed at a time."""
     names = ("max_in_flight", "concurrency")
     return next((each.get(name) for each in (spec, loop) for name in names if each.get(name) is not None), 1)
 
 
 def read_cursor(reading: Reading, loop: Fields, pipeline: TaskPipeline, book: Book) -> TaskPipeline:
-    """The pipeline with what claims its rows."""
+    """The pipeline with the task that claims its rows."""
     cursor: Fields = loop.get("cursor")
     spec: Fields = loop.get("spec", Fields(loop.node, {}))
     frame: Fields = spec.get("frame", Fields(loop.node, {}))

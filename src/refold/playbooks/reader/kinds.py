@@ -1,4 +1,4 @@
-"""A map with a `kind`, a tool or a source: its keys, held against the description of that kind."""
+"""Reads a map with a `kind`, a tool or a source, and checks its keys against the description of that kind."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,8 +31,8 @@ SHAPES = {"text": '"…"', "number": "1.5", "integer": "3", "bool": "true", "map
 SHAPES["tool"] = "{kind: http, url: …}"
 
 
-class Sort(Struct, frozen=True):
-    """What is described: tools, or sources."""
+class KindFamily(Struct, frozen=True):
+    """What kinds are described: tools, or sources."""
 
     word: str
     example: str  # of a kind
@@ -41,37 +41,37 @@ class Sort(Struct, frozen=True):
     lent: tuple[str, ...] = ()  # these too, but a kind may have its own of that name
 
 
-TOOL = Sort("tool", "python", "{kind: python, code: …}", ("kind", "input"))
-SOURCE = Sort("source", "csv", "{kind: csv, path: …}", ("kind",), ("page", "retry", "timeout"))
+TOOL = KindFamily("tool", "python", "{kind: python, code: …}", ("kind", "input"))
+SOURCE = KindFamily("source", "csv", "{kind: csv, path: …}", ("kind",), ("page", "retry", "timeout"))
 
 
-class Described(Struct, frozen=True):
-    """A map of a known kind: its keys, and the values of those that are as they should be."""
+class KindValues(Struct, frozen=True):
+    """A map of a known kind: its keys, and the values of the valid ones."""
 
     info: ToolInfo
     keys: dict[str, Node]
-    told: dict[str, Any]
+    values: dict[str, Any]
 
     def static(self) -> set[str]:
         return {key.name for key in self.info.keys if key.static}
 
 
-def read_described(reading: Reading, node: Node, catalog: Catalog, sort: Sort = TOOL) -> Described | None:
-    """Says all that is wrong with it; None if its kind is not known."""
+def read_kind(reading: Reading, node: Node, catalog: Catalog, sort: KindFamily = TOOL) -> KindValues | None:
+    """Read the map and report all its problems; return None if its kind is not known."""
     info = _kind(reading, node, catalog, sort)
     if info is None:
         return None
     lent = [name for name in sort.lent if all(key.name != name for key in info.keys)]
     keys = {name: child for name, child in node.nodes.items() if name not in sort.own and name not in lent}
-    told = _keys(reading, node, info, keys, sort)
+    values = _keys(reading, node, info, keys, sort)
     if info.check is not None:
         _check(reading, node, info, keys, sort)
     if info.check_programs is not None:
         _warn_of_programs(reading, info, keys)
-    return Described(info, keys, told)
+    return KindValues(info, keys, values)
 
 
-def _kind(reading: Reading, node: Node, catalog: Catalog, sort: Sort) -> ToolInfo | None:
+def _kind(reading: Reading, node: Node, catalog: Catalog, sort: KindFamily) -> ToolInfo | None:
     if not isinstance(node.value, dict):
         _no_map(reading, node, sort)
         return None
@@ -89,18 +89,18 @@ def _kind(reading: Reading, node: Node, catalog: Catalog, sort: Sort) -> ToolInf
     return catalog[kind.value]
 
 
-def _no_map(reading: Reading, node: Node, sort: Sort) -> None:
+def _no_map(reading: Reading, node: Node, sort: KindFamily) -> None:
     hint = f"write `{sort.word}: {sort.shape}`"
     if isinstance(node.value, str):
         hint = f"write `{sort.word}: {{kind: {cut(node.value)}}}`"
     reading.at(node, "wrong-type", f"a {sort.word} must be a map, not {kind_of(node.value)}", hint)
 
 
-def _keys(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node], sort: Sort) -> dict[str, Any]:
-    """The values of the keys that are as the catalog wants them."""
+def _keys(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node], sort: KindFamily) -> dict[str, Any]:
+    """The values of the keys that fit the catalog."""
     known = {key.name: key for key in info.keys}
     more = [name for name in (*sort.own, *sort.lent) if name != "kind"]
-    told, misspelt = {}, set()
+    values, misspelt = {}, set()
     for name, child in keys.items():
         key = known.get(name)
         if key is None:
@@ -110,14 +110,14 @@ def _keys(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node]
             reading.at_key(node, name, "unknown-key", message, hint)
             misspelt.add(meant(name, known))
         elif _fits(reading, child, key, sort):
-            told[name] = _taken(child.value, key)
+            values[name] = _taken(child.value, key)
     for key in info.keys:
         if key.required and key.name not in keys and key.name not in misspelt:
             reading.missing(node, f"the {sort.word} `{info.kind}`", key.name, "…")
-    return told
+    return values
 
 
-def _fits(reading: Reading, node: Node, key: ToolKey, sort: Sort) -> bool:
+def _fits(reading: Reading, node: Node, key: ToolKey, sort: KindFamily) -> bool:
     value = node.value
     if sort is SOURCE and not key.secret and holds_secret(value):
         message = f"`{key.name}` is rendered when the loop is entered, and cannot hold a secret"
@@ -168,8 +168,8 @@ def _taken(value: Any, key: ToolKey) -> Any:
     return times.seconds(value) if is_written else value
 
 
-def _check(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node], sort: Sort) -> None:
-    """What the kind itself finds; its places count inside the text of a key."""
+def _check(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node], sort: KindFamily) -> None:
+    """Report what the kind's own check finds; its positions count inside the text of a key."""
     assert info.check is not None
     code = f"bad-{sort.word}"
     for found in info.check({name: child.value for name, child in keys.items()}):

@@ -1,4 +1,4 @@
-"""Reading a map by its table: unknown keys, missing keys and wrong types are told, the rest is converted."""
+"""Reads a map by its table: unknown keys, missing keys and wrong types are reported, values are converted."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -13,29 +13,29 @@ from refold.playbooks.yaml.text import MAX_PROBLEMS, Node
 from refold.tool_api import ToolInfo
 
 Secrets = Callable[[], Collection[str] | None]
-"""The names of all secrets that there are; None if that cannot be told."""
+"""Returns the names of all secrets; None if they cannot be listed."""
 
 
 Sources = Callable[[], Mapping[str, ToolInfo]]
-"""The kinds of sources, described; asked for when a loop names one."""
+"""Returns the kinds of sources; called when a loop names one."""
 
 
 class TooMany(Exception):
-    """There is no point in looking for more problems."""
+    """There are so many problems that reading stops."""
 
 
 class Fields(Struct):
-    """What a map says: its converted values, and the node they were read from."""
+    """The converted values of a map, and the node they were read from."""
 
     node: Node
-    told: dict[str, Any]
+    values: dict[str, Any]
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self.told.get(name, default)
+        return self.values.get(name, default)
 
 
 class Reading:
-    """A playbook that is being read, and what is wrong with it so far."""
+    """A playbook that is being read, and its problems so far."""
 
     def __init__(self, source: str, tables: Mapping[str, Table], readers: Mapping[str, "Reader"]) -> None:
         self.source, self.tables, self.readers = source, tables, readers
@@ -44,8 +44,8 @@ class Reading:
         self.playbook = ""  # its name
         self.keychain: tuple[dict[str, Any], ...] = ()  # its entries
         self.sealed: frozenset[str] = frozenset()  # steps whose result is secret
-        self.has_secrets = "secret" in source or "keychain" in source  # else nobody has to look for one
-        self.family: Any = None  # the playbooks that start one another
+        self.has_secrets = "secret" in source or "keychain" in source  # otherwise the search for secrets is skipped
+        self.child_reader: Any = None  # the playbooks that start one another
         self.catalog: Mapping[str, ToolInfo] = {}
         self.sources: Sources = dict
         self.secrets: Secrets | None = None  # None: they are not checked
@@ -71,7 +71,7 @@ class Reading:
         self.say(Problem(code, message, node.place, hint, "warning", node.length))
 
     def useless(self, node: Node, code: str, message: str, hint: str = "") -> None:
-        """What a run would get over, but what nobody can have meant."""
+        """Report what a run would ignore, but what cannot be intended."""
         severity: Severity = "error" if self.strict else "warning"
         self.say(Problem(code, message, node.place, hint, severity, node.length))
 
@@ -82,12 +82,12 @@ class Reading:
         return any(each.severity == "error" for each in self.problems)
 
     def table(self, node: Node, name: str) -> Fields:
-        """A map, read by the table of that name."""
+        """Read a map by the table of that name."""
         table = self.tables[name]
         if not isinstance(node.value, dict):
             self.at(node, "wrong-type", f"{table.noun} must be a map, not {kind_of(node.value)}", _shape(table))
             return Fields(node, {})
-        known, told = self._keys[name], {}
+        known, values = self._keys[name], {}
         misspelt = set()
         for word, child in node.nodes.items():
             key = known.get(word)
@@ -98,9 +98,9 @@ class Reading:
                 self.warn_key(node, word, "old-form", f"`{word}` is an old form", f"write {key.old}")
             value = self.readers[key.type](self, child, key)
             if value is not None:
-                told[word] = value
+                values[word] = value
         self._check_needed(node, table, misspelt)
-        return Fields(node, told)
+        return Fields(node, values)
 
     def _check_needed(self, node: Node, table: Table, misspelt: set[str]) -> None:
         for key in self._needed[table.name]:
@@ -120,7 +120,7 @@ class Reading:
             self.at_place(node.place, "missing-key", f"{table.noun} needs {listed}", f"add {' or '.join(examples)}")
 
     def unknown(self, node: Node, word: str, table: Table) -> str:
-        """Gives the key that was probably meant."""
+        """Report an unknown key, and return the key that was probably meant."""
         if word in table.old:
             self.at_key(node, word, "old-key", f"{table.noun} has no key `{word}` in {self.language}", table.old[word])
             return ""
@@ -150,7 +150,7 @@ class Reading:
 
 
 Reader = Callable[[Reading, Node, Key], Any]
-"""Converts the value of a key, or says what is wrong with it and gives None."""
+"""Converts the value of a key, or reports what is wrong with it and returns None."""
 
 
 def kind_of(value: Any) -> str:

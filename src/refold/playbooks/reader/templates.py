@@ -1,4 +1,4 @@
-"""Templates as text: which values are some, and where they stand."""
+"""Recognises templates and references to secrets in values."""
 
 import re
 from collections.abc import Iterator
@@ -16,30 +16,30 @@ def is_template(value: Any) -> bool:
 
 
 def is_secret(value: Any) -> bool:
-    """A secret by reference, which stands for its value."""
+    """Whether the value is a reference to a secret."""
     return isinstance(value, dict) and value.keys() == {"secret"} and isinstance(value["secret"], str)
 
 
 def holds_secret(value: Any) -> bool:
-    """Whether one stands anywhere in it."""
+    """Whether the value contains a reference to a secret."""
     if isinstance(value, dict):
         return is_secret(value) or any(map(holds_secret, value.values()))
     return isinstance(value, list) and any(map(holds_secret, value))
 
 
 def literal(value: Any) -> Any:
-    """As it must be written where templates are rendered, to come out as it was."""
+    """The value quoted, so that rendering returns it unchanged."""
     return f"{{{{ {json.encode(value).decode()} }}}}" if is_template(value) else value
 
 
 def is_expression(text: str) -> bool:
-    """Exactly one `{{ }}` and nothing around it: its value keeps its type."""
+    """Whether the text is exactly one `{{ }}`, so that its value keeps its type."""
     text = text.strip()
     return text.startswith("{{") and text.endswith("}}") and "}}" not in _without_strings(text)[2:-2]
 
 
 def templates_in(node: Node) -> Iterator[Node]:
-    """Every text inside a value that is a template."""
+    """All texts inside a value that are templates."""
     if not node.nodes:
         if is_template(node.value):
             yield node

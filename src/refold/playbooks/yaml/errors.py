@@ -1,4 +1,4 @@
-"""The YAML parser's complaints, in words that say what to do."""
+"""Translates errors of the YAML parser into messages that say what to do."""
 
 import re
 from typing import Any

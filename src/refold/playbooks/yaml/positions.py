@@ -1,4 +1,4 @@
-"""From a place inside a text value to its place in the file: through quotes, escapes, folding and indentation."""
+"""Maps a position inside a text value to its position in the file, across quotes, escapes, folds and indentation."""
 
 import re
 
@@ -11,14 +11,14 @@ _BLANK = " \t\n\r\x85\u2028\u2029"
 
 
 def place_inside(source: str, node: Node, line: int, column: int) -> Place:
-    """Where line and column of a node's text (from 1) stand in the file; the end of the text if they lie behind it."""
+    """The position in the file of a line and column (from 1) of a node's text; at most the end of the text."""
     if not isinstance(node.value, str):
         return node.place
     return place_at(source, node, _offset(node.value, line, column))
 
 
 def place_at(source: str, node: Node, offset: int) -> Place:
-    """Where a character of a node's text stands in the file."""
+    """The position in the file of a character of a node's text."""
     if node.style == "*":
         return node.place  # an alias: the text stands elsewhere
     start, end = node.start.index, node.end.index
@@ -28,7 +28,7 @@ def place_at(source: str, node: Node, offset: int) -> Place:
 
 
 def _in_literal(raw: str, node: Node, offset: int) -> Place:
-    """A literal block keeps its lines; only the indentation stands before each."""
+    """In a literal block each line is preceded only by the indentation."""
     line, column = place_in(node.value, offset)
     written, meant = BREAK.split(raw), BREAK.split(node.value)
     if line >= len(written) or not meant[line - 1]:
@@ -46,7 +46,7 @@ def _offset(text: str, line: int, column: int) -> int:
 
 
 def _raw_offset(raw: str, style: str, text: str, offset: int) -> int:
-    """Walk through both, the text as it is written and as it is meant, until the place is reached.
+    """Walk through the text as written and as parsed in parallel, until the position is reached.
 
     Only blanks are written otherwise than they are meant (folded, indented), and what a quote escapes.
     """
@@ -74,7 +74,7 @@ def _begin(raw: str, style: str, text: str) -> int:
 
 
 def _run(text: str, at: int) -> int:
-    """How many blanks stand here."""
+    """The number of blanks at this position."""
     end = at
     while end < len(text) and text[end] in _BLANK:
         end += 1
@@ -82,7 +82,7 @@ def _run(text: str, at: int) -> int:
 
 
 def _folded(blanks: str) -> int:
-    """How many characters are left of blanks: one end of a line is a space, of several one is lost."""
+    """The number of characters that blanks become: one line end becomes a space, several lose one."""
     breaks = len(BREAK.findall(blanks))
     return len(blanks) if not breaks else max(1, breaks - 1)
 
@@ -92,7 +92,7 @@ def _escaped(raw: str, at: int, style: str) -> bool:
 
 
 def _width(raw: str, at: int, style: str) -> int:
-    """How many characters stand for this one."""
+    """How many characters in the file this one takes."""
     if style == "'" and raw.startswith("''", at):
         return 2
     found = _ESCAPE.match(raw, at) if _escaped(raw, at, style) else None
@@ -100,7 +100,7 @@ def _width(raw: str, at: int, style: str) -> int:
 
 
 def _past_empty(raw: str, at: int, style: str) -> int:
-    """A backslash at the end of a line stands for nothing."""
+    """A backslash at the end of a line adds no character."""
     while style == '"' and raw.startswith(("\\\n", "\\\r"), at):
         at += _width(raw, at, style)
     return at

@@ -1,4 +1,4 @@
-"""What a plain YAML word means: the core schema of YAML 1.2, in which `no`, `on` and `1:30` are text."""
+"""Values of plain YAML words, by the core schema of YAML 1.2, in which `no`, `on` and `1:30` are text."""
 
 import math
 import re
@@ -10,7 +10,7 @@ WORDS |= {spelt: True for spelt in ("true", "True", "TRUE")}
 WORDS |= {spelt: False for spelt in ("false", "False", "FALSE")}
 
 PLAIN_STARTS = frozenset("~nNtTfF+-.0123456789") | {""}
-"""A word that begins otherwise is text."""
+"""The first characters of words that may be more than text."""
 
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _OTHER_INTEGER = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
@@ -21,7 +21,7 @@ _INTEGERS = range(-(2**63), 2**64)  # what JSON readers and stores keep exactly
 
 
 class BadScalar(Exception):
-    """A number that cannot be kept."""
+    """A number that is too large."""
 
 
 def plain_value(word: str) -> Any:

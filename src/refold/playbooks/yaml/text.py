@@ -1,4 +1,4 @@
-"""YAML text to plain data in which every key and value knows its place; hostile text costs next to nothing.
+"""Reads YAML text as plain data in which every key and value has its position; hostile text costs little.
 
 One pass over the parser's event stream counts, refuses and builds. What the parser would do by itself with a whole
 document (recursion, tags, merge keys, expanding aliases) never happens.
@@ -40,7 +40,7 @@ DIRECTIVE = re.compile(r"^%(?:YAML|TAG)\b", re.M)  # reading many of them takes 
 
 
 class Node(Struct, gc=False):  # a tree, so nothing has to be looked for in circles
-    """A value and where it stands; the nodes of what is inside stand beside the plain data."""
+    """A value and its position; `nodes` has the nodes of what is inside, `value` the plain data."""
 
     value: Any
     start: Any  # the parser's mark
@@ -67,7 +67,7 @@ def _length(start: Any, end: Any) -> int:
 
 
 def decode(data: bytes, file: str) -> str:
-    """Text of a file's bytes, which must be UTF-8."""
+    """Decode the bytes of a file, which must be UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -80,7 +80,7 @@ def decode(data: bytes, file: str) -> str:
 
 
 def read(text: str, file: str) -> Node:
-    """The one document of the text; raises InvalidPlaybook with all that makes it unreadable."""
+    """Read the single document of the text; raise InvalidPlaybook with everything that makes it unreadable."""
     problem = _unfit(text)
     if problem is not None:
         raise InvalidPlaybook([problem], file, text)
@@ -97,7 +97,7 @@ def read(text: str, file: str) -> Node:
 
 
 def _unfit(text: str) -> Problem | None:
-    """What is wrong with the text before any YAML is read."""
+    """Problems of the text itself, before any YAML is read."""
     if len(text) > MAX_SIZE:
         message = f"the text has {len(text):,} characters; at most {MAX_SIZE:,} are read"
         return Problem("too-large", message, Place(1, 1), "split the playbook, or read large data in a step")
@@ -115,13 +115,13 @@ def _unfit(text: str) -> Problem | None:
 
 
 def place_in(text: str, index: int) -> Place:
-    """Where a character of a text stands."""
+    """The position of a character in a text."""
     lines = BREAK.split(text[:index])
     return Place(len(lines), len(lines[-1]) + 1)
 
 
 class _Stop(Exception):
-    """There is no point in reading on."""
+    """The rest of the text cannot be read."""
 
 
 class _Open(Struct):
@@ -143,7 +143,7 @@ class _Anchored(Struct):
 
 
 class _Builder:
-    """Takes one event after the other; recoverable problems are kept, the rest stop it."""
+    """Builds nodes from the parser's events; recoverable problems are collected, others stop it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -194,7 +194,7 @@ class _Builder:
             self.stop("many-documents", "a second document begins here", event, "write one playbook per file")
 
     def scalar(self, event: Any) -> None:
-        """By far the most frequent event; what is rare is dealt with elsewhere."""
+        """Scalars are by far the most frequent event, so rare cases are handled elsewhere."""
         text = value = event.value
         style = event.style
         if style == "":

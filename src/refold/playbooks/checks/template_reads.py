@@ -1,4 +1,4 @@
-"""What a template reads, path by path: whether it means something, is there, and can have come to be."""
+"""Checks of what templates read: whether each path is valid, exists, and has a value at that point of the run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -9,9 +9,9 @@ from msgspec import Struct
 from refold.core.plan import Call, Gate, Quality, Wait
 from refold.names import did_you_mean, meant
 from refold.playbooks.checks.scopes import EVERYWHERE, ITEM, OUTCOME, Names, Path
+from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.problems import Severity
-from refold.playbooks.sketch import Sketch
-from refold.playbooks.steps import Draft, Scope
+from refold.playbooks.steps import Scope, StepDraft
 from refold.tool_api import ToolInfo
 
 WORDS = {"string": "text", "integer": "a number", "number": "a number", "boolean": "true or false", "array": "a list"}
@@ -19,7 +19,7 @@ EITHER = ("$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "if", "patternProper
 
 
 class Shape(Struct, frozen=True):
-    """`keys` that are None: anything may be there. If it is not sure, there may be others too."""
+    """What is known of a value. `keys` is None if it may have any keys; if it is not `sure`, it may have others too."""
 
     keys: Mapping[str, "Shape | None"]
     sure: bool = True
@@ -27,7 +27,7 @@ class Shape(Struct, frozen=True):
 
 
 class Gap(Struct, frozen=True):
-    """The first name of a path that is not there, and what is known of the value before it."""
+    """The first name of a path that does not exist, and what is known of the value before it."""
 
     at: int
     shape: Shape
@@ -50,7 +50,7 @@ def gap(shape: Shape | None, names: Sequence[str]) -> Gap | None:
 
 
 def of_schema(schema: Any) -> Shape | None:
-    """What a JSON Schema says of keys; None where it leaves that open."""
+    """The keys that a JSON Schema defines; None if it leaves them open."""
     if not isinstance(schema, Mapping) or any(word in schema for word in EITHER):
         return None
     kind = schema.get("type", "object" if "properties" in schema else None)
@@ -63,14 +63,14 @@ def of_schema(schema: Any) -> Shape | None:
 
 
 def of_default(value: Any) -> Shape | None:
-    """A default tells what is meant, but an input may bring anything."""
+    """The shape of a default; the input of a run may have other keys too."""
     if not isinstance(value, dict) or not value:
         return None
     return Shape({name: of_default(each) for name, each in value.items()}, sure=False)
 
 
-def of_result(draft: Draft, catalog: Mapping[str, ToolInfo]) -> Shape | None:
-    """Of what a step leaves when it has run."""
+def of_result(draft: StepDraft, catalog: Mapping[str, ToolInfo]) -> Shape | None:
+    """The shape of the result of a step."""
     step = draft.step
     if step.loop is not None:
         return FAN_OUT
@@ -98,15 +98,15 @@ ROUNDS = 100  # loops inside loops, at most; of what is deeper nothing is said
 
 
 class Order:
-    """Computed when it is first asked for; sets of steps are the bits of a number."""
+    """Which steps lead to which; computed when first needed. Sets of steps are the bits of a number."""
 
-    def __init__(self, sketch: Sketch) -> None:
-        self._steps = [draft.step for draft in sketch.drafts]
+    def __init__(self, playbook: PlaybookDraft) -> None:
+        self._steps = [draft.step for draft in playbook.drafts]
         self._index = {step.name: s for s, step in enumerate(self._steps)}
-        self._final = {name for name, _ in sketch.finalizers()}
+        self._final = {name for name, _ in playbook.finalizers()}
 
     def may_precede(self, source: str, target: str) -> bool:
-        """Whether an arc leads from one to the other, over whatever is between them."""
+        """Whether arcs lead from one step to the other, directly or through other steps."""
         if source not in self._index or target not in self._index or target in self._final:
             return True
         if source in self._final:
@@ -135,7 +135,7 @@ class Order:
         return [-1] * len(into)
 
     def _walk(self) -> Iterator[int]:
-        """Every step, sources before targets but for arcs that go back."""
+        """All steps, sources before targets, except for arcs that go back."""
         done: list[int] = []
         met = [False] * len(self._steps)
         for first in range(len(self._steps)):
@@ -161,7 +161,7 @@ BLOCK = "`{}` is a block without a result of its own; read the steps inside it"
 
 
 class Finding(Struct, frozen=True):
-    """What is wrong with a path, up to and with the last of its names that is given here."""
+    """The problem with a path, and how many of its names it concerns."""
 
     path: Path
     code: str
@@ -174,17 +174,19 @@ TAKEN = frozenset((*EVERYWHERE, *OUTCOME, *ITEM))
 
 
 class Reads:
-    def __init__(self, sketch: Sketch, names: Names, catalog: Mapping[str, ToolInfo]) -> None:
-        self.names, self.order = names, Order(sketch)
-        self._drafts = {draft.name: draft for draft in sketch.drafts}
-        self._blocks, self._catalog = sketch.blocks, catalog
-        self._inputs: dict[str, Shape | None] = {name: of_default(each) for name, each in sketch.plan.defaults.items()}
-        declared_only = [each for each in sketch.plan.inputs if each.name not in sketch.plan.defaults]
+    def __init__(self, playbook: PlaybookDraft, names: Names, catalog: Mapping[str, ToolInfo]) -> None:
+        self.names, self.order = names, Order(playbook)
+        self._drafts = {draft.name: draft for draft in playbook.drafts}
+        self._blocks, self._catalog = playbook.blocks, catalog
+        self._inputs: dict[str, Shape | None] = {
+            name: of_default(each) for name, each in playbook.plan.defaults.items()
+        }
+        declared_only = [each for each in playbook.plan.inputs if each.name not in playbook.plan.defaults]
         self._optional = {each.name for each in declared_only if not each.required} - {*self._drafts}
-        for declared in sketch.plan.inputs:
+        for declared in playbook.plan.inputs:
             self._inputs[declared.name] = of_schema(declared.schema) or self._inputs.get(declared.name)
 
-    def finding(self, path: Path, draft: Draft, scope: Scope) -> Finding | None:
+    def finding(self, path: Path, draft: StepDraft, scope: Scope) -> Finding | None:
         if self._is_plain(path, draft, scope):
             return None
         unknown = self.names.unknown(path, draft, scope)
@@ -200,14 +202,14 @@ class Reads:
         shape, begin = self._shape(path, step, begin, draft, scope)
         return missing or (None if shape is None else self._gap(path, shape, begin))
 
-    def _is_plain(self, path: Path, draft: Draft, scope: Scope) -> bool:
-        """What most paths are: bound to the tool, or an input that is always there."""
+    def _is_plain(self, path: Path, draft: StepDraft, scope: Scope) -> bool:
+        """Whether a path is certainly valid: a name bound to the tool, or an input that always exists."""
         if path[0] == "workload" and len(path) == 2:
             return path[1] in self.names.inputs and path[1] not in self._optional
         return scope == "tool" and path[0] in draft.bound
 
-    def _missing(self, path: Path, draft: Draft, scope: Scope) -> Finding | None:
-        """An input that a run may be started without."""
+    def _missing(self, path: Path, draft: StepDraft, scope: Scope) -> Finding | None:
+        """Whether it is an input that a run may be started without."""
         length = 2 if path[0] in ("workload", "input") else 1
         name = path[length - 1] if len(path) >= length else ""
         is_own = scope == "tool" and name in draft.bound
@@ -216,8 +218,8 @@ class Reads:
         hint = f"give `{name}` a default in `workload`, or write `required: true`"
         return Finding(path[:length], "maybe-missing", f"a run may be started without `{name}`", hint, "warning")
 
-    def _step(self, path: Path, draft: Draft, scope: Scope) -> tuple[Draft | None, int]:
-        """The step whose result a path reads, and how many names stand for it."""
+    def _step(self, path: Path, draft: StepDraft, scope: Scope) -> tuple[StepDraft | None, int]:
+        """The step whose result a path reads, and how many names of the path lead to it."""
         if path[0] == "steps" and len(path) > 1:
             return self._drafts.get(path[1]), 2
         if path[:2] == ("output", "data") and scope == "outcome":
@@ -226,20 +228,20 @@ class Reads:
             return self._drafts.get(path[0]), 1
         return None, 0
 
-    def _is_bare(self, name: str, draft: Draft) -> bool:
-        """Whether a name can only be that of a step or an input."""
+    def _is_bare(self, name: str, draft: StepDraft) -> bool:
+        """Whether a name can only mean a step or an input."""
         taken = name in TAKEN or name == draft.iterator or name in draft.bound
         return not taken and name not in self.names.ctx
 
-    def _may_have_run(self, step: Draft, draft: Draft, scope: Scope) -> bool:
+    def _may_have_run(self, step: StepDraft, draft: StepDraft, scope: Scope) -> bool:
         if step is draft and scope == "outcome":
             return True
         return self.order.may_precede(step.name, draft.name)
 
     def _shape(
-        self, path: Path, step: Draft | None, begin: int, draft: Draft, scope: Scope
+        self, path: Path, step: StepDraft | None, begin: int, draft: StepDraft, scope: Scope
     ) -> tuple[Shape | None, int]:
-        """What is known of a value, and how many names lead to it."""
+        """The shape of the value that a path leads to, and how many of its names lead there."""
         if step is not None:
             return of_result(step, self._catalog), begin
         if path[0] in ("workload", "input") and len(path) > 1:

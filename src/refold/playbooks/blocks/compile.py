@@ -1,4 +1,4 @@
-"""Blocks to steps and arcs: what stands inside, and around it steps that only lead from one to the other."""
+"""Compiles blocks to steps and arcs: the steps inside a block, and additional steps that only connect them."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
@@ -20,18 +20,18 @@ from refold.playbooks.blocks.generated_steps import (
 )
 from refold.playbooks.language.blocks import MOST_PASSES
 from refold.playbooks.reader.reading import Fields, Reading, TooMany
-from refold.playbooks.steps import Draft, Value
+from refold.playbooks.steps import StepDraft, Value
 from refold.playbooks.yaml.text import Node
 
 MOST_VISITS = 1_000_000_000
 MOST_ARCS = 100_000  # each arc for failures of a block is one of every step inside
 
 Catch = Callable[[str, Node], Sequence[Way]]
-"""The arcs for a failure of the step of that name, if it takes none of its own."""
+"""Returns the arcs for a failure of the step of that name, if the step takes no arc of its own."""
 
 
 class Site(Struct, frozen=True):
-    """Where items stand: what follows them, who takes their failures, how often they may be come to."""
+    """The surroundings of a list of items: what follows, which arcs handle failures, how many visits are allowed."""
 
     after: str  # a step, or nothing
     catch: Catch
@@ -50,7 +50,7 @@ class Block(Struct, frozen=True):
         return f"{self.name}.{name}"
 
     def key(self, name: str) -> str:
-        """In the context of the run. No playbook can set one with a dot in it."""
+        """A key in the context of the run. It has a dot, so no playbook can set it."""
         return f"{self.name}.{name}"
 
     def read(self, name: str) -> str:
@@ -58,9 +58,9 @@ class Block(Struct, frozen=True):
 
 
 def compile_blocks(
-    reading: Reading, items: list[Fields], read_one: Callable[[Fields], Draft], final: Collection[str]
-) -> tuple[list[Draft], dict[str, str]]:
-    """The steps of a workflow, and where each block is entered; `final` are steps that follow nothing."""
+    reading: Reading, items: list[Fields], read_one: Callable[[Fields], StepDraft], final: Collection[str]
+) -> tuple[list[StepDraft], dict[str, str]]:
+    """Return the steps of a workflow, and the entry step of each block; `final` are steps that run at the end."""
     maker = _Maker(Outline(reading, items), read_one)
     behind = [maker.outline.entry(item) if maker.outline.name(item) not in final else "" for item in items[1:]]
     for item, after in zip(items, [*behind, ""], strict=True):
@@ -76,23 +76,23 @@ def _nobody(name: str, at: Node) -> Sequence[Way]:
 
 
 class _Maker:
-    def __init__(self, outline: Outline, read_one: Callable[[Fields], Draft]) -> None:
+    def __init__(self, outline: Outline, read_one: Callable[[Fields], StepDraft]) -> None:
         self.outline, self._read_one = outline, read_one
-        self.drafts: list[Draft] = []
+        self.drafts: list[StepDraft] = []
         self._made = 0
 
-    def read(self, item: Fields, number: int) -> Draft:
-        """A step as it is written; its arcs lead to where blocks are entered."""
+    def read(self, item: Fields, number: int) -> StepDraft:
+        """A step of the file; its arcs to blocks lead to their entry steps."""
         draft = self._read_one(item)
         return with_ways(draft, [self._led(each, number) for each in ways_of(draft)])
 
     def _led(self, way: Way, number: int) -> Way:
         node = way.fields.node.nodes["step"] if isinstance(way.fields.node.value, dict) else way.fields.node
         to = self.outline.resolved(way.arc.to, node, number)
-        return Way(Fields(way.fields.node, {**way.fields.told, "step": to}), structs.replace(way.arc, to=to))
+        return Way(Fields(way.fields.node, {**way.fields.values, "step": to}), structs.replace(way.arc, to=to))
 
     def body(self, items: list[Fields], site: Site) -> None:
-        """Each item is followed by the one behind it, unless it takes an arc of its own."""
+        """Each item is followed by the next one, unless it takes an arc of its own."""
         number = self.outline.number(items)
         follows = [*map(self.outline.entry, items[1:]), site.after]
         for item, after in zip(items, follows, strict=True):
@@ -109,7 +109,7 @@ class _Maker:
             limit = item.get("visit_limit", min(VISIT_LIMIT * site.times, MOST_VISITS))
             self.drafts.append(self._sited(draft, site, visit_limit=limit))
 
-    def _sited(self, draft: Draft, site: Site, **changes: Any) -> Draft:
+    def _sited(self, draft: StepDraft, site: Site, **changes: Any) -> StepDraft:
         at = draft.node.nodes["step"]
         onward = [way(at, site.after)] if site.after else []
         more = [*otherwise(draft, "success", onward), *otherwise(draft, "failure", site.catch(draft.name, at))]
@@ -120,12 +120,12 @@ class _Maker:
             raise TooMany
         return with_ways(draft, [*ways_of(draft), *more], **changes)
 
-    def _caught(self, draft: Draft, site: Site) -> Draft:
-        """A step of a block, whose failures are those of the block."""
+    def _caught(self, draft: StepDraft, site: Site) -> StepDraft:
+        """A step of a block; its failures are failures of the block."""
         return self._sited(draft, structs.replace(site, after=""))
 
     def block(self, item: Fields, number: int, site: Site) -> None:
-        """Its own arcs are for what follows it, and for failures inside."""
+        """Compile a block; its own arcs are for what follows it and for failures inside."""
         name, word = self.outline.name(item), block_word(item.node)
         following: Fields | None = item.get("next")
         own = [self._led(_written(arc), number) for arc in _arcs(following)]
@@ -154,13 +154,13 @@ class _Maker:
         ways = [
             way(each.node.nodes["if"], self.outline.entry(body[0]), each.get("if"))
             for each, body in zip(asked, bodies, strict=True)
-            if body and "if" in each.told
+            if body and "if" in each.values
         ]
         other: list[Fields] = fields.get("else", [])
         last = self.outline.entry(other[0]) if other else after
         ways += [way(block.at, last)] if last else []
         choose = self._caught(router(block.name, block.part("choose"), block.at, ways), block.site)
-        choose.values += [Value(each.node.nodes["if"], "run") for each in asked if "if" in each.told]
+        choose.values += [Value(each.node.nodes["if"], "run") for each in asked if "if" in each.values]
         self.drafts.append(choose)
         for body in [*bodies, *([other] if other else [])]:
             self.body(body, block.site)
@@ -184,17 +184,17 @@ class _Maker:
         self.drafts.append(check)
 
     def _asked(self, block: Block, word: str, to: str) -> Iterator[Way]:
-        if word in block.fields.told:
+        if word in block.fields.values:
             yield way(block.at, to, block.fields.get(word))
 
-    def _begin(self, block: Block, then: str) -> Draft:
+    def _begin(self, block: Block, then: str) -> StepDraft:
         sets: dict[str, Any] = {f"ctx.{block.key('passes')}": 0}
-        if "stuck_after" in block.fields.told:
+        if "stuck_after" in block.fields.values:
             sets |= {f"ctx.{block.key('same')}": 0, f"ctx.{block.key('last')}": None}
         return router(block.name, block.part("begin"), block.at, [way(block.at, block.part(then), set=sets)])
 
-    def _pass(self, block: Block) -> Draft:
-        """Counts, and sees whether there may be another."""
+    def _pass(self, block: Block) -> StepDraft:
+        """The step that counts passes and checks whether another one is allowed."""
         most, body = block.fields.get("max_iterations", MOST_PASSES), block.fields.get("do", [])
         passes = block.read("passes")
         sets = {f"ctx.{block.key('passes')}": f"{{{{ {passes} + 1 }}}}"}
@@ -219,7 +219,7 @@ class _Maker:
             self.drafts.append(self._caught(said, block.site))
 
     def _again(self, block: Block, back: str, most: int, last: Fields) -> None:
-        """What a pass has changed, held against the pass before."""
+        """The step that compares what a pass has changed with the pass before."""
         value = self._watched(block, last)
         is_same = f"{block.read('passes')} > 1 and {value} == {block.read('last')}"
         same = f"{block.read('same')} + 1"
@@ -232,12 +232,12 @@ class _Maker:
             way(block.at, block.part(back), set=sets),
         ]
         again = self._caught(router(block.name, block.part("again"), block.at, ways), block.site)
-        if "stuck_on" in block.fields.told:
+        if "stuck_on" in block.fields.values:
             again.values += [Value(block.fields.node.nodes["stuck_on"], "run")]
         self.drafts += [again, self._caught(generated_steps.stuck(block.name, most, block.at), block.site)]
 
     def _watched(self, block: Block, last: Fields) -> str:
-        if "stuck_on" in block.fields.told:
+        if "stuck_on" in block.fields.values:
             return f"({expression(block.fields.get('stuck_on'))})"
         word, name = block_word(last.node), self.outline.name(last)
         if word not in ("", "parallel"):
@@ -247,7 +247,7 @@ class _Maker:
         return f"(steps['{name}'] | default(none))"
 
     def _parallel(self, block: Block, site: Site) -> None:
-        """fork -> branches -> the verdict, which has the name of the block."""
+        """fork -> branches -> the deciding step, which has the name of the block."""
         branches: dict[str, list[Fields]] = {
             name: body for name, body in block.fields.get("branches", {}).items() if body
         }
@@ -264,11 +264,11 @@ class _Maker:
 
 
 def _arcs(following: Fields | None) -> list[Fields]:
-    return [arc for arc in following.get("arcs", []) if "step" in arc.told] if following is not None else []
+    return [arc for arc in following.get("arcs", []) if "step" in arc.values] if following is not None else []
 
 
 def _mode(following: Fields | None) -> str:
-    """As on a step: the short forms have no spec."""
+    """The mode of arcs, as on a step: the short forms have no spec."""
     mode: str = following.get("spec", following).get("mode", "exclusive") if following is not None else "exclusive"
     return mode
 
@@ -289,7 +289,7 @@ def _is_plain(arc: Arc) -> bool:
 
 
 def _inside(own: Sequence[Way], site: Site) -> Site:
-    """The failures of a block are first for its own arcs, then for those around it."""
+    """The arcs that handle failures of a block: first its own, then those of the blocks around it."""
     ways = [Way(each.fields, structs.replace(each.arc, on="failure")) for each in own if each.arc.on != "success"]
 
     def catch(name: str, at: Node) -> Sequence[Way]:
