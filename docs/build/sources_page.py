@@ -12,10 +12,10 @@ Where the items of a loop come from, by the `kind` of the source. This page is p
 `python -m docs.build.sources_page`; do not edit it.
 
 A source is asked for a page when the loop has room for more items, and not before. With each page comes a *cursor*,
-which is stored with it: after a crash the loop goes on behind the last page that it has, whatever process does it.
+which is stored with it: after a crash the loop resumes after the last page that it has, in whatever process.
 
 Values may hold expressions, `{{ ... }}`, evaluated when the loop is entered, unless the key is *static*: that is taken
-as it is written. Where a key *may be secret*, `{secret: name}` stands for a secret, which is read for each page and
+as it is written. Where a key *may be secret*, `{secret: name}` means a secret, which is read for each page and
 stored nowhere. Keys that a source does not have are refused by their names, and so are columns in `filter`.
 """
 

@@ -157,5 +157,5 @@ async def test_a_page_that_leads_to_itself_is_no_endless_loop(sources: Sources, 
 async def test_an_answer_that_is_no_json_is_told(sources: Sources, site: Site) -> None:
     site["/x"] = Answer(200, {"content-type": "text/html"}, b"<html>")
     assert (await sources.fault("http", {"url": at(site)})).kind == "parse"
-    assert (await sources.fault("http", {"url": "x.test"})).message == "an address begins with http:// or https://"
+    assert (await sources.fault("http", {"url": "x.test"})).message == "an address starts with http:// or https://"
     assert (await sources.fault("http", {"url": at(site)}, cursor=7)).kind == "bad_cursor"

@@ -112,7 +112,7 @@ async def test_keys_of_another_driver_are_refused(sources: Sources, tmp_path: Pa
     missing = await sources.fault("sql", {**query, "driver": "sqlite"})
     assert missing.message == "sqlite needs `database`, its file"
     wrong = await sources.fault("sql", {**query, "driver": "duckdb", "host": "x"})
-    assert wrong.message == "duckdb has no `host`; `driver` says whose keys these are"
+    assert wrong.message == "duckdb has no `host`; `driver` decides which keys there are"
     unknown = await sources.fault("sql", {**query, "driver": "oracle"})
     assert unknown.message == "`driver` must be one of sqlite, duckdb, postgres, not 'oracle'"
     params = await sources.fault("sql", {**query, "driver": "duckdb", "params": 3})

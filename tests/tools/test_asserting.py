@@ -31,4 +31,4 @@ def test_what_does_not_hold_fails_for_good_in_the_words_that_are_given(value: An
 def test_without_words_it_still_says_something() -> None:
     with pytest.raises(ToolFailed) as failed:
         insisted(that=False)
-    assert (failed.value.fault.kind, failed.value.fault.message) == ("assert", "what must hold does not")
+    assert (failed.value.fault.kind, failed.value.fault.message) == ("assert", "the condition is not true")

@@ -1,4 +1,4 @@
-"""The sources of Refold, as data: their keys, what their items are, and their checks."""
+"""The kinds of sources that loops can name: their keys, their items, an example, and their checks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -6,15 +6,13 @@ from typing import Any
 from refold.registry import SOURCES, Installed
 from refold.tool_api import ToolInfo, ToolKey, ToolProblem
 
-PLACE = "its file, seen from the folder of the playbook"
-CHANGED = " If the file changes while it is read, the next page is a failure of kind `source_changed`."
+PLACE = "its file, relative to the folder of the playbook"
+CHANGED = " If the file changes while the loop reads it, the next page is a failure of kind `source_changed`."
 VALUES = ToolKey(name="params", type="any", about="a list, for `$1` and `$2`, or a map, for `$name`")
-FILTER = ToolKey(
-    name="filter", type="map", about="by column, the value or the list of values that are let through; all must fit"
-)
+FILTER = ToolKey(name="filter", type="map", about="by column, the value or the list of values that an item must have")
 
 
-def is_computed(value: Any) -> bool:
+def is_expression(value: Any) -> bool:
     return isinstance(value, str) and "{{" in value
 
 
@@ -40,9 +38,9 @@ RANGE = ToolInfo(
     kind="range",
     about="Whole numbers, one after the other.",
     keys=(
-        ToolKey(name="start", type="integer", about="the first (0)"),
-        ToolKey(name="stop", type="integer", required=True, about="the first that is not there any more"),
-        ToolKey(name="step", type="integer", about="from one to the next (1); below 0 it goes down"),
+        ToolKey(name="start", type="integer", about="the first number (0)"),
+        ToolKey(name="stop", type="integer", required=True, about="the number before which it ends"),
+        ToolKey(name="step", type="integer", about="the difference between two numbers (1); below 0 it counts down"),
     ),
     result="the numbers",
     check=check_range,
@@ -62,7 +60,7 @@ def check_csv(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
 
 def _types(types: Any) -> Iterator[ToolProblem]:
     for column, name in types.items() if isinstance(types, Mapping) else ():
-        if name not in TYPES and not is_computed(name):
+        if name not in TYPES and not is_expression(name):
             yield ToolProblem("types", f"`types.{column}` is one of {', '.join(TYPES)}, not {name!r}")
 
 
@@ -71,7 +69,7 @@ def _columns(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     if isinstance(columns, list) and not all(isinstance(each, str) for each in columns):
         yield ToolProblem("columns", "`columns` is a list of names")
     if keys.get("header") is False and columns is None:
-        yield ToolProblem("columns", "without a header, `columns` is needed", "name them in their order")
+        yield ToolProblem("columns", "without a header, `columns` is needed", "name them in order")
 
 
 def check_filter(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
@@ -86,19 +84,19 @@ def check_filter(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
 
 CSV = ToolInfo(
     kind="csv",
-    about="The rows of a CSV file. Values may be in quotes, with line ends in them. A page costs no more than its rows,"
-    " wherever they stand. A row that has more or fewer values than there are columns is a failure that names its line."
+    about="The rows of a CSV file. Values may be in quotes and contain line ends. The cost of a page depends only on"
+    " its rows, not on where they are. A row with more or fewer values than columns is a failure that names its line."
     + CHANGED,
     keys=(
         ToolKey(name="path", type="text", required=True, about=PLACE),
-        ToolKey(name="delimiter", type="text", about="between values (`,`)"),
+        ToolKey(name="delimiter", type="text", about="the character between values (`,`)"),
         ToolKey(name="header", type="bool", about="whether the first row names the columns (true without `columns`)"),
         ToolKey(name="columns", type="list", about="names of the columns, in place of those in the file"),
-        ToolKey(name="encoding", type="text", about="of the file (utf-8); not utf-16 and its like"),
+        ToolKey(name="encoding", type="text", about="the encoding of the file (utf-8); not utf-16 and the like"),
         ToolKey(
             name="types",
             type="map",
-            about="by column, `integer`, `number` or `bool`: empty values are null; without a type, all is text",
+            about="by column, `integer`, `number` or `bool`: empty values are null; columns without a type are text",
         ),
         FILTER,
     ),
@@ -115,7 +113,7 @@ filter: {region: [north, south]}
 
 JSONL = ToolInfo(
     kind="jsonl",
-    about="The lines of a file, each of them JSON. Empty lines are left out; one that is no JSON is a failure that"
+    about="The lines of a file, each of them JSON. Empty lines are skipped; a line that is not JSON is a failure that"
     " names it." + CHANGED,
     keys=(ToolKey(name="path", type="text", required=True, about=PLACE), FILTER),
     result="the values, any JSON",
@@ -138,16 +136,16 @@ def check_parquet(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
 
 def _params(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     params = keys.get("params")
-    if params is not None and not isinstance(params, (list, Mapping)) and not is_computed(params):
+    if params is not None and not isinstance(params, (list, Mapping)) and not is_expression(params):
         yield ToolProblem("params", "`params` is a list or a map", "[a, b] for $1 and $2, {name: a} for $name")
 
 
 PARQUET = ToolInfo(
     kind="parquet",
-    about="The rows of a Parquet file, in their order. Needs `pip install refold[duckdb]`." + CHANGED,
+    about="The rows of a Parquet file, in order. Needs `pip install refold[duckdb]`." + CHANGED,
     keys=(
         ToolKey(name="path", type="text", required=True, about=PLACE),
-        ToolKey(name="columns", type="list", about="names of those that are wanted (all)"),
+        ToolKey(name="columns", type="list", about="the columns to read (all)"),
         ToolKey(
             name="where",
             type="text",
@@ -156,7 +154,7 @@ PARQUET = ToolInfo(
         ),
         VALUES,
     ),
-    result="a map by column for each row, with values as the tool duckdb gives them",
+    result="a map by column for each row, with values as the tool duckdb returns them",
     check=check_parquet,
     example="""\
 kind: parquet
@@ -169,18 +167,22 @@ params: {least: "{{ workload.least }}"}
 
 GLOB = ToolInfo(
     kind="glob",
-    about="Files whose paths fit a pattern, sorted by the parts of their paths. Folders are no items. `**` stands for"
-    " any folders, or none, but goes through no links; what begins with a dot must be named.",
+    about="Files whose paths match a pattern, sorted by the parts of their paths. Folders are not items. `**` matches"
+    " any number of folders, but follows no links; names that start with a dot must be written out.",
     keys=(
         ToolKey(
             name="pattern",
             type="text",
             required=True,
-            about="such as `incoming/**/*.csv`, seen from the folder of the playbook",
+            about="such as `incoming/**/*.csv`, relative to the folder of the playbook",
         ),
-        ToolKey(name="filter", type="map", about="by `path`, `name`, `size` or `modified`, the values let through"),
+        ToolKey(
+            name="filter",
+            type="map",
+            about="by `path`, `name`, `size` or `modified`, the value or the list of values that a file must have",
+        ),
     ),
-    result="`{path, name, size, modified}`: the whole path, bytes, and a time of ISO 8601",
+    result="`{path, name, size, modified}`: the whole path, the size in bytes, and a time in ISO 8601",
     check=check_filter,
     example="""\
 kind: glob
@@ -198,16 +200,16 @@ def check_sql(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
         found.append(ToolProblem("database", "sqlite needs `database`, its file"))
     for name in POSTGRES if driver in ("sqlite", "duckdb") else ("attach",) if driver == "postgres" else ():
         if keys.get(name) is not None:
-            found.append(ToolProblem(name, f"{driver} has no `{name}`", "`driver` says whose keys these are"))
+            found.append(ToolProblem(name, f"{driver} has no `{name}`", "`driver` decides which keys there are"))
     return found
 
 
 SQL = ToolInfo(
     kind="sql",
-    about="The rows of a query. With `key` each page begins after the last key of the one before, and costs no more"
-    " than its rows if there is an index; the key must be unique and never null. Rows that are added behind it are"
-    " found. Without `key` pages are counted off, and the query must have an ORDER BY that leaves no two rows equal."
-    " The query can change nothing. DuckDB needs `pip install refold[duckdb]`, PostgreSQL needs"
+    about="The rows of a query. With `key`, each page starts after the last key of the page before, and costs no more"
+    " than its rows if there is an index; the key must be unique and never null. Rows that are added after it are"
+    " found. Without `key`, each page skips the rows before it, and the query must have an ORDER BY that gives every"
+    " row a fixed position. The query cannot change data. DuckDB needs `pip install refold[duckdb]`, PostgreSQL needs"
     " `pip install refold[postgres]`.",
     keys=(
         ToolKey(
@@ -216,7 +218,7 @@ SQL = ToolInfo(
             required=True,
             static=True,
             choices=("sqlite", "duckdb", "postgres"),
-            about="the tool of that name asks for the rows",
+            about="the tool that runs the query",
         ),
         ToolKey(
             name="query",
@@ -226,20 +228,22 @@ SQL = ToolInfo(
             about="one statement; values are written `$1` or `$name` and come from `params`",
         ),
         VALUES,
-        ToolKey(name="key", type="text", static=True, about="a column of the result by which pages follow each other"),
+        ToolKey(name="key", type="text", static=True, about="the column of the result that orders the pages"),
         ToolKey(name="database", type="text", about="sqlite, duckdb: " + PLACE + "; postgres: its name"),
-        ToolKey(name="attach", type="map", about="duckdb: more files, by the names they get"),
+        ToolKey(name="attach", type="map", about="duckdb: more files, by the names under which they are attached"),
         ToolKey(name="url", type="any", secret=True, about="postgres: `postgresql://USER@HOST:PORT/DATABASE`"),
         ToolKey(name="host", type="text", about="postgres: in place of `url`, with the next four and `database`"),
-        ToolKey(name="port", type="any", about="postgres: (5432)"),
-        ToolKey(name="user", type="any", secret=True, about="postgres: who connects"),
-        ToolKey(name="password", type="any", secret=True, about="postgres: best `{secret: name}`"),
-        ToolKey(name="sslmode", type="text", about="postgres: such as `require` or `verify-full`"),
-        ToolKey(name="auth", type="map", secret=True, about="postgres: a map of these; `{secret: name}` with fields"),
-        ToolKey(name="schema", type="text", about="postgres: where names are looked for"),
+        ToolKey(name="port", type="any", about="postgres: the port (5432)"),
+        ToolKey(name="user", type="any", secret=True, about="postgres: the user who connects"),
+        ToolKey(name="password", type="any", secret=True, about="postgres: the password, best `{secret: name}`"),
+        ToolKey(name="sslmode", type="text", about="postgres: how TLS is used, such as `require` or `verify-full`"),
+        ToolKey(
+            name="auth", type="map", secret=True, about="postgres: a map of these keys; `{secret: name}` with fields"
+        ),
+        ToolKey(name="schema", type="text", about="postgres: where tables are searched"),
         ToolKey(name="timeout", type="duration", about="for one page"),
     ),
-    result="a map by column for each row, with values as the tool of the driver gives them",
+    result="a map by column for each row, with values as the tool of the driver returns them",
     check=check_sql,
     example="""\
 kind: sql
@@ -265,8 +269,8 @@ WAYS = "`{link: true}`, `{path: data.next}`, `{page: page, start: 1}` or `{curso
 def check_http(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
     found = []
     url, way = keys.get("url"), keys.get("next")
-    if isinstance(url, str) and not is_computed(url) and not url.lower().startswith(("http://", "https://")):
-        found.append(ToolProblem("url", "an address begins with http:// or https://"))
+    if isinstance(url, str) and not is_expression(url) and not url.lower().startswith(("http://", "https://")):
+        found.append(ToolProblem("url", "an address starts with http:// or https://"))
     if isinstance(way, Mapping) and not _leads_on(way):
         found.append(ToolProblem("next", f"`next` must be {WAYS}"))
     return found
@@ -277,7 +281,7 @@ def _leads_on(way: Mapping[str, Any]) -> bool:
         case {"link": True, **rest} | {"path": str(), **rest}:
             return not rest
         case {"page": str(), "start": start, **rest}:
-            return not rest and ((isinstance(start, int) and not isinstance(start, bool)) or is_computed(start))
+            return not rest and ((isinstance(start, int) and not isinstance(start, bool)) or is_expression(start))
         case {"page": str(), **rest}:
             return not rest
         case {"cursor": str(), "param": str(), **rest}:
@@ -288,13 +292,13 @@ def _leads_on(way: Mapping[str, Any]) -> bool:
 
 HTTP = ToolInfo(
     kind="http",
-    about="Items from the answers of a server, which may be spread over pages. Requests are made by the tool http, with"
-    " all that it refuses. 429 and failures of the server are worth another try, after the time it asks for. Another"
-    " host is told none of `params`, `headers` and `auth`.",
+    about="Items from the responses of a server, on one page or several. The tool http makes the requests, and"
+    " refuses the same addresses. Status 429 and errors of the server may be tried again, after the time that it asks"
+    " for. Another host receives none of `params`, `headers` and `auth`.",
     keys=(
-        ToolKey(name="url", type="text", required=True, about="of the first page, http or https"),
-        ToolKey(name="params", type="map", secret=True, about="of the query; a list repeats its name"),
-        ToolKey(name="headers", type="map", secret=True, about="null is not sent"),
+        ToolKey(name="url", type="text", required=True, about="the address of the first page, http or https"),
+        ToolKey(name="params", type="map", secret=True, about="parameters of the query; a list repeats its name"),
+        ToolKey(name="headers", type="map", secret=True, about="headers by name; null is not sent"),
         ToolKey(
             name="auth",
             type="map",
@@ -302,7 +306,9 @@ HTTP = ToolInfo(
             about="`{bearer: {secret: name}}`, or in short `{secret: name}`;"
             " `{basic: {username, password}}` or `{api_key: {header, value}}`",
         ),
-        ToolKey(name="items", type="text", about="where the list stands in the body, such as `data.orders` (the body)"),
+        ToolKey(
+            name="items", type="text", about="where the list is in the body, such as `data.orders` (the whole body)"
+        ),
         ToolKey(
             name="next",
             type="map",
@@ -343,20 +349,20 @@ def check_python(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
 
 PYTHON = ToolInfo(
     kind="python",
-    about="What Python code gives one after the other: an iterator, a generator, a list, or one that is async. It runs"
-    " in a process of its own, where it waits between pages. When that is gone, the code begins anew and the items that"
-    " were given are passed over: it must give the same ones again. The code is trusted.",
+    about="The values that Python code returns or yields: an iterator, a generator, or a list, async or not. It runs"
+    " in a process of its own, where it waits between pages. If that process has ended, the code starts again and the"
+    " items that were read are skipped: it must return the same items again. The code is trusted.",
     keys=(
-        ToolKey(name="function", type="text", static=True, about="`package.module:function`, which gives the items"),
+        ToolKey(name="function", type="text", static=True, about="`package.module:function`, which returns the items"),
         ToolKey(
             name="code",
             type="text",
             static=True,
-            about="in its place, code that returns them, or has a function `main` that gives them",
+            about="in place of `function`: code that returns them, or has a function `main` that does",
         ),
         ToolKey(name="args", type="map", about="arguments of the function, by name"),
     ),
-    result="the items, as the tool python gives values",
+    result="the items, converted as by the tool python",
     check=check_python,
     example="""\
 kind: python

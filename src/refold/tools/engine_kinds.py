@@ -1,4 +1,4 @@
-"""The kinds of steps that the engine itself does, without a worker: their keys, their results, and their checks."""
+"""The kinds of steps that the engine does itself, without a worker: their keys, results, examples and checks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -24,14 +24,15 @@ def _are_texts(value: Any) -> bool:
 
 WAIT = ToolInfo(
     kind="wait",
-    about="Waits, without a worker, for a time or a signal, whichever comes first. A signal that came before is kept"
-    " and ends the wait at once; a time that is past does too.",
+    about="Waits, without a worker, for a time or a signal, whichever comes first. A signal that arrived earlier is"
+    " kept and ends the wait immediately; so does a time in the past.",
     keys=(
-        ToolKey(name="seconds", type="duration", about="how long"),
+        ToolKey(name="seconds", type="duration", about="how long to wait"),
         ToolKey(
             name="until",
             type="any",
-            about="a moment: an ISO text with its zone, or a number since 1970: seconds, or microseconds above 10^11",
+            about="a point in time: an ISO text with its zone, or a number since 1970: seconds, or microseconds above"
+            " 10^11",
         ),
         ToolKey(name="signal", type="any", about="the name of a signal, or a list of names"),
     ),
@@ -78,7 +79,7 @@ def _refuse(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
 def _approvals(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     wanted = keys.get("min_approvals")
     if isinstance(wanted, int) and not 1 <= wanted <= 1000:
-        yield ToolProblem("min_approvals", "`min_approvals` must lie between 1 and 1000", "for example 2")
+        yield ToolProblem("min_approvals", "`min_approvals` must be between 1 and 1000", "for example 2")
 
 
 def _timeout(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
@@ -87,13 +88,13 @@ def _timeout(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
         return
     goes = isinstance(what, Mapping) and list(what) == ["goto"] and isinstance(what["goto"], str)
     if not goes and what not in ("fail", "continue"):
-        yield ToolProblem("on_timeout", "`on_timeout` does not say what is to happen", ON_TIMEOUT)
+        yield ToolProblem("on_timeout", "`on_timeout` is not an action", ON_TIMEOUT)
     elif keys.get("timeout") is None:
-        yield ToolProblem("on_timeout", "this gate never runs out of time", "add `timeout: 24h`")
+        yield ToolProblem("on_timeout", "this gate has no timeout", "add `timeout: 24h`")
 
 
 def _form(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
-    """A form is held against what forms must be like, which is loaded only here."""
+    """Check that the form is a JSON Schema; the library for that is loaded only here."""
     form = keys.get("form")
     if not isinstance(form, Mapping):
         return
@@ -101,13 +102,13 @@ def _form(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     if wrong is not None:
         where = ".".join(map(str, wrong[0]))
         hint = f"look at `{where}`" if where else "write `form: {type: object, properties: {…}}`"
-        yield ToolProblem("form", f"the form is no JSON Schema: {wrong[1]}", hint)
+        yield ToolProblem("form", f"the form is not a JSON Schema: {wrong[1]}", hint)
 
 
 GATE = ToolInfo(
     kind="gate",
-    about="Asks a person, and waits without a worker. `refold gates` lists what waits, and decides; the first decision"
-    " counts, and each visit of the step asks anew. A refusal is a failure of kind `rejected`.",
+    about="Asks a person, and waits without a worker. `refold gates` lists open gates and takes decisions; the first"
+    " decision counts, and each visit of the step asks again. A refusal is a failure of kind `rejected`.",
     keys=(
         ToolKey(
             name="type",
@@ -116,39 +117,39 @@ GATE = ToolInfo(
             choices=("approval", "review"),
             about="in an `approval` (the default) the option `reject` is a failure, in a `review` no option is",
         ),
-        ToolKey(name="prompt", type="any", about="what is asked"),
+        ToolKey(name="prompt", type="any", about="the question"),
         ToolKey(
             name="options",
             type="any",
             static=True,
-            about="what can be chosen, as a list, or as a map with a label for each ([approve, reject])",
+            about="the options, as a list, or as a map with a label for each ([approve, reject])",
         ),
         ToolKey(name="refuse", type="list", static=True, about="the options that are a failure, instead of `reject`"),
         ToolKey(
             name="form",
             type="map",
             static=True,
-            about="a JSON Schema of the feedback; an answer that does not fit is sent back. A refusal is not held"
-            " against it",
+            about="a JSON Schema of the feedback; an answer that does not fit is refused. A refusal of the gate is not"
+            " checked against it",
         ),
-        ToolKey(name="assignee", type="text", about="who is asked, for people to see; anybody may decide"),
+        ToolKey(name="assignee", type="text", about="who is asked, shown to people; anyone may decide"),
         ToolKey(
             name="min_approvals",
             type="integer",
             static=True,
-            about="how many different people must choose the same (1); one refusal is enough",
+            about="how many different people must choose the same option (1); one refusal is enough",
         ),
         ToolKey(name="timeout", type="duration", static=True, about="how long to wait; restarts do not prolong it"),
         ToolKey(
             name="on_timeout",
             type="any",
             static=True,
-            about="what happens then: `fail` (the default), `continue`, or `{goto: STEP}`, which leaves the step for"
-            " that one alone",
+            about="what happens after the timeout: `fail` (the default), `continue`, or `{goto: STEP}`, which takes"
+            " the run to that step only",
         ),
     ),
-    result="`{option, by, at, feedback, approvals}`; after a timeout that is no failure, `option` is null and `by` is"
-    ' "timeout". A refusal has the same under `error.data`',
+    result="`{option, by, at, feedback, approvals}`; after a timeout that is not a failure, `option` is null and `by`"
+    ' is "timeout". A refusal has the same under `error.data`',
     result_keys=("option", "by", "at", "feedback", "approvals"),
     by_engine=True,
     check=check_gate,
@@ -167,14 +168,14 @@ tool:
 
 QUALITY = ToolInfo(
     kind="quality",
-    about="Holds a number against a threshold, at once and without a worker. Below it, the step fails with the kind"
+    about="Compares a number with a threshold, immediately and without a worker. Below it, the step fails with the kind"
     " `quality`.",
     keys=(
         ToolKey(
             name="source",
             type="any",
             required=True,
-            about="the number; what is no number, or is not there, counts as 0",
+            about="the number; a missing value, or one that is not a number, counts as 0",
         ),
         ToolKey(name="threshold", type="number", required=True, about="the lowest number that is good enough"),
         ToolKey(
@@ -182,10 +183,10 @@ QUALITY = ToolInfo(
             type="text",
             static=True,
             choices=("fail", "continue"),
-            about="whether a lower number is a failure (`fail`) or is only told in the result",
+            about="whether a lower number is a failure (`fail`) or is only shown in the result",
         ),
     ),
-    result="`{score, threshold, passed}`, and `why` if the score had to be taken for 0",
+    result="`{score, threshold, passed}`, and `why` if the score counted as 0",
     result_keys=("score", "threshold", "passed", "why"),
     by_engine=True,
     example="""\
@@ -199,27 +200,27 @@ tool:
 
 POLL = ToolInfo(
     kind="poll",
-    about="Looks again every so often until something holds; in between, no worker is held. Without `check` it reads"
-    " what the rest of the run has left. With it, a worker runs that tool each time, and `until` reads its output.",
+    about="Checks a condition at intervals until it is true; in between, no worker is busy. Without `check` it reads"
+    " what other steps of the run have set. With it, a worker runs that tool each time, and `until` reads its output.",
     keys=(
         ToolKey(
             name="until",
             type="bool",
             required=True,
-            about="one {{ expression }}; with `check` it can read `output.data`",
+            about="the condition, as one {{ expression }}; with `check` it can read `output.data`",
         ),
-        ToolKey(name="every", type="duration", static=True, about="the time between two looks (30s)"),
+        ToolKey(name="every", type="duration", static=True, about="the time between two checks (30s)"),
         ToolKey(
             name="timeout", type="duration", static=True, about="when to give up, with a failure of kind `timeout`"
         ),
         ToolKey(
             name="check",
             type="tool",
-            about="a tool with its keys, such as `{kind: http, url: …}`. Of the step, `retry` and `timeout` are for"
-            " each look",
+            about="a tool with its keys, such as `{kind: http, url: …}`. `retry` and `timeout` of the step are for"
+            " each check",
         ),
     ),
-    result='that of the last `check`, or `{by: "poll"}`',
+    result='the result of the last `check`, or `{by: "poll"}`',
     by_engine=True,
     example="""\
 tool:
@@ -245,18 +246,20 @@ def check_playbook(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
 PLAYBOOK = ToolInfo(
     kind="playbook",
     about="Starts another playbook, or a workflow in Python, as a run of its own, a child, and waits for it without a"
-    " worker. The step's `input` is the child's, and may give what its `workload` names, or what its code takes; in a"
-    " loop without `input`, the item is. A playbook may start itself; two that start each other are refused. What the"
-    " child uses up is added to what its parent uses up.",
+    " worker. The step's `input` is the input of the child: values of its `workload`, or arguments of its code; in a"
+    " loop without `input`, the item is. A playbook may start itself; two that start each other are refused. The usage"
+    " of the child is added to that of its parent.",
     keys=(
         ToolKey(
             name="path",
             type="text",
             static=True,
-            about="its file, seen from the folder of this one;"
-            " or `module:Class` for a workflow in Python, whose module is looked for there too",
+            about="its file, relative to the folder of this one;"
+            " or `module:Class` for a workflow in Python, whose module is searched there too",
         ),
-        ToolKey(name="name", type="text", static=True, about="in short: `NAME.yaml` or `NAME.yml` in the same folder"),
+        ToolKey(
+            name="name", type="text", static=True, about="short form: `NAME.yaml` or `NAME.yml` in the same folder"
+        ),
     ),
     result="the result of the child. A child that fails is a failure of kind `child_failed`",
     check=check_playbook,

@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.tool_api import ToolProblem
 
-TEMPLATE = re.compile(r"\{\{(?!-?\s*\.)|\{%")  # `{{.Name}}` is for others, such as docker
+TEMPLATE = re.compile(r"\{\{(?!-?\s*\.)|\{%")  # `{{.Name}}` is not ours: docker and others use it
 
 
 def one_of(keys: Mapping[str, Any], *names: str) -> Iterator[ToolProblem]:
@@ -14,7 +14,7 @@ def one_of(keys: Mapping[str, Any], *names: str) -> Iterator[ToolProblem]:
     if not given:
         yield ToolProblem("", f"one of {listed(names)} is needed")
     for name in given[1:]:
-        yield ToolProblem(name, f"`{name}` and `{given[0]}` exclude each other", "take one of them away")
+        yield ToolProblem(name, f"`{name}` and `{given[0]}` exclude each other", "remove one of them")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -22,7 +22,7 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(quoted[:-1]) + " and " + quoted[-1]
 
 
-# Interpreters, and the options behind which their program stands.
+# Interpreters, and the options that their program text follows.
 PROGRAM_OPTIONS: Mapping[str, str] = {
     r"(?:ba|da|k|z|c|tc|a|fi)?sh": r"-\w*c\w*",
     r"python[\d.]*|pypy[\d.]*": r"-\w*c",
@@ -35,7 +35,7 @@ FIRST_IS_PROGRAM = r"[gmn]?awk|g?sed|jq|yq|eval|expr|bc|ssh|sqlite3|su|xargs|tra
 
 
 def programs_in(*keys: str) -> Callable[[Mapping[str, Any]], Iterator[ToolProblem]]:
-    """Warnings about values in what one of these lists hands to an interpreter as its program."""
+    """Return a check that warns about values in the program text that these lists pass to an interpreter."""
 
     def problems(given: Mapping[str, Any]) -> Iterator[ToolProblem]:
         words: list[tuple[str, int, Any]] = []
@@ -46,15 +46,15 @@ def programs_in(*keys: str) -> Callable[[Mapping[str, Any]], Iterator[ToolProble
             key, item, word = words[at]
             place = first_value(word)
             assert place is not None
-            message = f"a value goes into the program of `{name}`, and what it holds can be run"
-            hint = 'give it as an argument behind the program, and read it there: "$1", sys.argv[1]'
+            message = f"a value is put into the program of `{name}`, so its content can be run"
+            hint = 'pass it as an argument after the program, and read it there: "$1", sys.argv[1]'
             yield ToolProblem(key, message, hint, *place, "value-as-code", item, "warning")
 
     return problems
 
 
 def _program_texts(words: Sequence[Any]) -> Iterator[tuple[int, str]]:
-    """Which of these words are programs of an interpreter among them, and hold values."""
+    """Yield the words that are the program text of an interpreter among them and contain values, by index and name."""
     for i, word in enumerate(words):
         name = word.rsplit("/", 1)[-1] if isinstance(word, str) and not TEMPLATE.search(word) else ""
         option = next((each for known, each in PROGRAM_OPTIONS.items() if name and re.fullmatch(known, name)), None)
@@ -65,7 +65,7 @@ def _program_texts(words: Sequence[Any]) -> Iterator[tuple[int, str]]:
             if is_program and isinstance(text, str) and TEMPLATE.search(text):
                 yield at, name
             if option is not None and re.fullmatch(option, str(words[at - 1])):
-                break  # what follows are arguments
+                break  # the words after it are arguments
         return
 
 

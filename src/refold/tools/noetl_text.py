@@ -53,7 +53,7 @@ def holed(written: str, pieces: Sequence[str | Piece]) -> Holed:
     for piece in pieces:
         if isinstance(piece, str):
             if HOLE in piece:
-                raise Misplaced(0, "the text has a NUL character", "take it away")
+                raise Misplaced(0, "the text has a NUL character", "remove it")
             texts.append(piece)
         else:
             texts.append(HOLE)

@@ -14,10 +14,10 @@ NOOP = ToolInfo(
     kind="noop",
     about="Does nothing.",
     keys=(
-        ToolKey(name="result", type="any", about="what comes of the step"),
+        ToolKey(name="result", type="any", about="the result of the step"),
         ToolKey(name="message", type="text", about="a line for the run's log"),
     ),
-    result="`result`; or else `{status, message}`, if there is a message; or else the input",
+    result="`result`; without it `{status, message}`, if there is a message; otherwise the input",
     example="""\
 tool:
   kind: noop
@@ -40,17 +40,19 @@ async def noop(call: Call) -> Any:
             return call.input
 
 
-NO = frozenset({"", "false", "0", "no", "none", "null", "off", "{}", "[]"})  # texts that say no, as on an arc
+FALSE_TEXTS = frozenset(
+    {"", "false", "0", "no", "none", "null", "off", "{}", "[]"}
+)  # texts that count as false, as on an arc
 
 ASSERT = ToolInfo(
     kind="assert",
-    about="Fails the step unless something holds, in words of your own. It is not tried again.",
+    about="Fails the step unless a condition is true, with a message of your own. It is not tried again.",
     keys=(
-        ToolKey(name="that", type="any", required=True, about="what must hold, as one {{ expression }}"),
-        ToolKey(name="message", type="text", about="what to say if it does not"),
+        ToolKey(name="that", type="any", required=True, about="the condition, as one {{ expression }}"),
+        ToolKey(name="message", type="text", about="the message if it is not true"),
         ToolKey(name="error", type="text", static=True, about="the kind of the failure (`assert`)"),
-        ToolKey(name="result", type="any", about="what comes of the step if it holds"),
-        ToolKey(name="data", type="any", about="what the error has under `data` if it does not"),
+        ToolKey(name="result", type="any", about="the result of the step if it is true"),
+        ToolKey(name="data", type="any", about="the `data` of the error if it is not true"),
     ),
     result="`result`, or null",
     example="""\
@@ -68,12 +70,12 @@ async def assert_that(call: Call) -> Any:
     keys = _ASSERT_KEYS.read(call).keys
     if holds(keys.get("that")):
         return keys.get("result")
-    message = keys.get("message", "what must hold does not")
+    message = keys.get("message", "the condition is not true")
     raise ToolFailed(Fault(keys.get("error", "assert"), message, retryable=False, data=keys.get("data")))
 
 
 def holds(value: Any) -> bool:
-    return value.strip().lower() not in NO if isinstance(value, str) else bool(value)
+    return value.strip().lower() not in FALSE_TEXTS if isinstance(value, str) else bool(value)
 
 
 NAME = re.compile(r"\S{1,200}")  # of an event
@@ -91,11 +93,11 @@ def check_emit(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
 
 EMIT = ToolInfo(
     kind="emit",
-    about="Says something to those who follow the run, at once: a line of the run's log, which `refold runs logs -f`"
-    " shows. It is said again in another try of the step.",
+    about="Writes a line to the run's log immediately; `refold runs logs -f` shows it to those who follow the run."
+    " Another try of the step writes it again.",
     keys=(
-        ToolKey(name="event", type="text", about="what it is called, without spaces (`message`)"),
-        ToolKey(name="data", type="any", about="what belongs to it; it is shown as JSON"),
+        ToolKey(name="event", type="text", about="the name of the event, without spaces (`message`)"),
+        ToolKey(name="data", type="any", about="data of the event, shown as JSON"),
         ToolKey(name="message", type="text", about="a line of text, in place of `event` and `data`"),
     ),
     result="`{event, data}`; the data of a message is its text",

@@ -21,7 +21,7 @@ def _body(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
 def _scheme(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     url = keys.get("url")
     if isinstance(url, str) and not re.match(r"https?://|\{\{", url, re.I):
-        yield ToolProblem("url", "an address begins with http:// or https://")
+        yield ToolProblem("url", "an address starts with http:// or https://")
 
 
 AUTH = {
@@ -39,9 +39,9 @@ def _auth(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
 
 PAGES = {
     "next": "where a response names the next page: a path such as `data.next`, or `link` for the header of that name",
-    "items": "where the items of a page stand, such as `data.results`; without it, the data of a page is its items",
-    "param": "the parameter that takes what `next` gives; without it, that is an address",
-    "most": "pages at most (100); to come to more of them is a failure",
+    "items": "where the items of a page are, such as `data.results`; without it, the data of a page is its items",
+    "param": "the parameter that takes the value at `next`; without it, that value is an address",
+    "most": "the largest number of pages (100); more are a failure",
 }
 
 
@@ -58,14 +58,14 @@ def _pages(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
 
 HTTP = ToolInfo(
     kind="http",
-    about="Sends a request, with the header `Idempotency-Key` that is the same in every try. Addresses that are"
-    " private, local or of a cloud's metadata are refused unless the setting `private_addresses` is on: `refold run`"
-    " turns it on, since it runs on your own machine, and `REFOLD_PRIVATE_ADDRESSES=false` turns it off again.",
+    about="Sends a request. Its header `Idempotency-Key` is the same in every try. Private and local addresses and"
+    " those of cloud metadata are refused unless the setting `private_addresses` is on. `refold run` turns it on,"
+    " because it runs on your own machine; `REFOLD_PRIVATE_ADDRESSES=false` turns it off again.",
     keys=(
-        ToolKey(name="url", type="text", required=True, about="http or https"),
-        ToolKey(name="method", type="text", about="GET, or POST if there is a body"),
-        ToolKey(name="params", type="map", about="of the query; a list repeats its name, null is not sent"),
-        ToolKey(name="headers", type="map", about="null is not sent"),
+        ToolKey(name="url", type="text", required=True, about="the address, http or https"),
+        ToolKey(name="method", type="text", about="such as `PUT` (GET, or POST if there is a body)"),
+        ToolKey(name="params", type="map", about="parameters of the query; a list repeats its name, null is not sent"),
+        ToolKey(name="headers", type="map", about="headers by name; null is not sent"),
         ToolKey(name="json", type="any", about="a body that is sent as JSON"),
         ToolKey(name="data", type="map", about="a body that is sent as a form"),
         ToolKey(name="body", type="text", about="a body that is sent as it is"),
@@ -73,29 +73,29 @@ HTTP = ToolInfo(
             name="auth",
             type="map",
             about="`{bearer: TOKEN}`, `{basic: {username, password}}` or `{api_key: {header, value}}`; it is not sent"
-            " on to another host",
+            " to another host",
         ),
-        ToolKey(name="timeout", type="duration", about="for the whole request, with its redirects (30s)"),
-        ToolKey(name="follow_redirects", type="bool", about="up to 10 of them (true)"),
-        ToolKey(name="expect", type="list", about="statuses that are no failure; without it, all below 400"),
+        ToolKey(name="timeout", type="duration", about="for the whole request, including redirects (30s)"),
+        ToolKey(name="follow_redirects", type="bool", about="whether redirects are followed, up to 10 (true)"),
+        ToolKey(name="expect", type="list", about="statuses that are not a failure (all below 400)"),
         ToolKey(
             name="response",
             type="text",
             static=True,
             choices=("auto", "json", "text", "base64"),
-            about="how to read the body: `auto` goes by its type, `json` insists",
+            about="how to read the body: `auto` uses its content type, `json` fails if it is not JSON",
         ),
-        ToolKey(name="max_bytes", type="integer", about="the largest body that is read, of all pages (10 MiB)"),
+        ToolKey(name="max_bytes", type="integer", about="the largest body that is read, all pages together (10 MiB)"),
         ToolKey(name="verify", type="bool", static=True, about="whether certificates are checked (true)"),
-        ToolKey(name="idempotency_key", type="any", about="another key, or false for none"),
+        ToolKey(name="idempotency_key", type="any", about="another idempotency key, or false for none"),
         ToolKey(
             name="pages",
             type="map",
-            about="goes from page to page: " + "; ".join(f"`{name}`: {about}" for name, about in PAGES.items()),
+            about="reads all pages: " + "; ".join(f"`{name}`: {about}" for name, about in PAGES.items()),
         ),
     ),
     result="`{status_code, headers, data, text, url, elapsed}`: `data` is the decoded JSON, `text` any other body;"
-    " `url` is where the answer came from, without its query. With `pages`, `data` is the list of all items, and"
+    " `url` is the address of the response, without its query. With `pages`, `data` is the list of all items, and"
     " `pages` their number. A failure has `{status_code, headers, data, text}` under `error.data`",
     result_keys=("status_code", "headers", "data", "text", "url", "elapsed", "pages"),
     check=check_http,

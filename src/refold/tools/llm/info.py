@@ -17,28 +17,28 @@ def check_llm(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
 
 LLM = ToolInfo(
     kind="llm",
-    about="Asks a language model at any address that speaks OpenAI's chat completions. What it used up is added to the"
-    " run's usage as `tokens`, `prompt_tokens` and `completion_tokens`, which a budget may limit. Failures are those of"
-    " the tool `http`; to be asked to slow down is one of kind `rate_limit`, with the time to wait.",
+    about="Asks a language model at any address that offers OpenAI's chat completions. The tokens are added to the"
+    " run's usage as `tokens`, `prompt_tokens` and `completion_tokens`, which a budget can limit. Failures are those"
+    " of the tool `http`; a request to slow down is a failure of kind `rate_limit`, with the time to wait.",
     keys=(
         ToolKey(
             name="base_url",
             type="text",
             required=True,
-            about="such as `http://localhost:11434/v1`",
+            about="the address of the server, such as `http://localhost:11434/v1`",
         ),
-        ToolKey(name="model", type="text", required=True, about="its name there"),
+        ToolKey(name="model", type="text", required=True, about="the name of the model on that server"),
         ToolKey(name="messages", type="list", about="a list of `{role, content}`"),
-        ToolKey(name="prompt", type="text", about="in place of `messages`: what the user says"),
-        ToolKey(name="system", type="text", about="what is said before that, as `system`"),
+        ToolKey(name="prompt", type="text", about="in place of `messages`: the text of the user"),
+        ToolKey(name="system", type="text", about="with `prompt`: the text of the system message"),
         ToolKey(
             name="json",
             type="any",
-            about="the answer is to be JSON: `true`, or a JSON Schema that it is held against; one that does not fit is"
-            " a failure of kind `schema`, that may be tried again",
+            about="the answer must be JSON: `true`, or a JSON Schema; an answer that does not fit it is a failure of"
+            " kind `schema`, which may be tried again",
         ),
-        ToolKey(name="temperature", type="number", about="the server's own without it"),
-        ToolKey(name="max_tokens", type="integer", about="of the answer"),
+        ToolKey(name="temperature", type="number", about="the temperature (the server's own)"),
+        ToolKey(name="max_tokens", type="integer", about="the largest number of tokens in the answer"),
         ToolKey(name="api_key", type="text", about="sent as a bearer token; best from a secret"),
         ToolKey(name="headers", type="map", about="more headers"),
         ToolKey(name="options", type="map", about="more fields of the request, such as `{seed: 7}`"),

@@ -16,7 +16,7 @@ def _server(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
         yield ToolProblem("", "exactly one of `endpoint` and `command` is needed", "give the address of the server")
     for name, other in (("headers", "endpoint"), ("auth", "endpoint"), ("env", "command")):
         if keys.get(name) is not None and keys.get(other) is None:
-            yield ToolProblem(name, f"`{name}` belongs to `{other}`", "take it away")
+            yield ToolProblem(name, f"`{name}` belongs to `{other}`", "remove it")
 
 
 def _called(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
@@ -26,27 +26,28 @@ def _called(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
 
 MCP = ToolInfo(
     kind="mcp",
-    about="Calls a tool of an MCP server, which is reached at an address (streamable HTTP, with the guards of the tool"
-    " `http`) or started as a program (stdio) and ended afterwards. A tool that answers with an error is a failure of"
-    " kind `tool_error`.",
+    about="Calls a tool of an MCP server. The server is reached at an address (streamable HTTP, with the guards of the"
+    " tool `http`), or is started as a program (stdio) and ended afterwards. An error result of the tool is a failure"
+    " of kind `tool_error`.",
     keys=(
         ToolKey(name="endpoint", type="text", about="the address of the server"),
-        ToolKey(name="command", type="list", about="or the program and its arguments, as a list"),
+        ToolKey(name="command", type="list", about="in place of `endpoint`: the program and its arguments, as a list"),
         ToolKey(
             name="method",
             type="text",
             choices=("tools/call", "tools/list", "health"),
-            about="`tools/call` (the default), `tools/list` for what there is, `health` to see whether it answers",
+            about="`tools/call` (the default), `tools/list` for the tools of the server, `health` for whether it"
+            " answers",
         ),
         ToolKey(name="tool", type="text", about="the tool to call"),
-        ToolKey(name="arguments", type="map", about="what it gets ({})"),
-        ToolKey(name="headers", type="map", about="for an address"),
-        ToolKey(name="auth", type="map", about="for an address, as the tool `http` has it"),
-        ToolKey(name="env", type="map", about="for a program: variables laid over the environment"),
-        ToolKey(name="timeout", type="duration", about="for all of it (60s)"),
+        ToolKey(name="arguments", type="map", about="the arguments of the tool ({})"),
+        ToolKey(name="headers", type="map", about="headers of requests to `endpoint`"),
+        ToolKey(name="auth", type="map", about="for `endpoint`, as in the tool `http`"),
+        ToolKey(name="env", type="map", about="for `command`: variables that are added to the environment"),
+        ToolKey(name="timeout", type="duration", about="for the whole call (60s)"),
     ),
-    result="`{status, server, endpoint, method, tool, arguments, text, result}`: `text` is all text of the answer,"
-    " `result` the answer itself",
+    result="`{status, server, endpoint, method, tool, arguments, text, result}`: `text` is all text of the result,"
+    " `result` the result itself",
     result_keys=("status", "server", "endpoint", "method", "tool", "arguments", "text", "result"),
     check=check_mcp,
     check_programs=programs_in("command"),

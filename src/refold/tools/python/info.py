@@ -8,7 +8,7 @@ from refold.tool_api import ToolInfo, ToolKey, ToolProblem
 from refold.tools.key_checks import one_of
 from refold.tools.python.compile import InvalidCode, is_good, prepare, read_from_outside, required_of_main
 
-# What code is offered beside its input.
+# Names that code can use besides its input.
 OFFERED = (
     "context",
     "input",
@@ -43,7 +43,7 @@ def names_in_code(keys: Mapping[str, Any]) -> Sequence[tuple[str, int, int]]:
 
 
 def check_main(keys: Mapping[str, Any], bound: Collection[str]) -> Sequence[ToolProblem]:
-    """Parameters of `main` that nothing binds, each where it stands."""
+    """Return a problem for each parameter of `main` that nothing binds, with its place."""
     code = keys.get("code")
     if not isinstance(code, str) or "main" not in code or not is_good(code):
         return []
@@ -68,7 +68,7 @@ def _libs(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     fits = libs is None or isinstance(libs, (Mapping, list))
     if not fits or not all(isinstance(each, str) or _is_import(each) for each in values):
         hint = "write {alias: module}, {alias: {from: module, import: name}}, or a list of modules"
-        yield ToolProblem("libs", "`libs` does not say what to import", hint)
+        yield ToolProblem("libs", "`libs` is not a list or map of imports", hint)
 
 
 def _is_import(value: Any) -> bool:
@@ -82,7 +82,7 @@ def _is_text(value: Any) -> bool:
 def _inline(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     for name in ("cwd", "env") if keys.get("isolation") == "inline" else ():
         if keys.get(name) is not None:
-            yield ToolProblem(name, f"`{name}` needs a process of its own", "take away `isolation: inline`")
+            yield ToolProblem(name, f"`{name}` needs a process of its own", "remove `isolation: inline`")
 
 
 def _values(key: str, text: Any) -> Iterator[ToolProblem]:
@@ -99,22 +99,23 @@ PYTHON = ToolInfo(
             name="code",
             type="text",
             static=True,
-            about="the code. Its result is what it gives to a top-level `return`, or what it sets `result` to, or what"
-            " its function `main` returns. `await` may stand anywhere. Values of `input` can be read by their names and"
+            about="the code. Its result is the value of a top-level `return`, or of the variable `result`, or what its"
+            " function `main` returns. `await` can be used anywhere. Values of `input` can be read by their names and"
             " as `input`; `context` has run, step, visit, attempt, item and idempotency_key, and a map `usage` for what"
-            " it uses up, as in `context['usage']['tokens'] = 12`. Parameters of `main` are bound by name",
+            " the code uses, as in `context['usage']['tokens'] = 12`. Parameters of `main` are bound by name",
         ),
         ToolKey(
             name="script",
             type="text",
             static=True,
-            about="a file with such code: in the present folder or that of the playbook, or in `scripts` there",
+            about="a file with such code, in the working directory, in the folder of the playbook, or in `scripts`"
+            " there",
         ),
         ToolKey(
             name="entry",
             type="text",
             static=True,
-            about="a function, `package.module:function`; its parameters are bound by name",
+            about="a function to call, `package.module:function`; its parameters are bound by name",
         ),
         ToolKey(
             name="libs",
@@ -127,15 +128,15 @@ PYTHON = ToolInfo(
             type="text",
             static=True,
             choices=("process", "inline"),
-            about="`process` (the default) is a warm interpreter that is killed for real when time is up; `inline` is"
-            " faster, for trusted code that ends by itself: async code and code that only computes on the event loop,"
-            " other code in a thread",
+            about="`process` (the default) is an interpreter that is already running, and is killed when time is up;"
+            " `inline` is faster, for trusted code that ends by itself: async code and code that only computes runs on"
+            " the event loop, other code in a thread",
         ),
-        ToolKey(name="cwd", type="text", about="the folder it runs in"),
-        ToolKey(name="env", type="map", about="variables laid over the environment"),
+        ToolKey(name="cwd", type="text", about="the folder in which the code runs"),
+        ToolKey(name="env", type="map", about="variables that are added to the environment"),
     ),
-    result="what the code gives, as JSON data: tuples become lists, sets sorted lists, times ISO texts; what has no"
-    " obvious form is refused with its path",
+    result="the result of the code as JSON data: tuples become lists, sets become sorted lists, times become ISO"
+    " texts; a value without an obvious JSON form is refused, with its path",
     check=check_python,
     check_noetl_text=_values,
     check_bound=check_main,

@@ -21,15 +21,15 @@ def _command(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
         hint = "write a list, [program, argument, ...], or a `script` for a shell"
         yield ToolProblem("command", "a command is a list of the program and its arguments", hint)
     elif isinstance(command, list) and by_shell:
-        yield ToolProblem("shell", "a shell takes text and no list", "write `script`, or take away `shell`")
+        yield ToolProblem("shell", "a shell takes text, not a list", "write `script`, or remove `shell`")
     elif isinstance(command, list) and not command:
         yield ToolProblem("command", "the command is empty", "write [program, argument, ...]")
     if isinstance(command, list) and keys.get("args") is not None:
-        yield ToolProblem("args", "`args` belong to a script", "put them into the list of the command")
+        yield ToolProblem("args", "`args` belong to a script", "add them to the list of the command")
 
 
 def _is_one_expression(text: str) -> bool:
-    """Its value is the list."""
+    """Whether the text is one expression, whose value is the list."""
     return text.startswith("{{") and text.endswith("}}") and text.count("{{") == 1
 
 
@@ -40,7 +40,7 @@ def _script(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
 
 
 def _spliced(key: str, text: str) -> Iterator[ToolProblem]:
-    """A value that is put into the text of a shell can be anything to it, a command too."""
+    """Yield a problem for a value in the text of a shell, which could be read as a command."""
     place = first_value(text)
     if place is not None:
         yield ToolProblem(key, "no value may be put into the text of a shell command", NO_SPLICING, *place)
@@ -54,31 +54,31 @@ def _values(key: str, text: Any) -> Iterator[ToolProblem]:
 
 SHELL = ToolInfo(
     kind="shell",
-    about="Runs a program. An exit code that is not among `ok_codes` is a failure of kind `exit`. What the program"
-    " leaves running is ended with it. The environment has REFOLD_RUN, REFOLD_STEP, REFOLD_ATTEMPT and"
+    about="Runs a program. An exit code that is not in `ok_codes` is a failure of kind `exit`. Processes that"
+    " the program leaves running are ended with it. The environment has REFOLD_RUN, REFOLD_STEP, REFOLD_ATTEMPT and"
     " REFOLD_IDEMPOTENCY_KEY.",
     keys=(
         ToolKey(
             name="command",
             type="any",
-            about="the program and its arguments, as a list; each value is one argument, whatever is in it. As text"
-            " only with `shell: true`, and then without expressions",
+            about="the program and its arguments, as a list; each value is one argument, whatever it contains. Text is"
+            " allowed only with `shell: true`, and then without expressions",
         ),
         ToolKey(
             name="script",
             type="text",
             static=True,
-            about="text for `/bin/sh -e`, so that the first failing line ends it; taken as it is written",
+            about="text for `/bin/sh -e`, which ends at the first line that fails; taken as it is written",
         ),
         ToolKey(name="args", type="list", about="arguments of the script: `$1`, `$2` and so on"),
-        ToolKey(name="shell", type="bool", static=True, about="whether a command that is text is for `/bin/sh`"),
-        ToolKey(name="cwd", type="text", about="the folder it runs in"),
-        ToolKey(name="env", type="map", about="variables laid over the environment"),
-        ToolKey(name="stdin", type="any", about="what it reads: text as it is, other values as JSON"),
-        ToolKey(name="encoding", type="text", static=True, about="of what it reads and prints (utf-8)"),
-        ToolKey(name="ok_codes", type="list", about="exit codes that are no failure ([0])"),
+        ToolKey(name="shell", type="bool", static=True, about="whether a command that is text is run by `/bin/sh`"),
+        ToolKey(name="cwd", type="text", about="the folder in which the program runs"),
+        ToolKey(name="env", type="map", about="variables that are added to the environment"),
+        ToolKey(name="stdin", type="any", about="its standard input: text as it is, other values as JSON"),
+        ToolKey(name="encoding", type="text", static=True, about="the encoding of its input and output (utf-8)"),
+        ToolKey(name="ok_codes", type="list", about="exit codes that are not a failure ([0])"),
     ),
-    result="`{exit_code, stdout, stderr, truncated}`: the first MiB of each stream, and how many bytes were left out",
+    result="`{exit_code, stdout, stderr, truncated}`: the first MiB of each stream, and how many bytes were omitted",
     result_keys=("exit_code", "stdout", "stderr", "truncated"),
     check=check_shell,
     check_noetl_text=_values,

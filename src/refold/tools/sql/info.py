@@ -27,7 +27,7 @@ def _texts(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
 
 
 def spliced(key: str, text: str) -> Iterator[ToolProblem]:
-    """A value that is put into the text of a statement can be anything to it; a whole statement is the author's."""
+    """Yield a problem for a value in the text of a statement, which could be read as SQL; a text may be one value."""
     place = first_value(text)
     if place is None or (text.strip().startswith("{{") and text.strip().endswith("}}") and text.count("{{") == 1):
         return
@@ -46,19 +46,19 @@ ABOUT = (
     " values, numbers that JSON does not have are `NaN`, `Infinity` and `-Infinity`; only NULL is null"
 )
 ONE = (
-    " All statements of a step are one transaction: a failure undoes them all. Only where one of them speaks of"
-    " transactions itself, or cannot be part of one (VACUUM, ATTACH, PRAGMA, CREATE DATABASE and their like), each"
-    " stands for itself."
+    " All statements of a step are one transaction: a failure undoes them all. Only if one of them controls"
+    " transactions itself, or cannot be part of one (VACUUM, ATTACH, PRAGMA, CREATE DATABASE and the like), each is a"
+    " transaction of its own."
 )
 RESULT = (
-    "of the last statement: `{columns, rows, row_count}` if it gives rows, and else `{affected_rows}`. "
+    "of the last statement: `{columns, rows, row_count}` if it returns rows, otherwise `{affected_rows}`. "
     + ABOUT
     + ". A second column `id` is called `id_1`"
 )
 RESULT_KEYS = ("columns", "rows", "row_count", "affected_rows")
 FAILURES = (
-    " Failures are of the kinds db_constraint, db_deadlock, db_timeout, db_connection (the last three are worth another"
-    " try), parse, schema, auth, client_error, storage_access and storage_quota; `error.code` is"
+    " Failures are of the kinds db_constraint, db_deadlock, db_timeout, db_connection (the last three may be tried"
+    " again), parse, schema, auth, client_error, storage_access and storage_quota; `error.code` is"
 )
 
 QUERY = (
@@ -66,31 +66,39 @@ QUERY = (
         name="query",
         type="text",
         about="one statement or several, with semicolons between them. Values are written `$1`, `$2` or `$name` and"
-        " come from `params`; no value may be put into the text itself. A single expression is a whole text",
+        " come from `params`; no value may be put into the text itself. A text that is one expression is taken as a"
+        " whole",
     ),
     ToolKey(name="commands", type="list", about="a list of such texts, in place of `query`"),
     ToolKey(
         name="params",
         type="any",
-        about="a list, for `$1` and `$2`, or a map, for `$name`. `$idempotency_key` is there by itself: the same in"
-        " every try, so that a unique column can tell a repetition",
+        about="a list, for `$1` and `$2`, or a map, for `$name`. `$idempotency_key` is always there. It is the same in"
+        " every try, so that a unique column can detect a repetition",
     ),
 )
 LIMITS = (
-    ToolKey(name="as_objects", type="bool", about="rows as maps by column (true), or as lists"),
-    ToolKey(name="read_only", type="bool", about="whether a change is refused (false)"),
+    ToolKey(name="as_objects", type="bool", about="whether rows are maps by column, or else lists (true)"),
+    ToolKey(name="read_only", type="bool", about="whether statements that change data are refused (false)"),
     ToolKey(
         name="timeout",
         type="duration",
-        about="for all statements together; the database is told to stop. Without it, only the step's own",
+        about="for all statements together; the database then stops them. Without it, only the limit of the step"
+        " counts",
     ),
     ToolKey(name="max_rows", type="integer", about="more rows are a failure of kind `too_large` (100000)"),
     ToolKey(
-        name="max_bytes", type="integer", about="of the rows as JSON; more is a failure of kind `too_large` (10 MiB)"
+        name="max_bytes",
+        type="integer",
+        about="the size of the rows as JSON; more is a failure of kind `too_large` (10 MiB)",
     ),
 )
 
-DATABASE = ToolKey(name="database", type="text", about="its file, made if it is not there; without it, one in memory")
+DATABASE = ToolKey(
+    name="database",
+    type="text",
+    about="its file, which is created if it does not exist; without it, a database in memory",
+)
 
 
 def _values(kind: str, key: str, text: Any) -> Iterator[ToolProblem]:
@@ -132,12 +140,14 @@ tool:
 DUCKDB = _speaks_sql(
     "duckdb",
     "Runs SQL on a DuckDB database, which also reads and writes CSV, JSON and Parquet files. Needs"
-    " `pip install refold[duckdb]`. Extensions are not fetched unless the SQL says INSTALL.",
+    " `pip install refold[duckdb]`. Extensions are not downloaded unless the SQL has INSTALL.",
     "such as `DUCKDB_CONSTRAINT`",
     (
         DATABASE,
         ToolKey(
-            name="attach", type="map", about="more files of DuckDB, by the names they get: `{sales: sales.duckdb}`"
+            name="attach",
+            type="map",
+            about="more files of DuckDB, by the names under which they are attached: `{sales: sales.duckdb}`",
         ),
     ),
     """\
@@ -156,13 +166,19 @@ POSTGRES = _speaks_sql(
     (
         ToolKey(name="url", type="text", about="`postgresql://USER:PASSWORD@HOST:PORT/DATABASE`"),
         ToolKey(name="host", type="text", about="in place of `url`, with the next five"),
-        ToolKey(name="port", type="any", about="(5432)"),
-        ToolKey(name="database", type="text", about="its name"),
-        ToolKey(name="user", type="text", about="who connects"),
-        ToolKey(name="password", type="text", about="best from a secret"),
-        ToolKey(name="sslmode", type="text", about="such as `require` or `verify-full`"),
-        ToolKey(name="auth", type="map", about="a map of these, such as a keychain entry; what the step gives wins"),
-        ToolKey(name="schema", type="text", about="where names are looked for: one schema, or several with commas"),
+        ToolKey(name="port", type="any", about="the port (5432)"),
+        ToolKey(name="database", type="text", about="the name of the database"),
+        ToolKey(name="user", type="text", about="the user who connects"),
+        ToolKey(name="password", type="text", about="the password, best from a secret"),
+        ToolKey(name="sslmode", type="text", about="how TLS is used, such as `require` or `verify-full`"),
+        ToolKey(
+            name="auth",
+            type="map",
+            about="a map of these keys, such as a keychain entry; keys of the step itself override it",
+        ),
+        ToolKey(
+            name="schema", type="text", about="where tables are searched: one schema, or several separated by commas"
+        ),
     ),
     """\
 tool:

@@ -33,13 +33,13 @@ def _types(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
 def _key(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     mode = keys.get("mode")
     if not is_expression(mode) and (mode == "upsert") != (keys.get("key") is not None):
-        yield ToolProblem("key", "`mode: upsert` and `key` belong together", "give both, or none")
+        yield ToolProblem("key", "`mode: upsert` and `key` belong together", "give both or neither")
 
 
 TRANSFER = ToolInfo(
     kind="transfer",
-    about="Moves rows from a database, a file or an address into a table or a file. It is done as a whole or not at"
-    " all: one transaction, or a new file in place of the old. No more than a chunk is in memory. Files and DuckDB"
+    about="Copies rows from a database, a file or an address into a table or a file. All rows arrive or none: it is"
+    " one transaction, or a new file in place of the old one. At most one chunk is in memory. Files and DuckDB"
     " need `pip install refold[duckdb]`, PostgreSQL `pip install refold[postgres]`.",
     keys=(
         ToolKey(
@@ -47,17 +47,17 @@ TRANSFER = ToolInfo(
             type="map",
             required=True,
             about="`type` is sqlite, duckdb or postgres, with the keys of that tool for its connection, and `query`,"
-            " one statement, with `params`, or `table` (a query of DuckDB needs no `database`); csv, json, jsonl (a map"
-            " on each line) or parquet, with `path` (`*` stands for many files) and `options`, DuckDB's for such files;"
-            " or http, with `url`, `method`, `headers`, `params`, `json`, `auth` and `pages` as that tool has"
-            " them, and `data_path`, where the list of maps stands in the answer",
+            " one statement, with `params`, or `table` (a query of DuckDB needs no `database`); csv, json, jsonl (a"
+            " map on each line) or parquet, with `path` (`*` matches many files) and `options`, those of DuckDB for"
+            " such files; or http, with `url`, `method`, `headers`, `params`, `json`, `auth` and `pages` as that tool"
+            " has them, and `data_path`, where the list of maps is in the response",
         ),
         ToolKey(
             name="target",
             type="map",
             required=True,
-            about="`type` is sqlite, duckdb or postgres, with its connection and `table`, which is made if it is not"
-            " there; or a type of file, with `path` and `options`. `mapping` chooses columns and names them anew:"
+            about="`type` is sqlite, duckdb or postgres, with its connection and `table`, which is created if it does"
+            " not exist; or a type of file, with `path` and `options`. `mapping` chooses and renames columns:"
             " `{column of the target: column of the source}`",
         ),
         ToolKey(
@@ -67,12 +67,16 @@ TRANSFER = ToolInfo(
             about="`append` (the default for tables), `replace`, which empties the table first (the default for files,"
             " and their only one), or `upsert`, which updates the rows that have the same `key`",
         ),
-        ToolKey(name="key", type="any", about="for `upsert`: a column of the target, or a list; unique in the table"),
+        ToolKey(
+            name="key",
+            type="any",
+            about="for `upsert`: a column of the target, or a list of columns; unique in the table",
+        ),
         ToolKey(name="chunk_size", type="integer", about="rows at a time (10000)"),
-        ToolKey(name="timeout", type="duration", about="for all of it"),
+        ToolKey(name="timeout", type="duration", about="for the whole transfer"),
     ),
     result="`{direction, source_type, target_type, mode, rows_transferred, chunks_processed, target_table, columns}`;"
-    " between DuckDB and files all is one chunk",
+    " between DuckDB and files everything is one chunk",
     result_keys=(
         *("direction", "source_type", "target_type", "mode", "rows_transferred", "chunks_processed", "target_table"),
         "columns",
