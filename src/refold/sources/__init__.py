@@ -1,1 +1,1 @@
-"""Where the items of a loop come from, page by page: one file for each kind or family."""
+"""Sources: where the items of a loop come from, page by page. The catalog describes them; each family has a file."""

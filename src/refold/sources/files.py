@@ -1,4 +1,4 @@
-"""Files as sources read them: from a place on, and only as long as they are what they were on the first page."""
+"""Files as sources read them: from a position on, and only while they are unchanged since the first page."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -16,7 +16,7 @@ HEAD = 4096  # bytes by which a file is known again
 
 
 def located(settings: Mapping[str, Any], key: str = "path") -> str:
-    """Seen from the folder of the playbook, or from where this process works."""
+    """Return the path of a file, relative to the folder of the playbook, or to the working directory."""
     path: str = settings[key]
     if not path or "\0" in path:
         raise refused(f"`{key}` must be the path of a file, not {path!r}")
@@ -26,7 +26,7 @@ def located(settings: Mapping[str, Any], key: str = "path") -> str:
 
 
 def opened(path: str) -> BinaryIO:
-    """Raises ToolFailed."""
+    """Open a file. Raises ToolFailed."""
     try:
         return open(path, "rb")
     except OSError as error:
@@ -34,7 +34,7 @@ def opened(path: str) -> BinaryIO:
 
 
 def mark_of(path: str, file: BinaryIO) -> str:
-    """By which the same file is known again: its size, when it was changed, and how it begins."""
+    """Return a mark that changes with the file: its size, its time of change, and a checksum of its start."""
     found = os.fstat(file.fileno())
     file.seek(0)
     head = crc32(file.read(HEAD))
@@ -42,7 +42,7 @@ def mark_of(path: str, file: BinaryIO) -> str:
 
 
 def begun(cursor: Any, path: str, mark: str) -> Mapping[str, Any]:
-    """The place that a cursor means, in a file that has not changed since. Raises ToolFailed."""
+    """Return the position that a cursor means. Raises ToolFailed if the file has changed since."""
     if cursor is None:
         return {}
     if not isinstance(cursor, Mapping) or not isinstance(cursor.get("at"), int):
@@ -55,7 +55,10 @@ def begun(cursor: Any, path: str, mark: str) -> Mapping[str, Any]:
 
 
 class Lines:
-    """The lines of a file from a place on; it knows where the next one begins, and how many were before it."""
+    """The lines of a file from a position on.
+
+    It has the position of the next line, and the number of lines before it.
+    """
 
     def __init__(self, file: BinaryIO, path: str, at: int = 0, line: int = 0) -> None:
         file.seek(at)
@@ -77,7 +80,7 @@ class Lines:
         return refused(f"{self.path}, line {self.line}: {why}", "parse")
 
     def cursor(self, mark: str) -> dict[str, Any] | None:
-        """What is after the lines that were read; None: nothing."""
+        """Return the position after the lines that were read, or None at the end of the file."""
         return None if self.over else {"at": self.at, "line": self.line, "file": mark}
 
 
@@ -85,7 +88,7 @@ Filter = Mapping[str, Collection[Any]]
 
 
 def filter_of(given: Mapping[str, Any], read: Callable[[str, Any], Any] = lambda column, value: value) -> Filter:
-    """By column, all values that are let through; `read` gives a wanted value the form that it has in an item."""
+    """Return the allowed values by column; `read` converts a wanted value to the form that it has in an item."""
     return {column: [read(column, each) for each in _wanted(column, values)] for column, values in given.items()}
 
 
@@ -108,5 +111,5 @@ def _wanted(column: str, values: Any) -> Iterator[Any]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """True is not 1."""
+    """Whether two values are equal; True is not 1."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)

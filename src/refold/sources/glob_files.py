@@ -1,4 +1,4 @@
-"""The source `glob`: files by a pattern, sorted by their paths, part by part; a cursor is the last path."""
+"""The source `glob`: files that match a pattern, sorted by the parts of their paths. A cursor is the last path."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ def _page(pull: Pull) -> Page:
 
 
 def _pattern(folder: str, pattern: str) -> tuple[str, Sequence[str]]:
-    """Where to begin, and what the parts of a path from there on must be like."""
+    """Return the folder to start from, and the patterns of the parts below it."""
     if not pattern or "\0" in pattern:
         raise refused(f"`pattern` must be the pattern of a path, not {pattern!r}")
     parts = os.path.normpath(os.path.join(folder, pattern)).split(os.sep)
@@ -52,9 +52,10 @@ def _pattern(folder: str, pattern: str) -> tuple[str, Sequence[str]]:
 
 
 def _walk(root: str, folder: str, states: frozenset[int], parts: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Files in order; `states` are the parts that a name in this folder may be the first for.
+    """Yield matching files in order.
 
-    `after` is what is left of the cursor's path here: names before it were given.
+    `states` are the parts of the pattern that a name in this folder may match next. `after` is the rest of the cursor's
+    path: names before it were read already.
     """
     for name, is_folder, is_link in _entries(os.path.join(root, folder)):
         if after and name < after[0]:
@@ -70,7 +71,7 @@ def _walk(root: str, folder: str, states: frozenset[int], parts: Sequence[str], 
 
 
 def _matched(name: str, states: frozenset[int], parts: Sequence[str]) -> set[tuple[int, bool]]:
-    """The parts that follow once this name is taken, and whether that was by `**`, which goes through no links."""
+    """Return the parts that follow once this name is taken, and whether `**` took it, which follows no links."""
     found: set[tuple[int, bool]] = set()
     for state in states:
         if parts[state] == ANY_DEPTH:
@@ -85,7 +86,7 @@ def _matched(name: str, states: frozenset[int], parts: Sequence[str]) -> set[tup
 
 
 def _entries(folder: str) -> list[tuple[str, bool, bool]]:
-    """By name; a folder that is not there, or that nobody may read, has none."""
+    """Return the entries of a folder by name; a folder that is missing or unreadable has none."""
     try:
         with os.scandir(folder) as found:
             return sorted((each.name, each.is_dir(), each.is_symlink()) for each in found)

@@ -1,6 +1,6 @@
-"""The source `http`: items from the pages of a server, fetched by the tool `http` with all that it refuses.
+"""The source `http`: items from the pages of a server, fetched by the tool `http` with its guards.
 
-A cursor is where the next page stands: an address, a number or a token, and how many of its items were given.
+A cursor is the place of the next page, an address, a number or a token, and how many of its items were read.
 """
 
 from collections import OrderedDict
@@ -82,7 +82,7 @@ def _place(pull: Pull) -> tuple[Any, int]:
 
 
 def _request(keys: Mapping[str, Any], at: Any) -> dict[str, Any]:
-    """What the tool is asked for; another host learns nothing of what was given for the first one."""
+    """Return the keys for the tool. Another host gets nothing that was meant for the first one."""
     way, params = keys.get("next", {}), dict(keys.get("params", {}))
     found: dict[str, Any] = {"url": keys["url"], "idempotency_key": False, "response": "json"}
     found |= {name: keys[name] for name in PASSED_ON if name in keys}
@@ -133,7 +133,7 @@ def _without_secrets(address: str, params: Mapping[str, Any]) -> str:
 
 
 def same_host(one: str, other: str) -> bool:
-    """With http:// turned into https:// it still is."""
+    """Whether both addresses are of one host; a change from http:// to https:// keeps it."""
     first, second = urlsplit(one), urlsplit(other)
     if first.hostname != second.hostname:
         return False
@@ -142,7 +142,7 @@ def same_host(one: str, other: str) -> bool:
 
 
 def at_path(value: Any, path: str) -> Any:
-    """What stands there, or None; the whole, if the path is empty."""
+    """Return the value at a path, or None; the whole value, if the path is empty."""
     for part in path.split(".") if path else ():
         if isinstance(value, Mapping):
             value = value.get(part)

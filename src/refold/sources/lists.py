@@ -1,4 +1,4 @@
-"""The sources `list` and `range`: all items are known; a cursor counts those that were given."""
+"""The sources `list` and `range`, whose items are all known. A cursor counts the items that were read."""
 
 from collections.abc import Sequence
 from typing import Any

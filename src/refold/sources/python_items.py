@@ -1,7 +1,7 @@
-"""The source `python`: whatever Python code gives one after the other; a cursor counts the items that were given.
+"""The source `python`: the values of an iterator in Python code.
 
-Each loop has a process of its own, in which its iterator lives from page to page. When that is gone, the code begins
-anew and what was given is passed over.
+A cursor counts the items that were read. Each loop has a process of its own, which keeps the iterator between pages. If
+that process has ended, the code starts again and the items that were read are skipped.
 """
 
 from collections import OrderedDict

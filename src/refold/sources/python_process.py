@@ -1,4 +1,4 @@
-"""Goes through what Python code gives, in a process of its own: an iterator lives here from page to page."""
+"""The side of the source `python` that runs in a process of its own, and keeps an iterator between pages."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from importlib import import_module
@@ -11,7 +11,7 @@ END = object()
 
 
 class Live:
-    """An iterator, plain or async, and how many of its items were given."""
+    """An iterator, plain or async, and how many of its items were taken."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.given = 0
@@ -30,7 +30,7 @@ class Live:
     _iterator: Iterator[Any]
 
     def take(self) -> Any:
-        """The next item as JSON data, or END."""
+        """Return the next item as JSON data, or END."""
         value = self._next()
         if value is END:
             return END
@@ -54,7 +54,7 @@ class Live:
         return await anext(iterator, END)
 
     def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """On one event loop for all pages; asyncio is loaded only for those who need it."""
+        """Run a coroutine on one event loop for all pages. asyncio is loaded only for code that needs it."""
         if self._runner is None:
             import asyncio
 
@@ -66,7 +66,7 @@ _live: dict[str, Live] = {}  # by owner; a process has one
 
 
 def page_of(order: dict[str, Any]) -> dict[str, Any]:
-    """Raises ToolFailed; the next page then begins anew."""
+    """Return the next page. After a ToolFailed the next call starts again."""
     owner, cursor, most = order["owner"], order["cursor"], order["most"]
     live = _live.pop(owner, None)
     if live is not None and live.last is not None and live.last[:2] == (cursor, most):

@@ -1,4 +1,4 @@
-"""What sources ask of the rest of Refold: other tools, the words of SQL, a process for Python code."""
+"""What sources need of the rest of Refold: other tools, the tokens of SQL, a process for Python code."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
@@ -9,13 +9,13 @@ from refold.ports import Say
 
 
 class Ask(Protocol):
-    """Another tool, by its name, with these keys; it gives what the tool does. Raises ToolFailed."""
+    """Calls another tool by its name with these keys, and returns its result. Raises ToolFailed."""
 
     async def __call__(self, tool: str, keys: Mapping[str, Any]) -> Any: ...
 
 
 class Token(Protocol):
-    """A piece of the text of SQL; spaces and comments are such too."""
+    """A piece of the text of SQL; spaces and comments are tokens too."""
 
     @property
     def kind(self) -> str: ...
@@ -25,7 +25,7 @@ class Token(Protocol):
 
 
 class Lane(Protocol):
-    """A process of its own: what is left there by one call is there in the next, unless it has died in between."""
+    """A process that keeps its state from one call to the next, unless it has ended in between."""
 
     async def run(self, call: str, input: Any, say: Say | None = None) -> Any: ...
 
@@ -39,6 +39,6 @@ class Services(Struct, frozen=True, kw_only=True):
 
 
 class Secret(str):
-    """A text that was read from a secret: a cursor is stored, and must not hold it."""
+    """A text from a secret. It is marked, because a cursor is stored and must not contain it."""
 
     __slots__ = ()

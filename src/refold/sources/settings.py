@@ -1,4 +1,4 @@
-"""What a source is given, held against its description: names, types, and the secrets that it names."""
+"""Checks the settings of a source against its description: names, types, and the secrets that it names."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ Read = Callable[[str], Awaitable[Any]]
 
 
 async def settings_of(info: ToolInfo, given: Mapping[str, Any], read: Read | None) -> dict[str, Any]:
-    """As the source takes them; a key that is null is not there. Raises ToolFailed, which tells no secret."""
+    """Return the settings as the source takes them, without nulls. Raises ToolFailed, which shows no secret."""
     known = {key.name: key for key in info.keys}
     settings = {name: value for name, value in given.items() if value is not None}
     beside = {name: settings.pop(name) for name in READER_KEYS if name in settings and name not in known}
@@ -56,7 +56,7 @@ async def _read(name: str, read: Read | None) -> Any:
 
 
 def _marked(value: Any) -> Any:
-    """Text, or a map of fields."""
+    """Mark a secret, which is a text or a map of fields."""
     if isinstance(value, Mapping):
         return {name: _marked(each) for name, each in value.items()}
     return Secret(value) if isinstance(value, str) else value

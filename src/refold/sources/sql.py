@@ -1,7 +1,7 @@
-"""The source `sql`: the rows of a query, asked for page by page through the tool of its database.
+"""The sources `sql` and `parquet`: rows that the SQL tools return, page by page.
 
-By `key`, a page begins after the last key that was given: it costs no more than its rows, if there is an index. Without
-one, a page begins after as many rows as were given, in an order that the query must state.
+With `key`, a page starts after the last key that was read; it costs no more than its rows, if there is an index.
+Without it, a page skips the rows that were read, in an order that the query must have.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ PREFIX = "refold_"
 
 
 class Bound:
-    """`params` as the SQL tools take them: a list, for `$1` and `$2`, or a map, for `$name`."""
+    """The `params` of a query, with values of the source added to them."""
 
     def __init__(self, given: Any) -> None:
         if given is not None and not isinstance(given, (list, Mapping)):
@@ -36,7 +36,7 @@ class Bound:
         self.params: list[Any] | dict[str, Any] = list(given) if isinstance(given, list) else dict(given or {})
 
     def add(self, name: str, value: Any) -> str:
-        """The placeholder of another value."""
+        """Add a value, and return its placeholder."""
         if isinstance(self.params, list):
             self.params.append(value)
             return f"${len(self.params)}"
@@ -107,7 +107,7 @@ def connection_of(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_query(text: str, tokens: Iterable[Token]) -> Query:
-    """One statement, without what stands after it. Raises ToolFailed."""
+    """Return the one statement of a query, without what follows it. Raises ToolFailed."""
     kept: list[str] = []
     words: list[str] = []  # those that are in no parentheses
     depth = 0

@@ -51,7 +51,7 @@ def _csv_page(pull: Pull) -> Page:
 
 
 def _form(file: BinaryIO, path: str, keys: Mapping[str, Any]) -> tuple[Form, Lines]:
-    """And where the first row begins."""
+    """Return how the rows are read, and the lines from the first row on."""
     form = Form(_encoding(keys), _delimiter(keys), (), keys.get("types", {}), {})
     lines = Lines(file, path)
     named = keys.get("columns")
@@ -77,7 +77,7 @@ def _form(file: BinaryIO, path: str, keys: Mapping[str, Any]) -> tuple[Form, Lin
 
 
 def _rows(lines: Lines, form: Form) -> Iterator[tuple[list[str], int]]:
-    """Values and how many bytes they took; `lines` stands where the next row begins. Empty lines are no rows."""
+    """Yield the values of each row and their size in bytes. Empty lines are not rows."""
     before = lines.at
     reader = csv.reader(_texts(lines, form.encoding), delimiter=form.delimiter, strict=True)
     while True:
@@ -148,7 +148,7 @@ def _delimiter(keys: Mapping[str, Any]) -> str:
 
 
 def _encoding(keys: Mapping[str, Any]) -> str:
-    """One in which the end of a line is one byte, so that a page can begin at any line."""
+    """Return an encoding in which a line end is one byte, so that a page can start at any line."""
     name = keys.get("encoding", "utf-8")
     try:
         known = codecs.lookup(name)

@@ -1,4 +1,4 @@
-"""The tool `source`: one page of a source, as a loop asks for it."""
+"""The tool `source`: returns one page of a source to a loop."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ MOST = 500  # items of a page, if nobody says how many
 
 
 class SourceTool:
-    """Gives `{items, cursor}`; `catalog` describes the kinds on the shelf."""
+    """Returns `{items, cursor}`. `catalog` describes the kinds of `sources`."""
 
     def __init__(
         self, sources: LazyRegistry[Source], catalog: Mapping[str, ToolInfo], read: Read | None = None
@@ -62,7 +62,10 @@ def _most(given: Any) -> int:
 
 
 def _told(kind: str, pull: Pull, page: Any) -> dict[str, Any]:
-    """What a loop can rely on: JSON data, no more than it has asked for, and a cursor that moves on."""
+    """Return the page after checking what a loop relies on:
+
+    JSON data, not too many items, and a cursor that advances.
+    """
     if not isinstance(page, Page):
         raise _misbehaved(kind, f"it gave a {type(page).__name__} and no Page")
     items = list(page.items)
@@ -84,7 +87,7 @@ def _misbehaved(kind: str, why: str) -> Exception:
 
 
 def source_makers(services: Services) -> dict[str, Callable[[], Source]]:
-    """Return what makes each source of the catalog. Its module is loaded when a loop first needs it."""
+    """Return a maker for each source of the catalog. Its module is loaded when a loop first needs it."""
 
     def from_list() -> Source:
         from refold.sources.lists import from_list

@@ -1,1 +1,1 @@
-"""Tools: what a step can call."""
+"""Tools: what a step can call. Each kind has a room with `info.py`, its description and checks, and `tool.py`."""

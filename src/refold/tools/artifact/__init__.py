@@ -1,1 +1,1 @@
-"""The tool `artifact`: files in one folder, and what references stand for."""
+"""The tool `artifact`: files in one folder, and the data that references refer to."""

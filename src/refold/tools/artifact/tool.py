@@ -1,4 +1,4 @@
-"""The tool `artifact`: files in one folder, and what references stand for."""
+"""The tool `artifact`: writes and reads files in one folder, and reads what references refer to."""
 
 import asyncio
 import base64
@@ -23,9 +23,9 @@ from refold.tools.artifact.info import ARTIFACT
 
 
 def safe_join(folder: str, name: str) -> str | None:
-    """The real path of what `name` is in a folder, if it stays in there, links resolved; else None.
+    """Return the real path of `name` in a folder, or None if it leads out of it.
 
-    Taken as it is written: nothing in it is decoded or expanded.
+    The name is taken as it is written: nothing in it is decoded or expanded.
     """
     if not name or "\0" in name:
         return None
@@ -141,9 +141,9 @@ UNFINISHED = ".refold-unfinished"
 
 
 def _make_folder(path: str) -> None:
-    """With all that are missing above it, each for us alone whatever the umask is; those that exist stay as they are.
+    """Create a folder and those above it, readable by this user only, whatever the umask is.
 
-    `os.makedirs` gives its mode to the last of them only.
+    Existing folders stay as they are. `os.makedirs` applies its mode only to the last folder.
     """
     if os.path.isdir(path):
         return
@@ -157,7 +157,7 @@ def _make_folder(path: str) -> None:
 
 
 def _replace(path: str, data: bytes) -> None:
-    """All of it is there, or what was there before."""
+    """Write a file so that after a crash it has either all of the new data or all of the old."""
     fresh = f"{path}.{os.urandom(4).hex()}{UNFINISHED}"
     try:
         with open(fresh, "xb", opener=_for_us_alone) as file:

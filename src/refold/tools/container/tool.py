@@ -1,4 +1,4 @@
-"""The tool `container`: runs one with the program docker, and leaves none behind."""
+"""The tool `container`: runs a container with the program docker, and leaves none behind."""
 
 import asyncio
 import hashlib
@@ -35,9 +35,10 @@ STEERING = re.compile(
 
 
 class ContainerTool:
-    """`env` is what docker itself sees, such as DOCKER_HOST; containers do not, and docker does not see theirs.
+    """Runs containers.
 
-    `conceal` takes the secrets out of a text before it is cut.
+    `env` is the environment of docker itself, such as DOCKER_HOST: containers do not see it, and docker does not see
+    theirs. `conceal` removes secrets from a text before it is shortened.
     """
 
     def __init__(self, programs: Programs, env: Mapping[str, str], conceal: Callable[[str], str] = str) -> None:
@@ -80,7 +81,7 @@ class ContainerTool:
             raise refused(f"docker cannot be started: {error}", "no_program") from None
 
     async def _remove(self, name: str) -> None:
-        """A container goes on without the program that has started it."""
+        """Remove the container, which continues to run without the program that has started it."""
         try:
             async with asyncio.timeout(REMOVED_WITHIN):
                 await self.programs.run(Program(argv=[DOCKER, "rm", "--force", name], env=self.env))
@@ -89,7 +90,7 @@ class ContainerTool:
 
 
 def name_of_call(call: Call) -> str:
-    """The same in every try."""
+    """Return the name of the container, which is the same in every try."""
     return f"refold-{hashlib.sha256(call.idempotency_key.encode()).hexdigest()[:32]}"
 
 

@@ -1,4 +1,4 @@
-"""What a server answered, as the result of a step or as the reason of its failure."""
+"""The response of a server, as the result of a step or as the reason of its failure."""
 
 import base64
 import codecs
@@ -32,7 +32,7 @@ SHOWN = 16 * 1024  # bytes of a body that a failure tells
 
 
 async def read(response: httpx2.Response, most: int) -> bytes:
-    """The body, unpacked. Raises ToolFailed if it is larger, without reading on, and if it ends too early."""
+    """Return the unpacked body. Raises ToolFailed as soon as it is larger than allowed, or if it ends too early."""
     what = shown(response.request)
     try:
         body = Body(response.headers.get("content-encoding", ""), most, what)
@@ -56,7 +56,10 @@ def _told(response: httpx2.Response, body: bytes, form: str, strict: bool = True
 
 
 def _decoded(response: httpx2.Response, body: bytes, form: str, strict: bool) -> tuple[Any, str | None]:
-    """Data, if it is JSON, or else text. If it is not strict, a charset that cannot be read is taken for UTF-8."""
+    """Return the data of a JSON body, and the text of any other.
+
+    Unless it is strict, an unknown charset is read as UTF-8.
+    """
     if form == "base64":
         return base64.b64encode(body).decode(), None
     if form == "json" or (form == "auto" and _says_json(response)):
@@ -84,7 +87,7 @@ def _charset(response: httpx2.Response) -> str:
 
 
 def _known_charset(response: httpx2.Response) -> str | None:
-    """One of those that are decoded in time that grows with the text; others, such as punycode, are not used."""
+    """Return the charset if it is decoded in linear time. Others, such as punycode, are not used."""
     name = _named_charset(response)
     if len(name) > 40 or not name.isascii():
         return None
@@ -96,7 +99,10 @@ def _known_charset(response: httpx2.Response) -> str | None:
 
 
 def _named_charset(response: httpx2.Response) -> str:
-    """As the header says it. The parser of Python's `email` takes time that grows with the square of the header."""
+    """Return the charset of the header.
+
+    Python's `email` parser is not used: its time grows with the square of the header.
+    """
     for part in response.headers.get("content-type", "")[:LONGEST_TYPE].split(";")[1:]:
         name, _, value = part.partition("=")
         if name.strip().lower() == "charset":
@@ -129,7 +135,7 @@ def _phrase(status: int) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, or a date, which is read by the server's own clock if it tells that."""
+    """Return the seconds to wait. A date is compared with the server's own clock, if the response has it."""
     text = headers.get("retry-after", "").strip()
     if text.isdecimal():
         return min(float(text[:9]), LONGEST_WAIT)
@@ -147,7 +153,7 @@ def _moment(text: str) -> float | None:
 
 
 def fault_of_error(error: Exception, request: httpx2.Request) -> Fault:
-    """A connection that did not come about, or broke."""
+    """Return the fault of a connection that could not be made, or broke."""
     what = shown(request)
     causes = list(_causes(error))
     names = {type(each).__name__ for each in causes}
@@ -176,6 +182,6 @@ def shown(request: httpx2.Request) -> str:
 
 
 def address_of(request: httpx2.Request) -> str:
-    """Without the query, which may hold what nobody else should read."""
+    """Return the address without its query, which may contain secrets."""
     url = request.url
     return f"{url.scheme}://{url.netloc.decode()}{url.raw_path.partition(b'?')[0].decode()}"

@@ -1,4 +1,4 @@
-"""The keys of a step as a request."""
+"""Makes a request from the keys of a step."""
 
 import base64
 import re
@@ -18,7 +18,7 @@ DEFAULTS = {"accept": "*/*", "accept-encoding": "gzip, deflate", "user-agent": "
 
 
 def request_of(call: Call, keys: Mapping[str, Any]) -> httpx2.Request:
-    """Raises ToolFailed."""
+    """Return the request. Raises ToolFailed for keys that do not fit together."""
     body = {name: keys[name] for name in ("json", "data", "body") if name in keys}
     if len(body) > 1:
         raise refused(f"a request has one body, and not {' and '.join(f'`{name}`' for name in body)}")

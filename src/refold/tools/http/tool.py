@@ -1,4 +1,4 @@
-"""The tool `http`: one request, or one after the other from page to page."""
+"""The tool `http`: sends one request, or one for each page."""
 
 import asyncio
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class Pages(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HttpTool:
-    """`private`: whether addresses that are not public may be reached."""
+    """Sends requests; `private` allows addresses that are not public."""
 
     def __init__(self, private: bool = False, wire: Wire | None = None) -> None:
         self._wire = wire if wire is not None else Wire(Checked(private))
@@ -63,7 +63,7 @@ class HttpTool:
     async def _answer(
         self, request: httpx2.Request, keys: Mapping[str, Any], most: int
     ) -> tuple[httpx2.Response, dict[str, Any], int]:
-        """The response, the result, and how large the body was."""
+        """Return the response, the result, and the size of the body."""
         form, began = keys.get("response", "auto"), perf_counter()
         response = await self._wire.exchange(
             request, follow=keys.get("follow_redirects", True), verify=keys.get("verify", True)
@@ -120,7 +120,7 @@ def _next_page(response: httpx2.Response, page: Mapping[str, Any], pages: Pages)
 
 
 def _at(value: Any, path: str) -> Any:
-    """What stands there, or None."""
+    """Return the value at a path such as `data.next`, or None."""
     for part in path.split("."):
         if isinstance(value, Mapping):
             value = value.get(part)

@@ -1,4 +1,4 @@
-"""The body of an answer, unpacked from its content encoding piece by piece: within bounds, and only if it is whole."""
+"""Unpacks the body of a response piece by piece: within a limit, and only if it is complete."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ LONGER = 64 * 1024  # bytes that a packed body may be longer than an unpacked on
 
 
 class CutOff(Exception):
-    """The body ended before its encoding did: the connection broke, or the server did."""
+    """The body ended before its encoding did, because the connection broke or the server failed."""
 
 
 class Unpacker(Protocol):
@@ -56,7 +56,7 @@ class _Zlib:
 
 
 class _Brotli:
-    """Only where the package `brotli` is installed."""
+    """Unpacks `br`, if the package `brotli` is installed."""
 
     def __init__(self, brotli: Any) -> None:
         self._inner, self._begun, self.error = brotli.Decompressor(), False, brotli.error
@@ -88,7 +88,7 @@ _KNOWN: dict[str, Callable[[], Unpacker]] = {
 
 
 class Body:
-    """Takes what comes over the wire, and keeps the unpacked body. Raises ToolFailed if it is above the most."""
+    """Collects and unpacks a body. Raises ToolFailed if it is larger than allowed."""
 
     def __init__(self, encodings: str, most: int, what: str) -> None:
         self._most, self._what = most, what

@@ -63,7 +63,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
 
 class Checked(httpcore2.AsyncNetworkBackend):
-    """Connects to public addresses only, unless private ones are allowed."""
+    """Connects only to public addresses, unless private ones are allowed."""
 
     def __init__(
         self, private: bool, lookup: Resolve = resolve, inner: httpcore2.AsyncNetworkBackend | None = None
@@ -129,7 +129,7 @@ class Wire:
         self._pools: dict[bool | None, httpcore2.AsyncConnectionPool] = {}  # by whether certificates are checked
 
     async def exchange(self, request: httpx2.Request, *, follow: bool, verify: bool) -> httpx2.Response:
-        """The answer, its body yet unread, after all redirects; `response.request` is the last request."""
+        """Return the response after all redirects, its body unread; `response.request` is the last request."""
         for _ in range(REDIRECTS + 1):
             response = await self._send(request, verify)
             if not follow or response.status_code not in REDIRECT or "location" not in response.headers:
@@ -177,7 +177,7 @@ def redirected(request: httpx2.Request, response: httpx2.Response) -> httpx2.Req
 
 
 def onward(request: httpx2.Request, location: str, method: str, body: bytes) -> httpx2.Request:
-    """The next request, to an address that the answer to this one names; another host learns no secrets."""
+    """Return the next request, to an address from the response to this one. Another host gets no secrets."""
     url = address(request.url, location)
     headers = httpx2.Headers(request.headers)
     for name in ("host", "content-length", "transfer-encoding"):
@@ -193,7 +193,7 @@ def onward(request: httpx2.Request, location: str, method: str, body: bytes) -> 
 
 
 def address(start: httpx2.URL | None, text: str) -> httpx2.URL:
-    """An address of the web, without a name and a password in it. Raises ToolFailed."""
+    """Return an http or https address without user name and password. Raises ToolFailed."""
     try:
         url = httpx2.URL(text) if start is None else start.join(text)
     except (httpx2.InvalidURL, ValueError, TypeError) as error:
@@ -206,7 +206,7 @@ def address(start: httpx2.URL | None, text: str) -> httpx2.URL:
 
 
 def _is_same_host(one: httpx2.URL, other: httpx2.URL) -> bool:
-    """With http:// turned into https:// it still is."""
+    """Whether both addresses are of one host; a change from http:// to https:// keeps it."""
     if one.host != other.host:
         return False
     ports = [(url.scheme, url.port) for url in (one, other)]

@@ -1,4 +1,4 @@
-"""The tool `llm`: asks a language model, by the one client and with all that it refuses."""
+"""The tool `llm`: asks a language model through the tool `http`, with the same guards."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ UNITS = {"total_tokens": "tokens", "prompt_tokens": "prompt_tokens", "completion
 
 
 class LlmTool:
-    """`http` is the tool of that name."""
+    """Asks language models; `http` is the tool of that name."""
 
     def __init__(self, http: Tool) -> None:
         self._http = http
@@ -106,7 +106,7 @@ def _told(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _usage(told: Any) -> dict[str, int | float]:
-    """As budgets count it."""
+    """Return the used tokens by the units of budgets."""
     found = told if isinstance(told, Mapping) else {}
     counts = {unit: found.get(name) for name, unit in UNITS.items()}
     return {unit: count for unit, count in counts.items() if isinstance(count, int) and not isinstance(count, bool)}
@@ -119,7 +119,7 @@ async def _read_json(text: str, schema: Any) -> Any:
 
 
 def _json(text: str, schema: Any) -> Any:
-    """What the model wrote, perhaps with a fence around it as they like to."""
+    """Return the decoded answer of the model, without the code fence that models often put around it."""
     bare = text.strip()
     if bare.startswith("```") and bare.endswith("```"):
         bare = bare.removeprefix("```json").removeprefix("```").removesuffix("```")

@@ -18,7 +18,10 @@ def asks(number: int, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def response_in(answer: Mapping[str, Any], number: int) -> Mapping[str, Any] | None:
-    """The response to the request of this number, in an answer of the tool `http`: as JSON, or among events."""
+    """Return the response to the request with this number from a result of the tool `http`:
+
+    JSON, or an event stream.
+    """
     messages = [answer["data"]] if answer["data"] is not None else _events(answer["text"] or "")
     for message in messages:
         for each in message if isinstance(message, list) else [message]:
@@ -28,7 +31,7 @@ def response_in(answer: Mapping[str, Any], number: int) -> Mapping[str, Any] | N
 
 
 def _events(text: str) -> Iterator[Any]:
-    """The data of server-sent events; what is no JSON is not for us."""
+    """Yield the data of server-sent events; what is not JSON is ignored."""
     for event in text.replace("\r\n", "\n").split("\n\n"):
         data = "\n".join(line[5:].removeprefix(" ") for line in event.split("\n") if line.startswith("data:"))
         try:

@@ -35,7 +35,7 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
 
 class McpTool:
-    """`http` is the tool of that name; `conceal` takes the secrets out of a text that is told."""
+    """Calls MCP servers. `http` is the tool of that name; `conceal` removes secrets from a text that is shown."""
 
     def __init__(self, http: Tool, programs: Programs, conceal: Callable[[str], str] = str) -> None:
         self._http, self._programs, self._conceal = http, programs, conceal
@@ -69,7 +69,10 @@ class McpTool:
         return self._answer(keys, endpoint, begun, result)
 
     async def _by_program(self, call: Call, keys: Mapping[str, Any]) -> dict[str, Any]:
-        """Between the program and us stands another, which waits for answers; it is given the request to make."""
+        """Call a server that is a program.
+
+        A second program, the bridge, waits for its responses; it is given the requests.
+        """
         argv = [text_of(each, "`command`") for each in keys["command"]]
         if not argv:
             raise refused("`command` is a list of the program and its arguments")
@@ -110,7 +113,7 @@ class McpTool:
 
 
 class _Session:
-    """What one server at an address is asked, one after the other."""
+    """A session with one server at an address: its requests are sent one after the other."""
 
     def __init__(self, http: Tool, call: Call, keys: Mapping[str, Any]) -> None:
         self._http, self._call, self._keys = http, call, keys
@@ -132,7 +135,7 @@ class _Session:
         return answer
 
     async def end(self) -> None:
-        """The server may forget us; that it cannot is no failure."""
+        """End the session on the server. A server that cannot do that is not a failure."""
         if self._id:
             try:
                 await self._http(self._request({"method": "DELETE", "timeout": 2.0, "expect": list(range(200, 600))}))
@@ -214,7 +217,7 @@ def _without_query(endpoint: str) -> str:
 
 
 def _only_stderr(call: Call) -> Callable[[str, str], None] | None:
-    """What it prints is for us; what it complains about is for those who follow the run."""
+    """Pass on only stderr, for those who follow the run: stdout is the protocol."""
     if call.say is None:
         return None
     say = call.say

@@ -1,1 +1,1 @@
-"""The tool behind a list of tools in one step."""
+"""The tool that runs a list of tools in one step, task by task, with rules."""

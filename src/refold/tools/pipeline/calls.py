@@ -1,4 +1,4 @@
-"""What a task of a pipeline is handed on to: a tool, as a call of its own, or the engine, as something to wait for."""
+"""Passes a task of a pipeline on: to a tool, as a call of its own, or to the engine, as something to wait for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from refold.tools.pipeline.scope import Progress
 
 
 class Awaits(Struct):
-    """Something to wait for, and what its end means to the task."""
+    """Something that a task waits for, and what its end means for the task."""
 
     awaited: Awaited
     data: Callable[[Any], Any]  # what the task makes of the recorded result
@@ -33,7 +33,7 @@ def label_of(task: Task, made: Progress) -> str:
 
 
 def call_of(call: Call, task: Task, ready: Ready, made: Progress, single: bool) -> Call:
-    """Each task has an idempotency key of its own."""
+    """Return the call of a task's tool. Each task has an idempotency key of its own."""
     command = call.command
     given = {"input": ready.input, "config": ready.keys} | ({"context": ready.context} if ready.context else {})
     inner = structs.replace(
@@ -49,7 +49,7 @@ def call_of(call: Call, task: Task, ready: Ready, made: Progress, single: bool) 
 
 
 def awaits_of(task: Task, renderer: Renderer, made: Progress, now: int, seconds: float | None) -> Awaits:
-    """The child that a task starts, for so many seconds at most, or what it waits for."""
+    """Return the child that a task starts, with its time limit, or the wait of the task."""
     key = label_of(task, made) if made.attempt == 1 else f"{label_of(task, made)}:{made.attempt}"
     if task.child is None:
         return _wait_of(renderer.values(task.keys, ""), key, now)
@@ -67,7 +67,7 @@ def awaits_of(task: Task, renderer: Renderer, made: Progress, now: int, seconds:
 
 
 def _wait_of(keys: dict[str, Any], key: str, now: int) -> Awaits:
-    """The result is what ended the wait, as that of a step which waits."""
+    """Return the wait of a task. Its result has the form of the result of a step that waits."""
     seconds, until, signal = keys.get("seconds"), keys.get("until"), keys.get("signal")
     if isinstance(signal, list):
         raise CannotEvaluate("a wait in a pipeline is for one signal; a step of its own may wait for several")

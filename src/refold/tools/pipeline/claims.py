@@ -1,4 +1,7 @@
-"""Rows that a pipeline is run for, claimed a few at a time: a claim is kept before its rows are run; none is lost."""
+"""Runs a pipeline for claimed rows, a few at a time.
+
+A claim is stored before its rows are run, so that none is lost.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +19,7 @@ RunOne = Callable[[Call, TaskPipeline], Awaitable[Done]]
 
 
 class Row(Struct):
-    """A claimed row, or all rows of a claim, and how far its pipeline has come."""
+    """A claimed row, or all rows of a claim, with the progress of its pipeline."""
 
     value: Any
     progress: Any = None
@@ -25,7 +28,7 @@ class Row(Struct):
 
 
 class Cursor(Struct):
-    """What is kept of a loop over claims."""
+    """The stored state of a loop over claims."""
 
     frames: int = 0
     rows: list[Row] = []
@@ -34,7 +37,7 @@ class Cursor(Struct):
 
 
 class Numbers(Struct, frozen=True):
-    """What the playbook says of claims, as it was rendered."""
+    """The rendered limits of claims."""
 
     rows: int
     at_once: int
@@ -43,7 +46,7 @@ class Numbers(Struct, frozen=True):
 
 
 class Claiming:
-    """`run_one` runs the tasks for a row; the claim itself is a pipeline of one task."""
+    """Claims rows and runs them: `run_one` runs the tasks for a row. The claim itself is a pipeline of one task."""
 
     def __init__(self, call: Call, pipeline: TaskPipeline, numbers: Numbers, run_one: RunOne, now: int) -> None:
         assert pipeline.claim is not None
@@ -72,7 +75,7 @@ class Claiming:
         return self._aside(self.now, f"{sum(map(len, frames))} rows were claimed")
 
     async def _claimed(self, puller: int) -> list[Any] | Fault:
-        """Each claim has an idempotency key of its own, the same when it is repeated after a crash."""
+        """Claim rows. Each claim has an idempotency key of its own, the same when it is repeated after a crash."""
         given = self.call.input or {}
         scope = {**(given.get("scope") or {}), "__frame_max_rows": self.numbers.rows}
         id = f"{self.call.command.id}/claim.{self.cursor.frames}.{puller}"
@@ -85,7 +88,7 @@ class Claiming:
         return fault_of_outcome(done.outcome) or Fault("claim", "a claim cannot wait", retryable=False)
 
     async def _run_rows(self) -> Done | None:
-        """Those that are not done; the first failure repeats all of them, as often as may be."""
+        """Run the rows that are not done. The first failure repeats all of them, up to the limit."""
         cursor, slots = self.cursor, asyncio.Semaphore(self.numbers.at_once * self.numbers.pullers)
 
         async def run(place: int, row: Row) -> Done:
@@ -139,7 +142,7 @@ class Claiming:
 
 
 def numbers_of(claim: Claim, number: Callable[[Any, str], float]) -> Numbers:
-    """Raises CannotEvaluate."""
+    """Return the rendered limits. Raises CannotEvaluate."""
     told = {
         "rows": number(claim.rows, "max_rows"),
         "at_once": number(claim.at_once, "row_concurrency"),

@@ -1,4 +1,4 @@
-"""What rules about a try read as `output`: an envelope with status, data, error and what the kind of tool adds."""
+"""What rules read as `output`: an envelope with status, data, error, and what the kind of tool adds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ ERROR_KEYS = error_of(Fault(""))  # each may be asked for when there is none, an
 
 
 def envelope(kind: str, data: Any, fault: Fault | None, meta: dict[str, Any]) -> Aliased:
-    """`outcome.result`, as older rules have it, is the data too."""
+    """Return the envelope of a try. `outcome.result`, which older rules read, is its data."""
     error = error_of(fault)
     told = {
         "status": "ok" if fault is None else "error",
@@ -25,12 +25,12 @@ def envelope(kind: str, data: Any, fault: Fault | None, meta: dict[str, Any]) ->
 
 
 def raw(data: Any, fault: Fault | None) -> Aliased:
-    """`output` where a task sets values: the data, by that name too, and how the try has ended."""
+    """Return `output` for the `set` of a task: the data, and how the try has ended."""
     return Aliased(data, {"data": data, "status": "ok" if fault is None else "error", "error": error_of(fault)})
 
 
 def _data(kind: str, data: Any) -> Any:
-    """A key that the result of a request has not is looked for in its body."""
+    """Return the data of a try, in which a key that an http result does not have is looked up in its body."""
     body = data.get("data") if kind == "http" and isinstance(data, Mapping) else None
     return Aliased(data, body) if isinstance(body, Mapping) else data
 
@@ -50,7 +50,7 @@ def _beside(kind: str, data: Any, fault: Fault | None) -> dict[str, Any]:
 
 
 class _Nothing(Mapping[str, Any]):
-    """Whatever is asked for is null."""
+    """A value whose every attribute and key is null."""
 
     def __getitem__(self, name: str) -> Any:
         return None

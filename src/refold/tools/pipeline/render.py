@@ -1,4 +1,4 @@
-"""Rendering in the worker: the keys of a task, its bound values, and what its rules compare and count."""
+"""Renders in the worker: the keys of a task, its bound values, and the conditions and numbers of its rules."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ QUOTED: Mapping[str, Quote] = {"shell": shell_text.quote, "sql": sql_text.quote,
 
 
 class Ready(Struct):
-    """A task whose tool can be called."""
+    """A task that is rendered, so that its tool can be called."""
 
     input: dict[str, Any]
     keys: dict[str, Any]
@@ -33,7 +33,10 @@ class Renderer:
         self.templates, self.scope, self.wallet = templates, scope, wallet
 
     async def prepared(self, task: Task) -> Ready:
-        """Raises CannotEvaluate, with the key. Secrets are fetched now, those that the task names and no others."""
+        """Render a task.
+
+        Raises CannotEvaluate with the key. Only the secrets that the task names are fetched, and only now.
+        """
         wanted = named_in([task.keys, task.rendered, task.input])
         if wanted:
             self.scope.at_this_moment(**await self.wallet.names(wanted))
@@ -55,7 +58,7 @@ class Renderer:
         return {**self.values(plain, ""), **{name: quoted[name] for name in templates if name in quoted}}
 
     def _quoted(self, task: Task) -> dict[str, Any]:
-        """Texts of NoETL files with their values in them."""
+        """Return the texts of NoETL files with their values in them."""
         texts = {**task.rendered, **task.keys}
         found: dict[str, Any] = {}
         for name, how in self._ways(task).items():
@@ -64,7 +67,7 @@ class Renderer:
         return found
 
     def _ways(self, task: Task) -> dict[str, str]:
-        """How values are put into the texts of a task; plans of older versions do not say it of all of them."""
+        """Return how values are put into each text of a task. Plans of older versions do not name all of them."""
         ways: dict[str, str] = dict(task.quoted)
         if task.kind == "python" and "code" in task.rendered:
             ways["code"] = "python"
@@ -75,11 +78,11 @@ class Renderer:
         return ways
 
     def bound(self, task: Task) -> dict[str, Any]:
-        """The step's input, and over it the task's own."""
+        """Return the input of the step, with the task's own merged over it."""
         return {**self.scope.given, **self.values(task.input, "input")}
 
     def values(self, templates: Mapping[str, Any], key: str) -> dict[str, Any]:
-        """All are rendered before anybody sees one of them."""
+        """Render values. All are rendered before any is set, so that none can read another."""
         found = {}
         for name, template in templates.items():
             try:

@@ -13,7 +13,7 @@ from refold.templates.json_paths import Selected
 
 
 class Progress(Struct):
-    """How far a pipeline has come; this is what is kept while it waits."""
+    """The progress of a pipeline, which is stored while it waits."""
 
     of: int = 0  # which try of the step
     at: int = 0  # the task
@@ -32,7 +32,7 @@ class Progress(Struct):
 
 
 class Scope:
-    """A view. Precedence: names of the engine, bound values, what the pipeline has made, what was captured."""
+    """A read-only view. Precedence: names of the engine, bound values, values of the pipeline, captured values."""
 
     def __init__(
         self, pipeline: TaskPipeline, progress: Progress, ids: Mapping[str, Any], given: Mapping[str, Any]
@@ -71,7 +71,7 @@ class Scope:
         self.now = {**self.ids, **names}
 
     def set(self, values: Mapping[str, Any]) -> None:
-        """Each under its scope: the run's, the iteration's, or the pipeline's own."""
+        """Set values in their scope: the run's, the iteration's, or the pipeline's own."""
         made = self.progress
         for key, value in values.items():
             scope, dot, rest = key.partition(".")

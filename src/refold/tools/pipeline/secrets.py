@@ -23,13 +23,13 @@ Render = Callable[[Any, Mapping[str, Any]], Any]
 
 
 def named_in(value: Any) -> list[tuple[str, ...]]:
-    """The paths of secrets in templates, each to its entry."""
+    """Return the paths of the secrets in templates, each with its entry."""
     found = (path[:2] for path in paths_of(value) if path[0] in SCOPES)
     return list(dict.fromkeys(found))
 
 
 class Vault(Struct, frozen=True):
-    """What a worker can do with secrets; nothing is read before it is wanted."""
+    """The access of a worker to secrets. Nothing is read before it is needed."""
 
     read: Callable[[str], Awaitable[Any]]
     keychain: Callable[[Sequence[Mapping[str, Any]], Owner, Render], Entries]
@@ -47,7 +47,7 @@ class Wallet:
         self._entries: Entries | None = None
 
     async def names(self, wanted: Sequence[tuple[str, ...]]) -> dict[str, Any]:
-        """What templates read as `keychain` and `secrets`: only what they name is there."""
+        """Return what templates read as `keychain` and `secrets`: only the entries that they name."""
         found: dict[str, dict[str, Any]] = {scope: {} for scope in SCOPES}
         for path in wanted:
             if len(path) < 2:
@@ -76,7 +76,10 @@ class Wallet:
         return text if self._vault is None else self._vault.conceal(text)
 
     def opened(self, value: Any, sealed: Collection[str]) -> Any:
-        """`sealed` are the digests of what is; anything else that looks so is plain data."""
+        """Return the values with the sealed ones opened.
+
+        `sealed` are their digests; other data that looks sealed is plain data.
+        """
         return value if self._vault is None or not sealed else self._vault.open_all(value, self._owner[1], sealed)
 
     async def _read(self, name: str) -> Any:
@@ -93,7 +96,10 @@ def _unusable(why: str) -> ToolFailed:
 
 
 class Unseen:
-    """Takes what a task prints whose result is secret: often the one is the other. Its lines are counted, not shown."""
+    """Takes the output of a task whose result is secret, because the output often contains it.
+
+    Lines are counted, not shown.
+    """
 
     def __init__(self, say: Say) -> None:
         self._say, self._lines = say, 0
@@ -107,7 +113,7 @@ class Unseen:
 
 
 def hidden(fault: Fault) -> Fault:
-    """A failure of a task whose result would be secret: what it brings along of that result is not shown."""
+    """Return the failure of a task whose result is secret, without the parts that could show the result."""
     data = fault.data if isinstance(fault.data, dict) else {"": fault.data}
     shown = {name: each for name, each in data.items() if name in ABOUT_CODE}
     brought = {name: each for name, each in data.items() if name not in ABOUT_CODE}
@@ -142,7 +148,7 @@ def _without_texts(value: Any) -> Any:
 
 
 def as_auth(kind: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of the keychain, in the form that a tool takes it."""
+    """Return an entry of the keychain in the form that a tool takes."""
     if kind != "http":
         return dict(entry)
     token = entry.get("access_token") or entry.get("token")

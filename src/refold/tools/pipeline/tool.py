@@ -60,7 +60,7 @@ def _has_same_values(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 class Tried(Struct):
-    """One try of a task; `aside` is what it waits for, and then there is nothing to judge yet."""
+    """The end of one try of a task; `aside` is what it waits for, and then there is no result yet."""
 
     data: Any = None
     fault: Fault | None = None
@@ -102,7 +102,7 @@ class PipelineTool:
 
 
 class _Running:
-    """One stretch of a pipeline, from its beginning or from where it was put aside."""
+    """One run of a pipeline, from its start or from where it was put aside, until it ends or waits."""
 
     def __init__(self, tool: PipelineTool, call: Call, pipeline: TaskPipeline, progress: Progress) -> None:
         self.tool, self.call, self.pipeline, self.progress = tool, call, pipeline, progress
@@ -114,7 +114,7 @@ class _Running:
         self.usage: dict[str, int | float] = {}
 
     def _ids(self) -> dict[str, Any]:
-        """Names that only NoETL has."""
+        """Return the names that only NoETL has."""
         if self.pipeline.language != "noetl":
             return {}
         by_engine = {"execution_id": self.call.run, "command_id": self.call.idempotency_key}
@@ -138,7 +138,7 @@ class _Running:
         return self._succeeded()
 
     async def _run_task(self, task: Task) -> Done | None:
-        """One try, and what the rules say about it; something comes back if the pipeline is over or has to wait."""
+        """Try a task once and apply its rules. Return something if the pipeline has ended or has to wait."""
         made = self.progress
         tried, meta = await self._timed(task)
         if tried.aside is not None:
@@ -163,7 +163,10 @@ class _Running:
             self.scope.at_this_moment()
 
     def _set(self, task: Task, tried: Tried) -> None:
-        """After each try; what cannot be computed because the try has failed is left as it was."""
+        """Set the task's values after a try.
+
+        Values that cannot be computed because the try has failed keep their old value.
+        """
         if not task.set:
             return
         self.scope.at_this_moment(output=raw(tried.data, tried.fault))
@@ -171,14 +174,14 @@ class _Running:
             self.scope.set(self.renderer.values(task.set, "set"))
 
     async def _timed(self, task: Task) -> tuple[Tried, dict[str, Any]]:
-        """One try, and what rules can read about it as `meta`."""
+        """Try a task once, and return with it what rules can read as `meta`."""
         began = self.tool.clock.now()
         tried = await self._try(task)
         took = (self.tool.clock.now() - began) / 1000
         return tried, {"attempt": self.progress.attempt, "duration_ms": took, "ts": began / SECOND}
 
     async def _try(self, task: Task) -> Tried:
-        """Whatever goes wrong in a task is an outcome of it; only being stopped from outside is passed on."""
+        """Try a task once. Any error is an outcome of the task; only a cancellation from outside is passed on."""
         made = self.progress
         if made.attempt == 1 and not made.waiting:
             made.times[task.name] = made.times.get(task.name, 0) + 1
@@ -223,7 +226,7 @@ class _Running:
             began()
 
     def _shaped(self, task: Task, tried: Tried) -> Tried:
-        """As those expect it who come after: NoETL calls the body of an answer by two names."""
+        """Return the data as later tasks expect it: in NoETL the body of a response has two names."""
         data = tried.data
         if self.pipeline.language == "noetl" and task.kind == "http" and isinstance(data, dict):
             body = data["text"] if data.get("data") is None and data.get("text") is not None else data.get("data")
@@ -235,7 +238,7 @@ class _Running:
         return tried
 
     def _awaited(self, task: Task, seconds: float | None) -> Tried:
-        """A child, or a wait: asked for, or already recorded."""
+        """Return the recorded end of a child or a wait, or ask the engine for it."""
         waits = awaits_of(task, self.renderer, self.progress, self.tool.clock.now(), seconds)
         outcome = self.call.command.recorded.get(waits.awaited.key)
         if outcome is not None:
@@ -247,7 +250,7 @@ class _Running:
         return self._kept()
 
     def _kept(self) -> Any:
-        """The progress as it is stored: where the result is secret, so is all that has come of the tasks before."""
+        """Return the progress as it is stored: if the result is secret, the results of all tasks are sealed."""
         made = to_builtins(self.progress)
         if not self.pipeline.secret:
             return made
@@ -274,7 +277,7 @@ class _Running:
         return next((rule for rule in task.rules if rule.when is None or self.renderer.holds(rule.when)), None)
 
     def _follow(self, task: Task, rule: Rule | None, tried: Tried) -> Done | None:
-        """Something comes back if the pipeline is over or has to wait; else the next task is chosen."""
+        """Choose the next task. Return something if the pipeline has ended or has to wait."""
         made = self.progress
         do = rule.do if rule is not None else _by_outcome(task, tried)
         why = f"task {task.name!r} went well, and a rule of it says {do}"
@@ -309,20 +312,20 @@ class _Running:
         return Done(Parked(until=until, progress=self._kept(), reason=reason[:500]), usage=self.usage)
 
     def _wait(self, rule: Rule, fault: Fault) -> float:
-        """Seconds before the next try; never less than the error itself asks for."""
+        """Return the seconds before the next try, never less than the error itself asks for."""
         attempt, delay = self.progress.attempt, self.renderer.number(rule.delay, "delay")
         factor = {"none": 0, "fixed": 1, "linear": attempt, "exponential": 2.0 ** min(attempt - 1, 60)}[rule.backoff]
         return min(max(delay * factor, fault.retry_after or 0.0), LONGEST_WAIT)
 
     def _left(self, seconds: float | None) -> float | None:
-        """How long a try may take, by its own limit and that of the whole."""
+        """Return how long a try may take, by its own limit and by that of the pipeline."""
         if self.pipeline.timeout is None:
             return seconds
         left = self.pipeline.timeout - (self.tool.clock.now() - self.progress.since) / SECOND
         return max(left if seconds is None else min(left, seconds), 0.001)
 
     def _failed(self, fault: Fault) -> Done:
-        """By a task that is named, if it is one of several."""
+        """Return the failure. It names the task, if there are several."""
         fault = hidden(fault) if self.pipeline.secret else fault
         name = self.pipeline.tasks[min(self.progress.at, len(self.pipeline.tasks) - 1)].name
         if not self.pipeline.single and (fault.data is None or isinstance(fault.data, dict)):
@@ -357,7 +360,10 @@ def _settled(waits: Awaits, outcome: Any) -> Tried:
 
 
 def _gathered(labels: dict[str, Any]) -> dict[str, Any]:
-    """What came of each task; if all are maps, their fields too, the later over the earlier, a label over any."""
+    """Return the result of each task; if all are maps, their fields too.
+
+    Later tasks override earlier ones, and labels all fields.
+    """
     if not all(isinstance(each, dict) for each in labels.values()):
         return labels
     fields = {key: value for each in labels.values() for key, value in each.items()}

@@ -1,4 +1,4 @@
-"""Why a database did not do it, as kinds and codes that rules can read, whichever database it was."""
+"""Turns errors of databases into kinds and codes that rules can read, the same for every database."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,7 +45,7 @@ def failure(
     offset: int | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> ToolFailed:
-    """`offset`: how many characters of the statement stand before what is wrong with it."""
+    """Return the failure; `offset` is the number of characters of the statement before the error."""
     place = _place(statement, offset)
     where = f" ({', '.join(f'{name} {number}' for name, number in place.items())})" if place else ""
     told = {**place, **(data or {})}
@@ -53,7 +53,7 @@ def failure(
 
 
 def _place(statement: Statement | None, offset: int | None) -> dict[str, int]:
-    """Counted in the whole text; a name that is bound is shorter in what the database sees, and moves columns."""
+    """Return line and column in the whole text; a bound name is shorter in the statement that the database gets."""
     if statement is None:
         return {}
     if offset is None or offset < 0:

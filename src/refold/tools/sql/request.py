@@ -1,4 +1,4 @@
-"""What a step asks of a database: its statements with their values, and how much may come back."""
+"""What a step asks of a database: its statements with their values, and the limits of the result."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Rows:
-    """Takes rows as they come, and refuses the first that is too much."""
+    """Collects rows, and refuses the first that is too much."""
 
     def __init__(self, max_rows: int, max_bytes: int, as_objects: bool) -> None:
         self.max_rows, self.max_bytes, self.as_objects = max_rows, max_bytes, as_objects
@@ -34,7 +34,7 @@ class Rows:
 
     @property
     def room(self) -> int:
-        """How many to ask for next: one more than fits is enough to know."""
+        """Return how many rows to fetch next: one more than fits is enough to know."""
         return min(AT_ONCE, self.max_rows - len(self.rows) + 1)
 
     def add(self, rows: Iterable[Sequence[Any]]) -> None:
@@ -52,7 +52,7 @@ class Rows:
 
 
 def distinct(columns: Iterable[str]) -> list[str]:
-    """A second `id` is called `id_1`: rows that are maps lose nothing."""
+    """Return column names without duplicates: a second `id` becomes `id_1`, so that rows that are maps lose nothing."""
     names: list[str] = []
     for column in columns:
         name, number = column, 0
@@ -87,7 +87,7 @@ class Request(Struct, frozen=True):
 
     @property
     def as_one(self) -> bool:
-        """Whether all is one transaction: everything is done, or nothing."""
+        """Whether all statements are one transaction."""
         return not any(map(_stands_alone, self.statements))
 
     def rows(self) -> Rows:

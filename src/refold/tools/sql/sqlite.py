@@ -49,7 +49,7 @@ def _answer(keys: Mapping[str, Any], request: Request, work: Work) -> dict[str, 
 
 
 class opened:
-    """A connection, closed in any case. A name such as `file:x?mode=ro` is a name, and no address."""
+    """Open a connection that is closed in any case. A name such as `file:x?mode=ro` is a file name, not an address."""
 
     def __init__(self, path: str, read_only: bool) -> None:
         memory = path in ("", MEMORY)
@@ -118,14 +118,14 @@ def fault_of(error: apsw.Error, statement: Statement | None, path: str = "") -> 
 
 
 def _kind_of_text(text: str) -> str:
-    """SQLite has one code for whatever is wrong with a statement."""
+    """Return the kind of an error from its text, because SQLite has one code for all errors in a statement."""
     if re.search(r"syntax error|unrecognized token|incomplete input", text):
         return "parse"
     return "schema" if re.match(r"no such|.* has no column|table .* has|ambiguous", text) else "unknown"
 
 
 def _offset(error: apsw.Error, statement: Statement | None) -> int | None:
-    """SQLite counts bytes."""
+    """Return the place of an error in characters; SQLite counts bytes."""
     offset = getattr(error, "error_offset", -1)
     return len(statement.text.encode()[:offset].decode(errors="replace")) if statement and offset >= 0 else None
 

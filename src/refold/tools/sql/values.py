@@ -1,4 +1,4 @@
-"""Values of databases as JSON data, exactly: what has no JSON form of its own becomes text, and only NULL is null."""
+"""Converts values of databases to JSON data without loss: what has no JSON form becomes text, and only NULL is null."""
 
 import base64
 import datetime
@@ -29,7 +29,7 @@ def _odd(value: float) -> str:
 
 
 def number(value: Decimal) -> int | float | str:
-    """A number if that loses nothing, else text."""
+    """Return a number if that loses nothing, else text."""
     if not value.is_finite():
         return "NaN" if value.is_nan() else _odd(float(value))
     if value.adjusted() < DIGITS and value == value.to_integral_value():
@@ -62,7 +62,7 @@ def _key(key: Any) -> str:
 
 
 def span(value: datetime.timedelta) -> str:
-    """ISO 8601, with one sign for all."""
+    """Return a span of time in ISO 8601, with one sign for all parts."""
     if value < datetime.timedelta():
         return f"-{span(-value)}"
     minutes, seconds = divmod(value.seconds, 60)
@@ -80,5 +80,5 @@ def json_text(value: Any) -> str:
 
 
 def parsed(text: str | bytes) -> Any:
-    """JSON, its numbers as exact as those of columns."""
+    """Return decoded JSON, with numbers as exact as those of columns."""
     return json.loads(text, parse_float=lambda digits: number(Decimal(digits)))

@@ -1,4 +1,4 @@
-"""Columns on their way from one database to another: their types, their names, and the SQL that writes them."""
+"""Columns of a transfer: their types, their names, and the SQL that writes them."""
 
 import datetime
 import re
@@ -45,7 +45,7 @@ BY_VALUE: Mapping[type, str] = {
 
 
 class Column(Struct, frozen=True):
-    """`type`: one of the above, or DECIMAL with its size."""
+    """A column; `type` is one of the types above, or DECIMAL with its size."""
 
     name: str
     type: str
@@ -57,7 +57,7 @@ class Column(Struct, frozen=True):
 
 
 def columns_of_values(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Column]:
-    """By what the first rows hold; a column of several types is text."""
+    """Return the columns of the first rows; a column with values of several types is text."""
     return [Column(name, _type_of([row[i] for row in rows])) for i, name in enumerate(names)]
 
 
@@ -69,7 +69,7 @@ def _type_of(values: Sequence[Any]) -> str:
 
 
 class Chosen(Struct, frozen=True):
-    """Which columns of the source go where: `mapping` is from the target's names to the source's."""
+    """The columns of the source and of the target; `mapping` is from the target's names to the source's."""
 
     columns: tuple[Column, ...]  # as the target calls them
     places: tuple[int, ...]  # in a row of the source
@@ -92,7 +92,7 @@ NAME = re.compile(r'[^\W\d][\w$]*|"(?:[^"]|"")+"')
 
 
 def table_name(text: str, style: Style) -> str:
-    """A name such as `public.orders`, or with quotes `"My Orders"`, quoted; PostgreSQL means small letters."""
+    """Return a quoted name such as `public.orders` or `"My Orders"`; PostgreSQL reads unquoted names in lower case."""
     parts = NAME.findall(text)
     if not parts or ".".join(parts) != text:
         raise refused(f'`table`: {text!r} is no name of a table; quote what is not plain, as in "My Orders"')
@@ -112,7 +112,7 @@ def creating(table: str, columns: Sequence[Column], key: Sequence[str], style: S
 
 
 def inserting(table: str, columns: Sequence[Column], key: Sequence[str], rows: str) -> str:
-    """`rows`: `values (...)` or a query. With a key, what is there under it is updated."""
+    """Return an insert; `rows` is `values (...)` or a query. With a key, existing rows with that key are updated."""
     text = f"insert into {table} ({_listed([column.name for column in columns])}) {rows}"
     if not key:
         return text
@@ -122,7 +122,7 @@ def inserting(table: str, columns: Sequence[Column], key: Sequence[str], rows: s
 
 
 def newest(columns: Sequence[Column], key: Sequence[str], rows: str, order: str) -> str:
-    """Of the rows with the same key, the last: a database does not update a row twice in one statement."""
+    """Return the last of the rows with the same key: a database does not update a row twice in one statement."""
     names = _listed([column.name for column in columns])
     number = f"row_number() over (partition by {_listed(key)} order by {order} desc) as newest"
     return f"select {names} from (select *, {number} from {rows}) as numbered where newest = 1"

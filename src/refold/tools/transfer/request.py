@@ -30,7 +30,7 @@ CHUNK = 10_000  # rows
 
 
 class End(Struct, frozen=True):
-    """Where rows come from or go to."""
+    """One end of a transfer: where rows come from or go to."""
 
     type: str
     keys: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What a transfer asks of the databases it moves rows between."""
+"""What a transfer needs of the databases between which it copies rows."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -16,14 +16,14 @@ Rows = Sequence[Sequence[Any]]
 
 
 class Stream(Struct, frozen=True):
-    """Rows as they come, some at a time."""
+    """Rows of a source, in chunks."""
 
     columns: Sequence[Column]
     chunks: AsyncIterator[Rows]
 
 
 class Into(Struct, frozen=True):
-    """What the target is to hold."""
+    """What the target will contain."""
 
     transfer: Transfer
     chosen: Chosen
@@ -37,12 +37,12 @@ class Side(Protocol):
     """One kind of database, as a source and as a target."""
 
     async def moved_alone(self, transfer: Transfer) -> tuple[Sequence[Column], int] | None:
-        """From itself to itself, with no row on the way: the columns and how many rows, or None if it cannot."""
+        """Copy rows inside one database, and return the columns and the number of rows; None if it cannot."""
 
     def reading(self, transfer: Transfer) -> AbstractAsyncContextManager[Stream]: ...
 
     def writing(self, into: Into) -> AbstractAsyncContextManager[Write]:
-        """Leaving it without an error commits; any error leaves the target as it was."""
+        """Write rows. Leaving the context without an error commits; any error leaves the target as it was."""
 
     async def close(self) -> None: ...
 
@@ -52,7 +52,7 @@ def same_file(one: str, other: str) -> bool:
 
 
 def query_of(end: End, style: Style, idempotency_key: str) -> tuple[Statement, list[Any]]:
-    """The one statement of a source, and what is bound to it."""
+    """Return the one statement of a source, and its bound values."""
     keys: Mapping[str, Any] = end.keys
     text = keys.get("query") or f"select * from {table_name(keys['table'], style)}"
     found = statements(text, style)
@@ -62,6 +62,6 @@ def query_of(end: End, style: Style, idempotency_key: str) -> tuple[Statement, l
 
 
 def making(table: str, columns: Sequence[Column], transfer: Transfer, style: Style) -> list[str]:
-    """The statements after which the table is there, and is empty if it is to be replaced."""
+    """Return the statements that create the table, and empty it if it is to be replaced."""
     emptying = f"truncate table {table}" if style == "postgres" else f"delete from {table}"
     return [creating(table, columns, transfer.key, style), *([emptying] if transfer.mode == "replace" else [])]

@@ -1,4 +1,4 @@
-"""The tool `transfer`: moves rows from a database, a file or an address into a table or a file, all or none."""
+"""The tool `transfer`: copies rows from a database, a file or an address into a table or a file, all or none."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from refold.tools.transfer.sides import Into, Rows, Side, Stream
 
 
 class TransferTool:
-    """`sides`: makes what knows a type of source or target; files are DuckDB's."""
+    """Copies rows; `sides` makes the object for each type of source or target. Files are read and written by DuckDB."""
 
     def __init__(self, sides: Mapping[str, Callable[[], Side]]) -> None:
         self._keys = Keys(TRANSFER)
