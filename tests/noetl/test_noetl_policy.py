@@ -8,7 +8,7 @@ from msgspec import structs
 
 from refold.core.facts import StepSettled
 from refold.core.outcomes import Parked
-from refold.core.plan import Call
+from refold.core.pipeline import TaskPipeline
 from tests.noetl.house import House, Played, errors, reading, warnings
 from tests.tools.web import Answer, Site, says
 
@@ -196,8 +196,8 @@ def test_the_runs_of_a_pipeline_are_capped_and_the_cap_fails_the_step(house: Hou
     text = "workflow: [{step: a, tool: {kind: noop, spec: {policy: {rules: [{else: {do: jump, to: a_task}}]}}}}]"
     plan = reading(text).plan
     step = plan.steps[0]
-    assert isinstance(step.work, Call)
-    capped = structs.replace(step, work=structs.replace(step.work, settings={**step.work.settings, "most_runs": 50}))
+    assert isinstance(step.work, TaskPipeline)
+    capped = structs.replace(step, work=structs.replace(step.work, most_runs=50))
     shown = house.do(house.run(structs.replace(plan, steps=(capped,))))
     assert shown.status == "failed" and shown.error is not None and shown.error.fault is not None
     assert shown.error.fault.kind == "runaway" and "50" in shown.error.fault.message

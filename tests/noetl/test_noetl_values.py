@@ -1,10 +1,11 @@
 """Values in the programs of NoETL files: literals where that is possible, and else refused with their place."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from msgspec import structs
 
+from refold.core.pipeline import TaskPipeline
 from refold.playbooks.problems import InvalidPlaybook, Problem
 from tests.noetl.house import House, problems, reading
 
@@ -223,9 +224,10 @@ workflow:
       - {name: s, kind: sqlite, commands: ["create table t (a text)", "select '{{ v }}' as a"]}
 """
     plan = reading(text).plan
-    settings: Any = plan.steps[0].work.settings  # type: ignore[union-attr]
-    for task in settings["tasks"]:
-        assert task.pop("quoted")
+    step = plan.steps[0]
+    assert isinstance(step.work, TaskPipeline) and all(task.quoted for task in step.work.tasks)
+    tasks = tuple(structs.replace(task, quoted={}) for task in step.work.tasks)
+    plan = structs.replace(plan, steps=(structs.replace(step, work=structs.replace(step.work, tasks=tasks)),))
     shown = house.do(house.run(plan, {"v": "'); import os; os.abort() #"}))
     assert shown.result["p"] == "'); import os; os.abort() #" or shown.result == {}, shown.error
     assert shown.result["s"]["rows"] == [{"a": "'); import os; os.abort() #"}]

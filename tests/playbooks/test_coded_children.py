@@ -108,7 +108,7 @@ def test_one_of_several_tasks_can_start_code() -> None:
     tasks = '[{name: a, kind: noop}, {name: b, kind: playbook, path: "shop:greet", input: {who: Ada}}]'
     found = good(f"{{step: kid, tool: {tasks}}}")
     work: Any = found.plan.steps[0].work
-    assert work.settings["tasks"][1]["child"]["plan"] == define(greet).hash
+    assert work.tasks[1].child.plan == define(greet).hash
     assert found.code == ("plays/shop:greet",)
 
 

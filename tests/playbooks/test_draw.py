@@ -8,7 +8,6 @@ from refold.core.pipeline import Task, TaskPipeline
 from refold.core.plan import Arc, Call, Gate, Loop, Plan, Wait
 from refold.errors import InvalidPlan
 from refold.playbooks.draw import draw, mermaid
-from refold.playbooks.pipelines import call_of
 from tests.core.acts import step
 
 CHAIN = Plan(name="chain", steps=(step("a", "b"), step("b", "c", work=Wait(seconds=1)), step("c", work=Gate())))
@@ -113,7 +112,7 @@ def test_a_plan_is_drawn_with_one_line_per_step(plan: Plan, drawn: str) -> None:
 
 def test_a_list_of_tools_is_drawn_by_their_kinds() -> None:
     tasks = [Task(name=f"t{n}", kind=kind) for n, kind in enumerate(("http", "python", "http", "sqlite", "noop"))]
-    one, many = (call_of(TaskPipeline(tasks=tuple(each))) for each in (tasks[:1], tasks))
+    one, many = (TaskPipeline(tasks=tuple(each)) for each in (tasks[:1], tasks))
     lines = draw(Plan(name="p", steps=(step("a", "b", work=one), step("b", work=many)))).splitlines()
     assert [line.split(maxsplit=2)[2] for line in lines] == ["http", "http, python, sqlite, …"]
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from refold.core.plan import PATIENT, Call, Child, Loop, Retry, Source, Step, plan_hash
+from refold.core.pipeline import TaskPipeline
+from refold.core.plan import PATIENT, Child, Loop, Retry, Source, Step, plan_hash
 from refold.errors import NotFound
 from refold.playbooks.draw import draw, mermaid
 from refold.playbooks.playbook import Playbook, read
@@ -143,7 +144,7 @@ def test_retry_and_timeout_of_a_loop_are_those_of_its_step() -> None:
 
 def test_the_timeout_of_a_loop_over_several_tools_is_that_of_the_pipeline() -> None:
     found = step("{in: [1], timeout: 1m}", ", tool: [{kind: noop}, {kind: noop}]")
-    assert isinstance(found.work, Call) and found.work.settings["timeout"] == 60.0
+    assert isinstance(found.work, TaskPipeline) and found.work.timeout == 60.0
 
 
 def test_a_source_has_the_keys_of_its_kind_and_stands_beside_the_playbook() -> None:

@@ -13,6 +13,7 @@ from refold.core.fold.apply import Record
 from refold.core.graph import analyse
 from refold.core.plan import Call, Child, Loop, Plan, Step, read_plan
 from refold.ports import Call as ToolCall
+from refold.queries import reading
 from refold.runtime import plans as prepared
 from refold.stores.memory import MemoryStore, MemoryTurn
 from refold.wiring import open_engine
@@ -65,7 +66,7 @@ async def large(call: ToolCall) -> Any:
 
 
 async def test_a_plan_is_decoded_once_and_analysed_once_for_all_of_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = {"decoded": 0, "analysed": 0}
+    counts, as_stored = {"decoded": 0, "analysed": 0}, plans._as_stored
 
     def counted_analysis(plan: Plan) -> Any:
         counts["analysed"] += 1
@@ -75,9 +76,13 @@ async def test_a_plan_is_decoded_once_and_analysed_once_for_all_of_its_runs(monk
         counts["decoded"] += 1
         return read_plan(data)
 
+    def counted_normalising(plan: Plan) -> Plan:
+        counts["decoded"] += 1
+        return as_stored(plan)
+
     monkeypatch.setattr(prepared, "analyse", counted_analysis)
-    monkeypatch.setattr(prepared, "read_plan", counted_decoding)
-    monkeypatch.setattr(plans, "read_plan", counted_decoding)
+    monkeypatch.setattr(reading, "read_plan", counted_decoding)
+    monkeypatch.setattr(plans, "_as_stored", counted_normalising)
     plan = Plan(name="p", steps=(Step(name="a"),))
     async with open_engine() as engine:
         await engine.register(plan)

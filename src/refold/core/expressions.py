@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from refold.core.codec import check_made
 from refold.core.faults import text_of
-from refold.core.plan import Template
+from refold.core.pipeline import Template
 from refold.errors import InvalidPlan, InvalidValue
 
 Path = tuple[str, ...]

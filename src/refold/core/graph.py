@@ -6,8 +6,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from refold.core.pipeline import is_secret
-from refold.core.plan import Arc, Call, Gate, Plan, Step, finalizers_of, problems_of
+from refold.core.pipeline import TaskPipeline
+from refold.core.plan import Arc, Gate, Plan, Step, WorkerWork, finalizers_of, problems_of
 from refold.errors import InvalidPlan
 
 KEPT = 1000  # a loop of at most so many steps keeps what its next pass needs
@@ -520,10 +520,14 @@ def analyse(plan: Plan) -> Graph:
         windows=tuple(1 if step.loop is None or step.loop.sequential else step.loop.window for step in plan.steps),
         finalizers=frozenset(index[name] for name in finalizers_of(plan)),
         entry=entry,
-        secret=frozenset(s for s, step in enumerate(plan.steps) if is_secret(step.work)),
+        secret=frozenset(
+            s for s, step in enumerate(plan.steps) if isinstance(step.work, TaskPipeline) and step.work.secret
+        ),
         gates=frozenset(s for s, step in enumerate(plan.steps) if isinstance(step.work, Gate)),
-        polled_calls=frozenset(s for s in polled if isinstance(plan.steps[s].work, Call)),
-        engine_steps=frozenset(s for s, step in enumerate(plan.steps) if not isinstance(step.work, Call)).union(polled),
+        polled_calls=frozenset(s for s in polled if isinstance(plan.steps[s].work, WorkerWork)),
+        engine_steps=frozenset(s for s, step in enumerate(plan.steps) if not isinstance(step.work, WorkerWork)).union(
+            polled
+        ),
         takers=_takers(plan),
         collects_with_timeout=frozenset(
             s for s, step in enumerate(plan.steps) if step.collect and step.collect.timeout is not None

@@ -2,15 +2,22 @@
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Struct, json
+from msgspec import Meta, Struct, json
 
-from refold.core.plan import Call, Template
+Template = Any
+"""A JSON value that may contain expressions; only `Evaluate` looks inside, never the core."""
 
 MOST_RUNS = 1_000_000  # of tasks, in one pipeline
 TOOL = "pipeline"
-SHOWN = 3  # kinds of tools
+
+
+# Not `Literal`: that would replace a decoded text by the default itself, which is left out when it is encoded again, so
+# that a plan that was read would have other bytes, and another hash, than the plan that was stored.
+Action = Annotated[str, Meta(pattern="^(continue|retry|jump|break|fail)$")]
+Backoff = Annotated[str, Meta(pattern="^(none|fixed|linear|exponential)$")]
+Unmatched = Annotated[str, Meta(pattern="^(|continue|fail)$")]
 
 
 class TaskData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
@@ -21,11 +28,11 @@ class Rule(TaskData, frozen=True):
     """What to do after a try of a task, if `when` holds; the first that does is followed."""
 
     when: Template = None  # None: always
-    do: Literal["continue", "retry", "jump", "break", "fail"] = "continue"
+    do: Action = "continue"
     set: dict[str, Template] = {}
     to: str = ""  # the task that `jump` names
     attempts: Template = 3  # tries in all
-    backoff: Literal["none", "fixed", "linear", "exponential"] = "none"
+    backoff: Backoff = "none"
     delay: Template = 1.0  # seconds
 
 
@@ -49,7 +56,7 @@ class Task(TaskData, frozen=True):
     input: dict[str, Template] = {}
     set: dict[str, Template] = {}
     rules: tuple[Rule, ...] = ()
-    unmatched: Literal["", "continue", "fail"] = ""  # when there are rules and none holds; empty: by the outcome
+    unmatched: Unmatched = ""  # when there are rules and none holds; empty: by the outcome
     timeout: Template = None  # seconds
     child: Started | None = None
     returns: tuple[str, ...] = ()  # fields that its result must have
@@ -68,8 +75,10 @@ class Claim(TaskData, frozen=True):
     whole: bool = False  # one run for all rows of a claim, as `frame.rows`
 
 
-class TaskPipeline(TaskData, frozen=True):
+class TaskPipeline(TaskData, frozen=True, tag="pipeline"):
     """`language` is that of the templates; `results` are names in the scope that are results of steps."""
+
+    tool: ClassVar[str] = TOOL
 
     tasks: tuple[Task, ...]
     language: str = "refold"
@@ -86,19 +95,6 @@ class TaskPipeline(TaskData, frozen=True):
     secret: bool = False  # its result is stored encrypted
     schema: dict[str, Any] | None = None  # what a secret result must fit, for it can be checked only while it is open
     opens: bool = False  # what it is given may hold such results
-
-
-def is_secret(work: Any) -> bool:
-    """Its result is sealed where it arises, and no result of it is plain data."""
-    return isinstance(work, Call) and work.tool == TOOL and bool(work.settings.get("secret"))
-
-
-def tool_of(call: Call) -> str:
-    """As people wrote it: the kinds of a pipeline's tasks, and else the tool itself."""
-    if call.tool != TOOL:
-        return call.tool
-    kinds = list(dict.fromkeys(task["kind"] for task in call.settings.get("tasks", ())))
-    return ", ".join(kinds[:SHOWN]) + (", …" if len(kinds) > SHOWN else "") or TOOL
 
 
 MARK = "$sealed"

@@ -9,10 +9,9 @@ from math import inf
 from operator import is_not
 from typing import Any, Literal
 
-from msgspec import NODEFAULT, Struct, json, structs
+from msgspec import NODEFAULT, Struct, convert, json, structs, to_builtins
 
-Template = Any
-"""A JSON value that may contain expressions; only `Evaluate` looks inside, never the core."""
+from refold.core.pipeline import TaskPipeline, Template
 
 VISIT_LIMIT = 10_000
 START, STOP = "StartEvent", "StopEvent"  # the events that begin and end a run
@@ -97,7 +96,10 @@ class Child(PlanData, frozen=True, tag="child"):
     plan: str = ""  # empty: the workflow itself
 
 
-Work = Call | Wait | Gate | Quality | Child
+WorkerWork = Call | TaskPipeline
+"""What a worker does; all other work is done by the engine."""
+
+Work = Call | TaskPipeline | Wait | Gate | Quality | Child
 
 
 class Poll(PlanData, frozen=True):
@@ -185,6 +187,17 @@ class Step(PlanData, frozen=True):
     on_error: str = ""  # the type of the event that its failure becomes
 
 
+SHOWN_KINDS = 3  # of the tools of a pipeline
+
+
+def tool_of(work: WorkerWork) -> str:
+    """Return the tool as the author wrote it: for a pipeline the kinds of its tasks."""
+    if isinstance(work, Call):
+        return work.tool
+    kinds = list(dict.fromkeys(task.kind for task in work.tasks))
+    return ", ".join(kinds[:SHOWN_KINDS]) + (", …" if len(kinds) > SHOWN_KINDS else "") or work.tool
+
+
 def is_body(step: Step) -> bool:
     """Whether a step is Python code. Only a worker with the code of this plan can run it."""
     return isinstance(step.work, Call) and step.work.tool == BODY
@@ -242,13 +255,21 @@ def _of_step(step: Step) -> dict[str, float | None]:
 
 def canonical(plan: Plan) -> bytes:
     """Return the canonical bytes of a plan: keys are sorted, and values that equal their defaults are left out."""
-    return normalised(plan)[1]
+    return _encoded(_as_stored(plan))
 
 
 def normalised(plan: Plan) -> tuple[Plan, bytes]:
     """Return the plan as it is read from its canonical bytes, and those bytes."""
-    read_back = read_plan(json.encode(plan))  # so that 5 seconds and 5.0 seconds are equal
-    return read_back, json.encode(_without_defaults(read_back), order="sorted")
+    stored = _as_stored(plan)
+    return _with_pipelines(stored), _encoded(stored)
+
+
+def _as_stored(plan: Plan) -> Plan:
+    return json.decode(json.encode(_with_calls(plan)), type=Plan)  # so that 5 seconds and 5.0 seconds are equal
+
+
+def _encoded(stored: Plan) -> bytes:
+    return json.encode(_without_defaults(stored), order="sorted")
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -289,7 +310,35 @@ def plan_hash(plan: Plan) -> str:
 
 
 def read_plan(data: bytes) -> Plan:
-    return json.decode(data, type=Plan)
+    return _with_pipelines(json.decode(data, type=Plan))
+
+
+def _with_calls(plan: Plan) -> Plan:
+    """A pipeline is stored as a call of the tool `pipeline`, whose settings it is: so plans keep their hashes."""
+    if not any(isinstance(step.work, TaskPipeline) for step in plan.steps):
+        return plan
+    return structs.replace(plan, steps=tuple(map(_with_call, plan.steps)))
+
+
+def _with_call(step: Step) -> Step:
+    if not isinstance(step.work, TaskPipeline):
+        return step
+    settings = to_builtins(step.work)
+    del settings["type"]
+    return structs.replace(step, work=Call(tool=step.work.tool, settings=settings))
+
+
+def _with_pipelines(plan: Plan) -> Plan:
+    """Calls of the tool `pipeline` are pipelines everywhere but in the store."""
+    if not any(isinstance(step.work, Call) and step.work.tool == TaskPipeline.tool for step in plan.steps):
+        return plan
+    return structs.replace(plan, steps=tuple(map(_with_pipeline, plan.steps)))
+
+
+def _with_pipeline(step: Step) -> Step:
+    if not isinstance(step.work, Call) or step.work.tool != TaskPipeline.tool:
+        return step
+    return structs.replace(step, work=convert(step.work.settings, TaskPipeline))
 
 
 def finalizers_of(plan: Plan) -> tuple[str, ...]:
@@ -367,7 +416,7 @@ def _taker_problems(step: Step, types: set[str]) -> Iterator[str]:
     for each in (*step.accepts, *([step.on_error] if step.on_error else [])):
         if each not in types:
             yield f"step {step.name!r} names the event {each!r}, which is not among those of the workflow"
-    if step.arcs or step.loop or step.poll or not isinstance(step.work, Call):
+    if step.arcs or step.loop or step.poll or not isinstance(step.work, WorkerWork):
         yield f"step {step.name!r} takes events: it is a plain call, without arcs, a loop or a poll"
     if step.workers < 0:
         yield f"step {step.name!r} has {step.workers} workers; 0 means many"
@@ -390,7 +439,7 @@ def _poll_problems(step: Step, poll: Poll) -> Iterator[str]:
         yield f"step {step.name!r} looks again every {poll.every:g} s; that must be more than 0"
     if step.loop is not None:
         yield f"step {step.name!r} loops over a poll, which has no items"
-    if not (isinstance(step.work, Call) or step.work == Wait()):
+    if not (isinstance(step.work, WorkerWork) or step.work == Wait()):
         yield f"step {step.name!r}: only a call can be made again until something holds"
 
 

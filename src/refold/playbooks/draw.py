@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.core.graph import Graph, analyse
-from refold.core.pipeline import tool_of
-from refold.core.plan import Arc, Call, Child, Loop, Plan, Step
+from refold.core.plan import Arc, Child, Loop, Plan, Step, WorkerWork, tool_of
 
 SYMBOLS = {
     "": "○",
@@ -144,7 +143,7 @@ def _only_leads(step: Step) -> bool:
 def _kind(step: Step) -> str:
     if _only_leads(step):
         return "·"
-    return tool_of(step.work) if isinstance(step.work, Call) else type(step.work).__name__.lower()
+    return tool_of(step.work) if isinstance(step.work, WorkerWork) else type(step.work).__name__.lower()
 
 
 def _notes(graph: Graph, s: int) -> Iterator[str]:
@@ -236,7 +235,7 @@ def _shape(step: Step) -> str:
         return f"[[{label}]]"
     if _only_leads(step):
         return f"{{{{{_quoted(step.name)}}}}}"
-    return f"[{label}]" if isinstance(step.work, Call | Child) else f"([{label}])"
+    return f"[{label}]" if isinstance(step.work, WorkerWork | Child) else f"([{label}])"
 
 
 def _quoted(text: str) -> str:

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
-from refold.core.pipeline import TOOL, Task, TaskPipeline
+from refold.core.pipeline import Task, TaskPipeline
 from refold.core.plan import Call
 from refold.names import NAME
 from refold.playbooks.children import started_of
@@ -185,11 +185,6 @@ INSIDE = frozenset(
 """Names that only the worker knows."""
 
 CONTEXT = re.compile(r"\bcontext\b")
-
-
-def call_of(pipeline: TaskPipeline) -> Call:
-    """The work of a step that runs a pipeline."""
-    return Call(tool=TOOL, settings=to_builtins(pipeline))
 
 
 def input_of(pipeline: TaskPipeline, bound: dict[str, Any], free: Iterable[str] = ()) -> dict[str, Any]:

@@ -5,11 +5,10 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from refold.core.pipeline import TaskPipeline
-from refold.core.plan import VISIT_LIMIT, Arc, Call, Child, Loop, Step
+from refold.core.plan import VISIT_LIMIT, Arc, Call, Child, Loop, Step, WorkerWork
 from refold.playbooks.children import read_body
 from refold.playbooks.loops import lift, read_loop, templated
 from refold.playbooks.pipelines import (
-    call_of,
     input_of,
     inside,
     is_pipeline,
@@ -64,7 +63,7 @@ def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> StepDraft:
     bound = _bound(fields, tool_work, loop)
     given = _input(bound, tool_work)
     if pipeline is not None:
-        tool_work.work, given = call_of(pipeline), input_of(pipeline, bound)
+        tool_work.work, given = pipeline, input_of(pipeline, bound)
     step = Step(
         name=fields.get("step", ""),
         work=tool_work.work,
@@ -145,7 +144,7 @@ def _arc(fields: Fields) -> Arc:
 
 def _values(fields: Fields, tool_work: ToolWork, arcs: list[Fields]) -> list[Value]:
     """Every value of the step that may contain templates, with its scope."""
-    keys: Scope = "tool" if isinstance(tool_work.work, Call | Child) else "run"
+    keys: Scope = "tool" if isinstance(tool_work.work, WorkerWork | Child) else "run"
     found = [_value(fields, "when", "run"), _value(fields, "input", "input"), _value(fields, "set", "outcome")]
     found += [Value(node, scope) for node, scope in templated(fields.get("loop"))]
     found += [Value(tool_work.input, "input")] if tool_work.input is not None else []

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from refold.core.facts import RunStarted
 from refold.core.graph import Graph
-from refold.core.plan import BODY, Call, Child, Step
+from refold.core.pipeline import TaskPipeline
+from refold.core.plan import BODY, Child, Step
 from refold.core.read.summary import Summary
 from refold.core.read.why import SHORT
 from refold.core.state import BYPASSED, COMPLETED, SKIPPED, TERMINAL, RunState
@@ -57,8 +58,8 @@ def _starts(step: Step) -> list[str]:
     if isinstance(step.work, Child):
         plans = [step.work.plan]
     else:
-        tasks = step.work.settings.get("tasks", ()) if isinstance(step.work, Call) else ()
-        plans = [task["child"]["plan"] for task in tasks if isinstance(task, dict) and task.get("child")]
+        tasks = step.work.tasks if isinstance(step.work, TaskPipeline) else ()
+        plans = [task.child.plan for task in tasks if task.child is not None]
     return [plan for plan in plans if plan]
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from refold.core.expressions import Aliased, CannotEvaluate, View, unaliased
 from refold.core.fold.routing import ARC_INPUTS
 from refold.core.outcomes import Fault
-from refold.core.plan import Call, bare_key
+from refold.core.pipeline import TaskPipeline
+from refold.core.plan import bare_key
 from refold.core.read.template_scope import RunInfo, RunScope, step_value
 from refold.core.state import FAILED, shown_life
 from refold.templates.json_paths import Selected
@@ -76,9 +77,10 @@ def result_of(view: RunScope, s: int) -> Any:
 def _selected(view: RunScope, s: int, value: Any) -> Any:
     """A result with the names that its step gives to what stands in it."""
     work = view.graph.step(s).work
-    settings = work.settings if isinstance(work, Call) else {}
-    select = settings.get("select")
-    if settings.get("single") and settings["tasks"][0]["kind"] in SQL:
+    if not isinstance(work, TaskPipeline):
+        return value
+    select = work.select
+    if work.single and work.tasks[0].kind in SQL:
         value = Aliased(value, {f"command_{number}": value for number in range(MOST_STATEMENTS)})
     return Aliased(value, Selected(unaliased(value), select)) if select else value
 
@@ -180,7 +182,7 @@ def _own(view: RunScope) -> dict[str, Any]:
     if told is None:
         return {}
     step = view.graph.step(told.s)
-    inside = step.work.settings.get("own", ()) if isinstance(step.work, Call) else ()
+    inside = step.work.own if isinstance(step.work, TaskPipeline) else ()
     keys = [*step.set, *inside, *(key for arc in step.arcs for key in arc.set)]
     own = [bare_key(key) for key in keys if key.startswith("step.")]
     return {key: view.ctx[key] for key in own if key in view.ctx}

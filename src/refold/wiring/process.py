@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from refold.core.expressions import Evaluate
-from refold.core.pipeline import TOOL as PIPELINE
+from refold.core.pipeline import TaskPipeline
 from refold.core.plan import Call
 from refold.ports import Abilities, Lease, Store, Tool
 from refold.registry import LazyRegistry
@@ -78,11 +78,13 @@ def assemble(
     async def tool_settings(lease: Lease) -> Mapping[str, Any]:
         graph = turns.graphs.get(lease.plan) or await world.advance(lambda: turns.graph(lease.plan))
         step = graph.plan.steps[graph.index[lease.command.step]]
-        settings = step.work.settings if isinstance(step.work, Call) else {}
-        if step.result is None:
-            return settings
-        is_sealed = isinstance(step.work, Call) and step.work.tool == PIPELINE and settings.get("secret", False)
-        return {**settings, "schema" if is_sealed else RESULT: step.result}
+        if isinstance(step.work, TaskPipeline):
+            if step.work.secret:  # its result can be checked only before it is encrypted
+                return {step.work.tool: structs.replace(step.work, schema=step.result)}
+            settings: dict[str, Any] = {step.work.tool: step.work}
+        else:
+            settings = step.work.settings if isinstance(step.work, Call) else {}
+        return settings if step.result is None else {**settings, RESULT: step.result}
 
     async def read_blob(run: str, hash: str) -> bytes:
         def read() -> bytes:

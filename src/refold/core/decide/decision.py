@@ -50,7 +50,7 @@ from refold.core.fold.waits import due_at
 from refold.core.graph import Graph
 from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, Suspended
 from refold.core.pipeline import sealed_in
-from refold.core.plan import BODY, Call, Child, Step
+from refold.core.plan import BODY, Child, Step, WorkerWork
 from refold.core.read.loaded import Loaded, events_of
 from refold.core.read.template_scope import RunScope, item_view
 from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
@@ -254,11 +254,11 @@ class Decision(Struct):
         step = self.graph.step(opened.step)
         if opened.page and not opened.held and step.loop is not None:
             return self._page_row(command, step, opened)
-        if not isinstance(step.work, Call) and not opened.page:
+        if not isinstance(step.work, WorkerWork) and not opened.page:
             return None
         if opened.held:
             return HELD
-        assert isinstance(step.work, Call)
+        assert isinstance(step.work, WorkerWork)
         input = opened.input if opened.item is None and not opened.events else self.input_of(command)
         return Command(
             id=command,

@@ -14,6 +14,7 @@ from refold.core.facts import Entered, FanOutEntered, ItemsIssued, ItemsRetried,
 from refold.core.fold import fanout
 from refold.core.fold.routing import ARC_INPUTS, arc_inputs_of, with_arc_inputs
 from refold.core.outcomes import Failed, Fault, Report, fault_of_outcome
+from refold.core.pipeline import TaskPipeline
 from refold.core.plan import Call, Child, Gate, Quality, Step, Wait
 from refold.core.read.loaded import item_value
 from refold.core.read.template_scope import capture
@@ -67,7 +68,7 @@ def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
     if step.loop is not None:
         return _enter_fan_out(d, step, visit)
     match step.work:
-        case Call():
+        case Call() | TaskPipeline():
             return StepIssued(step.name, visit, input=_input(d, step, visit))
         case Child(plan=plan):
             fault = d.refuses(plan or d.state.plan)

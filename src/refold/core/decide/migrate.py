@@ -11,7 +11,8 @@ from refold.core.fold.apply import Record, fold
 from refold.core.fold.events import waiting
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Instant
-from refold.core.plan import Call, Child, Collect, Gate, Loop, Quality, Step, Wait, is_body
+from refold.core.pipeline import TaskPipeline
+from refold.core.plan import Call, Child, Collect, Gate, Loop, Quality, Step, Wait, WorkerWork, is_body
 from refold.core.state import RUNNING, RunState
 from refold.errors import Corrupt
 
@@ -141,15 +142,15 @@ def _changed(was: Step, now: Step) -> str:
         return f"it was {_kind(was)} and would be {_kind(now)}"
     if was.loop is not None and now.loop is not None and _shape(was.loop) != _shape(now.loop):
         return "its loop is running, and would become another loop"
-    if isinstance(was.work, Call) and not is_body(was) and was.input != now.input:
+    if isinstance(was.work, WorkerWork) and not is_body(was) and was.input != now.input:
         return "its input would differ from the input that it was issued with"
     return ""
 
 
 def _kind(step: Step) -> str:
     match step.work:
-        case Call(tool=tool):
-            kind = "code" if is_body(step) else f"a call of {tool}"
+        case Call() | TaskPipeline():
+            kind = "code" if is_body(step) else f"a call of {step.work.tool}"
         case Wait():
             kind = "a wait"
         case Gate():

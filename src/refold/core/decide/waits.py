@@ -9,7 +9,7 @@ from refold.core.facts import StepIssued, StepSettled
 from refold.core.fold.routing import ARC_INPUTS
 from refold.core.fold.visits import stops
 from refold.core.outcomes import SECOND, Fault, Report, Succeeded
-from refold.core.plan import Call, Gate, Quality, Step, Wait
+from refold.core.plan import Gate, Quality, Step, Wait, WorkerWork
 from refold.core.read.template_scope import with_output
 from refold.core.times import END_OF_TIME, instant
 
@@ -95,7 +95,7 @@ def check_polls(d: Decision) -> None:
     for command in list(d.state.polls):
         opened = d.state.open[command]
         step = d.graph.step(opened.step)
-        by_worker = isinstance(step.work, Call)
+        by_worker = isinstance(step.work, WorkerWork)
         if stops(d.graph, d.state, opened.step) or not (by_worker or (opened.until or 0) <= d.now):
             continue
         _check_poll(d, command, step, by_worker)

@@ -5,7 +5,7 @@ from refold.core.facts import CallSettled, ChildEnded, GateDecided, SignalReceiv
 from refold.core.fold import gates, visits
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Failed, Fault, Instant, Outcome, Parked, Report, Succeeded, Suspended, TimedOut
-from refold.core.plan import Call, Child, Gate, Quality, Step
+from refold.core.plan import Call, Child, Gate, Quality, Step, WorkerWork
 from refold.core.state import OpenCommand, RunState
 from refold.core.times import stamp
 
@@ -34,7 +34,7 @@ def begin(graph: Graph, state: RunState, command: str, fact: StepIssued) -> None
 def _begin_poll(state: RunState, command: str, opened: OpenCommand, step: Step) -> None:
     """Set the deadline of a poll. It counts from the first issue; each try of a worker has a limit of its own."""
     assert step.poll is not None
-    by_worker = isinstance(step.work, Call)
+    by_worker = isinstance(step.work, WorkerWork)
     if opened.deadline is None:
         limits = [step.poll.timeout, None if by_worker else step.timeout]
         opened.deadline = _deadline(state, min((limit for limit in limits if limit is not None), default=None))

@@ -14,8 +14,7 @@ from refold.core.facts import StepFault
 from refold.core.fold.fanout import ITEMS_FAILED, failed_items
 from refold.core.graph import Graph
 from refold.core.outcomes import Fault, Instant, fault_of_outcome
-from refold.core.pipeline import tool_of
-from refold.core.plan import Call
+from refold.core.plan import Call, WorkerWork, tool_of
 from refold.core.read.loaded import Loaded
 from refold.core.read.template_scope import outcomes_of
 from refold.core.state import COMPLETED, TERMINAL, RunState
@@ -113,4 +112,4 @@ def _letter(
 
 def _tool(graph: Graph, s: int) -> str:
     work = graph.step(s).work
-    return tool_of(work) if isinstance(work, Call) else ""
+    return tool_of(work) if isinstance(work, WorkerWork) else ""

@@ -7,7 +7,7 @@ from msgspec import Struct
 from refold.core.facts import StepFault
 from refold.core.graph import Graph
 from refold.core.outcomes import Instant
-from refold.core.plan import Call
+from refold.core.plan import WorkerWork
 from refold.core.state import PAUSED, RUNNING, WAITING, OpenCommand, RunState, shown_life
 
 
@@ -57,7 +57,7 @@ def status_of(graph: Graph, state: RunState, now: Instant) -> str:
 
 
 def _waits(graph: Graph, opened: OpenCommand, now: Instant) -> bool:
-    if not isinstance(graph.step(opened.step).work, Call) and not opened.page:
+    if not isinstance(graph.step(opened.step).work, WorkerWork) and not opened.page:
         return True
     return opened.held or opened.not_before > now
 

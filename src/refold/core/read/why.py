@@ -11,7 +11,8 @@ from refold.core.fold.gates import most_votes
 from refold.core.fold.waits import due_at
 from refold.core.graph import Graph
 from refold.core.outcomes import Instant
-from refold.core.plan import BODY, Call, Child, Gate, Step, is_body
+from refold.core.pipeline import TaskPipeline
+from refold.core.plan import BODY, Call, Child, Gate, Step, WorkerWork, is_body
 from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
 from refold.core.state import (
     ENTERED,
@@ -149,7 +150,7 @@ def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: World, re
 def _tool(step: Step, opened: OpenCommand, plan: str) -> str:
     if opened.page:
         return SOURCE_TOOL
-    assert isinstance(step.work, Call)
+    assert isinstance(step.work, WorkerWork)
     return f"{BODY}:{plan}" if is_body(step) else step.work.tool
 
 
@@ -196,7 +197,7 @@ def _waits(graph: Graph, opened: OpenCommand, now: Instant, where: dict[str, Any
             return Reason(kind="backoff", until=opened.not_before, **where)
         case Child():
             return Reason(kind="child", run=opened.child, until=opened.deadline, **where)
-        case Call():
+        case Call() | TaskPipeline():
             return _of_call(opened, now, where)
         case _:
             names = ", ".join(filter(None, (opened.signal, *opened.signals)))
@@ -286,7 +287,7 @@ def _reason(graph: Graph, state: RunState, opened: OpenCommand) -> str:
             return f"waits for run {opened.child}"
         case Child():
             return f"try {opened.attempt}, not before {opened.not_before}"
-        case Call():
+        case Call() | TaskPipeline():
             whose = f" that have {graph.plan.name} {state.plan[:12]}" if is_body(graph.step(opened.step)) else ""
             return _call_reason(opened, whose)
         case _:

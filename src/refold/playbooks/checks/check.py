@@ -4,7 +4,7 @@ import re
 
 from msgspec import structs
 
-from refold.core.plan import Call
+from refold.core.plan import WorkerWork
 from refold.playbooks.checks.arcs import check_arcs
 from refold.playbooks.checks.graph import check_graph
 from refold.playbooks.checks.names import check_names
@@ -61,7 +61,7 @@ def with_result(reading: Reading, draft: StepDraft) -> StepDraft:
     output: Fields | None = draft.fields.get("output")
     if output is None or not output.get("schema"):
         return draft
-    if not isinstance(draft.step.work, Call):
+    if not isinstance(draft.step.work, WorkerWork):
         message = "`output` has no effect where no worker takes part"
         hint = "declare it in the playbook that is started, or leave it out"
         reading.at_key(draft.node, "output", "no-effect", message, hint)

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.core.pipeline import TaskPipeline
 from refold.core.plan import Call, Gate, Quality, Wait
 from refold.names import did_you_mean, meant
 from refold.playbooks.checks.scopes import EVERYWHERE, ITEM, OUTCOME, Names, Path
@@ -79,8 +80,8 @@ def of_result(draft: StepDraft, catalog: Mapping[str, ToolInfo]) -> Shape | None
     if draft.block and draft.name == draft.block:
         return VERDICT
     match step.work:
-        case Call(tool=kind):
-            return _of_tool(kind, catalog)
+        case Call() | TaskPipeline():
+            return _of_tool(step.work.tool, catalog)
         case Wait() if step.poll is not None:
             return Shape({"by": None})
         case Gate() | Wait() | Quality():

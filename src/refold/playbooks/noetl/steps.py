@@ -7,10 +7,10 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from refold.core.pipeline import Task, TaskPipeline
-from refold.core.plan import Arc, Call, Loop, Step
+from refold.core.plan import Arc, Call, Loop, Step, WorkerWork
 from refold.playbooks.noetl.results import read_output, sets_of, warn_references
 from refold.playbooks.noetl.tasks import Book, read_cursor, read_tasks
-from refold.playbooks.pipelines import call_of, input_of
+from refold.playbooks.pipelines import input_of
 from refold.playbooks.reader.reading import Fields, Reading
 from refold.playbooks.steps import StepDraft, Value
 from refold.playbooks.yaml.text import Node
@@ -112,7 +112,7 @@ def _policies(spec: Fields, executor: Fields) -> dict[str, Fields]:
 
 def _work(
     reading: Reading, fields: Fields, whole: Whole, loop: Loop | None, timeout: float | None
-) -> tuple[Call, dict[str, Any] | None]:
+) -> tuple[WorkerWork, dict[str, Any] | None]:
     """The work of a step and its input; without a tool the step only branches."""
     node: Node | None = fields.get("tool")
     bound = {**fields.get("args", {}), **fields.get("input", {})}
@@ -142,7 +142,7 @@ def _work(
     )
     if _claims(fields):
         pipeline = read_cursor(reading, fields.get("loop"), pipeline, whole.book)
-    return call_of(pipeline), input_of(pipeline, bound)
+    return pipeline, input_of(pipeline, bound)
 
 
 def _claims(fields: Fields) -> bool:

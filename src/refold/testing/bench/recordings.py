@@ -23,7 +23,7 @@ from refold.core.facts import (
     StepSettled,
 )
 from refold.core.outcomes import Cancelled, Failed, Fault, Outcome, Parked, Succeeded, Suspended, TimedOut
-from refold.core.pipeline import TOOL
+from refold.core.pipeline import TaskPipeline
 from refold.core.plan import Plan
 from refold.core.read.loaded import events_of
 from refold.errors import Corrupt, InvalidValue, NotFound, ToolFailed
@@ -173,7 +173,7 @@ class _Run:
         self.pages: set[str] = set()  # commands that have fetched items
         data = views.plan(first.plan)
         self.plan: Plan = stored_plan(first.plan, data or b"")
-        self.tools = {step.name: step.work for step in self.plan.steps if isinstance(step.work, plans.Call)}
+        self.tools = {step.name: step.work for step in self.plan.steps if isinstance(step.work, plans.WorkerWork)}
 
     def calls(self) -> Iterator[Recorded]:
         yield from self._of_bodies() if self.plan.events else self._of_tools()
@@ -189,25 +189,25 @@ class _Run:
                 yield Recorded(self.plan.name, step, command, outcomes)
             elif work is None:
                 continue  # nothing that a tool has done
-            elif work.tool == TOOL:
-                yield from self._of_pipeline(command, step, work.settings, outcomes)
+            elif isinstance(work, TaskPipeline):
+                yield from self._of_pipeline(command, step, work, outcomes)
             elif work.tool not in NO_TOOLS:
                 yield Recorded(self.plan.name, step, command, outcomes)
 
     def _of_pipeline(
-        self, command: str, step: str, settings: dict[str, Any], outcomes: list[Outcome]
+        self, command: str, step: str, pipeline: TaskPipeline, outcomes: list[Outcome]
     ) -> Iterator[Recorded]:
         """A step with several tools has one result: what came of each stands in it, by its name."""
-        tasks = [task for task in settings["tasks"] if task["kind"] not in NO_TOOLS]
-        if settings.get("single"):
+        tasks = [task for task in pipeline.tasks if task.kind not in NO_TOOLS]
+        if pipeline.single:
             yield from (Recorded(self.plan.name, step, command, outcomes) for _ in tasks)
             return
         last = outcomes[-1]
         labels = last.result if isinstance(last, Succeeded) and isinstance(last.result, dict) else {}
         for task in tasks:
-            if task["name"] in labels:
-                told: list[Outcome] = [Succeeded(labels[task["name"]])]
-                yield Recorded(self.plan.name, step, f"{command}/{task['name']}", told)
+            if task.name in labels:
+                told: list[Outcome] = [Succeeded(labels[task.name])]
+                yield Recorded(self.plan.name, step, f"{command}/{task.name}", told)
 
     def _outcomes(self) -> Iterator[tuple[str, str, Outcome]]:
         for fact in self.facts:

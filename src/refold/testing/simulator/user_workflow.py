@@ -14,7 +14,7 @@ from msgspec import Struct
 from refold.core.commands import SOURCE_TOOL
 from refold.core.expressions import Values
 from refold.core.outcomes import SECOND, Fault
-from refold.core.pipeline import TOOL
+from refold.core.pipeline import TOOL, TaskPipeline
 from refold.core.plan import BODY, Call, Gate, Plan
 from refold.core.read.gates import ANSWER
 from refold.core.read.why import Reason, reasons
@@ -393,9 +393,10 @@ def kinds_of(subject: Subject) -> list[str]:
     found: dict[str, None] = {}
     for plan in subject.plans():
         for step in plan.steps:
-            if isinstance(step.work, Call):
-                tasks = step.work.settings.get("tasks", ()) if step.work.tool == TOOL else ()
-                found.update(dict.fromkeys([step.work.tool, *(task["kind"] for task in tasks)]))
+            if isinstance(step.work, TaskPipeline):
+                found.update(dict.fromkeys(task.kind for task in step.work.tasks))
+            elif isinstance(step.work, Call):
+                found[step.work.tool] = None
             if step.loop is not None and step.loop.source is not None:
                 found[SOURCE_TOOL] = None
     return [kind for kind in found if kind not in (TOOL, BODY, "noop", "assert")]

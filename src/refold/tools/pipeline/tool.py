@@ -1,7 +1,6 @@
 """The tool that runs a pipeline: task after task in one worker, with rules about what follows each try."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -26,37 +25,7 @@ from refold.tools.pipeline.scope import Progress, Scope
 from refold.tools.pipeline.secrets import Unseen, Vault, Wallet, hidden
 
 VALUES = ("labels", "prev", "ctx", "iter", "vars", "inner")  # parts of the progress that come from tasks
-CACHED_PIPELINES = 256
 LONGEST_WAIT = 365 * 86_400.0  # seconds between two tries
-
-
-class PipelineCache:
-    """Pipelines as read from the settings of their steps: once for a step, and not for every try and item.
-
-    The key is the identity of the settings, which are kept with the pipeline: so no other object can have it.
-    """
-
-    def __init__(self, size: int = CACHED_PIPELINES) -> None:
-        self._size = size
-        self._pipelines: OrderedDict[int, tuple[Mapping[str, Any], TaskPipeline]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._pipelines)
-
-    def of(self, settings: Mapping[str, Any]) -> TaskPipeline:
-        """Return the pipeline. A copy of the map with the same values counts as the same: a worker may make one."""
-        key = id(settings.get("tasks"))
-        entry = self._pipelines.get(key)
-        if entry is None or not _has_same_values(entry[0], settings):
-            entry = self._pipelines[key] = settings, convert(settings, TaskPipeline)
-        self._pipelines.move_to_end(key)
-        if len(self._pipelines) > self._size:
-            self._pipelines.popitem(last=False)
-        return entry[1]
-
-
-def _has_same_values(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one is other or (one.keys() == other.keys() and all(one[name] is other[name] for name in other))
 
 
 class Tried(Struct):
@@ -72,10 +41,9 @@ class PipelineTool:
         self.tools, self.templates, self.clock = tools, templates, clock
         self.vault: Vault | None = None
         self.worker = ""  # the name of the one that runs it
-        self._pipelines = PipelineCache()
 
     async def __call__(self, call: Call) -> Done:
-        pipeline = self._pipelines.of(call.settings)
+        pipeline: TaskPipeline = call.settings[TaskPipeline.tool]
         return await (self._run if pipeline.claim is None else self._run_claims)(call, pipeline)
 
     async def _run(self, call: Call, pipeline: TaskPipeline) -> Done:
