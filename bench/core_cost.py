@@ -15,7 +15,7 @@ from refold.core import codec
 from refold.core.commands import Command
 from refold.core.decide.decision import Decision
 from refold.core.decide.rules import decide
-from refold.core.expressions import Missing, Values, View
+from refold.core.expressions import Missing, TemplateScope, Values
 from refold.core.facts import Fact, ItemsSettled, RunStarted, StepSettled
 from refold.core.fold.apply import Record, fold
 from refold.core.graph import Graph, analyse
@@ -37,7 +37,7 @@ RARELY = 20  # every so many steps of a random graph fail once
 class Visits(Values):
     """The smallest language that can end a loop: a number as a condition holds for the visits below it."""
 
-    def truth(self, template: Any, view: View) -> bool:
+    def truth(self, template: Any, view: TemplateScope) -> bool:
         return template if isinstance(template, bool) else bool(view["visit"] < template)
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from refold.core.expressions import View
+from refold.core.expressions import TemplateScope
 from refold.core.facts import RunStarted
 from refold.core.outcomes import SetKey, Succeeded
 from refold.core.plan import Arc, Plan, Step
@@ -28,7 +28,7 @@ TEMPLATES: dict[str, Any] = {
 }
 
 
-def view_of(size: int) -> View:
+def view_of(size: int) -> TemplateScope:
     """A run with so many results, as many keys in its context, and as many in its input."""
     steps = tuple(Step(name=f"s{n}", arcs=(Arc(to=f"s{n + 1}"),) if n < size else ()) for n in range(size + 1))
     plan = Plan(name="grows", steps=(*steps, Step(name="later")), language="refold")
@@ -40,7 +40,7 @@ def view_of(size: int) -> View:
     return RunScope(run.graph, run.state, Loaded(), {"visit": 1})
 
 
-def microseconds(template: Any, views: list[View]) -> list[float]:
+def microseconds(template: Any, views: list[TemplateScope]) -> list[float]:
     """For each view, the least of many rounds; the views take turns, so that all have the same weather."""
     templates = Templates()
     best = [float("inf")] * len(views)

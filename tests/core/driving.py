@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import structs
 
-from refold.core.expressions import View
+from refold.core.expressions import TemplateScope
 from refold.core.facts import CancelAsked, Fact, RunReopened, RunStarted
 from refold.core.fold.reopen import reopening
 from refold.core.plan import Plan, Step
@@ -22,7 +22,7 @@ class Shifted(Scripted):
     def __init__(self) -> None:
         self.added: dict[str, int] = {}
 
-    def value(self, template: Any, view: View) -> Any:
+    def value(self, template: Any, view: TemplateScope) -> Any:
         match template:
             case {"script": [*values], "of": str(name)}:
                 return self._checked(pick(values, view["visit"] - self.added.get(name, 0)))

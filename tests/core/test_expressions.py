@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.core.expressions import CannotEvaluate, Contained, Missing, Path, View
+from refold.core.expressions import CannotEvaluate, Contained, Missing, Path, TemplateScope
 
 
 class Raising:
@@ -14,14 +14,14 @@ class Raising:
     def __init__(self, do: Callable[[], Any]) -> None:
         self.do = do
 
-    def names(self, view: View) -> View:
-        found: View = self.do()
+    def names(self, view: TemplateScope) -> TemplateScope:
+        found: TemplateScope = self.do()
         return found
 
-    def value(self, template: Any, view: View) -> Any:
+    def value(self, template: Any, view: TemplateScope) -> Any:
         return self.do()
 
-    def truth(self, template: Any, view: View) -> bool:
+    def truth(self, template: Any, view: TemplateScope) -> bool:
         found: bool = self.do()
         return found
 

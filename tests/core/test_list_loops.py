@@ -3,7 +3,7 @@
 from typing import Any
 
 from refold.core.commands import child_id
-from refold.core.expressions import CannotEvaluate, View
+from refold.core.expressions import CannotEvaluate, TemplateScope
 from refold.core.facts import ChildEnded, FanOutEntered, ItemsGivenUp, ItemsIssued, ItemsRetried, ItemsSettled, Took
 from refold.core.outcomes import Failed, Fault, Report, SetKey, Succeeded
 from refold.core.plan import Arc, Child, Loop, Plan, Retry
@@ -213,7 +213,7 @@ class OnceBad(Scripted):
     def __init__(self) -> None:
         self.asked = 0
 
-    def value(self, template: Any, view: View) -> Any:
+    def value(self, template: Any, view: TemplateScope) -> Any:
         if template == "late":
             self.asked += 1
             if self.asked == 1:

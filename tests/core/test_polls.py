@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from refold.core import codec
-from refold.core.expressions import View
+from refold.core.expressions import TemplateScope
 from refold.core.facts import Entered, Routed, RunPaused, RunResumed, Took
 from refold.core.fold.waits import outcome_of_timer
 from refold.core.outcomes import SECOND, Failed, Fault, Succeeded
@@ -23,7 +23,7 @@ class Looks(Scripted):
     def __init__(self, answers: Sequence[bool]) -> None:
         self.answers = list(answers)
 
-    def truth(self, template: Any, view: View) -> bool:
+    def truth(self, template: Any, view: TemplateScope) -> bool:
         return self.answers.pop(0) if template == "look" else super().truth(template, view)
 
 

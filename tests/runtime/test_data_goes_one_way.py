@@ -8,7 +8,7 @@ import pytest
 
 from refold import flow
 from refold.core import plan as plans
-from refold.core.expressions import Values, View
+from refold.core.expressions import TemplateScope, Values
 from refold.core.fold.apply import Record
 from refold.core.graph import analyse
 from refold.core.plan import Call, Child, Loop, Plan, Step, read_plan
@@ -56,7 +56,7 @@ class CountingLanguage(Values):
     def __init__(self) -> None:
         self.rendered: list[Any] = []
 
-    def value(self, template: Any, view: View) -> Any:
+    def value(self, template: Any, view: TemplateScope) -> Any:
         self.rendered.append(template)
         return super().value(template, view)
 

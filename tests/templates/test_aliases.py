@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.core.expressions import Aliased, CannotEvaluate, View, step_into, unaliased
+from refold.core.expressions import Aliased, CannotEvaluate, TemplateScope, step_into, unaliased
 from refold.core.read.template_scope import capture
 from refold.templates import Templates
 from tests.templates.views import CHAINABLE, STRICT
@@ -105,7 +105,7 @@ def test_a_loop_captures_through_aliases_and_stores_what_was_written(paths: Any,
 class Renamed(Templates):
     """A dialect in which every name is written backwards."""
 
-    def names(self, view: View) -> View:
+    def names(self, view: TemplateScope) -> TemplateScope:
         assert isinstance(view, Mapping)
         return {name[::-1]: value for name, value in view.items()}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from refold.core.expressions import CannotEvaluate, View
+from refold.core.expressions import CannotEvaluate, TemplateScope
 from tests.templates.views import CHAINABLE, STRICT, value, world
 
 
@@ -174,7 +174,7 @@ class Picky:
 
 
 @pytest.mark.parametrize("view", [Picky(), {"ctx": {"page": 1}}])
-def test_a_view_may_say_in_its_own_way_that_it_has_no_such_name(view: View) -> None:
+def test_a_view_may_say_in_its_own_way_that_it_has_no_such_name(view: TemplateScope) -> None:
     assert STRICT.value("{{ nobody | default(1) }}", view) == 1
     assert CHAINABLE.value("{{ nobody.x }}", view) is None
     with pytest.raises(CannotEvaluate, match="'pag' is not defined; did you mean 'page'"):

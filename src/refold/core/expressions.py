@@ -31,7 +31,7 @@ def no_value(error: BaseException) -> CannotEvaluate:
     return CannotEvaluate(f"{type(error).__name__}: {said}" if said else type(error).__name__)
 
 
-class View(Protocol):
+class TemplateScope(Protocol):
     """The names an expression may read, looked up one by one and only when named."""
 
     def __getitem__(self, name: str) -> Any: ...
@@ -67,13 +67,13 @@ def unaliased(value: Any) -> Any:
 
 
 class Evaluate(Protocol):
-    def names(self, view: View) -> View:
+    def names(self, view: TemplateScope) -> TemplateScope:
         """The view as this language names what is in it."""
 
-    def value(self, template: Template, view: View) -> Any:
+    def value(self, template: Template, view: TemplateScope) -> Any:
         """The template with every expression in it replaced; raises CannotEvaluate or Missing."""
 
-    def truth(self, template: Template, view: View) -> bool: ...
+    def truth(self, template: Template, view: TemplateScope) -> bool: ...
 
     def paths(self, template: Template) -> Sequence[Path]:
         """Every path the template names, so that a fan-out can capture them once."""
@@ -100,7 +100,7 @@ class Contained:
     def __init__(self, evaluate: Evaluate) -> None:
         self.evaluate = evaluate
 
-    def names(self, view: View) -> View:
+    def names(self, view: TemplateScope) -> TemplateScope:
         try:
             return self.evaluate.names(view)
         except _FORESEEN:
@@ -108,7 +108,7 @@ class Contained:
         except BaseException as error:
             raise no_value(error) from error
 
-    def value(self, template: Template, view: View) -> Any:
+    def value(self, template: Template, view: TemplateScope) -> Any:
         try:
             value = self.evaluate.value(template, view)
             if value is not template:  # which is stored already
@@ -121,7 +121,7 @@ class Contained:
             raise no_value(error) from error
         return value
 
-    def truth(self, template: Template, view: View) -> bool:
+    def truth(self, template: Template, view: TemplateScope) -> bool:
         try:
             return bool(self.evaluate.truth(template, view))
         except _FORESEEN:
@@ -141,13 +141,13 @@ class Contained:
 class Values:
     """The language without expressions: every template is the value it stands for."""
 
-    def names(self, view: View) -> View:
+    def names(self, view: TemplateScope) -> TemplateScope:
         return view
 
-    def value(self, template: Template, view: View) -> Any:
+    def value(self, template: Template, view: TemplateScope) -> Any:
         return template
 
-    def truth(self, template: Template, view: View) -> bool:
+    def truth(self, template: Template, view: TemplateScope) -> bool:
         return bool(template)
 
     def paths(self, template: Template) -> Sequence[Path]:

@@ -12,24 +12,24 @@ MARK = "$refold"  # see `python/values.py`
 GROUPS = ("tuple", "set", "frozenset")
 
 
-def plainly(value: Any) -> Any:
+def to_plain_data(value: Any) -> Any:
     """Objects by their fields, groups as lists, other values by the text they are stored as."""
     if isinstance(value, list):
-        return [plainly(each) for each in value]
+        return [to_plain_data(each) for each in value]
     if not isinstance(value, dict):
         return value
     marked = value.get(MARK)
     if len(value) != 1 or not isinstance(marked, list) or len(marked) < 2:
-        return {key: plainly(each) for key, each in value.items()}
+        return {key: to_plain_data(each) for key, each in value.items()}
     kind, *rest = marked
     if kind == "object":
-        return plainly(rest[-1])
+        return to_plain_data(rest[-1])
     if kind == "map":
-        return {str(plainly(key)): plainly(each) for key, each in rest[0]}
-    return plainly(rest[0]) if kind in GROUPS else rest[0]
+        return {str(to_plain_data(key)): to_plain_data(each) for key, each in rest[0]}
+    return to_plain_data(rest[0]) if kind in GROUPS else rest[0]
 
 
-def spelt_out(letters: Sequence[Letter], sender: Graph, graph: Callable[[str], Graph]) -> Sequence[Letter]:
+def escape_inputs(letters: Sequence[Letter], sender: Graph, graph: Callable[[str], Graph]) -> Sequence[Letter]:
     """What a playbook gives to a Python workflow cannot pass for a value that is stored exactly."""
     return letters if sender.by_events or not letters else [_spelt(letter, graph) for letter in letters]
 

@@ -48,7 +48,7 @@ from refold.core.outcomes import (
     TimedOut,
     Write,
 )
-from refold.core.plain_values import plainly
+from refold.core.plain_values import to_plain_data
 from refold.core.plan import Child, Gate
 from refold.core.read.gates import how_gate_ended
 from refold.core.state import ENDING, FAILED, INITIAL, RUNNING, TERMINAL, OpenCommand
@@ -369,9 +369,9 @@ class MailReader(Struct):
             return outcome
         plain = not self.d.graph.by_events and self._is_coded(body.parent)
         if outcome.blob is None:
-            return Succeeded(plainly(outcome.result)) if plain else outcome
+            return Succeeded(to_plain_data(outcome.result)) if plain else outcome
         result = codec.unbox(self.turn.blob(sender, outcome.blob.hash))
-        return Succeeded(*self.d.box(plainly(result) if plain else result))
+        return Succeeded(*self.d.box(to_plain_data(result) if plain else result))
 
     def _is_coded(self, at: Parent) -> bool:
         """Whether the child that was started there is a Python workflow."""

@@ -18,7 +18,7 @@ from refold.core.expressions import Contained, Evaluate, Languages, unknown
 from refold.core.faults import text_of
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Failed, Fault, Instant
-from refold.core.plain_values import spelt_out
+from refold.core.plain_values import escape_inputs
 from refold.core.plan import Child, hash_of
 from refold.core.read.loaded import Loaded
 from refold.core.read.summary import summarize
@@ -325,7 +325,7 @@ class Turns:
                 commands=commands,
                 new=d.new,
                 timers=timers,
-                letters=spelt_out(d.letters, known.graph, self.graph),
+                letters=escape_inputs(d.letters, known.graph, self.graph),
                 read_letters=[letter.key for letter in letters] if letters else (),
                 blobs=d.blobs,
                 plan=plan,

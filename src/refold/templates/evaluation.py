@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from refold.core.codec import DEPTH_LIMIT
-from refold.core.expressions import Aliased, CannotEvaluate, View, unaliased
+from refold.core.expressions import Aliased, CannotEvaluate, TemplateScope, unaliased
 from refold.templates.data import (
     ITEM,
     LARGEST,
@@ -36,7 +36,7 @@ class Failed(CannotEvaluate):
 class Evaluation:
     """All expressions of one text share one budget."""
 
-    def __init__(self, view: View, lenient: bool) -> None:
+    def __init__(self, view: TemplateScope, lenient: bool) -> None:
         self.view = view
         self.lenient = lenient  # null is taken for an empty text or list, and true is written True
         self._spent = 0

@@ -4,7 +4,7 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from refold.core.expressions import CannotEvaluate, Path, View, unaliased
+from refold.core.expressions import CannotEvaluate, Path, TemplateScope, unaliased
 from refold.core.read.template_scope import capture
 from refold.templates.data import LARGEST, TOO_LARGE, made, named, text_of
 from refold.templates.evaluation import Evaluation
@@ -29,14 +29,14 @@ class Templates:
         """Whether this is the language of NoETL files."""
         return self._lenient
 
-    def names(self, view: View) -> View:
+    def names(self, view: TemplateScope) -> TemplateScope:
         return named_as_noetl(view) if self._lenient else view
 
-    def value(self, template: Any, view: View) -> Any:
+    def value(self, template: Any, view: TemplateScope) -> Any:
         """Plain data of its own; what was rendered is never rendered again."""
         return self._given(template, self.names(view))
 
-    def _given(self, template: Any, view: View) -> Any:
+    def _given(self, template: Any, view: TemplateScope) -> Any:
         if is_scoped(template):
             bound = self._value(template[LET], view, "input")
             return {"input": bound, "scope": capture(view, [tuple(path) for path in template[SCOPE]], frozenset())}
@@ -45,11 +45,11 @@ class Templates:
         bound = self._value(template[LET], view, "input")
         return {"input": bound, "config": self._value(template[IN], _Bound(bound, view), "")}
 
-    def truth(self, template: Any, view: View) -> bool:
+    def truth(self, template: Any, view: TemplateScope) -> bool:
         """As Python has it, but for texts that say no; `$first` lists rules, each a condition and what it decides."""
         return self._truth(template, self.names(view))
 
-    def pieces(self, text: str, view: View) -> list[str | Piece]:
+    def pieces(self, text: str, view: TemplateScope) -> list[str | Piece]:
         """The text with its values left as they are, plain copies, for those who quote them in their own way."""
         view = self.names(view)
         if is_plain(text):
@@ -66,13 +66,13 @@ class Templates:
     def paths(self, template: Any) -> Sequence[Path]:
         return paths_of(template)
 
-    def _truth(self, template: Any, view: View) -> bool:
+    def _truth(self, template: Any, view: TemplateScope) -> bool:
         if _is_first(template):
             return next((decides for condition, decides in template[_FIRST] if self._truth(condition, view)), True)
         value = self._text(template, view, _as_it_is) if isinstance(template, str) else self._given(template, view)
         return value.strip().lower() not in _FALSE if isinstance(value, str) else bool(value)
 
-    def _value(self, template: Any, view: View, key: str) -> Any:
+    def _value(self, template: Any, view: TemplateScope, key: str) -> Any:
         if isinstance(template, dict):
             return {name: self._value(each, view, f"{key}.{name}" if key else name) for name, each in template.items()}
         if isinstance(template, (list, tuple)):
@@ -84,7 +84,7 @@ class Templates:
         except CannotEvaluate as error:
             raise CannotEvaluate(f"{key}: {error}" if key else str(error)) from None
 
-    def _text(self, text: str, view: View, finish: Finish) -> Any:
+    def _text(self, text: str, view: TemplateScope, finish: Finish) -> Any:
         """`finish` makes the result of what a text that is one expression evaluates to."""
         if is_plain(text):
             return text
@@ -116,7 +116,7 @@ class Templates:
 class _Bound:
     """A view in which some names are bound, bare and under `input`."""
 
-    def __init__(self, bound: dict[str, Any], view: View) -> None:
+    def __init__(self, bound: dict[str, Any], view: TemplateScope) -> None:
         self._bound, self._view = bound, view
 
     def __getitem__(self, name: str) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from refold.core.expressions import Aliased, CannotEvaluate, View, unaliased
+from refold.core.expressions import Aliased, CannotEvaluate, TemplateScope, unaliased
 from refold.core.fold.routing import ARC_INPUTS
 from refold.core.outcomes import Fault
 from refold.core.pipeline import TaskPipeline
@@ -58,7 +58,7 @@ class NoetlNames:
         raise CannotEvaluate(f"{name!r} is not defined")
 
 
-def named(view: View) -> View:
+def named(view: TemplateScope) -> TemplateScope:
     """A run's names as NoETL has them; a view of anything else has them already."""
     return NoetlNames(view) if isinstance(view, RunScope) else view
 

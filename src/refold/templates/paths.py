@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
-from refold.core.expressions import CannotEvaluate, Missing, View, step_into, unaliased
+from refold.core.expressions import CannotEvaluate, Missing, TemplateScope, step_into, unaliased
 from refold.templates.data import kind, whole
 
 Key = str | int
@@ -24,7 +24,7 @@ class Absent(Exception):
         super().__init__(key)
 
 
-def look_up(view: View, keys: Sequence[Key]) -> Any:
+def look_up(view: TemplateScope, keys: Sequence[Key]) -> Any:
     """The value at the end of a path, with its aliases if it has any; raises Absent or Missing."""
     try:
         value = view[str(keys[0])]
@@ -42,7 +42,7 @@ def reach(value: Any, keys: Sequence[Any]) -> Any:
     return value
 
 
-def not_defined(keys: Sequence[Any], absent: Absent, view: View) -> str:
+def not_defined(keys: Sequence[Any], absent: Absent, view: TemplateScope) -> str:
     path = show(keys)
     if absent.found == 0:
         return f"{path!r} is not defined" + _meant(str(absent.key), _names(view), "")
@@ -88,7 +88,7 @@ def nearest(name: str, known: Iterable[Any]) -> str:
     return close[0] if close else ""
 
 
-def _names(view: View) -> Iterator[str]:
+def _names(view: TemplateScope) -> Iterator[str]:
     """What can be read by its bare name, as far as the view tells."""
     if isinstance(view, Mapping):
         yield from view

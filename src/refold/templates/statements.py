@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from refold.core.expressions import CannotEvaluate, View
+from refold.core.expressions import CannotEvaluate, TemplateScope
 from refold.templates.blocks import Body, For, If, Part, Set, SetText
 from refold.templates.compiler import Expression
 from refold.templates.data import ITEM, LARGEST, TOO_LARGE, Copies, bare, kind
@@ -27,7 +27,7 @@ class _Space(dict[str, Any]):
 class _Names:
     """The view, with the names that statements bind laid over it."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: TemplateScope) -> None:
         self.view = view
         self.frames: list[dict[str, Any]] = [{}]
 

@@ -9,7 +9,7 @@ from refold.core import codec
 from refold.core.commands import Command, Held, Letter
 from refold.core.decide.decision import Decision
 from refold.core.decide.rules import decide
-from refold.core.expressions import CannotEvaluate, Evaluate, Missing, Path, Values, View, step_into, unaliased
+from refold.core.expressions import CannotEvaluate, Evaluate, Missing, Path, TemplateScope, Values, step_into, unaliased
 from refold.core.facts import Fact, ItemsSettled, Move, Routed, RunStarted, StepIssued, StepSettled
 from refold.core.fold.apply import Record, fold
 from refold.core.graph import analyse
@@ -136,10 +136,10 @@ def _settled(step: str, visit: int, report: Report) -> Fact:
 class Scripted:
     """`{"script": [...]}` is the value for this visit, `{"path": [...]}` what a path holds; all else is itself."""
 
-    def names(self, view: View) -> View:
+    def names(self, view: TemplateScope) -> TemplateScope:
         return view
 
-    def value(self, template: Any, view: View) -> Any:
+    def value(self, template: Any, view: TemplateScope) -> Any:
         match template:
             case {"script": [*values]} if values:
                 return self._checked(values[min(view["visit"], len(values)) - 1])
@@ -154,7 +154,7 @@ class Scripted:
             case _:
                 return template
 
-    def truth(self, template: Any, view: View) -> bool:
+    def truth(self, template: Any, view: TemplateScope) -> bool:
         return bool(self.value(template, view))
 
     def paths(self, template: Any) -> Sequence[Path]:
@@ -175,7 +175,7 @@ class Scripted:
             raise CannotEvaluate("the script says so")
         return value
 
-    def _look_up(self, view: View, first: str, rest: list[str]) -> Any:
+    def _look_up(self, view: TemplateScope, first: str, rest: list[str]) -> Any:
         try:
             value = view[first]
             for name in rest:

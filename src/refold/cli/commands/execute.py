@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from refold.cli import exits, output, words
 from refold.cli.progress import Screen
-from refold.core.plain_values import plainly
+from refold.core.plain_values import to_plain_data
 from refold.core.read.progress import progress
 from refold.core.read.why import Reason, reasons
 from refold.errors import NotFound, RefoldError
@@ -179,7 +179,7 @@ async def _ended(engine: Engine, shown: RunReport, order: Order, screen: Screen)
         else None
     )
     error = error_text(state.error) if state.error is not None else ""
-    result = plainly(shown.result) if graph.by_events else shown.result
+    result = to_plain_data(shown.result) if graph.by_events else shown.result
     return Ended(shown.status, result, error, exits.code_of_run(shown.status, late), seen)
 
 

@@ -52,7 +52,7 @@ from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault
 from refold.core.pipeline import sealed_in
 from refold.core.plan import BODY, Child, Step, WorkerWork
 from refold.core.read.loaded import Loaded, events_of
-from refold.core.read.template_scope import RunScope, item_view
+from refold.core.read.template_scope import RunScope, item_scope
 from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
 
 RUN_TIMER = "run"
@@ -145,7 +145,7 @@ class Decision(Struct):
         """Return the commands that workers have claimed and have not reported in this turn."""
         return self.claimed() - self._touched.keys()
 
-    def view(self, extra: Mapping[str, Any]) -> RunScope:
+    def scope(self, extra: Mapping[str, Any]) -> RunScope:
         return RunScope(self.graph, self.state, self.loaded, extra)
 
     def box(self, value: Any) -> tuple[Any, Blob | None]:
@@ -227,7 +227,7 @@ class Decision(Struct):
 
     def _item_input(self, step: Step, fan: FanOut, opened: OpenCommand) -> Any:
         assert step.loop is not None and opened.item is not None
-        scope = item_view(fan, self.loaded, step.loop.name, opened.item, opened.visit)
+        scope = item_scope(fan, self.loaded, step.loop.name, opened.item, opened.visit)
         if step.input is None:
             return scope[step.loop.name]
         return with_arc_inputs(self.evaluate.value(step.input, scope), fan.capture.get(ARC_INPUTS, {}))

@@ -127,7 +127,7 @@ def _captured(d: Decision, step: Step, visit: int) -> dict[str, Any]:
         return {}
     own = frozenset({step.loop.name, "iter", "loop", "loop_index", "visit"})
     arc_inputs = _arc_inputs(d, step)
-    scope = d.evaluate.names(d.view({"visit": visit, ARC_INPUTS: arc_inputs} if arc_inputs else {"visit": visit}))
+    scope = d.evaluate.names(d.scope({"visit": visit, ARC_INPUTS: arc_inputs} if arc_inputs else {"visit": visit}))
     return capture(scope, d.evaluate.paths(step.input), own) | ({ARC_INPUTS: arc_inputs} if arc_inputs else {})
 
 

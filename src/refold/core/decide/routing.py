@@ -166,7 +166,7 @@ def enter_step(d: Decision, s: int) -> None:
         end_run(d, FAILED, StepFault(step.name, visit, "visit limit"))
         return
     try:
-        may_enter = step.when is None or d.evaluate.truth(step.when, d.view({"visit": visit}))
+        may_enter = step.when is None or d.evaluate.truth(step.when, d.scope({"visit": visit}))
     except CannotEvaluate as error:
         _enter(d, s, visit)
         end_visit(d, s, Fault("expression", str(error), retryable=False))
@@ -231,7 +231,7 @@ def _no_match(d: Decision, s: int) -> Fault | None:
 def _choose(d: Decision, s: int, fault: Fault | None) -> ChosenArcs:
     step = d.graph.step(s)
     bypassed = d.state.steps[s].life == BYPASSED
-    scope = with_output(d.view({"visit": d.state.steps[s].visits}), s, fault)
+    scope = with_output(d.scope({"visit": d.state.steps[s].visits}), s, fault)
     sets = {} if fault is not None or bypassed else _rendered(d, step.set, scope)
     scope = with_sets(scope, sets)
     listens: tuple[str, ...] = ("failure", "both") if fault is not None else ("success", "both")

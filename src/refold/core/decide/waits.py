@@ -33,7 +33,7 @@ def rendered(d: Decision, template: Any, visit: int, arc_inputs: dict[str, Any] 
     if template is None:
         return None
     return d.evaluate.value(
-        template, d.view({"visit": visit, ARC_INPUTS: arc_inputs} if arc_inputs else {"visit": visit})
+        template, d.scope({"visit": visit, ARC_INPUTS: arc_inputs} if arc_inputs else {"visit": visit})
     )
 
 
@@ -104,7 +104,7 @@ def check_polls(d: Decision) -> None:
 def _check_poll(d: Decision, command: str, step: Step, by_worker: bool) -> None:
     opened, poll = d.state.open[command], step.poll
     assert poll is not None
-    view = with_output(d.view({"visit": opened.visit}), opened.step, None)
+    view = with_output(d.scope({"visit": opened.visit}), opened.step, None)
     try:
         holds = d.evaluate.truth(poll.until, view)
     except CannotEvaluate as error:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from refold.core.expressions import Aliased, CannotEvaluate, Missing, Path, View, step_into, unaliased
+from refold.core.expressions import Aliased, CannotEvaluate, Missing, Path, TemplateScope, step_into, unaliased
 from refold.core.facts import ChildEnded, Fact, ItemsSettled
 from refold.core.faults import error_value
 from refold.core.fold import fanout
@@ -268,7 +268,7 @@ def with_output(view: RunScope, s: int, fault: Fault | None) -> RunScope:
     return RunScope(view.graph, view.state, view.loaded, extra)
 
 
-def capture(view: View, paths: Sequence[Path], own: frozenset[str]) -> dict[str, Any]:
+def capture(view: TemplateScope, paths: Sequence[Path], own: frozenset[str]) -> dict[str, Any]:
     """Return the values of all paths, except those that the item itself has, as nested plain data."""
     captured: dict[str, Any] = {}
     whole: set[Path] = set()  # paths whose whole value is kept
@@ -284,7 +284,7 @@ def is_sealed(value: Any) -> bool:
     return type(value) is dict and value.keys() == {"$sealed"}
 
 
-def _keep(captured: dict[str, Any], view: View, path: Path) -> Path:
+def _keep(captured: dict[str, Any], view: TemplateScope, path: Path) -> Path:
     """Keep the value at the end of a path, or the last value on it that has no names inside; return the kept path."""
     value, here = view[path[0]], captured
     for length, name in enumerate(path, 1):
@@ -297,7 +297,7 @@ def _keep(captured: dict[str, Any], view: View, path: Path) -> Path:
     return path
 
 
-def item_view(fan: FanOut, loaded: Loaded, name: str, item: int, visit: int) -> dict[str, Any]:
+def item_scope(fan: FanOut, loaded: Loaded, name: str, item: int, visit: int) -> dict[str, Any]:
     """Return the names of an item: the captured values, the item, and its position."""
     value, place = item_value(fan, loaded, item), {"index": item, "count": fan.count}
     own = Aliased({name: value, **place}, _Position(item, fan.count, value))

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from refold.core.commands import Command, Held
 from refold.core.decide.decision import Decision
-from refold.core.expressions import Evaluate, Path, View
+from refold.core.expressions import Evaluate, Path, TemplateScope
 from refold.core.facts import Fact, Move
 from refold.core.outcomes import SECOND, Instant
 from refold.errors import Ambiguous, Conflict, InvalidValue, NotFound, RefoldError, Unavailable
@@ -138,15 +138,15 @@ class FaultyEvaluate:
     def __init__(self, evaluate: Evaluate, faults: Faults) -> None:
         self._evaluate, self._faults = evaluate, faults
 
-    def names(self, view: View) -> View:
+    def names(self, view: TemplateScope) -> TemplateScope:
         self._strike()
         return self._evaluate.names(view)
 
-    def value(self, template: Any, view: View) -> Any:
+    def value(self, template: Any, view: TemplateScope) -> Any:
         self._strike()
         return self._evaluate.value(template, view)
 
-    def truth(self, template: Any, view: View) -> bool:
+    def truth(self, template: Any, view: TemplateScope) -> bool:
         self._strike()
         return self._evaluate.truth(template, view)
 
