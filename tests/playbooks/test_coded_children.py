@@ -12,7 +12,7 @@ from refold.playbooks.playbook import Playbook, read
 from refold.playbooks.problems import InvalidPlaybook
 from refold.playbooks.python_workflows import PythonWorkflow
 from refold.python.definition import define
-from refold.python.in_playbooks import coded
+from refold.python.load import describe
 from refold.stages import Pipeline, Stage
 from refold.tools.catalog import CATALOG
 
@@ -56,7 +56,7 @@ def find(target: str) -> PythonWorkflow:
     module, _, name = target.partition(":")
     if module != "plays/shop" or name not in WORKFLOWS:
         raise NotFound(f"there is no {target}")
-    return coded(define(WORKFLOWS[name], target))
+    return describe(define(WORKFLOWS[name], target))
 
 
 def text(*steps: str) -> str:
@@ -117,7 +117,7 @@ def test_a_module_is_seen_from_the_file_that_names_it_and_asked_for_once() -> No
 
     def code(target: str) -> PythonWorkflow:
         asked.append(target)
-        return coded(define(takes_all, target))
+        return describe(define(takes_all, target))
 
     below = text(starts("f", ", next: again"), '{step: again, tool: {kind: playbook, path: "../shop:f"}}')
     top = text("{step: a, tool: {kind: playbook, path: sub/below.yaml}, next: b}", starts("f").replace("kid", "b"))

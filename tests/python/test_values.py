@@ -19,7 +19,7 @@ import pytest
 from refold import Collect, Context, Event, StartEvent, StopEvent, Workflow, open_engine, step
 from refold.errors import InvalidValue
 from refold.python.definition import define
-from refold.python.values import MARK, Exact
+from refold.python.values import MARK, ValueCodec
 from tests.python.house import SHORT, Done, Page, error, result
 
 
@@ -42,7 +42,7 @@ class Shape(msgspec.Struct):
     name: str = "shape"
 
 
-EXACT = Exact({"Colour": Colour, "Level": Level, "Point": Point, "Shape": Shape})
+EXACT = ValueCodec({"Colour": Colour, "Level": Level, "Point": Point, "Shape": Shape})
 
 VALUES: list[Any] = [
     None, True, 0, -1, 2**63 - 1, 2**63, -(2**63) - 1, 2**80, -(2**4000), 1.5, -0.0, 1e308, 5e-324, math.inf, -math.inf,
@@ -322,7 +322,7 @@ def test_what_an_event_declares_is_checked_when_it_is_sent_and_when_it_is_read(
     with pytest.raises(InvalidValue) as caught:
         definition.sent(Typed(**fields), "begin")
     assert caught.value.path == path
-    raw = {name: definition.exact.put(value) for name, value in fields.items()}
+    raw = {name: definition.codec.put(value) for name, value in fields.items()}
     with pytest.raises(InvalidValue) as caught:
         definition.received("Typed", raw)
     assert caught.value.path == path

@@ -90,7 +90,7 @@ def simulate(seed: int) -> tuple[str, int]:
             if not _lost_too_many(simulation, handle.id) and "lost" not in str(state.error):
                 raise Violation(f"seed {seed}: the run ended as {state.life}: {state.error}")
         else:
-            _judge(seed, handle.definition.exact.get(state.result), state.usage)
+            _judge(seed, handle.definition.codec.get(state.result), state.usage)
     finally:
         simulation.loop.close()
     return simulated.digest, sum(simulated.faults.values())

@@ -86,7 +86,7 @@ def simulate(seed: int) -> tuple[str, int, list[int]]:
         assert handle.definition is not None
         if not _lost_too_many(simulation, handle.id):
             squares = [n * n for n in range(PAGES)]
-            result = handle.definition.exact.get(state.result)
+            result = handle.definition.codec.get(state.result)
             if (state.life, result) != ("completed", (squares, sum(squares), (1, 2))):
                 raise Violation(f"seed {seed}: the run ended as {state.life}: {result}, {state.error}")
     finally:

@@ -9,7 +9,7 @@ import pytest
 from refold.core.outcomes import Outcome
 from refold.errors import LeaseLost
 from refold.ports import Memory
-from refold.python.published import Published
+from refold.python.body_call import Published
 
 
 class Gone:

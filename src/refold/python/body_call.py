@@ -1,5 +1,6 @@
 """One try of a body: what it was given, and what it has gathered until it ends."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,9 @@ from refold.core.outcomes import Blob, Fault, Instant, Sent
 from refold.core.plan import Plan
 from refold.errors import InvalidValue
 from refold.names import a
-from refold.ports import Call, Clock, Executor, Memory
+from refold.ports import Call, Clock, Executor, Meanwhile, Memory
 from refold.python.definition import Definition
-from refold.python.durable_calls import Calls
-from refold.python.published import Published
+from refold.python.durable_calls import RecordedCalls
 from refold.python.session import Session
 from refold.python.state import State
 
@@ -31,7 +31,7 @@ class ChildRun(Struct, frozen=True):
     usage: dict[str, int | float] = {}
 
 
-class House(Struct):
+class BodyServices(Struct):
     """What bodies need of their process."""
 
     clock: Clock
@@ -43,12 +43,65 @@ class House(Struct):
     isolated: Executor | None = None  # processes for steps that want one
 
 
-class Try:
-    def __init__(self, call: Call, definition: Definition, memory: Memory, house: House, session: Session) -> None:
+LINES_AHEAD = 1000  # published lines that may wait before a body has to wait for them
+LINES_PER_COMMIT = 500
+
+
+class Published:
+    """Events that a body shows to the outside, in their order and without loss; a body that is too fast waits."""
+
+    def __init__(self, meanwhile: Meanwhile, before: int) -> None:
+        self.meanwhile = meanwhile
+        self.count = 0
+        self._before = before  # that an earlier try of the same body has shown
+        self._lines: list[Any] = []
+        self._sending: asyncio.Task[None] | None = None
+        self._error: BaseException | None = None  # why lines were not shown
+
+    async def put(self, line: Any) -> None:
+        self.count += 1
+        if self.count <= self._before:
+            return
+        self._lines.append(line)
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send())
+            self._sending.add_done_callback(self._sent)
+        if len(self._lines) >= LINES_AHEAD:
+            await self.flush()
+
+    def pass_over(self) -> None:
+        """A line that was shown before, whatever comes of this try; it has its place among the others."""
+        self.count += 1
+
+    async def flush(self) -> None:
+        """Returns when all is where it belongs. Raises what stood in the way."""
+        sending = self._sending
+        if sending is not None:
+            await asyncio.shield(sending)
+        if self._error is not None:
+            raise self._error
+
+    def _sent(self, sending: asyncio.Task[None]) -> None:
+        if not sending.cancelled():
+            self._error = sending.exception() or self._error
+
+    async def _send(self) -> None:
+        try:
+            while self._lines:
+                some, self._lines = self._lines[:LINES_PER_COMMIT], self._lines[LINES_PER_COMMIT:]
+                await self.meanwhile.publish(some)
+        finally:
+            self._sending = None
+
+
+class BodyCall:
+    def __init__(
+        self, call: Call, definition: Definition, memory: Memory, services: BodyServices, session: Session
+    ) -> None:
         assert call.meanwhile is not None
-        self.call, self.definition, self.house, self.session = call, definition, house, session
-        self.state = State(memory, definition.exact)
-        self.calls = Calls(memory, call.meanwhile, partial(_whole, house, call.run), self.state.check_open)
+        self.call, self.definition, self.services, self.session = call, definition, services, session
+        self.state = State(memory, definition.codec)
+        self.calls = RecordedCalls(memory, call.meanwhile, partial(_whole, services, call.run), self.state.check_open)
         progress = call.command.progress if isinstance(call.command.progress, dict) else {}
         self.published = Published(call.meanwhile, progress.get("published", 0))
         self.events: list[Sent] = []
@@ -59,19 +112,19 @@ class Try:
         self.events.append(Sent(*self.definition.sent(event, f"step {self.call.command.step!r}")))
 
 
-async def _whole(house: House, run: str, blob: Blob) -> Any:
+async def _whole(services: BodyServices, run: str, blob: Blob) -> Any:
     """No method: a try that referred to itself would wait for the garbage collector, with all it holds."""
-    return await house.read_blob(run, blob.hash)
+    return await services.read_blob(run, blob.hash)
 
 
-def judged(error: BaseException, on: Iterable[str]) -> Fault:
+def fault_for_policy(error: BaseException, on: Iterable[str]) -> Fault:
     """A policy may name classes of exceptions: a subclass is one of them."""
     fault, names = fault_from_exception(error), frozenset(on)
     named = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in names), "")
     return structs.replace(fault, kind=named) if named else fault
 
 
-def listed(step: str, value: Any) -> list[Any]:
+def as_events(step: str, value: Any) -> list[Any]:
     """What a body has returned, as a list of what may be events."""
     if value is None:
         return []

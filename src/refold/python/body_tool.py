@@ -11,22 +11,22 @@ from refold.errors import InvalidValue, StaleWrite, ToolFailed
 from refold.logs import WARNING, logger
 from refold.logs import event as log_event
 from refold.ports import Call, Done, Memory
-from refold.python.body_call import House, Try, judged, listed
+from refold.python.body_call import BodyCall, BodyServices, as_events, fault_for_policy
 from refold.python.context import Context, SyncContext, waiting_on
 from refold.python.definition import Body, Definition
 from refold.python.durable_calls import Suspension
 from refold.python.events import InputRequestEvent, InputResponseEvent
 from refold.python.isolated import run_isolated
 from refold.python.map import ON
-from refold.python.session import Session, carried
+from refold.python.session import Session, live_keys
 from refold.python.values import MARK
 
 log = logger("worker")
 
-KEPT = 100  # exceptions that are kept for those who wait for their runs
+MOST_ERRORS = 100  # exceptions that are kept for those who wait for their runs
 
 
-class Originals:
+class RaisedErrors:
     """Exceptions as they were raised here, by run, step and visit."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Originals:
 
     def keep(self, call: Call, error: BaseException) -> None:
         self._kept[(call.run, call.command.step, call.command.visit)] = error
-        while len(self._kept) > KEPT:
+        while len(self._kept) > MOST_ERRORS:
             self._kept.popitem(last=False)
 
     def find(self, run: str, step: str, visit: int) -> BaseException | None:
@@ -45,75 +45,75 @@ class BodyTool:
     """Of one workflow; what others need of it is the plan alone."""
 
     def __init__(
-        self, definition: Definition, house: House, session: Callable[[str], Session], originals: Originals
+        self, definition: Definition, services: BodyServices, session: Callable[[str], Session], originals: RaisedErrors
     ) -> None:
-        self.definition, self.house, self.session, self.originals = definition, house, session, originals
+        self.definition, self.services, self.session, self.originals = definition, services, session, originals
 
     async def __call__(self, call: Call) -> Done:
         assert call.meanwhile is not None
         body = self.definition.bodies[call.command.step]
         mapped = call.command.item is not None  # it knows what it has recorded, and nothing of a context
         memory = Memory(recorded=call.command.recorded) if mapped else await call.meanwhile.recall()
-        tried = Try(call, self.definition, memory, self.house, self.session(call.run))
+        body_call = BodyCall(call, self.definition, memory, self.services, self.session(call.run))
         try:
-            await self._run(body, tried)
+            await self._run(body, body_call)
         except Suspension:
-            return await _suspended(tried)
+            return await _suspended(body_call)
         except BaseException as error:
             if _is_told_to_end(error):
                 raise
-            if tried.calls.pending and not isinstance(error, Exception):
-                return await _suspended(tried)  # raised through a group of tasks
-            await _flushed(tried)
+            if body_call.calls.pending and not isinstance(error, Exception):
+                return await _suspended(body_call)  # raised through a group of tasks
+            await _flushed(body_call)
             if isinstance(error, CancelledError):
                 raise
             self.originals.keep(call, error)  # also what is no Exception: `sys.exit` ends the step, not the worker
-            fault = judged(error, call.settings.get(ON) or self.definition.step(call.command.step).retry.on)
-            return Done(Failed(fault), usage=tried.usage)
-        if tried.calls.pending:
-            return await _suspended(tried)  # the body has swallowed it
-        if tried.published.count:
-            await tried.published.flush()
-        self._pass_on(tried)
-        tried.state.ended = call.command.step
-        return _told(tried) if mapped else _completed(tried)
+            fault = fault_for_policy(error, call.settings.get(ON) or self.definition.step(call.command.step).retry.on)
+            return Done(Failed(fault), usage=body_call.usage)
+        if body_call.calls.pending:
+            return await _suspended(body_call)  # the body has swallowed it
+        if body_call.published.count:
+            await body_call.published.flush()
+        self._pass_on(body_call)
+        body_call.state.ended = call.command.step
+        return _told(body_call) if mapped else _completed(body_call)
 
-    def _pass_on(self, tried: Try) -> None:
+    def _pass_on(self, body_call: BodyCall) -> None:
         """Live objects go with the events that refer to them."""
-        if not len(tried.session):
+        if not len(body_call.session):
             return
-        for sent in tried.events:
-            tried.session.sent(carried(sent.data, MARK), self.definition.takers(sent.type))
-        for event in tried.call.input["events"]:
-            tried.session.handled(carried(event["data"], MARK))
+        for sent in body_call.events:
+            body_call.session.sent(live_keys(sent.data, MARK), self.definition.takers(sent.type))
+        for event in body_call.call.input["events"]:
+            body_call.session.handled(live_keys(event["data"], MARK))
 
-    async def _run(self, body: Body, tried: Try) -> None:
+    async def _run(self, body: Body, body_call: BodyCall) -> None:
         try:
-            events = [self.definition.received(each["type"], each["data"]) for each in tried.call.input["events"]]
+            events = [self.definition.received(each["type"], each["data"]) for each in body_call.call.input["events"]]
         except InvalidValue as error:
             raise ToolFailed(Fault("schema", f"an event cannot be read: {error}", retryable=False)) from error
         if body.policy.isolation == "process":
-            await run_isolated(body, tried)
+            await run_isolated(body, body_call)
             return
-        for event in listed(body.name, await self._value(body, tried, events)):
+        for event in as_events(body.name, await self._value(body, body_call, events)):
             if isinstance(event, InputRequestEvent):
-                id = event.request_id or f"{tried.call.command.id}/request"
-                answer = await Context(tried).ask(event.prompt, id=id, metadata=event.metadata)
-                tried.send(InputResponseEvent(request_id=id, response=answer))
+                id = event.request_id or f"{body_call.call.command.id}/request"
+                answer = await Context(body_call).ask(event.prompt, id=id, metadata=event.metadata)
+                body_call.send(InputResponseEvent(request_id=id, response=answer))
             else:
-                tried.send(event)
+                body_call.send(event)
 
-    async def _value(self, body: Body, tried: Try, events: list[Any]) -> Any:
+    async def _value(self, body: Body, body_call: BodyCall, events: list[Any]) -> Any:
         signature = body.signature
         given = events if signature.as_list else events[0]
         if not signature.is_async:
             seen = (
-                (SyncContext(Context(tried), waiting_on(get_running_loop())), given)
+                (SyncContext(Context(body_call), waiting_on(get_running_loop())), given)
                 if signature.wants_context
                 else (given,)
             )
-            return await self.house.in_thread(partial(body.function, *seen))
-        return await (body.function(Context(tried), given) if signature.wants_context else body.function(given))
+            return await self.services.in_thread(partial(body.function, *seen))
+        return await (body.function(Context(body_call), given) if signature.wants_context else body.function(given))
 
 
 def _is_told_to_end(error: BaseException) -> bool:
@@ -121,37 +121,36 @@ def _is_told_to_end(error: BaseException) -> bool:
     return isinstance(error, CancelledError) and task is not None and task.cancelling() > 0
 
 
-async def _flushed(tried: Try) -> None:
+async def _flushed(body_call: BodyCall) -> None:
     try:
-        await tried.published.flush()
+        await body_call.published.flush()
     except Exception as error:
-        at = {"run": tried.call.run, "step": tried.call.command.step, "command": tried.call.command.id}
+        at = {"run": body_call.call.run, "step": body_call.call.command.step, "command": body_call.call.command.id}
         log_event(log, WARNING, "events of a failed body are not shown", at, why=type(error).__name__)
         return  # what went wrong before is what counts
 
 
-async def _suspended(tried: Try) -> Done:
-    await tried.published.flush()
-    progress = {"published": tried.published.count} if tried.published.count else None
-    return Done(Suspended(tuple(tried.calls.pending.values()), progress))
+async def _suspended(body_call: BodyCall) -> Done:
+    await body_call.published.flush()
+    progress = {"published": body_call.published.count} if body_call.published.count else None
+    return Done(Suspended(tuple(body_call.calls.pending.values()), progress))
 
 
-def _told(tried: Try) -> Done:
+def _told(body_call: BodyCall) -> Done:
     """An item of `ctx.map`: what it gave goes back to who asked for it, and to no step."""
-    if tried.state.writes():
+    if body_call.state.writes():
         why = "an item of `ctx.map` has no context of its own to write to; return what is to be kept"
-        return Done(Failed(Fault("context", why, retryable=False)), usage=tried.usage)
-    events = [{"type": each.type, "data": each.data} for each in tried.events]
-    return Done(Succeeded({"events": events}), usage=tried.usage)
+        return Done(Failed(Fault("context", why, retryable=False)), usage=body_call.usage)
+    events = [{"type": each.type, "data": each.data} for each in body_call.events]
+    return Done(Succeeded({"events": events}), usage=body_call.usage)
 
 
-def _completed(tried: Try) -> Done:
+def _completed(body_call: BodyCall) -> Done:
     def renew(stale: StaleWrite) -> Done:
-        if tried.state.renewed(stale):
-            return _completed(tried)
-        return Done(Parked(until=tried.house.clock.now(), reason="somebody else was faster"))
+        if body_call.state.renewed(stale):
+            return _completed(body_call)
+        return Done(Parked(until=body_call.services.clock.now(), reason="somebody else was faster"))
 
-    writes = tried.state.writes()
-    return Done(
-        Succeeded(None), writes=writes, usage=tried.usage, events=tuple(tried.events), renew=renew if writes else None
-    )
+    writes = body_call.state.writes()
+    events = tuple(body_call.events)
+    return Done(Succeeded(None), writes=writes, usage=body_call.usage, events=events, renew=renew if writes else None)

@@ -11,37 +11,37 @@ from refold.core.plan import Plan
 from refold.core.times import seconds
 from refold.errors import ChildFailed, Unavailable
 from refold.logs import WARNING, event, logger
-from refold.python.body_call import ChildRun, Try
+from refold.python.body_call import BodyCall, ChildRun
 from refold.python.durable_calls import Span
 from refold.python.startable import is_playbook
-from refold.python.values import Exact
+from refold.python.values import ValueCodec
 
 log = logger("worker")
 
 KIND = "child"
-PAUSE = 0.2  # seconds before the store is asked again
+STORE_PAUSE = 0.2  # seconds before the store is asked again
 T = TypeVar("T")
 
 
-class Start(NamedTuple):
+class ChildCall(NamedTuple):
     call: Awaited
-    exact: Exact  # of the child
+    codec: ValueCodec  # of the child
 
 
 class Children:
     """Those of one body; each is known by its key."""
 
-    def __init__(self, tried: Try) -> None:
-        self._try, self._calls, self._house = tried, tried.calls, tried.house
+    def __init__(self, body_call: BodyCall) -> None:
+        self._body_call, self._calls, self._services = body_call, body_call.calls, body_call.services
 
     def now(self) -> Instant:
-        return self._house.clock.now()
+        return self._services.clock.now()
 
     async def result(self, workflow: Any, given: Mapping[str, Any], key: str | None, timeout: Span | None) -> Any:
         """Raises ChildFailed or TimeoutError."""
         start = await self._start(workflow, given, key, timeout)
         outcome = await self._calls.outcome(start.call)
-        return start.exact.get(result_of(outcome, start.call.key, timeout))
+        return start.codec.get(result_of(outcome, start.call.key, timeout))
 
     async def first(
         self, starts: Mapping[str, tuple[Any, Mapping[str, Any]]], timeout: Span | None = None
@@ -60,25 +60,25 @@ class Children:
         for start in made.values():
             await self._calls.give_up(start.call.key, f"{won} was first")
         outcome = await self._calls.outcome(made[won].call)
-        return won, made[won].exact.get(result_of(outcome, won, timeout))
+        return won, made[won].codec.get(result_of(outcome, won, timeout))
 
     async def seen(self, key: str) -> ChildRun:
         """How a run stands that was started under this key."""
-        call = self._try.call
+        call = self._body_call.call
         run = child_id(call.run, f"{call.command.id}#{KIND}:{key}")
-        return await self._patiently(lambda: self._house.look(run))
+        return await self._patiently(lambda: self._services.look(run))
 
-    async def _start(self, workflow: Any, given: Mapping[str, Any], key: str | None, timeout: Span | None) -> Start:
+    async def _start(self, workflow: Any, given: Mapping[str, Any], key: str | None, timeout: Span | None) -> ChildCall:
         if isinstance(workflow, Plan) or is_playbook(workflow):
-            plan = await self._patiently(lambda: self._house.register(workflow))
-            exact = self._try.definition.exact
+            plan = await self._patiently(lambda: self._services.register(workflow))
+            codec = self._body_call.definition.codec
         else:
-            child = await self._patiently(lambda: self._house.adopt(workflow))
-            plan, exact = child.hash, child.exact
-        put = {name: exact.put(each, f"input.{name}") for name, each in given.items()}
+            child = await self._patiently(lambda: self._services.adopt(workflow))
+            plan, codec = child.hash, child.codec
+        put = {name: codec.put(each, f"input.{name}") for name, each in given.items()}
         name = self._calls.key(KIND, [plan, put], key)
         until = None if timeout is None else self.now() + round(seconds(timeout) * SECOND)
-        return Start(Awaited(name, until, child=plan, input=put), exact)
+        return ChildCall(Awaited(name, until, child=plan, input=put), codec)
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """A body does not learn that the store was away."""
@@ -86,10 +86,10 @@ class Children:
             try:
                 return await work()
             except Unavailable as error:
-                call = self._try.call
+                call = self._body_call.call
                 at = {"run": call.run, "step": call.command.step, "command": call.command.id}
                 event(log, WARNING, "body waits for the store, which did not answer", at, why=text_of(error))
-                await self._house.clock.sleep(PAUSE)
+                await self._services.clock.sleep(STORE_PAUSE)
 
 
 def result_of(outcome: Outcome, what: str, timeout: Span | None) -> Any:

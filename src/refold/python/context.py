@@ -16,17 +16,17 @@ from refold.core.read.gates import ANSWER
 from refold.core.retry import delay, may_retry
 from refold.core.times import seconds
 from refold.errors import InvalidValue
-from refold.python.body_call import Try, judged
+from refold.python.body_call import BodyCall, fault_for_policy
 from refold.python.children import Children, result_of
 from refold.python.definition import define, is_workflow
 from refold.python.durable_calls import CallOptions, Span
 from refold.python.events import StopEvent
 from refold.python.inputs import Inputs
-from refold.python.map import Each, FanOutCall, by_calls, check
+from refold.python.map import FanOutCall, MapOptions, by_calls, check
 from refold.python.startable import is_playbook
-from refold.python.state import Change, gathered
+from refold.python.state import Change, collect_events
 from refold.python.values import Mapped
-from refold.python.workflow import Flow, Workflow, timed
+from refold.python.workflow import Flow, Workflow, checked_retry
 
 if TYPE_CHECKING:
     from refold.playbooks.playbook import Playbook
@@ -44,8 +44,8 @@ class DurableCalls:
     Keywords are always inputs of what is called. `ctx.options` gives calls a key, a retry or a timeout.
     """
 
-    def __init__(self, tried: Try, options: CallOptions) -> None:
-        self._try, self._options = tried, options
+    def __init__(self, body_call: BodyCall, options: CallOptions) -> None:
+        self._body_call, self._options = body_call, options
 
     @overload
     async def call(self, work: Callable[P, Awaitable[R]], /, *inputs: P.args, **named: P.kwargs) -> R: ...
@@ -60,32 +60,32 @@ class DurableCalls:
         `ctx.options(key="charge").call(charge, card)`. With a timeout, each try raises TimeoutError when it is over;
         a function in a thread cannot be stopped, but its late result is ignored.
         """
-        calls, key, exact = self._try.calls, self._options.key, self._try.definition.exact
+        calls, key, codec = self._body_call.calls, self._options.key, self._body_call.definition.codec
         where = "arguments; give the call a key with ctx.options(key=...)"
-        arguments = None if key is not None else exact.put([list(inputs), named], where)
+        arguments = None if key is not None else codec.put([list(inputs), named], where)
         name = calls.key(f"call:{getattr(work, '__qualname__', type(work).__name__)}", arguments, key)
-        return exact.get(await calls.once(name, partial(self._tried, partial(work, *inputs, **named))))
+        return codec.get(await calls.once(name, partial(self._tried, partial(work, *inputs, **named))))
 
     async def _tried(self, work: Callable[[], Any]) -> Any:
-        attempt, retry = 1, timed(self._options.retry, "ctx.call") or Retry()
+        attempt, retry = 1, checked_retry(self._options.retry, "ctx.call") or Retry()
         limit = None if self._options.timeout is None else seconds(self._options.timeout)
         while True:
             try:
                 result = self._made(work)
                 value = await (result if limit is None else asyncio.wait_for(result, limit))
-                return self._try.definition.exact.put(value, "result")
+                return self._body_call.definition.codec.put(value, "result")
             except Exception as error:
-                fault = judged(error, retry.on)
+                fault = fault_for_policy(error, retry.on)
                 if not may_retry(retry, attempt, fault):
                     raise
-                await self._try.house.clock.sleep(delay(retry, attempt, fault, 0.5) / SECOND)
+                await self._body_call.services.clock.sleep(delay(retry, attempt, fault, 0.5) / SECOND)
                 attempt += 1
 
     async def _made(self, work: Callable[[], Any]) -> Any:
         function = work.func if isinstance(work, partial) else work
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
             return await work()
-        made = await self._try.house.in_thread(work)
+        made = await self._body_call.services.in_thread(work)
         return await made if inspect.isawaitable(made) else made
 
     @overload
@@ -104,29 +104,29 @@ class DurableCalls:
         if self._options.retry is not None:
             raise InvalidValue("retry", "a child run is not retried as a whole: give its workflow or its steps a retry")
         takes = define(workflow).inputs if is_workflow(workflow) else Inputs()
-        children = Children(self._try)
+        children = Children(self._body_call)
         return await children.result(workflow, takes.merged(inputs, named), self._options.key, self._options.timeout)
 
     @overload
     async def map(
-        self, work: Flow[..., R] | Workflow[R] | type[Workflow[R]], items: Items, **how: Unpack[Each]
+        self, work: Flow[..., R] | Workflow[R] | type[Workflow[R]], items: Items, **how: Unpack[MapOptions]
     ) -> Mapped[R]: ...
 
     @overload
-    async def map(self, work: "Plan | Playbook", items: Items, **how: Unpack[Each]) -> Mapped[Any]: ...
+    async def map(self, work: "Plan | Playbook", items: Items, **how: Unpack[MapOptions]) -> Mapped[Any]: ...
 
     @overload
     async def map(
-        self, work: Callable[..., Awaitable[StopEvent]], items: Items, **how: Unpack[Each]
+        self, work: Callable[..., Awaitable[StopEvent]], items: Items, **how: Unpack[MapOptions]
     ) -> Mapped[Any]: ...
 
     @overload
-    async def map(self, work: Callable[..., Awaitable[R]], items: Items, **how: Unpack[Each]) -> Mapped[R]: ...
+    async def map(self, work: Callable[..., Awaitable[R]], items: Items, **how: Unpack[MapOptions]) -> Mapped[R]: ...
 
     @overload
-    async def map(self, work: Callable[..., R], items: Items, **how: Unpack[Each]) -> Mapped[R]: ...
+    async def map(self, work: Callable[..., R], items: Items, **how: Unpack[MapOptions]) -> Mapped[R]: ...
 
-    async def map(self, work: Any, items: Items, **how: Unpack[Each]) -> Mapped[Any]:
+    async def map(self, work: Any, items: Items, **how: Unpack[MapOptions]) -> Mapped[Any]:
         """Run `work` for each item and return the results in the order of the items.
 
         `work` is a step of this workflow, which gets events; another workflow, which gets inputs; or a plain function.
@@ -134,13 +134,13 @@ class DurableCalls:
         Raises ChildFailed if more items failed than are tolerated; a failed item that is tolerated gives None.
         """
         check(how)
-        own, mapping = self._options, FanOutCall(self._try, self._options)
+        own, mapping = self._options, FanOutCall(self._body_call, self._options)
         if is_workflow(work) or isinstance(work, Plan) or is_playbook(work) or mapping.step_of(work) is not None:
             return await mapping.over(work, items, how)
         name = own.key or getattr(work, "__qualname__", "map")
 
         async def one(number: int, item: Any) -> Any:
-            return await DurableCalls(self._try, replace(own, key=f"{name}[{number}]")).call(work, item)
+            return await DurableCalls(self._body_call, replace(own, key=f"{name}[{number}]")).call(work, item)
 
         return await by_calls(one, items, how)
 
@@ -151,13 +151,13 @@ class Context(DurableCalls):
     `run_id` and `idempotency_key` are the same for every try of the same event.
     """
 
-    def __init__(self, tried: Try) -> None:
-        super().__init__(tried, CallOptions())
-        self.run_id, self.idempotency_key = tried.call.run, tried.call.idempotency_key
-        self.attempt = tried.call.command.attempt
-        self.state, self.session, self.children = tried.state, tried.session, Children(tried)
-        self._calls, self._house = tried.calls, tried.house
-        self._definition, self._call = tried.definition, tried.call
+    def __init__(self, body_call: BodyCall) -> None:
+        super().__init__(body_call, CallOptions())
+        self.run_id, self.idempotency_key = body_call.call.run, body_call.call.idempotency_key
+        self.attempt = body_call.call.command.attempt
+        self.state, self.session, self.children = body_call.state, body_call.session, Children(body_call)
+        self._calls, self._services = body_call.calls, body_call.services
+        self._definition, self._call = body_call.definition, body_call.call
         self._asked = 0
 
     def options(
@@ -168,7 +168,7 @@ class Context(DurableCalls):
         `key` names the call in place of its arguments, `retry` says how often it is tried, `timeout` how long it may
         take.
         """
-        return DurableCalls(self._try, CallOptions(key, retry, timeout))
+        return DurableCalls(self._body_call, CallOptions(key, retry, timeout))
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.state.get(key, default)
@@ -184,7 +184,7 @@ class Context(DurableCalls):
 
     def send(self, event: Any) -> None:
         """An event for other steps; it goes out when this step has completed."""
-        self._try.send(event)
+        self._body_call.send(event)
 
     async def publish(self, event: Any) -> None:
         """Show an event, or any value, to those who follow the run; no step gets it."""
@@ -192,16 +192,16 @@ class Context(DurableCalls):
         command = self._call.command
         known = type(event) in self._definition.names
         name, data = self._definition.sent(event, command.step) if known else ("", self._put(event, "published"))
-        line = {"at": self._house.clock.now(), "step": command.step, "visit": command.visit}
+        line = {"at": self._services.clock.now(), "step": command.step, "visit": command.visit}
         line |= {"attempt": command.attempt, "stream": "event", "type": name, "data": data}
-        await self._try.published.put({**line, "text": name or short(repr(event), 200)})
+        await self._body_call.published.put({**line, "text": name or short(repr(event), 200)})
 
     def collect(self, event: Any, n: int, by: str = "") -> list[Any] | None:
         """Put this event to the others that came here; n of them at once, in the order of their coming, or None."""
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise InvalidValue("n", f"{n!r} is no number of events; it counts from 1")
         sent = self._definition.sent(event, self._call.command.step)
-        full = gathered(self.state, self._call.command, sent, n, by)
+        full = collect_events(self.state, self._call.command, sent, n, by)
         return None if full is None else [self._definition.received(type, data) for type, data in full]
 
     async def ask(self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None) -> Any:
@@ -212,7 +212,7 @@ class Context(DurableCalls):
         key = self._calls.key("ask", None, id)
         input = {"id": id, "prompt": prompt, "metadata": self._put(metadata, "metadata")}
         if key in self._calls.recorded or key in self._calls.memory.awaited:
-            self._try.published.pass_over()
+            self._body_call.published.pass_over()
         else:
             await self.publish({"request_id": id, "prompt": prompt, "metadata": metadata})
         call = Awaited(key, self._until(timeout), f"{ANSWER}{id}", input=input)
@@ -232,7 +232,7 @@ class Context(DurableCalls):
         """What was used up, by its unit: `ctx.usage(tokens=312, usd=0.004)`. Counted once, when the step has ended."""
         self.state.check_open()
         for unit, amount in amounts.items():
-            self._try.usage[unit] = self._try.usage.get(unit, 0) + amount
+            self._body_call.usage[unit] = self._body_call.usage.get(unit, 0) + amount
 
     def log(self, text: str) -> None:
         """A line for `refold runs logs`."""
@@ -240,13 +240,13 @@ class Context(DurableCalls):
             self._call.say("log", text)
 
     def _put(self, value: Any, path: str) -> Any:
-        return self._definition.exact.put(value, path)
+        return self._definition.codec.put(value, path)
 
     async def _awaited(self, call: Awaited, what: str, timeout: Span | None) -> Any:
-        return self._definition.exact.get(result_of(await self._calls.outcome(call), what, timeout))
+        return self._definition.codec.get(result_of(await self._calls.outcome(call), what, timeout))
 
     def _until(self, span: Span | None) -> int | None:
-        return None if span is None else self._house.clock.now() + round(seconds(span) * SECOND)
+        return None if span is None else self._services.clock.now() + round(seconds(span) * SECOND)
 
 
 Wait = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
@@ -286,22 +286,24 @@ class SyncDurableCalls:
 
     @overload
     def map(
-        self, work: Flow[..., R] | Workflow[R] | type[Workflow[R]], items: Items, **how: Unpack[Each]
+        self, work: Flow[..., R] | Workflow[R] | type[Workflow[R]], items: Items, **how: Unpack[MapOptions]
     ) -> Mapped[R]: ...
 
     @overload
-    def map(self, work: "Plan | Playbook", items: Items, **how: Unpack[Each]) -> Mapped[Any]: ...
+    def map(self, work: "Plan | Playbook", items: Items, **how: Unpack[MapOptions]) -> Mapped[Any]: ...
 
     @overload
-    def map(self, work: Callable[..., Awaitable[StopEvent]], items: Items, **how: Unpack[Each]) -> Mapped[Any]: ...
+    def map(
+        self, work: Callable[..., Awaitable[StopEvent]], items: Items, **how: Unpack[MapOptions]
+    ) -> Mapped[Any]: ...
 
     @overload
-    def map(self, work: Callable[..., Awaitable[R]], items: Items, **how: Unpack[Each]) -> Mapped[R]: ...
+    def map(self, work: Callable[..., Awaitable[R]], items: Items, **how: Unpack[MapOptions]) -> Mapped[R]: ...
 
     @overload
-    def map(self, work: Callable[..., R], items: Items, **how: Unpack[Each]) -> Mapped[R]: ...
+    def map(self, work: Callable[..., R], items: Items, **how: Unpack[MapOptions]) -> Mapped[R]: ...
 
-    def map(self, work: Any, items: Items, **how: Unpack[Each]) -> Mapped[Any]:
+    def map(self, work: Any, items: Items, **how: Unpack[MapOptions]) -> Mapped[Any]:
         """Run `work` for each item and return the results in the order of the items; see `Context.map`."""
         results: Mapped[Any] = self._wait(self._durable.map, work, items, **how)
         return results

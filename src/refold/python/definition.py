@@ -17,14 +17,14 @@ from refold.errors import InvalidPlan, InvalidValue
 from refold.names import a
 from refold.python.checks import Sketch, problems_of
 from refold.python.events import ErrorEvent, Event, InputRequestEvent, InputResponseEvent, StartEvent, StopEvent
-from refold.python.field_types import check_fields, completed
-from refold.python.inputs import Inputs, of_event, of_function
+from refold.python.field_types import check_fields, with_defaults
+from refold.python.inputs import Inputs, inputs_of_event, inputs_of_function
 from refold.python.session import NAME, Live
 from refold.python.signatures import Signature, data_classes, is_event, read_signature
-from refold.python.values import Exact, fields_of, made
-from refold.python.workflow import FLOW, Flow, Policy, Workflow, bodies_of, resources_of, timed
+from refold.python.values import ValueCodec, fields_of, make_object
+from refold.python.workflow import FLOW, Flow, Policy, Workflow, bodies_of, checked_retry, resources_of
 
-KEPT = "__refold_definition__"
+DEFINITION = "__refold_definition__"
 
 
 class Body(Struct, frozen=True):
@@ -43,7 +43,7 @@ class Definition(Struct, frozen=True):
     bodies: Mapping[str, Body]
     classes: Mapping[str, type]  # of events, by the names of their types
     names: Mapping[type, str]
-    exact: Exact
+    codec: ValueCodec
     resources: Mapping[str, Callable[[], Any]] = {}  # how live objects are made, by their keys
     mapped: Mapping[str, data.Step] = {}  # steps that are run for items alone
     inputs: Inputs = Inputs()
@@ -75,12 +75,12 @@ class Definition(Struct, frozen=True):
         cls = type(event)
         if isinstance(event, StopEvent):
             result = event.result if cls is StopEvent else event
-            return STOP, {"result": self.exact.put(result, f"{cls.__name__}.result")}
+            return STOP, {"result": self.codec.put(result, f"{cls.__name__}.result")}
         if cls not in self.names:
             raise InvalidValue(sender, self._unknown(cls))
         fields = fields_of(event, cls.__name__)
         check_fields(cls, fields, cls.__name__)
-        return self.names[cls], self.exact.put_fields(fields, cls.__name__)
+        return self.names[cls], self.codec.put_fields(fields, cls.__name__)
 
     def _unknown(self, cls: type) -> str:
         if not is_event(cls):
@@ -101,15 +101,15 @@ class Definition(Struct, frozen=True):
         of_error = issubclass(cls, ErrorEvent)
         if not isinstance(raw, dict):
             raise InvalidValue(type, f"a map of fields is wanted, and this is {a(raw.__class__.__name__)}")
-        fields = completed(cls, self.exact.get_fields({**raw, "events": None} if of_error else raw, cls.__name__))
+        fields = with_defaults(cls, self.codec.get_fields({**raw, "events": None} if of_error else raw, cls.__name__))
         if of_error:
             fields["events"] = [self.received(each["type"], each["data"]) for each in raw.get("events", ())]
         check_fields(cls, fields, cls.__name__)
-        return made(cls, fields, cls.__name__)
+        return make_object(cls, fields, cls.__name__)
 
     def begun(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs of a run, as they are stored; those that a class declares are held against it. Raises InvalidValue."""
-        raw = {name: self.exact.put(each, f"input.{name}") for name, each in inputs.items()}
+        raw = {name: self.codec.put(each, f"input.{name}") for name, each in inputs.items()}
         self.inputs.check(self.plan.name, raw)
         self.received(START, raw)
         return raw
@@ -120,13 +120,13 @@ def define(workflow: Any, found_at: str = "") -> Definition:
     owner = workflow.workflow if isinstance(workflow, Flow) else workflow
     if not is_workflow(workflow):
         raise InvalidPlan([f"{workflow!r} is no workflow: it must be a subclass or an instance of refold.Workflow"])
-    known: Definition | None = vars(owner).get(KEPT)
+    known: Definition | None = vars(owner).get(DEFINITION)
     if known is None:
         known = _made(owner() if isinstance(owner, type) else owner)
-        setattr(owner, KEPT, known)
+        setattr(owner, DEFINITION, known)
     if found_at and known.found_at != found_at:
         known = structs.replace(known, found_at=found_at)
-        setattr(owner, KEPT, known)
+        setattr(owner, DEFINITION, known)
     return known
 
 
@@ -134,7 +134,7 @@ def is_workflow(value: Any) -> bool:
     return isinstance(value, Workflow | Flow) or (isinstance(value, type) and issubclass(value, Workflow))
 
 
-def mentioned(definition: Definition) -> Iterator[Any]:
+def child_workflows(definition: Definition) -> Iterator[Any]:
     """The workflows that its bodies name, and those that it declares: they may be started as its children."""
     yield from definition.workflow.children
     for body in definition.bodies.values():
@@ -150,12 +150,12 @@ def _is_of_refold(value: Any) -> bool:
     return isinstance(value, type) and value.__module__.startswith("refold.python.")
 
 
-def family(definition: Definition) -> list[Definition]:
+def with_children(definition: Definition) -> list[Definition]:
     """With all that it may start, and all that they may."""
     found = {definition.hash: definition}
     todo = [definition]
     while todo:
-        for each in map(define, mentioned(todo.pop())):
+        for each in map(define, child_workflows(todo.pop())):
             if each.hash not in found:
                 found[each.hash] = each
                 todo.append(each)
@@ -174,7 +174,7 @@ def _made(workflow: Workflow[Any]) -> Definition:
     problems += _unfit_for_processes(workflow, bodies.values())
     if problems:
         raise InvalidPlan(problems)
-    retry = timed(workflow.retry, name)
+    retry = checked_retry(workflow.retry, name)
     plan = Plan(
         name=name,
         steps=tuple(_step(body, names, retry) for body in bodies.values() if not body.policy.mapped),
@@ -187,7 +187,7 @@ def _made(workflow: Workflow[Any]) -> Definition:
     stored |= {cls for cls in classes if issubclass(cls, StopEvent) and cls is not StopEvent}
     known = {cls: each for cls, each in names.items() if each not in (START, STOP)}
     of_data = {each: cls for cls, each in (_names(sorted(stored, key=_full)) | known | {Live: NAME}).items()}
-    handed_on = {cls for each in workflow.hands_on for cls in define(each).exact.classes.values()}
+    handed_on = {cls for each in workflow.hands_on for cls in define(each).codec.classes.values()}
     of_data |= {_full(cls): cls for cls in handed_on.difference(of_data.values())}
     by_type = {each: cls for cls, each in names.items() if cls is not StartEvent or START not in _others(names)}
     return Definition(
@@ -197,7 +197,7 @@ def _made(workflow: Workflow[Any]) -> Definition:
         bodies=bodies,
         classes=by_type,
         names=names,
-        exact=Exact(of_data),
+        codec=ValueCodec(of_data),
         resources=resources_of(workflow),
         mapped={body.name: _step(body, names, retry) for body in bodies.values() if body.policy.mapped},
         inputs=_inputs(bodies.values(), by_type[START]),
@@ -206,7 +206,7 @@ def _made(workflow: Workflow[Any]) -> Definition:
 
 def _inputs(bodies: Iterable[Body], start: type) -> Inputs:
     flow = next((getattr(body.function, FLOW) for body in bodies if hasattr(body.function, FLOW)), None)
-    return of_event(start) if flow is None else of_function(flow)
+    return inputs_of_event(start) if flow is None else inputs_of_function(flow)
 
 
 def _unfit_for_processes(workflow: Workflow[Any], bodies: Iterable[Body]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from refold.python.events import InputRequestEvent, InputResponseEvent
 from refold.python.signatures import Signature
 
 
-def drawn(definition: Definition) -> Plan:
+def arcs_of_events(definition: Definition) -> Plan:
     """Begins with the start of a run; an arc says which event goes there."""
     begin = _step(START, "start", [Arc(to=name) for name in _takers(definition, START)])
     steps = (

@@ -29,7 +29,7 @@ class Suspension(BaseException):
     """The body waits for something that may take long: it is left here, and run again when that has come."""
 
 
-class Calls:
+class RecordedCalls:
     """Those of one try of a body."""
 
     def __init__(

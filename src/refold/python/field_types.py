@@ -33,7 +33,7 @@ def check_fields(cls: type, fields: Mapping[str, Any], path: str) -> None:
             check(fields[name], hint, f"{path}.{name}")
 
 
-def completed(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
+def with_defaults(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
     """With the defaults of fields that were not there when it was stored."""
     for name, default in _defaults(cls).items():
         if name not in fields:

@@ -61,12 +61,12 @@ class Inputs(Struct, frozen=True):
         raise InvalidValue("input", f"{why}: give them by name, as in {name}=…, or as {{{name!r}: …}}")
 
 
-def of_event(cls: type) -> Inputs:
+def inputs_of_event(cls: type) -> Inputs:
     """A start event says itself which of its fields are missing, and takes others too."""
     return Inputs(tuple(declared(cls)))
 
 
-def of_function(function: Callable[..., Any]) -> Inputs:
+def inputs_of_function(function: Callable[..., Any]) -> Inputs:
     """Of a flow: all that it takes after its context. Raises InvalidPlan."""
     name = getattr(function, "__name__", repr(function))
     bare = inspect.unwrap(function)

@@ -12,35 +12,35 @@ from refold.core.outcomes import Fault, Outcome, Sent, Write
 from refold.errors import Conflict, ToolFailed
 from refold.executors.functions import resolve
 from refold.ports import Call, Clock, Memory
-from refold.python.body_call import House, Try, listed
+from refold.python.body_call import BodyCall, BodyServices, as_events
 from refold.python.context import Context, SyncContext
 from refold.python.definition import Body, define
 from refold.python.session import Session
 
-HERE = f"{__name__}:run_here"
+RUN_HERE = f"{__name__}:run_here"
 
 
-async def run_isolated(body: Body, tried: Try) -> None:
+async def run_isolated(body: Body, body_call: BodyCall) -> None:
     """What the body has sent and written is as if it had been done here."""
-    executor, call = tried.house.isolated, tried.call
+    executor, call = body_call.services.isolated, body_call.call
     if executor is None:
         raise ToolFailed(Fault("isolation", "this process starts no others for steps", retryable=False))
-    memory = tried.calls.memory
+    memory = body_call.calls.memory
     order = {
-        "workflow": tried.definition.place,
+        "workflow": body_call.definition.place,
         "step": body.name,
         "run": call.run,
         "command": msgspec.to_builtins(call.command),
         "ctx": memory.ctx,
         "versions": memory.versions,
     }
-    done = await executor.run(HERE, order, call.say)
-    tried.events += msgspec.convert(done["events"], list[Sent])
-    tried.usage.update(done["usage"])
-    tried.state.take_over(msgspec.convert(done["writes"], list[Write]))
+    done = await executor.run(RUN_HERE, order, call.say)
+    body_call.events += msgspec.convert(done["events"], list[Sent])
+    body_call.usage.update(done["usage"])
+    body_call.state.take_over(msgspec.convert(done["writes"], list[Write]))
 
 
-class Apart:
+class NoDesk:
     """There is no desk on the other side."""
 
     async def recall(self) -> Memory:
@@ -57,24 +57,27 @@ def run_here(order: dict[str, Any]) -> Any:
     """On the other side. The workflow is named by the code that was imported there, not by data of a run."""
     definition = define(resolve(order["workflow"]).call)
     body = definition.bodies[order["step"]]
-    call = Call(order["run"], msgspec.convert(order["command"], Command), {}, meanwhile=Apart())
+    call = Call(order["run"], msgspec.convert(order["command"], Command), {}, meanwhile=NoDesk())
 
     async def refuse(*_: Any) -> Any:
         raise Conflict("a step in a process of its own starts no child runs; let another step start them")
 
-    house = House(_NoClock(), refuse, refuse, refuse, refuse, refuse)
-    tried = Try(call, definition, Memory(order["ctx"], order["versions"]), house, Session(definition.resources, {}, {}))
+    services = BodyServices(_NoClock(), refuse, refuse, refuse, refuse, refuse)
+    body_call = BodyCall(
+        call, definition, Memory(order["ctx"], order["versions"]), services, Session(definition.resources, {}, {})
+    )
     events = [definition.received(each["type"], each["data"]) for each in call.input["events"]]
     given = (events if body.signature.as_list else events[0],)
-    context = (
-        Context(tried) if body.signature.is_async else SyncContext(Context(tried), lambda begin: asyncio.run(begin()))
-    )
+    context: Context | SyncContext = Context(body_call)
+    if not body.signature.is_async:
+        context = SyncContext(Context(body_call), lambda begin: asyncio.run(begin()))
     value = body.function(*((context, *given) if body.signature.wants_context else given))
     if inspect.iscoroutine(value):
         value = asyncio.run(value)
-    for event in listed(body.name, value):
-        tried.send(event)
-    return msgspec.to_builtins({"events": tried.events, "usage": tried.usage, "writes": list(tried.state.writes())})
+    for event in as_events(body.name, value):
+        body_call.send(event)
+    writes = list(body_call.state.writes())
+    return msgspec.to_builtins({"events": body_call.events, "usage": body_call.usage, "writes": writes})
 
 
 class _NoClock(Clock):

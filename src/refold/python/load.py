@@ -1,4 +1,4 @@
-"""Python workflows by their names, `module:Class`: found as `python -m` would find the module, or in a folder."""
+"""Finds Python workflows by their names, `module:Class`, and describes them to the playbooks that start them."""
 
 import os
 import sys
@@ -6,12 +6,14 @@ from importlib import import_module
 from traceback import extract_tb
 from typing import Any
 
+from refold.core.plan import START, Input
 from refold.errors import InvalidValue, NotFound, RefoldError
 from refold.executors.functions import imported
 from refold.names import a, did_you_mean
 from refold.playbooks.python_workflows import PythonWorkflow
-from refold.python.definition import define, is_workflow
-from refold.python.in_playbooks import coded
+from refold.python.definition import Definition, define, is_workflow, with_children
+from refold.python.field_types import check, declared, needed
+from refold.python.workflow import FLOW
 
 
 def load(target: str) -> Any:
@@ -36,14 +38,40 @@ def load(target: str) -> Any:
     return found
 
 
-def named(target: str) -> PythonWorkflow:
+def describe_workflow(target: str) -> PythonWorkflow:
     """What a playbook is told of it. Raises a RefoldError, whatever is wrong with it."""
     try:
-        return coded(define(load(target), target))
+        return describe(define(load(target), target))
     except RefoldError:
         raise
     except (Exception, SystemExit) as error:
         raise InvalidValue(target, f"its module cannot be imported: {_told(error)}") from error
+
+
+def describe(definition: Definition) -> PythonWorkflow:
+    """The parameters of a flow have names; the fields of a start event have types too."""
+    inputs, start = definition.inputs, definition.classes[START]
+    wanted = inputs.needed if _is_flow(definition) else needed(start)
+    hints = declared(start)
+
+    def misfit(name: str, value: Any) -> str:
+        try:
+            check(value, hints.get(name, Any), name)
+        except InvalidValue as error:
+            return str(error).removeprefix(f"{name}: ")
+        return ""
+
+    return PythonWorkflow(
+        target=definition.home,
+        plans=tuple(each.plan for each in with_children(definition)),
+        inputs=tuple(Input(name=name, required=name in wanted) for name in inputs.names),
+        others=inputs.others,
+        misfit=misfit,
+    )
+
+
+def _is_flow(definition: Definition) -> bool:
+    return any(hasattr(body.function, FLOW) for body in definition.bodies.values())
 
 
 def _check_home(folder: str, module: str) -> None:

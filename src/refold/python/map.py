@@ -14,19 +14,19 @@ from refold.core.outcomes import Awaited, Fault
 from refold.core.plan import BODY, STOP, Loop, Plan, Step
 from refold.core.times import seconds
 from refold.errors import ChildFailed, InvalidValue
-from refold.python.body_call import Try
+from refold.python.body_call import BodyCall
 from refold.python.children import result_of
 from refold.python.definition import Definition, is_workflow
 from refold.python.durable_calls import CallOptions
 from refold.python.startable import is_playbook
-from refold.python.values import Exact, Mapped
-from refold.python.workflow import timed
+from refold.python.values import Mapped, ValueCodec
+from refold.python.workflow import checked_retry
 
 ON = "on"  # the setting that tells a body which exceptions its policy names, if that is not the policy of its step
 FAILURES: Mapping[str, Any] = {"continue": "all", "skip_dependents": "all", "halt": "halt"}
 
 
-class Each(TypedDict, total=False):
+class MapOptions(TypedDict, total=False):
     """How items are mapped. `item_key` and `after` are functions of an item, or fields of it; with a source they are
     templates such as `"{{ item.id }}"`."""
 
@@ -40,10 +40,10 @@ class Each(TypedDict, total=False):
     page: int
 
 
-def check(how: Each) -> None:
-    unknown = how.keys() - Each.__annotations__.keys()
+def check(how: MapOptions) -> None:
+    unknown = how.keys() - MapOptions.__annotations__.keys()
     if unknown:
-        known, names = ", ".join(Each.__annotations__), ", ".join(sorted(unknown))
+        known, names = ", ".join(MapOptions.__annotations__), ", ".join(sorted(unknown))
         apart = "; `key`, `retry` and `timeout` are given to ctx.options"
         raise InvalidValue("map", f"there is no option {names}; there are {known}{apart}")
     if how.get("on_item_error", "continue") not in FAILURES:
@@ -66,7 +66,7 @@ def source_of(items: Any) -> dict[str, Any] | None:
     return {"kind": "python", "function": f"{items.__module__}:{items.__qualname__}"}
 
 
-async def drained(items: Any) -> list[Any]:
+async def all_items(items: Any) -> list[Any]:
     if isinstance(items, AsyncIterable):
         return [each async for each in items]
     if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
@@ -74,7 +74,7 @@ async def drained(items: Any) -> list[Any]:
     return list(items)
 
 
-def looped(how: Each, source: Mapping[str, Any] | None) -> Loop:
+def loop_of(how: MapOptions, source: Mapping[str, Any] | None) -> Loop:
     """Listed items are maps of `data`, and of `key` and `after` if they have them."""
     named, ordered = "item_key" in how, "after" in how
     return Loop(
@@ -92,7 +92,7 @@ def looped(how: Each, source: Mapping[str, Any] | None) -> Loop:
     )
 
 
-def item_of(item: Any, put: Any, how: Each) -> dict[str, Any]:
+def item_data(item: Any, put: Any, how: MapOptions) -> dict[str, Any]:
     """An item of a list, as the plan reads it."""
     named = {"key": _of(how["item_key"], item)} if "item_key" in how else {}
     return {**put, **named, **({"after": _of(how["after"], item)} if "after" in how else {})}
@@ -104,7 +104,7 @@ def _of(field: str | Callable[[Any], Any], item: Any) -> Any:
     return item[field] if isinstance(item, Mapping) else getattr(item, field)
 
 
-def of_step(definition: Definition, step: Step, loop: Loop) -> Plan:
+def plan_of_step(definition: Definition, step: Step, loop: Loop) -> Plan:
     """Items are events for a step of the workflow, which runs them wherever its code is."""
     named = "{{ item.type }}" if loop.source is None else step.accepts[0]
     value = "{{ item.data }}" if loop.source is None else "{{ item }}"
@@ -121,7 +121,7 @@ def of_step(definition: Definition, step: Step, loop: Loop) -> Plan:
     return Plan(name=f"{definition.plan.name}.{step.name}", steps=(made,), language="refold")
 
 
-def of_workflow(name: str, plan: str, loop: Loop) -> Plan:
+def plan_of_workflow(name: str, plan: str, loop: Loop) -> Plan:
     """Each item is a run of its own."""
     value = "{{ item.data }}" if loop.source is None else "{{ item }}"
     step = Step(name="each", work=data.Child(plan=plan), input=value, loop=loop)
@@ -131,7 +131,7 @@ def of_workflow(name: str, plan: str, loop: Loop) -> Plan:
 def with_policies(plan: Plan, options: CallOptions) -> Plan:
     """The plan with the retry and the timeout of the call in place of those of the step."""
     (step,) = plan.steps
-    retry = timed(options.retry, "ctx.map") or step.retry
+    retry = checked_retry(options.retry, "ctx.map") or step.retry
     timeout = seconds(options.timeout) if options.timeout is not None else step.timeout
     work = step.work
     if isinstance(work, data.Call) and retry.on:
@@ -146,57 +146,57 @@ OneCall = Callable[[int, Any], Any]
 class FanOutCall:
     """A fan-out of one try of a body."""
 
-    def __init__(self, tried: Try, options: CallOptions) -> None:
-        self._try, self._options = tried, options
+    def __init__(self, body_call: BodyCall, options: CallOptions) -> None:
+        self._body_call, self._options = body_call, options
 
-    async def over(self, work: Any, items: Any, how: Each) -> Mapped[Any]:
+    async def over(self, work: Any, items: Any, how: MapOptions) -> Mapped[Any]:
         """For a step of the workflow, or for a workflow; the body waits as it waits for a child run."""
         source = source_of(items)
-        loop = looped(how, source)
+        loop = loop_of(how, source)
         is_plan = isinstance(work, Plan) or is_playbook(work)
         step = None if is_plan or is_workflow(work) else self.step_of(work)
-        definition = self._try.definition
+        definition = self._body_call.definition
         if step is not None:
-            plan, exact = of_step(definition, step, loop), definition.exact
+            plan, codec = plan_of_step(definition, step, loop), definition.codec
         else:
-            child, exact = await self._child(work)
+            child, codec = await self._child(work)
             name = work.name if isinstance(work, Plan) else getattr(work, "__name__", "workflow")
             name = work.plan.name if is_playbook(work) else name
-            plan = of_workflow(f"{definition.plan.name}.{name}", child, loop)
+            plan = plan_of_workflow(f"{definition.plan.name}.{name}", child, loop)
         plan = with_policies(plan, self._options)
         if source is not None:
             put: dict[str, Any] = {"source": {name: each for name, each in source.items() if name != "kind"}}
         else:
-            listed = enumerate(await drained(items))
-            put = {"items": [item_of(each, self._put(step, exact, n, each), how) for n, each in listed]}
-        hash = await self._try.house.register(plan)
-        key = self._try.calls.key("map", [hash, put], self._options.key)
-        outcome = await self._try.calls.outcome(Awaited(key, child=hash, input=put, want=plan.steps[0].name))
+            listed = enumerate(await all_items(items))
+            put = {"items": [item_data(each, self._put(step, codec, n, each), how) for n, each in listed]}
+        hash = await self._body_call.services.register(plan)
+        key = self._body_call.calls.key("map", [hash, put], self._options.key)
+        outcome = await self._body_call.calls.outcome(Awaited(key, child=hash, input=put, want=plan.steps[0].name))
         value = result_of(outcome, key, None)
-        read = self._events if step is not None else exact.get
+        read = self._events if step is not None else codec.get
         return Mapped([None if each is None else read(each) for each in value["results"]], value["items"])
 
     def step_of(self, work: Any) -> Step | None:
         """The step whose body this function is."""
-        definition = self._try.definition
+        definition = self._body_call.definition
         name = next((name for name, body in definition.bodies.items() if body.function == work), None)
         return None if name is None else definition.step(name)
 
-    async def _child(self, work: Any) -> tuple[str, Exact]:
+    async def _child(self, work: Any) -> tuple[str, ValueCodec]:
         if isinstance(work, Plan) or is_playbook(work):
-            return await self._try.house.register(work), self._try.definition.exact
-        child: Definition = await self._try.house.adopt(work)
-        return child.hash, child.exact
+            return await self._body_call.services.register(work), self._body_call.definition.codec
+        child: Definition = await self._body_call.services.adopt(work)
+        return child.hash, child.codec
 
-    def _put(self, step: Step | None, exact: Exact, number: int, item: Any) -> dict[str, Any]:
+    def _put(self, step: Step | None, codec: ValueCodec, number: int, item: Any) -> dict[str, Any]:
         if step is not None:
-            type, data = self._try.definition.sent(item, f"item {number}")
+            type, data = self._body_call.definition.sent(item, f"item {number}")
             if type not in step.accepts:
                 raise InvalidValue(f"item {number}", f"step {step.name!r} takes {', '.join(step.accepts)}, not {type}")
             return {"type": type, "data": data}
         if not isinstance(item, dict):
-            raise InvalidValue(f"item {number}", f"a run has inputs by name; a {type_name(item)} is no map of them")
-        return {"data": {name: exact.put(each, f"item {number}.{name}") for name, each in item.items()}}
+            raise InvalidValue(f"item {number}", f"a run has inputs by name; a {type_of(item)} is no map of them")
+        return {"data": {name: codec.put(each, f"item {number}.{name}") for name, each in item.items()}}
 
     def _events(self, told: dict[str, Any]) -> Any:
         """What the step gave for one item: an event, several, or nothing; of a StopEvent what it holds."""
@@ -204,19 +204,19 @@ class FanOutCall:
         return found[0] if len(found) == 1 else found or None
 
     def _event(self, type: str, data: Any) -> Any:
-        definition = self._try.definition
-        return definition.exact.get(data["result"]) if type == STOP else definition.received(type, data)
+        definition = self._body_call.definition
+        return definition.codec.get(data["result"]) if type == STOP else definition.received(type, data)
 
 
-def type_name(value: Any) -> str:
+def type_of(value: Any) -> str:
     return type(value).__name__
 
 
-async def by_calls(call: OneCall, items: Any, how: Each) -> Mapped[Any]:
+async def by_calls(call: OneCall, items: Any, how: MapOptions) -> Mapped[Any]:
     """A plain function: durable calls of the body itself, which stays where it is meanwhile."""
     if "after" in how or source_of(items) is not None:
         raise InvalidValue("map", "a plain function takes no order and no source: map a step or a workflow")
-    listed = await drained(items)
+    listed = await all_items(items)
     room, halts = asyncio.Semaphore(how.get("max_in_flight", 16)), how.get("on_item_error") == "halt"
 
     async def one(number: int, item: Any) -> dict[str, Any]:
@@ -241,7 +241,7 @@ async def by_calls(call: OneCall, items: Any, how: Each) -> Mapped[Any]:
     return Mapped([each["result"] for each in told], told)
 
 
-def _judge(count: int, done: int, how: Each) -> None:
+def _judge(count: int, done: int, how: MapOptions) -> None:
     allowed = share(how["tolerate"], count, floor) if "tolerate" in how else count
     wanted = share(how["min_success"], count, ceil) if "min_success" in how else 0
     if count - done > allowed or done < wanted:

@@ -25,7 +25,7 @@ class Live:
     key: str
 
 
-def carried(raw: Any, mark: str) -> set[str]:
+def live_keys(raw: Any, mark: str) -> set[str]:
     """The keys of all references in a stored value."""
     found: set[str] = set()
     todo = [raw]
@@ -42,7 +42,7 @@ def carried(raw: Any, mark: str) -> set[str]:
     return found
 
 
-MOST = 10_000  # objects of one run
+MOST_OBJECTS = 10_000  # objects of one run
 SAVE, LOAD = "__refold_serialize__", "__refold_deserialize__"
 SAVES, LOADS = (SAVE, "__blazen_serialize__"), (LOAD, "__blazen_deserialize__")
 
@@ -52,7 +52,7 @@ Saved = tuple[str, str]
 LEFT_OUT: Saved = ("", "")
 
 
-class Held(Struct):
+class LiveObject(Struct):
     value: Any
     until: Until
     uses: int = 0  # events that carry it and were not handled
@@ -67,7 +67,7 @@ class Session:
     def __init__(
         self, factories: Mapping[str, Callable[[], Any]], saved: Mapping[str, Saved], classes: Mapping[str, type]
     ) -> None:
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, LiveObject] = {}
         self._factories, self._saved, self._classes = factories, dict(saved), classes
 
     def __getitem__(self, key: str | Live) -> Any:
@@ -100,9 +100,9 @@ class Session:
         return self[key] if key in self._held or key in self._saved or key in self._factories else default
 
     def put(self, key: str, value: Any, until: Until = "run") -> None:
-        if key not in self._held and len(self._held) >= MOST:
-            raise Conflict(f"the run has {MOST} live objects; remove some before {key!r}")
-        self._held[key] = Held(value, until)
+        if key not in self._held and len(self._held) >= MOST_OBJECTS:
+            raise Conflict(f"the run has {MOST_OBJECTS} live objects; remove some before {key!r}")
+        self._held[key] = LiveObject(value, until)
 
     def refer(self, value: Any, until: Until = "used") -> Live:
         """A reference that events can carry; with `used`, it goes when all steps that get it have ended well."""

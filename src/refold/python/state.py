@@ -12,7 +12,7 @@ from refold.core.commands import Command
 from refold.core.outcomes import DeleteKey, PutIf, SetKey, Write
 from refold.errors import Conflict, InvalidValue, StaleWrite
 from refold.ports import Memory
-from refold.python.values import Exact
+from refold.python.values import ValueCodec
 
 T = TypeVar("T")
 OWN = "refold:"  # keys that begin so are the engine's
@@ -34,8 +34,8 @@ class Entry(Struct):
 class State:
     """`ctx.state`: a map of the values that belong to the run."""
 
-    def __init__(self, memory: Memory, exact: Exact) -> None:
-        self._memory, self._exact = memory, exact
+    def __init__(self, memory: Memory, codec: ValueCodec) -> None:
+        self._memory, self._exact = memory, codec
         self._own: dict[str, Entry] = {}
         self.ended = ""  # the step whose body has returned: from here on nobody hears of what it says
 
@@ -168,7 +168,7 @@ Kept = tuple[str, Any]
 """Type and data."""
 
 
-def gathered(state: State, command: Command, sent: Kept, n: int, by: str) -> list[Kept] | None:
+def collect_events(state: State, command: Command, sent: Kept, n: int, by: str) -> list[Kept] | None:
     """With this one: n of those that wait, or None if there are fewer. Nobody else may have touched them meanwhile."""
     type, data = sent
     group = data.get(by) if by else ""

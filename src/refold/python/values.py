@@ -43,7 +43,7 @@ MARK = "$refold"
 WORD = 2**63  # below, every JSON reader agrees about an integer
 
 
-class Exact:
+class ValueCodec:
     """Writes and reads values; `classes` are those whose objects may be stored, by the names they are stored under."""
 
     def __init__(self, classes: Mapping[str, type] | None = None) -> None:
@@ -131,13 +131,13 @@ class Exact:
         cls = self.classes[name]
         if issubclass(cls, Enum):
             return cls[raw]
-        return made(cls, self.get_fields(raw, path), path)
+        return make_object(cls, self.get_fields(raw, path), path)
 
 
 def fields_of(value: Any, path: str) -> dict[str, Any]:
     """The fields of a dataclass, a struct, a model, or any object that keeps them in its `__dict__`."""
     if hasattr(value, "__dict__"):
-        never = left_out(type(value))
+        never = hidden_defaults(type(value))
         return {name: each for name, each in vars(value).items() if name[0] != "_" and name not in never}
     if isinstance(value, msgspec.Struct):
         return {name: getattr(value, name) for name in value.__struct_fields__}
@@ -149,7 +149,7 @@ def fields_of(value: Any, path: str) -> dict[str, Any]:
 _LEFT_OUT: dict[type, dict[str, Any]] = {}
 
 
-def left_out(cls: type) -> dict[str, Any]:
+def hidden_defaults(cls: type) -> dict[str, Any]:
     """Fields of a dataclass that are never stored, as in `field(default=None, metadata={"transient": True})`."""
     if cls not in _LEFT_OUT:
         fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
@@ -157,7 +157,7 @@ def left_out(cls: type) -> dict[str, Any]:
     return _LEFT_OUT[cls]
 
 
-def made(cls: type, fields: dict[str, Any], path: str) -> Any:
+def make_object(cls: type, fields: dict[str, Any], path: str) -> Any:
     """An object with these fields, as if it had been there all the time: a dataclass is not initialised anew."""
     if issubclass(cls, msgspec.Struct):
         known = cls.__struct_fields__
@@ -168,7 +168,7 @@ def made(cls: type, fields: dict[str, Any], path: str) -> Any:
         except ValueError as error:
             raise InvalidValue(path, " ".join(str(error).split())) from None
     value = object.__new__(cls)
-    for name, default in left_out(cls).items():
+    for name, default in hidden_defaults(cls).items():
         object.__setattr__(value, name, default)
     for name, each in fields.items():
         object.__setattr__(value, name, each)

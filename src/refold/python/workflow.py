@@ -12,7 +12,7 @@ from refold.core.times import seconds
 from refold.errors import InvalidPlan, InvalidValue
 from refold.names import a
 from refold.python.events import StartEvent, StopEvent
-from refold.python.inputs import of_function
+from refold.python.inputs import inputs_of_function
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -106,11 +106,11 @@ def _policy(*, timeout: Any = None, sends: Iterable[type] = (), **rest: Any) -> 
     unknown = rest.keys() - {*known}
     if unknown:
         raise InvalidPlan([f"@step has no {', '.join(sorted(unknown))}; it has {', '.join(known)}"])
-    rest["retry"] = timed(rest.get("retry"), "@step")
+    rest["retry"] = checked_retry(rest.get("retry"), "@step")
     return Policy(timeout=None if timeout is None else seconds(timeout), sends=tuple(sends), **rest)
 
 
-def timed(retry: Retry | None, where: str) -> Retry | None:
+def checked_retry(retry: Retry | None, where: str) -> Retry | None:
     """With its spans as numbers, however they were written. Raises InvalidPlan."""
     if retry is None:
         return None
@@ -158,7 +158,7 @@ class Workflow(Generic[R]):
             self.name = name
         if timeout is not None:
             self.timeout = timeout
-        self.retry = timed(retry, name) if retry is not None else self.retry
+        self.retry = checked_retry(retry, name) if retry is not None else self.retry
         self.types = types or self.types
         self.functions: tuple[Callable[..., Any], ...] = tuple(steps)
 
@@ -265,7 +265,7 @@ def flow(function: Any = None, /, *, timeout: Any = None, retry: Retry | None = 
 
     def made(function: Callable[..., Any]) -> Flow[..., Any]:
         name = _name(function)
-        of_function(function)
+        inputs_of_function(function)
         body = _awaiting(function) if inspect.iscoroutinefunction(inspect.unwrap(function)) else _plain(function)
         body.__name__ = name
         setattr(body, FLOW, function)

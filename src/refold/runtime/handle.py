@@ -20,7 +20,7 @@ from refold.core.state import RunState
 from refold.errors import NotFound, RunFailed, StepFailed
 from refold.logs import ERROR, event, logger
 from refold.ports import Clock
-from refold.python.stages.services import AtStage, at_stage, stages_of
+from refold.python.stages.progress import StageProgress, stage_progress, stages_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -117,7 +117,7 @@ class Definition(Protocol):
     def hash(self) -> str: ...
 
     @property
-    def exact(self) -> Exact: ...
+    def codec(self) -> Exact: ...
 
     @property
     def inputs(self) -> Inputs: ...
@@ -248,10 +248,10 @@ class Handle(Generic[R]):
         return result
 
     def _get(self, raw: Any, path: str = "$") -> Any:
-        return raw if self.definition is None else self.definition.exact.get(raw, path)
+        return raw if self.definition is None else self.definition.codec.get(raw, path)
 
     def _put(self, value: Any, path: str) -> Any:
-        return value if self.definition is None else self.definition.exact.put(value, path)
+        return value if self.definition is None else self.definition.codec.put(value, path)
 
     def _log_answering(self, answering: "asyncio.Task[None]") -> None:
         error = None if answering.cancelled() else answering.exception()
@@ -350,9 +350,9 @@ class Handle(Generic[R]):
         """What was used up until now, with all that child runs have told."""
         return dict((await self._state()).usage)
 
-    async def progress(self) -> AtStage | None:
+    async def progress(self) -> StageProgress | None:
         """Of a pipeline, the stage that it has reached; None for any other workflow."""
-        return None if self.definition is None else at_stage(self.definition.plan, await self._state())
+        return None if self.definition is None else stage_progress(self.definition.plan, await self._state())
 
     async def _state(self) -> RunState:
         return (await self.engine.show(self.id)).state
@@ -361,7 +361,7 @@ class Handle(Generic[R]):
         known = self.engine.code.of(plan) if plan else self.definition
         value = line["data"]
         if known is not None:
-            value = known.received(line["type"], value) if line["type"] else known.exact.get(value)
+            value = known.received(line["type"], value) if line["type"] else known.codec.get(value)
         return Shown(number, line["step"], value, run, stage)
 
     def _original(self, failed: RunFailed) -> BaseException | None:

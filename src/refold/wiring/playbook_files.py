@@ -5,7 +5,7 @@ from pathlib import Path
 
 from refold.errors import NotFound
 from refold.playbooks.playbook import Playbook, read
-from refold.python.load import named
+from refold.python.load import describe_workflow
 from refold.sources.catalog import installed_sources
 from refold.tools.catalog import installed_tools
 
@@ -24,5 +24,5 @@ def playbook(file: str | os.PathLike[str]) -> Playbook:
         installed_tools(),
         lambda other: Path(other).read_bytes(),
         sources=installed_sources,
-        code=named,
+        code=describe_workflow,
     )

@@ -17,8 +17,8 @@ from refold.worker.loop import Worker
 if TYPE_CHECKING:
     from refold.executors.threads import Threads
     from refold.playbooks.playbook import Playbook
-    from refold.python.body_call import House
-    from refold.python.body_tool import Originals
+    from refold.python.body_call import BodyServices
+    from refold.python.body_tool import RaisedErrors
     from refold.python.definition import Definition
     from refold.python.session import Session
 
@@ -41,16 +41,16 @@ class PythonCode:
         self.sessions: dict[str, Session] = {}
         self._parents: dict[str, str] = {}
         self._saved: dict[str, dict[str, tuple[str, str]]] = {}
-        self._house: House | None = None
+        self._services: BodyServices | None = None
         self._threads: Threads | None = None
-        self._originals: Originals | None = None
+        self._originals: RaisedErrors | None = None
 
     async def known(self, workflow: Any) -> "Definition":
-        from refold.python.definition import define, family
+        from refold.python.definition import define, with_children
 
         definition = define(workflow)
         if definition.hash not in self.adopted:
-            found = family(definition)
+            found = with_children(definition)
             for each in found:
                 await self.engine.register(each.plan)
             for each in found:
@@ -69,11 +69,11 @@ class PythonCode:
             self._threads.close()
 
     def _serve(self, definition: "Definition") -> None:
-        from refold.python.body_tool import BodyTool, Originals
+        from refold.python.body_tool import BodyTool, RaisedErrors
 
         self.adopted[definition.hash] = definition
         if self._originals is None:
-            self._originals = Originals()
+            self._originals = RaisedErrors()
             self._tell_ends()
         tool = BodyTool(definition, self._rooms(), self._session(definition), self._originals)
         name = f"{BODY}:{definition.hash}"
@@ -88,7 +88,7 @@ class PythonCode:
         def session(run: str) -> Session:
             run = self._root(run)
             if run not in self.sessions:
-                self.sessions[run] = Session(definition.resources, self._saved.pop(run, {}), definition.exact.classes)
+                self.sessions[run] = Session(definition.resources, self._saved.pop(run, {}), definition.codec.classes)
             return self.sessions[run]
 
         return session
@@ -98,7 +98,7 @@ class PythonCode:
         session = self.sessions.get(run := self._root(run))
         if session is None:
             return self._saved.get(run, {})
-        return session.saved(definition.workflow.live, definition.exact.names)
+        return session.saved(definition.workflow.live, definition.codec.names)
 
     def revive(self, run: str, saved: Mapping[str, tuple[str, str]]) -> None:
         """They come back when a body asks for them."""
@@ -109,9 +109,9 @@ class PythonCode:
             run = self._parents[run]
         return run
 
-    def _rooms(self) -> "House":
+    def _rooms(self) -> "BodyServices":
         from refold.executors.threads import Threads
-        from refold.python.body_call import ChildRun, House
+        from refold.python.body_call import BodyServices, ChildRun
 
         async def read(run: str, hash: str) -> Any:
             return codec.unbox(await self.read_blob(run, hash))
@@ -130,10 +130,12 @@ class PythonCode:
             child: ChildRun = await self.engine.advance(seen)
             return child
 
-        if self._house is None:
+        if self._services is None:
             self._threads = Threads(self.worker.slots)
-            self._house = House(self.worker.clock, read, self.known, register, look, self._threads.run, self.isolated)
-        return self._house
+            self._services = BodyServices(
+                self.worker.clock, read, self.known, register, look, self._threads.run, self.isolated
+            )
+        return self._services
 
     def _tell_ends(self) -> None:
         """The live objects of a run end with it; a child run uses those of its parent."""

@@ -45,9 +45,9 @@ def _sources() -> Mapping[str, ToolInfo]:
 
 
 def _named(target: str) -> PythonWorkflow:
-    from refold.python.load import named
+    from refold.python.load import describe_workflow
 
-    return named(target)
+    return describe_workflow(target)
 
 
 def is_code(target: str) -> bool:

@@ -19,7 +19,7 @@ from refold.python.stages.stages import (
     PipelineResult,
     Stage,
     StageResult,
-    summed,
+    total_usage,
 )
 from refold.python.stages.state import INPUT, RESULT, PipelineState
 
@@ -38,7 +38,7 @@ class ChildRun(Protocol):
     def ended_at(self) -> int: ...
 
 
-class Names(Struct, frozen=True):
+class StageNames(Struct, frozen=True):
     """What a stage needs to know of its pipeline."""
 
     pipeline: str
@@ -51,7 +51,7 @@ class Names(Struct, frozen=True):
         return {"pipeline": self.pipeline, "stage": stage, "number": number, "of": len(self.stages)}
 
 
-class Chosen(Struct, frozen=True):
+class ChosenRun(Struct, frozen=True):
     """What is to be run; the label tells this run from all others of the pipeline."""
 
     label: str
@@ -59,21 +59,21 @@ class Chosen(Struct, frozen=True):
     inputs: dict[str, Any]
 
 
-class Done(Struct, frozen=True):
+class StageDone(Struct, frozen=True):
     """What a stage, a branch or a round came to; the label is that of its run."""
 
     output: Any = None
     skipped: bool = False
     label: str = ""
-    branches: dict[str, "Done"] = {}
+    branches: dict[str, "StageDone"] = {}
 
 
-async def run_stage(ctx: Any, event: Any, names: Names, stage: AnyStage) -> PipelineState:
+async def run_stage(ctx: Any, event: Any, names: StageNames, stage: AnyStage) -> PipelineState:
     """Its result is in the state of the pipeline from here on; that state is returned."""
     if stage.name == names.stages[0]:
         ctx.state.keep(INPUT, dict(vars(event)))
     await ctx.publish(names.place(stage.name))
-    running = Running(ctx, names)
+    running = StageRun(ctx, names)
     result = await running.result(stage)
     ctx.state.keep(f"{RESULT}{stage.name}", result)
     if names.on_stage is not None:
@@ -81,10 +81,10 @@ async def run_stage(ctx: Any, event: Any, names: Names, stage: AnyStage) -> Pipe
     return PipelineState(ctx.state, names.stages, {})
 
 
-class Running:
+class StageRun:
     """One stage, in one try of its body; a try finds what an earlier one has recorded."""
 
-    def __init__(self, ctx: Any, names: Names) -> None:
+    def __init__(self, ctx: Any, names: StageNames) -> None:
         self.ctx, self.names = ctx, names
         self.rounds: dict[str, Any] = {}  # what the last round of a loop gave
         self.labels: list[str] = []  # of all runs
@@ -98,7 +98,7 @@ class Running:
     async def _loop(self, loop: LoopStage) -> StageResult:
         if self.names.stage_timeout is not None:
             self.began = await self.ctx.options(key=f"{loop.name} began").call(self._now)
-        done, n, decision = Done(), 0, LoopDecision()
+        done, n, decision = StageDone(), 0, LoopDecision()
         while n < loop.max_rounds and not decision.is_done:
             n += 1
             await self.ctx.publish({**self.names.place(loop.name), "round": n})
@@ -110,32 +110,32 @@ class Running:
                 raise StageFailed(
                     f"{loop.name}[{n}]", f"its `until` gave up: {decision.failure or 'it says no reason'}"
                 )
-        last = Done(self.rounds.get(loop.name), not self.rounds, done.label, done.branches)
+        last = StageDone(self.rounds.get(loop.name), not self.rounds, done.label, done.branches)
         return structs.replace(await self._told(loop.name, last), rounds=n)
 
-    async def _once(self, stage: Stage | ParallelStage, name: str, round: str) -> Done:
+    async def _once(self, stage: Stage | ParallelStage, name: str, round: str) -> StageDone:
         if isinstance(stage, ParallelStage):
             return await self._parallel(stage, name, round)
         chosen = await self._chosen(stage, f"{name}{round}")
-        return Done(skipped=True) if chosen is None else Done(await self._run(chosen), label=chosen.label)
+        return StageDone(skipped=True) if chosen is None else StageDone(await self._run(chosen), label=chosen.label)
 
-    async def _parallel(self, stage: ParallelStage, name: str, round: str) -> Done:
+    async def _parallel(self, stage: ParallelStage, name: str, round: str) -> StageDone:
         """All of them are chosen before one begins, so that their functions see the same in every try."""
         asked = {each.name: await self._chosen(each, f"{name}{BRANCH}{each.name}{round}") for each in stage.branches}
         chosen = {branch: each for branch, each in asked.items() if each is not None}
         if not chosen:
-            return Done(skipped=True, branches={branch: Done(skipped=True) for branch in asked})
+            return StageDone(skipped=True, branches={branch: StageDone(skipped=True) for branch in asked})
         if stage.join == "first":
             outputs = await self._first(f"{name}{round}", chosen)
         else:
             outputs = dict(zip(chosen, await asyncio.gather(*map(self._run, chosen.values())), strict=True))
         branches = {
-            branch: Done(outputs.get(branch), branch not in outputs, each.label if each is not None else "")
+            branch: StageDone(outputs.get(branch), branch not in outputs, each.label if each is not None else "")
             for branch, each in asked.items()
         }
-        return Done(outputs if stage.join == "first" else {b: outputs.get(b) for b in asked}, branches=branches)
+        return StageDone(outputs if stage.join == "first" else {b: outputs.get(b) for b in asked}, branches=branches)
 
-    async def _first(self, label: str, chosen: Mapping[str, Chosen]) -> dict[str, Any]:
+    async def _first(self, label: str, chosen: Mapping[str, ChosenRun]) -> dict[str, Any]:
         starts = {each.label: (each.workflow, each.inputs) for each in chosen.values()}
         try:
             won, output = await self.ctx.children.first(starts, timeout=self._left())
@@ -143,7 +143,7 @@ class Running:
             raise StageFailed(label, str(error)) from error
         return {branch: _output(output) for branch, each in chosen.items() if each.label == won}
 
-    async def _run(self, chosen: Chosen) -> Any:
+    async def _run(self, chosen: ChosenRun) -> Any:
         run = self.ctx.options(key=chosen.label, timeout=self._left()).run_child(chosen.workflow, **chosen.inputs)
         try:
             return _output(await run)
@@ -163,7 +163,7 @@ class Running:
         now: int = self.ctx.children.now()
         return now
 
-    async def _chosen(self, stage: Stage, label: str) -> Chosen | None:
+    async def _chosen(self, stage: Stage, label: str) -> ChosenRun | None:
         if stage.when is not None and not await self.asked("when", stage.when, label, bool):
             return None
         if stage.input is not None:
@@ -172,7 +172,7 @@ class Running:
             view = self._view()
             inputs = _inputs(view.last if view.outputs() else view.input)
         self.labels.append(label)
-        return Chosen(label, stage.workflow, inputs)
+        return ChosenRun(label, stage.workflow, inputs)
 
     def _view(self) -> PipelineState:
         return PipelineState(self.ctx.state, self.names.stages, self.rounds)
@@ -204,7 +204,7 @@ class Running:
             self.ctx.set(key, value)
         return answer["value"]
 
-    async def _told(self, name: str, done: Done) -> StageResult:
+    async def _told(self, name: str, done: StageDone) -> StageResult:
         """With the time and the usage of all its runs."""
         runs = {label: await self.ctx.children.seen(label) for label in self.labels}
         branches = [
@@ -214,11 +214,11 @@ class Running:
         return structs.replace(_result(name, done, list(runs.values())), run=run, branches=branches)
 
 
-def _result(name: str, done: Done, runs: Sequence[ChildRun]) -> StageResult:
+def _result(name: str, done: StageDone, runs: Sequence[ChildRun]) -> StageResult:
     known = [each for each in runs if each.started_at]  # one of another store may not be here
     ended = [each.ended_at or each.started_at for each in known]
     span = max(ended) - min(each.started_at for each in known) if known else 0
-    usage = summed([dict(each.usage) for each in runs])
+    usage = total_usage([dict(each.usage) for each in runs])
     return StageResult(name, done.output, done.skipped, "".join(each.id for each in runs[:1]), span / SECOND, usage)
 
 

@@ -9,9 +9,9 @@ from msgspec import structs
 from refold.core.plan import ONCE, Plan, Retry
 from refold.core.times import seconds
 from refold.errors import InvalidPlan
-from refold.python.definition import KEPT, is_workflow
+from refold.python.definition import DEFINITION, is_workflow
 from refold.python.events import Event, StartEvent, StopEvent
-from refold.python.stages.compile import Names, run_stage
+from refold.python.stages.compile import StageNames, run_stage
 from refold.python.stages.stages import (
     AnyStage,
     LoopDecision,
@@ -54,7 +54,7 @@ class Pipeline(Workflow[PipelineResult]):
             raise InvalidPlan(problems)
         self.options, retry, limit = options, options.get("retry"), options.get("stage_timeout")
         self.stages = tuple(_inheriting(each, retry) for each in stages)
-        names = Names(
+        names = StageNames(
             name,
             tuple(each.name for each in stages),
             None if limit is None else seconds(limit),
@@ -74,7 +74,7 @@ def _unfit(stage: Stage) -> str:
     return f"stage {stage.name!r}: {stage.workflow!r} is no workflow"
 
 
-def _bodies(names: Names, stages: Sequence[AnyStage]) -> list[Callable[..., Any]]:
+def _bodies(names: StageNames, stages: Sequence[AnyStage]) -> list[Callable[..., Any]]:
     """One step for each stage; between two stages goes an event that says that the first is done."""
     between = [type(f"{each.name} is done", (Event,), {}) for each in stages[:-1]]
     takes: list[type] = [StartEvent, *between]
@@ -82,7 +82,7 @@ def _bodies(names: Names, stages: Sequence[AnyStage]) -> list[Callable[..., Any]
     return [_body(names, *each) for each in zip(stages, takes, gives, strict=True)]
 
 
-def _body(names: Names, stage: AnyStage, takes: type, gives: type) -> Callable[..., Any]:
+def _body(names: StageNames, stage: AnyStage, takes: type, gives: type) -> Callable[..., Any]:
     async def body(ctx: Any, ev: Any) -> Any:
         state = await run_stage(ctx, ev, names, stage)
         return StopEvent(result=result_of(names.pipeline, state)) if gives is StopEvent else gives()
@@ -128,6 +128,6 @@ def _retrying(workflow: Any, retry: Retry | None) -> Any:
         options["retry"] = retry
         return Pipeline(workflow.name, workflow.stages, **options)
     inherits = workflow() if isinstance(workflow, type) else copy(workflow)
-    vars(inherits).pop(KEPT, None)
+    vars(inherits).pop(DEFINITION, None)
     inherits.retry = retry
     return inherits

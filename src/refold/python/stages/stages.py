@@ -89,7 +89,7 @@ class PipelineResult(Struct, frozen=True):
         return next(each for each in self.stages if each.name == name)
 
 
-def summed(amounts: Sequence[dict[str, int | float]]) -> dict[str, int | float]:
+def total_usage(amounts: Sequence[dict[str, int | float]]) -> dict[str, int | float]:
     units = dict.fromkeys(unit for each in amounts for unit in each)
     return {unit: sum(each.get(unit, 0) for each in amounts) for unit in units}
 

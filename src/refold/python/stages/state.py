@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from refold.errors import InvalidValue
-from refold.python.stages.stages import PipelineResult, StageResult, summed
+from refold.python.stages.stages import PipelineResult, StageResult, total_usage
 
 INPUT, RESULT = "pipeline.input", "pipeline.result:"
 
@@ -63,7 +63,7 @@ class PipelineState:
     @property
     def usage(self) -> dict[str, int | float]:
         """Of the stages that have ended."""
-        return summed([each.usage for each in self.results()])
+        return total_usage([each.usage for each in self.results()])
 
     def get(self, key: str, default: Any = None) -> Any:
         if key in self._wrote:

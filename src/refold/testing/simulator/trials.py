@@ -13,7 +13,7 @@ from refold.core.faults import fault_text
 from refold.core.plan import Plan
 from refold.core.state import RunState
 from refold.playbooks.playbook import Playbook
-from refold.python.definition import define, family
+from refold.python.definition import define, with_children
 from refold.python.load import load
 from refold.runtime.children import check_inputs
 from refold.testing.bench.recordings import Replay, read
@@ -106,7 +106,7 @@ def subject_of(workflow: Any, input: Mapping[str, Any], asked: Asked) -> Subject
     if isinstance(workflow, Plan):
         return Subject(workflow.name, workflow, dict(input), **more)
     definition = define(workflow)
-    children = tuple(each.plan for each in family(definition)[1:])
+    children = tuple(each.plan for each in with_children(definition)[1:])
     definition.begun(input)
     subject = Subject(definition.plan.name, definition.plan, dict(input), (), workflow, definition, **more)
     return structs.replace(subject, children=children)

@@ -354,7 +354,7 @@ class Stand(Simulation):
             name = reason.signal.split(", ")[0]
             value = self.subject.answer if name.startswith(ANSWER) else self.subject.signals.get(name)
             if self.subject.definition is not None:
-                value = self.subject.definition.exact.put(value, "value")
+                value = self.subject.definition.codec.put(value, "value")
             await stubborn(lambda: engine.signal(run, name, value))
 
     def _pass_over(self) -> None:

@@ -6,7 +6,7 @@ from refold.core.plan import Call, Plan
 from refold.core.state import COMPLETED, RunState
 
 
-class AtStage(Struct, frozen=True):
+class StageProgress(Struct, frozen=True):
     """The stage that a run has reached: `number` of `of`, from 1 on; 0 and no name before the first."""
 
     number: int
@@ -25,11 +25,11 @@ def stages_of(plan: Plan) -> tuple[str, ...]:
     return tuple(step.name for step in plan.steps if isinstance(step.work, Call) and "stage" in step.work.settings)
 
 
-def at_stage(plan: Plan, state: RunState) -> AtStage | None:
+def stage_progress(plan: Plan, state: RunState) -> StageProgress | None:
     names = stages_of(plan)
     if not names:
         return None
     reached = sum(step.visits > 0 for step in state.steps)
     done = sum(step.last == COMPLETED for step in state.steps)
     name = names[reached - 1] if reached else ""
-    return AtStage(reached, len(names), name, done, tuple(state.children.values()))
+    return StageProgress(reached, len(names), name, done, tuple(state.children.values()))
