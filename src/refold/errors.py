@@ -1,26 +1,26 @@
 """Every deliberate error of Refold, named by what the catcher should do.
 
 RefoldError
-├── InvalidPlan          mend the workflow; `problems` lists all that is wrong with it
-├── InvalidValue         mend the value; `path` says where it stands
-│   └── OverBound        make the value or its schema smaller or simpler: the check was given up at its bound
+├── InvalidPlan          correct the workflow; `problems` lists everything that is wrong with it
+├── InvalidValue         correct the value; `path` says where it is
+│   └── OverBound        make the value or its schema smaller or simpler: the check exceeded its limit
 ├── NotFound             there is no such run, workflow, step or gate
-├── Conflict             somebody else was first, or the run is not in a state for this; look again
-│   └── CannotMigrate    change the plan, or wait until the run is past what `refusals` name
+├── Conflict             another caller was first, or the state of the run does not allow this; look again
+│   └── CannotMigrate    change the plan, or wait until the run has passed the steps in `refusals`
 ├── RunFailed            the run ended as failed; `error` says why
-│   └── StepFailed       as above, of a Python workflow; `__cause__` is the original, if it happened in this process
+│   └── StepFailed       the same for a Python workflow; `__cause__` is the original error, if it was in this process
 ├── RunCancelled         the run ended as cancelled
-├── Stopped              leave with its `code`: a signal ended the work, and the run goes on another time
-├── LeaseLost            drop the result: another holder owns the command now
-├── ChildFailed          the run that a step has started ended badly; `fault` says how
-├── StageFailed          as above, of a pipeline; `stage` is the name, with that of the branch if there are several
-├── LiveObjectLost       make the object again, or declare how: it lived in a process that is gone
-├── ToolFailed           record `fault`, which says what came of the try, here or in another process
+├── Stopped              exit with its `code`: a signal stopped the process, and the run continues later
+├── LeaseLost            drop the result: another worker has the command now
+├── ChildFailed          the child run of a step failed or was cancelled; `fault` says why
+├── StageFailed          the same for a stage; `stage` is its name, with its branch if there are several
+├── LiveObjectLost       create the object again, or declare how: the process that had it has ended
+├── ToolFailed           record `fault`: the try failed, in this process or in another
 ├── StaleWrite           apply the update again to `current`, the newest value of the key
 ├── Unavailable          the store could not answer; try again
 │   └── Ambiguous        the commit may or may not have been applied; read before trying again
-├── Unusable             mend what the message names; this store cannot be opened as things are
-└── Corrupt              stop writing; the stored bytes or the log are not what they must be
+├── Unusable             correct what the message names; this store cannot be opened before
+└── Corrupt              stop writing; the stored bytes or the log are damaged
     └── UnknownFact      written by a newer Refold; upgrade this one
 """
 
@@ -58,7 +58,7 @@ class Conflict(RefoldError):
 
 class CannotMigrate(Conflict):
     def __init__(self, run: str, plan: str, refusals: Sequence[tuple[str, str]]) -> None:
-        self.refusals = tuple(refusals)  # each a step, or nothing if it is about the whole plan, and why
+        self.refusals = tuple(refusals)  # (step, reason); the step is empty if the reason concerns the whole plan
         lines = [f"  step {step}: {why}" if step else f"  {why}" for step, why in refusals]
         super().__init__("\n".join([f"run {run} cannot follow plan {plan[:12]}:", *lines]))
 

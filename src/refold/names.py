@@ -1,22 +1,22 @@
-"""Names: which are good, which are taken, and which one was probably meant."""
+"""Names of steps and playbooks: which are allowed, which are reserved, and which one was probably meant."""
 
 import re
 from collections.abc import Iterable
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 PLAYBOOK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-MANY = 500  # names; of more than that, only those with the same first letter are compared
-LONGEST_GUESS = 40  # longer words are no typing errors of a key
+MANY = 500  # of more names than this, only those with the same first letter are compared
+LONGEST_GUESS = 40  # longer words are not taken for typing errors of a key
 
 RESERVED = frozenset({"ctx", "error", "input", "iter", "loop", "output", "run", "steps", "visit", "workload"})
-"""What templates read under these names is not for a playbook to choose."""
+"""Names that have a fixed meaning in templates, so that a playbook cannot define them."""
 
 WORDS = frozenset({"and", "else", "false", "if", "in", "is", "none", "not", "null", "or", "true"})
-"""Words of the expression language."""
+"""Words of the expression language, which cannot be names."""
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """The known name that is closest, or nothing if none is close."""
+    """Return the known name that is closest, or an empty text if none is close."""
     if not name or len(name) > LONGEST_GUESS:
         return ""
     low, names = name.lower(), list(known)
@@ -32,7 +32,7 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint: the nearest name, or else what there is to choose from."""
+    """Return a hint: the closest name, or else the known names."""
     names = list(known)
     guess = meant(name, names)
     if guess:
@@ -42,7 +42,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def distance(one: str, other: str, limit: int) -> int:
-    """How many letters must be changed, added, left out or swapped with their neighbour; above the limit: above it."""
+    """Return how many letters must be changed, added, removed or swapped with a neighbour, counting to `limit` + 1."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
@@ -58,11 +58,11 @@ def distance(one: str, other: str, limit: int) -> int:
 
 
 def a(name: str) -> str:
-    """A name of a class behind its article."""
+    """Return the name of a class after its article."""
     return f"an {name}" if name[:1].lower() in ("a", "e", "i", "o") else f"a {name}"
 
 
 def tidied(name: str) -> str:
-    """A name made fit for a step, as a suggestion."""
+    """Return a name that is allowed for a step, as a suggestion."""
     words = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
     return re.sub(r"^[0-9_]+", "", words)[:64]

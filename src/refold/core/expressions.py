@@ -1,4 +1,4 @@
-"""What the core asks of an expression language: the Protocol `Evaluate`, given from outside."""
+"""The Protocol `Evaluate`, by which the core uses an expression language. The language itself is an argument."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ Path = tuple[str, ...]
 
 
 class Missing(Exception):
-    """A value is not in memory: load these and decide again."""
+    """A value is not loaded: load these facts and blobs, and decide again."""
 
     def __init__(self, facts: Iterable[int] = (), blobs: Iterable[str] = ()) -> None:
         self.facts, self.blobs = frozenset(facts), frozenset(blobs)
@@ -22,23 +22,23 @@ class Missing(Exception):
 
 
 class CannotEvaluate(Exception):
-    """An expression that has no value here; the visit it belongs to fails with this message."""
+    """An expression has no value; the visit that it belongs to fails with this message."""
 
 
 def no_value(error: BaseException) -> CannotEvaluate:
-    """What an expression language did not foresee, as an error of the expression that it was given."""
-    said = text_of(error)
-    return CannotEvaluate(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+    """Return an unexpected error of an expression language as an error of the expression."""
+    message = text_of(error)
+    return CannotEvaluate(f"{type(error).__name__}: {message}" if message else type(error).__name__)
 
 
 class TemplateScope(Protocol):
-    """The names an expression may read, looked up one by one and only when named."""
+    """The names that an expression may read; each is looked up only when it is read."""
 
     def __getitem__(self, name: str) -> Any: ...
 
 
 class Aliased(Struct, frozen=True):
-    """A value with further names to read it by; to all but those who read a name it is `data`, and so it is stored."""
+    """A value with further names to read parts of it by. Only `data` is shown and stored."""
 
     data: Any
     aliases: Mapping[str, Any]
@@ -49,7 +49,7 @@ _PLACED = (dict, list, tuple, str, Mapping)
 
 
 def step_into(value: Any, key: Any) -> Any:
-    """What a value has under a key, its own before its aliases; raises LookupError or TypeError."""
+    """Return the value under a key, its own keys before its aliases; raises LookupError or TypeError."""
     if isinstance(value, _NAMED if isinstance(key, str) else _PLACED):
         return value[key]
     if not isinstance(value, Aliased):
@@ -68,33 +68,37 @@ def unaliased(value: Any) -> Any:
 
 class Evaluate(Protocol):
     def names(self, view: TemplateScope) -> TemplateScope:
-        """The view as this language names what is in it."""
+        """Return the scope with the names that this language uses."""
 
     def value(self, template: Template, view: TemplateScope) -> Any:
-        """The template with every expression in it replaced; raises CannotEvaluate or Missing."""
+        """Return the template with every expression replaced by its value; raises CannotEvaluate or Missing."""
 
     def truth(self, template: Template, view: TemplateScope) -> bool: ...
 
     def paths(self, template: Template) -> Sequence[Path]:
-        """Every path the template names, so that a fan-out can capture them once."""
+        """Return every path that the template reads, so that a fan-out can capture their values once."""
 
 
 Languages = Callable[[str], Evaluate]
-"""A language by the name that plans give it; raises InvalidPlan."""
+"""Returns a language by the name that plans give it; raises InvalidPlan."""
 
 
 def unknown(language: str) -> Evaluate:
     raise InvalidPlan([f"expressions in {language!r} are not known here; a newer Refold may know them"])
 
 
-_FORESEEN = (CannotEvaluate, Missing, KeyboardInterrupt)  # the last one is Ctrl-C, and nobody else's
+_FORESEEN = (
+    CannotEvaluate,
+    Missing,
+    KeyboardInterrupt,
+)  # KeyboardInterrupt is Ctrl-C
 
 
 class Contained:
     """A language that raises CannotEvaluate and Missing and nothing else, and whose values can be stored.
 
-    Expressions are the user's, and they are evaluated when a body has ended. Whatever goes wrong in one of them is an
-    error of the step that has it, and never a reason not to record what the body came to.
+    Expressions belong to the user, and they are evaluated after a body has ended. Any error in one of them is an error
+    of its step, and must never prevent that the outcome of the body is recorded.
     """
 
     def __init__(self, evaluate: Evaluate) -> None:
@@ -139,7 +143,7 @@ class Contained:
 
 
 class Values:
-    """The language without expressions: every template is the value it stands for."""
+    """The language without expressions: every template is its own value."""
 
     def names(self, view: TemplateScope) -> TemplateScope:
         return view

@@ -1,4 +1,7 @@
-"""A pipeline as data: tasks that one worker runs in order as a unit, with rules about what follows each try."""
+"""The tasks of one step as data: one worker runs them in order, with rules about what follows each try.
+
+The marks of sealed results are here too, because pipelines create them.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -9,7 +12,7 @@ from msgspec import Meta, Struct, json
 Template = Any
 """A JSON value that may contain expressions; only `Evaluate` looks inside, never the core."""
 
-MOST_RUNS = 1_000_000  # of tasks, in one pipeline
+MOST_RUNS = 1_000_000  # how many tasks one pipeline may run
 TOOL = "pipeline"
 
 
@@ -21,17 +24,17 @@ Unmatched = Annotated[str, Meta(pattern="^(|continue|fail)$")]
 
 
 class TaskData(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
-    """What all of it has in common: it is part of a plan."""
+    """The parent of all data of tasks, which is part of a plan."""
 
 
 class Rule(TaskData, frozen=True):
-    """What to do after a try of a task, if `when` holds; the first that does is followed."""
+    """What to do after a try of a task, if `when` holds. The first rule that holds is followed."""
 
     when: Template = None  # None: always
     do: Action = "continue"
     set: dict[str, Template] = {}
     to: str = ""  # the task that `jump` names
-    attempts: Template = 3  # tries in all
+    attempts: Template = 3  # tries, the first included
     backoff: Backoff = "none"
     delay: Template = 1.0  # seconds
 
@@ -41,72 +44,72 @@ class Started(TaskData, frozen=True):
 
     plan: str  # its hash; empty: the workflow itself
     path: str = ""
-    want: str = ""  # the step of the child whose result it is; empty: the child's own
-    detached: bool = False  # go on at once
+    want: str = ""  # the step of the child whose result is wanted; empty: the result of the child
+    detached: bool = False  # continue without waiting for the child
 
 
 class Task(TaskData, frozen=True):
     name: str
     kind: str
-    settings: dict[str, Any] = {}  # keys of the tool that are taken as they are written
-    rendered: dict[str, Template] = {}  # such keys that a dialect renders all the same
+    settings: dict[str, Any] = {}  # keys of the tool that are not rendered
+    rendered: dict[str, Template] = {}  # keys of that kind that the dialect of the playbook renders anyway
     keys: dict[str, Template] = {}
-    quoted: dict[str, Literal["shell", "sql", "python"]] = {}  # keys whose values are quoted for their places
-    credentials: tuple[str, ...] = ()  # keys whose text names an entry of the keychain
+    quoted: dict[str, Literal["shell", "sql", "python"]] = {}  # keys whose values are quoted, and how
+    credentials: tuple[str, ...] = ()  # keys whose text is the name of an entry of the keychain
     input: dict[str, Template] = {}
     set: dict[str, Template] = {}
     rules: tuple[Rule, ...] = ()
-    unmatched: Unmatched = ""  # when there are rules and none holds; empty: by the outcome
+    unmatched: Unmatched = ""  # if no rule holds; empty: continue or fail by the outcome
     timeout: Template = None  # seconds
     child: Started | None = None
-    returns: tuple[str, ...] = ()  # fields that its result must have
+    returns: tuple[str, ...] = ()  # fields that the result must have
     select: dict[str, str] = {}  # names by which paths into its result can be read besides
 
 
 class Claim(TaskData, frozen=True):
-    """Rows that a pipeline is run for, claimed a few at a time until there are none."""
+    """A task that claims rows. The pipeline runs for them, a few at a time, until there are none."""
 
     task: Task
-    row: str  # what templates call one
-    rows: Template = 1  # of one claim
+    row: str  # the name of a row in templates
+    rows: Template = 1  # rows per claim
     at_once: Template = 1
-    attempts: Template = 3  # tries of the rows of a claim
-    pullers: Template = 1  # claims at once
-    whole: bool = False  # one run for all rows of a claim, as `frame.rows`
+    attempts: Template = 3  # tries for the rows of a claim
+    pullers: Template = 1  # claims that are processed at a time
+    whole: bool = False  # run once for all rows of a claim, as `frame.rows`
 
 
 class TaskPipeline(TaskData, frozen=True, tag="pipeline"):
-    """`language` is that of the templates; `results` are names in the scope that are results of steps."""
+    """The tasks of a step. `language` is the language of templates; `results` are the names of results of steps."""
 
     tool: ClassVar[str] = TOOL
 
     tasks: tuple[Task, ...]
     language: str = "refold"
-    single: bool = False  # the result is that of the only task, and no map of all
+    single: bool = False  # the result is the result of the only task, and not a map by task
     results: tuple[str, ...] = ()
     keychain: tuple[dict[str, Any], ...] = ()
-    own: tuple[str, ...] = ()  # keys that are set with the scope `step.`
+    own: tuple[str, ...] = ()  # keys that are set in the scope `step.`
     most_runs: int = MOST_RUNS
-    timeout: float | None = None  # of the whole, waits between tries included
-    playbook: str = ""  # its path or name; what is kept for all of its runs is kept by this
-    about: dict[str, Any] = {}  # of the playbook: its path, its version
+    timeout: float | None = None  # seconds for all tasks, delays between tries included
+    playbook: str = ""  # path or name of the playbook; values that all of its runs share are stored under it
+    about: dict[str, Any] = {}  # path and version of the playbook
     select: dict[str, str] = {}  # names by which paths into the result can be read besides
     claim: Claim | None = None
     secret: bool = False  # its result is stored encrypted
-    schema: dict[str, Any] | None = None  # what a secret result must fit, for it can be checked only while it is open
-    opens: bool = False  # what it is given may hold such results
+    schema: dict[str, Any] | None = None  # JSON Schema of a secret result, checked before it is encrypted
+    opens: bool = False  # the input may contain encrypted results, which it decrypts
 
 
 MARK = "$sealed"
-"""A sealed result is stored as `{"$sealed": text}`. Data of the user may have that form too, for a remote service may
-answer so; it must neither be opened nor be taken for a damaged secret. So a run keeps the digests of what its secret
-steps have reported, and a command carries those that occur in its input, beside it."""
+"""A sealed result is stored as `{"$sealed": text}`. User data may have that form too, because a remote service may
+return it; it must not be decrypted, and is not a damaged secret. So a run keeps the digests of the results of its
+secret steps, and a command carries the digests that occur in its input."""
 
 _encode = json.Encoder().encode
 
 
 def digest(value: Any) -> str:
-    """The same as the name of the blob that holds the value, if it is large."""
+    """Return the digest of a value; the blob of a large value has the same name."""
     return hashlib.sha256(_encode(value)).hexdigest()
 
 
@@ -115,18 +118,18 @@ def looks_sealed(value: Any) -> bool:
 
 
 def sealed_in(value: Any, known: set[str]) -> tuple[str, ...]:
-    """Digests of all that is sealed in a value."""
-    return tuple(sorted(set(_found(value, known)))) if known else ()
+    """Return the digests of all sealed results in a value."""
+    return tuple(sorted(set(_digests_in(value, known)))) if known else ()
 
 
-def _found(value: Any, known: set[str]) -> Iterator[str]:
+def _digests_in(value: Any, known: set[str]) -> Iterator[str]:
     if looks_sealed(value):
         name = digest(value)
         if name in known:
             yield name
     elif isinstance(value, dict):
         for each in value.values():
-            yield from _found(each, known)
+            yield from _digests_in(each, known)
     elif isinstance(value, list):
         for each in value:
-            yield from _found(each, known)
+            yield from _digests_in(each, known)

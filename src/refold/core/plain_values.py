@@ -1,4 +1,4 @@
-"""Values between playbooks and Python workflows: what is stored exactly is plain data there, and data is no mark."""
+"""Converts typed values of Python workflows to plain JSON for playbooks, and escapes plain data that looks encoded."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,32 +9,32 @@ from refold.core.commands import Letter, LetterStart
 from refold.core.graph import Graph
 
 MARK = "$refold"  # see `python/values.py`
-GROUPS = ("tuple", "set", "frozenset")
+COLLECTIONS = ("tuple", "set", "frozenset")
 
 
 def to_plain_data(value: Any) -> Any:
-    """Objects by their fields, groups as lists, other values by the text they are stored as."""
+    """Return a typed value as plain data: objects as maps of their fields, collections as lists, others as texts."""
     if isinstance(value, list):
-        return [to_plain_data(each) for each in value]
+        return [to_plain_data(item) for item in value]
     if not isinstance(value, dict):
         return value
-    marked = value.get(MARK)
-    if len(value) != 1 or not isinstance(marked, list) or len(marked) < 2:
-        return {key: to_plain_data(each) for key, each in value.items()}
-    kind, *rest = marked
+    encoded = value.get(MARK)
+    if len(value) != 1 or not isinstance(encoded, list) or len(encoded) < 2:
+        return {key: to_plain_data(item) for key, item in value.items()}
+    kind, *arguments = encoded
     if kind == "object":
-        return to_plain_data(rest[-1])
+        return to_plain_data(arguments[-1])
     if kind == "map":
-        return {str(to_plain_data(key)): to_plain_data(each) for key, each in rest[0]}
-    return to_plain_data(rest[0]) if kind in GROUPS else rest[0]
+        return {str(to_plain_data(key)): to_plain_data(item) for key, item in arguments[0]}
+    return to_plain_data(arguments[0]) if kind in COLLECTIONS else arguments[0]
 
 
 def escape_inputs(letters: Sequence[Letter], sender: Graph, graph: Callable[[str], Graph]) -> Sequence[Letter]:
-    """What a playbook gives to a Python workflow cannot pass for a value that is stored exactly."""
-    return letters if sender.by_events or not letters else [_spelt(letter, graph) for letter in letters]
+    """Escape the inputs that a playbook gives to Python workflows, so that none is taken for an encoded value."""
+    return letters if sender.by_events or not letters else [_escaped(letter, graph) for letter in letters]
 
 
-def _spelt(letter: Letter, graph: Callable[[str], Graph]) -> Letter:
+def _escaped(letter: Letter, graph: Callable[[str], Graph]) -> Letter:
     body = letter.body
     if not isinstance(body, LetterStart) or not graph(body.plan).by_events:
         return letter

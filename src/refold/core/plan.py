@@ -314,7 +314,7 @@ def read_plan(data: bytes) -> Plan:
 
 
 def _with_calls(plan: Plan) -> Plan:
-    """A pipeline is stored as a call of the tool `pipeline`, whose settings it is: so plans keep their hashes."""
+    """Store a pipeline as the settings of a call of the tool `pipeline`, so that plans keep their hashes."""
     if not any(isinstance(step.work, TaskPipeline) for step in plan.steps):
         return plan
     return structs.replace(plan, steps=tuple(map(_with_call, plan.steps)))
@@ -329,7 +329,7 @@ def _with_call(step: Step) -> Step:
 
 
 def _with_pipelines(plan: Plan) -> Plan:
-    """Calls of the tool `pipeline` are pipelines everywhere but in the store."""
+    """Turn calls of the tool `pipeline`, which is their stored form, into pipelines."""
     if not any(isinstance(step.work, Call) and step.work.tool == TaskPipeline.tool for step in plan.steps):
         return plan
     return structs.replace(plan, steps=tuple(map(_with_pipeline, plan.steps)))

@@ -1,4 +1,4 @@
-"""When to try again: the user's policy, with chance given from outside and recorded in the fact."""
+"""Retry policies: whether and when a failed command is tried again. Chance is an argument, recorded in the fact."""
 
 from refold.core.outcomes import SECOND, Fault
 from refold.core.plan import LONGEST, Retry
@@ -11,7 +11,7 @@ def may_retry(policy: Retry, attempt: int, fault: Fault) -> bool:
 
 
 def delay(policy: Retry, attempt: int, fault: Fault, chance: float) -> int:
-    """Microseconds to wait after this failed attempt: as long as the fault asks for, but never above `max_delay`."""
+    """Return the microseconds to wait after this attempt: at least what the fault asks for, at most `max_delay`."""
     factor = {"fixed": 1, "linear": attempt, "exponential": 1 << min(attempt - 1, 60)}[policy.backoff]
     seconds = policy.delay * factor
     longest = LONGEST if policy.max_delay is None else min(policy.max_delay, LONGEST)

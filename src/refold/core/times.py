@@ -1,4 +1,4 @@
-"""Spans of time as people write them: `30s`, `1h30m`, `PT5M`, or a number of seconds."""
+"""Instants and durations as people write them: ISO 8601 times, and durations such as `30s`, `1h30m` or `PT5M`."""
 
 import math
 import re
@@ -12,23 +12,23 @@ from refold.core.plan import LONGEST
 from refold.errors import InvalidValue
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST = -62_135_596_800 * SECOND  # the first and the last moment that a date can say
+FIRST = -62_135_596_800 * SECOND  # the first and the last instant that a date can represent
 LAST = 253_402_300_800 * SECOND - 1
 END_OF_TIME = 1 << 62  # an instant must fit into 64 bits
-SECONDS_BELOW = 10**11  # so many microseconds were over on the second day of 1970, so many seconds take 3,000 years
+SECONDS_BELOW = 10**11  # smaller numbers are seconds: as microseconds they would be within 2 January 1970
 
 
 def stamp(at: Instant) -> str:
-    """ISO 8601 in UTC, with microseconds; a moment that no calendar has is a number of microseconds since 1970."""
+    """Return an instant as ISO 8601 in UTC; one beyond all dates as a number of microseconds since 1970."""
     if not FIRST <= at <= LAST:
         return str(at)
     return (EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def instant(value: Any) -> Instant:
-    """Of an ISO text with its zone, or of a number since 1970: seconds, or microseconds if there are many of them.
+    """Read an instant from an ISO text with a zone, or from a number of seconds or microseconds since 1970.
 
-    Raises ValueError.
+    Numbers below 1e11 are seconds. Raises ValueError.
     """
     if isinstance(value, str):
         moment = datetime.fromisoformat(value.strip())
@@ -57,13 +57,13 @@ _LETTERS = ("w", "d", "h", "m", "s")
 
 
 def seconds(span: str | int | float) -> float:
-    """How long it lasts; raises InvalidValue for what is no span of time or above 100 years."""
+    """Read a duration in seconds; raise InvalidValue if it is not a duration, or longer than 100 years."""
     if isinstance(span, bool) or not isinstance(span, str | int | float):
         raise InvalidValue(_quoted(span), f"no duration; {FORMS}")
-    found = _read(span.strip()) if isinstance(span, str) else float(span)
-    if not 0 <= found <= LONGEST:
+    value = _read(span.strip()) if isinstance(span, str) else float(span)
+    if not 0 <= value <= LONGEST:
         raise InvalidValue(_quoted(span), "no duration; it lies between 0 and 100 years")
-    return found
+    return value
 
 
 @lru_cache(maxsize=256)
@@ -80,23 +80,23 @@ def _read(text: str) -> float:
 
 
 def _each_unit_once(text: str) -> bool:
-    """From the longest unit to the shortest: `1m1h` and `1m1m` are slips."""
+    """Whether units go from the longest to the shortest; `1m1h` and `1m1m` are typing errors."""
     units = [UNITS[unit] for _, unit in _PART.findall(text)]
     return all(longer > shorter for longer, shorter in pairwise(units))
 
 
 def show(span: float) -> str:
-    """A span in the units that fit it, to the microsecond; `seconds` reads it back: `1h30m`, `2.5s`, `250ms`."""
+    """Return a duration in fitting units, to the microsecond: `1h30m`, `2.5s`, `250ms`; `seconds` reads it."""
     span = round(span, 6)
     if span < 1:
         return f"{_decimal(span * 1000)}ms" if span else "0s"
     parts = []
-    whole, rest = divmod(span, 1)
+    whole, fraction = divmod(span, 1)
     left = int(whole)
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         count, left = divmod(left, size)
         parts += [f"{count}{unit}"] if count else []
-    parts += [f"{_decimal(left + rest)}s"] if left or rest else []
+    parts += [f"{_decimal(left + fraction)}s"] if left or fraction else []
     return "".join(parts)
 
 
