@@ -1,4 +1,4 @@
-"""The tool `function`: calls user code by its name, `{"call": "package.module:function"}`."""
+"""Small tools: `noop`, `assert`, `emit`, and `function`, which calls user code by its name."""
 
 import json
 import re
@@ -27,7 +27,7 @@ tool:
 
 
 async def noop(call: Call) -> Any:
-    """In a playbook, `result` or what belongs to `message` instead, if one of them is given."""
+    """Return the input; in a playbook, `result` or the message instead, if there is one of them."""
     match call.input:
         case {"input": dict() as bound, "config": dict() as config, **more} if not more:
             keys = {**call.settings, **config}
@@ -130,7 +130,7 @@ async def emit(call: Call) -> Any:
 
 
 def _say(call: Call, text: str) -> None:
-    """A line for each of its lines."""
+    """Write each line of a text to the run's log."""
     if call.say is not None:
         for line in text.splitlines():
             call.say(STREAM, line)

@@ -54,10 +54,8 @@ def make_tools(
     def pipeline() -> Tool:
         from refold.tools.pipeline.tool import PipelineTool
 
-        tool = PipelineTool(tools, language, world.clock)
-        tool.worker = worker
-        tool.vault = vault_of(world.secrets, tools) if world.secrets is not None else None
-        return tool
+        vault = vault_of(world.secrets, tools) if world.secrets is not None else None
+        return PipelineTool(tools, language, world.clock, worker, vault)
 
     makers: dict[str, Callable[[], Tool]] = {
         "assert": insisting,

@@ -37,10 +37,17 @@ class Tried(Struct):
 
 
 class PipelineTool:
-    def __init__(self, tools: Mapping[str, Tool], templates: Callable[[str], Templates], clock: Clock) -> None:
-        self.tools, self.templates, self.clock = tools, templates, clock
-        self.vault: Vault | None = None
-        self.worker = ""  # the name of the one that runs it
+    """Runs pipelines; `worker` is the name of the worker, and `vault` its access to secrets, if it has one."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        templates: Callable[[str], Templates],
+        clock: Clock,
+        worker: str = "",
+        vault: Vault | None = None,
+    ) -> None:
+        self.tools, self.templates, self.clock, self.worker, self.vault = tools, templates, clock, worker, vault
 
     async def __call__(self, call: Call) -> Done:
         pipeline: TaskPipeline = call.settings[TaskPipeline.tool]

@@ -39,7 +39,7 @@ sys.modules.setdefault(MODULE, ModuleType(MODULE, "The code of a step."))
 
 
 class Order(Struct, omit_defaults=True):
-    """One call: exactly one of `code`, `script` and `entry` is given."""
+    """One call, with exactly one of `code`, `script` and `entry`."""
 
     step: str
     input: dict[str, Any]
@@ -56,13 +56,13 @@ class Order(Struct, omit_defaults=True):
 
 
 def run(order: Order) -> Any:
-    """In a thread of its own."""
+    """Run a call in a thread of its own."""
     with _errors_told(order):
         return _finished(order, _value(order, _loop))
 
 
 def made(order: dict[str, Any], wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> Any:
-    """What its code gives, as it is: for those who go through it item by item. `wait` runs what it awaits."""
+    """Return what the code returns, unconverted, for a caller that iterates over it. `wait` runs coroutines."""
     known = Order(**order)
     with _errors_told(known):
         return _value(known, wait)
@@ -70,13 +70,13 @@ def made(order: dict[str, Any], wait: Callable[[Coroutine[Any, Any, Any]], Any])
 
 @contextmanager
 def errors_told(order: dict[str, Any]) -> Iterator[None]:
-    """While its code goes on, after it was made."""
+    """Report errors of the code while its iterator runs, as for a call."""
     with _errors_told(Order(**order)):
         yield
 
 
 def run_alone(order: dict[str, Any]) -> Any:
-    """In a process of its own, one call at a time."""
+    """Run a call in a process of its own, one at a time."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")  # unless a body has done so
     known = Order(**order)
     with _place(known):
@@ -88,7 +88,7 @@ def run_alone(order: dict[str, Any]) -> Any:
 
 
 async def run_async(order: Order) -> Any:
-    """On the event loop of whoever calls."""
+    """Run a call on the event loop of the caller."""
     with _errors_told(order):
         return _finished(order, await _value_async(order))
 
@@ -117,7 +117,7 @@ def _finished(order: Order, value: Any) -> Any:
 
 
 def _usage(told: Any) -> dict[str, int | float]:
-    """What the code says it has used up. Raises InvalidValue."""
+    """Return the usage that the code has reported. Raises InvalidValue."""
     if not told:
         return {}
     told = plain(told, "context.usage")
@@ -146,14 +146,14 @@ def may_share_a_loop(order: Order) -> bool:
 
 
 def is_async(order: Order) -> bool:
-    """Whether it needs an event loop, as far as its text tells. Raises ToolFailed."""
+    """Whether it needs an event loop, as far as its text shows. Raises ToolFailed."""
     if order.entry is not None:
         return inspect.iscoroutinefunction(_function(order.entry))
     return _prepared(order).is_async
 
 
 def _begun(order: Order) -> tuple[dict[str, Any], Any]:
-    """The names that it has left, and what it has returned, or a coroutine of that."""
+    """Return the names that the code has bound, and what it has returned, or a coroutine of that."""
     if order.entry is not None:
         return {"main": _function(order.entry)}, END
     prepared = _prepared(order)
@@ -178,7 +178,7 @@ def _names(order: Order) -> dict[str, Any]:
 
 
 def _chosen(order: Order, names: dict[str, Any], returned: Any) -> Any:
-    """`return` before `result`, and both before `main`; END if there is none of them."""
+    """Return the result: of `return` first, then `result`, then `main`; END if there is none of them."""
     if returned is not END:
         return returned
     if order.entry is None and _prepared(order).sets_result and "result" in names:
@@ -190,7 +190,7 @@ def _chosen(order: Order, names: dict[str, Any], returned: Any) -> Any:
 
 
 def _arguments(main: Callable[..., Any], order: Order) -> dict[str, Any]:
-    """Parameters by their names: from the input, then from the context."""
+    """Return the arguments of a function by name: from the input, then from the context."""
     context = order.context if order.scope is None else order.scope
     offered = {**context, "context": context, **dict.fromkeys(WHOLE_INPUT, order.input), **order.input}
     arguments: dict[str, Any] = {}
@@ -209,7 +209,7 @@ def _arguments(main: Callable[..., Any], order: Order) -> dict[str, Any]:
 
 
 def _parameters(main: Callable[..., Any]) -> Sequence[inspect.Parameter]:
-    """Looked up once for a plain function, which is made anew in each call from the same code."""
+    """Return the parameters of a function, looked up once for the same code, which makes it again in each call."""
     if not isinstance(main, FunctionType) or vars(main):
         return list(inspect.signature(main).parameters.values())
     key = main.__code__, len(main.__defaults__ or ()), frozenset(main.__kwdefaults__ or ())
@@ -241,7 +241,7 @@ def _prepared_file(path: str, _changed: int, _size: int) -> Prepared:
 
 
 def _imported(libs: Any) -> Iterator[tuple[str, Any]]:
-    """`{alias: module}`, `{alias: {from: module, import: name}}`, or a list of what must be there."""
+    """Return the modules of `{alias: module}`, `{alias: {from: module, import: name}}`, or a list of modules."""
     if isinstance(libs, list):
         libs = {name: name for name in libs if not _is_package(name) and _module(name) and "." not in name}
     for alias, what in (libs or {}).items():
@@ -252,7 +252,7 @@ def _imported(libs: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_package(name: Any) -> bool:
-    """Something that is installed under a name that its modules do not have."""
+    """Whether a package is installed under this name although no module has it."""
     if find_spec(str(name).partition(".")[0]) is not None:
         return False
     from importlib.metadata import distribution  # slow to load, and rarely needed
@@ -296,7 +296,7 @@ def _refused(why: str, kind: str) -> ToolFailed:
 
 @contextmanager
 def _place(order: Order) -> Iterator[None]:
-    """The folder and the environment of one call; the next one finds all as it was."""
+    """Set the folder and the environment for one call, and restore both afterwards."""
     folder, environment, path, streams = os.getcwd(), os.environ.copy(), sys.path[:], (sys.stdout, sys.stderr)
     if order.cwd is not None:
         try:
@@ -317,7 +317,7 @@ def _place(order: Order) -> Iterator[None]:
 
 @contextmanager
 def _errors_told(order: Order) -> Iterator[None]:
-    """What the author's code raises, without the frames of Refold, and the last of its own lines."""
+    """Report errors of the author's code without the frames of Refold, and with the last line of its own."""
     try:
         yield
     except ToolFailed:
@@ -355,7 +355,7 @@ def _where(traceback: TracebackType) -> dict[str, Any]:
 
 
 def _printer(say: Callable[[str, str], None], overheard: Overheard | None) -> Callable[..., None]:
-    """A `print` for code that shares its process, so that its lines find the side stream of its run."""
+    """Return a `print` for code that shares its process, so that its lines reach the log of its run."""
 
     def say_lines(*values: Any, file: Any = None, **how: Any) -> None:
         if file not in (None, sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""Python code of a step, compiled: `return` and `await` may stand at its top level, and lines keep their numbers."""
+"""Compiles the Python code of a step: `return` and `await` may be at its top level, and lines keep their numbers."""
 
 import ast
 import builtins
@@ -22,7 +22,7 @@ Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 class InvalidCode(Exception):
-    """The code does not compile; line and column count from 1, and 0 means that nobody knows."""
+    """The code does not compile. Line and column count from 1; 0 means unknown."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         self.message, self.line, self.column = message, line, column
@@ -40,7 +40,10 @@ class Prepared(Struct, frozen=True):
     computes: bool = False  # it cannot block
 
     def run(self, names: dict[str, Any]) -> Any:
-        """What `return` gives, or END, or a coroutine of these; names that the code binds are left in `names`."""
+        """Return the value of `return`, or END, or a coroutine of these.
+
+        Names that the code binds are left in `names`.
+        """
         if self.returns:
             return FunctionType(self.code, names)()
         begun = eval(self.code, names)  # the code is the author's own, and trusted
@@ -53,7 +56,7 @@ async def _to_the_end(begun: Awaitable[None]) -> str:
 
 
 def is_good(source: str) -> bool:
-    """Whether it surely compiles, which is soon seen; if not, `prepare` tells what is wrong, if anything is."""
+    """Whether the code certainly compiles, by a fast check. If not, `prepare` finds what is wrong, if anything is."""
     try:
         if RETURN.search(source) and not any(odd in source for odd in ODD):
             inside = source.replace("\n", "\n ")
@@ -67,7 +70,7 @@ def is_good(source: str) -> bool:
 
 @lru_cache(maxsize=256)
 def prepare(source: str, file: str) -> Prepared:
-    """Raises InvalidCode."""
+    """Return the compiled code. Raises InvalidCode."""
     try:
         tree = ast.parse(source, file)
         computes = only_computes(tree)
@@ -146,7 +149,7 @@ def _compile(tree: ast.Module, file: str) -> CodeType:
 
 
 def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes of the code's own scope: what stands in a function or a class belongs to that."""
+    """Yield the nodes of the code's own scope, without those inside functions and classes."""
     for node in nodes:
         yield node
         if not isinstance(node, Scope):
@@ -170,7 +173,7 @@ def _says_global_result(tree: ast.Module) -> bool:
 
 
 class _OwnStatements(ast.NodeTransformer):
-    """Changes statements of the code's own scope and goes into no other."""
+    """Changes statements of the code's own scope only."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return node
@@ -189,7 +192,7 @@ class _NoReturns(_OwnStatements):
 
 
 class _NoAnnotations(_OwnStatements):
-    """`x: int = 1` is `x = 1`: a name that is declared global cannot have a type."""
+    """Replaces `x: int = 1` by `x = 1`, because a name that is declared global cannot have a type."""
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         if not isinstance(node.target, ast.Name):
@@ -200,14 +203,14 @@ class _NoAnnotations(_OwnStatements):
 
 
 def _without_returns(tree: ast.Module) -> ast.Module:
-    """To learn whether it awaits, and what else is wrong with it."""
+    """Return the code without `return`, to find out whether it awaits and what else is wrong with it."""
     changed = _NoReturns().visit(tree)
     assert isinstance(changed, ast.Module)
     return ast.fix_missing_locations(changed)
 
 
 def _as_function(tree: ast.Module, file: str, awaits: bool) -> CodeType:
-    """The code as the body of a function whose names are all global, so that they are what they are in a module."""
+    """Return the code as the body of a function whose names are all global, as they are in a module."""
     tree = _NoAnnotations().visit(tree)
     head: list[ast.stmt] = [
         each for each in tree.body if isinstance(each, ast.ImportFrom) and each.module == "__future__"

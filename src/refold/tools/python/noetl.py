@@ -1,4 +1,4 @@
-"""What the code of a NoETL file finds: its `context`, modules that are there without an import, and what it printed."""
+"""What the code of a NoETL file can use: its `context`, modules without an import, and its printed output."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ KEPT = 64 * 1024  # characters of each stream that a result can hold
 
 
 class Entry(dict[str, Any]):
-    """The result of a step; where it has no `data`, that is the whole."""
+    """The result of a step; if it has no `data`, the whole result is the data."""
 
     def __missing__(self, key: str) -> Any:
         if key == "data":
@@ -40,7 +40,7 @@ def modules() -> dict[str, Any]:
 
 
 class Overheard:
-    """What a call prints, up to a limit, for a result that is made of nothing else."""
+    """The output of a call, up to a limit, for a result that is nothing but output."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {"stdout": [], "stderr": []}

@@ -43,14 +43,14 @@ RUNS_TEXT = {
 
 
 class Spot(Struct, frozen=True):
-    """Where a hole stands: bare if `prefix` is None, or else in a string with these letters before it."""
+    """The place of a hole: bare if `prefix` is None, otherwise in a string with this prefix."""
 
     prefix: str | None = None
     quote: str = ""
 
 
 def spots_of(text: str) -> list[Spot]:
-    """One for each hole. Raises Misplaced."""
+    """Return the place of each hole. Raises Misplaced."""
     count = text.count(HOLE)
     if not count:
         return []
@@ -71,7 +71,7 @@ def spots_of(text: str) -> list[Spot]:
 
 
 def written(text: str, spots: Sequence[Spot], values: Sequence[Any]) -> str:
-    """The code. Raises ValueError for what has no literal."""
+    """Return the code with its values. Raises ValueError for a value without a literal."""
     literals = [
         literal(value) if spot.prefix is None else _inside(spot, value)
         for spot, value in zip(spots, values, strict=True)
@@ -80,7 +80,7 @@ def written(text: str, spots: Sequence[Spot], values: Sequence[Any]) -> str:
 
 
 def literal(value: Any) -> str:
-    """Whole and by itself, whatever stands beside it."""
+    """Return a literal that is complete by itself, whatever is next to it."""
     match value:
         case None | bool():
             return repr(value)
@@ -112,7 +112,7 @@ def _between(texts: Sequence[str], put: Sequence[str]) -> Iterator[str]:
 
 
 def _inside(spot: Spot, value: Any) -> str:
-    """The text of a value as part of a string, every character but letters and spaces as an escape."""
+    """Return the text of a value as part of a string, with every character except letters and spaces escaped."""
     assert spot.prefix is not None
     letters, text = spot.prefix.lower(), text_of(value, python=True)
     if "b" in letters:
@@ -157,7 +157,7 @@ def _spots(code: str, names: Sequence[str]) -> Iterator[tuple[int, Spot]]:
 
 
 def _tokens(code: str) -> Iterator[tuple[int, int, int]]:
-    """Kind, begin and end of each token; an f-string is one string, however the tokenizer tells it."""
+    """Yield kind, start and end of each token; an f-string is one string, whatever the tokenizer returns."""
     starts = [0]
     for line in code.split("\n"):
         starts.append(starts[-1] + len(line) + 1)
@@ -192,7 +192,7 @@ def _in_string(text: str, held: Sequence[int], names: Sequence[str]) -> Iterator
 
 
 def _check_f_string(text: str, held: Sequence[int], names: Sequence[str]) -> None:
-    """Values must stand in what is text there, and not in what is computed or says how to show it."""
+    """Refuse values in the computed parts and the formats of an f-string."""
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError:
@@ -205,7 +205,7 @@ def _check_f_string(text: str, held: Sequence[int], names: Sequence[str]) -> Non
 
 
 def _check(text: str, spots: Sequence[Spot], names: Sequence[str]) -> None:
-    """The code must be Python with any literal in these places, and none may go straight to another interpreter."""
+    """Check that the code is Python with any literal in these places, and passes none to another interpreter."""
     code = written(text, spots, names)
     try:
         prepare("".join(_between(text.split(HOLE), names)), "<code>")  # as names, `a b` is no call of a

@@ -26,7 +26,7 @@ METHODS = {
 
 
 def only_computes(tree: ast.Module) -> bool:
-    """Surely; of other code nobody knows."""
+    """Whether the code certainly only computes; about other code this says nothing."""
     nodes = list(ast.walk(tree))
     return sum(isinstance(node, LOOPS) for node in nodes) <= 1 and all(map(_is_short, nodes)) and _names_are_kept(nodes)
 
@@ -48,7 +48,7 @@ def _is_short(node: ast.AST) -> bool:
 
 
 def _names_are_kept(nodes: list[ast.AST]) -> bool:
-    """A function that is called is what its name says."""
+    """Whether every called function is what its name says."""
     return FUNCTIONS.isdisjoint(filter(None, map(_bound, nodes)))
 
 

@@ -1,4 +1,4 @@
-"""The tool `python`: code of a playbook, a script or a function, in a warm process or in this one."""
+"""The tool `python`: runs code of a playbook, a script or a function, in another process or in this one."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -20,7 +20,7 @@ SCRIPTS = ("", "scripts")  # where a script may be, in the present folder and in
 
 
 class PythonTool:
-    """`allowed` are modules and functions that `entry` may name, as for the tool `function`; None: any."""
+    """Runs Python code; `allowed` are modules and functions that `entry` may name, None means any."""
 
     def __init__(self, executors: Mapping[str, Executor], allowed: Collection[str] | None = None) -> None:
         self.executors, self.allowed = executors, allowed
@@ -71,7 +71,7 @@ def _nobody(stream: str, line: str) -> None:
 
 
 def _script(name: str, playbook: str | None) -> str:
-    """As it is given, then beside the playbook; none that is outside of these folders."""
+    """Return the path of a script: as written, then next to the playbook. None may be outside of these folders."""
     folders = [os.path.join(root, each) for root in (".", playbook) if root is not None for each in SCRIPTS]
     for folder in folders:
         path = safe_join(folder, name)
@@ -82,13 +82,13 @@ def _script(name: str, playbook: str | None) -> str:
 
 
 def _scope(call: Call) -> dict[str, Any]:
-    """What templates can read at this step, in a NoETL file."""
+    """Return what templates can read at this step, in a NoETL file."""
     given = call.input.get("context") if isinstance(call.input, dict) else None
     return given if isinstance(given, dict) else {}
 
 
 def _done(value: Any) -> Any:
-    """What the code says it has used up is beside its result."""
+    """Return the result with the usage that the code has reported."""
     return Done(Succeeded(value[RESULT]), usage=value[USAGE]) if value[USAGE] else value[RESULT]
 
 
@@ -106,7 +106,7 @@ def _context(call: Call) -> dict[str, Any]:
 
 
 def _copied(value: Any) -> Any:
-    """What the code changes is its own affair."""
+    """Return a copy, because the code may change its input."""
     if isinstance(value, dict):
         return {name: _copied(each) for name, each in value.items()}
     return [_copied(each) for each in value] if isinstance(value, list) else value

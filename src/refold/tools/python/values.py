@@ -1,4 +1,4 @@
-"""What code returns, as JSON data: values with an obvious form take it, the rest is refused with its path."""
+"""Converts what code returns to JSON data: values with an obvious form take it, others are refused with their path."""
 
 import dataclasses
 import datetime
@@ -21,7 +21,7 @@ TIMES = (datetime.datetime, datetime.date, datetime.time)
 
 
 def plain(value: Any, path: str = "result") -> Any:
-    """The value itself if it is JSON data already. Raises InvalidValue."""
+    """Return the value itself if it is JSON data already. Raises InvalidValue."""
     try:
         check_value(value, path)
     except InvalidValue:
@@ -31,7 +31,10 @@ def plain(value: Any, path: str = "result") -> Any:
 
 
 def as_json(value: Any) -> Any:
-    """As `plain`, but what has no obvious form is text. Raises InvalidValue for what is nested without end."""
+    """Return the value as `plain` does, and text for a value without an obvious form.
+
+    Raises InvalidValue if it is nested without end.
+    """
     try:
         check_value(value, "result")
     except InvalidValue:
@@ -72,7 +75,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
 
 
 def _simpler(value: Any, path: str) -> Any:
-    """One step towards JSON; what is not known is left for the check that follows."""
+    """Return the value one step closer to JSON; unknown values are left to the check that follows."""
     if isinstance(value, BYTES):
         raise InvalidValue(path, "bytes are no JSON value: decode them, or encode them as base64")
     if isinstance(value, (set, frozenset)):
@@ -84,7 +87,7 @@ def _simpler(value: Any, path: str) -> Any:
 
 
 def _sorted(value: set[Any] | frozenset[Any], path: str) -> list[Any]:
-    """A set has no order; one that is not the same each time would be a trap."""
+    """Return a set as a sorted list, so that its order is the same each time."""
     try:
         return sorted(value)
     except TypeError:

@@ -1,1 +1,1 @@
-"""The tool `shell`: what it is, the program that it runs, and values in the text of NoETL files."""
+"""The tool `shell`: its description, the tool, and values in the texts of NoETL files."""

@@ -77,7 +77,7 @@ class Word(Struct):
 
     @property
     def assigns(self) -> str:
-        """The variable, if it is an assignment."""
+        """Return the variable, if the word is an assignment."""
         found = ASSIGNED.match(self.text)
         return found[1] if found else ""
 
@@ -102,7 +102,7 @@ class Frame(Struct):
 
 
 def places_of(texts: Sequence[str]) -> list[str]:
-    """What kind of place each hole of the texts has; the texts are lines that one shell runs. Raises Misplaced."""
+    """Return the kind of place of each hole; the texts are lines that one shell runs. Raises Misplaced."""
     if not any(HOLE in text for text in texts):
         return []
     reader = _Reader()
@@ -113,7 +113,7 @@ def places_of(texts: Sequence[str]) -> list[str]:
 
 
 def written(place: str, value: Any) -> str:
-    """Raises ValueError for a text that no program can be given."""
+    """Return the quoted value. Raises ValueError for a text that no program can be given."""
     text = text_of(value)
     if "\0" in text:
         raise ValueError("a value has a NUL character, which no program can be given")
@@ -126,7 +126,7 @@ def written(place: str, value: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """As programs write it."""
+    """Return the value as programs write it."""
     match value:
         case str():
             return value
@@ -155,7 +155,7 @@ class _Reader:
         return self._frames[-1]
 
     def read(self, text: str) -> None:
-        """One text that is complete by itself."""
+        """Read one text that is complete by itself."""
         self._text, self._at = text, 0
         while self._at < len(text):
             self._at += self._in_double() if self._frame.in_double else self._bare()
@@ -385,7 +385,7 @@ class _Reader:
         return width
 
     def _sum(self, begin: int) -> int:
-        """Arithmetic up to its `))`; only names, numbers and signs may be in it."""
+        """Read arithmetic up to its `))`; only names, numbers and signs may be in it."""
         text, depth, end = self._text, 2, begin
         while end < len(text) and depth:
             depth += {"(": 1, ")": -1}.get(text[end], 0)
@@ -402,7 +402,7 @@ class _Reader:
 
 
 class _Checks:
-    """What a whole text must not do, whatever its values are: to run a value in another way than as a word."""
+    """Refuses texts that could run a value in another way than as a word, whatever the values are."""
 
     def __init__(self, reader: _Reader) -> None:
         self.commands, self.sums, self.feeds = reader.commands, reader.sums, reader.feeds
@@ -424,7 +424,7 @@ class _Checks:
             self._command(words)
 
     def _learn(self) -> None:
-        """Which variables are set, and to what."""
+        """Remember which variables are set, and to what."""
         others: set[str] = set()
         for command in self.commands:
             words = _without_reserved(command.words)
@@ -510,7 +510,7 @@ class _Checks:
                 raise self._misplaced(where.format(word.literal), words, remedy)
 
     def _carries(self, words: Sequence[Word]) -> bool:
-        """Whether a value may come there: it stands there, or a variable does that may hold one."""
+        """Whether a word contains a value, or a variable that may hold one."""
         return any(word.holes or any(n in self.bound or POSITIONAL.fullmatch(n) for n in word.names) for word in words)
 
     def _misplaced(self, where: str, words: Sequence[Word] = (), remedy: str = REMEDY) -> Misplaced:
@@ -526,7 +526,7 @@ def _without_reserved(words: list[Word]) -> list[Word]:
 
 
 def _without_prefix(words: list[Word]) -> list[Word]:
-    """`sudo cp x` is `cp x`; with options it stays what it is, and no value may follow."""
+    """Return `cp x` for `sudo cp x`. With options it stays as it is, and no value may follow."""
     while len(words) > 1:
         first, second = words[0].literal, words[1].literal
         if first == "timeout" and TIMED.fullmatch(second or "") and len(words) > 2:

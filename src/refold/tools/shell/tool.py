@@ -17,7 +17,7 @@ LAST_WORDS = 8000  # characters of each stream that a failure tells
 
 
 class ShellTool:
-    """`conceal` takes the secrets out of a text before it is cut."""
+    """Runs programs; `conceal` removes secrets from a text before it is shortened."""
 
     def __init__(self, programs: Programs, conceal: Callable[[str], str] = str) -> None:
         self.programs, self._conceal = programs, conceal
@@ -105,7 +105,10 @@ def _encoding(name: str) -> str:
 
 
 def fault_of_end(program: str, ended: Ended, result: Mapping[str, Any], conceal: Callable[[str], str]) -> Fault:
-    """Trying again may help, unless the step says otherwise: a program does not tell."""
+    """Return the failure of a program.
+
+    It may be tried again unless the step forbids it: an exit code does not show that.
+    """
     how = f"ended with exit code {ended.code}" if ended.code >= 0 else f"was killed by {_signal(-ended.code)}"
     told = {n: conceal(each)[-LAST_WORDS:] if isinstance(each, str) else each for n, each in result.items()}
     last = told["stderr"].strip()

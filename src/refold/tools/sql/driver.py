@@ -31,7 +31,7 @@ Answer = TypeVar("Answer")
 
 
 class GivenUp(TimeoutError):
-    """Time is up, and the thread could not be stopped: it goes on, unheard."""
+    """Time is up, and the thread could not be stopped: it continues, and its result is dropped."""
 
 
 class Work:
@@ -54,13 +54,13 @@ class Work:
                 event(log, DEBUG, "a statement could not be interrupted", why=type(error).__name__)
 
     def give_up(self) -> bool:
-        """Whether it is given up now; if not, it has just ended."""
+        """Give the work up. Return False if it has just ended."""
         with self._lock:
             self.given_up = not self._ended
             return self.given_up
 
     def end(self) -> bool:
-        """Whether it was in time: somebody waits for what came of it."""
+        """Return False if the caller has given up, so that the result is dropped."""
         with self._lock:
             self._ended = True
             return not self.given_up
@@ -145,7 +145,7 @@ def _settle(future: "Future[Answer]", value: Answer, error: BaseException | None
 
 
 async def _settled(doing: "asyncio.Future[Any]") -> None:
-    """A little while, or until it is done; a further wish to cancel does not leave the thread behind."""
+    """Wait until the work is done, for a short time at most. Another cancellation does not leave the thread behind."""
     with suppress(asyncio.CancelledError):
         await asyncio.wait([doing], timeout=AGAIN)
 
@@ -161,7 +161,7 @@ Result = TypeVar("Result")
 
 
 class Driver(Struct, frozen=True):
-    """A library that blocks: what it raises, and what that means."""
+    """A library that blocks: the exceptions it raises, and what they mean."""
 
     error: type[Exception]
     fault_of: Callable[[Any, Statement | None], ToolFailed]
@@ -176,7 +176,7 @@ class Driver(Struct, frozen=True):
     def answer(
         self, db: Connection, request: Request, work: Work, one: Callable[[Statement], dict[str, Any]]
     ) -> dict[str, Any]:
-        """What the last statement comes to. A commit that another one's lock holds up fails as a whole."""
+        """Return the result of the last statement. A commit that another lock delays too long fails as a whole."""
         with self.faults():
             if request.as_one:
                 db.execute("begin")
@@ -196,7 +196,7 @@ class Driver(Struct, frozen=True):
 
 
 class BlockingTool:
-    """A tool whose every call has a thread, and a connection that the thread opens and closes."""
+    """A tool that runs each call on a thread, which opens and closes a connection."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class BlockingTool:
             raise timed_out(request.timeout, self._timeout_code, stopped=not isinstance(error, GivenUp)) from None
 
     async def close(self) -> None:
-        """Nothing stays open between two calls."""
+        """Do nothing: no connection stays open between two calls."""
 
 
 class Held(Generic[Db]):

@@ -1,4 +1,4 @@
-"""The tool `duckdb`: statements on a file, or on a database in memory that ends with the step."""
+"""The tool `duckdb`: runs statements on a file, or on a database in memory that ends with the step."""
 
 import os
 import re
@@ -30,7 +30,7 @@ class _Open(Struct):
 
 
 class Files:
-    """Each is closed with its last user, so that other processes can have it."""
+    """Open database files. Each is closed with its last user, so that other processes can open it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -111,7 +111,7 @@ def attach(db: duckdb.DuckDBPyConnection, name: str, path: Any, read_only: bool)
 
 
 class opened:
-    """A connection of its own, closed in any case."""
+    """Open a connection of its own, closed in any case."""
 
     def __init__(self, path: str, read_only: bool = False) -> None:
         self.path = "" if path in ("", MEMORY) else os.path.realpath(path)
@@ -170,7 +170,7 @@ def described(db: duckdb.DuckDBPyConnection, text: str, values: Sequence[Any]) -
 
 
 def telling(text: str, columns: Sequence[tuple[str, str]]) -> str:
-    """The same rows, with what Python has no equal of as text or JSON."""
+    """Return the query with columns that have no Python type converted to text or JSON."""
     if not any(AS_TEXT.search(each) for _, each in columns):
         return text
     shown = ", ".join(_shown(f"c{i}", each) for i, (_, each) in enumerate(columns))
@@ -210,7 +210,10 @@ def fault_of(error: duckdb.Error, statement: Statement | None) -> ToolFailed:
 
 
 def _offset(found: re.Match[str] | None, statement: Statement | None) -> int | None:
-    """DuckDB shows a line, cut short with dots if it is long, and an arrow under the place."""
+    """Return the place of an error.
+
+    DuckDB shows a line, shortened with dots if it is long, and an arrow under the place.
+    """
     if found is None or statement is None:
         return None
     lines = statement.text.split("\n")[: int(found[1])]
