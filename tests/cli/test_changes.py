@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import structs
 
 from refold.cli.progress import Changes
-from refold.cli.source import NOWHERE, Source
+from refold.cli.tree import NO_PLAYBOOK, PlaybookLines
 from refold.core.outcomes import SECOND, Fault
 from refold.core.read.progress import Progress, Row
 from refold.core.read.why import Reason
@@ -23,7 +23,7 @@ def said(changes: Changes, progress: Progress) -> list[str]:
 
 
 def test_each_change_is_said_once() -> None:
-    changes = Changes(NOWHERE)
+    changes = Changes(NO_PLAYBOOK)
     assert said(changes, of(Row("a", "issued", 1), Row("b", "pending"))) == ["run orders (01234567)", "a: started"]
     assert said(changes, of(Row("a", "issued", 1), Row("b", "pending"))) == []
     assert said(changes, of(Row("a", "completed", 1, 1), Row("b", "issued", 1))) == ["a: completed", "b: started"]
@@ -32,7 +32,7 @@ def test_each_change_is_said_once() -> None:
 
 
 def test_what_waits_says_why_and_a_new_try_is_told() -> None:
-    changes = Changes(NOWHERE)
+    changes = Changes(NO_PLAYBOOK)
     waits = Reason("a", "backoff", attempt=2, until=NOON + 5 * SECOND)
     assert said(changes, of(Row("a", "issued", 1, 1, reason=waits)))[1].startswith("a: try 2 at ")
     assert said(changes, of(Row("a", "issued", 1, 1))) == ["a: try 2"]
@@ -40,13 +40,13 @@ def test_what_waits_says_why_and_a_new_try_is_told() -> None:
 
 
 def test_a_failure_is_told_with_its_place() -> None:
-    changes = Changes(Source("p.yaml", ["- step: a"], {"steps.a": (1, 9)}))
+    changes = Changes(PlaybookLines("p.yaml", ["- step: a"], {"steps.a": (1, 9)}))
     row = Row("a", "failed", 1, 1, fault=Fault("exit", "boom\nsecond"))
     assert said(changes, of(row))[1:] == ["a: failed: boom second", "    p.yaml:1:9", "    1 | - step: a"]
 
 
 def test_a_loop_is_told_every_two_seconds_and_at_its_end() -> None:
-    changes, row = Changes(NOWHERE), Row("each", "issued", 1, count=100)
+    changes, row = Changes(NO_PLAYBOOK), Row("each", "issued", 1, count=100)
     assert said(changes, of(row))[1:] == ["each: 0/100 items"]
     for n in range(1, 20):
         assert said(changes, of(structs.replace(row, done=n), after=n / 10)) == []
@@ -59,14 +59,14 @@ def test_a_loop_is_told_every_two_seconds_and_at_its_end() -> None:
 
 
 def test_more_changes_than_anybody_reads_are_counted() -> None:
-    changes = Changes(NOWHERE)
+    changes = Changes(NO_PLAYBOOK)
     shown = said(changes, of(*(Row(f"s{n}", "completed", 1) for n in range(500))))
     assert len(shown) == 22
     assert shown[-1] == "… and 480 more steps changed"
 
 
 def test_machines_get_objects() -> None:
-    changes = Changes(NOWHERE)
+    changes = Changes(NO_PLAYBOOK)
     waits = Reason("a", "timer", until=NOON)
 
     def objects(progress: Progress) -> list[dict[str, Any]]:

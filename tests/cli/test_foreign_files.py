@@ -266,11 +266,11 @@ def test_rebuild_spells_out_what_is_wrong(folder: Path) -> None:
 
 
 def test_nothing_from_outside_can_look_like_a_colour_of_our_own() -> None:
-    shown = output.painted("good", "green", True)
-    assert output.harmless(shown) == "\x1b[32mgood\x1b[0m"
-    assert output.harmless("\x1b[32mbad\x1b[0m") == "\\x1b[32mbad\\x1b[0m"
-    assert output.harmless("a\tb\nc") == "a\tb\nc"
-    assert output.harmless("\u200d\u0939\u093f emoji 👩\u200d🚀") == "\u200d\u0939\u093f emoji 👩\u200d🚀"
+    shown = output.styled("good", "green", True)
+    assert output.spelt_out(shown) == "\x1b[32mgood\x1b[0m"
+    assert output.spelt_out("\x1b[32mbad\x1b[0m") == "\\x1b[32mbad\\x1b[0m"
+    assert output.spelt_out("a\tb\nc") == "a\tb\nc"
+    assert output.spelt_out("\u200d\u0939\u093f emoji 👩\u200d🚀") == "\u200d\u0939\u093f emoji 👩\u200d🚀"
 
 
 def test_an_os_error_is_told_with_its_own_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

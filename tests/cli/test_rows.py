@@ -4,8 +4,7 @@ import pytest
 from msgspec import structs
 
 from refold.cli import output
-from refold.cli.source import Source
-from refold.cli.tree import PLAIN, PRETTY, Canvas, Meter, drawn, painted
+from refold.cli.tree import PLAIN, PRETTY, Canvas, Meter, PlaybookLines, drawn, painted
 from refold.core.outcomes import SECOND, Fault
 from refold.core.read.progress import Progress, Row
 from refold.core.read.why import Reason
@@ -68,7 +67,7 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
 
 
 def test_a_failure_expands_with_its_message_and_its_place_in_the_playbook() -> None:
-    source = Source("play.yaml", ["workflow:", "  - step: load"], {"steps.load": (2, 11)})
+    source = PlaybookLines("play.yaml", ["workflow:", "  - step: load"], {"steps.load": (2, 11)})
     row = Row("load", "failed", 1, 3, fault=Fault("exit", "no such file\nsecond line\x1b[2J"))
     assert lines(of(row, status="failed"), source=source)[1:] == [
         "✗ load",
@@ -119,5 +118,5 @@ def test_the_spinner_turns() -> None:
 
 def test_colours_are_only_there_when_they_are_wanted() -> None:
     shown = drawn(of(Row("a", "completed", 1)), Meter(), Canvas())
-    assert "\x1b[32m✓\x1b[0m" in output.harmless(painted(shown, colour=True))
+    assert "\x1b[32m✓\x1b[0m" in output.spelt_out(painted(shown, colour=True))
     assert "\x1b" not in painted(shown, colour=False)

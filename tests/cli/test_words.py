@@ -47,7 +47,7 @@ def test_every_kind_of_reason_has_words() -> None:
 
 
 def test_every_kind_that_is_described_has_words() -> None:
-    told = {*re.findall(r"(\w+) \(", (Reason.__doc__ or "").split("told:")[1]), "final"}
+    told = {*re.findall(r"(\w+) \(", (Reason.__doc__ or "").split("has:")[1]), "final"}
     assert told == words.KINDS.keys()
 
 
@@ -166,9 +166,9 @@ def test_what_a_terminal_would_obey_is_shown_instead() -> None:
 
 
 def test_text_is_cut_to_its_width_in_cells() -> None:
-    assert [output.fitted("abcdef", n) for n in (0, 1, 3, 6, 9)] == ["", "…", "ab…", "abcdef", "abcdef"]
-    assert output.fitted("日本語", 5) == "日本…"
-    assert output.fitted("日本語", 4) == "日…"
+    assert [output.truncated("abcdef", n) for n in (0, 1, 3, 6, 9)] == ["", "…", "ab…", "abcdef", "abcdef"]
+    assert output.truncated("日本語", 5) == "日本…"
+    assert output.truncated("日本語", 4) == "日…"
 
 
 def test_columns_stand_below_each_other_and_the_last_is_cut() -> None:

@@ -4,7 +4,7 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -26,190 +26,149 @@ def main() -> NoReturn:
     os._exit(code)
 
 
-def _checking() -> Any:
-    from refold.cli.commands import playbooks
+RUNS = (
+    "list",
+    "show",
+    "history",
+    "watch",
+    "logs",
+    "why",
+    "items",
+    "pause",
+    "resume",
+    "cancel",
+    "retry",
+    "signal",
+    "migrate",
+    "prune",
+    "record",
+)
+GATES = ("list", "show", "approve", "reject", "answer")
+DLQ = ("list", "show", "redrive")
+DB = ("info", "check", "rebuild", "migrate")
+SECRET = ("set", "list", "rm", "rotate")
+COMMANDS = (
+    "run",
+    "validate",
+    "graph",
+    "sim",
+    "schema",
+    "noetl-log",
+    "examples",
+    "init",
+    "doctor",
+    "completion",
+)
 
-    return playbooks
+
+def _command_of_runs(name: str) -> click.Command:
+    if name in ("resume", "retry"):
+        from refold.cli.commands import run
+
+        return run.COMMANDS[name]
+    if name in ("watch", "logs"):
+        from refold.cli.commands import watch
+
+        return watch.COMMANDS[name]
+    if name == "items":
+        from refold.cli.commands.items import items
+
+        return items
+    if name == "migrate":
+        from refold.cli.commands.migrate import migrate
+
+        return migrate
+    from refold.cli.commands import runs
+
+    return runs.COMMANDS[name]
 
 
-def _completing() -> Any:
-    from refold.cli import completion
-
-    return completion
-
-
-def _dlq() -> Any:
-    from refold.cli.commands import dlq
-
-    return dlq
-
-
-def _examples() -> Any:
-    from refold.cli.commands import examples
-
-    return examples
-
-
-def _files() -> Any:
-    from refold.cli.commands import db as files
-
-    return files
-
-
-def _following() -> Any:
-    from refold.cli.commands import watch
-
-    return watch
-
-
-def _gates() -> Any:
+def _command_of_gates(name: str) -> click.Command:
     from refold.cli.commands import gates
 
-    return gates
+    return gates.COMMANDS[name]
 
 
-def _items() -> Any:
-    from refold.cli.commands import items
+def _command_of_dlq(name: str) -> click.Command:
+    from refold.cli.commands import dlq
 
-    return items
-
-
-def _looking() -> Any:
-    from refold.cli.commands import runs as looking
-
-    return looking
+    return dlq.COMMANDS[name]
 
 
-def _migrating() -> Any:
-    from refold.cli.commands import migrate
-
-    return migrate
-
-
-def _noetl_log() -> Any:
-    from refold.cli.commands import noetl_log
-
-    return noetl_log
-
-
-def _questions() -> Any:
-    from refold.cli.commands import gates as questions
-
-    return questions
-
-
-def _recording() -> Any:
-    from refold.cli.commands import runs as recording
-
-    return recording
-
-
-def _running() -> Any:
-    from refold.cli.commands import run
-
-    return run
-
-
-def _secret() -> Any:
+def _command_of_secret(name: str) -> click.Command:
     from refold.cli.commands import secret
 
-    return secret
+    return secret.COMMANDS[name]
 
 
-def _sim() -> Any:
-    from refold.cli.commands import sim
+def _command_of_db(name: str) -> click.Command:
+    from refold.cli.commands import db
 
-    return sim
-
-
-def _steering() -> Any:
-    from refold.cli.commands import runs as steering
-
-    return steering
+    return db.COMMANDS[name]
 
 
-RUNS = {
-    "list": lambda: _looking().list_runs,
-    "show": lambda: _looking().show,
-    "history": lambda: _looking().history,
-    "watch": lambda: _following().watch,
-    "logs": lambda: _following().logs,
-    "why": lambda: _looking().why,
-    "items": lambda: _items().items,
-    "pause": lambda: _steering().pause,
-    "resume": lambda: _running().resume,
-    "cancel": lambda: _steering().cancel,
-    "retry": lambda: _running().retry,
-    "signal": lambda: _steering().signal,
-    "migrate": lambda: _migrating().migrate,
-    "prune": lambda: _steering().prune,
-    "record": lambda: _recording().record,
-}
-GATES = {
-    "list": lambda: _gates().list_gates,
-    "show": lambda: _gates().show,
-    "approve": lambda: _gates().approve,
-    "reject": lambda: _gates().reject,
-    "answer": lambda: _questions().answer,
-}
-DLQ = {
-    "list": lambda: _dlq().list_groups,
-    "show": lambda: _dlq().show,
-    "redrive": lambda: _dlq().redrive,
-}
-DB = {
-    "info": lambda: _files().info,
-    "check": lambda: _files().check,
-    "rebuild": lambda: _files().rebuild,
-    "migrate": lambda: _files().migrate,
-}
-SECRET = {
-    "set": lambda: _secret().set_secret,
-    "list": lambda: _secret().list_secrets,
-    "rm": lambda: _secret().remove,
-    "rotate": lambda: _secret().rotate,
-}
-COMMANDS = {
-    "run": lambda: _running().run,
-    "validate": lambda: _checking().validate,
-    "graph": lambda: _checking().graph,
-    "sim": lambda: _sim().sim,
-    "schema": lambda: _checking().schema,
-    "noetl-log": lambda: _noetl_log().noetl_log,
-    "examples": lambda: _examples().examples,
-    "init": lambda: _examples().init,
-    "doctor": lambda: _files().doctor,
-    "completion": lambda: _completing().completion,
-}
+def _command_of_refold(name: str) -> click.Command:
+    match name:
+        case "run":
+            from refold.cli.commands import run
+
+            return run.COMMANDS[name]
+        case "validate" | "graph" | "schema":
+            from refold.cli.commands import playbooks
+
+            return playbooks.COMMANDS[name]
+        case "examples" | "init":
+            from refold.cli.commands import examples
+
+            return examples.COMMANDS[name]
+        case "sim":
+            from refold.cli.commands.sim import sim
+
+            return sim
+        case "completion":
+            from refold.cli.commands.completion import completion
+
+            return completion
+        case "noetl-log":
+            from refold.cli.commands.noetl_log import noetl_log
+
+            return noetl_log
+        case _:
+            return _command_of_db(name)
 
 
-class Later(click.Group):
-    """Commands by what loads them; only the one that is asked for is imported."""
+class LazyGroup(click.Group):
+    """A group that imports a command when it is asked for: the others would only delay it."""
 
-    def __init__(self, *given: Any, places: Mapping[str, Callable[[], click.Command]], **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.places = places
-        self.commands = {**dict.fromkeys(places), **self.commands}  # type: ignore[dict-item]
+    def __init__(
+        self, *arguments: Any, names: Sequence[str], load: Callable[[str], click.Command], **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._names, self._load = frozenset(names), load
+        self.commands = {**dict.fromkeys(names), **self.commands}  # type: ignore[dict-item]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.places:
-            return self.commands.get(cmd_name)
-        return self.places[cmd_name]()
+        return self._load(cmd_name) if cmd_name in self._names else self.commands.get(cmd_name)
 
 
-runs = Later("runs", places=RUNS, help="Look at runs, and steer them.", no_args_is_help=True)
-gates = Later("gates", places=GATES, help="See what waits for a person, and decide.", no_args_is_help=True)
-dlq = Later("dlq", places=DLQ, help="See what failed for good, and try it again.", no_args_is_help=True)
-secret = Later("secret", places=SECRET, help="Keep secrets, encrypted.", no_args_is_help=True)
-db = Later("db", places=DB, help="Look after the database file.", no_args_is_help=True)
+def _group(name: str, names: Sequence[str], load: Callable[[str], click.Command], help: str) -> LazyGroup:
+    return LazyGroup(name, names=names, load=load, help=help, no_args_is_help=True)
+
+
+runs = _group("runs", RUNS, _command_of_runs, "Look at runs, and steer them.")
+gates = _group("gates", GATES, _command_of_gates, "See what waits for a person, and decide.")
+dlq = _group("dlq", DLQ, _command_of_dlq, "See what failed permanently, and try it again.")
+secret = _group("secret", SECRET, _command_of_secret, "Keep secrets, encrypted.")
+db = _group("db", DB, _command_of_db, "Look after the database file.")
 
 
 @click.group(
-    cls=Later,
-    places=COMMANDS,
+    cls=LazyGroup,
+    names=COMMANDS,
+    load=_command_of_refold,
     commands={"runs": runs, "gates": gates, "dlq": dlq, "secret": secret, "db": db},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
@@ -252,10 +211,10 @@ def called(arguments: Sequence[str]) -> int:
 def _heard(arguments: Sequence[str]) -> int:
     try:
         return _command(arguments)
-    except output.Closed:
+    except output.ReaderGone:
         return exits.OK  # whoever read has read enough
     except (KeyboardInterrupt, click.Abort):
-        output.tell("interrupted")
+        output.print_message("interrupted")
         return exits.INTERRUPTED
     except RefoldError as error:
         return _refused(error)
@@ -278,10 +237,10 @@ def _command(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         said = io.StringIO()  # with what was typed, which may hold anything
         error.show(said)
-        output.tell(said.getvalue().rstrip("\n"))
+        output.print_message(said.getvalue().rstrip("\n"))
         return error.exit_code
     for each in wrong.errors:
-        output.tell(f"error: {each}")
+        output.print_message(f"error: {each}")
     if wrong.errors:
         return exits.UNREACHABLE
     return code if isinstance(code, int) else exits.OK
@@ -292,7 +251,7 @@ def _refused(error: RefoldError) -> int:
         return error.code  # it was said how to go on
     shown = str(error)
     if "\n" not in shown and not isinstance(error, InvalidPlan):
-        shown = f"{output.painted('error:', 'red', output.has_colour(sys.stderr))} {shown}"
+        shown = f"{output.styled('error:', 'red', output.has_colour(sys.stderr))} {shown}"
     return _broken(error, shown, exits.code_of(error))
 
 
@@ -300,6 +259,6 @@ def _broken(error: BaseException, shown: str, code: int) -> int:
     if os.environ.get("REFOLD_DEBUG"):
         from traceback import format_exception
 
-        output.tell("".join(format_exception(error)).rstrip())
-    output.tell(shown)
+        output.print_message("".join(format_exception(error)).rstrip())
+    output.print_message(shown)
     return code

@@ -9,7 +9,7 @@ import click
 from refold.cli import output, words
 from refold.cli.exits import WrongRows
 from refold.core.read.summary import Summary
-from refold.errors import Conflict, NotFound
+from refold.errors import Conflict, NotFound, RefoldError
 from refold.ports import Store, Views
 from refold.queries import runs
 from refold.stores.open import open_store, open_views
@@ -57,3 +57,13 @@ def _candidates(error: runs.AmbiguousRun) -> str:
     lines = [f"  {output.printable(line)}" for line in shown]
     ellipsis = ["  … and more"] if len(error.rows) > runs.CANDIDATES else []
     return "\n".join([f"error: {error.text!r} may mean several runs:", *lines, *ellipsis])
+
+
+def run_names(db: str, beginning: str) -> list[str]:
+    """Names of runs for the completion of a shell, the newest first; an error must not disturb whoever types."""
+    try:
+        with reading(db) as views:
+            names = [runs.run_label(row) for row in runs.list_runs(views, limit=100)]
+    except RefoldError:
+        return []
+    return [name for name in names if name.startswith(beginning) and name.isprintable()]  # a shell gets them raw

@@ -7,8 +7,7 @@ from rich.live import Live as RichLive
 from rich.text import Text
 
 from refold.cli import output
-from refold.cli.source import Source
-from refold.cli.tree import Canvas, Glyphs, Line, Meter, drawn
+from refold.cli.tree import Canvas, Glyphs, Line, Meter, PlaybookLines, drawn
 from refold.core.read.progress import Progress
 
 ENDED = 60  # rows of the last frame, at most
@@ -22,7 +21,7 @@ class Terminal(Console):
 
 
 class Live:
-    def __init__(self, meter: Meter, source: Source, glyphs: Glyphs) -> None:
+    def __init__(self, meter: Meter, source: PlaybookLines, glyphs: Glyphs) -> None:
         self.meter, self.source, self.glyphs = meter, source, glyphs
         colour = output.has_colour(sys.stderr)
         self.console = Terminal(stderr=True, highlight=False, no_color=not colour, force_terminal=True)
@@ -40,7 +39,7 @@ class Live:
         self._update(progress, self.console.height)
 
     def say(self, line: str) -> None:
-        self.console.print(Text(output.harmless(line)), soft_wrap=True)
+        self.console.print(Text(output.spelt_out(line)), soft_wrap=True)
 
     def end(self, progress: Progress | None) -> None:
         if progress is not None:
@@ -55,5 +54,5 @@ class Live:
 
 
 def _text(line: Line) -> Text:
-    pieces = [(output.harmless(text), style) for text, style in line]
+    pieces = [(output.spelt_out(text), style) for text, style in line]
     return Text.assemble(*pieces, no_wrap=True, overflow="crop")

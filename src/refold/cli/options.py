@@ -44,9 +44,9 @@ def run_argument(required: bool = True) -> Callable[[F], F]:
     """`RUN`: an id, the beginning of one, or a name."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        from refold.cli.completion import names_of_runs
+        from refold.cli.database import run_names
 
-        return names_of_runs(str(ctx.params.get("db") or DB), incomplete)
+        return run_names(str(ctx.params.get("db") or DB), incomplete)
 
     return click.argument("run", metavar="RUN" if required else "[RUN]", required=required, shell_complete=complete)
 

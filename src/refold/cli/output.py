@@ -29,7 +29,7 @@ _HARMFUL = re.compile(f"{COLOUR}([0-9]+)m|[{OBEYED}]")
 _HARMFUL_IN_JSON = re.compile(f"[{OBEYED}]")
 
 
-class Closed(Exception):
+class ReaderGone(Exception):
     """Nobody reads any more: what follows a stream may end."""
 
 
@@ -37,7 +37,7 @@ class Unwritable(Exception):
     """What was to be printed could not be written, for example because the disk is full."""
 
 
-def harmless(text: str) -> str:
+def spelt_out(text: str) -> str:
     """Text of several lines without what a terminal would obey, but for colours of our own."""
     return text if text.isprintable() else _HARMFUL.sub(_spelt, text)
 
@@ -46,28 +46,28 @@ def _spelt(found: re.Match[str]) -> str:
     return f"\x1b[{found[1]}m" if found[1] else f"\\x{ord(found[0]):02x}"
 
 
-def harmless_json(text: str) -> str:
+def spelt_out_json(text: str) -> str:
     """The same of a JSON document, which stays the same document."""
     return text if text.isprintable() else _HARMFUL_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def put(text: str) -> None:
+def print_data(text: str) -> None:
     """A line, or several, for people."""
-    _write(harmless(text))
+    _write(spelt_out(text))
 
 
-def put_data(text: str) -> None:
+def print_exact(text: str) -> None:
     """Text that is a result: exactly as it is, unless a terminal would obey it."""
-    _write(harmless(text) if is_terminal(sys.stdout) else text)
+    _write(spelt_out(text) if is_terminal(sys.stdout) else text)
 
 
-def put_json(value: Any, output: str) -> None:
+def print_json(value: Any, output: str) -> None:
     """`json`: one document for people and machines; `jsonl`: a line, or one for each element of a list."""
     documents = value if isinstance(value, list) and output == "jsonl" else [value]
     for each in documents:
         data = json.encode(each)
         text = (data if output == "jsonl" else json.format(data, indent=2)).decode()
-        _write(harmless_json(text) if is_terminal(sys.stdout) else text)
+        _write(spelt_out_json(text) if is_terminal(sys.stdout) else text)
 
 
 def _write(text: str) -> None:
@@ -79,22 +79,22 @@ def _write(text: str) -> None:
     except OSError as error:
         if error.errno not in GONE:
             raise Unwritable(f"stdout: {error.strerror or error}") from error
-        leave(sys.stdout)
-        raise Closed from None
+        detach(sys.stdout)
+        raise ReaderGone from None
 
 
-def tell(text: str) -> None:
+def print_message(text: str) -> None:
     """A message; it can get lost."""
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write(harmless(text) + "\n")
+        sys.stderr.write(spelt_out(text) + "\n")
         sys.stderr.flush()
     except OSError:
-        leave(sys.stderr)
+        detach(sys.stderr)
 
 
-def leave(stream: TextIO) -> None:
+def detach(stream: TextIO) -> None:
     """What is still in its buffer goes nowhere, instead of failing once more at the end."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -110,7 +110,7 @@ def flush() -> None:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
-            leave(stream)
+            detach(stream)
 
 
 def forgive_encodings() -> None:
@@ -141,7 +141,7 @@ def has_colour(stream: TextIO | None) -> bool:
     return is_terminal(stream) and os.environ.get("TERM") != "dumb"
 
 
-def painted(text: str, style: str, colour: bool) -> str:
+def styled(text: str, style: str, colour: bool) -> str:
     """In a style, once it has gone through `put` or `tell`."""
     return f"{COLOUR}{SGR[style]}m{text}{COLOUR}0m" if colour and style and text else text
 
@@ -160,7 +160,7 @@ def cells(text: str) -> int:
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def fitted(text: str, width: int) -> str:
+def truncated(text: str, width: int) -> str:
     """As much of it as fits."""
     if cells(text) <= width:
         return text
@@ -177,14 +177,14 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], colour: bool = Fa
     """Columns; the last one is cut off at the width, if there is one."""
     lines = [[printable(cell) for cell in row] for row in rows]
     widths = [max(cells(row[n]) for row in ([*heads], *lines)) for n in range(len(heads))]
-    shown = [painted(_joined(heads, widths, width), "bold", colour)]
+    shown = [styled(_joined(heads, widths, width), "bold", colour)]
     return "\n".join(shown + [_joined(line, widths, width) for line in lines])
 
 
 def _joined(row: Sequence[str], widths: Sequence[int], width: int) -> str:
     padded = [cell + " " * (size - cells(cell)) for cell, size in zip(row, widths, strict=True)]
     line = "  ".join(padded).rstrip()
-    return fitted(line, width) if width else line
+    return truncated(line, width) if width else line
 
 
 def has_cursor(stream: TextIO | None) -> bool:

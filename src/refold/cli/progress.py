@@ -10,8 +10,7 @@ from typing import Any, Protocol
 from msgspec import json, to_builtins
 
 from refold.cli import output, words
-from refold.cli.source import Source
-from refold.cli.tree import PLAIN, PRETTY, Canvas, Glyphs, Meter, drawn, painted
+from refold.cli.tree import PLAIN, PRETTY, Canvas, Glyphs, Meter, PlaybookLines, drawn, painted
 from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND
 from refold.core.read.progress import Progress, Row
@@ -24,7 +23,7 @@ SILENT = ("pending",)
 class Changes:
     """Remembers what was said, so that each change is said once."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PlaybookLines) -> None:
         self.source = source
         self._status = ""
         self._said: dict[str, tuple[object, ...]] = {}
@@ -129,7 +128,7 @@ class Drawer(Protocol):
 class Silent:
     """Messages, and nothing else."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PlaybookLines) -> None:
         self.source = source
 
     def draw(self, progress: Progress) -> None:
@@ -145,7 +144,7 @@ class Silent:
 class Lines(Silent):
     """One line for each change."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PlaybookLines) -> None:
         super().__init__(source)
         self.changes = Changes(source)
 
@@ -163,14 +162,14 @@ class JsonLines(Lines):
 
     def draw(self, progress: Progress) -> None:
         for each in self.changes.objects(progress):
-            _write(output.harmless_json(json.encode(each).decode()))
+            _write(output.spelt_out_json(json.encode(each).decode()))
 
     def say(self, line: str) -> None:
-        _write(output.harmless_json(json.encode({"message": line}).decode()))
+        _write(output.spelt_out_json(json.encode({"message": line}).decode()))
 
 
 def write(line: str) -> None:
-    _write(output.harmless(line))
+    _write(output.spelt_out(line))
 
 
 def _write(line: str) -> None:
@@ -185,7 +184,7 @@ QUICK = 1.0  # seconds: what it takes to load what draws is little beside that
 class Tree(Silent):
     """Rows that are drawn over and over in one place."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PlaybookLines) -> None:
         super().__init__(source)
         self.meter, self.began = Meter(), perf_counter()
         self._live: Drawer | None = None
@@ -283,16 +282,16 @@ class Screen:
         return min(max(EVERY, SHARE * (perf_counter() - began)), SLOWEST)
 
 
-DRAWERS: dict[str, Callable[[Source], Drawer]] = {"lines": Lines, "json": JsonLines, "none": Silent}
+DRAWERS: dict[str, Callable[[PlaybookLines], Drawer]] = {"lines": Lines, "json": JsonLines, "none": Silent}
 
 
-def screen(kind: str, quiet: bool, source: Source) -> Screen:
+def screen(kind: str, quiet: bool, source: PlaybookLines) -> Screen:
     if kind == "auto":
         whole = output.has_cursor(sys.stderr) and not output.prints_log()  # lines of a log would tear the tree
         kind = "none" if quiet else "tree" if whole else "lines"
     return Screen(_tree(source) if kind == "tree" else DRAWERS[kind](source))
 
 
-def _tree(source: Source) -> Drawer:
+def _tree(source: PlaybookLines) -> Drawer:
 
     return Tree(source)

@@ -1,19 +1,40 @@
 """Progress as rows of a tree: one per step; a loop has a bar and counts, what waits says why, a failure expands."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from refold.cli import output, words
-from refold.cli.source import NOWHERE, Source
 from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND, Instant
 from refold.core.read.progress import Progress, Row
 
 Line = list[tuple[str, str]]
 """Pieces of text with their styles."""
+
+
+class PlaybookLines(Struct, frozen=True):
+    """The text of a playbook, to show a line of it next to an error; `places` has paths such as `steps.fetch`."""
+
+    file: str = ""
+    lines: Sequence[str] = ()
+    places: Mapping[str, tuple[int, int]] = {}
+
+    def of_step(self, step: str) -> list[str]:
+        """Return the position of a step and its line; nothing if the playbook is not at hand."""
+        place = self.places.get(f"steps.{step}")
+        if place is None:
+            return []
+        line, column = place
+        shown = [f"{self.file}:{line}:{column}"]
+        if 0 < line <= len(self.lines):
+            shown.append(f"{line} | {output.printable(self.lines[line - 1].rstrip())}")
+        return shown
+
+
+NO_PLAYBOOK = PlaybookLines()
 
 
 class Glyphs(NamedTuple):
@@ -66,7 +87,7 @@ class Canvas(Struct, frozen=True):
     width: int = 80
     height: int = 0
     glyphs: Glyphs = PRETTY
-    source: Source = NOWHERE
+    source: PlaybookLines = NO_PLAYBOOK
 
 
 def drawn(progress: Progress, meter: Meter, canvas: Canvas) -> list[Line]:
@@ -111,7 +132,7 @@ def _counted(rows: Iterable[Row]) -> str:
 
 def _lines_of(row: Row, progress: Progress, meter: Meter, canvas: Canvas, names: int) -> Iterable[Line]:
     glyph, style = _glyph(row, progress.now, canvas.glyphs)
-    name = output.fitted(output.printable(row.step), names)
+    name = output.truncated(output.printable(row.step), names)
     line: Line = [(glyph, style), (" " + name + " " * (names - output.cells(name)), "dim" if style == "dim" else "")]
     room = canvas.width - names - 4
     if row.count:
@@ -178,11 +199,11 @@ def _cut(line: Line, width: int) -> Line:
     kept: Line = []
     for text, style in line:
         if output.cells(text) > width:
-            return [*kept, (output.fitted(text, width), style)] if width > 0 else kept
+            return [*kept, (output.truncated(text, width), style)] if width > 0 else kept
         kept.append((text, style))
         width -= output.cells(text)
     return kept
 
 
 def painted(lines: Iterable[Line], colour: bool) -> str:
-    return "\n".join("".join(output.painted(text, style, colour) for text, style in line).rstrip() for line in lines)
+    return "\n".join("".join(output.styled(text, style, colour) for text, style in line).rstrip() for line in lines)

@@ -45,9 +45,9 @@ def doctor(output: str, db: str) -> int:
     """Look for what could go wrong: versions, clock, disk, permissions, and the file itself."""
     found = [*_of_machine(db), *_of_file(db)]
     if output != "table":
-        out.put_json([to_builtins(each) for each in found], output)
+        out.print_json([to_builtins(each) for each in found], output)
     else:
-        out.put(out.table(("", "STATE", "DETAIL"), [(each.about, each.state, each.detail) for each in found]))
+        out.print_data(out.table(("", "STATE", "DETAIL"), [(each.about, each.state, each.detail) for each in found]))
     return exits.FAILED if any(each.state == "error" for each in found) else exits.OK
 
 
@@ -114,7 +114,7 @@ def info(output: str, db: str) -> None:
     with database.reading(db) as views:
         seen: dict[str, Any] = {**views.health().details, "rows": views.sizes(), "workers": list(abilities(views))}
     if output != "table":
-        out.put_json(seen, output)
+        out.print_json(seen, output)
         return
     rows = seen.pop("rows")
     lines = [
@@ -122,7 +122,7 @@ def info(output: str, db: str) -> None:
         for key, value in seen.items()
     ]
     lines += [(f"rows of {table}", str(size)) for table, size in rows.items()]
-    out.put("\n".join(out.table(("", ""), lines).splitlines()[1:]))
+    out.print_data("\n".join(out.table(("", ""), lines).splitlines()[1:]))
 
 
 @click.command()
@@ -147,10 +147,10 @@ def check(output: str, db: str) -> int:
         views.leases()
     wrong += [{"run": "", "problem": each} for each in rows_wrong.errors]
     if output != "table":
-        out.put_json({"runs": len(rows), "problems": wrong}, output)
+        out.print_json({"runs": len(rows), "problems": wrong}, output)
     for each in wrong if output == "table" else ():
-        out.put(f"{out.printable(each['run'] or 'file')}: {out.printable(each['problem'])}")
-    out.tell(f"{len(rows)} runs read, {len(wrong)} problems")
+        out.print_data(f"{out.printable(each['run'] or 'file')}: {out.printable(each['problem'])}")
+    out.print_message(f"{len(rows)} runs read, {len(wrong)} problems")
     return exits.UNREACHABLE if wrong else exits.OK
 
 
@@ -163,7 +163,7 @@ def migrate(db: str) -> None:
     """
     with database.writing(db) as store:
         health = store.views.health()
-    out.tell(f"{health.details['path']} has schema {health.schema}")
+    out.print_message(f"{health.details['path']} has schema {health.schema}")
 
 
 @click.command()
@@ -177,8 +177,11 @@ def rebuild(output: str, db: str) -> int:
     told = rebuild_file(db, database.wrong_rows().report)
     wrong = {run: str(error) for run, error in told.items() if error is not None}
     if output != "table":
-        out.put_json({"runs": len(told), "problems": wrong}, output)
+        out.print_json({"runs": len(told), "problems": wrong}, output)
     for run, problem in wrong.items() if output == "table" else ():
-        out.put(f"{out.printable(run)}: {out.printable(problem)}")
-    out.tell(f"{len(told) - len(wrong)} of {len(told)} runs were rebuilt")
+        out.print_data(f"{out.printable(run)}: {out.printable(problem)}")
+    out.print_message(f"{len(told) - len(wrong)} of {len(told)} runs were rebuilt")
     return exits.UNREACHABLE if wrong else exits.OK
+
+
+COMMANDS = {"info": info, "check": check, "rebuild": rebuild, "migrate": migrate, "doctor": doctor}

@@ -29,7 +29,7 @@ def list_groups(output: str, db: str) -> None:
     with database.reading(db) as views:
         groups = list(failure_groups(views))
     if output != "table":
-        out.put_json([{**to_builtins(each), "last": words.stamp(each.last)} for each in groups], output)
+        out.print_json([{**to_builtins(each), "last": words.stamp(each.last)} for each in groups], output)
         return
     heads = ("FINGERPRINT", "COMMANDS", "RUNS", "TOOL", "KIND", "LAST", "MESSAGE")
     lines = [
@@ -40,11 +40,11 @@ def list_groups(output: str, db: str) -> None:
             each.tool,
             each.kind,
             words.moment(each.last),
-            out.fitted(out.printable(each.message), LONG),
+            out.truncated(out.printable(each.message), LONG),
         )
         for each in groups
     ]
-    out.put(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
+    out.print_data(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
 
 
 @click.command()
@@ -59,7 +59,7 @@ def show(fingerprint: str, output: str, db: str) -> None:
     with database.reading(db) as views:
         letters = letters_of(views, fingerprint)
     if output != "table":
-        out.put_json([{**to_builtins(each), "at": words.stamp(each.at)} for each in letters], output)
+        out.print_json([{**to_builtins(each), "at": words.stamp(each.at)} for each in letters], output)
         return
     heads = ("RUN", "WORKFLOW", "STEP", "ITEMS", "AT", "MESSAGE")
     lines = [
@@ -69,11 +69,11 @@ def show(fingerprint: str, output: str, db: str) -> None:
             f"{each.step}/{each.visit}",
             _items(each),
             words.moment(each.at),
-            out.fitted(out.printable(each.message), LONG),
+            out.truncated(out.printable(each.message), LONG),
         )
         for each in letters
     ]
-    out.put(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
+    out.print_data(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
 
 
 def _items(letter: DeadLetter) -> str:
@@ -102,13 +102,13 @@ def redrive(
         chosen = runs_to_retry(views, fingerprints, runs, everything)
     told = [_object(row, "would be retried" if dry_run else _retried(db, row)) for row in chosen]
     if output != "table":
-        out.put_json(told, output)
+        out.print_json(told, output)
     for each in told if output == "table" else ():
-        out.put(out.printable(f"{each['name'] or each['run']}  {each['what']}"))
+        out.print_data(out.printable(f"{each['name'] or each['run']}  {each['what']}"))
     good = sum(each["what"] in ("retried", "would be retried") for each in told)
-    out.tell(f"{good} of {len(told)} runs {'would be' if dry_run else 'were'} reopened")
+    out.print_message(f"{good} of {len(told)} runs {'would be' if dry_run else 'were'} reopened")
     if good and not dry_run:
-        out.tell(f"to execute one here: {again('RUN', db)}")
+        out.print_message(f"to execute one here: {again('RUN', db)}")
     return exits.OK if good == len(told) else exits.FAILED
 
 
@@ -126,3 +126,6 @@ def _retried(db: str, row: Summary) -> str:
 
 def _object(row: Summary, what: str) -> dict[str, Any]:
     return {"run": row.run, "name": row.name, "workflow": row.workflow, "status": row.status, "what": what}
+
+
+COMMANDS = {"list": list_groups, "show": show, "redrive": redrive}

@@ -99,10 +99,10 @@ def examples(ctx: click.Context, output: str) -> None:
 def _list(found: list[Example], output: str) -> None:
     if output == "table":
         rows = [(each.name, each.about) for each in found]
-        out.put(out.table(("EXAMPLE", "WHAT IT DOES"), rows, out.has_colour(sys.stdout), out.terminal_width()))
-        out.tell("to start with one: refold init --example NAME")
+        out.print_data(out.table(("EXAMPLE", "WHAT IT DOES"), rows, out.has_colour(sys.stdout), out.terminal_width()))
+        out.print_message("to start with one: refold init --example NAME")
     else:
-        out.put_json([_row(each) for each in found], output)
+        out.print_json([_row(each) for each in found], output)
 
 
 def _row(of: Example) -> dict[str, object]:
@@ -127,10 +127,10 @@ def show(name: str, output: str) -> None:
     texts = {file: data.decode() for file, data in files(known(name)).items()}
     if output == "table":
         colour = out.has_colour(sys.stdout)
-        shown = [f"{out.painted(f'--- {file}', 'bold', colour)}\n{text.rstrip()}" for file, text in texts.items()]
-        out.put("\n\n".join(shown))
+        shown = [f"{out.styled(f'--- {file}', 'bold', colour)}\n{text.rstrip()}" for file, text in texts.items()]
+        out.print_data("\n\n".join(shown))
     else:
-        out.put_json([{"file": file, "text": text} for file, text in texts.items()], output)
+        out.print_json([{"file": file, "text": text} for file, text in texts.items()], output)
 
 
 @click.command()
@@ -151,11 +151,11 @@ def init(folder: str | None, name: str | None) -> None:
     chosen = known(name or STARTER)
     target = Path(folder or name or ".")
     _copy(target, files(chosen))
-    out.tell("next:")
+    out.print_message("next:")
     if target != Path("."):
-        out.tell(f"  cd {shlex.quote(str(target))}")
+        out.print_message(f"  cd {shlex.quote(str(target))}")
     for line in example(chosen).notes:
-        out.tell(f"  {line.removeprefix(COMMAND)}" if line.startswith(COMMAND) else f"  # {line}")
+        out.print_message(f"  {line.removeprefix(COMMAND)}" if line.startswith(COMMAND) else f"  # {line}")
 
 
 def _copy(target: Path, contents: dict[str, bytes]) -> None:
@@ -171,7 +171,7 @@ def _copy(target: Path, contents: dict[str, bytes]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as made:
             made.write(data)
-        out.put(str(path))
+        out.print_data(str(path))
 
 
 def page() -> str:
@@ -184,3 +184,6 @@ def page() -> str:
 
 if __name__ == "__main__":
     sys.stdout.write(page())
+
+
+COMMANDS = {"examples": examples, "init": init}

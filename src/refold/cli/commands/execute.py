@@ -135,7 +135,7 @@ def execute(order: Order, begin: Begin, screen: Screen) -> Ended:
     finally:
         screen.close()
         for line in last:
-            output.tell(line)
+            output.print_message(line)
 
 
 async def _execute(order: Order, begin: Begin, screen: Screen, say: Callable[[str], object]) -> Ended:

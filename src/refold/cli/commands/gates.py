@@ -70,9 +70,9 @@ def answer(run: str, question: str, value: str | None, pairs: tuple[str, ...], o
     with open_intake(db) as (intake, _):
         intake.send(asking.run, Signal(f"{ANSWER}{found.id}", told, who()))
     if output != "table":
-        out.put_json({"run": asking.run, "question": found.id, "value": told}, output)
+        out.print_json({"run": asking.run, "question": found.id, "value": told}, output)
         return
-    out.tell(f"{run_label(asking)} {found.id}: answered")
+    out.print_message(f"{run_label(asking)} {found.id}: answered")
 
 
 @click.command("list")
@@ -87,12 +87,12 @@ def list_gates(limit: int, output: str, db: str) -> None:
     with database.reading(db) as views:
         found = [pair for pair, _ in zip(waiting_for_people(views), range(limit), strict=False)]
     if output != "table":
-        out.put_json([waiting_object(row, asked) for row, asked in found], output)
+        out.print_json([waiting_object(row, asked) for row, asked in found], output)
         return
     now = words.now()
     lines = [(run_label(row), *_in_short(asked, now)) for row, asked in found]
     heads = ("RUN", "GATE", "VISIT", "ASSIGNEE", "APPROVALS", "UNTIL", "PROMPT")
-    out.put(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
+    out.print_data(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
 
 
 def _in_short(asked: OpenGate | OpenQuestion, now: int) -> tuple[str, ...]:
@@ -130,10 +130,12 @@ def show(run: str, gate: str | None, output: str, db: str) -> None:
         question = None if at_gate else find_question(views, row, gate)
         row, found = question if question is not None else (row, find_gate(row, graph, state, gate))
     if output != "table":
-        out.put_json(waiting_object(row, found), output)
+        out.print_json(waiting_object(row, found), output)
         return
     now = words.now()
-    out.put("\n".join(question_lines(row, found, now) if isinstance(found, OpenQuestion) else _lines(row, found, now)))
+    out.print_data(
+        "\n".join(question_lines(row, found, now) if isinstance(found, OpenQuestion) else _lines(row, found, now))
+    )
 
 
 def _lines(row: Summary, gate: OpenGate, now: int) -> Iterator[str]:
@@ -214,7 +216,10 @@ def _tell(row: Summary, step: str, visit: int | None, option: str, after: tuple[
     left = next((each for each in open_gates(graph, state) if (each.step, each.visit) == (step, visit)), None)
     if output != "table":
         told = {"run": row.run, "gate": step, "visit": visit, "option": option, "decided": left is None}
-        out.put_json({**told, "approvals": left.approvals if left is not None else None}, output)
+        out.print_json({**told, "approvals": left.approvals if left is not None else None}, output)
         return
     count = "decided" if left is None else f"{_approvals(left)} approvals"
-    out.tell(f"{run_label(row)} {step}: {option}, {count}")
+    out.print_message(f"{run_label(row)} {step}: {option}, {count}")
+
+
+COMMANDS = {"list": list_gates, "show": show, "approve": approve, "reject": reject, "answer": answer}

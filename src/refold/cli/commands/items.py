@@ -66,9 +66,9 @@ def items(run: str, step: str | None, states: Sequence[str], limit: int | None, 
             _put_table(_head(loop, state.ended_at or words.now()), list(rows), len(chosen))
         elif output == "jsonl":
             for each in rows:
-                out.put_json(item_object(each), output)
+                out.print_json(item_object(each), output)
         else:
-            out.put_json([item_object(each) for each in rows], output)
+            out.print_json([item_object(each) for each in rows], output)
 
 
 def another_try(
@@ -104,16 +104,18 @@ def _put_table(head: str, rows: list[ItemRow], found: int) -> None:
         (str(row.item), out.printable(row.key), row.status, str(row.tries or ""), _short(row.value), _came_of(row))
         for row in rows
     ]
-    out.put(out.printable(head) + "\n\n" + out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
+    out.print_data(
+        out.printable(head) + "\n\n" + out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width())
+    )
     if found > len(rows):
-        out.tell(f"{found - len(rows)} more; all of them: -o jsonl")
+        out.print_message(f"{found - len(rows)} more; all of them: -o jsonl")
 
 
 def _came_of(row: ItemRow) -> str:
     if row.error is not None:
-        return out.fitted(out.printable(fault_text(row.error)), LONG)
+        return out.truncated(out.printable(fault_text(row.error)), LONG)
     return row.run[:8] if row.run and row.status == "running" else _short(row.result)
 
 
 def _short(value: Any) -> str:
-    return "" if value is None else out.fitted(out.printable(json.encode(value).decode()), LONG)
+    return "" if value is None else out.truncated(out.printable(json.encode(value).decode()), LONG)

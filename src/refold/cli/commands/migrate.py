@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from refold.cli import database
 from refold.cli import output as out
-from refold.cli.commands.playbooks import STDIN, is_code, read_file
+from refold.cli.commands.playbooks import STDIN, is_code, read_file, read_workflow
 from refold.cli.options import db_option, output_option, run_argument, who
 from refold.core.decide.migrate import restarting
 from refold.core.graph import Graph, analyse
@@ -52,16 +52,14 @@ def migrate(run: str, target: str, dry_run: bool, output: str, db: str) -> None:
     if not dry_run:
         _move(db, row, to)
     if output != "table":
-        out.put_json({**seen, "dry_run": dry_run}, output)
+        out.print_json({**seen, "dry_run": dry_run}, output)
         return
     _tell(seen, dry_run)
 
 
 def _target(views: Views, text: str, db: str) -> Target:
     if is_code(text):
-        from refold.cli.python_workflows import as_playbook
-
-        return _written(as_playbook(text))
+        return _written(read_workflow(text))
     if text == STDIN or text.endswith(FILES) or os.path.exists(text):
         return _written(read_file(text, db))
     found = views.plans(text) if text else []
@@ -111,12 +109,12 @@ def _move(db: str, row: Summary, to: Target) -> None:
 def _tell(seen: dict[str, Any], dry_run: bool) -> None:
     was, now = seen["from"], seen["to"]
     verb = "would follow" if dry_run else "follows"
-    out.tell(f"{seen['name']} {verb} plan {_called(now)} instead of {_called(was)}")
+    out.print_message(f"{seen['name']} {verb} plan {_called(now)} instead of {_called(was)}")
     for command in seen["restarted"]:
-        out.tell(f"  {command} is at work and {'would start' if dry_run else 'starts'} over with the new code")
+        out.print_message(f"  {command} is at work and {'would start' if dry_run else 'starts'} over with the new code")
     for what, words in (("new", "has come to the plan"), ("gone", "is no longer in the plan")):
         for name in seen[what]:
-            out.tell(f"  step {name} {words}")
+            out.print_message(f"  step {name} {words}")
 
 
 def _called(plan: dict[str, str]) -> str:

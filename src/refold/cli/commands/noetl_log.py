@@ -33,7 +33,7 @@ def noetl_log(file: str, execution: str | None, output: str) -> None:
     if output == "table":
         _print_table(report)
     else:
-        out.put_json(_as_json(report), output)
+        out.print_json(_as_json(report), output)
 
 
 def _text(file: str) -> str:
@@ -81,16 +81,16 @@ def _print_table(report: LogReport) -> None:
             "" if visit.items is None else f"{visit.items - visit.failed_items}/{visit.items}",
             str(visit.attempts or ""),
             words.took(visit.began_at, visit.ended_at) if visit.ended_at > visit.began_at else "",
-            out.fitted(out.printable(visit.error or _shown(visit.result)), RESULT_WIDTH),
+            out.truncated(out.printable(visit.error or _shown(visit.result)), RESULT_WIDTH),
         )
         for visit in report.visits
     ]
-    out.put(f"execution {out.printable(report.execution)} of {out.printable(report.playbook)}: {report.status}")
-    out.put(out.table(heads, rows, out.has_colour(sys.stdout), out.terminal_width()))
+    out.print_data(f"execution {out.printable(report.execution)} of {out.printable(report.playbook)}: {report.status}")
+    out.print_data(out.table(heads, rows, out.has_colour(sys.stdout), out.terminal_width()))
     if report.error:
-        out.put(f"error: {out.printable(report.error)}")
+        out.print_data(f"error: {out.printable(report.error)}")
     elif report.result is not None:
-        out.put(f"result: {out.printable(_shown(report.result))}")
+        out.print_data(f"result: {out.printable(_shown(report.result))}")
 
 
 def _shown(value: Any) -> str:

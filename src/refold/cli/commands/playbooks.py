@@ -10,7 +10,7 @@ import click
 from refold.cli import exits
 from refold.cli import output as out
 from refold.cli.options import DB, output_option, settings
-from refold.cli.source import Source
+from refold.cli.tree import PlaybookLines
 from refold.core.plan import Plan
 from refold.errors import InvalidValue, NotFound
 from refold.names import meant
@@ -65,8 +65,26 @@ def load(file: str) -> bytes:
         raise InvalidValue(file, f"cannot be read: {error.strerror}") from None
 
 
-def source_of(playbook: Playbook) -> Source:
-    return Source(playbook.file, playbook.source.splitlines(), playbook.places)
+def read_workflow(target: str) -> Playbook:
+    """Read a Python workflow, named like `module:Class`, for commands that continue with a plan. Raises InvalidPlan."""
+    from refold.python.definition import define, with_children
+    from refold.python.load import load
+
+    first, *others = with_children(define(load(target), target))
+    children = tuple(Playbook(definition.plan, target, "", {}) for definition in others)
+    return Playbook(first.plan, target, "", {}, children=children)
+
+
+def _drawn(target: str) -> Plan:
+    from refold.python.definition import define
+    from refold.python.draw import arcs_of_events
+    from refold.python.load import load
+
+    return arcs_of_events(define(load(target)))
+
+
+def source_of(playbook: Playbook) -> PlaybookLines:
+    return PlaybookLines(playbook.file, playbook.source.splitlines(), playbook.places)
 
 
 def _guess(file: str) -> str:
@@ -98,10 +116,10 @@ def validate(files: Sequence[str], output: str) -> int:
         found += [_object(file, each) for each in problems]
         if output == "table":
             if problems:
-                out.tell(show_all(problems, file, source))
-            out.put(said)
+                out.print_message(show_all(problems, file, source))
+            out.print_data(said)
     if output != "table":
-        out.put_json(found, output)
+        out.print_json(found, output)
     return exits.USAGE if invalid else exits.OK
 
 
@@ -134,19 +152,20 @@ def graph(file: str, mermaid: bool) -> None:
     """Draw a playbook, or a Python workflow that is named like `module:Class`."""
     from refold.playbooks import draw
 
-    plan = _coded(file) if is_code(file) else read_file(file).plan
-    out.put_data((draw.mermaid(plan) if mermaid else draw.draw(plan)).rstrip("\n"))
-
-
-def _coded(target: str) -> Plan:
-    from refold.cli.python_workflows import sketch
-
-    return sketch(target)
+    plan = _drawn(file) if is_code(file) else read_file(file).plan
+    out.print_exact((draw.mermaid(plan) if mermaid else draw.draw(plan)).rstrip("\n"))
 
 
 @click.command()
 def schema() -> None:
-    """Print the JSON Schema of playbooks, for editors."""
-    from refold.cli.playbook_schema import playbook_schema
+    """Print the JSON Schema of playbooks, for editors.
 
-    out.put_json(playbook_schema(), "json")
+    It knows the tools and sources that come with Refold and those that installed packages add.
+    """
+    from refold.playbooks.schema import schema
+    from refold.sources.catalog import installed_sources
+
+    out.print_json(dict(schema(installed_tools(), installed_sources())), "json")
+
+
+COMMANDS = {"validate": validate, "graph": graph, "schema": schema}

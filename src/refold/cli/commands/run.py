@@ -11,7 +11,7 @@ from msgspec import Struct, json
 from refold.cli import database, exits
 from refold.cli import output as out
 from refold.cli.commands.items import another_try
-from refold.cli.commands.playbooks import is_code, read_file, source_of
+from refold.cli.commands.playbooks import is_code, read_file, read_workflow, source_of
 from refold.cli.options import (
     DB,
     budget_option,
@@ -26,7 +26,7 @@ from refold.cli.options import (
     settings,
     who,
 )
-from refold.cli.source import NOWHERE, Source
+from refold.cli.tree import NO_PLAYBOOK
 from refold.cli.words import now
 from refold.core.plan import BODY, Plan, plan_hash
 from refold.core.read.summary import Summary
@@ -36,6 +36,7 @@ from refold.names import did_you_mean
 from refold.playbooks.playbook import Playbook
 from refold.playbooks.problems import show_all
 from refold.ports import Views
+from refold.queries.code import CodeHere, workers_with_code
 from refold.queries.reading import Reading
 from refold.queries.runs import run_label, run_object, unfinished_run
 from refold.queries.workers import serving_any
@@ -134,16 +135,16 @@ def run(**given: Any) -> int:
     """
     asked = Options(**given)
     code = is_code(asked.file)
-    playbook = _coded(asked.file) if code else read_file(asked.file, None if asked.detach else asked.db)
+    playbook = read_workflow(asked.file) if code else read_file(asked.file, None if asked.detach else asked.db)
     if playbook.warnings and _talks(asked.progress, asked.quiet):
-        out.tell(show_all(playbook.warnings, playbook.file, playbook.source))
+        out.print_message(show_all(playbook.warnings, playbook.file, playbook.source))
     if asked.name == "":
         raise InvalidValue("--name", "a run has a name, or one is chosen")
     run = run_of_key(asked.key) if asked.key else os.urandom(16).hex()
     input = inputs(asked.input, asked.input_file)
     wanted = Wanted(run, asked.name or run_name(playbook.plan.name, run), asked.key or "", playbook, input)
     if code:
-        _begun(asked.file, input)  # what does not fit is refused before anything is written
+        _stored_input(asked.file, input)  # what does not fit is refused before anything is written
     elif _talks(asked.progress, asked.quiet):
         _tell_unread(wanted)
     if asked.dry_run:
@@ -173,8 +174,10 @@ def resume(run: str | None, code: Sequence[str], budget: Sequence[str], db: str,
     _tell_going_on(row, others, shown)
 
     async def begin(engine: Any) -> None:
+        from refold.python.load import load
+
         for target in code:
-            await engine.register(_code(target))
+            await engine.register(load(target))
         await engine.resume(row.run, who(), more)
 
     return _go_on(row, begin, code, shown, db)
@@ -213,29 +216,29 @@ def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) ->
         intake.send(row.run, mail)
     name = run_label(row)
     if leaves:
-        out.tell(f"{name} goes on where a worker takes it; to execute it here: {again(name, db)}")
+        out.print_message(f"{name} goes on where a worker takes it; to execute it here: {again(name, db)}")
         return exits.OK
     _tell_going_on(row, others, shown)
 
     async def begin(engine: Any) -> None:
+        from refold.python.load import load
+
         for target in code:
-            await engine.register(_code(target))
+            await engine.register(load(target))
 
     return _go_on(row, begin, code, shown, db)
 
 
 def _others_with_code(views: Views, row: Summary, code: Sequence[str]) -> Collection[str]:
     """Workers elsewhere that have the code of a run for which this process has none. Raises NotFound if none has."""
-    from refold.queries.code import workers_with_code
-
-    return workers_with_code(views, row, _plans(code) if code else {})
+    return workers_with_code(views, row, _code_here(code) if code else {})
 
 
 def _tell_going_on(row: Summary, others: Collection[str], shown: Mapping[str, Any]) -> None:
     if _talks(shown["progress"], shown["quiet"]):
-        out.tell(f"going on with {run_label(row)} ({row.run[:8]})")
+        out.print_message(f"going on with {run_label(row)} ({row.run[:8]})")
         if others:
-            out.tell(f"its code is not here; its steps are run by {' or '.join(others)}")
+            out.print_message(f"its code is not here; its steps are run by {' or '.join(others)}")
 
 
 def again(name: str, db: str, *files: str) -> str:
@@ -247,6 +250,7 @@ def again(name: str, db: str, *files: str) -> str:
 
 def _execute(wanted: Wanted, asked: Options) -> int:
     from refold.cli.commands.execute import Order, execute
+    from refold.cli.progress import screen
 
     source = source_of(wanted.playbook)
     typed = wanted.run if wanted.key else wanted.name
@@ -254,44 +258,40 @@ def _execute(wanted: Wanted, asked: Options) -> int:
     order = Order(wanted.run, asked.db, going_on, settings(own_machine=True), asked.output != "table")
 
     async def begin(engine: Any) -> None:
+        from refold.python.load import load
+
         starter = engine.options(name=wanted.name, key=wanted.key, run=wanted.run)
         is_python = is_code(wanted.playbook.file)
-        await starter.start(_code(asked.file) if is_python else wanted.playbook, **wanted.input)
+        await starter.start(load(asked.file) if is_python else wanted.playbook, **wanted.input)
 
-    ended = execute(order, begin, _screen(asked.progress, asked.quiet, source))
+    ended = execute(order, begin, screen(asked.progress, asked.quiet, source))
     return _tell_end(ended, wanted.name, asked.output, asked.progress, asked.quiet)
 
 
-def _coded(target: str) -> Playbook:
-    from refold.cli.python_workflows import as_playbook
-
-    return as_playbook(target)
-
-
-def _code(target: str) -> Any:
+def _code_here(targets: Sequence[str]) -> dict[str, CodeHere]:
+    """The Python workflows that these names stand for, with those that they start, by the hashes of their plans."""
+    from refold.python.definition import define, with_children
     from refold.python.load import load
 
-    return load(target)
+    definitions = ((target, each) for target in targets for each in with_children(define(load(target), target)))
+    return {definition.hash: CodeHere(target, definition.plan.name) for target, definition in definitions}
 
 
-def _plans(targets: Sequence[str]) -> Any:
-    from refold.cli.python_workflows import plans
+def _stored_input(target: str, input: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a Python workflow as they are stored. Raises InvalidValue for what it does not take."""
+    from refold.python.definition import define
+    from refold.python.load import load
 
-    return plans(targets)
-
-
-def _begun(target: str, input: dict[str, Any]) -> dict[str, Any]:
-    from refold.cli.python_workflows import begun
-
-    return begun(target, input)
+    return define(load(target)).begun(input)
 
 
 def _go_on(row: Summary, begin: Any, code: Sequence[str], shown: Mapping[str, Any], db: str) -> int:
     from refold.cli.commands.execute import Order, execute
+    from refold.cli.progress import screen
 
     output, progress, quiet = shown["output"], shown["progress"], shown["quiet"]
     order = Order(row.run, db, again(run_label(row), db, *code), settings(own_machine=True), output != "table")
-    ended = execute(order, begin, _screen(progress, quiet, NOWHERE))
+    ended = execute(order, begin, screen(progress, quiet, NO_PLAYBOOK))
     return _tell_end(ended, run_label(row), output, progress, quiet)
 
 
@@ -300,13 +300,7 @@ def _tell_unread(wanted: Wanted) -> None:
     plan = wanted.playbook.plan
     known = dict.fromkeys([*plan.defaults, *(declared.name for declared in plan.inputs)])
     for name in wanted.input.keys() - known.keys() if plan.language != "noetl" else ():
-        out.tell(f"warning: `{plan.name}` has no input `{out.printable(name)}`: {did_you_mean(name, known)}")
-
-
-def _screen(kind: str, quiet: bool, source: Source) -> Any:
-    from refold.cli.progress import screen
-
-    return screen(kind, quiet, source)
+        out.print_message(f"warning: `{plan.name}` has no input `{out.printable(name)}`: {did_you_mean(name, known)}")
 
 
 def _talks(progress: str, quiet: bool) -> bool:
@@ -317,24 +311,24 @@ def _talks(progress: str, quiet: bool) -> bool:
 def _tell_end(ended: Any, name: str, output: str, progress: str, quiet: bool) -> int:
     """The result is data; how it went is not."""
     if ended.error and (quiet or progress == "none"):
-        out.tell(f"error: {out.printable(ended.error)}")
+        out.print_message(f"error: {out.printable(ended.error)}")
     if ended.code != exits.OK and _talks(progress, quiet):
-        out.tell(f"more: refold runs show {shlex.quote(name)}")
+        out.print_message(f"more: refold runs show {shlex.quote(name)}")
     try:
         if output != "table":
-            out.put_json(ended.seen, output)
+            out.print_json(ended.seen, output)
         elif ended.code == exits.OK and ended.result is not None:
             _put_result(ended.result)
-    except out.Closed:
+    except out.ReaderGone:
         pass  # the run is over all the same
     return int(ended.code)
 
 
 def _put_result(value: Any) -> None:
     if isinstance(value, str):
-        out.put_data(value)
+        out.print_exact(value)
     else:
-        out.put_json(value, "json")
+        out.print_json(value, "json")
 
 
 def _tell_plan(wanted: Wanted, output: str) -> int:
@@ -343,11 +337,11 @@ def _tell_plan(wanted: Wanted, output: str) -> int:
     input = {**plan.defaults, **wanted.input}
     steps = [step.name for step in plan.steps]
     if output != "table":
-        out.put_json({"workflow": plan.name, "plan": plan_hash(plan), "input": input, "steps": steps}, output)
+        out.print_json({"workflow": plan.name, "plan": plan_hash(plan), "input": input, "steps": steps}, output)
         return exits.OK
-    out.put(f"{plan.name}: {len(steps)} steps would run with {json.encode(input).decode()}")
+    out.print_data(f"{plan.name}: {len(steps)} steps would run with {json.encode(input).decode()}")
     for name in steps:
-        out.put(f"  {out.printable(name)}")
+        out.print_data(f"  {out.printable(name)}")
     return exits.OK
 
 
@@ -356,17 +350,20 @@ def _leave(wanted: Wanted, asked: Options) -> int:
 
     plan, children = wanted.playbook.plan, [child.plan for child in wanted.playbook.children]
     coded = is_code(asked.file)
-    input = _begun(asked.file, wanted.input) if coded else wanted.input
+    input = _stored_input(asked.file, wanted.input) if coded else wanted.input
     code = shlex.join([asked.file] if coded else wanted.playbook.code)
     seen, workers = leave(asked.db, plan, children, input, wanted.run, wanted.name, wanted.key, code)
     if asked.output != "table":
-        out.put_json(seen, asked.output)
+        out.print_json(seen, asked.output)
     else:
-        out.put(f"{out.printable(seen['name'])}  {seen['id']}")
+        out.print_data(f"{out.printable(seen['name'])}  {seen['id']}")
     if not asked.quiet:
         name = again(str(seen["name"]), asked.db, asked.file, *wanted.playbook.code)
         if workers:
-            out.tell(f"it will be executed by {' or '.join(workers)}")
+            out.print_message(f"it will be executed by {' or '.join(workers)}")
         else:
-            out.tell(f"no worker lives that would execute it; to execute it here: {name}")
+            out.print_message(f"no worker lives that would execute it; to execute it here: {name}")
     return exits.OK
+
+
+COMMANDS = {"run": run, "resume": resume, "retry": retry}

@@ -42,14 +42,14 @@ def list_runs(status: str | None, limit: int, output: str, db: str) -> None:
     with database.reading(db) as views:
         rows = list(queries.list_runs(views, RunFilter(status), limit))
     if output != "table":
-        out.put_json([row_object(row) for row in rows], output)
+        out.print_json([row_object(row) for row in rows], output)
         return
     now = words.now()
     lines = [
         (row.name, row.run[:8], row.workflow, row.status, words.moment(row.created_at), _took(row, now)) for row in rows
     ]
     heads = ("NAME", "ID", "WORKFLOW", "STATUS", "STARTED", "TOOK")
-    out.put(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
+    out.print_data(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
 
 
 def _took(row: Summary, now: int) -> str:
@@ -73,9 +73,9 @@ def show(run: str | None, graph: bool, output: str, db: str) -> None:
     if told:
         seen["stuck"] = told
     if graph:
-        out.put(_drawn(drawn, seen))
+        out.print_data(_drawn(drawn, seen))
     elif output != "table":
-        out.put_json(seen, output)
+        out.print_json(seen, output)
     else:
         _put_run(seen, state)
 
@@ -88,9 +88,9 @@ def _drawn(graph: Graph, seen: dict[str, Any]) -> str:
 
 def _put_run(seen: dict[str, Any], state: RunState) -> None:
     colour, width = out.has_colour(sys.stdout), out.terminal_width()
-    status = out.painted(seen["status"], STYLES.get(seen["status"], "cyan"), colour)
+    status = out.styled(seen["status"], STYLES.get(seen["status"], "cyan"), colour)
     lines = [
-        f"{out.painted(out.printable(seen['name'] or seen['id']), 'bold', colour)}  {status}",
+        f"{out.styled(out.printable(seen['name'] or seen['id']), 'bold', colour)}  {status}",
         f"run       {out.printable(seen['id'])}",
         f"workflow  {out.printable(seen['workflow'])}",
         f"started   {words.moment(state.started_at)}",
@@ -100,7 +100,7 @@ def _put_run(seen: dict[str, Any], state: RunState) -> None:
     lines += [f"used      {out.printable(unit)} {amount:g}" for unit, amount in seen["usage"].items()]
     lines += [f"waits     {out.printable(each)}" for each in seen.get("stuck", ())]
     if state.error is not None:
-        lines.append(f"error     {out.painted(out.printable(error_text(state.error)), 'red', colour)}")
+        lines.append(f"error     {out.styled(out.printable(error_text(state.error)), 'red', colour)}")
     elif state.life in TERMINAL:
         lines.append(f"result    {_short(seen['result'])}")
     heads = ("STEP", "STATUS", "VISITS", "TRIES", "RESULT")
@@ -108,7 +108,7 @@ def _put_run(seen: dict[str, Any], state: RunState) -> None:
         (name, step["status"], str(step["visits"]), str(step["attempts"]), _came_of(step))
         for name, step in seen["steps"].items()
     ]
-    out.put("\n".join(lines) + "\n\n" + out.table(heads, steps, colour, width))
+    out.print_data("\n".join(lines) + "\n\n" + out.table(heads, steps, colour, width))
 
 
 def _came_of(step: dict[str, Any]) -> str:
@@ -127,7 +127,7 @@ def _counted(items: dict[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    return out.fitted(out.printable(json.encode(value).decode()), LONG)
+    return out.truncated(out.printable(json.encode(value).decode()), LONG)
 
 
 @click.command()
@@ -141,12 +141,12 @@ def history(run: str | None, after: int, output: str, db: str) -> None:
         row = database.find_run(views, run)
         records = views.facts(row.run, after)
     if output != "table":
-        out.put_json([{"number": n, "at": words.stamp(at), **to_builtins(fact)} for n, at, fact in records], output)
+        out.print_json([{"number": n, "at": words.stamp(at), **to_builtins(fact)} for n, at, fact in records], output)
         return
     for number, at, fact in records:
         passed = (at - row.created_at) / 1e6
         line = f"{number:>6}  {passed:>9.3f} s  {out.printable(fact_text(fact))}"
-        out.put(out.fitted(line, out.terminal_width()) if out.terminal_width() else line)
+        out.print_data(out.truncated(line, out.terminal_width()) if out.terminal_width() else line)
 
 
 @click.command()
@@ -162,13 +162,15 @@ def why(run: str | None, output: str, db: str) -> None:
         found = run_reasons(views, row, graph, state, now)
     if output != "table":
         objects = [_reason_object(to_builtins(reason)) for reason in found]
-        out.put_json({"id": row.run, "status": row.status, "reasons": objects} if output == "json" else objects, output)
+        out.print_json(
+            {"id": row.run, "status": row.status, "reasons": objects} if output == "json" else objects, output
+        )
         return
     if not found:
-        out.put(out.printable(f"{run_label(row)} is {row.status}: nothing waits"))
+        out.print_data(out.printable(f"{run_label(row)} is {row.status}: nothing waits"))
         return
     lines = [(reason.step, _item(reason.item), words.why(reason, now)) for reason in found]
-    out.put(out.table(("STEP", "ITEM", "WHY"), lines, out.has_colour(sys.stdout), out.terminal_width()))
+    out.print_data(out.table(("STEP", "ITEM", "WHY"), lines, out.has_colour(sys.stdout), out.terminal_width()))
 
 
 def _reason_object(reason: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +193,7 @@ def pause(run: str, db: str) -> None:
     `refold runs resume` lifts the pause.
     """
     name = _send(db, run, Pause(who()))
-    out.tell(f"{name} is paused; to go on: refold runs resume {name}")
+    out.print_message(f"{name} is paused; to go on: refold runs resume {name}")
 
 
 @click.command()
@@ -209,12 +211,12 @@ def cancel(run: str, reason: str, step: str, items: tuple[str, ...], db: str) ->
         with database.reading(db) as views:
             step, numbers = item_numbers(views, database.find_run(views, run).run, step, items)
         name = _send(db, run, CancelItems(step, numbers, who()))
-        out.tell(f"{name}: {', '.join(items)} of {step} cancelled")
+        out.print_message(f"{name}: {', '.join(items)} of {step} cancelled")
         return
     if step:
         raise click.UsageError("--step goes with --item; a step as a whole is not cancelled")
     name = _send(db, run, Cancel(reason, who()))
-    out.tell(f"{name} is asked to end")
+    out.print_message(f"{name} is asked to end")
 
 
 @click.command()
@@ -237,9 +239,9 @@ def signal(run: str, name: str, value: str | None, pairs: tuple[str, ...], outpu
     check_value(told, "value")
     called = _send(db, run, Signal(name, told, who()))
     if output != "table":
-        out.put_json({"name": called, "signal": name, "value": told}, output)
+        out.print_json({"name": called, "signal": name, "value": told}, output)
         return
-    out.tell(f"{called} has got the signal {name!r}")
+    out.print_message(f"{called} has got the signal {name!r}")
 
 
 def _send(db: str, text: str, mail: Pause | Cancel | CancelItems | Signal) -> str:
@@ -270,11 +272,11 @@ def prune(older_than: str, dry_run: bool, output: str, db: str) -> None:
             rows = _remove(store, rows)
             store.forget_workers()
     if output != "table":
-        out.put_json([row_object(row) for row in rows], output)
+        out.print_json([row_object(row) for row in rows], output)
         return
     for row in rows:
-        out.put(out.printable(f"{row.run}  {row.name}  {row.status}  {words.moment(row.ended_at)}"))
-    out.tell(f"{len(rows)} runs {'would be' if dry_run else 'were'} removed")
+        out.print_data(out.printable(f"{row.run}  {row.name}  {row.status}  {words.moment(row.ended_at)}"))
+    out.print_message(f"{len(rows)} runs {'would be' if dry_run else 'were'} removed")
 
 
 def _remove(store: Store, rows: list[Summary]) -> list[Summary]:
@@ -310,7 +312,20 @@ def record(run: str, output: str, db: str) -> None:
     with database.reading(db) as views:
         recorded = recordings.record(views, database.find_run(views, run).run)
     if output == STDOUT:
-        out.put_json(recorded, "json")
+        out.print_json(recorded, "json")
         return
     replaying.write(recorded, output)
-    out.tell(f"{len(recorded.calls)} results of {recorded.workflow} are in {output}")
+    out.print_message(f"{len(recorded.calls)} results of {recorded.workflow} are in {output}")
+
+
+COMMANDS = {
+    "list": list_runs,
+    "show": show,
+    "history": history,
+    "why": why,
+    "pause": pause,
+    "cancel": cancel,
+    "signal": signal,
+    "prune": prune,
+    "record": record,
+}

@@ -29,9 +29,9 @@ def set_secret(name: str, db: str) -> None:
     if not text:
         raise click.UsageError("a secret has at least one character")
     is_new = room.file.set(name, text, words.now())
-    out.tell(f"{name} is {'kept' if is_new else 'replaced'} in {room.file.path}")
+    out.print_message(f"{name} is {'kept' if is_new else 'replaced'} in {room.file.path}")
     if len(text) < SHORTEST:
-        out.tell(f"warning: with less than {SHORTEST} characters it is not recognised in logs and results")
+        out.print_message(f"warning: with less than {SHORTEST} characters it is not recognised in logs and results")
 
 
 def _read(name: str) -> str:
@@ -58,11 +58,13 @@ def list_secrets(output: str, db: str) -> None:
             since, key = (words.stamp(own.at), own.key) if own is not None else (None, None)
             rows.append({"name": name, "from": provider.about(name), "key": key, "since": since})
     if output != "table":
-        out.put_json(rows, output)
+        out.print_json(rows, output)
     else:
         lines = [[str(value or "") for value in row.values()] for row in rows]
-        out.put(out.table(("NAME", "FROM", "KEY", "SINCE"), lines, out.has_colour(sys.stdout), out.terminal_width()))
-    out.tell(f"keys are in {room.keys.about()}")
+        out.print_data(
+            out.table(("NAME", "FROM", "KEY", "SINCE"), lines, out.has_colour(sys.stdout), out.terminal_width())
+        )
+    out.print_message(f"keys are in {room.keys.about()}")
 
 
 @click.command("rm")
@@ -72,7 +74,7 @@ def remove(name: str, db: str) -> None:
     """Forget a secret of the encrypted file."""
     room = _opened(db)
     room.file.remove(name)
-    out.tell(f"{name} is gone from {room.file.path}")
+    out.print_message(f"{name} is gone from {room.file.path}")
 
 
 @click.command()
@@ -89,15 +91,18 @@ def rotate(drop_old: bool, db: str) -> None:
     room = _opened(db)
     new = room.keys.current()[0] if room.keys.is_given() else room.keys.add()
     count = room.file.rotate()
-    out.tell(f"{count} secrets are encrypted with the key {new}")
+    out.print_message(f"{count} secrets are encrypted with the key {new}")
     if drop_old and room.keys.is_given():
-        out.tell("the old keys are yours to take out of REFOLD_KEY")
+        out.print_message("the old keys are yours to take out of REFOLD_KEY")
     elif drop_old:
         room.keys.keep_only(new)
-        out.tell(f"{room.keys.about()} holds this key alone")
+        out.print_message(f"{room.keys.about()} holds this key alone")
 
 
 def _opened(db: str) -> SecretAccess:
     from refold.wiring import open_secrets
 
     return open_secrets(settings(), db)
+
+
+COMMANDS = {"list": list_secrets, "rm": remove, "rotate": rotate, "set": set_secret}

@@ -71,7 +71,7 @@ def sim(**given: Any) -> int:
     subject = subject_of(target, inputs(options.input, options.input_file), asked)
     simulated = simulate_all(subject, asked, _teller(options))
     if options.output != "table":
-        out.put_json(to_builtins(simulated), options.output)
+        out.print_json(to_builtins(simulated), options.output)
     else:
         _tell(simulated, options)
     return exits.OK if simulated.broken is None else exits.FAILED
@@ -82,32 +82,36 @@ def _teller(options: Options) -> Any:
 
     def tell(simulated: Any) -> None:
         if shows and simulated.seeds % 20 == 0:
-            out.tell(f"{simulated.seeds} of {options.seeds} seeds, {sum(simulated.faults.values())} faults")
+            out.print_message(f"{simulated.seeds} of {options.seeds} seeds, {sum(simulated.faults.values())} faults")
 
     return tell
 
 
 def _tell(simulated: Any, options: Options) -> None:
-    out.put(f"{simulated.workflow}: {simulated.seeds} seeds, {_counted(simulated.faults)}")
-    out.put(f"undisturbed: {out.printable(simulated.undisturbed)} ({simulated.commits} commits)")
+    out.print_data(f"{simulated.workflow}: {simulated.seeds} seeds, {_counted(simulated.faults)}")
+    out.print_data(f"undisturbed: {out.printable(simulated.undisturbed)} ({simulated.commits} commits)")
     if simulated.made_up:
         names = ", ".join(simulated.made_up[:TOLD])
-        out.put(f"made up: the results of {names}; `output.schema` of a step, or --replay, says what they are like")
+        out.print_data(
+            f"made up: the results of {names}; `output.schema` of a step, or --replay, says what they are like"
+        )
     if simulated.unrecorded:
-        out.put(f"not recorded: {', '.join(simulated.unrecorded[:TOLD])}")
+        out.print_data(f"not recorded: {', '.join(simulated.unrecorded[:TOLD])}")
     if simulated.excused:
-        out.put(f"not compared: {simulated.excused} seeds, in which a step was lost too often or ran out of its time")
+        out.print_data(
+            f"not compared: {simulated.excused} seeds, in which a step was lost too often or ran out of its time"
+        )
     broken = simulated.broken
     if broken is None:
         same = f"{simulated.compared} ended as the undisturbed one" if simulated.compared else "all of them ended"
-        out.put(f"every promise was kept: {same}, and no finished step ran again")
+        out.print_data(f"every promise was kept: {same}, and no finished step ran again")
         return
-    out.put(f"seed {broken.seed} broke a promise: {out.printable(broken.why)}")
+    out.print_data(f"seed {broken.seed} broke a promise: {out.printable(broken.why)}")
     for line in broken.history:
-        out.put(f"  {out.printable(line)}")
+        out.print_data(f"  {out.printable(line)}")
     if broken.why.startswith("it ended as"):
-        out.put("if its result may depend on order and time, --any-result says so")
-    out.put(f"again: {_again(options, broken.seed)}")
+        out.print_data("if its result may depend on order and time, --any-result says so")
+    out.print_data(f"again: {_again(options, broken.seed)}")
 
 
 def _counted(faults: dict[str, int]) -> str:

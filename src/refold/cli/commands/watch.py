@@ -11,7 +11,7 @@ from refold.cli import database, exits, words
 from refold.cli import output as out
 from refold.cli.options import db_option, output_option, progress_option, quiet_option, run_argument
 from refold.cli.progress import screen
-from refold.cli.source import NOWHERE
+from refold.cli.tree import NO_PLAYBOOK
 from refold.core.read.progress import progress
 from refold.core.state import TERMINAL
 from refold.errors import Corrupt
@@ -34,7 +34,7 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
     Ctrl-C ends the watching and nothing else.
     """
     gc.enable()
-    shown = screen(how["progress"], how["quiet"], NOWHERE)
+    shown = screen(how["progress"], how["quiet"], NO_PLAYBOOK)
     with database.reading(how["db"]) as views:
         reading = Reading(views, database.find_run(views, run).run)
         until = None if timeout is None else time.monotonic() + timeout
@@ -50,7 +50,7 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
         finally:
             shown.close(progress(graph, state, state.ended_at or words.now()))
         if output != "table":
-            out.put_json(run_object(views, graph, state, words.now()), output)
+            out.print_json(run_object(views, graph, state, words.now()), output)
         return exits.code_of_run(state.life, is_timed_out(views, state))
 
 
@@ -89,12 +89,12 @@ def _is_line(line: Any) -> bool:
 
 def _put_line(line: dict[str, Any], output: str) -> None:
     if output != "table":
-        out.put_json({**line, "at": words.stamp(line.get("at", 0))}, "jsonl")
+        out.print_json({**line, "at": words.stamp(line.get("at", 0))}, "jsonl")
         return
     text = str(line.get("text", ""))
     text = out.printable(text) if out.is_terminal(sys.stdout) else text  # a line, exactly as the step printed it
     mark = " !" if line.get("stream") == "stderr" else "  "
-    out.put_data(f"{words.moment(line.get('at', 0))[11:]} {_who(line)}{mark} {text}")
+    out.print_exact(f"{words.moment(line.get('at', 0))[11:]} {_who(line)}{mark} {text}")
 
 
 def _who(line: dict[str, Any]) -> str:
@@ -102,3 +102,6 @@ def _who(line: dict[str, Any]) -> str:
     item, attempt = line.get("item"), line.get("attempt", 1)
     which = "" if item is None else f"[{item}]"
     return out.printable(str(line.get("step", ""))) + which + (f" try {attempt}" if attempt != 1 else "")
+
+
+COMMANDS = {"watch": watch, "logs": logs}
