@@ -299,8 +299,8 @@ async def test_a_thousand_timers_that_are_due_at_once_fire_within_a_second_in_or
     order: list[str] = []
     clock = Skewed()
     async with skewed(tmp_path / "refold.db", clock) as engine:
-        tell = engine.mailroom.on_end
-        engine.mailroom.on_end = lambda seen: (order.append(seen.state.run), tell(seen))[1]  # type: ignore[func-returns-value]
+        tell = engine.ends.ended
+        engine.ends.ended = lambda snapshot: (order.append(snapshot.state.run), tell(snapshot))[1]  # type: ignore[method-assign, func-returns-value]
         base = clock.now() + 3600 * SECOND
         dues = random.Random(7).sample(range(1000), 1000)
         plans = [Plan(name="nap", steps=(Step(name="nap", work=Wait(until=base + due)),)) for due in dues]
@@ -349,7 +349,7 @@ async def main():
         await asyncio.sleep(1.5)
         with open("/proc/self/statm") as told:
             used = int(told.read().split()[1]) * 4096 / 1e6
-        free = engine.mailroom.taker.offer().slots
+        free = engine.mailroom.worker().offer().slots
         status = {row.status for row in await engine.runs(limit=20000)}
         print(used, free, *status)
 

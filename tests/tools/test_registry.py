@@ -65,7 +65,7 @@ async def test_a_tool_that_cannot_be_made_fails_its_step() -> None:
         raise ImportError("no module named 'httpx2'")
 
     async with engine() as opened:
-        opened.mailroom.taker.tools._makers["http"] = broken  # type: ignore[union-attr]
+        opened.mailroom.worker().tools._makers["http"] = broken  # type: ignore[union-attr]
         fault = await fault_of_run(opened, one_step("http", None, {"url": "http://x.test"}))
         assert (fault.type, fault.message) == ("ImportError", "no module named 'httpx2'")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from refold.ports import Abilities, Call, Done, Lease, Memory, Place
 from refold.wiring import WallClock
 from refold.worker.heartbeat import as_task, on_thread
 from refold.worker.leases import Beat, LeaseKeeper, place
-from refold.worker.loop import Worker
+from refold.worker.loop import Worker, WorkerOptions
 from refold.worker.run_tool import run_tool
 
 
@@ -104,14 +104,14 @@ class Bodies:
 
 
 @asynccontextmanager
-async def working(desk: HandDesk, tool: Any, **more: Any) -> AsyncIterator[Worker]:
-    async def settings(_: Lease) -> Mapping[str, Any]:
+async def working(
+    desk: HandDesk, tool: Any, settings: Callable[[Lease], Awaitable[Mapping[str, Any]]] | None = None, **more: Any
+) -> AsyncIterator[Worker]:
+    async def nothing(_: Lease) -> Mapping[str, Any]:
         return {}
 
-    worker = Worker(desk, {"tool": tool}, settings, WallClock(), LocalDoorbell(), Abilities("w"))
-    worker.lease_for, worker.poll, worker.patience = 0.15, 0.05, 0.2
-    for name, value in more.items():
-        setattr(worker, name, value)
+    options = WorkerOptions(**{"lease_for": 0.15, "poll": 0.05, "patience": 0.2, **more})
+    worker = Worker(desk, {"tool": tool}, settings or nothing, WallClock(), LocalDoorbell(), Abilities("w"), options)
     running = asyncio.create_task(worker.run())
     try:
         yield worker

@@ -23,10 +23,20 @@ BATCH = 1000
 class Sweep:
     """Recovery is periodic and only re-queues; it never executes anything in place."""
 
-    def __init__(self, store: Store, advance: Advance, mailroom: Mailroom, clock: Clock, doorbell: Doorbell) -> None:
+    def __init__(
+        self,
+        store: Store,
+        advance: Advance,
+        mailroom: Mailroom,
+        clock: Clock,
+        doorbell: Doorbell,
+        *,
+        every: float = 1.0,
+        served_runs: "ServedRuns | None" = None,
+    ) -> None:
+        """Without `served_runs` it looks after every run of the store."""
         self.store, self.advance, self.mailroom, self.clock, self.doorbell = store, advance, mailroom, clock, doorbell
-        self.every = 1.0
-        self.served_runs: ServedRuns | None = None  # None: it looks after every run
+        self.every, self.served_runs = every, served_runs
 
     async def run(self) -> None:
         while True:
@@ -91,10 +101,9 @@ EVERY = 5.0  # seconds
 class ServedRuns:
     """The run itself stays; a child is here from its birth to its end, so the cost does not grow with what is over."""
 
-    def __init__(self, run: str, turns: Turns, advance: Advance) -> None:
-        self.run, self.turns, self.advance = run, turns, advance
+    def __init__(self, run: str, turns: Turns, advance: Advance, on_change: Callable[[frozenset[str]], None]) -> None:
+        self.run, self.turns, self.advance, self.on_change = run, turns, advance, on_change
         self.runs = frozenset({run})
-        self.on_change: Callable[[frozenset[str]], None] = lambda runs: None
 
     def add(self, births: Iterable[tuple[str, str]]) -> None:
         """Parents and their children."""

@@ -75,8 +75,8 @@ ENDS = 3  # workflows that are named at each end of a long chain
 class ChildLimits:
     """Asked before a child is started; what it says becomes a fault in the log of the parent."""
 
-    def __init__(self, store: Store, known: Callable[[str], tuple[Graph, Evaluate]]) -> None:
-        self.store, self.known, self.limit = store, known, DEPTH
+    def __init__(self, store: Store, known: Callable[[str], tuple[Graph, Evaluate]], limit: int = DEPTH) -> None:
+        self.store, self.known, self.limit = store, known, limit
 
     def refuses(self, graph: Graph, state: RunState, plan: str) -> Fault | None:
         if state.depth >= self.limit:

@@ -55,60 +55,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Steering:
-    mailroom: Mailroom
-
-    async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None:
-        codec.check_value(value, "value")
-        await self.mailroom.send(run, Signal(name, value, sender))
-
-    async def decide(
-        self, run: str, step: str, option: str, *, by: str = "", feedback: Any = None, visit: int | None = None
-    ) -> None:
-        """A person's decision at a gate, for the last visit or for this one; the first counts, later ones conflict."""
-        codec.check_value(feedback, "feedback")
-        await self.mailroom.send(run, DecideGate(step, option, by, feedback, visit))
-
-    async def pause(self, run: str, by: str = "") -> None:
-        await self.mailroom.send(run, Pause(by))
-
-    async def resume(self, run: str, by: str = "", budget: dict[str, int | float] | None = None) -> None:
-        """Lift a pause, perhaps with new limits of its budget."""
-        await self.mailroom.send(run, Resume(by, _checked(budget)))
-
-    async def retry(self, run: str, step: str = "", by: str = "", budget: dict[str, int | float] | None = None) -> None:
-        """A run that has failed or was cancelled goes on with what did not come to its end, or from a step on."""
-        await self.mailroom.send(run, Reopen(by, step, _checked(budget)))
-
-    async def retry_items(self, run: str, step: str, items: Iterable[int] = (), by: str = "") -> None:
-        """Items of a loop that failed or were cancelled are run again, all of them or these; nothing else is."""
-        await self.mailroom.send(run, RetryItems(step, tuple(items), by))
-
-    async def cancel_items(self, run: str, step: str, items: Iterable[int], by: str = "") -> None:
-        """Items of a loop that nobody wants any more; the others go on."""
-        await self.mailroom.send(run, CancelItems(step, tuple(items), by))
-
-    async def migrate(self, run: str, plan: str, by: str = "") -> None:
-        """To a plan that the store knows, by its hash. What has happened stays as it is; what comes follows the plan.
-
-        Raises CannotMigrate, with the steps that stand in the way.
-        """
-        turns = self.mailroom.turns
-        graph: Graph = await self.mailroom.advance(lambda: turns.graph(plan))
-        await self.mailroom.send(run, Migrate(plan, graph, by))
-
-    async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None:
-        """The whole run, or one open command of it, which is then routed as a failure."""
-        await self.mailroom.send(run, Cancel(reason, by, command))
-
-
-def _checked(budget: dict[str, int | float] | None) -> dict[str, int | float]:
-    for unit, limit in (budget or {}).items():
-        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 <= limit < inf:
-            raise InvalidValue(f"budget.{unit}", f"{limit!r} is no limit")
-    return budget or {}
-
-
 log = logger("runtime")
 
 PLANS = 100  # prepared ones that are kept
@@ -190,20 +136,39 @@ class Starter:
         return await self._engine.completed(workflow, inputs, named, self._options)
 
 
-class Engine(Steering):
-    code: Code  # for Python workflows
-    workers: Callable[[], Mapping[str, Abilities]] = dict  # those that live
-    is_served = True  # else whoever waits is called back for another reason than his own
+class Service:
+    """Whether the background tasks of the process run. After one has failed, a caller that waits is cancelled by
+    Refold and not by its own caller, so its run must not be cancelled."""
 
-    def __init__(
-        self, store: Store, mailroom: Mailroom, advance: Advance, clock: Clock, new_id: Callable[[], str]
-    ) -> None:
-        self.store, self.mailroom, self.advance, self.clock, self.new_id = store, mailroom, advance, clock, new_id
-        self.ends = RunWaiters(store, advance)
-        self.serves: Callable[[str], bool] = lambda queue: True  # whether the worker of this process does
-        self.homes: dict[str, str] = {}  # where the code is that runs of these plans need; told to people
+    def __init__(self) -> None:
+        self.has_failed = False
+
+    def fail(self) -> None:
+        self.has_failed = True
+
+
+class EngineParts(Struct, frozen=True):
+    """What an engine uses of its process."""
+
+    store: Store
+    mailroom: Mailroom
+    advance: Advance
+    clock: Clock
+    new_id: Callable[[], str]
+    waiters: RunWaiters
+    code: Code  # of Python workflows
+    workers: Callable[[], Mapping[str, Abilities]]  # workers that are alive, of this process and of others
+    service: Service
+    queues: tuple[str, ...] | None = None  # queues that the worker of this process serves; None: all
+
+
+class Engine:
+    def __init__(self, parts: EngineParts) -> None:
+        self.store, self.mailroom, self.advance, self.clock = parts.store, parts.mailroom, parts.advance, parts.clock
+        self.new_id, self.ends, self.code, self.workers = parts.new_id, parts.waiters, parts.code, parts.workers
+        self.service, self.queues = parts.service, parts.queues
+        self.homes: dict[str, str] = {}  # plans and where the code is that their runs need; shown to people
         self._plans: dict[int, tuple[Plan, PreparedPlan]] = {}
-        mailroom.on_end = self.ends.ended
 
     async def register(self, workflow: "AnyWorkflow") -> str:
         """Make a workflow known, so that others can start it as their child; returns its hash.
@@ -333,7 +298,7 @@ class Engine(Steering):
                 return await Handle(self, run, begin.definition).result()
             return await self._result(await self._seen(run, end, look_first=bool(begin.key)))
         except asyncio.CancelledError:
-            if own and self.is_served:
+            if own and not self.service.has_failed:
                 try:
                     await self.mailroom.send(run, Cancel("nobody waits for it any more"))
                 except RefoldError as error:
@@ -414,7 +379,7 @@ class Engine(Steering):
 
     async def _world(self, graph: Graph, state: RunState) -> World | None:
         """Who else could serve it, if this process has not the code of its bodies, or does not serve its queues."""
-        served = all(self.serves(graph.step(opened.step).queue) for opened in state.open.values())
+        served = all(self._serves(graph.step(opened.step).queue) for opened in state.open.values())
         if served and (not graph.by_events or not state.open or self.code.of(state.plan) is not None):
             return None
         seen: World = await self.advance(lambda: world(self.store.views, self.workers()))
@@ -512,6 +477,52 @@ class Engine(Steering):
                 if not over:
                     await self.clock.sleep(FOLLOW)
 
+    async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None:
+        codec.check_value(value, "value")
+        await self.mailroom.send(run, Signal(name, value, sender))
+
+    async def decide(
+        self, run: str, step: str, option: str, *, by: str = "", feedback: Any = None, visit: int | None = None
+    ) -> None:
+        """A person's decision at a gate, for the last visit or for this one; the first counts, later ones conflict."""
+        codec.check_value(feedback, "feedback")
+        await self.mailroom.send(run, DecideGate(step, option, by, feedback, visit))
+
+    async def pause(self, run: str, by: str = "") -> None:
+        await self.mailroom.send(run, Pause(by))
+
+    async def resume(self, run: str, by: str = "", budget: dict[str, int | float] | None = None) -> None:
+        """Lift a pause, perhaps with new limits of its budget."""
+        await self.mailroom.send(run, Resume(by, _checked(budget)))
+
+    async def retry(self, run: str, step: str = "", by: str = "", budget: dict[str, int | float] | None = None) -> None:
+        """A run that has failed or was cancelled goes on with what did not come to its end, or from a step on."""
+        await self.mailroom.send(run, Reopen(by, step, _checked(budget)))
+
+    async def retry_items(self, run: str, step: str, items: Iterable[int] = (), by: str = "") -> None:
+        """Items of a loop that failed or were cancelled are run again, all of them or these; nothing else is."""
+        await self.mailroom.send(run, RetryItems(step, tuple(items), by))
+
+    async def cancel_items(self, run: str, step: str, items: Iterable[int], by: str = "") -> None:
+        """Items of a loop that nobody wants any more; the others go on."""
+        await self.mailroom.send(run, CancelItems(step, tuple(items), by))
+
+    async def migrate(self, run: str, plan: str, by: str = "") -> None:
+        """To a plan that the store knows, by its hash. What has happened stays as it is; what comes follows the plan.
+
+        Raises CannotMigrate, with the steps that stand in the way.
+        """
+        turns = self.mailroom.turns
+        graph: Graph = await self.mailroom.advance(lambda: turns.graph(plan))
+        await self.mailroom.send(run, Migrate(plan, graph, by))
+
+    async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None:
+        """The whole run, or one open command of it, which is then routed as a failure."""
+        await self.mailroom.send(run, Cancel(reason, by, command))
+
+    def _serves(self, queue: str) -> bool:
+        return self.queues is None or queue in self.queues
+
     def _blob(self, run: str, hash: str) -> bytes:
         with self.store.turn([run]) as turn:
             return turn.blob(run, hash)
@@ -525,3 +536,10 @@ def _as_map(inputs: tuple[Any, ...]) -> dict[str, Any]:
     if input is not None and not isinstance(input, Mapping):
         raise InvalidValue("input", f"inputs are a map, and this is of type {type(input).__name__}")
     return dict(input or {})
+
+
+def _checked(budget: dict[str, int | float] | None) -> dict[str, int | float]:
+    for unit, limit in (budget or {}).items():
+        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 <= limit < inf:
+            raise InvalidValue(f"budget.{unit}", f"{limit!r} is no limit")
+    return budget or {}

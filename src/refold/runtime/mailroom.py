@@ -47,32 +47,50 @@ class LocalWorker(Protocol):
 
 
 class LazyOffer(Struct):
-    """What the taker offers, once somebody asks for it; `close` follows."""
+    """The slots that the worker offers; it is asked when the turn needs them. `close` must be called afterwards."""
 
-    taker: LocalWorker | None
+    worker: LocalWorker | None
     made: Offer | None = None
 
     def __call__(self) -> Offer | None:
-        if self.made is None and self.taker is not None:
-            self.made = self.taker.offer()
+        if self.made is None and self.worker is not None:
+            self.made = self.worker.offer()
         return self.made
 
-    def close(self, turned: TurnResult | None) -> None:
-        if self.taker is not None and self.made is not None:
-            self.taker.accept(self.made, () if turned is None else turned.leases)
+    def close(self, result: TurnResult | None) -> None:
+        if self.worker is not None and self.made is not None:
+            self.worker.accept(self.made, () if result is None else result.leases)
+
+
+def _ignore(*_: Any) -> None:
+    return None
+
+
+class TurnObserver(Struct, frozen=True):
+    """What a process does after a commit, for each thing that the turn has brought about."""
+
+    run_ended: Callable[[RunSnapshot], None] = _ignore
+    children_started: Callable[[Sequence[tuple[str, str]]], None] = _ignore  # parents and their children
+    alarm_set: Callable[[Instant, str], None] = _ignore  # a run must be looked at again at this moment
+    command_withdrawn: Callable[[str, str], None] = _ignore  # its run and its id
 
 
 class Mailroom:
-    def __init__(self, turns: Turns, advance: Advance, doorbell: Doorbell) -> None:
+    def __init__(
+        self,
+        turns: Turns,
+        advance: Advance,
+        doorbell: Doorbell,
+        *,
+        worker: Callable[[], LocalWorker | None] = lambda: None,
+        observer: TurnObserver | None = None,
+        at_once: AtOnce = lambda work: (False, None),
+    ) -> None:
+        """`worker` is asked at each turn, because the worker itself needs the mailroom to report to."""
         self.turns, self.advance, self.doorbell = turns, advance, doorbell
-        self.taker: LocalWorker | None = None
-        self.on_end: Callable[[RunSnapshot], None] = lambda seen: None
-        self.on_births: Callable[[Sequence[tuple[str, str]]], None] = lambda births: None
-        self.on_alarm: Callable[[Instant, str], None] = lambda due, run: None
-        self.on_withdrawn: Callable[[str, str], None] = lambda run, command: None
+        self.worker, self.observer, self.at_once = worker, observer or TurnObserver(), at_once
         self._waiting: Waiting = []
         self._work: asyncio.Task[None] | None = None
-        self.at_once: AtOnce = lambda work: (False, None)
         self._in_a_row = 0
         self._company_until = 0.0
         self._nudged: set[str] = set()  # runs for which a look is waiting
@@ -93,9 +111,10 @@ class Mailroom:
         """If nobody else can have anything to tell, there is no batch to wait for."""
         if self._waiting or not isinstance(post.mail, Settle) or self._in_a_row >= AT_ONCE:
             return False
-        if self.taker is None or not self.taker.is_alone() or not (self._work is None or self._work.done()):
+        worker = self.worker()
+        if worker is None or not worker.is_alone() or not (self._work is None or self._work.done()):
             return False
-        offering = LazyOffer(self.taker)
+        offering = LazyOffer(worker)
         try:
             done, turned = self.at_once(partial(self.turns.commit, [post], offering))
         except Exception as error:  # a bug, but nobody may wait for ever because of it
@@ -167,7 +186,7 @@ class Mailroom:
     async def _turn(self, batch: Waiting) -> TurnResult:
         """Answers first, then the offer: work begins in the order in which it was claimed."""
         posts = [post for post, _ in batch]
-        offering, turned = LazyOffer(self.taker), None
+        offering, turned = LazyOffer(self.worker()), None
         offering()  # a turn on another thread cannot ask the taker
         try:
             try:
@@ -189,15 +208,15 @@ class Mailroom:
         if turned.issued > 0 or turned.freed:
             self.doorbell.ring()
         if turned.births:
-            self.on_births(turned.births)
+            self.observer.children_started(turned.births)
         if turned.sent_to:
             self.nudge(turned.sent_to)
         for due, run in turned.alarms:
-            self.on_alarm(due, run)
+            self.observer.alarm_set(due, run)
         for run, command in turned.withdrawn:
-            self.on_withdrawn(run, command)
+            self.observer.command_withdrawn(run, command)
         for seen in turned.ended:
-            self.on_end(seen)
+            self.observer.run_ended(seen)
 
 
 def _log_dropped(post: Delivery, error: Exception) -> None:

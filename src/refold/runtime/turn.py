@@ -28,7 +28,7 @@ from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Lease, Memory, Offer, Store, StoreTurn, Writes
 from refold.queries.reading import replayed, stored_graph
 from refold.runtime.accept import MailReader, reported
-from refold.runtime.children import ChildLimits
+from refold.runtime.children import DEPTH, ChildLimits
 from refold.runtime.loading import decided, memory_of, with_memory
 from refold.runtime.mail import Expire, Look, Mail, Note, Settle, Start
 from refold.runtime.operations import dead_of
@@ -94,6 +94,15 @@ class TurnResult(Struct):
     lines: list[tuple[str, Line]] = []  # for the log, each with its run
 
 
+class TurnOptions(Struct, frozen=True, kw_only=True):
+    lease_for: float = 30.0  # seconds
+    languages: Languages = unknown  # for plans that name theirs
+    keep: int = 1000  # states in memory
+    snapshot_every: int = 4000  # facts
+    depth_limit: int = DEPTH  # runs above a run
+    decision: type[Decision] = Decision  # a simulation uses a class that raises in the middle of a turn
+
+
 class Turns:
     """Takes turns for one process; plain synchronous code on one thread."""
 
@@ -103,20 +112,21 @@ class Turns:
         evaluate: Evaluate,
         chance: Callable[[], float],
         new_id: Callable[[], str],
-        lease_for: float = 30.0,
+        options: TurnOptions | None = None,
     ) -> None:
-        self.store, self.evaluate, self.chance, self.lease_for = store, evaluate, chance, lease_for
+        options = options or TurnOptions()
+        self.store, self.evaluate, self.chance, self.lease_for = store, evaluate, chance, options.lease_for
+        self.languages, self.keep, self.snapshot_every = options.languages, options.keep, options.snapshot_every
+        self.decision = options.decision
         self._contained = Contained(evaluate)
-        self._process, self._turns = new_id(), count()  # a turn is named by whoever takes it, and a number
-        self.languages: Languages = unknown  # for plans that name theirs
-        self.child_limits = ChildLimits(store, lambda plan: (self.graph(plan), self._language(self.graph(plan))))
-        self.keep = 1000  # states in memory
-        self.snapshot_every = 4000  # facts
+        self._process, self._turns = new_id(), count()  # a turn is named by its process and a number
+        self.child_limits = ChildLimits(
+            store, lambda plan: (self.graph(plan), self._language(self.graph(plan))), options.depth_limit
+        )
         self.known: OrderedDict[str, CachedRun] = OrderedDict()
         self.graphs: dict[str, Graph] = {}
-        self.broken: dict[str, Corrupt] = {}  # runs whose log cannot be folded; they trouble nobody else
+        self.broken: dict[str, Corrupt] = {}  # runs whose log cannot be folded; other runs are not affected
         self.stuck: dict[str, Stuck] = {}
-        self.decision = Decision  # what a simulation replaces, to raise in the midst of it
 
     def commit(self, posts: Sequence[Delivery], offer: Callable[[], Offer | None] = lambda: None) -> TurnResult:
         """Deliver mail to its runs in one commit. Each post learns its own fate; a refused one harms no other."""

@@ -1,7 +1,7 @@
 """Settings to a running engine: the only place where parts are put together."""
 
 from refold.wiring.opening import open_engine, open_process, options, run_sync
-from refold.wiring.process import Process, assemble, open_secrets, serve_only
+from refold.wiring.process import Process, assemble, open_secrets
 from refold.wiring.store import open_intake, rebuild_file
 from refold.wiring.world import WallClock, World, language
 
@@ -18,5 +18,4 @@ __all__ = [
     "options",
     "rebuild_file",
     "run_sync",
-    "serve_only",
 ]

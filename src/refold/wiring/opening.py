@@ -16,10 +16,10 @@ from refold.executors.limits import environment
 from refold.executors.process_services import ProcessServices
 from refold.logs import ERROR, INFO, event, logger
 from refold.ports import Store, Tool
-from refold.runtime.engine import Engine
+from refold.runtime.engine import Engine, Service
 from refold.settings import Settings
-from refold.wiring.process import Process, assemble, open_secrets, serve_only
-from refold.wiring.store import kept_in, tell_others
+from refold.wiring.process import Process, assemble, open_secrets
+from refold.wiring.store import kept_in
 from refold.wiring.world import ARTIFACTS, StoreTime, World
 from refold.worker.heartbeat import on_thread
 
@@ -95,14 +95,14 @@ async def open_process(
             tools or {},
             settings,
             f"run-{only[:8]}-{os.urandom(2).hex()}" if only else f"worker-{os.urandom(4).hex()}",
+            only=only,
+            shared=db is not None,
         )
-        tell_others(process, kept, db, settings.listen_every)
-        serve_only(process, only)
         serving = asyncio.create_task(process.serve())
         at = {"worker": process.worker.can.worker, "db": os.fspath(db) if db is not None else "", "run": only}
         event(log, INFO, "engine opened", at, slots=settings.slots)
         try:
-            async with _as_long_as(serving, process.engine):
+            async with _as_long_as(serving, process.service):
                 yield process
         finally:
             try:
@@ -111,7 +111,7 @@ async def open_process(
                 serving.cancel()
                 await asyncio.wait([serving])
                 error = None if serving.cancelled() else serving.exception()
-                if error is not None and process.engine.is_served:  # else it was raised
+                if error is not None and not process.service.has_failed:  # else it was raised
                     event(log, ERROR, "engine ended with an internal error", at, error=error)
                 await process.close()
                 await inline.close()
@@ -120,7 +120,7 @@ async def open_process(
 
 
 @asynccontextmanager
-async def _as_long_as(serving: "asyncio.Task[None]", engine: Engine) -> AsyncIterator[None]:
+async def _as_long_as(serving: "asyncio.Task[None]", service: Service) -> AsyncIterator[None]:
     """Nobody may wait for what nobody will do: an error that ends the service ends what goes on inside."""
     waiting, errors = asyncio.current_task(), list[BaseException]()
     assert waiting is not None
@@ -129,7 +129,7 @@ async def _as_long_as(serving: "asyncio.Task[None]", engine: Engine) -> AsyncIte
         error = None if task.cancelled() else task.exception()
         if error is not None:
             errors.append(error)
-            engine.is_served = False
+            service.fail()
             waiting.cancel()
             event(log, INFO, "engine stops serving", why=type(error).__name__)
 

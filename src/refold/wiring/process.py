@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -11,23 +11,25 @@ from refold.core.expressions import Evaluate
 from refold.core.pipeline import TaskPipeline
 from refold.core.plan import Call
 from refold.ports import Abilities, Lease, Store, Tool
+from refold.queries.workers import abilities
 from refold.registry import LazyRegistry
 from refold.runtime.background import Listener, ServedRuns, Sweep, Timers
 from refold.runtime.desk import LocalDesk
-from refold.runtime.engine import Engine
-from refold.runtime.mailroom import Mailroom
-from refold.runtime.turn import RunSnapshot, Turns
+from refold.runtime.engine import Engine, EngineParts, Service
+from refold.runtime.mailroom import Mailroom, TurnObserver
+from refold.runtime.run_waiters import RunWaiters
+from refold.runtime.turn import RunSnapshot, TurnOptions, Turns
 from refold.secrets.access import SecretAccess, SecretPlaces, file_beside
 from refold.settings import Settings
 from refold.wiring.python_code import PythonCode
 from refold.wiring.tools import make_tools
 from refold.wiring.world import WallClock, World, language
-from refold.worker.loop import Worker
-from refold.worker.run_tool import RESULT
+from refold.worker.loop import Worker, WorkerOptions
+from refold.worker.run_tool import NO_REDACTION, RESULT
 
 
-class Process(Struct):
-    """One process: an engine, and a worker and a sweep that serve every run of the store, or a run and its kin."""
+class Process(Struct, frozen=True):
+    """An engine, with a worker and a sweep that serve every run of the store, or one run and the runs it starts."""
 
     engine: Engine
     worker: Worker
@@ -35,10 +37,11 @@ class Process(Struct):
     timers: Timers
     desk: LocalDesk
     tools: LazyRegistry[Tool]
-    served_runs: ServedRuns | None = None
-    listener: Listener | None = None  # where other processes may write
+    code: PythonCode
+    service: Service
+    served_runs: ServedRuns | None = None  # None: it serves every run
+    listener: Listener | None = None  # if other processes may write to the store
     secrets: SecretAccess | None = None
-    code: PythonCode | None = None
 
     async def serve(self) -> None:
         """Everything that runs for the life of the process; returns when it was stopped."""
@@ -59,20 +62,58 @@ class Process(Struct):
     async def close(self) -> None:
         """After the end of `serve`."""
         await self.tools.close()
-        if self.code is not None:
-            await self.code.close()
+        await self.code.close()
 
 
 def assemble(
-    store: Store, world: World, evaluate: Evaluate, tools: Mapping[str, Tool], settings: Settings, name: str
+    store: Store,
+    world: World,
+    evaluate: Evaluate,
+    tools: Mapping[str, Tool],
+    settings: Settings,
+    name: str,
+    *,
+    only: str = "",
+    shared: bool = False,
+    turn_options: TurnOptions | None = None,
 ) -> Process:
-    turns = Turns(store, evaluate, world.chance, world.new_id, settings.lease_for)
-    turns.languages = language
-    turns.keep = settings.states_kept
-    turns.child_limits.limit = settings.depth_limit
-    mailroom = Mailroom(turns, world.advance, world.doorbell)
-    engine = Engine(store, mailroom, world.advance, world.clock, world.new_id)
-    engine.ends.poll = settings.poll
+    """Make the parts of a process. Some need each other: a function that is called later stands for a part that is
+    made later.
+
+    `only` is a run: the process serves it and the runs that it starts. `shared`: other processes use the store too.
+    """
+    options = structs.replace(
+        turn_options or TurnOptions(),
+        lease_for=settings.lease_for,
+        languages=language,
+        keep=settings.states_kept,
+        depth_limit=settings.depth_limit,
+    )
+    turns = Turns(store, evaluate, world.chance, world.new_id, options)
+
+    def run_ended(snapshot: RunSnapshot) -> None:
+        run = snapshot.state.run
+        code.run_ended(run)
+        if served_runs is not None:
+            served_runs.ended(run)
+        waiters.ended(snapshot)
+
+    def children_started(births: Sequence[tuple[str, str]]) -> None:
+        code.children_started(births)
+        if served_runs is not None:
+            served_runs.add(births)
+
+    observer = TurnObserver(
+        run_ended,
+        children_started,
+        lambda due, run: timers.set(due, run),
+        lambda run, command: worker.keeper.withdraw(run, command),
+    )
+    mailroom = Mailroom(
+        turns, world.advance, world.doorbell, worker=lambda: worker, observer=observer, at_once=world.at_once
+    )
+    waiters = RunWaiters(store, world.advance, settings.poll)
+    timers = Timers(world.clock, mailroom.wake)
     desk = LocalDesk(store, world.advance, mailroom)
 
     async def tool_settings(lease: Lease) -> Mapping[str, Any]:
@@ -96,22 +137,87 @@ def assemble(
 
     known = make_tools(tools, world, settings, read_blob, name)
     queues = settings.queues or None
-    can = Abilities(worker=name, queues=queues, tools=frozenset(known))
-    worker = Worker(desk, known, tool_settings, world.clock, world.doorbell, can)
-    worker.slots, worker.lease_for, worker.poll = settings.slots, settings.lease_for, settings.poll
-    worker.heartbeat = world.heartbeat
-    if world.secrets is not None:
-        worker.redaction = world.secrets.redaction
-    mailroom.taker, mailroom.at_once = worker, world.at_once
-    mailroom.on_withdrawn = worker.keeper.withdraw
-    sweep = Sweep(store, world.advance, mailroom, world.clock, world.doorbell)
-    sweep.every = settings.sweep_every
-    timers = Timers(world.clock, mailroom.wake)
-    mailroom.on_alarm = timers.set
-    engine.workers = lambda: {worker.can.worker: worker.can}
-    engine.serves = lambda queue: queues is None or queue in queues
-    code = engine.code = PythonCode(engine, worker, known, read_blob, world.executors.get("process"))
-    return Process(engine, worker, sweep, timers, desk, known, secrets=world.secrets, code=code)
+    runs = frozenset({only}) if only else None
+    worker = Worker(
+        desk,
+        known,
+        tool_settings,
+        world.clock,
+        world.doorbell,
+        Abilities(worker=name, queues=queues, tools=frozenset(known), runs=runs),
+        WorkerOptions(
+            slots=settings.slots,
+            lease_for=settings.lease_for,
+            poll=settings.poll,
+            heartbeat=world.heartbeat,
+            redaction=world.secrets.redaction if world.secrets is not None else NO_REDACTION,
+        ),
+    )
+    served_runs = ServedRuns(only, turns, world.advance, worker.serve_runs) if only else None
+    sweep = Sweep(
+        store,
+        world.advance,
+        mailroom,
+        world.clock,
+        world.doorbell,
+        every=settings.sweep_every,
+        served_runs=served_runs,
+    )
+
+    async def enrol(can: Abilities) -> None:
+        """Let other processes know what the worker of this one can take."""
+        if shared:
+            await world.advance(lambda: store.enrol(can))
+
+    code = PythonCode(
+        turns,
+        world.advance,
+        worker,
+        known,
+        read_blob,
+        register=lambda workflow: engine.register(workflow),
+        enrol=enrol,
+        isolated=world.executors.get("process"),
+    )
+    service = Service()
+    engine = Engine(
+        EngineParts(
+            store=store,
+            mailroom=mailroom,
+            advance=world.advance,
+            clock=world.clock,
+            new_id=world.new_id,
+            waiters=waiters,
+            code=code,
+            workers=lambda: abilities(store.views) if shared else {worker.can.worker: worker.can},
+            service=service,
+            queues=queues,
+        )
+    )
+
+    async def others_wrote() -> None:
+        if served_runs is not None:
+            await served_runs.gather()  # or the worker would not take commands of runs that others have started
+        world.doorbell.ring()
+        waiters.look_now()
+        await worker.keeper.look()
+
+    listener = None
+    if shared:
+        listener = Listener(store.foreign_writes, world.advance, world.clock, others_wrote, settings.listen_every)
+    return Process(
+        engine=engine,
+        worker=worker,
+        sweep=sweep,
+        timers=timers,
+        desk=desk,
+        tools=known,
+        code=code,
+        service=service,
+        served_runs=served_runs,
+        listener=listener,
+        secrets=world.secrets,
+    )
 
 
 def open_secrets(settings: Settings, db: str | os.PathLike[str] | None) -> SecretAccess:
@@ -123,24 +229,3 @@ def open_secrets(settings: Settings, db: str | os.PathLike[str] | None) -> Secre
         keyring=settings.keyring,
     )
     return SecretAccess(os.environ, where, WallClock())
-
-
-def serve_only(process: Process, run: str) -> None:
-    """This run and what it starts; all runs if it is empty."""
-    if not run:
-        return
-    worker, mailroom = process.worker, process.engine.mailroom
-    served_runs = process.served_runs = process.sweep.served_runs = ServedRuns(
-        run, mailroom.turns, process.engine.advance
-    )
-    tell = mailroom.on_end
-
-    def serve(runs: frozenset[str]) -> None:
-        worker.can = structs.replace(worker.can, runs=runs)
-
-    def ended(seen: RunSnapshot) -> None:
-        served_runs.ended(seen.state.run)
-        tell(seen)
-
-    served_runs.on_change, mailroom.on_births, mailroom.on_end = serve, served_runs.add, ended
-    serve(served_runs.runs)

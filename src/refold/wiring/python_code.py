@@ -3,15 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
-
 from refold.core import codec
 from refold.core.plan import BODY, Plan
 from refold.errors import NotFound
-from refold.ports import Abilities, Executor, Tool
+from refold.ports import Abilities, Advance, Executor, Tool
 from refold.registry import LazyRegistry
-from refold.runtime.engine import Engine
-from refold.runtime.turn import RunSnapshot
+from refold.runtime.turn import Turns
 from refold.worker.loop import Worker
 
 if TYPE_CHECKING:
@@ -23,20 +20,27 @@ if TYPE_CHECKING:
     from refold.python.session import Session
 
 
+Register = Callable[["Plan | Playbook"], Awaitable[str]]
+"""Stores a workflow and all that it starts; returns the hash of its plan."""
+
+
 class PythonCode:
     """Nothing of it is loaded before the first workflow is."""
 
     def __init__(
         self,
-        engine: Engine,
+        turns: Turns,
+        advance: Advance,
         worker: Worker,
         tools: LazyRegistry[Tool],
         read_blob: Callable[[str, str], Awaitable[bytes]],
+        *,
+        register: Register,
+        enrol: Callable[[Abilities], Awaitable[None]],
         isolated: Executor | None = None,
     ) -> None:
-        self.isolated = isolated
-        self.enrol: Callable[[Abilities], Awaitable[None]] = _nobody_asks
-        self.engine, self.worker, self.tools, self.read_blob = engine, worker, tools, read_blob
+        self.turns, self.advance, self.worker, self.tools, self.read_blob = turns, advance, worker, tools, read_blob
+        self.register, self.enrol, self.isolated = register, enrol, isolated
         self.adopted: dict[str, Definition] = {}
         self.sessions: dict[str, Session] = {}
         self._parents: dict[str, str] = {}
@@ -52,7 +56,7 @@ class PythonCode:
         if definition.hash not in self.adopted:
             found = with_children(definition)
             for each in found:
-                await self.engine.register(each.plan)
+                await self.register(each.plan)
             for each in found:
                 self._serve(each)
             await self.enrol(self.worker.can)
@@ -74,13 +78,10 @@ class PythonCode:
         self.adopted[definition.hash] = definition
         if self._originals is None:
             self._originals = RaisedErrors()
-            self._tell_ends()
         tool = BodyTool(definition, self._rooms(), self._session(definition), self._originals)
         name = f"{BODY}:{definition.hash}"
         self.tools.add(name, tool)
-        can = self.worker.can
-        self.worker.can = structs.replace(can, tools=(can.tools or frozenset()) | {name})
-        self.worker.doorbell.ring()
+        self.worker.add_tool(name)
 
     def _session(self, definition: "Definition") -> "Callable[[str], Session]":
         from refold.python.session import Session
@@ -116,44 +117,30 @@ class PythonCode:
         async def read(run: str, hash: str) -> Any:
             return codec.unbox(await self.read_blob(run, hash))
 
-        async def register(plan: "Plan | Playbook") -> str:
-            return await self.engine.register(plan)
-
         async def look(run: str) -> ChildRun:
             def seen() -> ChildRun:
                 try:
-                    state = self.engine.mailroom.turns.look(run).state
+                    state = self.turns.look(run).state
                 except NotFound:
                     return ChildRun(run)  # its letter is still on its way
                 return ChildRun(run, state.started_at, state.ended_at, dict(state.usage))
 
-            child: ChildRun = await self.engine.advance(seen)
+            child: ChildRun = await self.advance(seen)
             return child
 
         if self._services is None:
             self._threads = Threads(self.worker.slots)
             self._services = BodyServices(
-                self.worker.clock, read, self.known, register, look, self._threads.run, self.isolated
+                self.worker.clock, read, self.known, self.register, look, self._threads.run, self.isolated
             )
         return self._services
 
-    def _tell_ends(self) -> None:
-        """The live objects of a run end with it; a child run uses those of its parent."""
-        mailroom = self.engine.mailroom
-        tell_end, tell_births = mailroom.on_end, mailroom.on_births
+    def run_ended(self, run: str) -> None:
+        """End the live objects of a run with it; those of a child belong to its parent."""
+        if self._parents.pop(run, None) is None and run in self.sessions and not self.sessions[run].end():
+            del self.sessions[run]
 
-        def ended(seen: RunSnapshot) -> None:
-            run = seen.state.run
-            if self._parents.pop(run, None) is None and run in self.sessions and not self.sessions[run].end():
-                del self.sessions[run]
-            tell_end(seen)
-
-        def born(births: Sequence[tuple[str, str]]) -> None:
+    def children_started(self, births: Sequence[tuple[str, str]]) -> None:
+        """Remember the parents of children, because a child uses the live objects of its parent."""
+        if self._originals is not None:
             self._parents.update({child: parent for parent, child in births})
-            tell_births(births)
-
-        mailroom.on_end, mailroom.on_births = ended, born
-
-
-async def _nobody_asks(can: Abilities) -> None:
-    """Where nobody else can see who works."""

@@ -4,17 +4,14 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
 
 from refold.core.expressions import Values
 from refold.errors import Corrupt, InvalidValue
 from refold.logs import WARNING, event, logger
 from refold.names import a
-from refold.ports import Abilities, Store
-from refold.queries.workers import abilities
-from refold.runtime.background import Listener
+from refold.ports import Store
 from refold.runtime.mailroom import Intake
-from refold.runtime.turn import Turns
+from refold.runtime.turn import TurnOptions, Turns
 from refold.runtime.turn_thread import InCaller, TurnThread
 from refold.stores.clock import machine_steady
 from refold.stores.memory import MemoryStore
@@ -23,9 +20,6 @@ from refold.wiring.world import language, wall
 
 log = logger("store")
 REPORTED = 1000  # rows, at most
-
-if TYPE_CHECKING:
-    from refold.wiring.process import Process
 
 
 class RowLog:
@@ -74,36 +68,11 @@ def _check(store: Store | None, db: str | os.PathLike[str] | None) -> None:
 def open_intake(db: str | os.PathLike[str]) -> Iterator[tuple[Intake, Store]]:
     """Mail for the runs of a file, where nothing is executed: whoever serves them finds what has changed."""
     store = open_store(db, wall, RowLog().report)
-    turns = Turns(store, Values(), random.random, lambda: os.urandom(16).hex())
-    turns.languages = language
+    turns = Turns(store, Values(), random.random, lambda: os.urandom(16).hex(), TurnOptions(languages=language))
     try:
         yield Intake(turns), store
     finally:
         store.close()
-
-
-def tell_others(process: "Process", store: Store, db: str | os.PathLike[str] | None, listen_every: float) -> None:
-    """Let other processes know what the worker of this one can take, and this one what theirs can and write."""
-    if db is None:
-        return  # there are none
-    assert process.code is not None
-    advance = process.engine.advance
-
-    async def tell(can: Abilities) -> None:
-        await advance(lambda: store.enrol(can))
-
-    process.code.enrol = tell
-    engine, keeper = process.engine, process.worker.keeper
-    engine.workers = lambda: abilities(store.views)
-
-    async def heard() -> None:
-        if process.served_runs is not None:
-            await process.served_runs.gather()  # or the worker would not take what others have started
-        engine.mailroom.doorbell.ring()
-        engine.ends.look_now()
-        await keeper.look()
-
-    process.listener = Listener(store.foreign_writes, advance, process.sweep.clock, heard, listen_every)
 
 
 def rebuild_file(

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from refold.core.faults import text_of
 from refold.core.outcomes import Failed, Fault
@@ -25,6 +25,15 @@ Settings = Callable[[Lease], Awaitable[Mapping[str, Any]]]
 """What the plan says about the tool of a leased command."""
 
 
+class WorkerOptions(Struct, frozen=True, kw_only=True):
+    slots: int = 16  # commands at a time
+    lease_for: float = 30.0  # seconds
+    poll: float = 1.0  # seconds between two claims when the doorbell does not ring
+    patience: float = 5.0  # seconds for bodies to end when they are cancelled
+    heartbeat: Heartbeat = as_task
+    redaction: Redaction = NO_REDACTION
+
+
 class Worker:
     def __init__(
         self,
@@ -34,15 +43,12 @@ class Worker:
         clock: Clock,
         doorbell: Doorbell,
         can: Abilities,
+        options: WorkerOptions | None = None,
     ) -> None:
+        options = options or WorkerOptions()
         self.desk, self.tools, self.settings, self.clock, self.doorbell = desk, tools, settings, clock, doorbell
-        self.can = can
-        self.slots = 16
-        self.lease_for = 30.0
-        self.poll = 1.0
-        self.patience = 5.0  # seconds for bodies to end when they are cancelled
-        self.heartbeat: Heartbeat = as_task
-        self.redaction: Redaction = NO_REDACTION
+        self.can, self.slots, self.lease_for, self.poll = can, options.slots, options.lease_for, options.poll
+        self.patience, self.heartbeat, self.redaction = options.patience, options.heartbeat, options.redaction
         self.keeper = LeaseKeeper(desk, clock, can.worker, self.lease_for)
         self._busy: set[asyncio.Task[None]] = set()
         self._promised = 0  # slots that somebody may fill
@@ -55,7 +61,6 @@ class Worker:
 
     async def run(self) -> None:
         """Until stopped: fill the slots, then wait for the bell, the clock, or a slot."""
-        self.keeper.lease_for, self.keeper.every = self.lease_for, self.lease_for / 3
         self._over.clear()
         try:
             async with guarded_loop(), self.heartbeat(self.keeper):
@@ -71,6 +76,15 @@ class Worker:
             self._over.set()
             for task in self._busy:
                 task.cancel()
+
+    def add_tool(self, name: str) -> None:
+        """From now on the worker also claims commands of this tool."""
+        self.can = structs.replace(self.can, tools=(self.can.tools or frozenset()) | {name})
+        self.doorbell.ring()
+
+    def serve_runs(self, runs: frozenset[str]) -> None:
+        """From now on the worker claims only commands of these runs."""
+        self.can = structs.replace(self.can, runs=runs)
 
     def offer(self) -> Offer | None:
         """The free slots, to whoever is about to issue commands; `accept` follows."""

@@ -21,6 +21,7 @@ from refold.core.state import PAUSED, TERMINAL, RunState
 from refold.errors import Conflict, NotFound, Unavailable
 from refold.ports import Call, Store, Tool
 from refold.runtime.engine import Engine
+from refold.runtime.turn import TurnOptions
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.testing.simulator.event_loop import Process, SimLoop
@@ -134,10 +135,8 @@ class Simulation:
         store: Store = FaultyStore(self.store, self.faults, process, self.oracles)
         settings = Settings(lease_for=LEASE, sweep_every=SWEEP, poll=POLL, slots=4, states_kept=3)
         name = f"{process.name}-{self.born}"
-        parts = assemble(store, world, self.evaluate, self.tools, settings, name)
-        parts.engine.mailroom.turns.snapshot_every = 5
-        parts.engine.mailroom.turns.decision = self.decision
-        return parts
+        options = TurnOptions(snapshot_every=5, decision=self.decision)
+        return assemble(store, world, self.evaluate, self.tools, settings, name, turn_options=options)
 
     def _boot(self, name: str) -> None:
         process = self.loop.process(name)
