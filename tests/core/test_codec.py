@@ -75,7 +75,7 @@ from refold.core.outcomes import (
     TimedOut,
     Write,
 )
-from refold.core.state import RunState
+from refold.core.state import FanOut, RunState, StepState
 from refold.errors import Corrupt, InvalidValue, UnknownFact
 
 FAULT = Fault("odd", "why", "ValueError", "trace", 7, False, 1.5, {"x": [1]})
@@ -289,3 +289,16 @@ def test_a_value_nested_too_deep_is_refused() -> None:
 def test_the_path_of_a_refused_value_begins_where_the_caller_says() -> None:
     with pytest.raises(InvalidValue, match=r"^input\.n: "):
         codec.check_value({"n": math.nan}, "input")
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (FanOut, {"running": "open", "skipped": "passed", "cancelled": "taken_back", "report_facts": "places"}),
+        (StepState, {"kept_input": "given"}),
+        (RunState, {"arc_inputs": "given", "undone": "lost"}),
+    ],
+)
+def test_renamed_fields_keep_their_names_in_snapshots(kind: type[msgspec.Struct], names: dict[str, str]) -> None:
+    fields = msgspec.structs.fields(kind)
+    assert {each.name: each.encode_name for each in fields if each.name != each.encode_name} == names

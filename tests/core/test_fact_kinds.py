@@ -49,7 +49,7 @@ def test_a_fact_that_is_in_no_union_fails_at_import() -> None:
 
 def test_an_entry_for_what_is_no_fact_is_refused() -> None:
     with pytest.raises(fact_kinds.IncompleteFactKind, match="Stray has a text, but it is not in the unions"):
-        fact_kinds.check_table("text", {RunEnded: 1, Stray: 2}, frozenset({RunEnded}))
+        fact_kinds.check_table("text", {RunEnded: 1, Stray: 2}, (RunEnded,))
 
 
 def test_every_table_has_every_kind() -> None:

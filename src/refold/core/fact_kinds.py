@@ -27,19 +27,21 @@ class IncompleteFactKind(TypeError):
 
 def for_every_fact(part: str, table: dict[type, Part]) -> dict[type, Part]:
     """Return the table, which has this part of every kind of fact; raise IncompleteFactKind if one is missing."""
-    return check_table(part, table, frozenset(Fact.__args__))
+    return check_table(part, table, Fact.__args__)
 
 
 def for_every_move(part: str, table: dict[type, Part]) -> dict[type, Part]:
     """Return the table, which has this part of every kind of move; raise IncompleteFactKind if one is missing."""
-    return check_table(part, table, frozenset(Move.__args__))
+    return check_table(part, table, Move.__args__)
 
 
-def check_table(part: str, table: dict[type, Part], kinds: frozenset[type]) -> dict[type, Part]:
-    for kind in sorted(kinds - table.keys(), key=lambda kind: kind.__name__):
-        raise IncompleteFactKind(f"the fact kind {kind.__name__} has no {part}; add it to the table with this part")
-    for kind in table.keys() - kinds:
-        raise IncompleteFactKind(f"{kind.__name__} has a {part}, but it is not in the unions of core/facts.py")
+def check_table(part: str, table: dict[type, Part], kinds: tuple[type, ...]) -> dict[type, Part]:
+    for kind in kinds:
+        if kind not in table:
+            raise IncompleteFactKind(f"the fact kind {kind.__name__} has no {part}; add it to the table with this part")
+    for kind in table:
+        if kind not in kinds:
+            raise IncompleteFactKind(f"{kind.__name__} has a {part}, but it is not in the unions of core/facts.py")
     return table
 
 
@@ -50,4 +52,4 @@ def check_unions(classes: list[type]) -> None:
             raise IncompleteFactKind(f"the fact kind {kind.__name__} is in none of the unions of core/facts.py")
 
 
-check_unions([each for each in vars(facts).values() if isinstance(each, type) and each.__module__ == facts.__name__])
+check_unions([each for each in facts.__dict__.values() if isinstance(each, type) and each.__module__ == facts.__name__])
