@@ -74,7 +74,7 @@ def issue_gate(d: Decision, step: Step, gate: Gate, visit: int) -> StepIssued:
 
 
 def issue_quality(d: Decision, step: Step, quality: Quality, visit: int) -> StepIssued:
-    """What has no value, or is no number, counts as 0, and it is told why."""
+    """Issue a quality check. A value that is missing or not a number counts as 0, and `why` says so."""
     threshold = rendered(d, quality.threshold, visit)
     if not _is_number(threshold):
         raise CannotEvaluate(f"{threshold!r} is no number to compare with")
@@ -84,10 +84,10 @@ def issue_quality(d: Decision, step: Step, quality: Quality, visit: int) -> Step
         why = "" if _is_number(score) else f"a {type(score).__name__} is no number"
     except CannotEvaluate as error:
         why = str(error)
-    told = {"score": 0, "threshold": threshold, "passed": threshold <= 0, "why": why}
+    verdict = {"score": 0, "threshold": threshold, "passed": threshold <= 0, "why": why}
     if not why:
-        told = {"score": score, "threshold": threshold, "passed": score >= threshold}
-    return StepIssued(step.name, visit, input=told)
+        verdict = {"score": score, "threshold": threshold, "passed": score >= threshold}
+    return StepIssued(step.name, visit, input=verdict)
 
 
 def check_polls(d: Decision) -> None:
