@@ -19,6 +19,7 @@ from refold.core.plan import (
     Wait,
     bare_key,
     canonical,
+    normalised,
     plan_hash,
     read_plan,
 )
@@ -45,6 +46,12 @@ def test_the_canonical_form_has_sorted_keys_and_leaves_defaults_out() -> None:
 def test_the_order_in_which_keys_were_written_is_not_in_the_hash() -> None:
     one, other = plan(step("a", set={"x": 1, "y": 2})), plan(step("a", set={"y": 2, "x": 1}))
     assert plan_hash(one) == plan_hash(other)
+
+
+def test_a_plan_that_is_started_has_its_keys_in_the_order_of_the_stored_one() -> None:
+    written = plan(Step(name="a", work=Call(tool="t", settings={"z": 1, "a": {"y": 2, "b": 3}})))
+    started, data = normalised(written)
+    assert repr(started) == repr(read_plan(data)) != repr(written)
 
 
 def test_the_order_of_steps_and_of_arcs_is_in_the_hash() -> None:

@@ -80,7 +80,7 @@ from tests.tools.calls import engine, one_step
 async def main() -> None:
     async with engine() as opened:
         code = "import logging\\nlogging.info('told')\\nlogging.debug('too much')"
-        run = await opened.start(one_step("python", {"code": code, "isolation": "inline"}))
+        run = (await opened.start(one_step("python", {"code": code, "isolation": "inline"}))).id
         await opened.result(run)
         print([line["text"] for _, line in await opened.logs(run)])
         logging.info("nobody")
