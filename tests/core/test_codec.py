@@ -225,6 +225,16 @@ def test_a_snapshot_comes_back_and_one_of_another_format_is_left_aside() -> None
     assert codec.decode_snapshot(data[:1] + b"\xc1") is None
 
 
+def test_bytes_that_are_no_utf8_are_corrupt_wherever_they_stand() -> None:
+    text = b"x" * 100
+    with pytest.raises(Corrupt, match="the value is not readable"):
+        codec.unbox(b'"' + text + b'\xf8"')
+    with pytest.raises(Corrupt, match="a fact is not readable"):
+        codec.decode_fact(codec.encode_fact(SignalReceived("go", text.decode())).replace(b"xxx", b"\xf8\xf8\xf8"))
+    data = codec.encode_snapshot(RunState(run="run", ctx={"x": text.decode()}))
+    assert codec.decode_snapshot(data.replace(b"xxx", b"\xf8\xf8\xf8")) is None
+
+
 def test_a_value_above_64_kib_is_boxed_and_one_just_below_is_not() -> None:
     assert codec.box("x" * (codec.BLOB_ABOVE - 2)) is None
     boxed = codec.box("x" * (codec.BLOB_ABOVE - 1))

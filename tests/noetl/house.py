@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from refold.core import codec
 from refold.core.expressions import Missing
 from refold.core.facts import Fact, StepFault
 from refold.core.plan import Plan
@@ -155,5 +154,5 @@ class House:
                     break
                 except Missing as missing:
                     for hash in missing.blobs:
-                        loaded.blobs[hash] = codec.unbox(self.engine._blob(shown.id, hash))
+                        loaded.blobs[hash] = self.engine._stored_value(shown.id, hash)
         return found

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from refold.core.outcomes import Succeeded
+from refold.core.outcomes import Blob, Succeeded
 from refold.core.plan import canonical, plan_hash
 from refold.core.read.loaded import Loaded
-from refold.errors import Conflict, InvalidValue, NotFound
+from refold.errors import Conflict, Corrupt, InvalidValue, NotFound
 from refold.plan import Arc, Call, Child, Loop, Plan, Step
 from refold.ports import Abilities, Done, Store
-from refold.queries.reading import Reading, with_values
+from refold.queries.reading import Reading, graph_of, with_values
 from refold.runtime.mail import Cancel, Pause, Resume, Settle
 from refold.runtime.mailroom import Intake, run_of_key
 from refold.wiring import open_intake
@@ -125,3 +125,21 @@ def test_values_in_blobs_are_loaded_when_they_are_asked_for(tmp_path: Path) -> N
             return loaded.blob(blob)
 
         assert with_values(store.views, "r", value) == large
+
+
+def test_a_fact_or_a_value_or_a_plan_that_is_not_in_the_file_is_named(tmp_path: Path) -> None:
+    with intake(tmp_path) as (taken, store):
+        taken.start(PLAN, {}, "r")
+        with pytest.raises(Corrupt, match=r"table facts, key \('r', 99\): the row is missing"):
+            with_values(store.views, "r", lambda loaded: loaded.fact(99))
+        with pytest.raises(Corrupt, match=r"table blobs, key \('r', 'hash'\): the row is missing"):
+            with_values(store.views, "r", lambda loaded: loaded.blob(Blob("hash", 1)))
+        with pytest.raises(Corrupt, match=r"table plans, key \('hash'\): the row is missing"):
+            graph_of(store.views, "hash")
+
+
+def test_an_error_of_whoever_computes_is_not_taken_for_one_of_the_file(tmp_path: Path) -> None:
+    with intake(tmp_path) as (taken, store):
+        taken.start(PLAN, {}, "r")
+        with pytest.raises(ZeroDivisionError):
+            with_values(store.views, "r", lambda loaded: 1 / len(loaded.blobs))

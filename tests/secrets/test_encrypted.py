@@ -88,10 +88,12 @@ def test_a_secret_put_in_the_place_of_another_or_made_younger_is_noticed(tmp_pat
             kept.text(name)
 
 
-@pytest.mark.parametrize("text", ["", "no json", "[]", '{"secrets": {"a": 1}}', '{"format": 2}'])
-def test_a_file_of_something_else_is_an_error_with_its_name(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "data", [b"", b"no json", b"[]", b'{"secrets": {"a": 1}}', b'{"format": 2}', b'{"secrets": {"\xf8": {}}}']
+)
+def test_a_file_of_something_else_is_an_error_with_its_name(tmp_path: Path, data: bytes) -> None:
     kept = file(tmp_path)
-    files.write(kept.path, text.encode())
+    files.write(kept.path, data)
     with pytest.raises((Corrupt, Unusable), match="db-secrets"):
         kept.text("token")
 

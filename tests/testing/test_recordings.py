@@ -123,9 +123,10 @@ def test_what_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
     with testing.engine() as t:
         with pytest.raises(NotFound, match="there is no recording nowhere"):
             t.replay("nowhere.json")
-        (tmp_path / "a.json").write_text("{}")
-        with pytest.raises(InvalidValue, match=r"a\.json: is no recording"):
-            t.replay(tmp_path / "a.json")
+        for data in (b"{}", b'{"format": "\xf8"}'):
+            (tmp_path / "a.json").write_bytes(data)
+            with pytest.raises(InvalidValue, match=r"a\.json: is no recording"):
+                t.replay(tmp_path / "a.json")
         (tmp_path / "b.json").write_bytes(json.encode({"format": "other/1", "workflow": "w", "run": "r"}))
         with pytest.raises(InvalidValue, match="of another kind"):
             t.replay(tmp_path / "b.json")

@@ -35,6 +35,10 @@ UPCASTERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """Kind of fact of an older release -> the function that converts its data to a kind of today."""
 
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not what they should be; it does not look whether text is UTF-8 before it
+makes a string of it."""
+
 encode_fact: Callable[[Fact], bytes] = _encode
 encode_letter: Callable[[Letter], bytes] = _encode
 encode_command: Callable[[Command], bytes] = _encode
@@ -44,14 +48,14 @@ def decode_fact(data: bytes) -> Fact:
     """Decode a fact. A kind that this release does not know raises UnknownFact."""
     try:
         return _fact.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         return _decode_odd(data, error)
 
 
 def _decode_odd(data: bytes, error: Exception) -> Fact:
     try:
         raw = _any.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         raise Corrupt(f"a fact is not readable: {error}") from None
     kind = raw.get("type") if isinstance(raw, dict) else None
     if not isinstance(kind, str):
@@ -92,7 +96,7 @@ def decode_snapshot(data: bytes) -> RunState | None:
         return None
     try:
         return _state.decode(data[1:])
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 
@@ -107,10 +111,11 @@ def box(value: Any) -> tuple[Blob, bytes] | None:
 
 
 def unbox(data: bytes) -> Any:
+    """The value of a blob. Raises Corrupt."""
     try:
         return _any.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Corrupt(f"a value in a blob is not readable: {error} (table blobs, column data)") from error
+    except UNREADABLE as error:
+        raise Corrupt(f"the value is not readable: {error}") from error
 
 
 def checked_outcome(outcome: Outcome) -> Outcome:

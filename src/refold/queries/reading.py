@@ -1,7 +1,7 @@
 """The state of a run, folded from its log for readers: no lock is taken, and nothing is written."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import MsgspecError
 
@@ -13,25 +13,31 @@ from refold.core.graph import Graph, analyse
 from refold.core.plan import Plan, read_plan
 from refold.core.read.loaded import Loaded
 from refold.core.state import RunState
-from refold.errors import Corrupt, NotFound, Unavailable
-from refold.ports import Views
+from refold.errors import Corrupt, NotFound, RefoldError, Unavailable
+from refold.ports import Store, StoreTurn, Views
 
 T = TypeVar("T")
 PAGE = 10_000  # facts read at once
 
 
 def graph_of(views: Views, plan: str) -> Graph:
+    """Return the graph of a plan that a run follows. Raises Corrupt."""
+    return stored_graph(plan, plan_data(views, plan))
+
+
+def plan_data(views: Views | Store, plan: str) -> bytes:
+    """Raises Corrupt if the plan is missing: it is stored together with the first run that follows it."""
     data = views.plan(plan)
     if data is None:
-        raise NotFound(f"there is no workflow {plan}")
-    return stored_graph(plan, data)
+        raise Corrupt(f"table plans, key ({plan!r}): the row is missing, and a run refers to it")
+    return data
 
 
 def stored_plan(plan: str, data: bytes) -> Plan:
     """Decode a stored plan. Raises Corrupt: plans are checked before they are stored, so Refold did not write it."""
     try:
         return read_plan(data)
-    except (MsgspecError, RecursionError) as error:
+    except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"table plans, key ({plan!r}), column data: it is not a plan: {error}") from error
 
 
@@ -95,7 +101,38 @@ def with_values(views: Views, run: str, compute: Callable[[Loaded], T]) -> T:
         try:
             return compute(loaded)
         except Missing as missing:
-            for number, _, fact in views.some_facts(run, missing.facts - loaded.facts.keys()):
-                loaded.facts[number] = fact
-            for hash in missing.blobs:
-                loaded.blobs[hash] = codec.unbox(views.blob(run, hash))
+            load_missing(views, run, missing, loaded)
+        except RefoldError:
+            raise
+        except Exception as error:  # whatever goes wrong, the cause is a value that was never checked
+            if not loaded.blobs and not loaded.facts:
+                raise
+            raise Corrupt(f"values of run {run} (table blobs, column data) do not fit its log: {error!r}") from error
+
+
+def load_missing(views: Views | StoreTurn, run: str, missing: Missing, loaded: Loaded) -> None:
+    """Raises Corrupt if something is not in the store: a log refers to nothing that was not written."""
+    wanted = missing.facts - loaded.facts.keys()
+    loaded.facts.update((number, fact) for number, _, fact in views.some_facts(run, wanted))
+    for number in sorted(wanted - loaded.facts.keys()):
+        raise Corrupt(f"table facts, key ({run!r}, {number}): the row is missing, and a later fact refers to it")
+    for hash in missing.blobs:
+        loaded.blobs[hash] = stored_value(views, run, hash)
+
+
+def stored_value(views: Views | StoreTurn, run: str, hash: str) -> Any:
+    """Return the value of a blob to which the log of the run refers. Raises Corrupt, which names the row."""
+    data = stored_blob(views, run, hash)
+    try:
+        return codec.unbox(data)
+    except Corrupt as error:
+        raise Corrupt(f"table blobs, key ({run!r}, {hash!r}), column data: {error}") from error
+
+
+def stored_blob(views: Views | StoreTurn, run: str, hash: str) -> bytes:
+    """Return the bytes of a blob to which the log of the run refers. Raises Corrupt."""
+    try:
+        return views.blob(run, hash)
+    except NotFound:
+        row = f"table blobs, key ({run!r}, {hash!r})"
+        raise Corrupt(f"{row}: the row is missing, and the log of the run refers to it") from None

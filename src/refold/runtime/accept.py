@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.core import codec
 from refold.core.commands import Letter, LetterCancel, LetterEnded, LetterPause, LetterReport, LetterResume, LetterStart
 from refold.core.decide.decision import RUN_TIMER, Decision, starts_at
 from refold.core.decide.ending import GIVEN_UP, end_run
@@ -54,6 +53,7 @@ from refold.core.read.gates import how_gate_ended
 from refold.core.state import ENDING, FAILED, INITIAL, RUNNING, TERMINAL, OpenCommand
 from refold.errors import Conflict, InvalidValue, LeaseLost, NotFound, StaleWrite
 from refold.ports import Done, Lease, StoreTurn
+from refold.queries.reading import stored_value
 from refold.runtime.children import begun_with, check_inputs
 from refold.runtime.mail import (
     Cancel,
@@ -370,7 +370,7 @@ class MailReader(Struct):
         plain = not self.d.graph.by_events and self._is_coded(body.parent)
         if outcome.blob is None:
             return Succeeded(to_plain_data(outcome.result)) if plain else outcome
-        result = codec.unbox(self.turn.blob(sender, outcome.blob.hash))
+        result = stored_value(self.turn, sender, outcome.blob.hash)
         return Succeeded(*self.d.box(to_plain_data(result) if plain else result))
 
     def _is_coded(self, at: Parent) -> bool:

@@ -21,6 +21,7 @@ from refold.core.read.summary import summarize
 from refold.core.state import RunState
 from refold.errors import Conflict, Corrupt, InvalidPlan, InvalidValue, NotFound
 from refold.ports import Store, StoreTurn, Writes
+from refold.queries.reading import plan_data, replayed, stored_blob, stored_graph
 from refold.runtime.rebuild import projected
 
 FORMAT, VERSION = "refold.run", 1
@@ -77,10 +78,11 @@ def _packed(store: Store, turn: StoreTurn, run: str) -> tuple[RunArchive, RunSta
     first = records[0][2] if records else None
     if not isinstance(first, RunStarted):
         return None
-    plans = {hash: store.plan(hash) or b"" for hash in _named(records)}
+    plans = {hash: plan_data(store, hash) for hash in _named(records)}
     state = RunState(run=run)
-    replay(lambda hash: analyse(read_plan(plans[hash])), records, state)
-    blobs = {each.hash: b64encode(turn.blob(run, each.hash)).decode() for each in _blobs([r[2] for r in records])}
+    replayed(lambda hash: stored_graph(hash, plans[hash]), records, state)
+    named = _blobs([fact for _, _, fact in records])
+    blobs = {blob.hash: b64encode(stored_blob(turn, run, blob.hash)).decode() for blob in named}
     facts = tuple((at, msgspec.Raw(codec.encode_fact(fact))) for _, at, fact in records)
     plan, *more = map(msgspec.Raw, plans.values())
     carried = RunArchive(
@@ -138,7 +140,7 @@ def _plan(data: msgspec.Raw) -> bytes:
     """In its one form, whoever has set it anew."""
     try:
         return canonical(read_plan(bytes(data)))
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidValue("export", f"its workflow cannot be read: {error}") from None
 
 

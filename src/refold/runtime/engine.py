@@ -23,6 +23,7 @@ from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, RunCanc
 from refold.logs import WARNING, event, logger
 from refold.ports import Abilities, Advance, Clock, RunFilter, Store
 from refold.python.startable import is_playbook
+from refold.queries.reading import stored_value
 from refold.queries.runs import list_runs
 from refold.queries.workers import world
 from refold.runtime.archive import export_run, import_run, read_archive
@@ -348,7 +349,7 @@ class Engine:
             return state.result
         if blob.hash in seen.blobs:
             return seen.blobs[blob.hash]
-        return codec.unbox(await self.advance(lambda: self._blob(state.run, blob.hash)))
+        return await self.advance(lambda: self._stored_value(state.run, blob.hash))
 
     async def _result(self, seen: RunSnapshot) -> Any:
         state = seen.state
@@ -523,9 +524,9 @@ class Engine:
     def _serves(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues
 
-    def _blob(self, run: str, hash: str) -> bytes:
+    def _stored_value(self, run: str, hash: str) -> Any:
         with self.store.turn([run]) as turn:
-            return turn.blob(run, hash)
+            return stored_value(turn, run, hash)
 
 
 def _as_map(inputs: tuple[Any, ...]) -> dict[str, Any]:

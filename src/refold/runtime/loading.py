@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from refold.core import codec
 from refold.core.commands import Command, Held
 from refold.core.decide.decision import Decision
 from refold.core.decide.rules import decide
@@ -16,6 +15,7 @@ from refold.core.read.loaded import Loaded
 from refold.core.read.loaded import needed_soon as items_needed_soon
 from refold.core.state import RunState
 from refold.ports import Lease, Memory, StoreTurn
+from refold.queries.reading import load_missing
 
 T = TypeVar("T")
 
@@ -29,10 +29,7 @@ def with_loaded(
             return compute()
         except Missing as missing:
             with open_turn() as turn:
-                for number, _, fact in turn.some_facts(run, missing.facts - loaded.facts.keys()):
-                    loaded.facts[number] = fact
-                for hash in missing.blobs:
-                    loaded.blobs[hash] = codec.unbox(turn.blob(run, hash))
+                load_missing(turn, run, missing, loaded)
 
 
 def decided(turn: StoreTurn, d: Decision, kept: Loaded) -> dict[str, Command | Held | None]:

@@ -98,7 +98,7 @@ class EncryptedFile:
             return {}
         try:
             content = msgspec.json.decode(data, type=Content)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Corrupt(f"{self.path} is not a file of secrets, or it is damaged: {error}") from None
         if content.format != FORMAT:
             raise Unusable(f"{self.path} was written by a newer Refold (format {content.format})")

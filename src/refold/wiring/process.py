@@ -11,6 +11,7 @@ from refold.core.expressions import Evaluate
 from refold.core.pipeline import TaskPipeline
 from refold.core.plan import Call
 from refold.ports import Abilities, Lease, Store, Tool
+from refold.queries.reading import stored_value
 from refold.queries.workers import abilities
 from refold.registry import LazyRegistry
 from refold.runtime.background import Listener, ServedRuns, Sweep, Timers
@@ -135,6 +136,13 @@ def assemble(
         found: bytes = await world.advance(read)
         return found
 
+    async def read_value(run: str, hash: str) -> Any:
+        def read() -> Any:
+            with store.turn(()) as turn:
+                return stored_value(turn, run, hash)
+
+        return await world.advance(read)
+
     known = make_tools(tools, world, settings, read_blob, name)
     queues = settings.queues or None
     runs = frozenset({only}) if only else None
@@ -174,7 +182,7 @@ def assemble(
         world.advance,
         worker,
         known,
-        read_blob,
+        read_value,
         register=lambda workflow: engine.register(workflow),
         enrol=enrol,
         isolated=world.executors.get("process"),

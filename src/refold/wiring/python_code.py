@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from refold.core import codec
 from refold.core.plan import BODY, Plan
 from refold.errors import NotFound
 from refold.ports import Abilities, Advance, Executor, Tool
@@ -33,13 +32,13 @@ class PythonCode:
         advance: Advance,
         worker: Worker,
         tools: LazyRegistry[Tool],
-        read_blob: Callable[[str, str], Awaitable[bytes]],
+        read_value: Callable[[str, str], Awaitable[Any]],
         *,
         register: Register,
         enrol: Callable[[Abilities], Awaitable[None]],
         isolated: Executor | None = None,
     ) -> None:
-        self.turns, self.advance, self.worker, self.tools, self.read_blob = turns, advance, worker, tools, read_blob
+        self.turns, self.advance, self.worker, self.tools, self.read_value = turns, advance, worker, tools, read_value
         self.register, self.enrol, self.isolated = register, enrol, isolated
         self.adopted: dict[str, Definition] = {}
         self.sessions: dict[str, Session] = {}
@@ -114,9 +113,6 @@ class PythonCode:
         from refold.executors.threads import Threads
         from refold.python.body_call import BodyServices, ChildRun
 
-        async def read(run: str, hash: str) -> Any:
-            return codec.unbox(await self.read_blob(run, hash))
-
         async def look(run: str) -> ChildRun:
             def seen() -> ChildRun:
                 try:
@@ -131,7 +127,7 @@ class PythonCode:
         if self._services is None:
             self._threads = Threads(self.worker.slots)
             self._services = BodyServices(
-                self.worker.clock, read, self.known, self.register, look, self._threads.run, self.isolated
+                self.worker.clock, self.read_value, self.known, self.register, look, self._threads.run, self.isolated
             )
         return self._services
 

@@ -81,7 +81,7 @@ class Marker:
 def is_foreign(path: str, descriptor: int, boot: str) -> bool:
     try:
         note = json.decode(os.pread(descriptor, LONGEST, 0), type=Note)
-    except (OSError, DecodeError):
+    except (OSError, DecodeError, UnicodeDecodeError):
         return False  # nothing was written down
     if not boot or note.boot != boot or note.own != os.fstat(descriptor).st_ino or note.database is None:
         return False

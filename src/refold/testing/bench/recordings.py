@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs, to_builtins
 
-from refold.core import codec
 from refold.core import plan as plans
 from refold.core.commands import page_id
 from refold.core.facts import (
@@ -29,7 +28,7 @@ from refold.core.read.loaded import events_of
 from refold.errors import Corrupt, InvalidValue, NotFound, ToolFailed
 from refold.ports import Call, Meanwhile, Memory, Views
 from refold.python.definition import Definition
-from refold.queries.reading import stored_plan, with_values
+from refold.queries.reading import plan_data, stored_plan, stored_value, with_values
 from refold.testing.bench.fakes import Called
 
 FORMAT = "refold-recording/1"
@@ -64,7 +63,7 @@ def read(file: str | os.PathLike[str]) -> Recording:
         found = msgspec.json.decode(Path(file).read_bytes(), type=Recording)
     except FileNotFoundError:
         raise NotFound(f"there is no recording {os.fspath(file)}: `refold runs record RUN -o FILE` makes one") from None
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidValue(os.fspath(file), f"is no recording: {error}") from None
     if found.format != FORMAT:
         raise InvalidValue(os.fspath(file), f"is a recording of another kind: {found.format!r} and not {FORMAT!r}")
@@ -171,8 +170,7 @@ class _Run:
             raise Corrupt(f"the log of run {run} begins with {type(first).__name__}")
         self.input = first.input
         self.pages: set[str] = set()  # commands that have fetched items
-        data = views.plan(first.plan)
-        self.plan: Plan = stored_plan(first.plan, data or b"")
+        self.plan: Plan = stored_plan(first.plan, plan_data(views, first.plan))
         self.tools = {step.name: step.work for step in self.plan.steps if isinstance(step.work, plans.WorkerWork)}
 
     def calls(self) -> Iterator[Recorded]:
@@ -246,4 +244,4 @@ class _Run:
         return outcome
 
     def _blob(self, hash: str) -> Any:
-        return codec.unbox(self.views.blob(self.run, hash))
+        return stored_value(self.views, self.run, hash)

@@ -16,7 +16,7 @@ import msgspec
 
 from refold.core import codec
 from refold.core.outcomes import Fault
-from refold.errors import NotFound, ToolFailed
+from refold.errors import Corrupt, NotFound, ToolFailed
 from refold.ports import Call
 from refold.tool_api import Keys, refused, type_name
 from refold.tools.artifact.info import ARTIFACT
@@ -81,6 +81,8 @@ class ArtifactTool:
             return codec.unbox(await self.read_blob(run, hash))
         except NotFound:
             raise missing(ref) from None
+        except Corrupt as error:
+            raise Corrupt(f"{ref}: {error}") from error
 
     def _read(self, name: str, keys: Mapping[str, Any]) -> Any:
         most = keys.get("max_bytes", MAX_BYTES)
