@@ -174,10 +174,8 @@ def resume(run: str | None, code: Sequence[str], budget: Sequence[str], db: str,
     _tell_going_on(row, others, shown)
 
     async def begin(engine: Any) -> None:
-        from refold.python.load import load
-
         for target in code:
-            await engine.register(load(target))
+            await engine.register(_workflow(target))
         await engine.resume(row.run, who(), more)
 
     return _go_on(row, begin, code, shown, db)
@@ -221,10 +219,8 @@ def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) ->
     _tell_going_on(row, others, shown)
 
     async def begin(engine: Any) -> None:
-        from refold.python.load import load
-
         for target in code:
-            await engine.register(load(target))
+            await engine.register(_workflow(target))
 
     return _go_on(row, begin, code, shown, db)
 
@@ -258,14 +254,19 @@ def _execute(wanted: Wanted, asked: Options) -> int:
     order = Order(wanted.run, asked.db, going_on, settings(own_machine=True), asked.output != "table")
 
     async def begin(engine: Any) -> None:
-        from refold.python.load import load
-
         starter = engine.options(name=wanted.name, key=wanted.key, run=wanted.run)
         is_python = is_code(wanted.playbook.file)
-        await starter.start(load(asked.file) if is_python else wanted.playbook, **wanted.input)
+        await starter.start(_workflow(asked.file) if is_python else wanted.playbook, **wanted.input)
 
     ended = execute(order, begin, screen(asked.progress, asked.quiet, source))
     return _tell_end(ended, wanted.name, asked.output, asked.progress, asked.quiet)
+
+
+def _workflow(target: str) -> Any:
+    """Import the Python workflow of this name. Playbooks do without it, and do not pay for loading it."""
+    from refold.python.load import load
+
+    return load(target)
 
 
 def _code_here(targets: Sequence[str]) -> dict[str, CodeHere]:

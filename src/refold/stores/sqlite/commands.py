@@ -12,8 +12,7 @@ from refold.stores.sqlite import queries
 from refold.stores.sqlite.columns import Values
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.lanes import ABOVE_ALL, OfAllRuns, OfSomeRuns, Picker, Waiting, in_order
-from refold.stores.sqlite.openings import Openings
-from refold.stores.sqlite.remembered import Remembered
+from refold.stores.sqlite.remembered import Openings, Remembered
 from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, Lane, Queued, added, moved, read_queued
 
 Key = tuple[str, str]

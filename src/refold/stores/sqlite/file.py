@@ -195,9 +195,6 @@ class File:
         if self._elsewhere:
             raise Unusable(self._elsewhere)
         self._failure = None
-        if self.reading:
-            self.check_place()
-            return self.version()  # each query sees what is committed when it begins
         waited = self.lock.take(self.patience)
         try:
             if waited:  # it may have been long; else the check behind the commit is early enough
@@ -216,8 +213,6 @@ class File:
 
     def commit(self) -> None:
         """Returns when it is on the disk; raises Ambiguous if nobody can tell whether it is."""
-        if self.reading:
-            return
         if self._failure is not None:
             failure = self._failure
             self.roll_back()
@@ -233,8 +228,6 @@ class File:
             self.lock.release()
 
     def roll_back(self) -> None:
-        if self.reading:
-            return
         try:
             if self.db.in_transaction:
                 self._cursor.execute(queries.ROLLBACK)

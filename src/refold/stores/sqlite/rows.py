@@ -1,5 +1,6 @@
-"""Rows and what they mean: facts, runs and commands as the tables hold them, each with its seal."""
+"""Rows and what they mean: facts, runs, commands and dead letters as the tables hold them, each with its seal."""
 
+from collections.abc import Sequence
 from zlib import crc32
 
 from msgspec import Struct, json, msgpack
@@ -9,10 +10,11 @@ from refold.core.commands import Command
 from refold.core.facts import Fact
 from refold.core.fold.apply import Record
 from refold.core.outcomes import Instant
+from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
 from refold.errors import Corrupt
 from refold.ports import Lease, Writes
-from refold.stores.sqlite.columns import COMMANDS, FACTS, RUNS, Values, malformed
+from refold.stores.sqlite.columns import COMMANDS, DEAD, FACTS, RUNS, Values, malformed
 
 WAITING, LATER, LEASED, HELD = "waiting", "later", "leased", "held"
 FAR: Instant = 2**63 - 1  # the last moment a column can hold
@@ -22,6 +24,7 @@ KINDS: dict[type, str] = {kind: str(kind.__struct_config__.tag) for kind in Fact
 _pack = msgpack.Encoder().encode
 _encode = json.Encoder().encode
 _summary = json.Decoder(Summary)
+_dead_letter = json.Decoder(DeadLetter)
 
 STATES = (WAITING, LATER, LEASED, HELD)
 
@@ -191,3 +194,19 @@ def moved(namespace: str, command: Queued) -> Values:
     values = command.values()
     mark = crc32(_pack(values))
     return (*values[8:16], mark, command.turn, command.hand_backs, namespace, command.run, command.id)
+
+
+def dead_rows(namespace: str, run: str, letters: Sequence[DeadLetter]) -> list[Values]:
+    """The dead letters of a run, numbered from 0."""
+    rows = [(run, n, letter.fingerprint, letter.at, json.encode(letter)) for n, letter in enumerate(letters)]
+    return [(namespace, *row, seal(row)) for row in rows]
+
+
+def read_dead(row: Values) -> DeadLetter:
+    DEAD.check((row[0], row[1]), row)
+    *values, mark = row
+    check(f"dead letter {row[1]} of run {row[0]}", tuple(values), mark, "dead")
+    letter = DEAD.decoded((row[0], row[1]), "data", _dead_letter.decode, row[4])
+    if (letter.run, letter.fingerprint, letter.at) != (row[0], row[2], row[3]):
+        raise malformed("dead", (row[0], row[1]), "data", "it does not say the same as the other columns")
+    return letter

@@ -11,14 +11,12 @@ from refold.ports import HAND_BACKS, Abilities, Expired, Lease, Place
 from refold.stores.clock import Steady, StoreClock
 from refold.stores.lost import log_lost
 from refold.stores.sqlite import columns, queries
-from refold.stores.sqlite import lines as lines_of
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong
-from refold.stores.sqlite.marks import read_mark
 from refold.stores.sqlite.remembered import Remembered
 from refold.stores.sqlite.rows import Queued, check, read_queued, seal
-from refold.stores.sqlite.tables import Tables
-from refold.stores.sqlite.turn import SqliteTurn, Tools
+from refold.stores.sqlite.tables import Tables, read_mark
+from refold.stores.sqlite.turn import SqliteTurn, Tools, append_lines, encoded_lines
 from refold.stores.sqlite.views import SqliteViews, read_worker
 
 PATIENCE = 10.0  # seconds to wait for whoever writes
@@ -149,11 +147,11 @@ class SqliteStore:
         return int(row[0])
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
-        encoded = lines_of.encoded(lines)
+        encoded = encoded_lines(lines)
         with SqliteTurn(self._tools, True) as turn:
             if _held_by(turn, lease) is None:
                 return False
-            lines_of.append(self.file, self.namespace, lease.run, encoded)
+            append_lines(self.file, self.namespace, lease.run, encoded)
             return True
 
     def enrol(self, can: Abilities) -> None:

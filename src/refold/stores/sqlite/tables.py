@@ -9,8 +9,10 @@ from msgspec import json
 from refold.core.fold.apply import Record
 from refold.core.read.summary import Summary
 from refold.errors import Corrupt, NotFound
+from refold.stores.clock import Mark, StoreClock
 from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values
+from refold.stores.sqlite.file import File
 from refold.stores.sqlite.rows import check, read_fact, read_run, seal
 
 ALL = -1  # as a limit
@@ -86,3 +88,22 @@ class Tables:
         if row is None or tuple(map(type, row)) != (bytes, int) or row[1] != seal((run, row[0])):
             return None
         return bytes(row[0])
+
+
+def read_mark(file: File, namespace: str, clock: StoreClock) -> None:
+    """Continue the time of the last process that wrote. A mark that does not read as it was written is ignored; the
+    next commit writes another."""
+    row = file.row(queries.MARK, (namespace,))
+    if row is None or row[3] != seal((namespace, *row[:3])):
+        return
+    mark = Mark(*row[:3])
+    if mark.is_plausible():
+        clock.resume(mark)
+
+
+def put_mark(file: File, namespace: str, clock: StoreClock) -> None:
+    """Write down what the clock shows, so that the time continues from there in the next process. Only inside a
+    transaction."""
+    mark = clock.mark()
+    values = (namespace, mark.at, mark.steady, mark.boot)
+    file.write(queries.PUT_MARK, [(*values, seal(values))])

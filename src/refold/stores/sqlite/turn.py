@@ -1,6 +1,7 @@
 """One transaction on the file: what a turn reads, what it is going to write, and the claims it makes."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct, json
 
@@ -18,14 +19,10 @@ from refold.stores.sqlite import queries
 from refold.stores.sqlite.buffer import Buffer, Draft
 from refold.stores.sqlite.columns import LETTERS, LOGS, TIMERS, Values
 from refold.stores.sqlite.commands import Commands
-from refold.stores.sqlite.dead import put_dead
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.lines import append, encoded
-from refold.stores.sqlite.marks import put_mark, read_mark
-from refold.stores.sqlite.openings import Openings
-from refold.stores.sqlite.remembered import MANY, Opening, Remembered
-from refold.stores.sqlite.rows import LEASED, Queued, check, read_fact, read_run
-from refold.stores.sqlite.tables import ALL, Tables
+from refold.stores.sqlite.remembered import MANY, Opening, Openings, Remembered
+from refold.stores.sqlite.rows import LEASED, Queued, check, dead_rows, read_fact, read_run, seal
+from refold.stores.sqlite.tables import ALL, Tables, put_mark, read_mark
 
 
 class Tools(Struct, frozen=True):
@@ -198,7 +195,7 @@ class SqliteTurn:
         run, opening, commands = writes.run, self._openings.get(writes.run), self.commands
         if opening.head != writes.expected:
             raise Conflict(f"run {run} has moved on from fact {writes.expected} to {opening.head}")
-        draft, lines = Draft(self._namespace, writes), encoded(writes.lines) if writes.lines else ()
+        draft, lines = Draft(self._namespace, writes), encoded_lines(writes.lines) if writes.lines else ()
         commands.load(run, [id for id in writes.commands if id not in writes.new])
         self._wrote = True
         self._buffer.add(draft, opening.stored, self._tools.remembered.plans)  # nothing can fail from here on
@@ -218,9 +215,11 @@ class SqliteTurn:
 
     def _write_more(self, writes: Writes, lines: Sequence[bytes]) -> None:
         if lines:
-            append(self._file, self._namespace, writes.run, lines)
+            append_lines(self._file, self._namespace, writes.run, lines)
         if writes.dead is not None:
-            put_dead(self._file, self._namespace, writes.run, writes.dead)
+            self._file.write(queries.CLEAR_DEAD, [(self._namespace, writes.run)])
+            if writes.dead:
+                self._file.write(queries.ADD_DEAD, dead_rows(self._namespace, writes.run, writes.dead))
         if len(self._buffer.touched) >= MANY:
             self.commands.flush()
             self._settle(writes.run)
@@ -292,3 +291,16 @@ def _log(row: Values) -> tuple[str, int]:
 
 def _listed(names: Collection[str] | None) -> str | None:
     return None if names is None else json.encode(sorted(names)).decode()
+
+
+def encoded_lines(lines: Sequence[Any]) -> list[bytes]:
+    return [json.encode(line) for line in lines]
+
+
+def append_lines(file: File, namespace: str, run: str, lines: Sequence[bytes]) -> None:
+    """Append to the side stream of a run: what its steps print and publish, numbered from 1. Only inside a
+    transaction."""
+    last = file.row(queries.LAST_LINE, (namespace, run))
+    first = 1 + ((last[0] or 0) if last else 0)
+    rows = [(namespace, run, n, data, seal((run, n, data))) for n, data in enumerate(lines, first)]
+    file.write(queries.ADD_LINE, rows)
