@@ -151,7 +151,7 @@ def random_dag(n: int) -> Plan:
 
 
 def list_loop(n: int) -> Plan:
-    return Plan(name="list", steps=(Step(name="each", loop=Loop(items=list(range(n)), window=64)),))
+    return Plan(name="list", steps=(Step(name="each", loop=Loop(items=list(range(n)), max_in_flight=64)),))
 
 
 def arc_loop(n: int) -> Plan:
@@ -268,7 +268,7 @@ def long_run(n: int) -> Plan:
         Step(name="test", arcs=(to("work", when=passes), to("hop0")), **limits),
         *hops,
         Step(name="hop19", arcs=(to("hop0", when=rounds), to("each")), **limits),
-        Step(name="each", loop=Loop(items=list(range(items)), window=64)),
+        Step(name="each", loop=Loop(items=list(range(items)), max_in_flight=64)),
     )
     return Plan(name="long run", steps=steps)
 

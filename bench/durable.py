@@ -35,7 +35,7 @@ def chain_plan(n: int, tool: str = "noop") -> Plan:
 
 
 def loop_plan(n: int) -> Plan:
-    return Plan(name="loop", steps=(Step(name="each", loop=Loop(items=list(range(n)), window=WINDOW)),))
+    return Plan(name="loop", steps=(Step(name="each", loop=Loop(items=list(range(n)), max_in_flight=WINDOW)),))
 
 
 class Figure(Struct, frozen=True):

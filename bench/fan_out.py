@@ -13,12 +13,12 @@ PAGE = 500  # items of a source
 
 
 def listed(n: int) -> Plan:
-    return Plan(name="listed", steps=(Step(name="each", loop=Loop(items=list(range(n)), window=WINDOW)),))
+    return Plan(name="listed", steps=(Step(name="each", loop=Loop(items=list(range(n)), max_in_flight=WINDOW)),))
 
 
 def pulled(n: int) -> Plan:
     source = Source(kind="range", settings={"stop": n}, page=PAGE)
-    return Plan(name="pulled", steps=(Step(name="each", loop=Loop(source=source, window=WINDOW)),))
+    return Plan(name="pulled", steps=(Step(name="each", loop=Loop(source=source, max_in_flight=WINDOW)),))
 
 
 def per_second(bench: Bench, plan: Plan, n: int) -> float:
@@ -53,7 +53,7 @@ def fan_source(bench: Bench, n: int = 10_000) -> None:
 def fan_children(bench: Bench, n: int = 1000) -> None:
     """Each item is a run of one step."""
     child = chain_plan(1)
-    loop = Loop(items=[{"n": i} for i in range(n)], window=WINDOW)
+    loop = Loop(items=[{"n": i} for i in range(n)], max_in_flight=WINDOW)
     step = Step(name="each", work=Child(plan=plan_hash(child)), loop=loop)
 
     async def body(engine: Engine) -> None:

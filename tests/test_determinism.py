@@ -167,7 +167,7 @@ ERRAND = Plan(
         ),
         Step(
             name="many",
-            loop=Loop(items={"path": ["a"]}, window=2),
+            loop=Loop(items={"path": ["a"]}, max_in_flight=2),
             input={"one": {"path": ["item"]}, "n": {"path": ["ctx", "n"]}, "sum": {"path": ["sum"]}},
             retry=Retry(attempts=2),
             arcs=(Arc(to="hear"),),

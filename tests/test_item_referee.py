@@ -88,7 +88,7 @@ class Case:
             over = {"source": Source(kind="list", page=3, retry=Retry())}
         return Loop(
             **over,
-            window=rules.window,
+            max_in_flight=rules.window,
             failures=rules.policy,  # type: ignore[arg-type]
             key=KEY,
             after=AFTER if rules.ordered else None,

@@ -51,7 +51,7 @@ def _step(name: str, step: dict[str, Any], tool: str) -> Step:
         retry=Retry(attempts=retry.get("attempts", 1), delay=float(retry.get("delay", 0))),
         loop=None
         if loop is None
-        else Loop(items=loop["items"], window=loop.get("window", 16), sequential=loop.get("sequential", False)),
+        else Loop(items=loop["items"], max_in_flight=loop.get("window", 16), sequential=loop.get("sequential", False)),
         arcs=tuple(
             Arc(
                 to=arc["to"],

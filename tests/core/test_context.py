@@ -103,7 +103,7 @@ def test_a_parked_try_writes_nothing() -> None:
 
 
 def items(window: int, sequential: bool = False) -> Given:
-    return start(plan(step("a", loop=Loop(items=[0, 1, 2], window=window, sequential=sequential))))
+    return start(plan(step("a", loop=Loop(items=[0, 1, 2], max_in_flight=window, sequential=sequential))))
 
 
 def wrote_item(item: int) -> Report:
@@ -132,7 +132,7 @@ def test_items_that_succeeded_have_written_even_if_others_failed() -> None:
 
 @for_all(st.permutations(range(6)), st.lists(st.integers(1, 6), max_size=3))
 def test_the_order_of_arrival_of_items_is_never_in_the_context(order: list[int], cuts: list[int]) -> None:
-    run = start(plan(step("a", loop=Loop(items=list(range(6)), window=6))))
+    run = start(plan(step("a", loop=Loop(items=list(range(6)), max_in_flight=6))))
     edges = [0, *sorted(cuts), 6]
     for begin, end in pairwise(edges):
         if begin < end:

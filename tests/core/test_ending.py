@@ -90,7 +90,7 @@ def test_a_command_that_parks_while_the_run_drains_is_taken_back() -> None:
 
 
 def test_items_that_run_are_drained_and_no_further_item_is_issued() -> None:
-    run = forked(fork(loop=Loop(items=[0, 1, 2, 3], window=2)), "a/1", "b/1/0")
+    run = forked(fork(loop=Loop(items=[0, 1, 2, 3], max_in_flight=2)), "a/1", "b/1/0")
     then = run.when(failed("a"))
     assert then.facts[1] == RunEnding("failed", A_FAILED, ("b/1/1",))
     then = run.when(succeeded("b", item=0))
@@ -98,7 +98,7 @@ def test_items_that_run_are_drained_and_no_further_item_is_issued() -> None:
 
 
 def test_items_that_failed_while_the_run_drained_are_listed_as_the_failure_they_are() -> None:
-    run = forked(fork(loop=Loop(items=[0, 1], window=2), retry=Retry(attempts=9)), "a/1", "b/1/0")
+    run = forked(fork(loop=Loop(items=[0, 1], max_in_flight=2), retry=Retry(attempts=9)), "a/1", "b/1/0")
     run.when(failed("a"))
     fault = Fault("items_failed", "1 of 2 items failed: 0", data=[0])
     assert run.when(failed("b", item=0)).state.also_failed == (StepFault("b", 1, "unhandled failure", fault),)

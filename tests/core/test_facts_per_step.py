@@ -81,7 +81,7 @@ def test_steps_the_entry_cannot_reach_are_skipped_without_a_fact() -> None:
 
 
 def test_a_fan_out_is_one_fact_to_enter_one_per_window_and_one_per_turn_of_outcomes() -> None:
-    run = start(plan(step("a", loop=Loop(items=list(range(100)), window=50))))
+    run = start(plan(step("a", loop=Loop(items=list(range(100)), max_in_flight=50))))
     reports = tuple(Report(1, Succeeded(n), item=n) for n in range(50))
     more = run.when(ItemsSettled("a", 1, reports))
     assert [type(fact) for _, _, fact in run.log[1:3]] == [FanOutEntered, ItemsIssued]

@@ -128,7 +128,7 @@ def test_a_finalizer_may_park_and_wait_in_an_ending_run() -> None:
 
 
 def test_a_finalizer_may_be_a_fan_out_with_a_window_and_tries() -> None:
-    run = finalized(step("tidy", loop=Loop(items=[1, 2], window=1), retry=Retry(attempts=2)), always=("tidy",))
+    run = finalized(step("tidy", loop=Loop(items=[1, 2], max_in_flight=1), retry=Retry(attempts=2)), always=("tidy",))
     assert run.log[-1][2] == ItemsIssued("tidy", 1, 0, 1)
     run.when(failed("tidy", item=0))
     assert run.when(succeeded("tidy", item=0, attempt=2)).facts == (ItemsIssued("tidy", 1, 1, 1),)
@@ -212,7 +212,7 @@ def test_a_final_step_that_fails_is_followed_by_what_follows_a_failure() -> None
 
 
 def test_cancelling_twice_while_a_fan_out_is_the_finalizer_stops_all_its_items() -> None:
-    run = finalized(step("tidy", loop=Loop(items=[1, 2, 3], window=2)), always=("tidy",))
+    run = finalized(step("tidy", loop=Loop(items=[1, 2, 3], max_in_flight=2)), always=("tidy",))
     assert run.when(CancelAsked()).facts == (RunEnding("cancelled", final=("tidy",)),)
     assert run.when(succeeded("tidy", item=0)).facts == (ItemsIssued("tidy", 1, 2, 1),)
     then = run.when(CancelAsked())

@@ -40,7 +40,7 @@ def test_an_item_is_begun_when_all_that_it_waits_for_have_completed() -> None:
 
 
 def test_free_items_are_begun_in_their_order_within_the_window() -> None:
-    run, then = entered(ordered({"a": [], "b": ["a"], "c": [], "d": []}, window=2))
+    run, then = entered(ordered({"a": [], "b": ["a"], "c": [], "d": []}, max_in_flight=2))
     assert begun(then) == [0, 2]
     assert begun(run.when(succeeded("a", item=0))) == [1]
     assert begun(run.when(succeeded("a", item=2))) == [3]
@@ -125,6 +125,6 @@ def test_a_failed_run_goes_on_in_the_same_order_and_repeats_nothing_that_was_don
 
 
 def test_it_says_how_many_items_wait_for_others_and_how_many_for_room() -> None:
-    run, _ = entered(ordered({"a": [], "b": ["a"], "c": ["b"], "d": [], "e": []}, window=2))
+    run, _ = entered(ordered({"a": [], "b": ["a"], "c": ["b"], "d": [], "e": []}, max_in_flight=2))
     told = {reason.kind: reason.count for reason in reasons(run.graph, run.state, NOON) if reason.item is None}
     assert told == {"window": 1, "order": 2}

@@ -41,7 +41,7 @@ def why(then: Then) -> str:
 
 
 def test_a_loop_that_halts_cancels_what_else_it_has_begun_and_begins_no_more() -> None:
-    run, _ = entered(looped([0, 1, 2, 3], window=3, failures="halt"))
+    run, _ = entered(looped([0, 1, 2, 3], max_in_flight=3, failures="halt"))
     then = run.when(failed("a", item=1))
     assert then.facts[:2] == (ItemsGivenUp("a", 1, (1,)), ItemsCancelled("a", 1, (0, 2), halts="item 1 failed"))
     assert set(then.gone) >= {"a/1/0", "a/1/1", "a/1/2"}
@@ -80,7 +80,7 @@ def test_a_loop_goes_well_if_no_more_failed_than_it_tolerates(tolerate: Any, end
 
 
 def test_a_loop_that_was_cut_fails_whatever_it_tolerates() -> None:
-    run, _ = entered(looped([0, 1, 2], window=1, failures="stop", tolerate=2))
+    run, _ = entered(looped([0, 1, 2], max_in_flight=1, failures="stop", tolerate=2))
     then = through(run, i0=False)
     assert (then.state.life, why(then)) == ("failed", "1 of 3 items failed: 0")
 
@@ -132,7 +132,7 @@ def test_those_after_it_read_which_items_failed() -> None:
 
 
 def test_one_item_can_be_cancelled_and_the_others_go_on() -> None:
-    run, _ = entered(looped([0, 1, 2, 3], window=2))
+    run, _ = entered(looped([0, 1, 2, 3], max_in_flight=2))
     then = run.when(ItemsCancelled("a", 1, (0, 3), "ada"))
     assert then.gone == ("a/1/0", "a/1/3") and then.facts == (ItemsIssued("a", 1, 2, 1, items=(2,)),)
     then = through(run, i1=True, i2=True)
@@ -140,7 +140,7 @@ def test_one_item_can_be_cancelled_and_the_others_go_on() -> None:
 
 
 def test_a_failed_item_can_be_run_again_while_the_loop_goes_on() -> None:
-    run, _ = entered(looped([0, 1, 2], window=2))
+    run, _ = entered(looped([0, 1, 2], max_in_flight=2))
     through(run, i0=False)
     then = run.when(ItemsReopened("a", 1, (0,), "ada"))
     assert then.facts == ()  # the window is full
@@ -167,7 +167,7 @@ def test_a_run_that_went_well_goes_on_with_the_items_that_failed_and_with_nothin
 
 
 def test_a_chosen_item_of_a_loop_that_stopped_is_followed_by_those_that_were_never_begun() -> None:
-    run, _ = entered(looped([0, 1, 2], window=1, failures="stop"))
+    run, _ = entered(looped([0, 1, 2], max_in_flight=1, failures="stop"))
     assert run.when(failed("a", item=0)).state.life == "failed"
     then = run.when(RunReopened(again=("a",), items={"a": (0,)}))
     assert [command.id for command in then.commands] == ["a/2/0"]
@@ -178,7 +178,7 @@ def test_a_chosen_item_of_a_loop_that_stopped_is_followed_by_those_that_were_nev
 
 @pytest.mark.parametrize("order", [{}, {"key": {"path": ["item"]}, "after": []}])
 def test_a_chosen_item_takes_along_those_that_were_stopped_with_the_run(order: dict[str, Any]) -> None:
-    loop = Loop(items=["x", "y", "z"], window=2, **order)
+    loop = Loop(items=["x", "y", "z"], max_in_flight=2, **order)
     two = plan(step("z", "a", "b", mode="inclusive"), step("a", loop=loop), step("b"), on_failure="cancel")
     run = Given(two)
     run.when(started(two))

@@ -16,7 +16,7 @@ def seen(run: Given) -> LoopSeen:
 
 
 def entered(retry: Retry | None = None, **loop: object) -> Given:
-    looped = plan(step("a", loop=Loop(items=["x", "y", "z", "w"], window=2, **loop), retry=retry or Retry()))  # type: ignore[arg-type]
+    looped = plan(step("a", loop=Loop(items=["x", "y", "z", "w"], max_in_flight=2, **loop), retry=retry or Retry()))  # type: ignore[arg-type]
     run = Given(looped)
     run.when(started(looped))
     return run

@@ -29,7 +29,7 @@ def ids(then: Then) -> list[str]:
 
 
 def test_a_window_bounds_how_many_items_are_out_and_is_filled_in_order() -> None:
-    run, then = entered(looped(list("abcde"), window=2))
+    run, then = entered(looped(list("abcde"), max_in_flight=2))
     assert then.facts == (FanOutEntered("a", 1, 5, list("abcde")), ItemsIssued("a", 1, 0, 2))
     assert [(command.id, command.item, command.input) for command in then.commands] == [
         ("a/1/0", 0, "a"),
@@ -40,7 +40,7 @@ def test_a_window_bounds_how_many_items_are_out_and_is_filled_in_order() -> None
 
 
 def test_an_item_that_waits_for_its_next_try_keeps_its_place_in_the_window() -> None:
-    run, _ = entered(looped([0, 1, 2], window=2, retry=Retry(attempts=2)))
+    run, _ = entered(looped([0, 1, 2], max_in_flight=2, retry=Retry(attempts=2)))
     then = run.when(failed("a", item=0))
     assert then.facts == (ItemsRetried("a", 1, ((0, 2, 0),)),)
 
@@ -85,7 +85,7 @@ def test_what_is_no_list_is_refused_and_fails_the_visit() -> None:
 
 def test_a_parallel_loop_captures_what_its_templates_name_once_and_nothing_else() -> None:
     run, then = entered(
-        looped(at("all"), input={"k": at("limit", "max"), "v": at("item")}, window=1),
+        looped(at("all"), input={"k": at("limit", "max"), "v": at("item")}, max_in_flight=1),
         all=[1, 2],
         limit={"max": 9, "x": 0},
     )
@@ -110,7 +110,7 @@ def test_a_sequential_loop_goes_on_behind_an_item_that_failed() -> None:
 
 
 def test_an_item_knows_its_name_its_place_and_its_visit() -> None:
-    _, then = entered(looped(["x"], input=[at("url"), at("iter"), at("loop"), at("visit")], name="url"))
+    _, then = entered(looped(["x"], input=[at("url"), at("iter"), at("loop"), at("visit")], iterator="url"))
     assert then.commands[0].input == ["x", {"url": "x", "index": 0, "count": 1}, {"index": 0, "count": 1}, 1]
 
 
@@ -133,7 +133,7 @@ def test_a_name_that_is_nowhere_fails_every_item_and_not_the_entry() -> None:
 
 
 def test_all_items_run_before_the_step_fails_and_the_failed_ones_are_listed() -> None:
-    run, _ = entered(looped(list(range(15)), window=15))
+    run, _ = entered(looped(list(range(15)), max_in_flight=15))
     bad = tuple(Report(1, Failed(Fault("error")), n) for n in range(12))
     then = run.when(ItemsSettled("a", 1, bad))
     assert then.facts == (ItemsGivenUp("a", 1, tuple(range(12))),)
@@ -144,7 +144,7 @@ def test_all_items_run_before_the_step_fails_and_the_failed_ones_are_listed() ->
 
 def test_a_list_above_64_kib_lives_in_a_blob_and_is_loaded_when_it_is_missing() -> None:
     big: list[Any] = ["x" * 1000 for _ in range(100)] + [{}]
-    run, then = entered(looped(big, input={"v": at("item"), "deep": at("item")}, window=50))
+    run, then = entered(looped(big, input={"v": at("item"), "deep": at("item")}, max_in_flight=50))
     fact = then.facts[0]
     assert isinstance(fact, FanOutEntered) and fact.items is None and fact.blob is not None
     assert fact.blob.size > 64 * 1024 and fact.blob.hash in run.blobs
@@ -155,7 +155,7 @@ def test_a_list_above_64_kib_lives_in_a_blob_and_is_loaded_when_it_is_missing() 
 
 def test_an_item_without_input_fails_alone_even_if_the_list_had_to_be_loaded_first() -> None:
     big: list[Any] = [{"k": "x" * 1000} for _ in range(100)]
-    run, _ = entered(looped([*big, {}, {"k": 1}], input=at("item", "k"), window=1))
+    run, _ = entered(looped([*big, {}, {"k": 1}], input=at("item", "k"), max_in_flight=1))
     for item in range(99):
         run.when(succeeded("a", item=item))
     then = run.when(succeeded("a", item=99))
@@ -180,7 +180,9 @@ def test_what_is_read_of_a_fan_out_under_way_is_its_visit_before() -> None:
 
 
 def test_a_loop_of_children_starts_one_run_per_item_inside_the_window() -> None:
-    family = plan(step("a", work=Child(plan="kid"), loop=Loop(items=[1, 2, 3], window=2), input={"n": at("item")}))
+    family = plan(
+        step("a", work=Child(plan="kid"), loop=Loop(items=[1, 2, 3], max_in_flight=2), input={"n": at("item")})
+    )
     run, then = entered(family)
     kids = [child_id("run", f"a/1/{n}") for n in range(3)]
     assert [(letter.to, letter.body.input) for letter in then.letters] == [(kids[0], {"n": 1}), (kids[1], {"n": 2})]  # type: ignore[union-attr]

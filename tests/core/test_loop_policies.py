@@ -44,7 +44,9 @@ def test_a_strict_loop_takes_lists_alone() -> None:
 
 
 def test_a_window_is_computed_when_the_loop_is_entered_and_kept() -> None:
-    shape = plan(step("a", loop=Loop(items=[0] * 5, window=16, at_once={"path": ["input", "most"]})))
+    shape = plan(
+        step("a", loop=Loop(items=[0] * 5, max_in_flight=16, computed_max_in_flight={"path": ["input", "most"]}))
+    )
     run = start(shape, most=2)
     (entered,) = [fact for _, _, fact in run.log if isinstance(fact, FanOutEntered)]
     assert entered.window == 2 and len(run.state.open) == 2
@@ -59,13 +61,13 @@ def test_a_window_is_a_number(value: Any, number: int) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, None, "x", True, [1]])
 def test_what_is_no_window_fails_the_visit(value: Any) -> None:
-    run = start(plan(step("a", loop=Loop(items=[1], at_once={"path": ["input", "w"]}))), w=value)
+    run = start(plan(step("a", loop=Loop(items=[1], computed_max_in_flight={"path": ["input", "w"]}))), w=value)
     assert run.state.life == "failed" and run.state.error is not None and run.state.error.fault is not None
     assert "may run at a time" in run.state.error.fault.message
 
 
 def test_no_item_is_begun_after_a_failure_if_the_loop_says_so() -> None:
-    run = start(plan(step("a", loop=Loop(items=[0, 1, 2, 3], window=2, failures="stop"))))
+    run = start(plan(step("a", loop=Loop(items=[0, 1, 2, 3], max_in_flight=2, failures="stop"))))
     run.when(failed("a", "odd", item=0))
     assert list(run.state.open) == ["a/1/1"]
     then = run.when(succeeded("a", item=1))
@@ -84,7 +86,7 @@ def test_failures_are_only_counted_if_the_loop_says_so() -> None:
 
 
 def test_otherwise_all_items_run_and_then_the_step_has_failed() -> None:
-    run = start(plan(step("a", Arc(to="b", on="failure"), loop=Loop(items=[0, 1, 2], window=1)), step("b")))
+    run = start(plan(step("a", Arc(to="b", on="failure"), loop=Loop(items=[0, 1, 2], max_in_flight=1)), step("b")))
     for item in range(3):
         then = run.when(failed("a", "odd", item=item))
     assert [command.id for command in then.commands] == ["b/1"]

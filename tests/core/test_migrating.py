@@ -169,15 +169,15 @@ def test_a_list_loop_that_is_going_on_keeps_what_its_items_are_made_of() -> None
     def looped(**loop: Any) -> Plan:
         return plan(step("a", loop=Loop(items=[1, 2, 3], **loop)))
 
-    assert why(looped(), looped(window=2, failures="stop")) == {}
+    assert why(looped(), looped(max_in_flight=2, failures="stop")) == {}
     assert why(looped(), looped(sequential=True))["a"].endswith("its loop is running, and would become another loop")
-    assert why(looped(), looped(name="other"))["a"].endswith("would become another loop")
+    assert why(looped(), looped(iterator="other"))["a"].endswith("would become another loop")
 
 
 def test_a_wider_window_counts_from_the_next_item_on() -> None:
-    run = going(plan(step("a", loop=Loop(items=[1, 2, 3, 4], window=1))))
+    run = going(plan(step("a", loop=Loop(items=[1, 2, 3, 4], max_in_flight=1))))
     assert len(run.state.open) == 1
-    moved(run, plan(step("a", loop=Loop(items=[1, 2, 3, 4], window=3))))
+    moved(run, plan(step("a", loop=Loop(items=[1, 2, 3, 4], max_in_flight=3))))
     run.when(succeeded("a", item=0))
     assert len(run.state.open) == 3
 

@@ -98,7 +98,7 @@ def test_the_reason_goes_when_the_command_comes_back() -> None:
 
 
 def test_items_park_like_any_other_command_and_keep_their_place_in_the_window() -> None:
-    run = start(plan(step("a", loop=Loop(items=[0, 1], window=1))))
+    run = start(plan(step("a", loop=Loop(items=[0, 1], max_in_flight=1))))
     then = run.when(reported("a", Parked(signal="done", progress=1), item=0))
     assert (then.facts, then.held) == ((), ("a/1/0",))
     then = run.when(SignalReceived("done"))

@@ -44,7 +44,7 @@ def test_a_failure_of_a_paused_run_is_judged_when_it_is_resumed() -> None:
 
 
 def test_a_paused_run_fills_no_window() -> None:
-    run = start(plan(step("a", loop=Loop(items=[1, 2, 3], window=1))))
+    run = start(plan(step("a", loop=Loop(items=[1, 2, 3], max_in_flight=1))))
     run.when(RunPaused())
     assert run.when(succeeded("a", item=0)).facts == ()
     assert run.when(RunResumed()).facts == (ItemsIssued("a", 1, 1, 1),)

@@ -151,7 +151,7 @@ def test_a_plan_with_an_unknown_key_is_not_read() -> None:
         (plan(step("a", join=0)), "step 'a' waits for 0 sources; at least 1 is needed"),
         (plan(step("a", retry=Retry(attempts=0))), "step 'a' has 0 attempts; at least 1 is needed"),
         (plan(step("a", visit_limit=0)), "step 'a' has a visit limit of 0; at least 1 is needed"),
-        (plan(step("a", loop=Loop(items=[], window=0))), "step 'a' has a window of 0; at least 1 is needed"),
+        (plan(step("a", loop=Loop(items=[], max_in_flight=0))), "step 'a' has max_in_flight 0; at least 1 is needed"),
         (plan(step("a"), timeout=-1.0), "the timeout of workflow 'plan' is -1 s; it must lie between 0 and 100 years"),
         (plan(step("a", timeout=1e305)), "the timeout of step 'a' is 1e+305 s; it must lie between 0 and 100 years"),
         (

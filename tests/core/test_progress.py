@@ -29,7 +29,7 @@ def test_the_head_says_whose_progress_it_is() -> None:
 
 
 def test_a_fan_out_is_one_row_with_counts() -> None:
-    loop = Loop(items=[1, 2, 3, 4], window=2)
+    loop = Loop(items=[1, 2, 3, 4], max_in_flight=2)
     run = start(plan(step("a", loop=loop, retry=Retry(attempts=2))))
     run.when(succeeded("a", item=0))
     run.when(failed("a", item=1))
@@ -48,7 +48,7 @@ def test_a_row_that_waits_says_why_and_one_that_works_does_not() -> None:
 
 
 def test_a_loop_waits_only_if_all_that_is_open_waits() -> None:
-    loop = Loop(items=[1, 2], window=2)
+    loop = Loop(items=[1, 2], max_in_flight=2)
     run = start(plan(step("a", work=Call(), loop=loop, retry=Retry(attempts=2, delay=5.0))))
     run.when(failed("a", item=0))
     assert seen(run).rows[0].reason is None

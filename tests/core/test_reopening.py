@@ -71,7 +71,7 @@ def test_what_a_drained_failure_led_to_is_entered_when_the_run_goes_on() -> None
 
 
 def test_only_the_items_that_were_not_done_run_again() -> None:
-    run = start(plan(step("a", "b", loop=Loop(items=["x", "y", "z"], window=2)), step("b")))
+    run = start(plan(step("a", "b", loop=Loop(items=["x", "y", "z"], max_in_flight=2)), step("b")))
     run.when(succeeded("a", "X", item=0))
     run.when(failed("a", item=1))
     run.when(failed("a", item=2))
@@ -97,7 +97,7 @@ def test_the_results_of_all_visits_of_a_loop_stand_in_the_order_of_the_items() -
 
 
 def test_items_that_were_never_issued_run_too_and_the_window_holds() -> None:
-    run = start(plan(step("a", loop=Loop(items=[1, 2, 3, 4], window=1))))
+    run = start(plan(step("a", loop=Loop(items=[1, 2, 3, 4], max_in_flight=1))))
     run.when(succeeded("a", item=0))
     run.when(CancelAsked())
     assert retried(run).facts[-1] == ItemsIssued("a", 2, 1, 1, None, (1,))

@@ -65,7 +65,7 @@ def test_a_fan_out_that_completed_last_gives_its_list_of_results() -> None:
 
 
 def test_results_of_items_are_loaded_from_the_log_where_they_stand() -> None:
-    run = start(plan(step("a", loop=Loop(items=[0, 1, 2], window=1))))
+    run = start(plan(step("a", loop=Loop(items=[0, 1, 2], max_in_flight=1))))
     for item in range(3):
         run.when(succeeded("a", item * 10, item=item))
     assert run.state.result == [0, 10, 20]

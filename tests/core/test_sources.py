@@ -69,7 +69,7 @@ def test_a_worker_is_asked_for_the_first_page_when_the_loop_is_entered() -> None
 
 
 def test_items_of_a_page_are_handed_out_and_the_next_is_asked_for_when_the_window_would_run_dry() -> None:
-    run, _ = entered(pulled(window=2))
+    run, _ = entered(pulled(max_in_flight=2))
     then = run.when(came(1, ["x", "y", "z"], cursor=3))
     assert then.facts == (PageTaken("a", 1, 1, 3, 3), ItemsIssued("a", 1, 0, 2), PageAsked("a", 1, 2))
     assert begun(then) == [(0, "x"), (1, "y")]
@@ -84,7 +84,7 @@ def test_items_of_a_page_are_handed_out_and_the_next_is_asked_for_when_the_windo
 
 
 def test_a_full_window_asks_for_nothing() -> None:
-    run, _ = entered(pulled(window=2))
+    run, _ = entered(pulled(max_in_flight=2))
     then = run.when(came(1, list(range(10)), cursor=10))
     assert not any(isinstance(fact, PageAsked) for fact in then.facts)
     for item in range(6):
@@ -111,7 +111,7 @@ def test_a_page_that_fails_is_asked_for_again_by_the_policy_of_the_source() -> N
 
 
 def test_a_source_that_fails_for_good_fails_the_step_when_what_came_before_is_through() -> None:
-    run, _ = entered(pulled(retry=Retry(), window=2))
+    run, _ = entered(pulled(retry=Retry(), max_in_flight=2))
     run.when(came(1, ["x"], cursor=1))
     then = run.when(brought(2, Failed(Fault("connection", "no way"))))
     assert then.facts == (PagesGivenUp("a", 1, 2, Fault("connection", "no way")),)
@@ -121,7 +121,7 @@ def test_a_source_that_fails_for_good_fails_the_step_when_what_came_before_is_th
 
 
 def test_a_run_that_failed_because_of_its_source_goes_on_where_that_stopped() -> None:
-    run, _ = entered(pulled(retry=Retry(), window=2))
+    run, _ = entered(pulled(retry=Retry(), max_in_flight=2))
     run.when(came(1, ["x"], cursor=1))
     run.when(succeeded("a", item=0))
     assert run.when(brought(2, Failed(Fault("connection")))).state.life == "failed"
@@ -178,7 +178,7 @@ def test_an_order_over_a_source_begins_when_all_items_are_known() -> None:
 
 
 def test_a_loop_that_halts_does_not_wait_for_its_source() -> None:
-    run, _ = entered(pulled(failures="halt", window=4))
+    run, _ = entered(pulled(failures="halt", max_in_flight=4))
     run.when(came(1, ["x", "y"], cursor=2))
     then = run.when(failed("a", item=0))
     assert ItemsCancelled("a", 1, (1,), halts="item 0 failed", page=2) in then.facts

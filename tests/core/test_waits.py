@@ -247,7 +247,7 @@ def test_a_child_that_takes_too_long_is_told_to_end_and_may_be_tried_again() -> 
 
 
 def test_each_child_of_a_loop_has_its_own_timeout() -> None:
-    kids = plan(step("c", work=Child(plan="kid"), timeout=5.0, loop=Loop(items=[1, 2], window=1)))
+    kids = plan(step("c", work=Child(plan="kid"), timeout=5.0, loop=Loop(items=[1, 2], max_in_flight=1)))
     run = Given(kids)
     assert run.when(started(kids)).timers == {"c/1/0": NOON + 5 * SECOND}
     child = run.state.children["c/1/0"]

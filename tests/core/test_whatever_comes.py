@@ -89,7 +89,9 @@ def _random_arc(chance: random.Random, names: list[str]) -> Arc:
 
 
 def _random_loop(chance: random.Random) -> Loop:
-    return Loop(items=list(range(chance.randint(0, 4))), window=chance.randint(1, 3), sequential=chance.random() < 0.4)
+    return Loop(
+        items=list(range(chance.randint(0, 4))), max_in_flight=chance.randint(1, 3), sequential=chance.random() < 0.4
+    )
 
 
 class Drive:

@@ -62,7 +62,7 @@ def test_a_command_that_somebody_holds_is_running_until_the_lease_ends() -> None
 
 
 def test_a_command_that_nobody_holds_waits_for_the_slot_that_may_be_free_first() -> None:
-    loop = Loop(items=[1, 2], window=2)
+    loop = Loop(items=[1, 2], max_in_flight=2)
     own = World({"a/1/0": Holder("w1", NOON + 30)}, workers=("w1",))
     assert why(one(Call(), loop=loop), own) == [
         reason("running", item=0, worker="w1", until=NOON + 30),
@@ -89,7 +89,7 @@ def test_what_is_at_work_goes_on_while_the_run_is_paused() -> None:
 
 
 def test_items_beyond_the_window_are_counted() -> None:
-    run = one(Call(), loop=Loop(items=[1, 2, 3, 4, 5], window=2))
+    run = one(Call(), loop=Loop(items=[1, 2, 3, 4, 5], max_in_flight=2))
     assert [(each.kind, each.item, each.count) for each in why(run)] == [
         ("slot", 0, 0),
         ("slot", 1, 0),

@@ -42,7 +42,11 @@ class Life(Struct):
 
 def plan(items: int, streamed: bool) -> Plan:
     source = Source(kind="range", settings={"stop": items}, page=1000)
-    over = Loop(source=source, window=WINDOW) if streamed else Loop(items={"path": ["input", "items"]}, window=WINDOW)
+    over = (
+        Loop(source=source, max_in_flight=WINDOW)
+        if streamed
+        else Loop(items={"path": ["input", "items"]}, max_in_flight=WINDOW)
+    )
     each = Step(name="each", work=Call(tool="count"), loop=over, input={"path": ["item"]})
     return Plan(name="many", steps=(each,))
 

@@ -29,7 +29,7 @@ ROOT = Plan(
         Step(
             name="listed",
             work=Call(tool="counts"),
-            loop=Loop(items=list(range(7)), window=3),
+            loop=Loop(items=list(range(7)), max_in_flight=3),
             input={"path": ["item"]},
             retry=Retry(attempts=2, delay=0.01),
             arcs=(Arc(to="pulled"),),
@@ -39,7 +39,7 @@ ROOT = Plan(
             work=Call(tool="plain"),
             loop=Loop(
                 source=Source(kind="list", settings={"items": ORDERED}, page=2),
-                window=2,
+                max_in_flight=2,
                 key={"path": ["item", "id"]},
                 after={"path": ["item", "needs"]},
             ),
@@ -49,7 +49,7 @@ ROOT = Plan(
         Step(
             name="kids",
             work=Child(plan=plan_hash(CHILD)),
-            loop=Loop(source=Source(kind="range", settings={"stop": 4}, page=3), window=2, failures="halt"),
+            loop=Loop(source=Source(kind="range", settings={"stop": 4}, page=3), max_in_flight=2, failures="halt"),
             input={"n": {"path": ["item"]}},
             retry=Retry(attempts=2),
             arcs=(Arc(to="all"),),

@@ -24,7 +24,7 @@ FAN = Plan(
         Step(
             name="items",
             work=Call(tool="counts"),
-            loop=Loop(items=list(range(20)), window=4),
+            loop=Loop(items=list(range(20)), max_in_flight=4),
             input={"path": ["item"]},
             retry=Retry(attempts=2),
         ),

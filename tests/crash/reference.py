@@ -61,7 +61,7 @@ REFERENCE = Plan(
         Step(
             name="items",
             work=Call(tool="counts"),
-            loop=Loop(items=[0, 1, 2, 3, 4], window=3),
+            loop=Loop(items=[0, 1, 2, 3, 4], max_in_flight=3),
             input={"path": ["item"]},
             retry=Retry(attempts=2, delay=0.01),
             arcs=(Arc(to="nap"),),

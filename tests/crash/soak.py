@@ -35,7 +35,7 @@ WORK = Plan(
         Step(
             name="items",
             work=Call(tool="plain"),
-            loop=Loop(items=list(range(ITEMS)), window=32),
+            loop=Loop(items=list(range(ITEMS)), max_in_flight=32),
             input={"path": ["item"]},
         ),
     ),

@@ -40,7 +40,7 @@ POLLING = Plan(
     steps=(
         step("fetch", "decide", Arc(to="sorry", on="failure"), when="{{ workload.on }}"),
         step("decide", Arc(to="fetch", when="{{ ctx.more and visit < 10 }}"), Arc(to="each", on="both", when=True)),
-        step("each", loop=Loop(items="{{ decide.rows | selectattr('good') | list }}", name="row", window=4)),
+        step("each", loop=Loop(items="{{ decide.rows | selectattr('good') | list }}", iterator="row", max_in_flight=4)),
         step("sorry", loop=Loop(items=[1, 2], sequential=True)),
         step("last"),
         step("clean"),

@@ -92,8 +92,8 @@ def test_every_key_of_a_loop_is_in_the_plan() -> None:
     )
     assert found == Loop(
         items="{{ orders }}",
-        name="order",
-        window=8,
+        iterator="order",
+        max_in_flight=8,
         key="{{ order.id }}",
         after="{{ order.needs }}",
         on_cycle="drop",
@@ -104,17 +104,17 @@ def test_every_key_of_a_loop_is_in_the_plan() -> None:
 
 def test_a_loop_that_says_nothing_more_is_what_it_always_was() -> None:
     assert the_loop("{in: [1]}") == Loop(items=[1], sequential=True)
-    assert the_loop("{in: [1], spec: {mode: parallel, max_in_flight: 3}}") == Loop(items=[1], window=3)
-    assert the_loop("{in: [1], spec: {mode: parallel}}") == Loop(items=[1], window=16)
+    assert the_loop("{in: [1], spec: {mode: parallel, max_in_flight: 3}}") == Loop(items=[1], max_in_flight=3)
+    assert the_loop("{in: [1], spec: {mode: parallel}}") == Loop(items=[1], max_in_flight=16)
 
 
 def test_max_in_flight_at_the_loop_means_that_it_is_parallel() -> None:
-    assert the_loop("{in: [1], max_in_flight: 1}") == Loop(items=[1], window=1)
-    assert the_loop("{in: [1], max_in_flight: 5, spec: {mode: parallel}}") == Loop(items=[1], window=5)
+    assert the_loop("{in: [1], max_in_flight: 1}") == Loop(items=[1], max_in_flight=1)
+    assert the_loop("{in: [1], max_in_flight: 5, spec: {mode: parallel}}") == Loop(items=[1], max_in_flight=5)
 
 
 def test_how_many_at_once_may_be_computed() -> None:
-    assert the_loop('{in: [1], max_in_flight: "{{ least }}"}') == Loop(items=[1], at_once="{{ least }}")
+    assert the_loop('{in: [1], max_in_flight: "{{ least }}"}') == Loop(items=[1], computed_max_in_flight="{{ least }}")
     assert [each.code for each in problems('{in: [1], max_in_flight: "{{ item }}"}')] == ["unknown-name"]
     assert [each.code for each in problems('{in: [1], max_in_flight: "about {{ least }}"}')] == ["wrong-type"]
 

@@ -164,14 +164,14 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
     "loop": (
         "loop: {in: [1, 2]}",
         {
-            "loop": Loop(items=[1, 2], name="item", sequential=True),
+            "loop": Loop(items=[1, 2], iterator="item", sequential=True),
             "input": {"$let": {"item": "{{ item }}", "loop_index": "{{ iter.index }}"}, "$in": {}},
         },
     ),
     "loop, all of it": (
         'loop: {in: "{{ rows }}", iterator: row, spec: {mode: parallel, max_in_flight: 4}}\ninput: {row: 5}',
         {
-            "loop": Loop(items="{{ rows }}", name="row", window=4),
+            "loop": Loop(items="{{ rows }}", iterator="row", max_in_flight=4),
             "input": {"$let": {"row": 5, "loop_index": "{{ iter.index }}"}, "$in": {}},
         },
     ),

@@ -21,7 +21,7 @@ from refold.wiring import open_intake
 PLAN = Plan(name="p", steps=(Step(name="a", work=Call(tool="t"), arcs=(Arc(to="b"),)), Step(name="b")))
 KID = Plan(name="kid", steps=(Step(name="k", work=Call(tool="t")),))
 BOSS = Plan(name="boss", steps=(Step(name="c", work=Child(plan=plan_hash(KID))),))
-LOOP = Plan(name="loop", steps=(Step(name="a", work=Call(tool="t"), loop=Loop(items=[1, 2, 3], window=3)),))
+LOOP = Plan(name="loop", steps=(Step(name="a", work=Call(tool="t"), loop=Loop(items=[1, 2, 3], max_in_flight=3)),))
 
 
 @contextmanager

@@ -18,7 +18,10 @@ TOP = Plan(
     name="top",
     steps=(
         Step(
-            name="kids", work=Child(plan=plan_hash(MIDDLE)), loop=Loop(items=[1, 2, 3], window=2), arcs=(Arc(to="z"),)
+            name="kids",
+            work=Child(plan=plan_hash(MIDDLE)),
+            loop=Loop(items=[1, 2, 3], max_in_flight=2),
+            arcs=(Arc(to="z"),),
         ),
         Step(name="z", work=Call(tool="note"), input="top"),
     ),

@@ -254,7 +254,7 @@ REFUSED = {"a start": START, "a decision": DecideGate("a", "approve"), "a cancel
 def test_mail_that_is_refused_behind_reports_of_items_leaves_them_in_the_log(
     turns: Turns, store: Store, clock: FakeClock, mail: Mail, kept: bool
 ) -> None:
-    plan = Plan(name="loop", steps=(Step(name="a", work=Call(tool="t"), loop=Loop(items=[1, 2, 3], window=3)),))
+    plan = Plan(name="loop", steps=(Step(name="a", work=Call(tool="t"), loop=Loop(items=[1, 2, 3], max_in_flight=3)),))
     commit(turns, "r", Start(prepare(plan)))
     leases = [claimed(store) for _ in range(3)]
     reports = [Settle(lease, Done(Succeeded(n))) for n, lease in enumerate(leases) if lease is not None]

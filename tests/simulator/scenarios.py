@@ -50,7 +50,7 @@ SINK = Plan(
         Step(
             name="items",
             work=Call(tool="counts"),
-            loop=Loop(items=[0, 1, 2, 3, 4, 5, 6], window=3),
+            loop=Loop(items=[0, 1, 2, 3, 4, 5, 6], max_in_flight=3),
             input={"path": ["item"]},
             retry=Retry(attempts=2, delay=0.5),
             arcs=(Arc(to="sum"),),

@@ -38,7 +38,7 @@ MIDDLE = Plan(
         Step(
             name="kids",
             work=Child(plan=plan_hash(LEAF)),
-            loop=Loop(items=[1, 2, 3], window=2),
+            loop=Loop(items=[1, 2, 3], max_in_flight=2),
             retry=Retry(attempts=2, delay=1.0),
             arcs=(Arc(to="gate"),),
         ),

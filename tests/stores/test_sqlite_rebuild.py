@@ -29,7 +29,7 @@ LARGE = Plan(
     steps=(
         Step(
             name="fan",
-            loop=Loop(items=[f"{n} " + "x" * 20_000 for n in range(8)], window=3),
+            loop=Loop(items=[f"{n} " + "x" * 20_000 for n in range(8)], max_in_flight=3),
             input={"of": {"path": ["item"]}},
         ),
     ),
@@ -50,7 +50,7 @@ def everything() -> Plan:
             ),
             Step(
                 name="fan",
-                loop=Loop(items=[{"n": n, "text": "x" * 10} for n in range(20)], window=5),
+                loop=Loop(items=[{"n": n, "text": "x" * 10} for n in range(20)], max_in_flight=5),
                 input={"of": {"path": ["item", "n"]}},
                 retry=Retry(attempts=2, delay=5.0),
                 priority=2,

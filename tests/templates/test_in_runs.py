@@ -111,7 +111,7 @@ async def test_a_loop_goes_over_what_its_template_gives() -> None:
     item = "{{ row.n }}{{ a.rest }} {{ iter.index }}/{{ loop.count }}"
     steps = (
         step("a", "b", input={"rows": [{"n": 1}, {"n": 2}], "rest": "r", "other": "x"}),
-        step("b", "c", loop=Loop(items="{{ a.rows }}", name="row"), input=item),
+        step("b", "c", loop=Loop(items="{{ a.rows }}", iterator="row"), input=item),
         step("c", input="{{ b.results | join(',') }}"),
     )
     assert await result_of(plan(*steps)) == "1r 0/2,2r 1/2"
@@ -128,7 +128,7 @@ async def test_a_sequential_loop_sees_what_was_set_meanwhile() -> None:
 def test_a_loop_captures_the_paths_that_its_items_name_and_no_others() -> None:
     inside = {"x": "{{ t[id] }} {{ input.id }} {{ input.key }}"}
     form = {"$let": {"id": "{{ row.id }}", "t": "{{ a.table }}"}, "$in": inside}
-    looped = plan(step("a", "b"), step("b", loop=Loop(items="{{ a.rows }}", name="row"), input=form))
+    looped = plan(step("a", "b"), step("b", loop=Loop(items="{{ a.rows }}", iterator="row"), input=form))
     run = Given(looped, started(looped, key="k", other="o"))
     run.when_decided()
     then = run.when(succeeded("a", {"rows": [{"id": "p"}, {"id": "q"}], "table": {"p": 1, "q": 2}, "more": "m"}))

@@ -14,7 +14,7 @@ RESTARTS = 100
 @pytest.mark.parametrize("seed", range(5))
 def test_a_hundred_restarts_with_two_live_processes_strand_nothing(seed: int) -> None:
     stage, chance = Stage(seed), random.Random(seed)
-    each = step("items", "end", work=work(takes=3), loop=Loop(items=list(range(6)), window=3))
+    each = step("items", "end", work=work(takes=3), loop=Loop(items=list(range(6)), max_in_flight=3))
     shape = plan(step("a", "b", work=work(takes=7)), step("b", "items", work=work(takes=0.5)), each, step("end"))
     keeper = stage.house("office", serves=False)
     old, runs = stage.house(slots=4, lease_for=3.0), list[str]()

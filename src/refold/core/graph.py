@@ -517,7 +517,9 @@ def analyse(plan: Plan) -> Graph:
         order=tuple(sorted(range(len(ranks.rank)), key=ranks.rank.__getitem__)),
         rank=tuple(ranks.rank),
         race_losers={s: range(ranks.rank[s] + 1, ranks.rank[s] + 1 + ranks.behind[s]) for s in races},
-        windows=tuple(1 if step.loop is None or step.loop.sequential else step.loop.window for step in plan.steps),
+        windows=tuple(
+            1 if step.loop is None or step.loop.sequential else step.loop.max_in_flight for step in plan.steps
+        ),
         finalizers=frozenset(index[name] for name in finalizers_of(plan)),
         entry=entry,
         secret=frozenset(

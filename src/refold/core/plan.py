@@ -124,14 +124,17 @@ class Source(PlanData, frozen=True):
     timeout: float | None = None  # seconds, of one page
 
 
-class Loop(PlanData, frozen=True):
+STORED_NAMES = {"iterator": "name", "max_in_flight": "window", "computed_max_in_flight": "at_once"}
+
+
+class Loop(PlanData, frozen=True, rename=STORED_NAMES):
     """A fan-out over a list or a source. Results are in the order of the items."""
 
     items: Template = None
-    name: str = "item"
-    window: int = 16
+    iterator: str = "item"
+    max_in_flight: int = 16
     sequential: bool = False
-    at_once: Template = None  # a window that is computed when the loop is entered
+    computed_max_in_flight: Template = None  # in place of the number, if it is computed when the loop is entered
     # When an item fails: all: the others run, then the loop fails; stop: no further item begins; ignore: the loop
     # succeeds; halt: running items are cancelled.
     failures: Literal["all", "stop", "ignore", "halt"] = "all"
@@ -299,7 +302,7 @@ def _shape(kind: Any) -> tuple[Any, list[str], list[Any]] | None:
         return None
     fields = structs.fields(kind)
     defaults = [each.default if each.default_factory is NODEFAULT else each.default_factory() for each in fields]
-    return kind.__struct_config__.tag, [each.name for each in fields], defaults
+    return kind.__struct_config__.tag, [each.encode_name for each in fields], defaults
 
 
 def hash_of(data: bytes) -> str:
@@ -446,7 +449,7 @@ def _poll_problems(step: Step, poll: Poll) -> Iterator[str]:
 
 
 def _loop_problems(name: str, work: Work, loop: Loop) -> Iterator[str]:
-    if loop.window < 1:
-        yield f"step {name!r} has a window of {loop.window}; at least 1 is needed"
+    if loop.max_in_flight < 1:
+        yield f"step {name!r} has max_in_flight {loop.max_in_flight}; at least 1 is needed"
     if isinstance(work, Wait | Gate | Quality):
         yield f"step {name!r} loops over a {type(work).__name__.lower()}, which has no items"

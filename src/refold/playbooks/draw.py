@@ -164,12 +164,12 @@ def _notes(graph: Graph, s: int) -> Iterator[str]:
 def _loop_notes(loop: Loop) -> Iterator[str]:
     """The items of a loop, how many run at a time, and which wait for others."""
     if loop.source is None:
-        yield f"{loop.name} of {_short(loop.items)}"
+        yield f"{loop.iterator} of {_short(loop.items)}"
     else:
         settings = loop.source.settings if isinstance(loop.source.settings, dict) else {}
         where = next((f" {_short(settings[name])}" for name in PLACES if name in settings), "")
-        yield f"{loop.name} of {loop.source.kind}{where}"
-    at_once = loop.window if loop.at_once is None else _short(loop.at_once)
+        yield f"{loop.iterator} of {loop.source.kind}{where}"
+    at_once = loop.max_in_flight if loop.computed_max_in_flight is None else _short(loop.computed_max_in_flight)
     yield "one by one" if loop.sequential else f"{at_once} at once"
     if loop.after is not None:
         yield f"after {_short(loop.after)}"

@@ -41,7 +41,7 @@ def read_loop(reading: Reading, fields: Fields | None) -> Loop | None:
     return structs.replace(
         _paced(reading, fields),
         items=fields.get("in"),
-        name=fields.get("iterator", "item"),
+        iterator=fields.get("iterator", "item"),
         source=None if loop_source is None else loop_source.source,
         key=fields.get("key"),
         after=order.get("after"),
@@ -80,14 +80,14 @@ def _paced(reading: Reading, fields: Fields) -> Loop:
             reading.warn(
                 spec.node.nodes["max_in_flight"], "no-effect", message, "add `mode: parallel`, or leave it out"
             )
-        return Loop(sequential=mode == "sequential", window=spec.get("max_in_flight", Loop().window))
+        return Loop(sequential=mode == "sequential", max_in_flight=spec.get("max_in_flight", Loop().max_in_flight))
     if "max_in_flight" in spec.values:
         message = "`max_in_flight` stands at the loop and in its `spec`"
         reading.at_key(spec.node, "max_in_flight", "given-twice", message, "leave `spec` out")
     if mode == "sequential" and "mode" in spec.values:
         message = "a sequential loop has one item at once, whatever `max_in_flight` says"
         reading.at_key(fields.node, "max_in_flight", "contradiction", message, "leave `spec` out, or `max_in_flight`")
-    return Loop(at_once=window) if isinstance(window, str) else Loop(window=window)
+    return Loop(computed_max_in_flight=window) if isinstance(window, str) else Loop(max_in_flight=window)
 
 
 def _check_iterator(reading: Reading, fields: Fields) -> None:

@@ -81,7 +81,7 @@ def read_step(reading: Reading, fields: Fields, catalog: Catalog) -> StepDraft:
         queue=fields.get("queue", "default"),
         priority=fields.get("priority", 0),
     )
-    iterator = loop.name if loop is not None else ""
+    iterator = loop.iterator if loop is not None else ""
     names = frozenset(bound) | (inside(pipeline) if pipeline is not None else frozenset())
     draft = StepDraft(step.name, fields, step, _values(fields, tool_work, arcs), names, iterator, arcs)
     draft.sets = set_in(pipeline) if pipeline is not None else frozenset()
@@ -105,7 +105,7 @@ def _tooled(reading: Reading, fields: Fields, catalog: Catalog) -> tuple[TaskPip
 
 def _bound(fields: Fields, tool_work: ToolWork, loop: Loop | None) -> dict[str, Any]:
     """The names for the tool: the item of a loop and its index, the step's input, and the tool's own, which wins."""
-    item = {loop.name: f"{{{{ {loop.name} }}}}", "loop_index": "{{ iter.index }}"} if loop is not None else {}
+    item = {loop.iterator: f"{{{{ {loop.iterator} }}}}", "loop_index": "{{ iter.index }}"} if loop is not None else {}
     under_tool = tool_work.input.value if tool_work.input is not None else {}
     given = {**fields.get("input", {}), **under_tool}
     if isinstance(tool_work.work, Child):

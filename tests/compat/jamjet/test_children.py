@@ -334,7 +334,9 @@ def test_signals_and_waits_inside_finalizers_work(stage: Stage) -> None:
 def test_a_list_is_fanned_out_over_child_runs(stage: Stage) -> None:
     stage.tools["double"] = double
     hash = stage.register(CHILD)
-    each = step("each", loop=Loop(items=[1, 2, 3], window=2), work=Child(plan=hash), input={"n": {"path": ["item"]}})
+    each = step(
+        "each", loop=Loop(items=[1, 2, 3], max_in_flight=2), work=Child(plan=hash), input={"n": {"path": ["item"]}}
+    )
     run = stage.start(plan(each))
     stage.pass_time(5)
     assert sum(row.parent == run for row in stage.store.rows.values()) == 2, "no more than the window holds"

@@ -98,7 +98,7 @@ def everything(child: str) -> Plan:
     return plan(
         step("fork", "fetch", "each", mode="inclusive"),
         step("fetch", "join", work=work(faults=[{"kind": "io"}], takes=1), retry=Retry(attempts=2, delay=3.0)),
-        step("each", "join", loop=Loop(items=[1, 2, 3], window=2), work=work(append={"seen": 1})),
+        step("each", "join", loop=Loop(items=[1, 2, 3], max_in_flight=2), work=work(append={"seen": 1})),
         step("join", "one"),
         step("one", "two"),
         step("two", "three"),

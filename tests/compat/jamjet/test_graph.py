@@ -337,7 +337,7 @@ def test_a_list_is_fanned_out_in_a_window_with_results_in_input_order(stage: Sta
         step(
             "each",
             "after",
-            loop=Loop(items={"path": ["list"]}, window=4),
+            loop=Loop(items={"path": ["list"]}, max_in_flight=4),
             input={"item": {"path": ["item"]}, "of": {"path": ["input", "who"]}},
             work=Call(tool="slow_first"),
         ),
@@ -365,7 +365,9 @@ def busiest(stage: Stage, name: str) -> int:
 
 
 def test_a_fan_out_survives_restarts_and_runs_each_finished_item_once(stage: Stage) -> None:
-    shape = plan(step("each", loop=Loop(items=list(range(20)), window=5), work=work(takes=4, append={"seen": 1})))
+    shape = plan(
+        step("each", loop=Loop(items=list(range(20)), max_in_flight=5), work=work(takes=4, append={"seen": 1}))
+    )
     run = stage.start(shape)
     for crash in (6, 3, 9):
         stage.pass_time(crash)
@@ -388,7 +390,7 @@ def test_an_item_that_fails_lets_the_others_finish_and_then_fails_the_step_by_nu
 
     stage.tools["odd"] = odd
     shape = plan(
-        step("each", on_failure("mend"), loop=Loop(items=[0, 1, 2, 3, 4], window=2), work=Call(tool="odd")),
+        step("each", on_failure("mend"), loop=Loop(items=[0, 1, 2, 3, 4], max_in_flight=2), work=Call(tool="odd")),
         step("mend", input={"path": ["each", "items"]}),
     )
     shown = stage.run(shape)

@@ -273,7 +273,7 @@ def test_a_parked_item_does_not_count_as_a_try_and_keeps_its_place_in_the_window
         return [call.input, call.command.progress]
 
     stage.tools["limited"] = limited
-    run = stage.start(plan(step("each", loop=Loop(items=[0, 1, 2], window=2), work=Call(tool="limited"))))
+    run = stage.start(plan(step("each", loop=Loop(items=[0, 1, 2], max_in_flight=2), work=Call(tool="limited"))))
     assert stage.end(run).result == [[0, "waited"], [1, None], [2, None]]
     assert stage.began[-1].at == 60.0
     reports = [report for fact in stage.facts(run, ItemsSettled) for report in fact.reports]

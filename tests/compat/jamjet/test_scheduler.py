@@ -128,7 +128,7 @@ def test_a_run_whose_workflow_is_missing_is_named_and_does_not_disturb_other_run
 
 def test_a_large_run_does_not_delay_a_small_one(stage: Stage) -> None:
     stage.house(slots=4)
-    large = stage.start(plan(step("each", loop=Loop(items=list(range(400)), window=400), work=work(takes=1))))
+    large = stage.start(plan(step("each", loop=Loop(items=list(range(400)), max_in_flight=400), work=work(takes=1))))
     stage.settle_down()
     small = stage.start(chain(3, work=work(takes=1)))
     stage.end(small)

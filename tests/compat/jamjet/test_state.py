@@ -26,7 +26,9 @@ def busy(child: str) -> Plan:
     return plan(
         step("set", "each", "kept", mode="inclusive", work=work(set={"a": NESTED, "b": 1}, usage={"tokens": 3})),
         step("kept", "join", work=work(set={"b": None}, add={"n": 0.5}, append={"log": NESTED})),
-        step("each", "join", loop=Loop(items=[3, 1, 2], window=2), work=work(append={"log": "item"}, add={"n": 1})),
+        step(
+            "each", "join", loop=Loop(items=[3, 1, 2], max_in_flight=2), work=work(append={"log": "item"}, add={"n": 1})
+        ),
         step("join", Arc(to="never", when=False), Arc(to="flaky", set={"chosen": {"path": ["ctx", "a"]}})),
         step("never", "flaky"),
         step("flaky", "again", work=work(faults=[{"kind": "io"}], gives=NESTED), retry=Retry(attempts=2, delay=1.0)),

@@ -89,7 +89,7 @@ def test_a_second_item_of_the_same_key_is_left_out_and_reported(stage: Stage) ->
 
 
 def test_all_items_are_one_fact_however_many(stage: Stage) -> None:
-    run = stage.start(each([item(f"i{n}", *([f"i{n - 1}"] if n else [])) for n in range(50)], window=4))
+    run = stage.start(each([item(f"i{n}", *([f"i{n - 1}"] if n else [])) for n in range(50)], max_in_flight=4))
     assert stage.end(run).status == "completed" and begun(stage) == list(range(50))
     [entered] = stage.facts(run, FanOutEntered)
     assert entered.count == len(entered.keys) == 50
@@ -121,7 +121,7 @@ def test_a_dependency_that_closes_a_circle_can_be_dropped_and_is_reported(stage:
 
 def test_free_slots_are_filled_in_the_order_of_the_items(stage: Stage) -> None:
     shapes = [item(id, *needs, how="slow", takes=takes) for id, takes, needs in SHAPES]
-    run = stage.start(each(shapes, window=2))
+    run = stage.start(each(shapes, max_in_flight=2))
     assert stage.end(run).status == "completed"
     assert begun(stage) == [0, 2, 3, 1, 4]
 
@@ -144,7 +144,7 @@ def test_an_item_waits_for_all_and_for_their_completion(stage: Stage) -> None:
 
 
 def test_the_window_is_never_exceeded_also_not_by_a_process_that_follows(stage: Stage) -> None:
-    run = stage.start(each([item(f"i{n}", how="slow") for n in range(9)], window=3))
+    run = stage.start(each([item(f"i{n}", how="slow") for n in range(9)], max_in_flight=3))
     stage.pass_time(15)
     restarted(stage)
     stage.settle_down()
@@ -155,7 +155,7 @@ def test_the_window_is_never_exceeded_also_not_by_a_process_that_follows(stage: 
 
 
 def test_status_and_result_of_an_item_are_one_fact_and_those_behind_it_follow(stage: Stage) -> None:
-    run = stage.start(each([item("a"), item("b", "a")], window=1))
+    run = stage.start(each([item("a"), item("b", "a")], max_in_flight=1))
     assert stage.end(run).status == "completed"
     kinds = [type(fact) for fact in stage.history(run) if isinstance(fact, ItemsIssued | ItemsSettled)]
     assert kinds == [ItemsIssued, ItemsSettled] * 2
@@ -186,7 +186,7 @@ def test_a_late_report_of_an_item_is_refused_and_changes_nothing(stage: Stage) -
 
 
 def test_the_other_items_continue_when_one_fails_and_the_loop_fails_at_the_end(stage: Stage) -> None:
-    shown = stage.run(each([item("a", how="failing"), item("b", how="slow"), item("c")], window=1))
+    shown = stage.run(each([item("a", how="failing"), item("b", how="slow"), item("c")], max_in_flight=1))
     assert states(shown) == ["failed", "completed", "completed"] and shown.steps["each"]["status"] == "failed"
 
 
@@ -203,7 +203,9 @@ def test_a_loop_that_halts_cancels_the_others_and_fails(stage: Stage) -> None:
             stopped.append(call.input["id"])
 
     stage.tools["item"] = long
-    shown = stage.run(each([item("a"), item("bad"), item("b"), item("c"), item("d", "c")], window=3, failures="halt"))
+    shown = stage.run(
+        each([item("a"), item("bad"), item("b"), item("c"), item("d", "c")], max_in_flight=3, failures="halt")
+    )
     stage.pass_time(30)
     assert stopped == ["a", "b"], "those that ran were told"
     assert shown.steps["each"]["status"] == "failed" and names(stage.calls())[-1] == "tell"

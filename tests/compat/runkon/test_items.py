@@ -88,7 +88,7 @@ def test_a_run_without_a_result_is_a_completed_item_with_nothing(stage: Stage) -
 
 def test_cancelled_runs_of_items_are_waited_for_and_the_loop_and_its_run_are_cancelled(stage: Stage) -> None:
     tidy = plan(step("long", work=work(takes=1000)), step("tidy", work=work(takes=5)), always=("tidy",), name="child")
-    run = stage.start(kids(stage, [{"n": n} for n in range(5)], tidy, window=2))
+    run = stage.start(kids(stage, [{"n": n} for n in range(5)], tidy, max_in_flight=2))
     stage.pass_time(5)
     stage.do(stage.engine.cancel(run, "enough"))
     shown = stage.end(run)
@@ -109,7 +109,7 @@ def test_a_loop_that_is_the_last_step_is_cancelled_and_not_completed(stage: Stag
 
 def test_items_that_were_over_stay_so_and_are_in_the_result_after_a_restart(stage: Stage) -> None:
     items = [item("a"), item("b", how="failing"), item("c", "b"), item("d", how="slow"), item("e", "d")]
-    run = stage.start(each(items, window=2, tolerate=1))
+    run = stage.start(each(items, max_in_flight=2, tolerate=1))
     stage.pass_time(5)
     restarted(stage)
     assert stage.end(run).status == "completed"
@@ -141,7 +141,7 @@ def test_a_child_run_that_ended_while_its_parent_was_not_running_is_adopted(stag
 def test_wherever_a_process_dies_each_item_has_one_run(steps: int) -> None:
     stage = Stage()
     stage.tools["item"] = do_item
-    shape = kids(stage, [{"n": n} for n in range(3)], window=2)
+    shape = kids(stage, [{"n": n} for n in range(3)], max_in_flight=2)
     run = stage.start(shape)
     stage.loop.run_until(lambda: False, limit_steps=steps)
     restarted(stage)
@@ -254,7 +254,7 @@ def test_a_halted_loop_cancels_the_runs_of_its_items(stage: Stage) -> None:
         step("long", work=work(takes=1000)),
         name="child",
     )
-    run = stage.start(kids(stage, [{"n": 0}, {"n": 1}, {"n": 2}, {"n": 3}], mixed, window=3, failures="halt"))
+    run = stage.start(kids(stage, [{"n": 0}, {"n": 1}, {"n": 2}, {"n": 3}], mixed, max_in_flight=3, failures="halt"))
     shown = stage.end(run)
     assert shown.steps["each"]["status"] == "failed" and stage.loop.time() < 5
     assert [stage.status(child) for child in runs_of(stage, run)] == ["cancelled", "failed", "cancelled"]
@@ -294,7 +294,7 @@ def test_settings_of_a_source_are_rendered(stage: Stage) -> None:
 def test_an_ordered_stream_continues_after_a_crash(stage: Stage) -> None:
     stage.tools["source"] = pages
     items = [item("c", "b"), item("b", "a"), item("x", how="slow"), item("a"), item("y", "x")]
-    run = stage.start(pulled(items, window=2))
+    run = stage.start(pulled(items, max_in_flight=2))
     stage.pass_time(5)
     assert states(stage.show(run)) == ["completed", "completed", "running", "completed", "waiting"]
     restarted(stage)
@@ -304,7 +304,7 @@ def test_an_ordered_stream_continues_after_a_crash(stage: Stage) -> None:
 
 
 def test_reports_of_several_items_are_recorded_once(stage: Stage) -> None:
-    run = stage.start(each([item(f"i{n}", how="slow", takes=n % 3) for n in range(30)], window=8))
+    run = stage.start(each([item(f"i{n}", how="slow", takes=n % 3) for n in range(30)], max_in_flight=8))
     stage.pass_time(3)
     restarted(stage)
     assert stage.end(run).status == "completed"

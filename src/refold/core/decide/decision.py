@@ -227,9 +227,9 @@ class Decision(Struct):
 
     def _item_input(self, step: Step, fan: FanOut, opened: OpenCommand) -> Any:
         assert step.loop is not None and opened.item is not None
-        scope = item_scope(fan, self.loaded, step.loop.name, opened.item, opened.visit)
+        scope = item_scope(fan, self.loaded, step.loop.iterator, opened.item, opened.visit)
         if step.input is None:
-            return scope[step.loop.name]
+            return scope[step.loop.iterator]
         return with_arc_inputs(self.evaluate.value(step.input, scope), fan.capture.get(ARC_INPUTS, {}))
 
     def misfit_of(self, command: str, plan: str) -> Fault | None:

@@ -101,7 +101,11 @@ def _enter_fan_out(d: Decision, step: Step, visit: int) -> FanOutEntered:
     if state.redo and state.fan is not None and state.fan.visit == visit - 1:
         return FanOutEntered(step.name, visit, state.fan.count, redo=True, only=state.only)
     arc_inputs, loop = _arc_inputs(d, step), step.loop
-    window = 0 if loop.at_once is None else fanout.window(rendered(d, loop.at_once, visit, arc_inputs))
+    window = (
+        0
+        if loop.computed_max_in_flight is None
+        else fanout.window(rendered(d, loop.computed_max_in_flight, visit, arc_inputs))
+    )
     captured = {} if loop.sequential else _captured(d, step, visit)
     if loop.source is not None:
         source = source_of(d, loop, visit, arc_inputs)
@@ -125,7 +129,7 @@ def _enter_fan_out(d: Decision, step: Step, visit: int) -> FanOutEntered:
 def _captured(d: Decision, step: Step, visit: int) -> dict[str, Any]:
     if step.loop is None or step.input is None:
         return {}
-    own = frozenset({step.loop.name, "iter", "loop", "loop_index", "visit"})
+    own = frozenset({step.loop.iterator, "iter", "loop", "loop_index", "visit"})
     arc_inputs = _arc_inputs(d, step)
     scope = d.evaluate.names(d.scope({"visit": visit, ARC_INPUTS: arc_inputs} if arc_inputs else {"visit": visit}))
     return capture(scope, d.evaluate.paths(step.input), own) | ({ARC_INPUTS: arc_inputs} if arc_inputs else {})

@@ -21,8 +21,8 @@ Graphs = Callable[[str], Graph]
 
 FREE = (
     "items",
-    "window",
-    "at_once",
+    "max_in_flight",
+    "computed_max_in_flight",
     "failures",
     "loose",
     "tolerate",

@@ -90,7 +90,7 @@ def name_items(
 
 
 def _of_item(d: Decision, loop: Loop, visit: int, number: int, item: Any) -> Callable[[Any], Any]:
-    scope = d.scope({"visit": visit, loop.name: item, "iter": {loop.name: item, "index": number}})
+    scope = d.scope({"visit": visit, loop.iterator: item, "iter": {loop.iterator: item, "index": number}})
 
     def value(template: Any) -> Any:
         try:

@@ -94,7 +94,7 @@ def read_step(reading: Reading, fields: Fields, whole: Whole) -> StepDraft:
         loop=loop,
         keeps_input=_reads_input(fields, arcs),
     )
-    iterator = loop.name if loop is not None else ""
+    iterator = loop.iterator if loop is not None else ""
     return StepDraft(name, fields, step, [Value(fields.node, "run")], frozenset(), iterator, arcs)
 
 
@@ -121,7 +121,7 @@ def _work(
     if node is None:
         return Call(), {"$let": bound, "$in": {"result": None}} if bound else None
     if loop is not None:
-        bound = {loop.name: f"{{{{ iter.{loop.name} }}}}", "loop_index": "{{ loop_index }}", **bound}
+        bound = {loop.iterator: f"{{{{ iter.{loop.iterator} }}}}", "loop_index": "{{ loop_index }}", **bound}
     name: str = fields.get("step", "")
     book = structs.replace(whole.book, bound=whole.given.get(name, frozenset()).union(bound))
     tasks, single = read_tasks(reading, name, node, book)
@@ -185,10 +185,10 @@ def _loop(reading: Reading, fields: Fields | None, policies: dict[str, Fields]) 
     number = isinstance(window, int | float)
     return Loop(
         items=fields.get("in"),
-        name=fields.get("iterator", "item"),
+        iterator=fields.get("iterator", "item"),
         sequential=mode == "sequential",
-        window=max(int(window), 1) if number and window else 16,
-        at_once=None if number or mode == "sequential" else window,
+        max_in_flight=max(int(window), 1) if number and window else 16,
+        computed_max_in_flight=None if number or mode == "sequential" else window,
         failures=FAILURES[failure.get("mode")] if failure is not None and "mode" in failure.values else "all",
         loose=True,
     )

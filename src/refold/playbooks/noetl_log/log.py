@@ -89,7 +89,7 @@ def _step(reader: LogReader, name: str, sets: dict[str, Any]) -> Step:
         entered = reader.loops[name]
         variable = entered.payload.get("iterator_var")
         window = max(1, entered.expected or 0)
-        loop = Loop(items=[], name=variable if isinstance(variable, str) else "item", window=window)
+        loop = Loop(items=[], iterator=variable if isinstance(variable, str) else "item", max_in_flight=window)
     return Step(name=name, work=NOETL, arcs=arcs, set=sets, loop=loop)
 
 
