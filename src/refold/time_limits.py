@@ -1,7 +1,7 @@
-"""Time limits of bodies. A body that waits for its turn has not started, or stands still: no limit of it goes on.
+"""Time limits of bodies. They do not run while a body waits for its turn: such a body has not started, or is paused.
 
-Whoever makes a body wait for something that others use (an interpreter, a thread, a connection of a pool) says so with
-`waiting`. It holds for the limits that the same task is under: what runs beside it in other tasks goes on.
+Code that makes a body wait for a shared resource (an interpreter, a thread, a connection of a pool) does so inside
+`waiting`. That pauses the limits of the same task only; the limits of other tasks run on.
 """
 
 import asyncio
@@ -12,27 +12,32 @@ from types import TracebackType
 from typing import Any
 
 _clocks: ContextVar[tuple["Stopwatch | Limit", ...]] = ContextVar("clocks", default=())
-"""All that measures the time of the body that runs here."""
+"""The clocks that measure the body that runs here."""
 
 
 class Stopwatch:
-    """How long a body has run. The body runs inside `with`, in the task that entered it; any thread may ask `ran`."""
+    """Measures how long a body has run. The body runs inside `with`, in the task that entered it; any thread may call
+    `ran`."""
 
-    delay = 0.0  # seconds until it had its turn; 0: it did not wait before it did something
+    delay = 0.0  # seconds that it waited before it started; 0: none
     owner: asyncio.Task[Any] | None = None
     _began = False
     _waits = 0
     _entered_at = 0.0
     _now: Callable[[], float]
-    _state: tuple[float, float | None] = (0.0, None)  # seconds before, and since when; changed as a whole
+    _state: tuple[float, float | None] = (
+        0.0,
+        None,
+    )  # seconds until the last pause, and since when
 
     def ran(self) -> float:
-        """Seconds, without those in which it has waited; none before its start, and no more after its end."""
+        """Return the seconds in which the body has run; waiting does not count, nor the time before its start or after
+        its end."""
         before, since = self._state
         return before if since is None else before + self._now() - since
 
     def began(self) -> None:
-        """It has done something: to wait from here on is an interruption, and does not put off its start."""
+        """Note that the body has started: a later wait interrupts it and does not delay its start."""
         self._began = True
 
     def __enter__(self) -> "Stopwatch":
@@ -62,7 +67,7 @@ class Stopwatch:
 
 
 class Limit:
-    """Like `asyncio.timeout`, but it stands still while what it limits waits for its turn."""
+    """Like `asyncio.timeout`, but it does not run while the body waits for its turn."""
 
     def __init__(self, seconds: float | None) -> None:
         self.waited = 0.0  # seconds
@@ -105,7 +110,7 @@ class Limit:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """While a body waits for its turn."""
+    """Pause the clocks of a body while it waits for its turn."""
     task = asyncio.current_task()
     clocks = [each for each in _clocks.get() if each.owner is task]
     for each in clocks:
@@ -118,7 +123,7 @@ def waiting() -> Iterator[None]:
 
 
 def began() -> None:
-    """The body that runs here has done something."""
+    """Note that the body that runs here has started."""
     task = asyncio.current_task()
     for each in _clocks.get():
         if isinstance(each, Stopwatch) and each.owner is task:

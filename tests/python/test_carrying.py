@@ -81,7 +81,7 @@ def changed(data: bytes, **more: Any) -> bytes:
 async def test_an_export_that_is_not_a_run_or_is_of_a_newer_version_is_refused() -> None:
     data = await exported()
     bad = {
-        "this is no run": [b"", b"[]", b"\xff", b"{}", changed(data, format="x"), changed(data, run="")],
+        "this is not a run": [b"", b"[]", b"\xff", b"{}", changed(data, format="x"), changed(data, run="")],
         "it is of version 2, and this Refold reads version 1": [changed(data, version=2)],
         "do not belong together": [changed(data, facts=[]), changed(data, plan={"name": "x", "steps": []})],
         "not what its name says": [changed(data, blobs={"0": "aGk="})],

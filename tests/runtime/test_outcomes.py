@@ -103,17 +103,17 @@ ODD: dict[str, tuple[Any, str]] = {
     "a spiteful object": ({"a": Spiteful()}, "RuntimeError while it was looked at"),
     "a spiteful map": (SpitefulMap(), "RuntimeError while it was looked at: leave me alone"),
     "usage that is a number": (Done(Succeeded(1), usage=5), "usage: it must be a map of amounts"),  # type: ignore[arg-type]
-    "usage below nothing": (Done(Succeeded(1), usage={"a": -1}), "usage.a: -1 is no amount"),
+    "usage below nothing": (Done(Succeeded(1), usage={"a": -1}), "usage.a: -1 is not an amount"),
     "usage of no name": (Done(Succeeded(1), usage={1: 2}), "usage: the key 1 is not a string"),  # type: ignore[dict-item]
     "usage that is text": (Done(Succeeded(1), usage={"a": "b"}), "usage.a"),  # type: ignore[dict-item]
-    "writes that are a list": (Done(Succeeded(1), writes=[]), "writes: a list is no tuple"),  # type: ignore[arg-type]
-    "a write that is none": (Done(Succeeded(1), writes=(5,)), "writes: a int is no write"),  # type: ignore[arg-type]
+    "writes that are a list": (Done(Succeeded(1), writes=[]), "writes: a list is not a tuple"),  # type: ignore[arg-type]
+    "a write that is none": (Done(Succeeded(1), writes=(5,)), "writes: a int is not a write"),  # type: ignore[arg-type]
     "a write of an object": (Done(Succeeded(1), writes=(SetKey("k", object()),)), "context.k: a object is not a JSON"),
     "a write of no key": (Done(Succeeded(1), writes=(SetKey(5),)), "context: the key 5 is not a string"),  # type: ignore[arg-type]
-    "a sum with text": (Done(Succeeded(1), writes=(AddTo("k", "x"),)), "context.k: 'x' is no number"),  # type: ignore[arg-type]
-    "a version that is none": (Done(Succeeded(1), writes=(PutIf("k", "x"),)), "context.k: 'x' is no version"),  # type: ignore[arg-type]
-    "an event that is none": (Done(Succeeded(1), events=(5,)), "events: a int is no event"),  # type: ignore[arg-type]
-    "a beginning that is no moment": (Done(Succeeded(1), started_at="x"), "started_at: 'x' is no moment"),  # type: ignore[arg-type]
+    "a sum with text": (Done(Succeeded(1), writes=(AddTo("k", "x"),)), "context.k: 'x' is not a number"),  # type: ignore[arg-type]
+    "a version that is none": (Done(Succeeded(1), writes=(PutIf("k", "x"),)), "context.k: 'x' is not a version"),  # type: ignore[arg-type]
+    "an event that is none": (Done(Succeeded(1), events=(5,)), "events: a int is not an event"),  # type: ignore[arg-type]
+    "a beginning that is no moment": (Done(Succeeded(1), started_at="x"), "started_at: 'x' is not a moment"),  # type: ignore[arg-type]
     "an outcome that is none": (Done(5), "outcome: "),  # type: ignore[arg-type]
 }
 

@@ -1,4 +1,4 @@
-"""How each piece of mail becomes facts or is refused."""
+"""Turns mail, letters and due timers of a run into facts, or refuses them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -77,23 +77,23 @@ from refold.schemas import WORK_UNDER_LOCK, flaw, misfits, said
 
 
 def check_form(form: dict[str, Any], answers: Any) -> None:
-    """Raises InvalidValue with what is wrong, or OverBound: this is done while others wait."""
+    """Check the answers of a form. Raises InvalidValue, or OverBound because other runs wait for the lock meanwhile."""
     wrong = flaw(form, WORK_UNDER_LOCK)
     if wrong is not None:
-        raise InvalidValue("form", f"it is no JSON Schema that can be used: {wrong[1]}")
+        raise InvalidValue("form", f"it is not a JSON Schema that can be used: {wrong[1]}")
     found = misfits(form, answers, WORK_UNDER_LOCK)
     if found and found[0].of_schema:
-        raise InvalidValue("form", f"it is no JSON Schema that can be used: {found[0].message}")
+        raise InvalidValue("form", f"it is not a JSON Schema that can be used: {found[0].message}")
     if found:
         raise InvalidValue("the form", said(found, "feedback"))
 
 
 def check_vote(d: Decision, turn: StoreTurn, asked: GateDecided) -> GateDecided:
-    """The decision as a fact; one for visit 0 is for the last visit. Raises why it does not count."""
+    """Return the decision as a fact; visit 0 means the last visit. Raises the reason for which it does not count."""
     s = d.graph.index.get(asked.step)
     gate = None if s is None else d.graph.step(s).work
     if s is None or not isinstance(gate, Gate):
-        raise NotFound(f"{asked.step!r} is no gate of run {d.state.run}")
+        raise NotFound(f"{asked.step!r} is not a gate of run {d.state.run}")
     visit = asked.visit or d.state.steps[s].visits
     opened = d.state.open.get(f"{asked.step}/{visit}")
     if opened is None or opened.held:
@@ -108,7 +108,7 @@ def check_vote(d: Decision, turn: StoreTurn, asked: GateDecided) -> GateDecided:
 
 
 def _too_late(d: Decision, turn: StoreTurn, gate: Gate, step: str, visit: int) -> str:
-    """Who was first; the log knows it, and so does what this turn has said already."""
+    """Say who decided first, from the log and from the facts of this turn."""
     log = [(at, fact) for _, at, fact in turn.facts(d.state.run)] + [(d.now, fact) for fact in d.facts]
     end = how_gate_ended(gate, step, visit, log)
     if end:
@@ -119,7 +119,7 @@ def _too_late(d: Decision, turn: StoreTurn, gate: Gate, step: str, visit: int) -
 
 
 def _check_person(gate: Gate, opened: OpenCommand, asked: GateDecided) -> None:
-    """Each person counts once."""
+    """Refuse a second decision of the same person."""
     if gate.min_approvals == 1:
         return
     if not asked.by:
@@ -130,17 +130,17 @@ def _check_person(gate: Gate, opened: OpenCommand, asked: GateDecided) -> None:
 
 
 class MailReader(Struct):
-    """One run's mail in one turn; item reports of one visit are kept together and become one fact."""
+    """Reads the mail of one run in one turn. Reports of items of one visit become one fact."""
 
     d: Decision
     turn: StoreTurn
-    held: Mapping[str, int] = {}  # the commands that are being reported, by the generation of their holder
+    held: Mapping[str, int] = {}  # the reported commands, each with the generation of its lease
     items: dict[tuple[str, int], list[Report]] = {}
     settled: set[str] = set()
-    graph: Callable[[str], Graph] | None = None  # of any plan
+    graph: Callable[[str], Graph] | None = None  # returns the graph of any plan
 
     def accept(self, mail: Mail) -> None:
-        """Say what follows from it, or raise why not; a refusal changes nothing.
+        """Record the facts that follow from mail, or raise the reason for a refusal, which changes nothing.
 
         Call `flush` first unless the mail is a report: it is judged after the reports of items that came before it.
         """
@@ -195,14 +195,14 @@ class MailReader(Struct):
         self._report(lease.command.id, report)
 
     def _boxed_report(self, report: Report) -> Report:
-        """With what is large in it in blobs."""
+        """Return the report with large values moved to blobs."""
         outcome = self._boxed(report.outcome)
         if outcome is report.outcome and not report.events:
             return report
         return structs.replace(report, outcome=outcome, events=tuple(map(self._sent, report.events)))
 
     def _settle_kept(self, kept: LetterReport) -> None:
-        """Nobody has held the command since; nobody is there either who could write anew what has become stale."""
+        """Read a report that was kept while the run was stuck. No worker can repeat a write that has become stale."""
         opened, report = self.d.state.open.get(kept.command), kept.report
         if opened is None or opened.attempt != report.attempt or kept.command in self.settled:
             return  # it was withdrawn, or settled in another way
@@ -226,7 +226,7 @@ class MailReader(Struct):
             raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held under {lease.generation}")
 
     def _judge_writes(self, command: str, writes: tuple[Write, ...]) -> None:
-        """A write that is stale or does not fit refuses the whole report: nothing is lost silently."""
+        """Refuse the whole report if one write is stale or does not fit, so that no write is lost silently."""
         state, written = self.d.state, set[str]()
         for write in writes:
             held, version = state.ctx.get(write.key), state.versions.get(write.key, 0)
@@ -244,7 +244,7 @@ class MailReader(Struct):
         return loop is not None and not loop.sequential
 
     def _sent(self, sent: Sent) -> Sent:
-        """A large event stands in a blob, with the fields by which it is gathered beside it."""
+        """Move a large event to a blob; the fields by which events are collected stay next to it."""
         data, blob = self.d.box(sent.data)
         if blob is None or not isinstance(sent.data, dict):
             return Sent(sent.type, data, blob)
@@ -259,7 +259,7 @@ class MailReader(Struct):
         return outcome if is_plain and blob is None else Succeeded(result, blob)
 
     def _expire(self, mail: Expire) -> None:
-        """Judged again under the lock: a report or a heartbeat that came first wins."""
+        """Check the lease again under the lock: a report or a heartbeat that came first wins."""
         held = self.turn.lease(self.d.state.run, mail.command)
         if held is None or held.generation != mail.generation or mail.command in self.settled:
             return
@@ -313,13 +313,14 @@ class MailReader(Struct):
             case Cancel() if state.cancel is None and state.cancels < GIVEN_UP:
                 self.d.record_fact(CancelAsked(mail.reason, mail.by))
             case _:
-                pass  # it is so already
+                pass  # nothing would change
 
     def _by_parent(self, by: str) -> bool:
         return self.d.state.parent is not None and by == self.d.state.parent.run
 
     def read(self, letter: Letter) -> None:
-        """Letters are removed in the same commit, so each is read once; some come too late to matter."""
+        """Read a letter. It is removed in the same commit, so each is read once; one that comes too late has no
+        effect."""
         state, body = self.d.state, letter.body
         match body:
             case LetterStart():
@@ -342,13 +343,14 @@ class MailReader(Struct):
                 self._operate_late(Cancel(body.reason, by=letter.sender))
             case LetterPause():
                 self._operate_late(Pause(by=letter.sender))
-            case LetterResume() if state.paused_by == letter.sender:  # else somebody else holds it
+            case LetterResume() if state.paused_by == letter.sender:  # else another sender has paused it
                 self._operate_late(Resume(by=letter.sender))
             case _:
                 pass
 
     def _start_child(self, body: LetterStart) -> None:
-        """A child cannot be refused any more; one whose inputs cannot be computed, or do not fit, has failed."""
+        """Start a child. Its parent waits for it already, so a child whose inputs do not fit fails instead of being
+        refused."""
         plan = self.d.graph.plan
         input, fault = begun_with(plan, self.d.state.run, body.input, self.d.evaluate)
         self.d.record_fact(RunStarted(body.plan, input, parent=body.parent, depth=body.depth))
@@ -360,9 +362,9 @@ class MailReader(Struct):
             self._operate(mail)
 
     def _brought(self, sender: str, body: LetterEnded) -> Outcome:
-        """A blob belongs to its run, so a child's large result is taken over into the parent's.
+        """Copy a large result of a child to a blob of the parent, because a blob belongs to its run.
 
-        Templates cannot read what is stored exactly: a playbook gets plain data.
+        Templates cannot read typed values of Python workflows: a playbook gets plain data.
         """
         outcome = body.outcome
         if not isinstance(outcome, Succeeded):
@@ -374,7 +376,7 @@ class MailReader(Struct):
         return Succeeded(*self.d.box(to_plain_data(result) if plain else result))
 
     def _is_coded(self, at: Parent) -> bool:
-        """Whether the child that was started there is a Python workflow."""
+        """Whether the child of this command is a Python workflow."""
         opened = self.d.state.open.get(at.command)
         if opened is None:
             return False
@@ -414,14 +416,14 @@ class MailReader(Struct):
                 self._report(command, Report(opened.attempt, outcome))
 
     def _rung(self, call: Awaited) -> Outcome:
-        """Bodies learn that nothing else came; no signal can bring them the same."""
+        """A body gets a timeout, which no signal can bring; a playbook gets a result that names the timer."""
         if self.d.graph.by_events and (call.signal or call.child):
             return TimedOut()
         return Succeeded({"by": "timer"})
 
 
 def reported(lease: Lease, done: Done) -> Report:
-    """What a worker handed in, as the log will have it."""
+    """Return the outcome that a worker has reported in the form in which it is logged."""
     return Report(
         attempt=lease.command.attempt,
         outcome=done.outcome,

@@ -1,4 +1,4 @@
-"""A run as one JSON text, with the runs it waits for, to be carried to another store: its log is all that it is."""
+"""Exports a run as one JSON text, with the child runs it waits for, and imports it into another store."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ class RunArchive(Struct, frozen=True, kw_only=True):
     version: int
     run: str
     plan: msgspec.Raw
-    plans: tuple[msgspec.Raw, ...] = ()  # those that it was migrated to
-    facts: tuple[tuple[int, msgspec.Raw], ...]  # each with its time
+    plans: tuple[msgspec.Raw, ...] = ()  # plans that it was migrated to
+    facts: tuple[tuple[int, msgspec.Raw], ...]  # each fact with its time
     blobs: dict[str, str] = {}
     live: dict[str, tuple[str, str]] = {}
-    below: "tuple[RunArchive, ...]" = ()  # child runs that are under way, and theirs
-    letters: tuple[Letter, ...] = ()  # unread ones, of all these runs
+    below: "tuple[RunArchive, ...]" = ()  # child runs that have not ended, and theirs
+    letters: tuple[Letter, ...] = ()  # unread letters of all these runs
 
 
 class OpenedArchive(Struct, frozen=True):
@@ -51,7 +51,7 @@ class OpenedArchive(Struct, frozen=True):
 
 
 def export_run(store: Store, run: str, live: Mapping[str, tuple[str, str]]) -> bytes:
-    """Raises NotFound, or Conflict for a run that another one has started and waits for."""
+    """Return the archive of a run. Raises NotFound, or Conflict for a run whose parent waits for it."""
     runs = {run}
     while True:
         with store.turn(sorted(runs)) as turn:
@@ -73,7 +73,7 @@ def export_run(store: Store, run: str, live: Mapping[str, tuple[str, str]]) -> b
 
 
 def _packed(store: Store, turn: StoreTurn, run: str) -> tuple[RunArchive, RunState] | None:
-    """None if it has not begun."""
+    """Return the archive of one run without its children, and its state; None if it has not started."""
     records = turn.facts(run)
     first = records[0][2] if records else None
     if not isinstance(first, RunStarted):
@@ -92,7 +92,7 @@ def _packed(store: Store, turn: StoreTurn, run: str) -> tuple[RunArchive, RunSta
 
 
 def _named(records: Sequence[Record]) -> Iterator[str]:
-    """Plans that a log names as its own."""
+    """The plans that the run has followed, in order."""
     return (fact.plan for _, _, fact in records if isinstance(fact, RunStarted | RunMigrated))
 
 
@@ -108,17 +108,17 @@ def _blobs(value: Any) -> Iterator[Blob]:
 
 
 def read_archive(data: bytes | str) -> OpenedArchive:
-    """Raises InvalidValue for what is no run, or one of a newer Refold."""
+    """Decode an archive. Raises InvalidValue if it is not an archive of a run, or one of a newer Refold."""
     try:
         carried = msgspec.json.decode(data, type=RunArchive)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidValue("export", f"this is no run: {error}") from None
+        raise InvalidValue("export", f"this is not a run: {error}") from None
     return _checked(carried)
 
 
 def _checked(carried: RunArchive) -> OpenedArchive:
     if carried.format != FORMAT or not carried.run:
-        raise InvalidValue("export", f"this is no run, but {carried.format!r}")
+        raise InvalidValue("export", f"this is not a run, but {carried.format!r}")
     if carried.version != VERSION:
         raise InvalidValue("export", f"it is of version {carried.version}, and this Refold reads version {VERSION}")
     try:
@@ -137,7 +137,7 @@ def _checked(carried: RunArchive) -> OpenedArchive:
 
 
 def _plan(data: msgspec.Raw) -> bytes:
-    """In its one form, whoever has set it anew."""
+    """Return the canonical bytes of a plan, because a user may have formatted the JSON again."""
     try:
         return canonical(read_plan(bytes(data)))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -147,7 +147,7 @@ def _plan(data: msgspec.Raw) -> bytes:
 def import_run(
     store: Store, data: bytes | str, evaluate: Evaluate, languages: Languages, new_id: Callable[[], str]
 ) -> str:
-    """The run as it was when it was packed; returns its id. Raises Conflict if it is there already."""
+    """Write the run into this store as it was when it was exported, and return its id. Raises Conflict if it exists."""
     found = read_archive(data)
     read = [_read(each) for each in (found, *found.below)]
     for hash, plan in (named for each in (found, *found.below) for named in each.plans.items()):
@@ -179,7 +179,7 @@ def _read(found: OpenedArchive) -> tuple[OpenedArchive, dict[str, Graph], RunSta
 def _in_parts(
     graph: Graph, state: RunState, records: Sequence[Record], blobs: dict[str, bytes], new_id: Callable[[], str]
 ) -> Iterator[Writes]:
-    """What happened at one moment is written at once."""
+    """Facts of one moment are written together."""
     expected, summary = 0, summarize(graph, state)
     for at, some in groupby(records, key=lambda record: record[1]):
         facts = [fact for _, _, fact in some]

@@ -16,12 +16,13 @@ from refold.runtime.turn import Turns
 
 log = logger("runtime")
 
-LOSSES = 5  # lost leases of one command before it is given up
+LOSSES = 5  # lost leases of one command before it fails
 BATCH = 1000
 
 
 class Sweep:
-    """Recovery is periodic and only re-queues; it never executes anything in place."""
+    """Finds leases that ran out, timers that are due and unread letters, from time to time. It only queues work again
+    and never executes anything itself."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class Sweep:
         every: float = 1.0,
         served_runs: "ServedRuns | None" = None,
     ) -> None:
-        """Without `served_runs` it looks after every run of the store."""
+        """Without `served_runs` the sweep covers every run of the store."""
         self.store, self.advance, self.mailroom, self.clock, self.doorbell = store, advance, mailroom, clock, doorbell
         self.every, self.served_runs = every, served_runs
 
@@ -52,7 +53,7 @@ class Sweep:
             runs, next_due = await self.advance(lambda: self.store.due(BATCH))
         except Unavailable as error:
             event(log, WARNING, "sweep failed", why=text_of(error))
-            return None  # the next round will find the same
+            return None  # the next round finds the same
         if self.served_runs is not None:
             runs = tuple(self.served_runs.runs)
             expired = [each for each in expired if each.run in self.served_runs.runs]
@@ -85,7 +86,7 @@ class Timers:
             self.wake(run)
 
     async def _sleep(self, seconds: float | None) -> None:
-        """Until the first is due, or an earlier one is set."""
+        """Sleep until the first timer is due, or an earlier one is set."""
         self._set.clear()
         try:
             await asyncio.wait_for(self._set.wait(), seconds)
@@ -99,37 +100,38 @@ EVERY = 5.0  # seconds
 
 
 class ServedRuns:
-    """The run itself stays; a child is here from its birth to its end, so the cost does not grow with what is over."""
+    """A run and the runs that it starts, for a process that serves no others. The run itself stays in the set; a child
+    is in it from its start to its end, so that the cost does not grow with the runs that have ended."""
 
     def __init__(self, run: str, turns: Turns, advance: Advance, on_change: Callable[[frozenset[str]], None]) -> None:
         self.run, self.turns, self.advance, self.on_change = run, turns, advance, on_change
         self.runs = frozenset({run})
 
     def add(self, births: Iterable[tuple[str, str]]) -> None:
-        """Parents and their children."""
+        """Add the children of served runs, given as pairs of parent and child."""
         self._set(self.runs.union(child for parent, child in births if parent in self.runs))
 
     def ended(self, run: str) -> None:
         self._set(self.runs - {run} | {self.run})
 
     async def run_for(self, clock: Clock) -> None:
-        """Now and then, others may have started one."""
+        """Look from time to time for children that other processes have started."""
         while True:
             await self.gather()
             await clock.sleep(EVERY)
 
     async def gather(self) -> None:
-        """Those that are there already, whichever process started them."""
+        """Find the children that exist already, whichever process started them."""
         before = self.runs
         try:
             found = await self.advance(self._found)
         except Unavailable as error:
             event(log, WARNING, "look for child runs failed", run=self.run, why=text_of(error))
-            return  # the next time will find the same
-        self._set(found | (self.runs - before))  # a child may have been born meanwhile
+            return  # the next round finds the same
+        self._set(found | (self.runs - before))  # a child may have been started meanwhile
 
     def _found(self) -> frozenset[str]:
-        """A detached child is known only by its birth, and stays until it has ended."""
+        """A detached child is not in `state.children`; it stays in the set from its start letter to its end."""
         found: set[str] = set()
         over: set[str] = set()
         todo = set(self.runs)
@@ -151,12 +153,13 @@ class ServedRuns:
 
 log = logger("runtime")
 
-SHARE = 0.05  # of the time that looks may take, however much others write
+SHARE = 0.05  # of the time that looking may take, however much other processes write
 
 
 class Listener:
-    """Whoever sends a signal or decides a gate takes the turn of the run, and leaves its commands to those who serve
-    it. They find them within a look. One that is missed costs a poll, never a run."""
+    """Notices what other processes write to the same store. A process that only sends a signal or decides a gate
+    commits the turn and leaves the new commands to the processes that serve the run. Those find them with the next
+    look; a missed look costs a poll, never a run."""
 
     def __init__(
         self,
@@ -167,8 +170,8 @@ class Listener:
         every: float,
     ) -> None:
         self.foreign_writes, self.advance, self.clock, self.every = foreign_writes, advance, clock, every
-        self.heard = heard  # is called when another process has written
-        self._known: int | None = None  # what `foreign_writes` was last
+        self.heard = heard  # called when another process has written
+        self._known: int | None = None  # the last value of `foreign_writes`
 
     async def run(self) -> None:
         while True:
@@ -185,4 +188,4 @@ class Listener:
             self._known = written
         except Unavailable as error:
             event(log, WARNING, "look for what others have written failed", why=text_of(error))
-            return  # the next look will find the same
+            return  # the next look finds the same

@@ -1,4 +1,4 @@
-"""Inputs of a run that starts, held against what its workflow declares."""
+"""Inputs of runs that start, checked against what their workflows declare; and limits on child runs."""
 
 from collections.abc import Callable, Container, Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from refold.schemas import WORK, WORK_UNDER_LOCK, misfits, said
 
 
 def begun_with(plan: Plan, run: str, given: dict[str, Any], evaluate: Evaluate) -> tuple[dict[str, Any], Fault | None]:
-    """What a child begins with, and why it cannot if its inputs cannot be computed or do not fit."""
+    """Return the inputs of a child, and a fault if they cannot be computed or do not fit."""
     input, fault = given, None
     try:
         input = started_with(plan, run, given, evaluate)
@@ -28,7 +28,7 @@ def begun_with(plan: Plan, run: str, given: dict[str, Any], evaluate: Evaluate) 
 
 
 def fits(plan: Plan, given: dict[str, Any], work: int = WORK) -> bool | None:
-    """Whether each input that is given is as the workflow wants it; None if that takes more than this work."""
+    """Whether each given input fits its schema; None if checking it takes more than this work."""
     try:
         for declared in plan.inputs:
             if declared.name in given:
@@ -52,7 +52,7 @@ def check_inputs(plan: Plan, given: dict[str, Any], work: int = WORK, known: Con
         if declared.name in given:
             _check(plan, declared, given[declared.name], work // len(plan.inputs))
         elif declared.name in plan.defaults:
-            continue  # it was checked when the workflow was read
+            continue  # defaults were checked when the workflow was read
         elif declared.required:
             raise InvalidValue(f"input `{declared.name}`", f"`{plan.name}` needs it, and it is not given")
 
@@ -68,12 +68,12 @@ def _check(plan: Plan, declared: Input, value: Any, work: int) -> None:
         )
 
 
-DEPTH = 100  # runs below the first
-ENDS = 3  # workflows that are named at each end of a long chain
+DEPTH = 100  # runs above a run
+ENDS = 3  # workflows that a message names at each end of a long chain
 
 
 class ChildLimits:
-    """Asked before a child is started; what it says becomes a fault in the log of the parent."""
+    """Decides whether a child may start. A refusal becomes a fault in the log of the parent."""
 
     def __init__(self, store: Store, known: Callable[[str], tuple[Graph, Evaluate]], limit: int = DEPTH) -> None:
         self.store, self.known, self.limit = store, known, limit
@@ -90,7 +90,7 @@ class ChildLimits:
         return None
 
     def misfit(self, plan: str, input: dict[str, Any]) -> Fault | None:
-        """Why no child of this workflow begins with this input."""
+        """Return a fault if a child of this workflow cannot start with this input."""
         graph, evaluate = self.known(plan)
         if not graph.plan.inputs and not graph.plan.computed:
             return None

@@ -1,4 +1,4 @@
-"""The desk of a process that has the store at hand."""
+"""The desk of a worker that is in the same process as the store: claims, reports, heartbeats and durable calls."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from refold.ports import Abilities, Advance, Done, Lease, Memory, Place, Store
 from refold.runtime.mail import Note, Settle
 from refold.runtime.mailroom import Mailroom
 
-FAR = 2**63  # moments are below
+FAR = 2**63  # every moment is below
 
 
 class LocalDesk:
@@ -59,9 +59,10 @@ class LocalDesk:
 
 
 def _honest(done: Done) -> Done:
-    """What cannot be taken as it is fails its step by name, with its path, and the body does not run again.
+    """Check a report. One that cannot be stored fails its step with the path of the bad value; the body is not run
+    again.
 
-    A tool may be anybody's, and so may its results: what they are is not believed before it was looked at.
+    Tools and their results come from users, so nothing about them is assumed before it was checked.
     """
     try:
         outcome = done.outcome
@@ -78,7 +79,7 @@ def _honest(done: Done) -> Done:
         _check_moment(done.started_at)
     except InvalidValue as error:
         return _refused(done, str(error))
-    except Exception as error:  # its own methods may raise anything, and a value can be a circle
+    except Exception as error:  # methods of a value may raise anything, and a value can contain itself
         return _refused(done, f"{type(error).__name__} while it was looked at: {text_of(error)}")
     return done if outcome is done.outcome else structs.replace(done, outcome=outcome)
 
@@ -90,27 +91,27 @@ def _refused(done: Done, why: str) -> Done:
 
 def _listed(value: Any, path: str) -> Sequence[Any]:
     if not isinstance(value, tuple):
-        raise InvalidValue(path, f"a {type(value).__name__} is no tuple")
+        raise InvalidValue(path, f"a {type(value).__name__} is not a tuple")
     return value
 
 
 def _check_write(write: Any) -> None:
     if not isinstance(write, Write):
-        raise InvalidValue("writes", f"a {type(write).__name__} is no write to the context")
+        raise InvalidValue("writes", f"a {type(write).__name__} is not a write to the context")
     if not isinstance(write.key, str):
         raise InvalidValue("context", f"the key {write.key!r} is not a string")
     check_value(write.key, "context")
     value = write.amount if isinstance(write, AddTo) else getattr(write, "value", None)
     check_value(value, f"context.{write.key}")
     if isinstance(write, AddTo) and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise InvalidValue(f"context.{write.key}", f"{value!r} is no number that can be added")
+        raise InvalidValue(f"context.{write.key}", f"{value!r} is not a number that can be added")
     if isinstance(write, PutIf) and type(write.version) is not int:
-        raise InvalidValue(f"context.{write.key}", f"{write.version!r} is no version")
+        raise InvalidValue(f"context.{write.key}", f"{write.version!r} is not a version")
 
 
 def _check_sent(sent: Any) -> None:
     if not isinstance(sent, Sent) or not isinstance(sent.type, str):
-        raise InvalidValue("events", f"a {type(sent).__name__} is no event")
+        raise InvalidValue("events", f"a {type(sent).__name__} is not an event")
     check_value(sent.type, "events")
     check_value(sent.data, f"event {sent.type}")
 
@@ -128,11 +129,11 @@ def _check_usage(usage: Any) -> None:
 
 def _check_moment(moment: Any) -> None:
     if type(moment) is not int or not 0 <= moment < FAR:
-        raise InvalidValue("started_at", f"{moment!r} is no moment, which is a number of microseconds")
+        raise InvalidValue("started_at", f"{moment!r} is not a moment, which is a number of microseconds")
 
 
 def _check_wait(outcome: Outcome) -> None:
-    """What waits for nothing would be run again at once for ever, or never."""
+    """Refuse an outcome that waits for nothing: it would be run again immediately for ever, or never."""
     match outcome:
         case Parked(until=None, signal=""):
             raise InvalidValue("outcome", "parked until neither a time nor a signal")
@@ -149,4 +150,4 @@ def _check_wait(outcome: Outcome) -> None:
 def _check_amount(amount: Any, path: str) -> None:
     check_value(amount, path)
     if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount < 0:
-        raise InvalidValue(path, f"{amount!r} is no amount that can be used up")
+        raise InvalidValue(path, f"{amount!r} is not an amount that can be used up")

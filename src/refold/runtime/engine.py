@@ -1,4 +1,4 @@
-"""The engine object: starts runs, tells of them, steers them. It delegates and computes nothing."""
+"""The engine: starts runs, shows them and operates on them. It delegates everything and computes nothing."""
 
 import asyncio
 import shlex
@@ -58,13 +58,13 @@ R = TypeVar("R")
 
 log = logger("runtime")
 
-PLANS = 100  # prepared ones that are kept
-AT_ONCE = 1000  # lines of a side stream that are read in one go
+PLANS = 100  # prepared plans that are kept
+AT_ONCE = 1000  # lines of a side stream in one read
 FOLLOW = 0.05  # seconds between two looks at a side stream
 
 
 class RunReport(Struct, frozen=True):
-    """A run as people see it."""
+    """A run as users see it."""
 
     id: str
     name: str
@@ -301,7 +301,7 @@ class Engine:
         except asyncio.CancelledError:
             if own and not self.service.has_failed:
                 try:
-                    await self.mailroom.send(run, Cancel("nobody waits for it any more"))
+                    await self.mailroom.send(run, Cancel("its caller no longer waits for it"))
                 except RefoldError as error:
                     event(log, WARNING, "run could not be cancelled", run=run, why=text_of(error))
             raise
@@ -312,7 +312,7 @@ class Engine:
         return await self._result(await self._wait(run))
 
     async def wait(self, run: str) -> RunReport:
-        """Until the run has ended, whoever ends it."""
+        """Wait until the run has ended, in whichever process."""
         return await self._shown(await self._wait(run))
 
     async def _wait(self, run: str) -> RunSnapshot:
@@ -323,7 +323,7 @@ class Engine:
             self.ends.forget(run, end)
 
     async def _seen(self, run: str, end: RunEnd, look_first: bool) -> RunSnapshot:
-        """The run as it ended; one that ended in another process is read, as soon as the store answers."""
+        """Return the run as it ended. If another process has ended it, it is read as soon as the store answers."""
         seen = None
         if not (look_first and await self.ends.is_over(run)):
             self.ends.watch(run)
@@ -379,7 +379,8 @@ class Engine:
         )
 
     async def _world(self, graph: Graph, state: RunState) -> World | None:
-        """Who else could serve it, if this process has not the code of its bodies, or does not serve its queues."""
+        """Return which workers could serve the run, if this process lacks the code of its bodies or does not serve its
+        queues."""
         served = all(self._serves(graph.step(opened.step).queue) for opened in state.open.values())
         if served and (not graph.by_events or not state.open or self.code.of(state.plan) is not None):
             return None
@@ -387,7 +388,7 @@ class Engine:
         return seen
 
     async def progress(self, run: str) -> Progress | None:
-        """How a run stands that this process has in memory; costs no reading."""
+        """Return the progress of a run that this process has in memory; nothing is read."""
 
         def look() -> Progress | None:
             known = self.mailroom.turns.known.get(run)
@@ -407,7 +408,7 @@ class Engine:
         return records
 
     async def logs(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
-        """What its steps have printed, each line with its number; `after` the last that is known."""
+        """Return the lines that its steps have printed, each with its number, after the given number."""
         lines: Sequence[tuple[int, Any]] = await self.advance(lambda: self.store.views.lines(run, after))
         return lines
 
@@ -444,12 +445,12 @@ class Engine:
         return str(plan.name)
 
     async def export(self, run: str, live: Saved | None = None) -> bytes:
-        """The whole run as JSON, with all that waits in it; best of one that is paused."""
+        """Return the whole run as JSON, with everything it waits for. Pause the run first."""
         data: bytes = await self.advance(lambda: export_run(self.store, run, live or {}))
         return data
 
     async def restore(self, data: bytes | str) -> str:
-        """A run that was exported, in this store; returns its id. It goes on as soon as somebody serves it."""
+        """Import an exported run into this store, and return its id. It continues as soon as a process serves it."""
         turns = self.mailroom.turns
         run: str = await self.advance(
             lambda: import_run(self.store, data, turns.evaluate, turns.languages, self.new_id)
@@ -459,12 +460,13 @@ class Engine:
         return run
 
     async def lines(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
-        """The next of them, not too many."""
+        """Return the next lines of the side stream, at most a fixed number."""
         found: Sequence[tuple[int, Any]] = await self.advance(partial(self.store.views.lines, run, after, AT_ONCE))
         return found
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[tuple[int, Any]]:
-        """All lines of its side stream, each with its number, until the run is over; few are in memory at a time."""
+        """Yield the lines of its side stream, each with its number, until the run has ended; few are in memory at a
+        time."""
         over = False
         while True:
             lines = await self.lines(run, after)
@@ -485,7 +487,8 @@ class Engine:
     async def decide(
         self, run: str, step: str, option: str, *, by: str = "", feedback: Any = None, visit: int | None = None
     ) -> None:
-        """A person's decision at a gate, for the last visit or for this one; the first counts, later ones conflict."""
+        """Decide a gate, for the last visit or for the given one. The first decision counts; later ones raise
+        Conflict."""
         codec.check_value(feedback, "feedback")
         await self.mailroom.send(run, DecideGate(step, option, by, feedback, visit))
 
@@ -493,32 +496,34 @@ class Engine:
         await self.mailroom.send(run, Pause(by))
 
     async def resume(self, run: str, by: str = "", budget: dict[str, int | float] | None = None) -> None:
-        """Lift a pause, perhaps with new limits of its budget."""
+        """Resume a paused run, if wanted with new limits of its budget."""
         await self.mailroom.send(run, Resume(by, _checked(budget)))
 
     async def retry(self, run: str, step: str = "", by: str = "", budget: dict[str, int | float] | None = None) -> None:
-        """A run that has failed or was cancelled goes on with what did not come to its end, or from a step on."""
+        """Resume a run that has failed or was cancelled, with the steps that did not complete, or from the given
+        step."""
         await self.mailroom.send(run, Reopen(by, step, _checked(budget)))
 
     async def retry_items(self, run: str, step: str, items: Iterable[int] = (), by: str = "") -> None:
-        """Items of a loop that failed or were cancelled are run again, all of them or these; nothing else is."""
+        """Run items of a loop again that failed or were cancelled: all of them, or the given ones. Nothing else is
+        repeated."""
         await self.mailroom.send(run, RetryItems(step, tuple(items), by))
 
     async def cancel_items(self, run: str, step: str, items: Iterable[int], by: str = "") -> None:
-        """Items of a loop that nobody wants any more; the others go on."""
+        """Cancel items of a loop; the other items continue."""
         await self.mailroom.send(run, CancelItems(step, tuple(items), by))
 
     async def migrate(self, run: str, plan: str, by: str = "") -> None:
-        """To a plan that the store knows, by its hash. What has happened stays as it is; what comes follows the plan.
+        """Let the run follow another stored plan, named by its hash. The past stays as it is.
 
-        Raises CannotMigrate, with the steps that stand in the way.
+        Raises CannotMigrate, with the steps that prevent it.
         """
         turns = self.mailroom.turns
         graph: Graph = await self.mailroom.advance(lambda: turns.graph(plan))
         await self.mailroom.send(run, Migrate(plan, graph, by))
 
     async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None:
-        """The whole run, or one open command of it, which is then routed as a failure."""
+        """Cancel the run, or one open command of it, which then counts as a failure of its step."""
         await self.mailroom.send(run, Cancel(reason, by, command))
 
     def _serves(self, queue: str) -> bool:
@@ -542,5 +547,5 @@ def _as_map(inputs: tuple[Any, ...]) -> dict[str, Any]:
 def _checked(budget: dict[str, int | float] | None) -> dict[str, int | float]:
     for unit, limit in (budget or {}).items():
         if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 <= limit < inf:
-            raise InvalidValue(f"budget.{unit}", f"{limit!r} is no limit")
+            raise InvalidValue(f"budget.{unit}", f"{limit!r} is not a limit")
     return budget or {}

@@ -33,7 +33,7 @@ def with_loaded(
 
 
 def decided(turn: StoreTurn, d: Decision, kept: Loaded) -> dict[str, Command | Held | None]:
-    """What the store must hold of the commands that were touched.
+    """Decide, and return what the store must hold of the commands that were touched.
 
     `kept` is what the run was expected to need again, events or the items of loops; it is brought up to date.
     """
@@ -56,13 +56,13 @@ def decided(turn: StoreTurn, d: Decision, kept: Loaded) -> dict[str, Command | H
 
 
 def memory_of(state: RunState, command: str) -> Memory:
-    """Values themselves are never changed in place."""
+    """The maps are copied; their values are never changed in place."""
     opened = state.open[command]
     return Memory(dict(state.ctx), dict(state.versions), dict(opened.recorded), frozenset(opened.calls))
 
 
 def with_memory(leases: Sequence[Lease], state_of: Callable[[str], RunState | None]) -> Sequence[Lease]:
-    """Those of runs whose state is at hand bring it along; the others ask for it when they need it."""
+    """Give leases the memory of their run if its state is loaded. Other bodies ask for it when they need it."""
     found = []
     for lease in leases:
         state = state_of(lease.run)

@@ -1,4 +1,4 @@
-"""What can reach a run."""
+"""Mail: everything that can be sent to a run, by workers, by users and by the engine itself."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class Settle(Struct, frozen=True, gc=False):
 
 
 class Note(Struct, frozen=True, gc=False):
-    """A durable call of a command that is being run."""
+    """The outcome of a durable call of a command that is running."""
 
     lease: Lease
     key: str
@@ -37,7 +37,7 @@ class Note(Struct, frozen=True, gc=False):
 
 
 class Expire(Struct, frozen=True):
-    """The lease of this generation ran out of time, or its command out of workers."""
+    """The lease of this generation has passed its deadline, or the command has lost too many workers."""
 
     command: str
     generation: int
@@ -74,11 +74,11 @@ class Cancel(Struct, frozen=True):
 
 
 class Look(Struct, frozen=True):
-    """Nothing new from here: take letters and due timers from the store."""
+    """Nothing new: the run reads its letters and its due timers."""
 
 
 class Reopen(Struct, frozen=True):
-    """A run that has failed or was cancelled goes on; with a step, from there."""
+    """Resume a run that has failed or was cancelled; with a step, from that step."""
 
     by: str = ""
     step: str = ""
@@ -86,15 +86,15 @@ class Reopen(Struct, frozen=True):
 
 
 class RetryItems(Struct, frozen=True):
-    """Items of a list loop that did not complete are run again, while it goes on or after the end of the run."""
+    """Run items of a loop again that did not complete, while the loop runs or after the end of the run."""
 
-    step: str = ""  # empty: of all loops of a run that has completed although some failed
+    step: str = ""  # empty: all loops of a run that has completed although items failed
     items: tuple[int, ...] = ()  # empty: all of them
     by: str = ""
 
 
 class Migrate(Struct, frozen=True):
-    """Follow another plan from here on."""
+    """The run follows another plan from now on."""
 
     plan: str
     graph: Graph

@@ -24,14 +24,14 @@ from refold.runtime.turn import Delivery, RunSnapshot, TurnResult, Turns
 
 log = logger("runtime")
 
-BATCH = 1000  # posts in one commit
-SHARE = 4  # posts of one run in a commit while others have mail too
-COMPANY = 0.05  # seconds for which others that had mail are expected to have more
-AT_ONCE = 16  # reports in a row that are not put off, before everybody else has a go
+BATCH = 1000  # deliveries in one commit
+SHARE = 4  # deliveries of one run in a commit while other runs have mail too
+COMPANY = 0.05  # seconds for which other runs that had mail are expected to get more
+AT_ONCE = 16  # reports in a row that are committed before `send` returns; then other tasks get their turn
 
 
 Waiting = list[tuple[Delivery, asyncio.Future[Delivery] | None]]
-"""Mail, with whoever waits for the answer."""
+"""Mail, each with the future of the sender, if the sender waits for the answer."""
 
 
 class LocalWorker(Protocol):
@@ -40,10 +40,10 @@ class LocalWorker(Protocol):
     def offer(self) -> Offer | None: ...
 
     def accept(self, offer: Offer, leases: Sequence[Lease]) -> None:
-        """What came of the offer; follows each one."""
+        """Take the leases that the offer has brought; called once for each offer."""
 
     def is_alone(self) -> bool:
-        """It runs one command: no other report can be on its way."""
+        """Whether the worker runs one command, so that no other report can arrive."""
 
 
 class LazyOffer(Struct):
@@ -96,7 +96,7 @@ class Mailroom:
         self._nudged: set[str] = set()  # runs for which a look is waiting
 
     async def send(self, run: str, mail: Mail) -> Delivery:
-        """Returns when it is committed; raises what the run has against it."""
+        """Return when the mail is committed. Raises the reason for which the run refuses it."""
         post = Delivery(run, mail)
         if not self._report_at_once(post):
             self._in_a_row = 0
@@ -108,7 +108,7 @@ class Mailroom:
         return post
 
     def _report_at_once(self, post: Delivery) -> bool:
-        """If nobody else can have anything to tell, there is no batch to wait for."""
+        """Commit a report now if no other report can arrive: then there is no batch to wait for."""
         if self._waiting or not isinstance(post.mail, Settle) or self._in_a_row >= AT_ONCE:
             return False
         worker = self.worker()
@@ -117,7 +117,7 @@ class Mailroom:
         offering = LazyOffer(worker)
         try:
             done, turned = self.at_once(partial(self.turns.commit, [post], offering))
-        except Exception as error:  # a bug, but nobody may wait for ever because of it
+        except Exception as error:  # a defect, but the senders must not wait for ever because of it
             event(log, ERROR, "turn ended with an internal error", run=post.run, error=error)
             post.error, done, turned = error, True, None
         offering.close(turned)
@@ -130,19 +130,19 @@ class Mailroom:
         return done
 
     def nudge(self, runs: Sequence[str]) -> None:
-        """These runs have letters or due timers; nobody waits for the answer."""
+        """Let these runs read their letters and due timers. The caller does not wait for it."""
         for run in runs:
-            if run not in self._nudged:  # one look sees all that has come until then
+            if run not in self._nudged:  # one look finds everything that has arrived until then
                 self._nudged.add(run)
                 self._put(Delivery(run, Look()), None)
 
     def wake(self, run: str) -> None:
-        """Something of this run came due: a timer, or a command that may start now."""
+        """A timer of this run is due, or a command of it may start now."""
         self.nudge([run])
         self.doorbell.ring()
 
     def drop(self, run: str, mail: Mail) -> None:
-        """Mail whose sender does not wait."""
+        """Send mail without waiting for the answer."""
         self._put(Delivery(run, mail), None)
 
     def _put(self, post: Delivery, reply: asyncio.Future[Delivery] | None) -> None:
@@ -161,10 +161,11 @@ class Mailroom:
                 with suppress(Unavailable):  # as above
                     await self.advance(partial(self.turns.snapshot, run))
             if self._waiting:
-                await asyncio.sleep(0)  # whoever was answered has a go before the next turn, which may be taken here
+                await asyncio.sleep(0)  # senders that were answered run before the next turn, which may block
 
     def _batch(self) -> Waiting:
-        """All that waits. Of several runs each has its share, or the least of them would wait for the largest."""
+        """Take at most SHARE deliveries per run when several runs have mail, so that a busy run cannot delay the
+        others."""
         now = asyncio.get_running_loop().time()
         runs = Counter(post.run for post, _ in self._waiting)
         if len(runs) > 1:
@@ -184,14 +185,15 @@ class Mailroom:
         return batch
 
     async def _turn(self, batch: Waiting) -> TurnResult:
-        """Answers first, then the offer: work begins in the order in which it was claimed."""
+        """Answer the senders first and accept the offer then, so that work begins in the order in which it was
+        claimed."""
         posts = [post for post, _ in batch]
         offering, turned = LazyOffer(self.worker()), None
-        offering()  # a turn on another thread cannot ask the taker
+        offering()  # a turn on another thread cannot ask the worker
         try:
             try:
                 turned = await self.advance(partial(self.turns.commit, posts, offering))
-            except Exception as error:  # a bug, but nobody may wait for ever because of it
+            except Exception as error:  # a defect, but the senders must not wait for ever because of it
                 event(log, ERROR, "turn ended with an internal error", run=posts[0].run, runs=len(posts), error=error)
                 for post in posts:
                     post.error = error
@@ -220,32 +222,33 @@ class Mailroom:
 
 
 def _log_dropped(post: Delivery, error: Exception) -> None:
-    """Nobody waits for the answer; what is due is found again by the sweep."""
+    """Log a refusal that no sender waits for. What is still due is found again by the sweep."""
     level = DEBUG if isinstance(error, NotFound) else WARNING
     event(log, level, "mail was refused", run=post.run, mail=type(post.mail).__name__.lower(), why=text_of(error))
 
 
 def run_of_key(key: str) -> str:
-    """The id follows from the key, so that however many start it at once, there is one run."""
+    """Derive the id of a run from its key, so that there is one run however many callers start it together."""
     return hashlib.sha256(f"key/{key}".encode()).hexdigest()[:32]
 
 
 class Intake:
-    """Synchronous. Nobody executes anything here: whoever serves the store finds what has changed."""
+    """Delivers mail to runs where no engine runs: a start, a pause, a cancellation, each as one commit. It is
+    synchronous and executes nothing; the processes that serve the store find what has changed."""
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
 
     def register(self, plan: Plan) -> None:
-        """Make a workflow known, so that others can start it as their child."""
+        """Store a workflow, so that other runs can start it as their child."""
         prepared = prepare(plan)
         self.turns.store.put_plan(prepared.hash, prepared.data)
 
     def start(self, plan: Plan, input: dict[str, Any], run: str, name: str = "", key: str = "", code: str = "") -> bool:
-        """False if the key has its run already."""
+        """Return False if the key has its run already."""
         codec.check_value(input, "input")
         try:
-            fit = bool(fits(plan, input))  # before the lock is taken, for it may take long
+            fit = bool(fits(plan, input))  # before the lock is taken, because it may take long
             self.send(run, Start(prepare(plan), input, name, key, code=code, fits=fit))
         except Conflict:
             if not key:
@@ -254,7 +257,7 @@ class Intake:
         return True
 
     def send(self, run: str, mail: Mail) -> None:
-        """Raises what the run has against it; letters that follow from it are read by their receivers too."""
+        """Deliver mail, and let the receivers of the letters that follow read them. Raises the reason for a refusal."""
         post = Delivery(run, mail)
         receivers = self.turns.commit([post]).sent_to
         if post.error is not None:

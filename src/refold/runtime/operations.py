@@ -1,4 +1,4 @@
-"""What is run again or taken back, runs and single items of loops: judged under the lock of the run."""
+"""Operations on runs: reopen, migrate, retry and cancel items. They are checked under the lock of the run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -38,13 +38,13 @@ SHORT = 12  # characters by which a plan is named
 
 
 def move(d: Decision, mail: Migrate) -> None:
-    """Say that the run follows the new plan, or raise why it does not."""
+    """Record that the run follows the new plan, or raise the reason for which it cannot."""
     refuse(d.graph, mail.graph, d.state, mail.plan)
     migrate(d, mail.graph, RunMigrated(mail.plan, mail.by))
 
 
 def refuse(old: Graph, new: Graph, state: RunState, plan: str) -> None:
-    """Raises Conflict, or CannotMigrate with all that stands in the way."""
+    """Raises Conflict, or CannotMigrate with every step that prevents it."""
     if state.life in TERMINAL:
         hint = f"; `refold runs retry {state.name or state.run} --detach` reopens it" if state.life != COMPLETED else ""
         raise Conflict(f"run {state.run} is {state.life}, and only one that is under way is migrated{hint}")
@@ -66,7 +66,7 @@ def _inputs(new: Graph, state: RunState) -> Sequence[Refusal]:
 
 
 def refuse_spent(state: RunState, budget: Mapping[str, int | float]) -> None:
-    """A run that its budget paused would be paused again at once, unless it gets more."""
+    """Refuse to resume a run that its budget paused unless the budget grows: it would be paused again immediately."""
     over = over_budget(state, budget) if state.paused_by == PAUSED_BY_BUDGET else None
     if over is not None:
         raise Conflict(
@@ -75,7 +75,7 @@ def refuse_spent(state: RunState, budget: Mapping[str, int | float]) -> None:
 
 
 def reopen(d: Decision, step: str, by: str, budget: dict[str, int | float]) -> None:
-    """Say that the run goes on, or raise why it does not."""
+    """Record that the run resumes, or raise the reason for which it cannot."""
     state = d.state
     if state.life not in (FAILED, CANCELLED):
         raise Conflict(f"run {state.run} is {state.life}: only one that has failed or was cancelled is retried")
@@ -99,7 +99,7 @@ def _check_step(d: Decision, step: str) -> None:
 
 
 def dead_of(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter] | None:
-    """All that the run has left now; None if that has not changed."""
+    """Return all dead letters of the run, or None if they have not changed."""
     ended = d.state.life in TERMINAL and (d.state.failures or any_tolerated(d.graph, d.state))
     if not ended and not (d.facts and isinstance(d.facts[0], RunReopened)):
         return None
@@ -114,7 +114,7 @@ def loaded_dead(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter]:
 
 
 def apply_operation(d: Decision, mail: Reopen | RetryItems | CancelItems | Migrate) -> None:
-    """Say what is run again or taken back, or which plan is followed, or raise why not."""
+    """Record the facts of an operation, or raise the reason for a refusal."""
     match mail:
         case Reopen():
             reopen(d, mail.step, mail.by, mail.budget)
@@ -127,7 +127,8 @@ def apply_operation(d: Decision, mail: Reopen | RetryItems | CancelItems | Migra
 
 
 def _retry(d: Decision, mail: RetryItems) -> None:
-    """While the loop goes on, or after the end of the run, which goes on then; nothing that follows is run again."""
+    """Run items again while their loop runs, or after the end of the run, which then resumes. Later steps are not
+    repeated."""
     if not mail.step:
         _retry_tolerated(d, mail.by)
         return
@@ -195,7 +196,7 @@ def _check(fan: FanOut, items: Iterable[int], refused: tuple[int, ...], why: str
 
 
 def _check_stops(d: Decision, s: int, fan: FanOut, chosen: tuple[int, ...]) -> None:
-    """A loop that begins nothing after a failure would not begin these while another stays failed."""
+    """A loop that starts nothing after a failure would not start these items while another item stays failed."""
     loop = d.graph.step(s).loop
     left = sorted(set(failed_items(fan)) - set(chosen))
     if left and loop is not None and loop.failures in ("stop", "halt"):

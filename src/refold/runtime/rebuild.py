@@ -1,4 +1,4 @@
-"""Makes every projection again from the logs alone: rows, commands and timers; snapshots are left out."""
+"""Computes every projection again from the logs alone: rows, commands and timers. Snapshots are not written."""
 
 from contextlib import nullcontext
 
@@ -17,7 +17,7 @@ from refold.runtime.operations import loaded_dead
 
 
 def rebuild(store: Store, evaluate: Evaluate, languages: Languages = unknown) -> dict[str, Exception | None]:
-    """In one commit, or nothing. Each run with what stood in its way; such a run is left without a row."""
+    """Rebuild all runs in one commit. Returns each run with its error; a run with an error has no row afterwards."""
     graphs: dict[str, Graph] = {}
 
     def graph_of(plan: str) -> Graph:
@@ -34,13 +34,13 @@ def rebuild(store: Store, evaluate: Evaluate, languages: Languages = unknown) ->
             try:
                 turn.write(projected(turn, run, graph_of, evaluate, languages))
                 told[run] = None
-            except Exception as error:  # a log that cannot be read keeps no other run from its row
+            except Exception as error:  # a log that cannot be read must not affect other runs
                 told[run] = error
     return told
 
 
 def projected(turn: StoreTurn, run: str, graph_of: Graphs, evaluate: Evaluate, languages: Languages) -> Writes:
-    """All that a store must hold of a run besides its log, as its log has it."""
+    """Return everything that a store must hold of a run next to its log."""
     state = RunState(run=run)
     graph = replay(graph_of, turn.facts(run), state)
     language = graph.plan.language
@@ -61,7 +61,7 @@ def projected(turn: StoreTurn, run: str, graph_of: Graphs, evaluate: Evaluate, l
 
 
 def _reported(turn: StoreTurn, run: str) -> frozenset[str]:
-    """Commands whose report is kept and was not folded yet: nobody may run them again."""
+    """Commands whose report is kept and was not folded yet: they must not be run again."""
     return frozenset(each.body.command for each in turn.letters(run) if isinstance(each.body, LetterReport))
 
 

@@ -1,4 +1,4 @@
-"""One turn of the machine: lock runs, fold what is new, decide, write, commit; one commit for many runs."""
+"""One turn of the engine: lock runs, fold their mail, decide, write, commit. One commit serves many runs."""
 
 import os
 import traceback
@@ -35,7 +35,7 @@ from refold.runtime.operations import dead_of
 from refold.runtime.plans import PreparedPlan
 from refold.runtime.turn_log import Line, turn_lines, write_lines
 
-TRIES = 3  # of a turn whose commit the store refused
+TRIES = 3  # attempts to commit a turn
 FIRST_PAUSE, LONGEST_PAUSE = 1, 300  # seconds before a run that is stuck is decided again
 
 log = logger("runtime")
@@ -45,7 +45,7 @@ _PATIENT = (Settle, Note, Expire, Look)  # mail that can wait until a run that i
 
 
 class Delivery(Struct):
-    """A piece of mail on its way, and what came of it."""
+    """A piece of mail, and what came of it: the reason for a refusal, or the next lease of the sender."""
 
     run: str
     mail: Mail
@@ -54,43 +54,44 @@ class Delivery(Struct):
 
 
 class CachedRun(Struct):
-    """A run as folded so far."""
+    """A run in memory, as folded so far."""
 
     graph: Graph
     state: RunState
     snapshot_at: int = 0
-    kept: Loaded = field(default_factory=Loaded)  # what is needed again soon
+    kept: Loaded = field(default_factory=Loaded)  # values that the run is expected to need again soon
 
 
 class Stuck(Struct, frozen=True):
-    """A run whose turn ends with an error that is none of the user's; its reports are kept beside its log."""
+    """A run that cannot be advanced because of an error that the user did not cause; its reports are kept next to its
+    log."""
 
     why: str
     tries: int
-    until: Instant  # it is not decided again before
+    until: Instant  # the next attempt
 
 
 class RunSnapshot(Struct, frozen=True):
-    """A run as somebody saw it, and when."""
+    """A run at one moment, for readers."""
 
     graph: Graph
     state: RunState
     now: Instant
-    blobs: Mapping[str, Any] = {}  # values that are at hand and need not be read from the store
+    blobs: Mapping[str, Any] = {}  # values that are in memory and need not be read from the store
 
 
 class TurnResult(Struct):
-    """What others want to know after a commit."""
+    """What a commit has brought about, for the other parts of the process."""
 
     ended: list[RunSnapshot] = []
     issued: int = 0  # commands that wait for a worker now
-    freed: bool = False  # others may wait too, for what had stopped them is over
+    freed: bool = False  # commands of other runs may be free to claim too
     leases: list[Lease] = []  # for the worker that made an offer
     sent_to: list[str] = []  # runs that have letters now
     births: list[tuple[str, str]] = []  # runs, and the children they have started
-    grown: list[str] = []  # runs whose tail has outgrown their snapshot
-    alarms: list[tuple[Instant, str]] = []  # when a run wants to be looked at again
-    withdrawn: list[tuple[str, str]] = []  # commands that are over without a report of their holder
+    grown: list[str] = []  # runs whose log has outgrown their snapshot
+    alarms: list[tuple[Instant, str]] = []  # when a run must be looked at again
+    withdrawn: list[tuple[str, str]] = []  # commands that have ended without a report of their holder
     lines: list[tuple[str, Line]] = []  # for the log, each with its run
 
 
@@ -104,7 +105,7 @@ class TurnOptions(Struct, frozen=True, kw_only=True):
 
 
 class Turns:
-    """Takes turns for one process; plain synchronous code on one thread."""
+    """Commits the turns of one process. Plain synchronous code, used by one thread at a time."""
 
     def __init__(
         self,
@@ -129,7 +130,8 @@ class Turns:
         self.stuck: dict[str, Stuck] = {}
 
     def commit(self, posts: Sequence[Delivery], offer: Callable[[], Offer | None] = lambda: None) -> TurnResult:
-        """Deliver mail to its runs in one commit. Each post learns its own fate; a refused one harms no other."""
+        """Deliver mail to its runs in one commit. Each delivery gets its own error; a refusal does not affect the
+        others."""
         by_run: dict[str, list[Delivery]] = {}
         for post in posts:
             by_run.setdefault(post.run, []).append(post)
@@ -160,9 +162,10 @@ class Turns:
     def _after_error(
         self, error: Unavailable, by_run: Iterable[str], turn_id: str, heads: dict[str, int]
     ) -> Unavailable | None:
-        """None if the commit was carried out all the same; Ambiguous if nobody knows, so it must not be tried again."""
+        """Return None if the commit was carried out in spite of the error; Ambiguous if the store cannot tell, so that
+        it must not be tried again."""
         for run in by_run:
-            self.known.pop(run, None)  # folded further than what may have been written
+            self.known.pop(run, None)  # the state in memory may be ahead of the log
         try:
             return None if self._was_applied(turn_id, heads) else Unavailable(str(error))
         except Unavailable:
@@ -174,14 +177,14 @@ class Turns:
         self.graphs.setdefault(plan.hash, plan.graph)
 
     def snapshot(self, run: str) -> None:
-        """A cache of the fold, off the hot path; without it a cold run folds its whole log."""
+        """Store the state of a run, so that loading it does not fold its whole log."""
         known = self.known.get(run)
         if known is not None:
             self.store.put_snapshot(run, codec.encode_snapshot(known.state))
             known.snapshot_at = known.state.seq
 
     def look(self, run: str) -> RunSnapshot:
-        """The run as it stands, for those who only read; what they hold is theirs and does not change."""
+        """Return the run as it is now, for readers; the copy does not change."""
         with self.store.turn([run]) as turn:
             known = self._know(turn, run, (), ())
         if known is None:
@@ -194,8 +197,8 @@ class Turns:
         return RunSnapshot(known.graph, copied, turn.now)
 
     def states(self, runs: Collection[str]) -> list[RunState]:
-        """The newest states of these runs, to be read at once and not kept: they change with the next turn. A run
-        that has not begun, or whose log cannot be folded, is left out; whoever serves it says what is wrong."""
+        """Return the newest states of these runs. Read them now and do not keep them: the next turn changes them. A run
+        that has not started, or whose log cannot be folded, is left out; the process that serves it logs the error."""
         found: list[RunState] = []
         with self.store.turn(sorted(runs)) as turn:
             for run in sorted(runs):
@@ -204,7 +207,7 @@ class Turns:
                 except Unavailable:
                     raise
                 except RefoldError:
-                    continue  # whoever serves it logs what is wrong
+                    continue  # the process that serves it logs the error
                 if known is None:
                     continue
                 if known.state.life in TERMINAL:
@@ -213,7 +216,7 @@ class Turns:
         return found
 
     def _was_applied(self, turn_id: str, heads: dict[str, int]) -> bool:
-        """A commit is all or nothing, so one fact under this turn's id settles it."""
+        """A commit is atomic, so one fact with the id of this turn shows that it was applied."""
         for _ in range(TRIES):
             with suppress(Unavailable):  # asked once more; the last time it is raised
                 return any(self.store.turn_of(run, head + 1) == turn_id for run, head in heads.items())
@@ -229,7 +232,7 @@ class Turns:
     ) -> None:
         runs = sorted(by_run)
         with self.store.turn(runs) as turn:
-            for run in by_run:  # in the order of their mail, so that what was due first goes on first
+            for run in by_run:  # in the order of their mail, so that the run that was due first continues first
                 self._advance_or_keep(turn, run, by_run[run], turn_id, heads, turned)
             states = partial(self._of_events, by_run)
             for posts in by_run.values():
@@ -242,11 +245,12 @@ class Turns:
     def _advance_or_keep(
         self, turn: StoreTurn, run: str, posts: list[Delivery], turn_id: str, heads: dict[str, int], turned: TurnResult
     ) -> None:
-        """A run that cannot be advanced is left out, its neighbours commit; what its workers report is kept."""
+        """Advance a run. If that fails, the other runs of the turn are still committed, and reports of its workers are
+        kept."""
         stuck = self.stuck.get(run)
         if stuck is not None and turn.now < stuck.until and all(isinstance(post.mail, _PATIENT) for post in posts):
             row = self.store.summary(run)
-            if row is not None and row.stuck == stuck.why:  # else it goes on again, by another process
+            if row is not None and row.stuck == stuck.why:  # else another process has advanced it
                 self._keep(turn, run, posts, turn_id, stuck)
                 return
         try:
@@ -262,11 +266,11 @@ class Turns:
             self._keep(turn, run, posts, turn_id, stuck)
 
     def _keep(self, turn: StoreTurn, run: str, posts: list[Delivery], turn_id: str, stuck: Stuck) -> None:
-        """What bodies came to is committed, beside the log, and none of them runs again: the run reads it as a letter
-        to itself, in the turn in which it goes on. Whoever else waits learns of the error."""
+        """Commit the reports of a stuck run next to its log, so that no body runs again: the run reads them as letters
+        to itself in the turn in which it continues. Other senders get the error."""
         row = self.store.summary(run)
         if row is None or row.status in TERMINAL:
-            return  # it was to be started, or is over: there is nothing to report
+            return  # it was to start, or has ended: there is nothing to keep
         settled = {post.mail.lease.command.id: post for post in posts if isinstance(post.mail, Settle)}
         held = turn.generations(run, settled) if settled else {}
         letters: list[Letter] = []
@@ -393,7 +397,7 @@ class Turns:
             post.error = error if isinstance(error, Exception) else _as_exception(error)
 
     def _of_events(self, by_run: Collection[str], run: str) -> RunState | None:
-        """The state of a run of events that was folded in this very turn."""
+        """The state of a run of a Python workflow that was folded in this turn."""
         known = self.known.get(run) if run in by_run else None
         return known.state if known is not None and known.graph.by_events else None
 
@@ -405,7 +409,7 @@ class Turns:
         return memory_of(known.state, command)
 
     def _claim_next(self, turn: StoreTurn, posts: list[Delivery], states: Callable[[str], RunState | None]) -> int:
-        """One for each that reported and wants more; returns how many there were."""
+        """Claim one command for each worker that reported and can take another. Returns how many were claimed."""
         claimed = 0
         for post in posts:
             if isinstance(post.mail, Settle) and post.mail.then is not None and post.error is None:
@@ -421,7 +425,7 @@ class Turns:
         head = turn.head(run)
         known = self.known.get(run)
         if known is not None and known.state.seq > head:
-            known = None  # the log lost its tail
+            known = None  # the log is shorter than the state in memory: it lost its last facts
         if known is None:
             known = self._load(turn, run, head) if head else self._begin(run, posts, letters)
         elif known.state.seq < head:
@@ -467,7 +471,7 @@ class Turns:
         return self.graphs[hash]
 
     def _tidy(self, by_run: dict[str, list[Delivery]], turned: TurnResult) -> None:
-        """Finished runs leave memory at once, others when there are too many."""
+        """Drop ended runs from memory, and the oldest others when there are too many."""
         for run in by_run:
             known = self.known.get(run)
             if known is None:
@@ -497,7 +501,7 @@ def _stuck(run: str, error: BaseException, tries: int, now: Instant) -> Stuck:
 
 
 def _as_exception(error: BaseException) -> Exception:
-    """What would end the process of whoever gets it."""
+    """Wrap an error such as SystemExit, which would end the process of the sender."""
     told = RuntimeError(_of_class(error))
     told.__cause__ = error
     return told
@@ -508,13 +512,13 @@ def _of_class(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The function that raised it: a rule of decide, or what it has called."""
+    """Name the function that raised the error: a rule of `decide`, or what it has called."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" (in {frames[-1].name}, {os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
 
 
 def _kept(run: str, mail: Settle) -> Letter:
-    """A report as a letter of the run to itself; one that cannot be written down is a failure, by its name."""
+    """Return a report as a letter of the run to itself. A report that cannot be stored becomes a failure."""
     command, report = mail.lease.command.id, reported(mail.lease, mail.done)
     key = f"{command}/{mail.lease.generation}/report"
     letter = Letter(key, run, run, LetterReport(command, report))
@@ -534,7 +538,7 @@ def _note_orders(
     timers: Mapping[str, Instant | None],
     reported: Collection[str],
 ) -> None:
-    """When the run wants to be looked at again, what workers may take, and what they should drop."""
+    """Note when the run must be looked at again, how many commands workers may claim, and which they should drop."""
     moments = {due for due in timers.values() if due is not None} if timers else set()
     for key, order in commands.items():
         if order is None:
@@ -556,15 +560,15 @@ def _result_blob(d: Decision) -> dict[str, Any]:
 
 
 def _noted(posts: Sequence[Delivery]) -> set[str]:
-    """Commands whose bodies have something to tell before they end."""
+    """Commands whose bodies report durable calls before they end."""
     return {post.mail.lease.command.id for post in posts if isinstance(post.mail, Note)}
 
 
 def _plan_of(posts: Sequence[Delivery]) -> bytes | None:
-    """What a run that starts brings with it."""
+    """The plan that a start brings with it."""
     return next((post.mail.plan.data for post in posts if isinstance(post.mail, Start)), None)
 
 
 def _frees(posts: Sequence[Delivery]) -> bool:
-    """Whether the mail may let others go on, not only those that it issues."""
+    """Whether the mail may free commands of other runs, for example by ending a pause."""
     return any(not isinstance(post.mail, _OWN) for post in posts)

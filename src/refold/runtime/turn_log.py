@@ -1,4 +1,4 @@
-"""What the log of the engine says about a turn: the facts that people ask for first, and each command."""
+"""The lines that the engine logs about a turn: starts and ends of runs, commands, and dead letters."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ WORDS = {
 
 
 class Line(Struct, frozen=True):
-    """Logged once the turn is committed."""
+    """A line that is logged when the turn is committed."""
 
     level: int
     words: str

@@ -1,4 +1,4 @@
-"""Where the synchronous turn runs: right here while turns are short, else on a thread of its own."""
+"""Where the synchronous turn runs: on the thread of the caller while turns are short, else on a thread of its own."""
 
 import asyncio
 import time
@@ -7,17 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
-SHORT = 0.005  # seconds for which an event loop may stand still
+SHORT = 0.005  # seconds for which an event loop may be blocked
 TURNS_ON_THREAD = 10  # turns that stay on the thread after a long one
 
 
 async def inline(work: Callable[[], Any]) -> Any:
-    """For stores that never block, and a single thread."""
+    """Run the turn in the caller, for stores that never block and a single thread."""
     return work()
 
 
 class InCaller:
-    """Right where it is asked for, one at a time: for stores that never block, with a heartbeat on another thread."""
+    """Runs one turn at a time in the caller: for stores that never block, with a heartbeat on another thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -31,16 +31,16 @@ class InCaller:
 
 
 class TurnThread:
-    """One turn at a time, on the caller's thread while that is faster.
+    """Runs one turn at a time, on the thread of the caller while that is faster.
 
     To change threads costs about as much as a commit on a good disk. So a turn runs where it is asked for, as long as
-    the last ones were short and no other is under way; one that takes long sends those after it to the thread.
+    the last turns were short and no other turn runs; after a long turn, the next ones run on the thread.
     """
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="refold-turns")
         self._lock = Lock()
-        self._wary = 1  # turns until the caller's thread is tried again; the first one may create a file
+        self._wary = 1  # turns until the thread of the caller is tried again; the first turn may create a file
 
     async def __call__(self, work: Callable[[], Any]) -> Any:
         done, result = self.here(work)
@@ -49,7 +49,7 @@ class TurnThread:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._on_thread, work)
 
     def here(self, work: Callable[[], Any]) -> tuple[bool, Any]:
-        """On the caller's thread, before this returns; False if that may not be now."""
+        """Run the turn on the thread of the caller. Returns False if it may not run there now, and nothing was done."""
         if self._wary or not self._lock.acquire(blocking=False):
             return False, None
         try:

@@ -26,7 +26,8 @@ from refold.wiring.python_code import PythonCode
 from refold.wiring.tools import make_tools
 from refold.wiring.world import WallClock, World, language
 from refold.worker.loop import Worker, WorkerOptions
-from refold.worker.run_tool import NO_REDACTION, RESULT
+from refold.worker.redaction import NO_REDACTION
+from refold.worker.run_tool import RESULT
 
 
 class Process(Struct, frozen=True):

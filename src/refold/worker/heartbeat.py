@@ -1,4 +1,4 @@
-"""Where the heartbeat runs: on a thread of its own, or in a simulation, which has none, as a task beside the work."""
+"""Where the heartbeat runs: on a thread of its own; or in a simulation, which has no threads, as a task."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,12 +11,12 @@ from refold.worker.leases import Beat, LeaseKeeper
 log = logger("worker")
 
 Heartbeat = Callable[[LeaseKeeper], AbstractAsyncContextManager[None]]
-"""Keeps the leases of a worker while the work goes on."""
+"""Keeps the leases of a worker alive while its bodies run."""
 
 
 @asynccontextmanager
 async def as_task(keeper: LeaseKeeper) -> AsyncIterator[None]:
-    """On the event loop of the work: while that is blocked, no lease is extended."""
+    """Beat on the event loop of the bodies: while that loop is blocked, no lease is extended."""
     beating = asyncio.get_running_loop().create_task(keeper.run(keeper.hear))
     try:
         yield
@@ -26,7 +26,7 @@ async def as_task(keeper: LeaseKeeper) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def on_thread(keeper: LeaseKeeper) -> AsyncIterator[None]:
-    """With an event loop of its own: work that blocks its loop, or keeps all others busy, costs no lease."""
+    """Beat on another thread with its own event loop, so that a body that blocks its loop does not lose its lease."""
     work = asyncio.get_running_loop()
     beating: asyncio.Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = work.create_future()
     ended = asyncio.Event()
@@ -41,14 +41,14 @@ async def on_thread(keeper: LeaseKeeper) -> AsyncIterator[None]:
         while True:
             try:
                 await keeper.run(tell)
-            except Exception as error:  # a bug; it is told, and costs one beat instead of every lease
+            except Exception as error:  # a defect; it is logged, and costs one beat instead of every lease
                 event(log, ERROR, "heartbeat ended with an internal error", worker=keeper.worker, error=error)
                 work.call_soon_threadsafe(work.call_exception_handler, {"message": "heartbeat", "exception": error})
 
     def run() -> None:
-        with suppress(asyncio.CancelledError, RuntimeError):  # it was stopped, or the loop of the work is closed
+        with suppress(asyncio.CancelledError, RuntimeError):  # it was stopped, or the loop of the bodies is closed
             asyncio.run(beat())
-        with suppress(RuntimeError):  # the loop of the work is closed: nobody waits
+        with suppress(RuntimeError):  # the loop of the bodies is closed, so no task waits
             work.call_soon_threadsafe(ended.set)
 
     Thread(target=run, name="refold-heartbeat", daemon=True).start()
@@ -56,6 +56,6 @@ async def on_thread(keeper: LeaseKeeper) -> AsyncIterator[None]:
         yield
     finally:
         loop, task = await beating
-        with suppress(RuntimeError):  # it has ended by itself
+        with suppress(RuntimeError):  # the thread has ended already
             loop.call_soon_threadsafe(task.cancel)
         await ended.wait()

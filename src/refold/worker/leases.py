@@ -1,4 +1,4 @@
-"""Keeps leases alive: one heartbeat for all a worker holds, and an end to work whose lease is lost."""
+"""The leases of a worker: one heartbeat extends all of them, and a body whose lease is lost is stopped."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from refold.errors import RefoldError, Unavailable
 from refold.logs import DEBUG, INFO, WARNING, event, logger
 from refold.ports import Clock, Desk, Lease, Memory, Place, Redaction
 from refold.time_limits import Stopwatch
-from refold.worker.run_tool import NO_REDACTION
+from refold.worker.redaction import NO_REDACTION
 
 log = logger("worker")
 
@@ -23,7 +23,7 @@ def place(lease: Lease) -> Place:
 
 
 def fields_of(lease: Lease) -> dict[str, str | int]:
-    """What says in the log which command is meant."""
+    """The fields by which the log names a command."""
     command = lease.command
     known: dict[str, str | int] = {"run": lease.run, "step": command.step, "command": command.id}
     return {**known, "worker": lease.worker, "attempt": command.attempt, "generation": lease.generation}
@@ -32,20 +32,22 @@ def fields_of(lease: Lease) -> dict[str, str | int]:
 class HeldLease(Struct):
     where: Place
     lease: Lease
-    body: asyncio.Task[Any] | None = None  # cancelled if the lease is lost; None: has not begun, reports, or was told
-    stopped: bool = False  # the body was told to end, or shall not begin
+    body: asyncio.Task[Any] | None = (
+        None  # cancelled if the lease is lost; None: not running
+    )
+    stopped: bool = False  # the body was cancelled, or must not start
     watch: Stopwatch = field(default_factory=Stopwatch)  # how long its body has run
 
 
 class Beat(Struct, frozen=True):
-    """What one heartbeat found out."""
+    """The result of one heartbeat."""
 
     asked: Sequence[Place]  # held when it began
     kept: Mapping[Place, Lease]
 
 
 class LeaseKeeper:
-    """`run` may have a thread and an event loop of its own; everything else belongs to the loop of the work."""
+    """`run` may have a thread and an event loop of its own; all other methods belong to the loop of the bodies."""
 
     def __init__(self, desk: Desk, clock: Clock, worker: str, lease_for: float) -> None:
         self.desk, self.clock, self.worker, self.lease_for = desk, clock, worker, lease_for
@@ -53,24 +55,26 @@ class LeaseKeeper:
         self.held: dict[Place, HeldLease] = {}
         self._number = count().__next__
         self._asking: set[int] = set()  # calls that may bring a lease
-        self._strange: dict[Place, frozenset[int]] = {}  # leased to us, but by which of these calls?
+        self._strange: dict[
+            Place, frozenset[int]
+        ] = {}  # leases that one of these calls may still bring
         self._returns: set[asyncio.Task[None]] = set()
 
     async def run(self, tell: Callable[[Beat], object]) -> None:
-        """Beat for ever; `tell` brings what was found out to `hear`, on the loop of the work."""
+        """Beat for ever; `tell` passes each result to `hear`, on the loop of the bodies."""
         while True:
             await self.clock.sleep(self.every)
-            asked = tuple(self.held)  # one step of the interpreter, so another thread may take it
+            asked = tuple(self.held)  # atomic in the interpreter, so another thread may do it
             try:
                 leases = await self.desk.extend(self.worker, self.lease_for, self._left(asked))
             except RefoldError as error:
                 event(log, WARNING, "heartbeat failed", worker=self.worker, held=len(asked), why=text_of(error))
-                continue  # the next beat may come through in time
+                continue  # the next beat may succeed in time
             tell(Beat(asked, {place(lease): lease for lease in leases}))
 
     async def look(self) -> None:
-        """Another process has written, and may have withdrawn what is held here. Where this fails, the next beat
-        finds it."""
+        """Check all leases now, because another process has written and may have withdrawn a command. If this fails,
+        the next beat finds it."""
         asked = tuple(self.held)
         try:
             leases = await self.desk.leases_of(self.worker) if asked else ()
@@ -80,7 +84,7 @@ class LeaseKeeper:
         self.hear(Beat(asked, {place(lease): lease for lease in leases}))
 
     def _left(self, asked: Sequence[Place]) -> dict[Place, float]:
-        """Of those with a timeout, the seconds that are left: it starts with the body, and not with the claim."""
+        """Return the seconds that are left of each timeout. A timeout starts with the body, not with the claim."""
         left: dict[Place, float] = {}
         for where in asked:
             held = self.held.get(where)
@@ -97,7 +101,7 @@ class LeaseKeeper:
         self.held.pop(held.where, None)
 
     def begin_asking(self) -> int:
-        """A call to the desk that may bring a lease begins; it ends after `hold`."""
+        """Note that a call to the desk that may bring a lease begins. It ends after `hold`."""
         number = self._number()
         self._asking.add(number)
         return number
@@ -106,7 +110,7 @@ class LeaseKeeper:
         self._asking.discard(number)
 
     def hear(self, beat: Beat) -> None:
-        """End work whose lease is lost, and give back what is leased to this worker and unknown to it."""
+        """Stop bodies whose lease is lost, and hand back leases of this worker that no call has brought."""
         for where in beat.asked:
             if where not in beat.kept:
                 self._lose(where, WARNING, "lease lost: its body is stopped")
@@ -121,7 +125,7 @@ class LeaseKeeper:
                 self._strange[where] = calls
 
     def withdraw(self, run: str, command: str) -> None:
-        """The run does not want the command any more; its holder need not wait for a heartbeat to learn it."""
+        """Stop a command that its run has withdrawn, without waiting for the next heartbeat."""
         for where in [each for each in self.held if each[:2] == (run, command)]:
             self._lose(where, DEBUG, "command withdrawn by its run")
 
@@ -137,7 +141,7 @@ class LeaseKeeper:
         held.stopped = True
         if held.body is not None:
             held.body.cancel()
-            held.body = None  # told once: its cleanup is not to be cancelled too
+            held.body = None  # cancelled once: its cleanup must not be cancelled too
 
     def _give_back(self, lease: Lease) -> None:
         async def give_back() -> None:
@@ -145,7 +149,7 @@ class LeaseKeeper:
                 await self.desk.hand_back(lease)
             except RefoldError as error:
                 event(log, WARNING, "command not handed back", fields_of(lease), why=text_of(error))
-                return  # the lease will run out by itself
+                return  # the lease runs out by itself
 
         task = asyncio.get_running_loop().create_task(give_back())
         self._returns.add(task)
@@ -156,7 +160,8 @@ T = TypeVar("T")
 
 
 class PatientDesk(Struct, frozen=True):
-    """A store that does not answer is asked again; if that takes too long, the lease is lost, and the body ended."""
+    """The desk as a running body uses it. A store that does not answer is asked again; if that takes too long, the
+    lease is lost and the body is stopped."""
 
     desk: Desk
     lease: Lease
@@ -165,12 +170,12 @@ class PatientDesk(Struct, frozen=True):
     redaction: Redaction = NO_REDACTION
 
     async def recall(self) -> Memory:
-        """As the claim brought it along, or else as it is now."""
+        """Return the memory that the claim has brought, or else the current one."""
         memory = self.lease.memory
         return memory if memory is not None else await self._asked(lambda: self.desk.recall(self.lease))
 
     async def record(self, key: str, outcome: Outcome) -> None:
-        """Raises ToolFailed for a result that holds a secret: nothing of it is recorded."""
+        """Record a durable call. Raises ToolFailed for a result that holds a secret, and records nothing of it."""
         if isinstance(outcome, Failed):
             outcome = Failed(self.redaction.fault(outcome.fault))
         elif isinstance(outcome, Succeeded):

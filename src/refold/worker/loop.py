@@ -1,4 +1,4 @@
-"""The worker's loop: claim, run, settle, and take the next command with the same commit."""
+"""The loop of the worker: claim a command, run it, report it, and get the next one with the same commit."""
 
 import asyncio
 import traceback
@@ -17,12 +17,13 @@ from refold.worker.body import Body, guarded_loop
 from refold.worker.heartbeat import Heartbeat, as_task
 from refold.worker.leases import HeldLease, LeaseKeeper, PatientDesk, fields_of
 from refold.worker.output import TryOutput
-from refold.worker.run_tool import NO_REDACTION, CallServices, redacted, run_tool
+from refold.worker.redaction import NO_REDACTION, redacted
+from refold.worker.run_tool import CallServices, run_tool
 
 log = logger("worker")
 
 Settings = Callable[[Lease], Awaitable[Mapping[str, Any]]]
-"""What the plan says about the tool of a leased command."""
+"""Returns the settings of the tool of a leased command, from the plan."""
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -51,26 +52,26 @@ class Worker:
         self.patience, self.heartbeat, self.redaction = options.patience, options.heartbeat, options.redaction
         self.keeper = LeaseKeeper(desk, clock, can.worker, self.lease_for)
         self._busy: set[asyncio.Task[None]] = set()
-        self._promised = 0  # slots that somebody may fill
-        self._kept = asyncio.Event()  # there is no such slot
+        self._promised = 0  # free slots that are offered to a turn
+        self._kept = asyncio.Event()  # set while no slot is offered
         self._kept.set()
-        self._unseen = False  # there may be something for the next slot that falls free
+        self._unseen = False  # there may be a command for the next free slot
         self._stopping = False
-        self._over = asyncio.Event()  # no command is held, and none will be
+        self._over = asyncio.Event()  # set when the worker holds no command and claims none
         self._over.set()
 
     async def run(self) -> None:
-        """Until stopped: fill the slots, then wait for the bell, the clock, or a slot."""
+        """Run until stopped: fill the slots, then wait for the doorbell, the clock, or a free slot."""
         self._over.clear()
         try:
             async with guarded_loop(), self.heartbeat(self.keeper):
                 while not self._stopping:
-                    await self._kept.wait()  # what becomes of a promised slot is known soon
+                    await self._kept.wait()  # an offer is answered soon
                     if await self._take_one():
                         continue
                     await self.doorbell.wait(self.poll)
                 await self._kept.wait()
-                while self._busy:  # leases are kept to the end
+                while self._busy:  # the heartbeat runs until the last body has ended
                     await asyncio.wait(self._busy)
         finally:
             self._over.set()
@@ -87,7 +88,7 @@ class Worker:
         self.can = structs.replace(self.can, runs=runs)
 
     def offer(self) -> Offer | None:
-        """The free slots, to whoever is about to issue commands; `accept` follows."""
+        """Offer the free slots to a turn that is about to issue commands; `accept` follows."""
         free = self._free()
         self._unseen = self._unseen or free <= 0
         if self._over.is_set() or self._stopping or free <= 0:
@@ -108,8 +109,9 @@ class Worker:
         return len(self._busy) == 1 and not self._promised
 
     async def stop(self, grace: float = 0.0) -> None:
-        """Take nothing new. What is not finished within the grace is cancelled and goes to somebody else; that counts
-        as nothing. So does what does not end when it is cancelled, such as a thread; it goes on unheard."""
+        """Claim nothing more. A body that has not ended within the grace is cancelled, and its command is handed back
+        for other workers; this counts neither as a try nor as a loss. The same holds for a body that ignores the
+        cancellation, such as a thread: it runs on, and its result is dropped."""
         event(log, INFO, "worker stops", worker=self.can.worker, grace=grace, held=len(self.keeper.held))
         self._stopping = True
         self.doorbell.ring()
@@ -122,7 +124,7 @@ class Worker:
             await self._hand_back(held.lease)
 
     async def _over_within(self, seconds: float) -> bool:
-        with suppress(TimeoutError):  # the caller asks what came of it
+        with suppress(TimeoutError):  # the caller checks the event
             await asyncio.wait_for(self._over.wait(), seconds)
         return self._over.is_set()
 
@@ -139,7 +141,7 @@ class Worker:
         except Unavailable as error:
             event(log, WARNING, "no command could be claimed", worker=self.can.worker, why=text_of(error))
             self._unseen = True
-            return False  # the bell or the clock will bring us back
+            return False  # the doorbell or the clock starts the next claim
         finally:
             self.keeper.end_asking(asking)
         return True
@@ -153,7 +155,7 @@ class Worker:
         task.add_done_callback(self._busy.discard)
 
     async def _work(self, first: HeldLease) -> None:
-        """One slot: command after command, as long as each settlement brings the next."""
+        """Use one slot: run command after command, as long as each report brings the next."""
         held: HeldLease | None = first
         task = asyncio.current_task()
         assert task is not None
@@ -163,7 +165,7 @@ class Worker:
         finally:
             self._busy.discard(task)
             if self._unseen or held is not None:
-                self.doorbell.ring()  # a slot is free, and its last report did not tell that there is nothing for it
+                self.doorbell.ring()  # a slot is free, and its last report did not show that no command waits
 
     async def _work_on(self, held: HeldLease) -> HeldLease | None:
         asking, lease = -1, held.lease
@@ -178,12 +180,12 @@ class Worker:
                 if self._stopping:
                     await self._hand_back(lease)
                 self._unseen = True
-                return None  # it was taken from this worker
+                return None  # the lease was lost
             asking = self.keeper.begin_asking()
             next_lease = await self._settle(lease, done)
             return None if next_lease is None else self.keeper.hold(next_lease)
         except asyncio.CancelledError:
-            if self._stopping or not self._over.is_set():  # else the process ends, and its leases with it
+            if self._stopping or not self._over.is_set():  # else the process ends, and its leases run out
                 await self._hand_back(lease, lost=not self._stopping)
             raise
         except LeaseLost as error:
@@ -196,8 +198,8 @@ class Worker:
             await self._hand_back(lease)
             self._unseen = True
             return None
-        except Exception as error:  # whatever ends this, the command is not kept from others, nor tried for ever
-            told = self.redaction.text("".join(traceback.format_exception(error)))  # it may quote what a body gave
+        except Exception as error:  # whatever happens, other workers get the command, and it is not tried for ever
+            told = self.redaction.text("".join(traceback.format_exception(error)))  # it may quote values of the body
             event(log, ERROR, "worker gives a command up; that counts as a loss", fields_of(lease), error=told)
             await self._hand_back(lease, lost=True)
             self._unseen = True
@@ -207,7 +209,7 @@ class Worker:
             self.keeper.release(held)
 
     async def _run(self, held: HeldLease) -> Done | None:
-        """What the body came to; None if it was stopped because the lease is lost, or the worker stops."""
+        """Return the report of the body; None if it was stopped because the lease is lost or the worker stops."""
         lease = held.lease
         settings = await self.settings(lease)
         printed = TryOutput(lease, self.desk.publish, self.clock, self.redaction)
@@ -221,7 +223,7 @@ class Worker:
             if not body.ended:
                 held.body = body.task
                 await asyncio.wait((body.task,))
-                held.body = None  # from here on the desk says itself if the lease is lost
+                held.body = None  # from here on the desk refuses the report if the lease is lost
             done = _came_of(body, held, self.clock, self.redaction)
         except asyncio.CancelledError:
             held.body = None
@@ -234,8 +236,8 @@ class Worker:
         return structs.replace(done, lines=await printed.rest()) if done is not None and printed.any else done
 
     async def _settle(self, lease: Lease, done: Done) -> Lease | None:
-        """A store that does not answer is asked again while the lease may live; a stale write fails the try, unless
-        it can be made anew."""
+        """Report, and return the next lease. A store that does not answer is asked again while the lease may be valid.
+        A stale write fails the try, unless the body can compute it again."""
         then = None if self._stopping else self.can
         refused = False
         while True:
@@ -250,7 +252,7 @@ class Worker:
                 done = structs.replace(redacted(renewed, self.redaction), lines=done.lines)
             except LeaseLost:
                 raise
-            except Exception as error:  # whatever the run has against it, its step fails by name instead of hanging
+            except Exception as error:  # whatever the reason for the refusal, the step fails with it instead of hanging
                 if refused:
                     raise RuntimeError(f"run {lease.run} takes no report at all: {error}") from error
                 refused = True
@@ -266,11 +268,12 @@ class Worker:
             await self.desk.hand_back(lease, lost)
         except RefoldError as error:
             event(log, WARNING, "command not handed back", fields_of(lease), why=text_of(error))
-            return  # the heartbeat finds a lease that nobody here knows, and gives it back
+            return  # the heartbeat finds a lease without a body, and hands it back
 
 
 def _came_of(body: Body[Done], held: HeldLease, clock: Clock, redaction: Redaction) -> Done | None:
-    """A body that was told to stop may end as it likes; one that was not, and ends as cancelled, did so itself."""
+    """A body that was stopped has no report. A body that ends as cancelled without being stopped has cancelled
+    itself."""
     if not body.is_cancelled():
         return body.result if body.ended else body.task.result()
     if held.stopped:

@@ -1,4 +1,4 @@
-"""What one try prints, on its way to the run's side stream: gathered for a moment, bounded, and no reason to fail."""
+"""The output of one try, sent to the side stream of its run in batches. It is bounded, and never fails the try."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,12 +10,12 @@ from refold.errors import LeaseLost, Unavailable
 from refold.logs import DEBUG, WARNING, event, logger
 from refold.ports import Clock, Ending, Lease, LeftOut, Redaction, StreamRedaction
 from refold.worker.leases import fields_of
-from refold.worker.run_tool import NO_REDACTION
+from refold.worker.redaction import NO_REDACTION
 
-EVERY = 0.2  # seconds that a line waits for others
-AT_ONCE = 64 * 1024  # characters that wait for nobody
+EVERY = 0.2  # seconds between a line and the batch that sends it
+AT_ONCE = 64 * 1024  # characters that are sent immediately
 MOST = 2 * 1024 * 1024  # characters of one try
-PER_LINE = 100  # what a line costs beside its text
+PER_LINE = 100  # characters that a line costs in addition to its text
 
 log = logger("worker")
 
@@ -23,11 +23,11 @@ Publish = Callable[[Lease, Sequence[Any]], Awaitable[None]]
 
 
 class TryOutput:
-    """Nothing is done, and nothing is written, for a try that prints nothing."""
+    """A try that prints nothing costs nothing."""
 
     any = False
     _closed = False
-    _has_more = False  # lines that nobody has looked at yet
+    _has_more = False  # lines that were not redacted yet
     _waiting = _passed = _left_out = 0  # characters; what is left out: lines
     _timer: asyncio.TimerHandle | None = None
     _sending: asyncio.Task[None] | None = None
@@ -40,7 +40,7 @@ class TryOutput:
         self._streams: dict[str, StreamRedaction] = {}
 
     def say(self, stream: str, text: str) -> None:
-        """From any thread; what another one says is there before anything it does afterwards is seen."""
+        """Add a line, from any thread. It is added before the loop sees anything that the thread does later."""
         try:
             here = asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -48,16 +48,17 @@ class TryOutput:
         if here:
             self._add(stream, text)
         else:
-            with suppress(RuntimeError):  # the loop is closed: a thread that nobody listens to goes on
+            with suppress(RuntimeError):  # the loop is closed, and a thread of a stopped body still prints
                 self._loop.call_soon_threadsafe(self._add, stream, text)
 
     async def close(self) -> None:
-        """The try was stopped. Returns when its lines are where they belong, or cannot be."""
+        """The try was stopped. Returns when its lines are stored, or cannot be."""
         await self._end()
         await self._send(self._ending())
 
     async def rest(self) -> tuple[Any, ...]:
-        """The try is over: the lines that go to the stream with its report, so that they cost nothing more."""
+        """The try has ended. Return the lines that are stored with its report, so that they need no commit of their
+        own."""
         await self._end()
         self._redact(self._ending())
         lines, self._ready = self._ready, []
@@ -77,7 +78,7 @@ class TryOutput:
 
     def _add(self, stream: str, text: str) -> None:
         if self._closed:
-            return  # a thread that could not be stopped
+            return  # from a thread that could not be stopped
         cost = len(text) + PER_LINE
         if self._left_out or self._passed + cost > MOST:
             self._left_out += 1
@@ -99,7 +100,7 @@ class TryOutput:
         self._lines.append({**line, "stream": stream, "text": text})
 
     def _redact(self, ending: Ending) -> None:
-        """All that can be shown is ready afterwards; a line that may end within a secret waits for the next one."""
+        """Redact the lines. A line that may end within a secret waits for the next one."""
         self._has_more = False
         waiting: list[dict[str, Any]] = []
         by_stream: dict[str, list[dict[str, Any]]] = {}
@@ -138,11 +139,11 @@ class TryOutput:
             await self.publish(self.lease, lines)
         except Unavailable as error:
             self._log("printed lines are kept: the store did not answer", WARNING, error)
-            self._ready = [*lines, *self._ready]  # the next time, if there is one
+            self._ready = [*lines, *self._ready]  # they are sent with the next batch, if there is one
         except Exception as error:
             level = DEBUG if isinstance(error, LeaseLost) else WARNING
             self._log(f"{len(lines)} printed lines are dropped", level, error)
-            return  # most likely the lease is lost, and with it the right to be heard
+            return  # most likely the lease is lost, and the lines are refused
 
     def _log(self, words: str, level: int, error: Exception) -> None:
         why = f"{type(error).__name__}: {self.redaction.text(text_of(error))}"

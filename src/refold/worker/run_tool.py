@@ -1,96 +1,27 @@
-"""Runs one try of a command and says what came of it; touches no lease."""
+"""Runs one try of a command and returns its outcome. It does not touch the lease."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct, field, structs
 
 from refold.core import codec
 from refold.core.faults import fault_from_exception, text_of
-from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut, Write
-from refold.errors import OverBound, ToolFailed
-from refold.ports import Call, Clock, Done, Ending, Lease, Meanwhile, Redaction, Say, StreamRedaction, Tool
+from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
+from refold.errors import OverBound
+from refold.ports import Call, Clock, Done, Lease, Meanwhile, Redaction, Say, Tool
 from refold.schemas import QUICK, SHOWN, Misfit, misfits, said
 from refold.time_limits import Limit, Stopwatch
 from refold.worker.body import IN_A_BODY, is_ctrl_c
+from refold.worker.redaction import NO_REDACTION, redacted
 
-
-class NoRedaction:
-    """Where there are no secrets."""
-
-    def text(self, text: str) -> str:
-        return text
-
-    def fault(self, fault: Fault) -> Fault:
-        return fault
-
-    def value(self, value: Any) -> Any:
-        return value
-
-    def stream(self) -> StreamRedaction:
-        return _as_they_are
-
-    def check_result(self, value: Any) -> None:
-        return None
-
-
-def _as_they_are(texts: Sequence[str], ending: Ending) -> Sequence[str]:
-    return texts
-
-
-NO_REDACTION = NoRedaction()
-
-
-def redacted(done: Done, redaction: Redaction) -> Done:
-    if redaction is NO_REDACTION:
-        return done
-    outcome = done.outcome
-    try:
-        if type(outcome) is Failed:
-            outcome = Failed(redaction.fault(outcome.fault))
-            done = Done(outcome, done.started_at, done.writes, done.usage)
-        elif type(outcome) is Parked:
-            reason = redaction.text(outcome.reason)  # often what an error says; it is no reason to fail
-            done = done if reason == outcome.reason else structs.replace(done, outcome=_because(outcome, reason))
-            redaction.check_result(_plain(done.outcome))
-        elif type(outcome) is Succeeded:
-            redaction.check_result(outcome.result)
-        else:
-            redaction.check_result(_plain(outcome))
-        if done.writes or done.usage:
-            redaction.check_result([_told(write) for write in done.writes])
-            redaction.check_result(done.usage)
-        for sent in done.events:
-            redaction.check_result(getattr(sent, "data", None))
-    except ToolFailed as error:
-        return Done(Failed(error.fault), done.started_at)
-    return done
-
-
-def _because(parked: Parked, reason: str) -> Parked:
-    return structs.replace(parked, reason=reason)
-
-
-def _told(write: Write) -> list[Any]:
-    """One that is no write at all is refused where it would be stored."""
-    return [getattr(write, "key", None), getattr(write, "value", None)]
-
-
-def _plain(value: Any) -> Any:
-    try:
-        return msgspec.to_builtins(value)
-    except (TypeError, ValueError, RecursionError):
-        return None  # it is refused where it would be stored
-
-
-RESULT = "$result"  # the key of the settings that is not for the tool: the schema of its result
+RESULT = "$result"  # a key of the settings that is not for the tool: the schema of its result
 OUTCOMES = frozenset({Succeeded, Failed, TimedOut, Cancelled, Parked, Suspended})
 
 
 class CallServices(Struct, frozen=True):
-    """Whom a try can talk to while it goes on."""
+    """What a try can use while it runs."""
 
     say: Say | None = None
     meanwhile: Meanwhile | None = None
@@ -105,7 +36,8 @@ async def run_tool(
     beside: CallServices | None = None,
     redaction: Redaction = NO_REDACTION,
 ) -> Done:
-    """Everything a tool can do becomes an outcome without secrets; only being stopped is passed on."""
+    """Return the outcome of a tool without secrets, whatever the tool does. Only a cancellation from outside is
+    raised."""
     beside = beside or CallServices()
     token = IN_A_BODY.set(True)
     try:
@@ -117,12 +49,12 @@ async def run_tool(
         done = structs.replace(done, started_at=done.started_at + round(beside.watch.delay * SECOND))
     try:
         return redacted(done, redaction)
-    except Exception as error:  # a value that is a circle, or that raises when it is looked at
+    except Exception as error:  # a value that contains itself, or that raises when it is read
         return Done(Failed(_unreadable(error)), done.started_at)
 
 
 def _unreadable(error: Exception) -> Fault:
-    """Nothing of the value is told, for it may hold a secret."""
+    """The message quotes nothing of the value, because it may hold a secret."""
     why = f"the result cannot be searched for secrets: {type(error).__name__} while it was looked at"
     return Fault("invalid_value", why, retryable=False)
 
@@ -148,8 +80,8 @@ async def _run(
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        return Done(Failed(fault_from_exception(error)), started_at)  # the tool's own doing
-    except BaseException as error:  # of any class: a step that calls `exit()` has failed, and nothing else
+        return Done(Failed(fault_from_exception(error)), started_at)  # the tool has cancelled its own task
+    except BaseException as error:  # of any class: a call of `exit()` fails the step, and nothing else
         if is_ctrl_c(error):
             raise
         if isinstance(error, TimeoutError) and limit is not None and limit.expired():
@@ -166,7 +98,8 @@ async def _run(
 
 
 async def _fitting(done: Done, schema: Mapping[str, Any]) -> Done:
-    """A result that is not as the step declares it is a failure, and so is one that cannot be checked within bounds."""
+    """A result that does not fit the schema of the step is a failure, and so is one that cannot be checked within
+    bounds."""
     if not isinstance(done.outcome, Succeeded):
         return done
     codec.check_value(done.outcome.result, "result")
@@ -179,12 +112,14 @@ async def _fitting(done: Done, schema: Mapping[str, Any]) -> Done:
         return done
     why = f"the result does not fit its schema: {said(found, 'result')}"
     paths = [{"path": each.path, "message": each.message} for each in found[:SHOWN]]
-    retryable = False if any(each.of_schema for each in found) else None  # another result would not be checked either
+    retryable = (
+        False if any(each.of_schema for each in found) else None
+    )  # no result fits a wrong schema
     return Done(Failed(Fault("schema", why, retryable=retryable, data=paths)), done.started_at, usage=done.usage)
 
 
 async def _misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
-    """A check that takes long is made in a thread, so that heartbeats and signals go on."""
+    """Check in a thread if it takes long, so that it does not block the event loop."""
     try:
         return misfits(schema, value, QUICK)
     except OverBound:

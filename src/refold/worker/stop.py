@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal: the first lets work finish or hands it back, the second kills at once."""
+"""Ctrl-C, SIGTERM and a closed terminal: the first signal lets steps finish or hands them back, the second kills."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from refold.errors import Stopped
 T = TypeVar("T")
 HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # the terminal was closed
 SIGNALS = dict.fromkeys((signal.SIGINT, signal.SIGTERM, HANGUP))
-LAST_MOMENT = 0.1  # seconds for the news that the last step has ended the run
+LAST_MOMENT = 0.1  # seconds to learn that the last step has ended the run
 
 
 async def in_foreground(
@@ -23,7 +23,7 @@ async def in_foreground(
     resume: str,
     say: Callable[[str], object],
 ) -> T:
-    """What comes of the work. Raises Stopped if a signal came first and the work did not end within the grace.
+    """Return the result of the work. Raises Stopped if a signal came first and the work did not end within the grace.
 
     `stop` takes nothing new, and hands back what is not finished within the seconds it gets; `resume` is the command
     that goes on with the work. The run is not paused: whoever serves the store may go on with it at once. The second
@@ -51,21 +51,21 @@ async def in_foreground(
 
 @contextmanager
 def _signals(asked: "asyncio.Future[int]", resume: str) -> Iterator[None]:
-    """Plain ones of Python and not those of the event loop, which does not hear them while it is blocked."""
+    """Use signal handlers of Python and not those of the event loop, which are not called while it is blocked."""
     loop, seen = asyncio.get_running_loop(), list[int]()
 
     def on_signal(number: int, _: object) -> None:
         if number == HANGUP and number in seen:
-            return  # the system and the shell may both say it
+            return  # the system and the shell may both send it
         if seen:
-            with suppress(OSError):  # nobody may be there to read it
-                line = "\n" if os.isatty(2) else ""  # below whatever is drawn there
+            with suppress(OSError):  # the terminal may be closed
+                line = "\n" if os.isatty(2) else ""  # below the progress that is drawn there
                 os.write(2, f"{line}killed\n{_to_go_on(resume)}\n".encode())
             os._exit(128 + number)
         seen.append(number)
         loop.call_soon_threadsafe(asked.set_result, number)
 
-    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup means it
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup does
     before = {number: signal.signal(number, on_signal) for number in heard}
     try:
         yield
