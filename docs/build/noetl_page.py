@@ -26,8 +26,8 @@ HEAD = """\
 # NoETL playbooks: all keys
 
 Files that begin with `apiVersion: noetl.io/v2` or `noetl.io/v10` are read by the tables of this page, which is printed
-from them by `python -m docs.build.noetl_page`; do not edit it. Keys that must be there are in **bold**. What
-differs from NoETL is on [a page of its own](../noetl.md).
+from them by `python -m docs.build.noetl_page`; do not edit it. Required keys are in **bold**. Differences from NoETL
+have [a page of their own](../noetl.md).
 
 ```yaml
 apiVersion: noetl.io/v2
@@ -58,8 +58,8 @@ workflow:
 TOOLS = """\
 ## Tools
 
-A tool is a map with `kind`; its other keys are those of [the tool](tools.md), under their names there or under those
-that NoETL has for them. Beside them may stand `name` (of a task in a list), `input`, `set`, `output`, `timeout` or
+A tool is a map with `kind`; its other keys are those of [the tool](tools.md), under their names there or under NoETL's
+names. In addition there may be `name` (of a task in a list), `input`, `set`, `output`, `timeout` or
 `timeout_seconds`, `assert` (of a task of the workbook), and `spec` with `policy` (see [task.policy](#taskpolicy)) and
 `timeout`.
 
@@ -67,16 +67,16 @@ that NoETL has for them. Beside them may stand `name` (of a task in a list), `in
 | --- | --- | --- |
 """
 BY_ENGINE = (
-    "| `playbook` | `path` of a file, or in the catalog in which this file has its own; `input`, `args` and `payload`"
-    " are its inputs; with `return_step`, `return_result` or `result_step` it is waited for"
+    "| `playbook` | `path` of a file, or a path in the catalog that contains this file; `input`, `args` and `payload`"
+    " are its inputs; with `return_step`, `return_result` or `result_step` the task waits for it"
     " | `version`, `poll_interval` |\n"
     "| `workbook` | `name` of a task of the workbook, and its `input` | |\n"
 )
 
 ELSEWHERE = """
-Of these kinds Refold has none; a file that names one is refused:
+Refold does not have these kinds; a file that uses one is refused:
 
-| kind | in its stead |
+| kind | write instead |
 | --- | --- |
 """
 

@@ -45,9 +45,9 @@ KINDS = {
 HEAD = """\
 # Playbooks
 
-A playbook is a YAML file. Every key that can stand in it is on this page, those that must in **bold**; any other key is
-an error, and so is one that stands twice. This page is printed from the tables that the reader itself goes by, by
-`python -m docs.build.playbook_page`; do not edit it. What tools there are is on [a page of its own](tools.md).
+A playbook is a YAML file. This page has every key; required keys are in **bold**. Any other key is an error, and so is
+a key that is given twice. The page is printed by `python -m docs.build.playbook_page` from the tables that the reader
+uses; do not edit it. Tools have [a page of their own](tools.md).
 
 ```yaml
 apiVersion: refold/v1
@@ -66,7 +66,7 @@ workflow:
 YAML is read by its version 1.2: `no`, `on` and `1:30` are text, `012` is the number 12. Anchors and aliases are read,
 tags and merge keys (`<<`) are not. A file has one document in UTF-8, at most 1 MiB long and 64 levels deep.
 
-A step may be come to again and again, may be tried again, and may follow a failure:
+A step may be visited several times, may be retried, and may follow a failure:
 
 ```yaml
 apiVersion: refold/v1
@@ -102,11 +102,11 @@ workflow:
 BLOCKS = """\
 ## Blocks
 
-In a list of steps a block may stand wherever a step may. It is short for steps and arcs, and is read as those: a run
-shows them as `refine.check` or `review.fork`, and those that only lead on take no time and no worker.
+In a list of steps a block is allowed wherever a step is. It is short for steps and arcs, and is compiled to them: a run
+shows them as `refine.check` or `review.fork`. Steps that only connect others take no time and no worker.
 
-Inside a block each item is followed by the one behind it, unless it takes an arc of its own; arcs stay in their list.
-In `workflow` itself, a step is followed by what its `next` says, and a block that has no `next` by the item behind it.
+Inside a block each item is followed by the next one, unless it takes an arc of its own; arcs stay in their list. In
+`workflow` itself, a step is followed by what its `next` names, and a block without `next` by the next item.
 
 ```yaml
 apiVersion: refold/v1
@@ -142,21 +142,21 @@ TEMPLATES = """\
 ## Templates
 
 A value that is exactly one `{{ expression }}` keeps its type; a text with expressions in it is a text. A template must
-stand in quotes: `"{{ name }}"`. A name that is not defined is an error, before the run wherever that can be known.
+be in quotes: `"{{ name }}"`. An undefined name is an error, which is reported before the run wherever possible.
 
 | name | what it is | where |
 | --- | --- | --- |
 | `workload.x`, `x` | an input of the run, or its default | everywhere |
 | `ctx.x`, `x` | what a `set` has set | everywhere |
 | `steps.fetch`, `fetch` | the result of a step that has run; of a loop `{results, items, stats, failed}` | everywhere |
-| `run.id`, `run.name`, `visit` | the run; how often it has come to this step | everywhere |
-| `item`, `iter.index`, `iter.count` | the item of a loop, its place from 0, how many | `input`, the tool's keys |
+| `run.id`, `run.name`, `visit` | the run; how often this step was entered | everywhere |
+| `item`, `iter.index`, `iter.count` | the item of a loop, its index, their number | `input`, the tool's keys |
 | `item`, `iter.index` | the same | `key` and `after` of the loop |
 | `input.x`, `x` | a value of the step's `input` | the tool's keys |
-| `output.status`, `output.data`, `output.error`, `error` | what came of the step | its `set` and its arcs |
+| `output.status`, `output.data`, `output.error`, `error` | the outcome of the step | its `set` and its arcs |
 
-Where a bare name means several things, the order from weak to strong is: input of the run, result of a step, `ctx`,
-item, `input` of the step.
+If a bare name has several meanings, the last of these wins: input of the run, result of a step, `ctx`, item, `input` of
+the step.
 
 ## Durations
 
@@ -217,7 +217,7 @@ def _escaped(text: str) -> str:
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    """Every example of a key, with the table it stands in."""
+    """Every example of a key, with its table."""
     return ((name, f"{key.name}: {key.example}") for name, table in TABLES.items() for key in table.keys)
 
 

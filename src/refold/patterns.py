@@ -19,8 +19,8 @@ _ESCAPE = re.compile(
 _REPEAT = (
     "a repeat has a count above 1000, or counts are nested; `minLength` and `maxLength` say how long a text may be"
 )
-_LOOKS = "it looks around (`(?=`, `(?!`, `(?<=`, `(?<!`); say what may stand there instead, or use `not` with a pattern"
-_BACK = "it refers back to a group (`\\1`, `\\k<name>`); say what may stand there instead"
+_LOOKS = "it looks around (`(?=`, `(?!`, `(?<=`, `(?<!`); write what is allowed instead, or use `not` with a pattern"
+_BACK = "it refers back to a group (`\\1`, `\\k<name>`); write what is allowed there instead"
 
 
 class BadPattern(ValueError):

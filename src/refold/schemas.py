@@ -62,9 +62,7 @@ def misfits(schema: Mapping[str, Any], value: Any, work: int = WORK) -> list[Mis
             if len(found) == MOST_FAULTS:
                 break
     except Unresolvable as error:
-        return [
-            Misfit("$", f"the schema has a reference that leads nowhere: {_cut(str(error))}", "$ref", of_schema=True)
-        ]
+        return [Misfit("$", f"the schema has a reference to nothing: {_cut(str(error))}", "$ref", of_schema=True)]
     except _Unusable as error:
         return [Misfit("$", f"the schema has a pattern that cannot be used: {error}", "pattern", of_schema=True)]
     except RecursionError:

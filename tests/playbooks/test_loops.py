@@ -229,7 +229,7 @@ def test_a_body_that_is_not_there_or_not_good_is_told_where_it_is_named() -> Non
 
 def test_a_step_has_either_a_tool_or_a_playbook_for_its_items() -> None:
     assert errors("{in: [1], workflow: one.yaml}", ", input: {id: 1}, tool: {kind: noop}", one=ONE) == [
-        ("given-twice", 21, "each item is a run of `workflow`, and the step has a `tool` too")
+        ("given-twice", 21, "each item runs `workflow`, but the step has a `tool` too")
     ]
     assert [code for code, _, _ in errors("{in: [1], workflow: one.yaml}", ", tool: [{kind: noop}]", one=ONE)] == [
         "given-twice"
@@ -246,10 +246,10 @@ def test_what_has_no_effect_on_items_that_are_runs_is_refused(more: str) -> None
 def test_a_run_gets_no_secrets_and_keeps_none() -> None:
     one = ONE.replace("type: integer, ", "")
     assert errors("{in: [1], workflow: one.yaml}", ", input: {id: {secret: token}}", one=one) == [
-        ("bad-secret", 42, "a secret cannot be given to a run: its input is kept as it is")
+        ("bad-secret", 42, "a secret cannot be passed to a run: the input of a run is stored unencrypted")
     ]
     assert errors("{in: [1], workflow: one.yaml}", ", input: {id: 1}, output: {secret: true}", one=one) == [
-        ("no-effect", 58, "what comes of a run is not stored encrypted")
+        ("no-effect", 58, "the result of a run is not stored encrypted")
     ]
 
 
@@ -265,13 +265,13 @@ REFUSED = {
         "{in: [1], max_in_flight: 2, spec: {mode: parallel, max_in_flight: 3}}",
         "given-twice",
         62,
-        "`max_in_flight` stands at the loop and in its `spec`",
+        "`max_in_flight` is on the loop and in its `spec`",
     ),
     "one at once, and several": (
         "{in: [1], max_in_flight: 2, spec: {mode: sequential}}",
         "contradiction",
         21,
-        "a sequential loop has one item at once, whatever `max_in_flight` says",
+        "a sequential loop runs one item at a time, whatever `max_in_flight` is",
     ),
     "none at once": (
         "{in: [1], max_in_flight: 0}",
@@ -469,8 +469,8 @@ def test_what_cannot_be_meant_is_refused(case: tuple[str, str, int, str]) -> Non
 def test_what_stands_at_the_loop_and_at_its_step_is_refused() -> None:
     loop, more = "{in: [1], retry: {attempts: 2}, timeout: 3s}", ", retry: {attempts: 2}, timeout: 3s"
     assert errors(loop, more) == [
-        ("given-twice", 21, "`retry` stands at the loop and at its step, where it means the same"),
-        ("given-twice", 43, "`timeout` stands at the loop and at its step, where it means the same"),
+        ("given-twice", 21, "`retry` is on the loop and on its step, and means the same"),
+        ("given-twice", 43, "`timeout` is on the loop and on its step, and means the same"),
     ]
 
 

@@ -143,7 +143,7 @@ values = st.recursive(
 @for_all(values)
 def test_what_another_writer_writes_is_read_back(value: Any) -> None:
     if any(char in repr(value) for char in ("\\x0", "\\x1", "\\x7f")):
-        return  # cannot stand in YAML as it is
+        return  # is not allowed in YAML as it is
     text = yaml.safe_dump({"v": value}, allow_unicode=True)
     root = read(text, "f")
     assert root.value == yaml.safe_load(text)

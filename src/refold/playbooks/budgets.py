@@ -28,7 +28,7 @@ def read_budget(reading: Reading, node: Node, key: Key) -> Budget | None:
         if name == EXCEEDED:
             _exceeded(reading, child, found)
         elif not NAME.fullmatch(name):
-            message = f"`{cut(name)}` is no name for a unit: it has lower-case letters, digits and `_`"
+            message = f"`{cut(name)}` is not a name for a unit: use lower-case letters, digits and `_`"
             reading.at_key(node, name, "bad-name", message, f"for example `{tidied(name) or 'tokens'}`")
         elif isinstance(child.value, bool) or not isinstance(child.value, int | float):
             message = f"the budget of `{name}` must be a number, not {kind_of(child.value)}"

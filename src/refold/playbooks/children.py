@@ -19,7 +19,7 @@ Load = Callable[[str], bytes]
 
 SUFFIXES = (".yaml", ".yml")
 DEEPEST = 100  # files that lead to one another
-WRITTEN_SO = "a workflow in Python is written `module:Class`, seen from the folder of this file"
+WRITTEN_SO = "write a Python workflow as `module:Class`, relative to the folder of this file"
 IDLE = {
     "queue": "give it to the steps of the child",
     "priority": "give it to the steps of the child",
@@ -118,7 +118,7 @@ class ChildReader(Generic[P]):
             reading.at(node, "invalid-child", f"{where}: {first.message}", f"`refold validate {file}` says more")
             return False
         except RefoldError as error:
-            reading.at(node, "unreadable-child", str(error), "a path is seen from the folder of this file")
+            reading.at(node, "unreadable-child", str(error), "a path is relative to the folder of this file")
             return False
         return True
 
@@ -182,14 +182,14 @@ def read_body(reading: Reading, step: Fields, child_reader: ChildReader[Any]) ->
         return None
     node: Node = loop.node.nodes["workflow"]
     if "tool" in step.node.nodes:
-        message = "each item is a run of `workflow`, and the step has a `tool` too"
+        message = "each item runs `workflow`, but the step has a `tool` too"
         reading.at_key(loop.node, "workflow", "given-twice", message, "leave one of them out")
         return None
     if step.get("step") in reading.sealed:
-        message = "what comes of a run is not stored encrypted"
+        message = "the result of a run is not stored encrypted"
         reading.at_key(step.node, "output", "no-effect", message, f"declare it in the steps of {node.value}")
     if holds_secret(step.get("input")):
-        message = "a secret cannot be given to a run: its input is kept as it is"
+        message = "a secret cannot be passed to a run: the input of a run is stored unencrypted"
         hint = f"let the steps of {node.value} name the secret themselves"
         reading.at_key(step.node, "input", "bad-secret", message, hint)
     return read_child(reading, step, child_reader, {"path": node})

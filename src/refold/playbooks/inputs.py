@@ -24,7 +24,7 @@ def read_inputs(reading: Reading, node: Node, key: Key) -> tuple[Input, ...] | N
 
 def _input(reading: Reading, node: Node, name: str, each: Node) -> Input:
     if not name.isidentifier():
-        message = f"`{cut(name)}` is no name that a template can read"
+        message = f"`{cut(name)}` is not a name that a template can read"
         reading.at_key(node, name, "bad-name", message, "a name has letters, digits and `_`")
     if isinstance(each.value, str):
         return Input(name=name, schema=_short(reading, each))
@@ -40,7 +40,7 @@ def _input(reading: Reading, node: Node, name: str, each: Node) -> Input:
 def _short(reading: Reading, node: Node) -> dict[str, Any]:
     if node.value in TYPES:
         return {"type": node.value}
-    reading.at(node, "bad-schema", f"`{cut(node.value)}` is no type", did_you_mean(node.value, TYPES))
+    reading.at(node, "bad-schema", f"`{cut(node.value)}` is not a type", did_you_mean(node.value, TYPES))
     return {}
 
 
@@ -64,7 +64,7 @@ def _sound(reading: Reading, node: Node, schema: dict[str, Any]) -> dict[str, An
         hint = did_you_mean(str(node.value.get("type", "")), TYPES)
     elif "pattern" in where[-1:] or "patternProperties" in where[-2:-1]:
         hint = "patterns are matched in bounded time: groups, sets, `|`, repeats, `^` and `$`; see the reference"
-    reading.at(_node_at(node, where), "bad-schema", f"this is no JSON Schema: {why}", hint)
+    reading.at(_node_at(node, where), "bad-schema", f"this is not a JSON Schema: {why}", hint)
     return {}
 
 
@@ -87,7 +87,7 @@ def check_defaults(reading: Reading, fields: Fields) -> None:
         if declared.name not in workload:
             continue
         if declared.required:
-            message = f"`{declared.name}` has a default, so nobody has to give it"
+            message = f"`{declared.name}` has a default, so it is never missing"
             reading.warn(node.nodes["required"], "no-effect", message, "leave `required` out, or the default")
         found = _misfits(declared, workload[declared.name]) if declared.schema else []
         if found:

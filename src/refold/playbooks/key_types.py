@@ -93,7 +93,7 @@ def _duration(reading: Reading, node: Node, key: Key) -> float | None:
     try:
         return times.seconds(node.value)
     except InvalidValue as error:
-        reading.at(node, "bad-duration", f"{error.path} is no duration for `{key.name}`", times.FORMS)
+        reading.at(node, "bad-duration", f"{error.path} is not a duration for `{key.name}`", times.FORMS)
         return None
 
 
@@ -108,7 +108,7 @@ def _name(reading: Reading, node: Node, key: Key) -> str | None:
     if not NAME.fullmatch(value):
         better = tidied(value)
         hint = f"for example `{better if better and better not in RESERVED | WORDS else key.example}`"
-        message = f"`{cut(value)}` is no name: it has lower-case letters, digits and `_`, and begins with a letter"
+        message = f"`{cut(value)}` is not a name: use lower-case letters, digits and `_`, and begin with a letter"
         reading.at(node, "bad-name", message, hint)
         return None
     return value
@@ -117,7 +117,7 @@ def _name(reading: Reading, node: Node, key: Key) -> str | None:
 def _playbook_name(reading: Reading, node: Node, key: Key) -> str | None:
     value = _text(reading, node, key)
     if value is not None and not PLAYBOOK_NAME.fullmatch(value):
-        message = f"`{cut(value)}` is no name for a playbook: it has letters, digits, `_`, `.` and `-`, at most 64"
+        message = f"`{cut(value)}` is not a name for a playbook: use letters, digits, `_`, `.` and `-`, at most 64"
         reading.at(node, "bad-name", message, f"for example `{tidied(value) or key.example}`")
         return None
     return value
@@ -215,7 +215,7 @@ def _sets(reading: Reading, node: Node, key: Key) -> dict[str, Any] | None:
             better = "ctx." + (name.removeprefix("iter.").removeprefix("step.") or "name")
             reading.at_key(node, name, "bad-set", f"`{cut(name)}` cannot be set", f"write `{cut(better)}`")
         elif not NAME.fullmatch(rest.lower()):
-            message = f"`{cut(name)}` is no name in `ctx`: after `ctx.` come letters, digits and `_`"
+            message = f"`{cut(name)}` is not a name in `ctx`: after `ctx.` use letters, digits and `_`"
             hint = f"for example `ctx.{tidied(rest) or 'page'}`"
             reading.at_key(node, name, "bad-set", message, hint)
     return _map(reading, node, key)
@@ -252,7 +252,7 @@ def _next(reading: Reading, node: Node, key: Key) -> Fields | None:
     for each in node.nodes:
         if not isinstance(each.value, str):
             hint = "write `next: {arcs: [{step: …, when: …}]}`"
-            reading.at(each, "old-form", "arcs with conditions stand under `arcs` in refold/v1", hint)
+            reading.at(each, "old-form", "arcs with conditions are under `arcs` in refold/v1", hint)
             return None
     arcs = [Fields(each, {"step": each.value}) for each in node.nodes]
     return Fields(node, {"arcs": arcs, "mode": "inclusive"})

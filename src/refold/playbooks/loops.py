@@ -23,7 +23,7 @@ def lift(reading: Reading, step: Fields) -> None:
     for name in OF_ITEMS if loop is not None else ():
         assert loop is not None
         if name in loop.node.nodes and name in step.node.nodes:
-            message = f"`{name}` stands at the loop and at its step, where it means the same"
+            message = f"`{name}` is on the loop and on its step, and means the same"
             reading.at_key(loop.node, name, "given-twice", message, "leave one of them out")
         elif name in loop.values:
             step.values[name] = loop.values[name]
@@ -82,10 +82,10 @@ def _paced(reading: Reading, fields: Fields) -> Loop:
             )
         return Loop(sequential=mode == "sequential", max_in_flight=spec.get("max_in_flight", Loop().max_in_flight))
     if "max_in_flight" in spec.values:
-        message = "`max_in_flight` stands at the loop and in its `spec`"
+        message = "`max_in_flight` is on the loop and in its `spec`"
         reading.at_key(spec.node, "max_in_flight", "given-twice", message, "leave `spec` out")
     if mode == "sequential" and "mode" in spec.values:
-        message = "a sequential loop has one item at once, whatever `max_in_flight` says"
+        message = "a sequential loop runs one item at a time, whatever `max_in_flight` is"
         reading.at_key(fields.node, "max_in_flight", "contradiction", message, "leave `spec` out, or `max_in_flight`")
     return Loop(computed_max_in_flight=window) if isinstance(window, str) else Loop(max_in_flight=window)
 

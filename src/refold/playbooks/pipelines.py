@@ -108,7 +108,7 @@ def _names(reading: Reading, step: str, nodes: list[Node], single: bool) -> list
         given = node.nodes.get("name") if isinstance(node.value, dict) else None
         name = given.value if given is not None and isinstance(given.value, str) else ""
         if given is not None and not NAME.fullmatch(name):
-            message = f"`{cut(str(given.value))}` is no name for a task: it has lower-case letters, digits and `_`"
+            message = f"`{cut(str(given.value))}` is not a name for a task: use lower-case letters, digits and `_`"
             reading.at(given, "bad-name", message, "for example `fetch`")
         name = name or (f"{step}_task" if single else f"task_{at}")
         if name in names:

@@ -115,7 +115,7 @@ def _is_ours(reading: Reading, root: Node) -> bool:
     if language is None or not isinstance(language.value, str) or language.value == LANGUAGE:
         return True
     hint = did_you_mean(language.value, [LANGUAGE, *LANGUAGES])
-    reading.at(language, "unknown-language", f"`{cut(language.value)}` is no language that can be read", hint)
+    reading.at(language, "unknown-language", f"`{cut(language.value)}`  is not a language that Refold can read", hint)
     return False
 
 

@@ -47,7 +47,7 @@ def _rule(reading: Reading, fields: Fields, labels: list[str], at: int) -> Rule 
             reading.missing(fields.node, "a rule", "then", "{do: fail}")
         return None
     if "else" in fields.values and {"when", "then"} & fields.values.keys():
-        reading.at(fields.node, "bad-rule", "`else` stands alone in a rule", "make two rules of it")
+        reading.at(fields.node, "bad-rule", "`else` must be alone in a rule", "write two rules")
     do = action.get("do", "continue")
     if do != "retry":
         _refuse_idle(reading, action, RETRY_KEYS, "retry")

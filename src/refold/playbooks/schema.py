@@ -194,7 +194,7 @@ def _of_tools(info: ToolInfo) -> Schema:
     if info.by_engine:
         return {}
     return {
-        "input": {"type": "object", "description": "laid over the step's input"},
+        "input": {"type": "object", "description": "merged over the step's input"},
         "name": {"type": "string", "pattern": STEP_NAME, "description": "of the task"},
         "set": {"type": "object", "description": "what to remember of the result"},
         "spec": {"$ref": "#/$defs/task.spec"},

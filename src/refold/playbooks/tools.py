@@ -49,7 +49,7 @@ def _moment(reading: Reading, node: Node) -> int | None:
         moment = instant(value)
     except ValueError:
         hint = "write it like 2027-01-31T12:00:00Z, with its zone"
-        reading.at(node, "bad-moment", f"`{cut(str(value))}` is no moment", hint)
+        reading.at(node, "bad-moment", f"`{cut(str(value))}` is not a time", hint)
         return None
     return moment if isinstance(value, str) else int(value)
 

@@ -37,7 +37,7 @@ def read_branches(reading: Reading, node: Node, key: Key) -> dict[str, list[Fiel
     found = {}
     for name, each in nodes.items():
         if named and (not NAME.fullmatch(name) or name in SAID):
-            message = f"`{cut(name)}` is no name for a branch: it has lower-case letters, digits and `_`"
+            message = f"`{cut(name)}` is not a name for a branch: use lower-case letters, digits and `_`"
             reading.at_key(node, name, "bad-name", message, f"for example `{tidied(name) or 'branch_1'}`")
             continue
         if isinstance(each.value, dict):
@@ -131,11 +131,11 @@ class Outline:
         there = self.home.get(target)
         if there is not None and there != number:
             if self._is_below(there, number):
-                message = f"`{cut(target)}` stands inside the block `{self.around[there]}`, and no arc leads in there"
+                message = f"`{cut(target)}` is inside the block `{self.around[there]}`; no arc may lead into a block"
                 self.reading.at(node, "enters-block", message, f"lead it to `{self._block_below(there, number)}`")
             else:
                 block = self.around[number]
-                message = f"`{cut(target)}` stands outside of this list, and no arc leads out of the block `{block}`"
+                message = f"`{cut(target)}` is outside of this list, and no arc may lead out of the block `{block}`"
                 hint = f"what follows is for `{block}` itself to say, with its `next`"
                 self.reading.at(node, "leaves-block", message, hint)
         return self.entries.get(target, target)

@@ -73,7 +73,7 @@ def _finalizers(reading: Reading, playbook: PlaybookDraft) -> None:
             hint = "let a step run at the end, one that starts a playbook if there is much to do"
             reading.at(node, "finalizer-block", f"`{name}` is a block, and no block can run at the end", hint)
         elif name in within:
-            message = f"`{name}` stands inside the block `{within[name]}`, and cannot run at the end"
+            message = f"`{name}` is inside the block `{within[name]}` and cannot run at the end"
             reading.at(node, "finalizer-block", message, "put it outside of the block")
         elif name not in names:
             _unknown(reading, node, playbook.written())

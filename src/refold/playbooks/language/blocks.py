@@ -1,4 +1,4 @@
-"""The language `refold/v1`: blocks, which stand in a list of steps and are made of steps and arcs."""
+"""The language `refold/v1`: blocks, which are items in a list of steps and are compiled to steps and arcs."""
 
 from refold.playbooks.language.tables import Key, Table
 
@@ -8,14 +8,14 @@ _NAME = Key(
     name="name",
     type="name",
     example="refine",
-    about="what arcs lead to, and what messages and drawings call it; without it, one is made up, such as `while_1`",
+    about="its name, for arcs, messages and drawings; without it, a name such as `while_1` is generated",
 )
 _DESC = Key(name="desc", type="text", example="Until it is good.", about="a sentence for people")
 _NEXT = Key(
     name="next",
     type="next",
     example="report",
-    about="the arcs of the whole block; without it, the item behind it follows. An arc with `on: failure` handles every"
+    about="the arcs of the whole block; without it, the next item follows. An arc with `on: failure` handles every"
     " failure inside that no step there handles",
 )
 _BODY = Key(name="do", type="body", required=True, example="[{step: draft}]", about="what is done in each pass")
@@ -26,15 +26,15 @@ _BOUNDS = (
         least=1,
         most=1_000_000,
         example="10",
-        about=f"how many passes there may be ({MOST_PASSES:,}); a step has its own `visit_limit` too",
+        about=f"the largest number of passes ({MOST_PASSES:,}); a step has its own `visit_limit` too",
     ),
     Key(
         name="on_max",
         type="text",
         choices=("fail", "continue"),
         example="continue",
-        about="what follows when they are used up: a failure of kind `max_iterations` (the default), or what stands"
-        " behind the block",
+        about="what happens then: a failure of kind `max_iterations` (`fail`, the default), or the run continues after"
+        " the block",
     ),
     Key(
         name="stuck_after",
@@ -42,21 +42,21 @@ _BOUNDS = (
         least=1,
         most=1_000_000,
         example="3",
-        about="after so many passes in a row that have changed nothing, each held against the one before it, the block"
+        about="after this number of passes in a row that each changed nothing, compared with the one before, the block"
         " fails with the kind `stuck`",
     ),
     Key(
         name="stuck_on",
         type="expression",
         example='"{{ ctx.score }}"',
-        about="what a pass should change; without it, the result of the last step in it",
+        about="the value that a pass should change (the result of its last step)",
     ),
 )
 
 PARALLEL = Table(
     "parallel",
     "a parallel block",
-    "Branches that run side by side; what follows waits for all of them. A failure in a branch ends that branch. The"
+    "Branches that run in parallel; what follows waits for all of them. A failure in a branch ends that branch. The"
     " block fails, with the kind `branches_failed`, if too few are left. Its result is `{succeeded, failed, errors}`:"
     " the names of branches, and the error of each that failed.",
     (
@@ -75,7 +75,7 @@ PARALLEL = Table(
             type="integer",
             least=0,
             example="1",
-            about="how many branches must go well (all)",
+            about="how many branches must complete (all)",
         ),
         Key(
             name="fail_fast",
@@ -91,7 +91,7 @@ PARALLEL = Table(
 WHILE = Table(
     "while",
     "a while block",
-    "Steps that are done again as long as a condition holds; it is asked before each pass.",
+    "Steps that are repeated as long as a condition holds; it is checked before each pass.",
     (
         Key(
             name="while",
@@ -112,7 +112,7 @@ WHILE = Table(
 UNTIL = Table(
     "until",
     "an until block",
-    "Steps that are done once, and again until a condition holds; it is asked after each pass.",
+    "Steps that run once, and again until a condition holds; it is checked after each pass.",
     (
         Key(
             name="until",
@@ -133,7 +133,7 @@ UNTIL = Table(
 IF = Table(
     "if",
     "an if block",
-    "Steps of which one list is done, or none.",
+    "Runs one of several lists of steps, or none.",
     (
         Key(name="if", type="condition", required=True, example='"{{ ctx.n > 5 }}"', about="whether `then` is done"),
         _NAME,
@@ -144,9 +144,9 @@ IF = Table(
             type="tables",
             of="elif",
             example='[{if: "{{ ctx.n > 2 }}", then: [{step: middle}]}]',
-            about="what else is asked, one after the other",
+            about="further conditions, checked one after the other",
         ),
-        Key(name="else", type="body", example="[{step: low}]", about="what is done if nothing of it holds"),
+        Key(name="else", type="body", example="[{step: low}]", about="the steps to run if no condition holds"),
         _NEXT,
     ),
     {"do": "write `then`", "when": "write `if`"},

@@ -15,7 +15,7 @@ LOOP = Table(
             name="in",
             type="items",
             example='"{{ workload.cities }}"',
-            about="the items: a list, or an expression that gives one. It is computed once",
+            about="the items: a list, or an expression that returns one. It is computed once",
         ),
         Key(
             name="source",
@@ -28,8 +28,8 @@ LOOP = Table(
             name="iterator",
             type="name",
             example="city",
-            about="what `input`, the tool's keys and Python code call the item (`item`). `iter.index` counts from 0,"
-            " `iter.count` is how many there are; of a source, how many have come so far",
+            about="the item's name in `input`, the tool's keys and Python code (`item`). `iter.index` counts from 0,"
+            " `iter.count` is the number of items; for a source, of those that were fetched so far",
         ),
         Key(
             name="max_in_flight",
@@ -37,14 +37,14 @@ LOOP = Table(
             least=1,
             most=MOST_AT_ONCE,
             example="8",
-            about="how many items may run at once. An expression is computed when the loop is entered. Without it they"
-            " run one after the other, unless `spec` says otherwise",
+            about="how many items may run at the same time. An expression is computed when the loop is entered. Without"
+            " it they run one after the other, unless `spec` has another mode",
         ),
         Key(
             name="key",
             type="template",
             example='"{{ item.id }}"',
-            about="what an item is called: text or a whole number. A second item of the same key is left out",
+            about="the key of an item: text or a whole number. A second item with the same key is left out",
         ),
         Key(
             name="order",
@@ -58,8 +58,8 @@ LOOP = Table(
             type="text",
             choices=("continue", "skip_dependents", "halt"),
             example="halt",
-            about="what follows when an item has failed. The others go on (`continue`, the default), but for those"
-            " that wait for it, which are skipped; `skip_dependents` says the same where there is an `order`;"
+            about="what happens when an item has failed. The others continue (`continue`, the default), except those"
+            " that wait for it, which are skipped; `skip_dependents` means the same where there is an `order`;"
             " `halt` cancels all others, and the step fails",
         ),
         Key(
@@ -86,8 +86,8 @@ LOOP = Table(
             name="workflow",
             type="text",
             example="label-one.yaml",
-            about="a playbook, seen from the folder of this one, or a workflow in Python as `module:Class`: each item"
-            " is a run of it, in place of a `tool`. Its inputs are those of `input`, or else the item by its name",
+            about="a playbook, relative to the folder of this one, or a Python workflow as `module:Class`: each item"
+            " is a run of it, instead of a `tool`. Its inputs are those of `input`, otherwise the item by its name",
         ),
         Key(name="spec", type="table", of="loop.spec", example="{mode: parallel}", about="how items follow each other"),
     ),
@@ -114,14 +114,14 @@ LOOP_SOURCE = Table(
     "Where items come from, page by page. Besides these it has the keys of its kind, which are on the page on"
     " [sources](sources.md). Templates are rendered once, when the loop is entered.",
     (
-        Key(name="kind", type="text", required=True, example="csv", about="which source it is"),
+        Key(name="kind", type="text", required=True, example="csv", about="the kind of source"),
         Key(
             name="page",
             type="integer",
             least=1,
             most=MOST_ON_A_PAGE,
             example="200",
-            about="how many items to fetch at once (500). The next page is fetched when soon nothing would be left",
+            about="how many items to fetch at a time (500). The next page is fetched before the items run out",
         ),
         Key(
             name="retry",
@@ -134,7 +134,7 @@ LOOP_SOURCE = Table(
             name="timeout",
             type="duration",
             example="30s",
-            about="how long fetching a page may take; some kinds have a `timeout` of their own, which it is then",
+            about="how long fetching a page may take; for kinds with a key `timeout` of their own, that key is meant",
         ),
     ),
 )
@@ -157,8 +157,8 @@ LOOP_ORDER = Table(
             type="text",
             choices=("fail", "drop"),
             example="drop",
-            about="what if items wait for each other: the step fails and names them (the default), or what closes"
-            " the circle is not waited for",
+            about="what happens if items wait for each other: the step fails and names them (`fail`, the default), or"
+            " the wait that closes the circle is dropped",
         ),
     ),
 )
@@ -181,7 +181,7 @@ LOOP_SPEC = Table(
             least=1,
             most=MOST_AT_ONCE,
             example="8",
-            about="how many items of a parallel loop may run at once (16)",
+            about="how many items of a parallel loop may run at the same time (16)",
         ),
     ),
     {"async": "write `mode: parallel`", "policy": "write `retry` and `timeout` on the step"},

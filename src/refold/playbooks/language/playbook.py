@@ -1,4 +1,4 @@
-"""The language `refold/v1`: what stands around the steps of a playbook."""
+"""The language `refold/v1`: the keys of a file, except for its steps."""
 
 from collections.abc import Mapping
 
@@ -28,22 +28,22 @@ ROOT = Table(
             of="metadata",
             required=True,
             example="{name: daily_report}",
-            about="what people and lists know it by",
+            about="its name and description",
         ),
         Key(
             name="workload",
             type="values",
             example="{city: Oslo, days: 3}",
-            about="the inputs of a run, with the values of those that are not given; plain values, no templates."
+            about="the inputs of a run and their default values; plain values, no templates."
             " Templates read them as `workload.city` or just `city`",
         ),
         Key(
             name="inputs",
             type="inputs",
             example="{city: {type: string, required: true}, days: integer}",
-            about="what the inputs of a run must be like: per name a JSON Schema, or in short a type. With `required:"
-            " true` a run cannot be started without it; else `workload` may have a default. What does not fit is"
-            " refused when the run is started",
+            about="the types of inputs: for each name a JSON Schema, or in short a type. With `required:"
+            " true` a run cannot be started without it; otherwise `workload` may have a default. A value that does not"
+            " fit is refused when the run is started",
         ),
         Key(
             name="workflow",
@@ -63,8 +63,8 @@ ROOT = Table(
             name="keychain",
             type="entries",
             example="[{name: shop, kind: env, map: {token: SHOP_TOKEN}}]",
-            about="credentials that belong together, which tools read as `{{ keychain.shop.token }}`; a single one is"
-            " `{secret: NAME}`. Nothing is fetched before a tool needs it, and nothing of it is stored",
+            about="groups of credentials, which tools read as `{{ keychain.shop.token }}`; a single one is"
+            " `{secret: NAME}`. Credentials are fetched when a tool needs them, and never stored",
         ),
         Key(
             name="on_failure",
@@ -81,9 +81,9 @@ ROOT = Table(
             name="budget",
             type="budget",
             example="{tokens: 1000, usd: 2.5, on_exceeded: pause}",
-            about="how much of each unit a run may use up, with its children, as its tools report it. Before more is"
-            " issued than that allows, `on_exceeded` says what happens: `pause` (the default; `refold runs resume"
-            " --budget` goes on), `fail`, or `{goto: step}`, a step without arcs that is the last one of the run",
+            about="how much of each unit a run and its children may use, as reported by tools. When a limit is"
+            " reached, no new work is issued and `on_exceeded` decides: `pause` (the default; `refold runs resume"
+            " --budget` continues), `fail`, or `{goto: step}`, a step without arcs that runs last",
         ),
     ),
     {
@@ -100,7 +100,7 @@ ROOT = Table(
 METADATA = Table(
     "metadata",
     "metadata",
-    "What people and lists know the playbook by. It changes nothing in a run but its name.",
+    "The name of the playbook, and information for people. Only the name has an effect on runs.",
     (
         Key(
             name="name",
@@ -110,7 +110,7 @@ METADATA = Table(
             about="letters, digits, `_`, `.` and `-`",
         ),
         Key(name="description", type="text", example="Fetches and sums up.", about="a sentence for people"),
-        Key(name="version", type="any", example="3", about="of the file, in any form"),
+        Key(name="version", type="any", example="3", about="the version of the file, in any form"),
         Key(name="path", type="text", example="reports/daily", about="where it belongs in a collection"),
         Key(name="labels", type="labels", example="{team: data}", about="names and values to filter by"),
         Key(name="tags", type="texts", example="[daily, report]", about="words to filter by"),
@@ -148,7 +148,7 @@ EXECUTOR_SPEC = Table(
             name="final_step",
             type="step",
             example="sum_up",
-            about="a step that runs once when all else went well; it has no arcs, and if it fails, so does the run",
+            about="a step that runs once when all others have completed; it has no arcs. If it fails, the run fails",
         ),
     ),
     {

@@ -1,4 +1,4 @@
-"""Tables of what stands under `spec` of a task: its time limit, and the rules about what follows a try."""
+"""The language `refold/v1`: `spec` of a task, with its time limit and the rules about what follows a try."""
 
 from refold.playbooks.language.tables import Key, Table
 
@@ -21,7 +21,7 @@ TASK_SPEC = Table(
 POLICY = Table(
     "task.policy",
     "`policy` of a tool",
-    "What follows a try of a task. If no rule holds, an error fails the step, and anything else goes on.",
+    "What follows a try of a task. If no rule holds, an error fails the step, and otherwise the next task follows.",
     (
         Key(
             name="rules",
@@ -37,7 +37,7 @@ POLICY = Table(
             type="text",
             choices=("continue", "fail"),
             example="continue",
-            about="what follows if there are rules and none holds",
+            about="what happens if there are rules and none holds",
         ),
     ),
     {
@@ -79,23 +79,23 @@ ACTION = Table(
             choices=("continue", "retry", "jump", "break", "fail"),
             example="retry",
             about="`continue` with the next task, also after an error; `retry` this one; `jump` to another; `break`"
-            " ends the tasks well; `fail` fails the step",
+            " ends the tasks successfully; `fail` fails the step",
         ),
-        Key(name="attempts", type="count", example="3", about="of `retry`: tries in all (3)"),
+        Key(name="attempts", type="count", example="3", about="for `retry`: the number of tries (3)"),
         Key(
             name="backoff",
             type="text",
             choices=("none", "fixed", "linear", "exponential"),
             example="exponential",
-            about="of `retry`: how the delay grows. Without it, a `delay` that is written is waited each time",
+            about="for `retry`: how the delay grows. Without it, the same `delay` is used each time",
         ),
         Key(
             name="delay",
             type="count",
             example="1.0",
-            about="of `retry`: seconds before the second try (1.0). No worker waits for it",
+            about="for `retry`: seconds before the second try (1.0). No worker is occupied meanwhile",
         ),
-        Key(name="to", type="text", example="again", about="of `jump`: the name of a task, or `previous`"),
-        Key(name="set", type="sets", example='{ctx.page: "{{ output.data }}"}', about="what to remember then"),
+        Key(name="to", type="text", example="again", about="for `jump`: the name of a task, or `previous`"),
+        Key(name="set", type="sets", example='{ctx.page: "{{ output.data }}"}', about="values to store"),
     ),
 )

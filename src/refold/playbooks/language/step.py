@@ -5,21 +5,21 @@ from refold.playbooks.language.tables import Key, Table
 STEP = Table(
     "step",
     "a step",
-    "A place where work happens. A step without `next` ends its branch; the run ends when nothing is left to do.",
+    "A step does work. A step without `next` ends its branch; the run ends when no work is left.",
     (
         Key(
             name="step",
             type="name",
             required=True,
             example="fetch",
-            about="its name: lower-case letters, digits and `_`. Templates after it read its result by this name",
+            about="its name: lower-case letters, digits and `_`. Later templates read its result by this name",
         ),
         Key(name="desc", type="text", example="Gets the page.", about="a sentence for people"),
         Key(
             name="when",
             type="condition",
             example='"{{ workload.days > 0 }}"',
-            about="whether it has anything to do. If not, it is bypassed: nothing runs, and its arcs are followed",
+            about="whether to run it. If not, the step is bypassed: nothing runs, and its arcs are followed",
         ),
         Key(
             name="input",
@@ -34,19 +34,19 @@ STEP = Table(
             example="{in: [1, 2, 3]}",
             about="run once for each item of a list or a source",
         ),
-        Key(name="tool", type="tool", example="{kind: noop}", about="what to run; without it, a place to branch"),
+        Key(name="tool", type="tool", example="{kind: noop}", about="what to run; without it, the step only branches"),
         Key(
             name="set",
             type="sets",
             example='{ctx.page: "{{ output.data }}"}',
-            about="what the run remembers when the step went well. All values are computed before the first is set",
+            about="values to store in the context when the step completes. All are computed before the first is set",
         ),
         Key(
             name="output",
             type="table",
             of="output",
             example="{schema: {type: object, required: [id]}}",
-            about="what the step promises of its result",
+            about="the shape of the result",
         ),
         Key(name="next", type="next", example="report", about="the arcs: which steps follow"),
         Key(
@@ -55,8 +55,8 @@ STEP = Table(
             choices=("all", "any", "race"),
             of="join",
             example="all",
-            about="when to start if several arcs lead here: `all` waits until each is taken or can no longer be (the"
-            " default), `any` starts with the first, `race` too and stops those who can only still lead here",
+            about="when to start if several arcs lead here: `all` waits until each is taken or cannot be taken any more"
+            " (the default), `any` starts with the first, `race` does too and stops steps that could only lead here",
         ),
         Key(
             name="retry",
@@ -65,19 +65,19 @@ STEP = Table(
             example="{attempts: 3, delay: 2s}",
             about="whether a failed try is repeated, and when",
         ),
-        Key(name="timeout", type="duration", example="30s", about="how long one try may take; what waits, how long"),
+        Key(name="timeout", type="duration", example="30s", about="how long one try, or a wait, may take"),
         Key(
             name="visit_limit",
             type="integer",
             least=1,
             example="100",
-            about="how often a run may come here before it fails (10,000)",
+            about="how often the step may be entered before the run fails (10,000)",
         ),
         Key(
             name="queue",
             type="text",
             example="heavy",
-            about="which workers may take it (`default`); one serves all, or those in its REFOLD_QUEUES",
+            about="the queue (`default`). A worker serves all queues, or those in its REFOLD_QUEUES",
         ),
         Key(
             name="priority",
@@ -85,7 +85,7 @@ STEP = Table(
             least=-1_000_000,
             most=1_000_000,
             example="5",
-            about="steps of a higher number are taken first (0)",
+            about="steps with a higher number are taken first (0)",
         ),
     ),
     {
@@ -148,33 +148,33 @@ NEXT_SPEC = Table(
 ARC = Table(
     "arc",
     "an arc",
-    "A way to another step.",
+    "An arc leads to another step.",
     (
         Key(name="step", type="step", required=True, example="report", about="where it leads"),
         Key(
             name="when",
             type="condition",
             example='"{{ output.data.more }}"',
-            about="whether it is taken; without it, it always is",
+            about="whether it is taken (always)",
         ),
         Key(
             name="on",
             type="text",
             choices=("success", "failure", "both"),
             example="failure",
-            about="which outcome it listens to (`success`). A failure that takes no arc fails the run",
+            about="for which outcome it is tried (`success`). A failure that takes no arc fails the run",
         ),
         Key(
             name="set",
             type="sets",
             example='{ctx.why: "{{ error.message }}"}',
-            about="what the run is to remember if the arc is taken",
+            about="values to store in the context if the arc is taken",
         ),
         Key(
             name="each_pass",
             type="bool",
             example="true",
-            about="of an arc that leaves a loop: its target runs in every pass instead of once after the loop",
+            about="for an arc that leaves a loop: its target runs in every pass instead of once after the loop",
         ),
     ),
     {
@@ -192,8 +192,8 @@ ARC = Table(
 OUTPUT = Table(
     "output",
     "output",
-    "What a step promises of its result. One that breaks the promise is a failure of kind `schema`, which names the"
-    " place; templates that read what is not promised are told of before the run.",
+    "The shape of the result of a step. A result that does not fit is a failure of kind `schema`, which names the"
+    " place; templates that read what is not declared are reported before the run.",
     (
         Key(
             name="schema",
@@ -226,30 +226,30 @@ RETRY = Table(
             least=1,
             most=1_000_000,
             example="3",
-            about="tries in all, with the first",
+            about="the number of tries, including the first",
         ),
         Key(
             name="backoff",
             type="text",
             choices=("fixed", "linear", "exponential"),
             example="exponential",
-            about="how the delay grows with each try: not at all (the default), by itself, or to the double",
+            about="how the delay grows with each try: not (`fixed`, the default), by the same amount, or doubling",
         ),
-        Key(name="delay", type="duration", example="2s", about="before the second try (0, or 1s if it grows)"),
-        Key(name="max_delay", type="duration", example="1m", about="what the delay never exceeds"),
+        Key(name="delay", type="duration", example="2s", about="time before the second try (0, or 1s if it grows)"),
+        Key(name="max_delay", type="duration", example="1m", about="the longest delay"),
         Key(
             name="jitter",
             type="number",
             least=0,
             most=1,
             example="0.5",
-            about="which part of the delay is left to chance (0): 0.5 takes between half and all of it",
+            about="the random part of the delay (0): with 0.5 it is between half of the delay and all of it",
         ),
         Key(
             name="on",
             type="texts",
             example="[timeout, connection]",
-            about="kinds of failures that are worth another try (any that does not say otherwise)",
+            about="the kinds of failures that are retried (all that are not marked as final)",
         ),
     ),
     {
@@ -272,7 +272,7 @@ JOIN = Table(
             least=1,
             most=1_000_000,
             example="2",
-            about="start when arcs of so many different steps were taken",
+            about="start when arcs from this number of different steps have been taken",
         ),
     ),
 )

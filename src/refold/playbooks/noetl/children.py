@@ -61,7 +61,7 @@ def _written_out(reading: Reading, path: Node | None, workload: Mapping[str, Any
 
 def _no_path(reading: Reading, node: Node, path: Node | None) -> None:
     if path is None:
-        hint = "write `path: …`, as seen from this file" if "catalog_id" in node.nodes else "write `path: …`"
+        hint = "write `path: …`, relative to this file" if "catalog_id" in node.nodes else "write `path: …`"
         reading.at(node, "missing-key", "the tool `playbook` needs the key `path`", hint)
     else:
         hint = "write the path out; to choose between playbooks, make a step for each"

@@ -38,7 +38,7 @@ LOOP_SPEC = Table(
             example="parallel",
             about="`sequential` (the default), `parallel` (also called `async`) or `cursor`",
         ),
-        Key(name="max_in_flight", type="count", example="5", about="how many items may run at once"),
+        Key(name="max_in_flight", type="count", example="5", about="how many items may run at the same time"),
         Key(name="concurrency", type="count", example="5", about="as `max_in_flight`", old="`max_in_flight`"),
         Key(
             name="policy",
@@ -95,7 +95,7 @@ FRAME = Table(
     "How rows are claimed.",
     (
         Key(name="max_rows", type="count", example="10", about="rows of a claim (1)"),
-        Key(name="row_concurrency", type="count", example="2", about="rows that run at once (1)"),
+        Key(name="row_concurrency", type="count", example="2", about="how many rows run at the same time (1)"),
         Key(
             name="process",
             type="text",
@@ -142,7 +142,7 @@ NEXT_SPEC = Table(
             type="text",
             choices=("complete", "quiet"),
             example="quiet",
-            about="if none holds the branch ends; `quiet`: without a word about it",
+            about="if none holds the branch ends; `quiet`: without a warning",
         ),
         Key(name="policy", type="idle", example="{}", about="a hint that changes nothing here"),
     ),
@@ -151,11 +151,11 @@ NEXT_SPEC = Table(
 ARC = Table(
     "arc",
     "an arc",
-    "A way to another step. One whose `when` reads `event`, `output.status` or `output.error` can handle a failure.",
+    "A way to another step. One whose `when` reads `event`, `output.status` or `output.error` can handle failures.",
     (
         Key(name="step", type="step", required=True, example="end", about="where it leads"),
         Key(name="when", type="condition", example='"{{ ctx.more }}"', about="whether it is taken; without it, always"),
-        Key(name="set", type="sets", example="{ctx.why: limit}", about="what the run is to remember then"),
+        Key(name="set", type="sets", example="{ctx.why: limit}", about="values to store in the context then"),
         Key(name="input", type="map", example="{page: 2}", about="inputs of the target for that visit"),
         Key(name="args", type="map", example="{page: 2}", about="as `input`", old="`set: {ctx.name: …}` on the arc"),
     ),

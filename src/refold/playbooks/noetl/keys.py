@@ -170,7 +170,7 @@ def _python(reading: Reading, values: dict[str, Any], nodes: Mapping[str, Node])
             values["script"] = str(script["uri"]).removeprefix("file://")
         else:
             message = f"a script of type `{cut(str(kind))}` cannot be fetched"
-            reading.at(nodes["script"], "unsupported", message, "put the code into a file beside the playbook")
+            reading.at(nodes["script"], "unsupported", message, "put the code into a file next to the playbook")
     return values
 
 

@@ -112,7 +112,7 @@ FOREIGN: Mapping[str, str] = {
     "playbooks": "make a step with `kind: playbook` for each",
     "provider": "`kind: shell` can run the tool of the provider",
     "rhai": "write it as Python code",
-    "script": "`kind: python` runs a file that is beside the playbook, `kind: container` an image",
+    "script": "`kind: python` runs a file that is next to the playbook, `kind: container` an image",
     "secrets": "name it in `keychain`, and read `{{ keychain.alias.field }}`",
     "sink": "write it with `kind: python`, `duckdb` or `postgres`",
     "snowflake": "`kind: python` with its own library can reach it",

@@ -25,7 +25,7 @@ def _step_name(reading: Reading, node: Node, key: Key) -> str | None:
     name = _title(reading, node, key)
     if name is not None and ("/" in name or "#" in name):
         reading.at(
-            node, "bad-name", f"`{cut(name)}` is no name for a step: it has `/` or `#` in it", "write `_` instead"
+            node, "bad-name", f"`{cut(name)}` is not a name for a step: it has `/` or `#` in it", "write `_` instead"
         )
         return None
     return name

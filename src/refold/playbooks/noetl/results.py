@@ -78,7 +78,7 @@ def warn_references(reading: Reading, node: Node, sets: Iterable[Mapping[str, An
     """Warn if a variable contains a reference but its name does not say so."""
     for key, value in (pair for each in sets for pair in each.items()):
         if isinstance(value, str) and not key.endswith("_ref") and any(path[-1] == "_ref" for path in paths_of(value)):
-            message = f"`{cut(key)}` holds a reference, and not what it stands for"
+            message = f"`{cut(key)}` contains a reference, not the value that it refers to"
             reading.warn(node, "unnamed-reference", message, f"call it `{key}_ref`, or leave `_ref` out of the value")
 
 

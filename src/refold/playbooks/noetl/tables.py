@@ -26,7 +26,7 @@ ROOT = Table(
             name="workload",
             type="map",
             example="{city: Oslo}",
-            about="defaults of the inputs. Maps are merged with what is given, key by key; templates read inputs, each"
+            about="defaults of the inputs. Maps are merged with given inputs, key by key; templates read inputs, each"
             " other, `execution_id` and `job.uuid`, and are rendered once, at the start",
         ),
         Key(name="executor", type="table", of="executor", example="{spec: {entry_step: a}}", about="how it is run"),
@@ -46,7 +46,7 @@ ROOT = Table(
 METADATA = Table(
     "metadata",
     "metadata",
-    "What people and lists know the playbook by.",
+    "The name of the playbook, and information for people.",
     (
         Key(name="name", type="title", required=True, example="daily", about="its name"),
         Key(name="path", type="any", example="reports/daily", about="where it is in a catalog: `path` in templates"),
@@ -65,7 +65,7 @@ METADATA = Table(
 EXECUTOR = Table(
     "executor",
     "executor",
-    "How a run goes. Where it is executed is chosen when it is started.",
+    "Settings of runs. Where a run is executed is chosen when it is started.",
     (
         Key(
             name="profile",
@@ -75,7 +75,7 @@ EXECUTOR = Table(
             about="a hint that changes nothing here",
         ),
         Key(name="version", type="any", example="noetl-runtime/1", about="a hint that changes nothing here"),
-        Key(name="requires", type="table", of="requires", example="{tools: [http]}", about="what must be there"),
+        Key(name="requires", type="table", of="requires", example="{tools: [http]}", about="what the playbook needs"),
         Key(name="spec", type="table", of="executor.spec", example="{entry_step: start}", about="its settings"),
     ),
 )
@@ -89,7 +89,7 @@ REQUIRES = Table(
             name="tools",
             type="words",
             example="[http, python]",
-            about="kinds of tools; one that is not there is an error",
+            about="kinds of tools; one that does not exist is an error",
         ),
         Key(name="features", type="idle", example="[templating]", about="a hint that changes nothing here"),
     ),
@@ -98,14 +98,14 @@ REQUIRES = Table(
 EXECUTOR_SPEC = Table(
     "executor.spec",
     "executor.spec",
-    "Where a run begins and ends, and what holds for all of its steps.",
+    "Where a run begins and ends, and what applies to all of its steps.",
     (
         Key(name="entry_step", type="step", example="start", about="the step that is entered first (the first one)"),
         Key(
             name="final_step",
             type="step",
             example="sum_up",
-            about="runs once when all else went well, with `execution_id`, `counts` and `failures` as its input",
+            about="runs once when all others have completed, with `execution_id`, `counts` and `failures` as its input",
         ),
         Key(
             name="no_next_is_error",
@@ -113,13 +113,13 @@ EXECUTOR_SPEC = Table(
             example="true",
             about="a step that has arcs and takes none has failed (false)",
         ),
-        Key(name="timeout", type="limit", example="30s", about="of each step that has none of its own"),
+        Key(name="timeout", type="limit", example="30s", about="limit of each step that has none"),
         Key(
             name="policy",
             type="table",
             of="executor.policy",
             example="{failure: {mode: fail_fast}}",
-            about="of all steps",
+            about="policies of all steps",
         ),
     ),
 )
@@ -127,7 +127,7 @@ EXECUTOR_SPEC = Table(
 EXECUTOR_POLICY = Table(
     "executor.policy",
     "executor.spec.policy",
-    "What holds for each step that says nothing else.",
+    "Policies of each step that has none of its own.",
     (
         Key(
             name="defaults",
@@ -159,7 +159,7 @@ WORKBOOK = Table(
 STEP = Table(
     "step",
     "a step",
-    "A place where work happens; without `tool`, a place to branch.",
+    "A step does work; without `tool` it only branches.",
     (
         Key(name="step", type="step name", required=True, example="start", about="its name"),
         Key(name="desc", type="any", example="Begins.", about="a sentence for people"),
@@ -170,7 +170,7 @@ STEP = Table(
             name="when",
             type="condition",
             example='"{{ ctx.on }}"',
-            about="whether it has anything to do",
+            about="whether to run it",
             old="`spec: {policy: {admit: {rules: …}}}`",
         ),
         Key(
@@ -182,7 +182,7 @@ STEP = Table(
         ),
         Key(name="tool", type="tool", example="{kind: noop}", about="what to run: a tool, or a list of them"),
         Key(name="output", type="output", example="{output_select: [id]}", about="of its result"),
-        Key(name="set", type="sets", example='{ctx.page: "{{ output.data.n }}"}', about="what the run is to remember"),
+        Key(name="set", type="sets", example='{ctx.page: "{{ output.data.n }}"}', about="values for the context"),
         Key(name="set_ctx", type="map", example="{page: 1}", about="as `set`", old="`set: {ctx.name: …}`"),
         Key(name="next", type="next", example="{arcs: [{step: end}]}", about="which steps follow"),
     ),
@@ -204,7 +204,7 @@ STEP_SPEC = Table(
     "`spec` of a step",
     "The policies of a step.",
     (
-        Key(name="timeout", type="limit", example="30s", about="of the whole step"),
+        Key(name="timeout", type="limit", example="30s", about="the time limit of the whole step"),
         Key(
             name="policy", type="table", of="step.policy", example="{failure: {mode: fail_fast}}", about="its policies"
         ),
@@ -236,13 +236,13 @@ STEP_POLICY = Table(
         Key(name="failure", type="table", of="failure", example="{mode: best_effort}", about="of the items of a loop"),
         Key(name="emit", type="idle", example="{}", about="a hint: every change is recorded anyway"),
     ),
-    {"rules": "what follows a try stands under `tool: {spec: {policy: {rules: …}}}`"},
+    {"rules": "what follows a try is under `tool: {spec: {policy: {rules: …}}}`"},
 )
 
 ADMIT = Table(
     "admit",
     "admit",
-    "Whether a step is run: the first rule that holds decides; if none does, it is. If not, its arcs are followed.",
+    "Whether a step is run: the first rule that holds decides; if none does, it is run. If not, its arcs are followed.",
     (
         Key(name="mode", type="text", choices=("exclusive",), example="exclusive", about="the first rule decides"),
         Key(
@@ -279,7 +279,7 @@ ALLOWED = Table(
     "allowed",
     "what a rule of `admit` decides",
     "Whether a step is run.",
-    (Key(name="allow", type="bool", required=True, example="true", about="false: its arcs are followed at once"),),
+    (Key(name="allow", type="bool", required=True, example="true", about="false: only its arcs are followed"),),
 )
 
 LIFECYCLE = Table(
@@ -288,14 +288,14 @@ LIFECYCLE = Table(
     "Time limits of a step.",
     (
         Key(name="timeout_s", type="limit", example="30", about="seconds that a try may take"),
-        Key(name="deadline_s", type="limit", example="300", about="seconds that all of it may take"),
+        Key(name="deadline_s", type="limit", example="300", about="seconds that all tries together may take"),
     ),
 )
 
 FAILURE = Table(
     "failure",
     "failure",
-    "What a failing item of a loop means. Without it all items run, and then the step has failed.",
+    "What happens when an item of a loop fails. Without it all items run, and then the step fails.",
     (
         Key(
             name="mode",
@@ -303,7 +303,7 @@ FAILURE = Table(
             required=True,
             choices=("fail_fast", "best_effort"),
             example="best_effort",
-            about="`fail_fast`: no item is begun after a failure; `best_effort`: failures are counted only",
+            about="`fail_fast`: no item is started after a failure; `best_effort`: failures are only counted",
         ),
     ),
 )

@@ -130,7 +130,7 @@ def _fits(reading: Reading, node: Node, key: ToolKey, sort: KindFamily) -> bool:
     if not _is_of(value, key.type):
         hint = "a value computed from text is text; write one {{ expression }}" if is_template(value) else ""
         if key.static and is_template(value):
-            hint = "it is taken as it is written; a template cannot stand here"
+            hint = "it is not rendered, so a template is not allowed here"
         hint = hint or (times.FORMS if key.type == "duration" else f"write `{key.name}: {SHAPES[key.type]}`")
         reading.at(node, "wrong-type", f"`{key.name}` must be {WANTED[key.type]}, not {kind_of(value)}", hint)
         return False

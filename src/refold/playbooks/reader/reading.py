@@ -141,7 +141,7 @@ class Reading:
 
     def _mend(self, node: Node, key: Key) -> str:
         if is_template(node.value):
-            return "a template cannot stand here"
+            return "a template is not allowed here"
         if node.value is None:
             return f"leave `{key.name}` out, or write `{key.name}: {key.example}`"
         if key.type in ("text", "texts", "step") and isinstance(node.value, bool | int | float):

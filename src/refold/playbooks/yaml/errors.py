@@ -7,7 +7,7 @@ from yaml import YAMLError
 
 from refold.playbooks.problems import BREAK, Place, Problem
 
-UNQUOTED = "a template must stand in quotes"
+UNQUOTED = "a template must be in quotes"
 QUOTE_TEMPLATE = 'write "{{ … }}"'
 UNQUOTED_TEMPLATE = re.compile(r"^\s*(?:- +)*(?:[\w.]+: +)?\{\{")
 
@@ -15,7 +15,7 @@ UNQUOTED_TEMPLATE = re.compile(r"^\s*(?:- +)*(?:[\w.]+: +)?\{\{")
 SAID: dict[str, tuple[str, str, str, bool]] = {
     "mapping values are not allowed": (
         "yaml-syntax",
-        "a `:` cannot stand here",
+        "a `:` is not allowed here",
         "put text that contains `: ` in quotes, or mend the indentation",
         False,
     ),
@@ -39,7 +39,7 @@ SAID: dict[str, tuple[str, str, str, bool]] = {
         "add one, or mend the brackets",
         False,
     ),
-    "could not find expected ':'": ("yaml-syntax", "this is no `key: value`", "add the `:` or mend the quotes", True),
+    "could not find expected ':'": ("yaml-syntax", "this is not `key: value`", "add the `:` or mend the quotes", True),
     "found unexpected end of stream": ("yaml-syntax", "this quote is never closed", "close it", True),
     "found unexpected document indicator": ("yaml-syntax", "this quote is never closed", "close it", True),
     "found unknown escape character": (

@@ -37,7 +37,7 @@ def plain_value(word: str) -> Any:
     if _OTHER_INTEGER.fullmatch(word):
         return _kept(word, int(word, 0) if len(word) <= _LONGEST else None)
     if _NO_NUMBER.fullmatch(word):
-        raise BadScalar(f"`{word}` is no number that can be stored")
+        raise BadScalar(f"`{word}` is a number that is too large to be stored")
     return word
 
 

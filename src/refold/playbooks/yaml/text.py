@@ -105,7 +105,7 @@ def _unfit(text: str) -> Problem | None:
         return Problem("bom", "the file begins with a byte order mark", Place(1, 1), "save it as UTF-8 without BOM")
     found = CONTROL.search(text) if text.isascii() else re.search(UNPRINTABLE, text)
     if found is not None:
-        message = f"character U+{ord(found.group()):04X} cannot stand in YAML"
+        message = f"character U+{ord(found.group()):04X} is not allowed in YAML"
         return Problem("bad-character", message, place_in(text, found.start()), "remove it, or write it as an escape")
     found = DIRECTIVE.search(text) if text.startswith("%") or "\n%" in text or "\r%" in text else None
     if found is not None:
@@ -292,7 +292,7 @@ class _Builder:
             self.stop("yaml-alias", f"there is no anchor `&{event.anchor}` before this", event, QUOTE_STAR)
         anchored = self.anchors[event.anchor]
         if anchored is None:
-            self.stop("yaml-alias", f"`*{event.anchor}` stands inside what it names", event, "write the value out")
+            self.stop("yaml-alias", f"`*{event.anchor}` is inside what it names", event, "write the value out")
         if self.here.keys is not None and self.here.key is None:
             self.stop("bad-key", "an alias cannot be a key", event, "write the key out")
         self.nodes += anchored.size
