@@ -14,7 +14,7 @@ from refold.runtime.engine import Engine
 from refold.testing.core import Scripted
 from refold.testing.simulator.faults import Rates
 from refold.testing.simulator.oracles import Violation
-from refold.testing.simulator.simulation import EPOCH, Simulated, Simulation, stubborn
+from refold.testing.simulator.simulation import EPOCH, Simulation, SimulationResult, stubborn
 from tests.programs import random_program
 from tests.referee import run as referee
 from tests.ticks import pick, plan_of
@@ -203,7 +203,7 @@ def _agree(ended: object, expected: object, who: str) -> None:
         raise Violation(f"S11: {who} ended as {ended}; {expected} was expected")
 
 
-def simulate(seed: int, rates: Rates | None = None) -> Simulated:
+def simulate(seed: int, rates: Rates | None = None) -> SimulationResult:
     """A few runs under the faults of this seed; some are paused, resumed or cancelled on the way."""
     stage, client = Stage(), Client(seed)
     simulation = stage.simulation = Simulation(seed, stage.tools(), Scripted(), rates)

@@ -11,7 +11,7 @@ import pytest
 
 from refold.testing.core import Scripted
 from refold.testing.simulator.faults import KINDS, Faults, Rates, draw_error_rates, draw_rates
-from refold.testing.simulator.simulation import Simulated, Simulation
+from refold.testing.simulator.simulation import Simulation, SimulationResult
 from tests.simulator.scenarios import Client, Stage
 
 BLOCKS = 2
@@ -37,7 +37,7 @@ def rates_of(seed: int) -> Rates:
     return rates
 
 
-def simulate(seed: int, rates: Rates | None = None) -> tuple[Simulated, int]:
+def simulate(seed: int, rates: Rates | None = None) -> tuple[SimulationResult, int]:
     """What came of it, and how many bodies began. Raises Violation."""
     rates = rates or rates_of(seed)
     stage, client = Stage(), Client(seed)

@@ -14,9 +14,9 @@ from refold.schemas import misfits
 from refold.stores.memory import Queued
 from refold.testing import Asked, SimFailed, sim
 from refold.testing.simulator.faults import Rates
-from refold.testing.simulator.invented_results import made_up
+from refold.testing.simulator.invented_results import invented_result
 from refold.testing.simulator.trials import subject_of
-from refold.testing.simulator.user_workflow import Memo, Stand
+from refold.testing.simulator.user_workflow import Memo, WorkflowSimulation
 from tests.cli.program import refold
 from tests.testing import flows
 from tests.testing.flows import LIST, ORDER, ROWS, Calling, Crawl, Endless, Patient, Plain, Racing, playbook
@@ -90,7 +90,7 @@ def test_a_run_that_never_ends_is_told_before_any_fault(monkeypatch: pytest.Monk
 
 def test_a_finished_step_that_runs_again_is_found() -> None:
     """The check itself: a store that forgets a completion would be caught."""
-    stand = Stand(subject_of(Crawl, {"pages": 2}, FEW), Memo(), 1, Rates())
+    stand = WorkflowSimulation(subject_of(Crawl, {"pages": 2}, FEW), Memo(), 1, Rates())
     stand.trial(nodes=1)
     command = Command("fetch/1", "fetch", 1, 1)
     stand.store.commands[stand.run_id, "fetch/1"] = Queued(stand.run_id, command, b"", "", 1, worker="w")
@@ -101,7 +101,7 @@ def test_a_finished_step_that_runs_again_is_found() -> None:
 
 @pytest.mark.parametrize("cut", range(2, 6))
 def test_a_process_dies_at_the_commit_that_was_chosen(cut: int) -> None:
-    stand = Stand(subject_of(Crawl, {"pages": 2}, FEW), Memo(), 1, Rates(), cut)
+    stand = WorkflowSimulation(subject_of(Crawl, {"pages": 2}, FEW), Memo(), 1, Rates(), cut)
     stand.trial(nodes=1)
     assert stand.faults.seen["cut"] == 1
     facts = [fact for _, _, fact in stand.store.facts(stand.run_id)]
@@ -162,12 +162,12 @@ SCHEMAS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_results_are_made_up_to_fit_their_schema(schema: dict[str, Any]) -> None:
     for seed in range(20):
-        assert misfits(schema, made_up("a", "http", schema, random.Random(seed))) == []
+        assert misfits(schema, invented_result("a", "http", schema, random.Random(seed))) == []
 
 
 def test_a_schema_that_is_too_clever_is_told() -> None:
     with pytest.raises(ToolFailed, match=r"no result could be made up for step 'a': .*; give a recording"):
-        made_up("a", "http", {"type": "string", "pattern": "^[0-9]{8}$"}, random.Random(1))
+        invented_result("a", "http", {"type": "string", "pattern": "^[0-9]{8}$"}, random.Random(1))
 
 
 def test_items_may_come_from_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ NOON: Instant = 1_800_000_000 * SECOND
 
 
 class Then(Struct, frozen=True):
-    """What was decided: facts, and the orders that follow from them."""
+    """A decision: facts, and the commands, timers and letters that follow from them."""
 
     facts: tuple[Fact, ...]
     commands: tuple[Command, ...]  # handed out in this turn
@@ -34,7 +34,7 @@ class Then(Struct, frozen=True):
 
 
 class Given:
-    """A run of this plan with these facts behind it, all at noon."""
+    """A run of this plan with these facts, all at noon."""
 
     def __init__(self, plan: Plan, *facts: Fact, evaluate: Evaluate | None = None, run: str = "run") -> None:
         self.plan, self.graph = plan, analyse(plan)
@@ -53,11 +53,11 @@ class Given:
         self._note(past)
 
     def when_decided(self, after: float = 0.0) -> Then:
-        """Decide what is open, so many seconds after noon."""
+        """Decide at this number of seconds after noon."""
         return self.when(after=after)
 
     def when_due(self, *commands: str, after: float = 0.0) -> Then:
-        """The time has come for these children to start."""
+        """These children are due to start."""
         self.due = commands
         return self.when(after=after)
 
@@ -89,7 +89,7 @@ class Given:
         )
 
     def replayed(self) -> RunState:
-        """The state as the log alone gives it."""
+        """The state, folded from the log only."""
         return fold(self.graph, self.log, RunState(run=self.state.run))
 
     def _note(self, d: Decision) -> None:
@@ -113,7 +113,7 @@ def routed(*moves: Move) -> Routed:
 def reported(
     step: str, outcome: Outcome, visit: int = 1, attempt: int = 1, item: int | None = None, **more: Any
 ) -> Fact:
-    """Any outcome, with whatever else a report can carry: writes, usage, worker."""
+    """A report of any outcome, with the other fields that a report can have: writes, usage, worker."""
     return _settled(step, visit, Report(attempt, outcome, item, **more))
 
 
@@ -134,7 +134,7 @@ def _settled(step: str, visit: int, report: Report) -> Fact:
 
 
 class Scripted:
-    """`{"script": [...]}` is the value for this visit, `{"path": [...]}` what a path holds; all else is itself."""
+    """`{"script": [...]}` is a value per visit, `{"path": [...]}` the value at a path; everything else is itself."""
 
     def names(self, view: TemplateScope) -> TemplateScope:
         return view

@@ -1,1 +1,1 @@
-"""A bench for tests of workflows: virtual time, fakes, recordings."""
+"""The bench: an engine in memory with virtual time, whose tools can be faked, replayed or held by a test."""

@@ -28,7 +28,7 @@ from refold.secrets.access import SecretAccess, SecretPlaces
 from refold.secrets.names import variable
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore
-from refold.testing.bench.executors import Rooms
+from refold.testing.bench.executors import BenchExecutors
 from refold.testing.bench.fakes import Called, Fakes
 from refold.testing.bench.given import Given
 from refold.testing.bench.recordings import Recording, Replay, record, write
@@ -164,7 +164,7 @@ class Bench:
             return
         self._loop.patient(self.patience)
         try:
-            self._driven(self._rooms.close(self._parts, self._serving, self._real))
+            self._driven(self._executors.close(self._parts, self._serving, self._real))
         finally:
             self._loop.close()
             if self._thread is not None:
@@ -172,7 +172,7 @@ class Bench:
             shutil.rmtree(self._artifacts, ignore_errors=True)
 
     def _open(self, seed: int, secrets: Mapping[str, str], settings: Settings) -> None:
-        self._rooms = Rooms(self._loop, settings)
+        self._executors = BenchExecutors(self._loop, settings)
         self._artifacts = os.path.join(tempfile.gettempdir(), f"refold-bench-{os.getpid()}-{id(self)}")
         variables = {**os.environ, **{variable(name): value for name, value in secrets.items()}}
         world = World(
@@ -181,9 +181,9 @@ class Bench:
             inline,
             random.Random(seed).random,
             lambda: f"run{self._ids()}",
-            executors=self._rooms.executors,
+            executors=self._executors.executors,
             secrets=SecretAccess(variables, SecretPlaces(folder=settings.secrets_folder), self._clock),
-            isolated=self._rooms.isolated,
+            isolated=self._executors.isolated,
             artifacts=self._artifacts,
         )
         unhurried = Settings(lease_for=NEVER, sweep_every=NEVER, poll=NEVER, private_addresses=True)
@@ -198,7 +198,7 @@ class Bench:
         for kind in named(tools):
             tools.add(kind, self.board.before(kind, partial(self._real.__getitem__, kind)))
         assert parts.code is not None
-        self._rooms.furnish(parts.code, self._known)
+        self._executors.connect(parts.code, self._known)
         return parts
 
     async def _known(self, workflow: Any) -> Definition:

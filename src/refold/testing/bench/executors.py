@@ -1,4 +1,4 @@
-"""Where the work of a bench is done: threads and processes that its clock knows of."""
+"""The executors of a bench: threads and processes during which its virtual clock stands still."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ HERE = "refold.tools.python.body:run"
 
 
 class CountedThreads(Threads):
-    """While one of them works, time stands still."""
+    """Threads; virtual time stands still while one of them works."""
 
     def __init__(self, loop: VirtualLoop, size: int) -> None:
         super().__init__(size)
@@ -38,8 +38,8 @@ class InThreads(Inline):
         self._threads = threads
 
 
-class NearBy:
-    """Code that asks for a process gets a thread, which is there at once; what a thread cannot do, a process does."""
+class ThreadBeforeProcess:
+    """Runs code that asks for a process in a thread, which starts faster, or in a process where it needs one."""
 
     def __init__(self, loop: VirtualLoop, inline: Executor, isolated: Executor) -> None:
         self._loop, self._inline, self._isolated = loop, inline, isolated
@@ -53,7 +53,7 @@ class NearBy:
             return await self._isolated.run(call, input, say)
 
 
-class Rooms:
+class BenchExecutors:
     def __init__(self, loop: VirtualLoop, settings: Settings) -> None:
         self._loop = loop
         self.threads = CountedThreads(loop, settings.slots)
@@ -61,11 +61,11 @@ class Rooms:
         inline = InThreads(self.threads)
         self.executors: Mapping[str, Executor] = {
             "inline": inline,
-            "process": NearBy(loop, inline, self.isolated),
+            "process": ThreadBeforeProcess(loop, inline, self.isolated),
         }
 
-    def furnish(self, code: PythonCode, known: Callable[[Any], Awaitable[Any]]) -> None:
-        """What bodies of Python workflows find; workflows that they start come to be known like others."""
+    def connect(self, code: PythonCode, known: Callable[[Any], Awaitable[Any]]) -> None:
+        """Let bodies of Python workflows use these threads; workflows that they start are registered like others."""
         house = code._rooms()
         house.in_thread, house.adopt = self.threads.run, known
 

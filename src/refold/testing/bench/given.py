@@ -1,4 +1,4 @@
-"""Given what a run has done, when something happens to it, then this follows: tests that read like that."""
+"""Tests in the form: given what a run has done, when something happens, then this follows."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +12,12 @@ from refold.errors import Conflict, InvalidValue, RunFailed
 from refold.names import did_you_mean
 from refold.python.definition import Definition, define, is_workflow
 from refold.testing.bench.fakes import Called, Fake
-from refold.testing.bench.run import Ground, Run
+from refold.testing.bench.run import Run, RunBench
 from refold.testing.bench.switchboard import LET_THROUGH, Switchboard
 
 
-class Stage(Ground, Protocol):
-    """The bench, as far as it is needed here."""
+class GivenBench(RunBench, Protocol):
+    """The part of a bench that is needed here."""
 
     board: Switchboard
 
@@ -39,7 +39,7 @@ class Happens(TypedDict, total=False):
 
 
 class Follows(TypedDict, total=False):
-    """What must be so then."""
+    """What is asserted."""
 
     issued: str | Sequence[str] | Mapping[str, Any]  # steps that are handed out now, perhaps with their inputs
     emitted: Any  # events that were sent since, in their order
@@ -50,12 +50,12 @@ class Follows(TypedDict, total=False):
 
 
 class Given:
-    """A run of a workflow. No step is done but those of which it is said; the others are handed out and stay so."""
+    """A run of a workflow. Only steps with a given outcome are done; the others are handed out and stay so."""
 
-    def __init__(self, bench: Stage, workflow: Any, inputs: Mapping[str, Any]) -> None:
+    def __init__(self, bench: GivenBench, workflow: Any, inputs: Mapping[str, Any]) -> None:
         self._bench, self._workflow, self._inputs = bench, workflow, dict(inputs)
         self._definition: Definition | None = define(workflow) if is_workflow(workflow) else None
-        self._scene = _Scene()
+        self._held_steps = _HeldSteps()
         self._run: Run | None = None
         self._seen = 0  # facts before the last `when`
 
@@ -65,17 +65,17 @@ class Given:
         return self
 
     def has_done(self, step: str, result: Any = None, *, item: int | None = None) -> "Given":
-        """The step came to this result, or failed with this exception; in a Python workflow it sent these events.
+        """The step had this result, or failed with this exception; in a Python workflow it sent these events.
 
-        Said again, it is for the next visit.
+        A second call is for the next visit.
         """
         self._not_begun("has_done")
         self._check_step(step)
-        self._scene.told.setdefault((step, item), []).append(result)
+        self._held_steps.outcomes.setdefault((step, item), []).append(result)
         return self
 
     def event(self, *events: Any) -> "Given":
-        """These events are on their way, in the place of what the first step would send."""
+        """These events were sent, instead of those that the first step would send."""
         if self._definition is None:
             raise InvalidValue("event", "only Python workflows have events")
         first, *others = (step.name for step in self._definition.plan.steps if START in step.accepts)
@@ -112,23 +112,23 @@ class Given:
             "failed": self._check_failed,
             "result": self._check_result,
         }
-        assert self.run  # it goes as far as it can before anybody looks
+        assert self.run  # the run advances as far as it can before anything is checked
         for what, wanted in follows.items():
             checks[what](wanted)
         return self
 
     @property
     def run(self) -> Run:
-        """The run itself, which begins when it is first asked for."""
+        """The run, which starts when this is first used."""
         if self._run is None:
-            id = f"given{len(self._bench.board.scenes) + 1}"
-            self._bench.board.scenes[id] = self._scene
+            id = f"given{len(self._bench.board.held_runs) + 1}"
+            self._bench.board.held_runs[id] = self._held_steps
             self._run = self._bench.begin(self._workflow, (), self._inputs, id)
         return self._run
 
     def _not_begun(self, what: str) -> None:
         if self._run is not None:
-            raise Conflict(f"`{what}` is what a run has behind it; this one goes on: say `when(outcome=…)`")
+            raise Conflict(f"`{what}` is for the past of a run, and this one has started: use `when(outcome=…)`")
 
     def _check_step(self, step: str) -> None:
         if self._definition is None:
@@ -139,19 +139,19 @@ class Given:
             raise InvalidValue(step, f"{plan.name} has no such step: {did_you_mean(step, known)}")
 
     def _settle(self, step: str, outcome: Any) -> None:
-        held = [each for each in self._scene.held if each.called.step == step]
+        held = [each for each in self._held_steps.held if each.called.step == step]
         if not held:
-            open = ", ".join(each.called.command for each in self._scene.held) or "none"
+            open = ", ".join(each.called.command for each in self._held_steps.held) or "none"
             raise AssertionError(f"step {step!r} is not handed out; those that are: {open}\n{self.run.story()}")
         self._bench.do(held[0].end(outcome))
 
     def _check_issued(self, wanted: str | Sequence[str] | Mapping[str, Any]) -> None:
-        found = {each.called.step: each.called.input for each in self._scene.held}
+        found = {each.called.step: each.called.input for each in self._held_steps.held}
         if isinstance(wanted, Mapping):
             self._same("issued", dict(wanted), {step: found[step] for step in found if step in wanted} or found)
             return
         names = sorted([wanted] if isinstance(wanted, str) else wanted)
-        self._same("issued", names, sorted(each.called.step for each in self._scene.held))
+        self._same("issued", names, sorted(each.called.step for each in self._held_steps.held))
 
     def _check_emitted(self, wanted: Any) -> None:
         self._same("emitted", wanted if isinstance(wanted, list) else [wanted], self._emitted())
@@ -201,18 +201,18 @@ class _Held:
         self.outcome.set_result(outcome)
 
 
-class _Scene:
+class _HeldSteps:
     def __init__(self) -> None:
-        self.told: dict[tuple[str, int | None], list[Any]] = {}
+        self.outcomes: dict[tuple[str, int | None], list[Any]] = {}
         self.held: list[_Held] = []
         self.let_through: set[str] = set()  # commands that go on by themselves, however often they have to wait
 
     async def outcome(self, called: Called) -> Any:
         if called.command in self.let_through:
             return LET_THROUGH
-        told = self.told.get((called.step, called.item)) or self.told.get((called.step, None))
-        if told:
-            return await _come(called, told.pop(0) if called.item is None else told[0])
+        outcomes = self.outcomes.get((called.step, called.item)) or self.outcomes.get((called.step, None))
+        if outcomes:
+            return await _come(called, outcomes.pop(0) if called.item is None else outcomes[0])
         held = _Held(called)
         self.held.append(held)
         try:

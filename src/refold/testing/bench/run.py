@@ -27,7 +27,7 @@ LATER = ("join", "loop", "final")  # steps that others come before
 SHOWN = 40  # facts of a history
 
 
-class Ground(Protocol):
+class RunBench(Protocol):
     """What a run needs of the bench it is on."""
 
     engine: Engine
@@ -42,7 +42,7 @@ class StillGoing(AssertionError):
 
 
 class Run:
-    def __init__(self, bench: Ground, id: str, handle: Handle | None) -> None:
+    def __init__(self, bench: RunBench, id: str, handle: Handle | None) -> None:
         self._bench, self.id, self.handle = bench, id, handle
 
     def __repr__(self) -> str:

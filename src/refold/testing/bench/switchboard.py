@@ -1,4 +1,4 @@
-"""Stands before every tool of a bench: decides whether a call is faked, replayed, held, let through or refused."""
+"""Decides for every tool call of a bench whether it is faked, replayed, held, let through or refused."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
@@ -17,27 +17,27 @@ LOCAL = frozenset(
     {"noop", "assert", "python", "function", "shell", "sqlite", "duckdb", "artifact", "emit", SOURCE_TOOL}
 )
 VIRTUAL = frozenset({"noop", "assert", "python", "function", "emit"})  # their threads are counted one by one
-QUIET = frozenset({"noop", "assert"})  # what they give is written in the playbook
+QUIET = frozenset({"noop", "assert"})  # their result is in the playbook
 
 LET_THROUGH: Any = object()
 
 
-class Scene(Protocol):
-    """A run whose steps are held back until a test says what comes of them."""
+class HeldSteps(Protocol):
+    """A run whose steps are held until a test gives their outcome."""
 
     async def outcome(self, called: Called) -> Any:
-        """What the call comes to, or LET_THROUGH."""
+        """The outcome of the call, or LET_THROUGH."""
 
 
 class Switchboard:
     def __init__(self, loop: VirtualLoop, fakes: Fakes) -> None:
         self.loop, self.fakes = loop, fakes
         self.allowed: set[str] = set()
-        self.scenes: dict[str, Scene] = {}
+        self.held_runs: dict[str, HeldSteps] = {}
         self.replay: Replay | None = None
 
     def before(self, kind: str, real: Callable[[], Tool]) -> Tool:
-        """The tool that takes the place of this one; a pipeline is no tool of its own, its tasks are."""
+        """The tool that replaces this one; not a pipeline, because its tasks are replaced."""
         if kind == TOOL:
             return real()
 
@@ -48,7 +48,7 @@ class Switchboard:
         return called
 
     def before_body(self, definition: Definition, real: Tool) -> Tool:
-        """Bodies of a Python workflow: a fake of one gives events in its place."""
+        """The tool that replaces bodies of a Python workflow; the fake of a body returns events."""
 
         async def called(call: Call) -> Any:
             noted = called_of(call, "body")
@@ -59,8 +59,8 @@ class Switchboard:
         return called
 
     async def _body(self, called: Called, definition: Definition, real: Tool, call: Call) -> Any:
-        scene, fake = self.scenes.get(called.run), self.fakes.of(called)
-        value = await scene.outcome(called) if scene is not None else LET_THROUGH
+        held_steps, fake = self.held_runs.get(called.run), self.fakes.of(called)
+        value = await held_steps.outcome(called) if held_steps is not None else LET_THROUGH
         if value is LET_THROUGH and fake is not None:
             called.faked = True
             value = await fake(called)
@@ -82,9 +82,9 @@ class Switchboard:
         return value
 
     async def _outcome(self, called: Called, real: Callable[[], Awaitable[Any]]) -> Any:
-        scene, fake = self.scenes.get(called.run), self.fakes.of(called)
-        if scene is not None:
-            value = await scene.outcome(called)
+        held_steps, fake = self.held_runs.get(called.run), self.fakes.of(called)
+        if held_steps is not None:
+            value = await held_steps.outcome(called)
             if value is not LET_THROUGH:
                 return value
         if fake is not None:
@@ -108,8 +108,8 @@ class Switchboard:
 def refusal(called: Called) -> str:
     kind, step = called.kind, called.step
     return (
-        f"{called.command} calls {kind}, which reaches beyond the test, and nobody has faked it: "
-        f"t.fake({kind!r}, …) or t.fake({step!r}, …) says what it gives, t.allow({kind!r}) lets it through"
+        f"{called.command} calls {kind}, which reaches beyond the test and is not faked: "
+        f"t.fake({kind!r}, …) or t.fake({step!r}, …) sets its result, t.allow({kind!r}) lets it through"
     )
 
 

@@ -1,1 +1,1 @@
-"""The simulator: several processes over one store in virtual time, with faults and oracles."""
+"""The simulator: processes over one store in virtual time, with faults drawn from a seed, and checks of each step."""

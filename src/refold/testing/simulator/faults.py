@@ -1,4 +1,4 @@
-"""Faults for a simulation: a store that errs, a bell that is not heard, a clock that is off, code that raises."""
+"""Faults for a simulation: a store that fails, a doorbell that is not heard, a clock that is off, code that raises."""
 
 import asyncio
 import builtins
@@ -61,11 +61,11 @@ def draw_error_rates(chance: random.Random) -> Rates:
 
 
 class Panic(BaseException):
-    """As a library that is written in another language may raise it: no Exception."""
+    """An exception that is not an `Exception`, as a library in another language may raise it."""
 
 
 class Speechless(Exception):
-    """An error that cannot be told."""
+    """An error whose text cannot be read."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -116,14 +116,14 @@ class Faults:
         return False
 
     def error(self, kinds: Sequence[type[BaseException]] = KINDS) -> BaseException:
-        """Of any class, and known as one of these to whoever asks."""
+        """An error of any of these classes, marked as injected."""
         kind = self.chance.choice(kinds)
         error = InvalidValue("injected", "a fault") if kind is InvalidValue else kind("injected")
         error.injected = True  # type: ignore[attr-defined]
         return error
 
     def strike_turn(self, run: str) -> None:
-        """Raises, but for one run not more often than so: a defect is mended some day."""
+        """Raise, but for one run at most MOST_STRUCK times, as if the defect were then repaired."""
         if self.turns_struck[run] < MOST_STRUCK and self.strikes("decide"):
             self.turns_struck[run] += 1
             raise self.error(DEFECTS)
@@ -278,8 +278,8 @@ class WatchedTurn:
         return getattr(self._turn, name)
 
 
-class Belfry:
-    """One doorbell for all processes; each hears it through its own faults."""
+class SharedDoorbell:
+    """The doorbell of all processes; each hears it with its own faults."""
 
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
@@ -292,13 +292,13 @@ class Belfry:
 
 
 class FaultyDoorbell:
-    def __init__(self, belfry: Belfry, process: Process) -> None:
-        self.belfry, self.process = belfry, process
+    def __init__(self, shared_doorbell: SharedDoorbell, process: Process) -> None:
+        self.shared_doorbell, self.process = shared_doorbell, process
         self._rung: asyncio.Event | None = None
-        belfry.bells = [bell for bell in belfry.bells if bell.process.alive] + [self]
+        shared_doorbell.bells = [bell for bell in shared_doorbell.bells if bell.process.alive] + [self]
 
     def ring(self) -> None:
-        self.belfry.ring()
+        self.shared_doorbell.ring()
 
     def hear(self) -> None:
         if self._rung is not None:
@@ -311,7 +311,7 @@ class FaultyDoorbell:
             await asyncio.wait_for(self._rung.wait(), timeout)
         except TimeoutError:
             return
-        if not self.belfry.faults.strikes("doubled"):
+        if not self.shared_doorbell.faults.strikes("doubled"):
             self._rung.clear()
 
 
@@ -329,7 +329,7 @@ class SimClock:
 
 
 async def advance(work: Callable[[], Any]) -> Any:
-    """A turn between two awaits: a process can die before it, or after the commit and before anybody knows."""
+    """A turn between two awaits: a process can die before it, or after the commit but before its result is used."""
     await asyncio.sleep(0)
     answer = work()
     await asyncio.sleep(0)

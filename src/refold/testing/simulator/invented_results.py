@@ -20,7 +20,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def made_up(step: str, kind: str, schema: Mapping[str, Any] | None, chance: random.Random) -> Any:
+def invented_result(step: str, kind: str, schema: Mapping[str, Any] | None, chance: random.Random) -> Any:
     """Raises ToolFailed if a schema is beyond this."""
     if schema is None:
         return _shaped(kind, chance)

@@ -1,4 +1,4 @@
-"""Judges a simulated store: what must hold after every step, told from the log and the tables alone."""
+"""Checks a simulated store: what must hold after every step, from the log and the tables only."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -31,11 +31,11 @@ from refold.stores.memory import MemoryStore
 
 
 class Violation(AssertionError):
-    """A promise was broken; the message names it."""
+    """A guarantee does not hold; the message names it."""
 
 
 class RunOracle:
-    """Reads one run's log as it grows, fact by fact, and keeps its own small books."""
+    """Reads the log of one run fact by fact as it grows, and keeps its own small state."""
 
     def __init__(self, run: str, plan: Plan, speaking: bool = True) -> None:
         self.speaking = speaking  # results of items name their items
@@ -154,7 +154,7 @@ def _issues(fact: StepIssued | ItemsIssued | ItemsRetried) -> list[tuple[str, in
 
 
 class Oracles:
-    """All runs of a store. `poisoned` runs are spoilt on purpose and not judged."""
+    """Checks all runs of a store. `poisoned` runs are damaged on purpose and not checked."""
 
     speaking = True  # results of items name their items, as those of generated programs do
 
@@ -170,7 +170,7 @@ class Oracles:
         self.checked = 0
 
     def before_write(self, turn: StoreTurn, writes: Writes) -> None:
-        """Fencing, judged on the tables as they are before the write: who reports must hold the command now."""
+        """Check fencing on the tables before the write: a worker that reports must hold the command now."""
         for fact in writes.facts:
             if isinstance(fact, StepSettled):
                 self._fenced(writes.run, f"{fact.step}/{fact.visit}", fact.report)
@@ -179,7 +179,7 @@ class Oracles:
                     self._fenced(writes.run, f"{fact.step}/{fact.visit}/{report.item}", report)
 
     def after_claim(self, leases: Sequence[Lease]) -> None:
-        """Nobody gets a command of a run that is paused, or one whose time has not come."""
+        """Check that no worker gets a command of a paused run, or one whose time has not come."""
         for lease in leases:
             paused = lease.run in self.runs and self.runs[lease.run].paused
             for entry in self.store.logs[lease.run][self.read[lease.run] :]:
@@ -191,7 +191,7 @@ class Oracles:
                 self._find(f"S14: run {lease.run}: {lease.command.id} was claimed before its time")
 
     def began(self, run: str, command: str, attempt: int) -> None:
-        """A body begins. What came of this try, or of the command, must not be known already.
+        """A body begins. The outcome of this try, or of the command, must not be known already.
 
         It is known as soon as it is committed: in the log, or beside it as long as the log cannot take it. Where no
         process dies and no store fails, a try that was not put aside begins once.
@@ -210,7 +210,7 @@ class Oracles:
             self._find(f"S11: run {run}: try {attempt} of {command} ran twice, and nothing was lost")
 
     def _kept(self, run: str, command: str) -> Report | None:
-        """The report of a command that its run could not take yet."""
+        """The report of a command that its run could not accept yet."""
         for data in self.store.letters.get(run, {}).values():
             body = codec.decode_letter(data).body
             if isinstance(body, LetterReport) and body.command == command:
@@ -257,7 +257,7 @@ class Oracles:
         self.read[run] = len(log)
 
     def _projections(self, run: str) -> None:
-        """Nothing is left behind by a run that has ended: no command, no slot, no timer, no child."""
+        """Check that a run that has ended leaves no command, slot, timer or child."""
         oracle = self.runs[run]
         rows = [command for owner, command in self.store.commands if owner == run] if oracle.stopped else []
         if oracle.ended:
@@ -272,7 +272,7 @@ class Oracles:
         return [row.run for row in rows if row.parent == run and row.status not in ("completed", "failed", "cancelled")]
 
     def whole(self) -> None:
-        """At the end: every fact that was ever read is still there, in its place."""
+        """Check at the end that every fact that was ever read is still in its place."""
         for run, digest in self.digests.items():
             if run in self.poisoned:
                 continue

@@ -26,12 +26,12 @@ from refold.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.testing.simulator.event_loop import Process, SimLoop
 from refold.testing.simulator.faults import (
-    Belfry,
     Faults,
     FaultyDoorbell,
     FaultyEvaluate,
     FaultyStore,
     Rates,
+    SharedDoorbell,
     SimClock,
     advance,
     draw_rates,
@@ -47,8 +47,8 @@ EPOCH: Instant = 1_800_000_000 * SECOND
 LEASE, SWEEP, POLL = 3.0, 0.5, 0.5
 
 
-class Simulated(Struct):
-    """What came of a simulation."""
+class SimulationResult(Struct):
+    """The result of a simulation."""
 
     seed: int
     digest: str  # of every byte in every log: the same for the same seed
@@ -60,7 +60,7 @@ class Simulated(Struct):
 
 
 class Simulation:
-    """Processes that crash, stall and come back; a client that never dies but meets the same store."""
+    """Simulated processes that crash, stall and restart, and a client that never dies but uses the same store."""
 
     def __init__(self, seed: int, tools: Mapping[str, Tool], evaluate: Evaluate, rates: Rates | None = None) -> None:
         self.seed = seed
@@ -76,15 +76,17 @@ class Simulation:
         self.loop = SimLoop(random.Random(f"{seed}/order"))
         self.store = MemoryStore(lambda: EPOCH + round(self.loop.time() * SECOND))
         self.oracles = self._oracles(self.store)
-        self.belfry = Belfry(self.faults)
+        self.shared_doorbell = SharedDoorbell(self.faults)
         self.nodes: dict[str, Process] = {}
         self.born = 0
         self.client = self._parts(self.loop.process("client")).engine
         self.loop.before_step = self._strike
         self.loop.after_step = lambda _: self.oracles.after_step()
 
-    def run(self, script: Callable[[Engine], Awaitable[None]], nodes: int = 3, limit: float = 3600.0) -> Simulated:
-        """The client's script under faults; then healing, after which every run must end."""
+    def run(
+        self, script: Callable[[Engine], Awaitable[None]], nodes: int = 3, limit: float = 3600.0
+    ) -> SimulationResult:
+        """Run the client's script under faults, then end all faults, after which every run must end."""
         for number in range(nodes):
             self._boot(f"node{number}")
         client = self.loop.process("script").spawn(_as_coroutine(script(self.client)))
@@ -92,7 +94,7 @@ class Simulation:
         self.loop.run_until(lambda: client.done() and self._all_over(), limit_time=chaos)
         self._heal()
         if not self.loop.run_until(client.done, limit_time=limit):
-            raise Violation("L2: the client's script did not come to its end")
+            raise Violation("L2: the client's script did not end")
         client.result()
         self.loop.process("healer").spawn(self._resume_all())
         if not self.loop.run_until(self._all_over, limit_time=limit):
@@ -101,14 +103,14 @@ class Simulation:
         return self._simulated()
 
     def restart(self) -> None:
-        """Every node dies at once and comes back with nothing in memory."""
+        """Kill all nodes and start them again with empty memory."""
         for name, process in list(self.nodes.items()):
             if process.alive:
                 process.kill()
                 self._boot(name)
 
     def folded(self, run: str) -> RunState:
-        """The state that the run's log gives."""
+        """The state of a run, folded from its log."""
         state: RunState = self._fold(run)[1]
         return state
 
@@ -127,7 +129,7 @@ class Simulation:
         ids = random.Random(f"{self.seed}/ids/{self.born}")
         world = World(
             clock=SimClock(process, EPOCH),
-            doorbell=FaultyDoorbell(self.belfry, process),
+            doorbell=FaultyDoorbell(self.shared_doorbell, process),
             advance=advance,
             chance=ids.random,
             new_id=lambda: f"{ids.getrandbits(64):016x}",
@@ -199,7 +201,7 @@ class Simulation:
             if summarize(graph, state) != self.store.rows[run]:
                 raise Violation(f"S6: run {run}: the row is not what the log gives")
 
-    def _simulated(self) -> Simulated:
+    def _simulated(self) -> SimulationResult:
         digest = hashlib.sha256()
         for run in sorted(self.store.logs):
             digest.update(run.encode())
@@ -208,7 +210,7 @@ class Simulation:
         facts = sum(map(len, self.store.logs.values()))
         statuses = {run: row.status for run, row in self.store.rows.items()}
         seen = dict(self.faults.seen)
-        return Simulated(self.seed, digest.hexdigest(), self.loop.steps, self.loop.time(), seen, facts, statuses)
+        return SimulationResult(self.seed, digest.hexdigest(), self.loop.steps, self.loop.time(), seen, facts, statuses)
 
 
 async def _as_coroutine(awaitable: Awaitable[None]) -> None:

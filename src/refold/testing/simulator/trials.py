@@ -1,4 +1,4 @@
-"""A workflow under many seeds: processes die, leases are lost, reports come late, and it must end as if undisturbed."""
+"""Runs a workflow under many seeds of faults, and checks that it ends as it does without faults."""
 
 import os
 import random
@@ -19,7 +19,7 @@ from refold.runtime.children import check_inputs
 from refold.testing.bench.recordings import Replay, read
 from refold.testing.simulator.faults import Rates
 from refold.testing.simulator.oracles import Violation
-from refold.testing.simulator.user_workflow import Memo, Stand, Subject
+from refold.testing.simulator.user_workflow import Memo, Subject, WorkflowSimulation
 from refold.wiring.playbook_files import playbook
 
 CALM = Rates()
@@ -39,7 +39,7 @@ class Ended(Struct, frozen=True):
 
 
 class Broken(Struct, frozen=True):
-    """A promise that was broken."""
+    """A guarantee that did not hold."""
 
     seed: int
     why: str
@@ -48,23 +48,23 @@ class Broken(Struct, frozen=True):
 
 
 class Simulated(Struct):
-    """What came of all seeds."""
+    """The result of all seeds."""
 
     workflow: str
     undisturbed: str
     seeds: int = 0
     faults: dict[str, int] = {}
     commits: int = 0  # of the undisturbed run; a process is killed at one of them in every seed
-    compared: int = 0  # seeds whose result was held against the undisturbed one
+    compared: int = 0  # seeds whose result was compared with that of the run without faults
     excused: int = 0  # seeds in which a command was given up after too many losses, or ran out of its time
     any_result: bool = False  # results were not compared at all
-    made_up: tuple[str, ...] = ()  # steps whose results nobody has computed
+    made_up: tuple[str, ...] = ()  # steps whose results were invented
     unrecorded: tuple[str, ...] = ()
     broken: Broken | None = None
 
 
 class SimFailed(Violation):
-    """A seed broke a promise; `simulated` has it all."""
+    """A guarantee did not hold in a seed; `simulated` has the details."""
 
     def __init__(self, simulated: Simulated) -> None:
         self.simulated, broken = simulated, simulated.broken
@@ -74,7 +74,7 @@ class SimFailed(Violation):
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """How to simulate."""
+    """The options of a simulation."""
 
     seeds: int = 200
     seed: int = 0  # the first
@@ -82,11 +82,11 @@ class Asked(Struct, frozen=True, kw_only=True):
     signals: Mapping[str, Any] = {}
     answer: Any = "yes"
     fake: Sequence[str] = ()
-    any_result: bool = False  # it may depend on order and time
+    any_result: bool = False  # the result may depend on order and time, and is not compared
 
 
 def sim(workflow: Any, input: Mapping[str, Any] | None = None, asked: Asked | None = None, **inputs: Any) -> Simulated:
-    """Raises SimFailed at the first seed that breaks a promise; else tells what was tried."""
+    """Simulate all seeds. Raise SimFailed at the first seed in which a guarantee does not hold."""
     simulated = simulate_all(subject_of(workflow, {**(input or {}), **inputs}, asked or Asked()), asked or Asked())
     if simulated.broken is not None:
         raise SimFailed(simulated)
@@ -115,7 +115,7 @@ def subject_of(workflow: Any, input: Mapping[str, Any], asked: Asked) -> Subject
 def simulate_all(
     subject: Subject, asked: Asked, each: Callable[[Simulated], None] = lambda simulated: None
 ) -> Simulated:
-    """Seed after seed, up to the first that breaks a promise; `each` is told of every one."""
+    """Simulate seed after seed, up to the first in which a guarantee does not hold; `each` is called after each."""
     memo = Memo()
     calm = _calm(subject, memo, asked.seed)
     simulated = Simulated(subject.name, str(calm.ended), commits=calm.commits, any_result=asked.any_result)
@@ -143,41 +143,41 @@ class Calm(Struct, frozen=True):
 
 
 def _calm(subject: Subject, memo: Memo, seed: int) -> Calm:
-    """Without any fault: how it ends, and with how many commits."""
-    stand = Stand(subject, memo, seed, CALM)
+    """Run without faults, and return how the run ends and with how many commits."""
+    simulation = WorkflowSimulation(subject, memo, seed, CALM)
     try:
-        stand.trial(nodes=1)
-        return Calm(_ended(stand), stand.watching.writes, stand.loop.steps)
+        simulation.trial(nodes=1)
+        return Calm(_ended(simulation), simulation.watching.writes, simulation.loop.steps)
     except Violation as error:
         why = f"even undisturbed, {error}"
-        return Calm(Ended("running"), broken=Broken(seed, why, tuple(stand.story()), {}))
+        return Calm(Ended("running"), broken=Broken(seed, why, tuple(simulation.story()), {}))
     finally:
-        stand.loop.close()
+        simulation.loop.close()
 
 
 def _trial(subject: Subject, memo: Memo, seed: int, calm: Calm, simulated: Simulated) -> Broken | None:
     cut = random.Random(f"{seed}/cut").randint(2, max(calm.commits, 2))
-    stand = Stand(subject, memo, seed, None, cut)
-    stand.limit += MORE * calm.steps
+    simulation = WorkflowSimulation(subject, memo, seed, None, cut)
+    simulation.limit += MORE * calm.steps
     try:
-        stand.trial()
-        if _is_excused(stand):
+        simulation.trial()
+        if _is_excused(simulation):
             simulated.excused += 1
         elif not simulated.any_result:
             simulated.compared += 1
-            ended = _ended(stand)
+            ended = _ended(simulation)
             if ended != calm.ended:
                 raise Violation(f"it ended as {ended}; undisturbed it ends as {calm.ended}")
     except Violation as error:
-        return Broken(seed, str(error), tuple(stand.story()), dict(stand.faults.seen))
+        return Broken(seed, str(error), tuple(simulation.story()), dict(simulation.faults.seen))
     finally:
-        simulated.faults = dict(Counter(simulated.faults) + stand.faults.seen)
-        stand.loop.close()
+        simulated.faults = dict(Counter(simulated.faults) + simulation.faults.seen)
+        simulation.loop.close()
     return None
 
 
-def _ended(stand: Stand) -> Ended:
-    state: RunState = stand.folded(stand.run_id)
+def _ended(simulation: WorkflowSimulation) -> Ended:
+    state: RunState = simulation.folded(simulation.run_id)
     result, error = _timeless(state.result), state.error
     if state.blob is not None:
         result = state.blob.hash
@@ -188,7 +188,7 @@ def _ended(stand: Stand) -> Ended:
 
 
 def _timeless(value: Any) -> Any:
-    """Without moments, such as that of a decision: they depend on time, of course."""
+    """The value without times, such as that of a decision, because they differ between seeds."""
     if isinstance(value, str):
         return MOMENT.sub("(a moment)", value)
     if isinstance(value, dict):
@@ -196,9 +196,9 @@ def _timeless(value: Any) -> Any:
     return [_timeless(each) for each in value] if isinstance(value, list) else value
 
 
-def _is_excused(stand: Stand) -> bool:
-    """A command was given up because its workers kept dying, or one ran out of its time: that is no defect."""
-    for entries in stand.store.logs.values():
+def _is_excused(simulation: WorkflowSimulation) -> bool:
+    """Whether a command was given up because its workers kept dying, or ran out of time: that is not a defect."""
+    for entries in simulation.store.logs.values():
         if any(b'"kind":"lost"' in entry.data or b'"timed_out"' in entry.data for entry in entries):
             return True
     return False

@@ -35,7 +35,7 @@ from refold.testing.bench.recordings import Replay
 from refold.testing.bench.run import told_in_lines
 from refold.testing.simulator.event_loop import Process, current_process
 from refold.testing.simulator.faults import Rates, advance
-from refold.testing.simulator.invented_results import made_up
+from refold.testing.simulator.invented_results import invented_result
 from refold.testing.simulator.oracles import Oracles, Violation
 from refold.testing.simulator.simulation import EPOCH, LEASE, Simulation, stubborn
 from refold.tools.pipeline.secrets import Vault
@@ -47,7 +47,7 @@ from refold.wiring.sources import source_tool
 
 
 class Unwaitable(Exception):
-    """A step without `async` waits for something that only others can do."""
+    """A step without `async` waits for something that another step would have to do."""
 
 
 async def caught(what: Any) -> tuple[Any, Exception | None]:
@@ -57,8 +57,8 @@ async def caught(what: Any) -> tuple[Any, Exception | None]:
         return None, error
 
 
-def apart(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """In a thread, with an event loop that knows the real world; the simulation stands meanwhile."""
+def run_in_real_loop(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run the work in a thread with a real event loop, while the simulation waits."""
     came: list[Any] = []
     thread = Thread(target=lambda: came.append(asyncio.run(work())), name="refold-real")
     thread.start()
@@ -66,21 +66,21 @@ def apart(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     return came[0]
 
 
-class Apart:
-    """Bodies that want a process of their own."""
+class RealThreadExecutor:
+    """Runs bodies that ask for a process of their own in a thread."""
 
     async def run(self, call: str, input: Any, say: Say | None = None) -> Any:
         async def body() -> Any:
             return await asyncio.to_thread(resolve(call), input)
 
-        value, error = apart(lambda: caught(body()))
+        value, error = run_in_real_loop(lambda: caught(body()))
         if error is not None:
             raise error
         return value
 
 
 def with_own_steps(work: Callable[[], Any]) -> Callable[[], Any]:
-    """The same, with a context that does not make its thread wait."""
+    """The same work, with a context that does not block its thread."""
     if not isinstance(work, partial):
         return work
     arguments = [each.waiting_by(_stepping) if isinstance(each, SyncContext) else each for each in work.args]
@@ -88,7 +88,7 @@ def with_own_steps(work: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _stepping(begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Take the steps of a durable call here: it finds what was recorded, or leaves the body."""
+    """Run a durable call without waiting: it returns what was recorded, or suspends the body."""
     coroutine = begin()
     name = getattr(coroutine, "__name__", "")
     try:
@@ -101,14 +101,14 @@ def _stepping(begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     raise Unwaitable(f"{why}: write `async def`")
 
 
-LOOK = 1.0  # seconds between two looks of the person
-LONGEST = 5.0  # seconds of idle time that are not passed over
-STEPS = 60_000  # of the loop, after which a run will not end
+LOOK = 1.0  # seconds between two checks by the simulated person
+LONGEST = 5.0  # seconds of idle time that are not skipped
+STEPS = 60_000  # of the loop; a run that needs more is taken for endless
 FIELDS = ("value", "token", "access_token", "api_key", "key", "user", "username", "password", "host", "database", "dsn")
 
 
 class _NoTools(dict[str, Tool]):
-    """What a source may ask for, where nothing is reached."""
+    """The tools that a source may ask for: a simulation has none."""
 
     def __missing__(self, name: str) -> Tool:
         raise ToolFailed(Fault("simulation", f"a simulation has no {name} for sources", retryable=False))
@@ -124,7 +124,7 @@ def _source() -> Tool:
     return source_tool(world, _NoTools())
 
 
-TOOLS: Mapping[str, Callable[[], Tool]] = {  # they compute; what they gave for an input they give again
+TOOLS: Mapping[str, Callable[[], Tool]] = {  # these really run, once for each input
     "python": partial(_inline, PythonTool),
     "function": partial(_inline, FunctionTool),
     SOURCE_TOOL: _source,
@@ -151,18 +151,18 @@ class Subject(Struct, frozen=True):
 
 
 class Memo:
-    """What was computed or made up, by step and input; shared by all seeds as far as it is the same for all."""
+    """Results of tools by step and input, shared by all seeds where they are the same."""
 
     def __init__(self) -> None:
         self.computed: dict[bytes, Any] = {}
-        self.made_up: set[str] = set()  # steps whose results nobody has computed
+        self.made_up: set[str] = set()  # steps whose results were invented
 
     def real(self, kind: str, call: ToolCall) -> Any:
         key = msgspec.json.encode(
             [kind, call.command.step, call.settings, call.input, call.command.attempt], order="sorted"
         )
         if key not in self.computed:
-            self.computed[key] = apart(lambda: caught(TOOLS[kind]()(call)))
+            self.computed[key] = run_in_real_loop(lambda: caught(TOOLS[kind]()(call)))
         value, error = self.computed[key]
         if error is not None:
             raise error
@@ -170,7 +170,7 @@ class Memo:
 
 
 class Watching(Oracles):
-    """Counts the commits, and tells when one is about to be made."""
+    """Counts the commits, and calls `on_write` before each."""
 
     speaking = False
 
@@ -185,8 +185,8 @@ class Watching(Oracles):
         self.on_write(self.writes)
 
 
-class Stand(Simulation):
-    """`cut` is the number of a commit at which the process dies: just before it, or just after."""
+class WorkflowSimulation(Simulation):
+    """The simulation of a user's workflow; the process dies just before or after commit number `cut`."""
 
     def __init__(self, subject: Subject, memo: Memo, seed: int, rates: Rates | None, cut: int = 0) -> None:
         self.subject, self.memo, self.cut, self.skipped = subject, memo, cut, 0.0
@@ -204,7 +204,7 @@ class Stand(Simulation):
         return self.watching
 
     def trial(self, nodes: int = 3) -> None:
-        """One run of it to its end, with faults at first and without them later. Raises Violation."""
+        """Run the workflow to its end, first with faults and later without. Raise Violation."""
         for number in range(nodes):
             self._boot(f"node{number}")
         person = self.loop.process("person").spawn(self._person())
@@ -243,7 +243,7 @@ class Stand(Simulation):
         if self.subject.workflow is not None or self.subject.code:
             assert parts.code is not None
             house = parts.code._rooms()
-            house.in_thread, house.isolated = self._right_here, Apart()
+            house.in_thread, house.isolated = self._in_this_thread, RealThreadExecutor()
             process.spawn(self._adopt(parts))
         return parts
 
@@ -257,8 +257,8 @@ class Stand(Simulation):
             name = f"{BODY}:{hash}"
             parts.tools.add(name, self._body(parts.tools[name], definition))
 
-    async def _right_here(self, work: Callable[[], Any]) -> Any:
-        """A step without `async`: a simulation has one thread, so what the step waits for must be there, or end it."""
+    async def _in_this_thread(self, work: Callable[[], Any]) -> Any:
+        """Run a step without `async`. A simulation has one thread, so the step must not have to wait."""
         await asyncio.sleep(0)
         try:
             return with_own_steps(work)()
@@ -283,7 +283,7 @@ class Stand(Simulation):
         return tool
 
     def _came(self, called: Called, kind: str, call: ToolCall) -> Any:
-        """The same for the same step, visit and item, whatever happens around it."""
+        """The result of a call: always the same for the same step, visit and item."""
         subject = self.subject
         if subject.replay is not None:
             found, value = subject.replay.of_tool(called)
@@ -296,10 +296,10 @@ class Stand(Simulation):
         schema = next((step.result for step in steps), None)
         single = called.command.count("/") == (1 if called.item is None else 2)
         chance = random.Random(f"{self.seed}/result/{called.command}")
-        return made_up(called.step, kind, schema if single else None, chance)
+        return invented_result(called.step, kind, schema if single else None, chance)
 
     def _written(self, number: int) -> None:
-        """Every other process dies before its commit, the rest after it."""
+        """Kill the process at commit `cut`: before the commit if the number is odd, otherwise after it."""
         process = current_process()
         if number == self.cut and process is not None and self.nodes.get(process.name) is process:
             self.faults.seen["cut"] += 1
@@ -316,12 +316,12 @@ class Stand(Simulation):
             self._strike(process)
 
     def _die(self, process: Process) -> None:
-        """And come back some time later, which is nothing that it does itself."""
+        """Kill the process; the simulation restarts it some time later."""
         process.kill()
         self.loop.call_later(self.chance.uniform(0.1, 2 * LEASE), self._boot, process.name, context=Variables())
 
     async def _person(self) -> None:
-        """Starts the run, then gives it whatever it waits for."""
+        """Start the run, then provide whatever it waits for: decisions, signals and answers."""
         subject, engine = self.subject, self.client
         for child in subject.children:
             await stubborn(partial(engine.register, child))
@@ -345,7 +345,7 @@ class Stand(Simulation):
             option = next((each for each in gate.options if each not in gate.refuse), gate.options[0])
             voters = sum(act[: len(key)] == key for act in self.acts)
             form = random.Random(f"{self.seed}/form")
-            feedback = None if gate.form is None else made_up(reason.step, "gate", gate.form, form)
+            feedback = None if gate.form is None else invented_result(reason.step, "gate", gate.form, form)
             self.memo.made_up |= set() if gate.form is None else {reason.step}
             self.acts.add((*key, str(voters)))
             await stubborn(lambda: engine.decide(run, reason.step, option, by=f"person {voters}", feedback=feedback))
@@ -358,7 +358,7 @@ class Stand(Simulation):
             await stubborn(lambda: engine.signal(run, name, value))
 
     def _pass_over(self) -> None:
-        """Nothing happens before the next timer: the clock goes there, as on a machine that was asleep."""
+        """Move the clock to the next timer if nothing happens before it, as on a machine that was asleep."""
         now = EPOCH + round(self.loop.time() * SECOND)
         dues = [due for timers in self.store.timers.values() for due in timers.values()]
         for queued in self.store.commands.values():
@@ -378,7 +378,7 @@ async def _secret(name: str) -> Any:
 
 
 class _Keychain:
-    """Every entry has all the fields that are often named."""
+    """A keychain in which every entry has all common fields."""
 
     async def entry(self, alias: str) -> Mapping[str, Any]:
         return {field: f"{alias} {field}" for field in FIELDS}
@@ -389,7 +389,7 @@ def _keychain(*_: Any) -> Entries:
 
 
 def kinds_of(subject: Subject) -> list[str]:
-    """All tools that its steps name, but for those that give what is written."""
+    """All tools that its steps name, except those whose result is in the playbook."""
     found: dict[str, None] = {}
     for plan in subject.plans():
         for step in plan.steps:
