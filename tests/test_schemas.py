@@ -7,7 +7,7 @@ import pytest
 
 from refold.errors import InvalidValue, OverBound
 from refold.patterns import BadPattern, compiled
-from refold.schemas import DEEPEST, MOST_FAULTS, QUICK, WORK, Misfit, flaw, misfits, said
+from refold.schemas import DEEPEST, MOST_FAULTS, QUICK, WORK, Misfit, misfits, misfits_text, schema_flaw
 from tests.growth import grows_linearly
 
 
@@ -64,7 +64,7 @@ def test_a_large_pattern_on_a_long_text_is_over_the_bound() -> None:
 )
 def test_patterns_mean_what_json_schema_says(pattern: str, fits: list[str], fails: list[str]) -> None:
     if fits:
-        assert flaw({"pattern": pattern}) is None
+        assert schema_flaw({"pattern": pattern}) is None
     assert [text for text in fits if misfits({"pattern": pattern}, text)] == []
     assert [text for text in fails if not misfits({"pattern": pattern}, text)] == []
 
@@ -89,9 +89,9 @@ def test_patterns_mean_what_json_schema_says(pattern: str, fits: list[str], fail
     ],
 )
 def test_a_pattern_that_cannot_be_matched_in_bounded_time_is_a_flaw_with_its_place(pattern: str, why: str) -> None:
-    found = flaw({"properties": {"a": {"items": {"pattern": pattern}}}})
+    found = schema_flaw({"properties": {"a": {"items": {"pattern": pattern}}}})
     assert found is not None and found[0] == ["properties", "a", "items", "pattern"] and why in found[1]
-    found = flaw({"patternProperties": {pattern: {}}})
+    found = schema_flaw({"patternProperties": {pattern: {}}})
     assert found is not None and found[0] == ["patternProperties", pattern] and why in found[1]
     with pytest.raises(BadPattern):
         compiled(pattern)
@@ -102,7 +102,7 @@ def test_a_pattern_that_cannot_be_matched_in_bounded_time_is_a_flaw_with_its_pla
 def test_what_looks_like_a_pattern_in_plain_data_is_none() -> None:
     data = {"pattern": "(?=a)", "patternProperties": {"(": 1}}
     schema = {"const": data, "default": data, "examples": [data], "properties": {"pattern": {"type": "string"}}}
-    assert flaw(schema) is None and misfits(schema, data) == []
+    assert schema_flaw(schema) is None and misfits(schema, data) == []
 
 
 ENDLESS: dict[str, dict[str, Any]] = {
@@ -119,7 +119,7 @@ ENDLESS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_a_reference_that_never_goes_into_the_value_is_a_flaw_and_over_the_bound(name: str) -> None:
-    found = flaw(ENDLESS[name])
+    found = schema_flaw(ENDLESS[name])
     assert found is not None and "leads back to itself" in found[1]
     with pytest.raises(OverBound, match="without an end"):
         misfits(ENDLESS[name], {"a": 1})
@@ -127,7 +127,7 @@ def test_a_reference_that_never_goes_into_the_value_is_a_flaw_and_over_the_bound
 
 def test_a_schema_of_a_tree_refers_to_itself_and_is_good() -> None:
     tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
-    assert flaw(tree) is None
+    assert schema_flaw(tree) is None
     assert paths(tree, {"left": {"right": {"left": 1}}}) == ["$.left.right.left"]
 
 
@@ -165,11 +165,11 @@ def test_a_schema_that_is_nested_too_deep_or_too_large_is_a_flaw() -> None:
     deep: dict[str, Any] = {}
     for _ in range(2_000):
         deep = {"not": deep}
-    found = flaw(deep)
+    found = schema_flaw(deep)
     assert found is not None and "nested too deep" in found[1]
-    found = flaw({"properties": {f"a{n}": {} for n in range(30_000)}})
+    found = schema_flaw({"properties": {f"a{n}": {} for n in range(30_000)}})
     assert found is not None and "more than 20000 parts" in found[1]
-    assert flaw({"properties": {f"a{n}": {"type": "string"} for n in range(5_000)}}) is None
+    assert schema_flaw({"properties": {f"a{n}": {"type": "string"} for n in range(5_000)}}) is None
 
 
 def test_keywords_that_compare_take_time_that_grows_with_the_value() -> None:
@@ -190,7 +190,7 @@ def test_values_are_compared_as_json() -> None:
 
 def test_messages_are_short_and_a_check_ends_after_a_thousand_faults() -> None:
     found = misfits({"items": {"type": "string"}}, [1] * 5_000)
-    assert len(found) == MOST_FAULTS and said(found, "list").endswith("; and many more")
+    assert len(found) == MOST_FAULTS and misfits_text(found, "list").endswith("; and many more")
     long = misfits({"type": "integer", "maxLength": 3}, "x" * 1_000_000)
     assert [len(each.message) < 3_000 for each in long] == [True, True]
     many = {"allOf": [{"type": "integer"}] * 15_000}

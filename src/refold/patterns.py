@@ -1,4 +1,4 @@
-"""Regular expressions that come from outside: matched by RE2, in time that grows with pattern and text, never faster.
+"""Regular expressions from users: matched by RE2, in time that grows linearly with the pattern and the text.
 
 Python's own `re` backtracks: a pattern such as `(a+)+$` takes hours for a short text, and nothing can stop it. RE2 has
 no backreferences and no lookaround, so patterns with these are refused. It is loaded with the first pattern.
@@ -24,11 +24,11 @@ _BACK = "it refers back to a group (`\\1`, `\\k<name>`); write what is allowed t
 
 
 class BadPattern(ValueError):
-    """A pattern that cannot be used, and why."""
+    """A pattern that cannot be used; the message has the reason."""
 
 
 class Pattern:
-    """A compiled pattern; `size` tells how much work one byte of a text can take at most."""
+    """A compiled pattern; `size` is the most work that one byte of a text can take."""
 
     def __init__(self, found: Any) -> None:
         self._found = found
@@ -41,7 +41,7 @@ class Pattern:
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Pattern:
-    """Raises BadPattern."""
+    """Compile a pattern. Raise BadPattern if it cannot be used."""
     import re2
 
     if len(pattern) > LONGEST:
@@ -67,7 +67,7 @@ def _why(error: Exception) -> str:
 
 
 def _translated(pattern: str) -> str:
-    """From the spelling of ECMAScript, which JSON Schema has, to that of RE2."""
+    """Translate a pattern from ECMAScript, which JSON Schema uses, to RE2."""
     inside = False  # of a set of characters
 
     def spelled(found: re.Match[str]) -> str:

@@ -15,19 +15,19 @@ from msgspec import Struct, json
 from refold.errors import OverBound
 from refold.patterns import BadPattern, compiled
 
-SHOWN = 5  # faults that are told
+SHOWN = 5  # misfits that are reported
 
 ENDLESS = "the schema refers to itself without an end (look at its `$ref`), or the value is nested too deeply for it"
 
 TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 WORK = 1_000_000  # units of one check; a unit is a few microseconds
-WORK_UNDER_LOCK = 100_000  # the same of one that other runs have to wait for
-QUICK = 2_000  # the same of one that need not leave the event loop
+WORK_UNDER_LOCK = 100_000  # the same for a check that other runs have to wait for
+QUICK = 2_000  # the same for a check that runs on the event loop
 DEEPEST = 250  # keywords inside each other
 MOST_NODES = 20_000  # maps, lists and values of a schema
-LONGEST_MESSAGE = 2_000  # characters that are kept of what is wrong with a value
-MOST_FAULTS = 1_000  # that are gathered; a check ends there
+LONGEST_MESSAGE = 2_000  # characters of a message that are kept
+MOST_FAULTS = 1_000  # misfits; then a check ends
 
 _MATCHED = 256  # instructions of a pattern times bytes of a text: one unit
 _WRITTEN = 256  # characters of a message: one unit
@@ -45,12 +45,12 @@ class Misfit(Struct, frozen=True):
 
     path: str
     message: str
-    rule: str = ""  # the keys that lead to what it does not fit: `properties.price.type`
+    rule: str = ""  # the keys that lead to the keyword that it does not fit: `properties.price.type`
     of_schema: bool = False  # whether it is the schema that cannot be used
 
 
 def misfits(schema: Mapping[str, Any], value: Any, work: int = WORK) -> list[Misfit]:
-    """In the order of their paths; none if the value fits. Raises OverBound if that takes more than this work."""
+    """Where the value does not fit, in the order of paths. Raise OverBound if the check takes more than this work."""
     from referencing.exceptions import Unresolvable
 
     found: list[Misfit] = []
@@ -69,7 +69,9 @@ def misfits(schema: Mapping[str, Any], value: Any, work: int = WORK) -> list[Mis
         raise _too_deep() from None
     except OverBound:
         raise
-    except Exception as error:  # a schema is the user's: whatever is wrong with it, the value is not known to fit
+    except (
+        Exception
+    ) as error:  # whatever is wrong with the user's schema, the value does not fit
         why = f"the schema cannot be used: {type(error).__name__}: {_cut(str(error))}"
         return [Misfit("$", why, "$", of_schema=True)]
     finally:
@@ -78,12 +80,12 @@ def misfits(schema: Mapping[str, Any], value: Any, work: int = WORK) -> list[Mis
 
 
 def unfit(schema: Mapping[str, Any], value: Any) -> str:
-    """Where in the schema a value does not fit, in words that show nothing of the value; empty if it fits."""
+    """Where in the schema a value does not fit, in words that show no part of the value; empty if it fits."""
     return ", ".join(dict.fromkeys(f"`{each.rule}`" for each in misfits(schema, value)[:SHOWN]))
 
 
-def flaw(schema: Mapping[str, Any], work: int = WORK) -> tuple[list[Any], str] | None:
-    """What makes a map no JSON Schema that can be used: the keys that lead there, and why; None if it is one."""
+def schema_flaw(schema: Mapping[str, Any], work: int = WORK) -> tuple[list[Any], str] | None:
+    """Why a map is not a usable JSON Schema: the keys that lead to the problem, and why; None if it is usable."""
     meter = _METER.set(_Meter(work, crawls=False))
     try:
         if _nodes(schema, MOST_NODES) > MOST_NODES:
@@ -105,11 +107,11 @@ def flaw(schema: Mapping[str, Any], work: int = WORK) -> tuple[list[Any], str] |
         _METER.reset(meter)
 
 
-def said(found: list[Misfit], root: str) -> str:
-    """A few of them in one line; the path begins with the name of the value."""
-    told = "; ".join(f"{each.path.replace('$', root, 1)}: {each.message}" for each in found[:SHOWN])
-    more = "many" if len(found) == MOST_FAULTS else len(found) - SHOWN
-    return told + (f"; and {more} more" if len(found) > SHOWN else "")
+def misfits_text(misfits: list[Misfit], root: str) -> str:
+    """The first misfits in one line; each path begins with the name of the value."""
+    text = "; ".join(f"{misfit.path.replace('$', root, 1)}: {misfit.message}" for misfit in misfits[:SHOWN])
+    others = "many" if len(misfits) == MOST_FAULTS else len(misfits) - SHOWN
+    return text + (f"; and {others} more" if len(misfits) > SHOWN else "")
 
 
 def _cut(message: str) -> str:
@@ -117,17 +119,17 @@ def _cut(message: str) -> str:
 
 
 class _Unusable(Exception):
-    """A pattern that no check of the schema has seen."""
+    """A pattern that was not checked with the schema."""
 
 
 class _Meter:
-    """How much work a check has left, and how deep it is."""
+    """How much work a check may still do, and how deeply it is nested."""
 
     __slots__ = ("allowed", "crawls", "depth", "left", "sets")
 
     def __init__(self, work: int, crawls: bool = True) -> None:
         self.allowed = self.left = work
-        self.crawls = crawls  # whether a reference by name makes the whole schema be gone through, each time
+        self.crawls = crawls  # whether each reference by name searches the whole schema
         self.depth = 0
         self.sets: dict[int, frozenset[Any]] = {}  # the values of an `enum`, by its identity
 
@@ -172,7 +174,7 @@ Keyword = Callable[[Any, Any, Any, Any], Iterator[Any] | None]
 
 @lru_cache(maxsize=32)
 def _metered(kind: Any) -> Any:
-    """A kind of validator whose every keyword costs work; a part that names another draft has its kind, metered too."""
+    """A validator class in which every keyword costs work; a part that names another draft gets its class."""
     import jsonschema
 
     keywords = {name: _metering(name, _BOUNDED.get(name, check)) for name, check in kind.VALIDATORS.items()}
@@ -193,7 +195,7 @@ def _metered(kind: Any) -> Any:
 
 
 def _metering(name: str, check: Keyword) -> Keyword:
-    """Names that a keyword lists cost work, except those of `enum`: they are put into a set once."""
+    """The names that a keyword lists cost work, except those of `enum`, which become a set once."""
     lists = name != "enum"
 
     def metered(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
@@ -242,7 +244,7 @@ def _pattern_properties(validator: Any, wanted: Any, instance: Any, schema: Any)
 
 
 def _is_named(key: str, schema: Any) -> bool:
-    """Whether `properties` or `patternProperties` speak of this key."""
+    """Whether `properties` or `patternProperties` mention this key."""
     meter = _METER.get()
     return key in schema.get("properties", ()) or any(
         meter.matches(pattern, key) for pattern in schema.get("patternProperties", ())
@@ -289,7 +291,7 @@ def _const(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[
 
 
 def _comparable(value: Any) -> Any:
-    """A key that is the same for the same JSON: 1 and 1.0 are, 1 and true are not."""
+    """A key that is equal for equal JSON: 1 and 1.0 are equal, 1 and true are not."""
     _METER.get().charge(1)
     if isinstance(value, bool):
         return ("bool", value)
@@ -338,7 +340,7 @@ Own = Callable[[Any, Any, Any], set[Any]]
 
 
 def _evaluated(validator: Any, instance: Any, schema: Any, own: Own) -> set[Any]:
-    """The keys or places that a schema speaks of, with all that it applies to the value itself."""
+    """The keys or indexes that a schema evaluates, including those of schemas that it applies to the same value."""
     meter = _METER.get()
     meter.charge(1 + len(instance))
     if not isinstance(schema, dict):
@@ -361,7 +363,7 @@ def _evaluated(validator: Any, instance: Any, schema: Any, own: Own) -> set[Any]
 
 
 def _applied(validator: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    """The parts of a schema that apply to the value itself, and that it fits."""
+    """The parts of a schema that apply to the value itself and that the value fits."""
 
     def fits(inside: Any) -> bool:
         return next(validator.descend(instance, inside), None) is None
@@ -418,11 +420,11 @@ _BOUNDED: Mapping[str, Keyword] = {
     "unevaluatedProperties": _unevaluated_properties,
     "uniqueItems": _unique_items,
 }
-"""Keywords that are slower in jsonschema than they need to be, or that match patterns."""
+"""Own versions of keywords that are slow in jsonschema, or that match patterns."""
 
 
 def _nodes(value: Any, most: int) -> int:
-    """How many parts a value has; what is above the most is not counted."""
+    """The number of parts of a value, counted up to `most`."""
     count, todo = 0, [value]
     while todo and count <= most:
         each = todo.pop()
@@ -435,7 +437,7 @@ def _nodes(value: Any, most: int) -> int:
 
 
 def _parts(schema: Any) -> Iterator[tuple[list[Any], Any]]:
-    """Every schema inside a schema, and itself, with the keys that lead there."""
+    """The schema itself and every schema inside it, with the keys that lead there."""
     todo: list[tuple[list[Any], Any]] = [([], schema)]
     while todo:
         path, each = todo.pop()
@@ -499,7 +501,7 @@ def _same_value(root: Any, schema: Any) -> Iterator[Any]:
 
 
 def _pointed(root: Any, reference: str) -> Any:
-    """What a JSON pointer leads to, or None."""
+    """The value at a JSON pointer, or None."""
     from urllib.parse import unquote
 
     here = root

@@ -151,7 +151,7 @@ class Client:
         plans = {key: plan_of(workflow, "work") for key, workflow in self.workflows.items()} | {"sink": SINK}
         steering = []
         for key, plan in plans.items():
-            self.ids[key] = await stubborn(partial(engine.start, plan, key=key))
+            self.ids[key] = (await stubborn(partial(engine.options(key=key).start, plan))).id
             if self.chance.random() < 0.6:
                 steering.append(asyncio.create_task(self.steer(engine, key)))
             await asyncio.sleep(self.chance.uniform(0, 2))

@@ -11,7 +11,7 @@ from refold.playbooks.problems import Problem
 from refold.playbooks.reader.reading import Fields, Reading, cut, kind_of
 from refold.playbooks.reader.templates import templates_in
 from refold.playbooks.yaml.text import Node
-from refold.schemas import TYPES, Misfit, flaw, misfits, said
+from refold.schemas import TYPES, Misfit, misfits, misfits_text, schema_flaw
 
 
 def read_inputs(reading: Reading, node: Node, key: Key) -> tuple[Input, ...] | None:
@@ -55,7 +55,7 @@ def _sound(reading: Reading, node: Node, schema: dict[str, Any]) -> dict[str, An
     """The schema, or an empty one if it is not valid."""
     for template in templates_in(node):
         reading.at(template, "bad-schema", "a schema is taken as it is written; this is a template", "write it out")
-    found = flaw(schema)
+    found = schema_flaw(schema)
     if found is None:
         return schema
     where, why = found
@@ -92,7 +92,7 @@ def check_defaults(reading: Reading, fields: Fields) -> None:
         found = _misfits(declared, workload[declared.name]) if declared.schema else []
         if found:
             given = fields.node.nodes["workload"].nodes[declared.name]
-            message = f"the default of `{declared.name}` does not fit: {said(found, declared.name)}"
+            message = f"the default of `{declared.name}` does not fit: {misfits_text(found, declared.name)}"
             reading.at(given, "wrong-input", message, "mend the default, or what `inputs` says of it")
 
 
@@ -120,7 +120,7 @@ def check_given(reading: Reading, step: Fields, file: str, plan: Plan) -> None:
 
 def _say_misfits(reading: Reading, file: str, declared: Input, node: Node, found: list[Misfit]) -> None:
     if found:
-        message = f"`{file}` does not take this as `{declared.name}`: {said(found, declared.name)}"
+        message = f"`{file}` does not take this as `{declared.name}`: {misfits_text(found, declared.name)}"
         hint = f"its `inputs` want {cut(_wanted(declared))}"
         reading.say(Problem("wrong-input", message, node.place, hint, length=node.length))
 

@@ -73,19 +73,19 @@ from refold.runtime.mail import (
     Start,
 )
 from refold.runtime.operations import apply_operation, refuse_spent
-from refold.schemas import WORK_UNDER_LOCK, flaw, misfits, said
+from refold.schemas import WORK_UNDER_LOCK, schema_flaw, misfits, misfits_text
 
 
 def check_form(form: dict[str, Any], answers: Any) -> None:
     """Check the answers of a form. Raises InvalidValue, or OverBound because other runs wait for the lock meanwhile."""
-    wrong = flaw(form, WORK_UNDER_LOCK)
+    wrong = schema_flaw(form, WORK_UNDER_LOCK)
     if wrong is not None:
         raise InvalidValue("form", f"it is not a JSON Schema that can be used: {wrong[1]}")
     found = misfits(form, answers, WORK_UNDER_LOCK)
     if found and found[0].of_schema:
         raise InvalidValue("form", f"it is not a JSON Schema that can be used: {found[0].message}")
     if found:
-        raise InvalidValue("the form", said(found, "feedback"))
+        raise InvalidValue("the form", misfits_text(found, "feedback"))
 
 
 def check_vote(d: Decision, turn: StoreTurn, asked: GateDecided) -> GateDecided:

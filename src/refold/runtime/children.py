@@ -11,7 +11,7 @@ from refold.core.plan import Input, Plan
 from refold.core.state import RunState
 from refold.errors import InvalidPlan, InvalidValue, NotFound, OverBound
 from refold.ports import Store
-from refold.schemas import WORK, WORK_UNDER_LOCK, misfits, said
+from refold.schemas import WORK, WORK_UNDER_LOCK, misfits, misfits_text
 
 
 def begun_with(plan: Plan, run: str, given: dict[str, Any], evaluate: Evaluate) -> tuple[dict[str, Any], Fault | None]:
@@ -64,7 +64,7 @@ def _check(plan: Plan, declared: Input, value: Any, work: int) -> None:
         raise OverBound(f"input `{declared.name}`", f"it cannot be checked for `{plan.name}`: {error}") from None
     if found:
         raise InvalidValue(
-            f"input `{declared.name}`", f"it is not as `{plan.name}` wants it: {said(found, declared.name)}"
+            f"input `{declared.name}`", f"it is not as `{plan.name}` wants it: {misfits_text(found, declared.name)}"
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from refold.schemas import flaw
+from refold.schemas import schema_flaw
 from refold.tool_api import ToolInfo, ToolKey, ToolProblem
 
 ON_TIMEOUT = "write `fail`, `continue` or `{goto: STEP}`"
@@ -98,7 +98,7 @@ def _form(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     form = keys.get("form")
     if not isinstance(form, Mapping):
         return
-    wrong = flaw(form)
+    wrong = schema_flaw(form)
     if wrong is not None:
         where = ".".join(map(str, wrong[0]))
         hint = f"look at `{where}`" if where else "write `form: {type: object, properties: {…}}`"

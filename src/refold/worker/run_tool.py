@@ -11,7 +11,7 @@ from refold.core.faults import fault_from_exception, text_of
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
 from refold.errors import OverBound
 from refold.ports import Call, Clock, Done, Lease, Meanwhile, Redaction, Say, Tool
-from refold.schemas import QUICK, SHOWN, Misfit, misfits, said
+from refold.schemas import QUICK, SHOWN, Misfit, misfits, misfits_text
 from refold.time_limits import Limit, Stopwatch
 from refold.worker.body import IN_A_BODY, is_ctrl_c
 from refold.worker.redaction import NO_REDACTION, redacted
@@ -110,7 +110,7 @@ async def _fitting(done: Done, schema: Mapping[str, Any]) -> Done:
         return Done(Failed(fault), done.started_at, usage=done.usage)
     if not found:
         return done
-    why = f"the result does not fit its schema: {said(found, 'result')}"
+    why = f"the result does not fit its schema: {misfits_text(found, 'result')}"
     paths = [{"path": each.path, "message": each.message} for each in found[:SHOWN]]
     retryable = (
         False if any(each.of_schema for each in found) else None

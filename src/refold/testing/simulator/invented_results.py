@@ -6,7 +6,7 @@ from typing import Any
 
 from refold.core.outcomes import Fault
 from refold.errors import OverBound, ToolFailed
-from refold.schemas import Misfit, misfits, said
+from refold.schemas import Misfit, misfits, misfits_text
 from refold.tools.catalog import CATALOG
 
 WORDS = ("amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "heath")
@@ -30,7 +30,7 @@ def invented_result(step: str, kind: str, schema: Mapping[str, Any] | None, chan
     except OverBound as error:
         found = [Misfit("$", str(error))]
     if found:
-        why = f"no result could be made up for step {step!r}: {said(found, 'result')}; give a recording"
+        why = f"no result could be made up for step {step!r}: {misfits_text(found, 'result')}; give a recording"
         raise ToolFailed(Fault("made_up", why, retryable=False))
     return value
 

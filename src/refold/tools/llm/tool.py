@@ -10,7 +10,7 @@ from msgspec import structs
 from refold.core.outcomes import Failed, Fault, Succeeded
 from refold.errors import OverBound, ToolFailed
 from refold.ports import Call, Done, Tool
-from refold.schemas import flaw, misfits, said
+from refold.schemas import misfits, misfits_text, schema_flaw
 from refold.tool_api import Keys, refused, type_name
 from refold.tools.llm.info import LLM
 
@@ -71,7 +71,7 @@ def _body(keys: Mapping[str, Any]) -> dict[str, Any]:
         case True:
             body["response_format"] = {"type": "json_object"}
         case Mapping() as schema:
-            if (wrong := flaw(schema)) is not None:
+            if (wrong := schema_flaw(schema)) is not None:
                 raise refused(f"`json` is no JSON Schema: {wrong[1]}")
             form = {"name": "answer", "strict": True, "schema": schema}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
@@ -134,6 +134,6 @@ def _json(text: str, schema: Any) -> Any:
         why = f"the answer cannot be checked against its schema: {error}"
         raise ToolFailed(Fault("schema", why, retryable=False, data={"text": text})) from None
     if found:
-        why = f"the answer does not fit its schema: {said(found, 'json')}"
+        why = f"the answer does not fit its schema: {misfits_text(found, 'json')}"
         raise ToolFailed(Fault("schema", why, retryable=True, data={"text": text}))
     return value
