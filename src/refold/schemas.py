@@ -69,9 +69,7 @@ def misfits(schema: Mapping[str, Any], value: Any, work: int = WORK) -> list[Mis
         raise _too_deep() from None
     except OverBound:
         raise
-    except (
-        Exception
-    ) as error:  # whatever is wrong with the user's schema, the value does not fit
+    except Exception as error:  # whatever is wrong with the user's schema, the value does not fit
         why = f"the schema cannot be used: {type(error).__name__}: {_cut(str(error))}"
         return [Misfit("$", why, "$", of_schema=True)]
     finally:

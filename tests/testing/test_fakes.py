@@ -23,7 +23,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_reaches_beyond_the_test_is_refused_by_name(kind: str, tmp_path: Path) -> None:
     with testing.engine() as t:
-        with pytest.raises(RunFailed, match=rf"a/1 calls {kind}, which reaches beyond the test, and nobody"):
+        with pytest.raises(RunFailed, match=rf"a/1 calls {kind}, which reaches beyond the test and is not faked"):
             t.run(playbook(tmp_path, ONE.replace("KIND", KINDS[kind])))
         t.fake(kind, {"fine": True})
         assert t.run(playbook(tmp_path, ONE.replace("KIND", KINDS[kind]))) == {"fine": True}

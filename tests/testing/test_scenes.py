@@ -93,5 +93,5 @@ def test_what_cannot_be_said_is_refused(tmp_path: Path) -> None:
         given = t.given(Crawl).event(Page(n=1))
         with pytest.raises(AssertionError, match=r"step 'join' is not handed out; those that are: fetch/1"):
             given.when(outcome={"join": None})
-        with pytest.raises(Conflict, match="this one goes on"):
+        with pytest.raises(Conflict, match="this one has started"):
             given.input(pages=1)
