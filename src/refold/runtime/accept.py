@@ -73,7 +73,7 @@ from refold.runtime.mail import (
     Start,
 )
 from refold.runtime.operations import apply_operation, refuse_spent
-from refold.schemas import WORK_UNDER_LOCK, schema_flaw, misfits, misfits_text
+from refold.schemas import WORK_UNDER_LOCK, misfits, misfits_text, schema_flaw
 
 
 def check_form(form: dict[str, Any], answers: Any) -> None:

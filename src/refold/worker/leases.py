@@ -32,9 +32,7 @@ def fields_of(lease: Lease) -> dict[str, str | int]:
 class HeldLease(Struct):
     where: Place
     lease: Lease
-    body: asyncio.Task[Any] | None = (
-        None  # cancelled if the lease is lost; None: not running
-    )
+    body: asyncio.Task[Any] | None = None  # cancelled if the lease is lost; None: not running
     stopped: bool = False  # the body was cancelled, or must not start
     watch: Stopwatch = field(default_factory=Stopwatch)  # how long its body has run
 
@@ -55,9 +53,7 @@ class LeaseKeeper:
         self.held: dict[Place, HeldLease] = {}
         self._number = count().__next__
         self._asking: set[int] = set()  # calls that may bring a lease
-        self._strange: dict[
-            Place, frozenset[int]
-        ] = {}  # leases that one of these calls may still bring
+        self._strange: dict[Place, frozenset[int]] = {}  # leases that one of these calls may still bring
         self._returns: set[asyncio.Task[None]] = set()
 
     async def run(self, tell: Callable[[Beat], object]) -> None:

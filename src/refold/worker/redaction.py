@@ -47,9 +47,7 @@ def redacted(done: Done, redaction: Redaction) -> Done:
             outcome = Failed(redaction.fault(outcome.fault))
             done = Done(outcome, done.started_at, done.writes, done.usage)
         elif type(outcome) is Parked:
-            reason = redaction.text(
-                outcome.reason
-            )  # often the text of an error; it does not fail the step
+            reason = redaction.text(outcome.reason)  # often the text of an error; it does not fail the step
             done = done if reason == outcome.reason else structs.replace(done, outcome=_because(outcome, reason))
             redaction.check_result(_plain(done.outcome))
         elif type(outcome) is Succeeded:

@@ -112,9 +112,7 @@ async def _fitting(done: Done, schema: Mapping[str, Any]) -> Done:
         return done
     why = f"the result does not fit its schema: {misfits_text(found, 'result')}"
     paths = [{"path": each.path, "message": each.message} for each in found[:SHOWN]]
-    retryable = (
-        False if any(each.of_schema for each in found) else None
-    )  # no result fits a wrong schema
+    retryable = False if any(each.of_schema for each in found) else None  # no result fits a wrong schema
     return Done(Failed(Fault("schema", why, retryable=retryable, data=paths)), done.started_at, usage=done.usage)
 
 
