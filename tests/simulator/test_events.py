@@ -76,7 +76,7 @@ def simulate(seed: int) -> tuple[str, int]:
 
     async def script(engine: Engine) -> None:
         for key in ("a", "b"):
-            runs.append(await stubborn(partial(engine.start, CRAWL, key=key)))
+            runs.append((await stubborn(partial(engine.options(key=key).start, CRAWL))).id)
         await asyncio.sleep(chance.uniform(0, 3))
         await stubborn(lambda: engine.pause(runs[0]))
         await asyncio.sleep(chance.uniform(0, 3))

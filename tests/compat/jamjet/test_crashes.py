@@ -125,7 +125,8 @@ def fragile(stage: Stage) -> FragileStore:
 def drive(stage: Stage) -> str:
     """A client that asks again until it is answered, and starts a process whenever none is alive."""
     shape = everything(stage.register(CHILD))
-    run = str(insist(stage, "start", shape, {"n": 1}, key="only"))
+    handle = insist(stage, "start", shape, {"n": 1}, options={"key": "only"})
+    run = str(handle.id)
     while stage.status(run) not in TERMINAL:
         assert stage.first.sim.alive
         stage.pass_time(1)
@@ -137,10 +138,11 @@ def drive(stage: Stage) -> str:
     return run
 
 
-def insist(stage: Stage, what: str, *args: Any, **more: Any) -> Any:
+def insist(stage: Stage, what: str, *args: Any, options: Any = None, **more: Any) -> Any:
     while True:
         house = stage.first
-        asked = stage.ask(getattr(house.engine, what)(*args, **more), house)
+        asker = house.engine if options is None else house.engine.options(**options)
+        asked = stage.ask(getattr(asker, what)(*args, **more), house)
         stage.until(partial(lambda asked, sim: asked.done() or not sim.alive, asked, house.sim))
         if asked.done() and not isinstance(asked.result()[1], Unavailable):
             value, error = asked.result()

@@ -14,7 +14,7 @@ from refold import Retry, RunFailed
 from refold.core.facts import RunEnded, RunStarted, Skipped, StepIssued, StepSettled
 from refold.core.outcomes import Awaited, Parked, SetKey, Succeeded, Suspended
 from refold.errors import Corrupt, NotFound
-from refold.plan import Arc, Call, Gate, Loop, Plan, Wait
+from refold.plan import Arc, Call, Child, Gate, Loop, Plan, Wait
 from refold.ports import Call as Try
 from refold.ports import Done
 from refold.stores.memory import Entry
@@ -248,7 +248,7 @@ def test_every_kind_of_step_works_as_start_step(stage: Stage) -> None:
     child = stage.register(chain(1))
     kinds: list[dict[str, Any]] = [
         {"work": Wait(seconds=3)},
-        {"work": refold.Child(plan=child)},
+        {"work": Child(plan=child)},
         {"loop": Loop(items=[1, 2])},
         {"when": False},
     ]
@@ -325,7 +325,7 @@ def test_waiting_work_holds_no_slot(stage: Stage) -> None:
         "backing_off": {"work": work(faults=[{"kind": "io"}]), "retry": Retry(attempts=2, delay=900.0)},
         "gate": {"work": Gate(timeout=900.0, on_timeout="continue")},
         "wait": {"work": Wait(seconds=900)},
-        "child": {"work": refold.Child(plan=child)},
+        "child": {"work": Child(plan=child)},
     }
     all_names = [f"{name}{i}" for name in held for i in range(3)]
     steps = [step(f"{name}{i}", **how) for name, how in held.items() for i in range(3)]
