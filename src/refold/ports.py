@@ -1,4 +1,14 @@
-"""The outside world on one page: what the engine asks of stores, desks, doorbells, clocks, tools and secrets."""
+"""Every port on one page: what the engine asks of the outside world, so that each part can be replaced.
+
+Store and StoreTurn keep logs: one lock and one commit, so that what must change together does.
+Views reads them: on any thread, so that no reader delays the writer.
+Desk hands out work: a worker needs nothing else, so it can run in another process.
+Doorbell and Clock wait: a test replaces them and needs no real time.
+Tool, Executor and Programs do the work: in this process, in one of its own, or as a program.
+Source brings items page by page: a loop never holds more of them than it needs.
+Secrets, Entries and Discretion guard what must not be stored or printed.
+Advance runs turns: on a thread of its own, because a commit waits for a disk.
+"""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,12 +27,12 @@ from refold.errors import Corrupt, StaleWrite
 
 
 class Memory(Struct, frozen=True):
-    """What a run knew when one of its commands was claimed: its context, and the durable calls that were made."""
+    """The context of a run and its recorded durable calls at the moment when one of its commands was claimed."""
 
     ctx: Mapping[str, Any] = {}
     versions: Mapping[str, int] = {}
     recorded: Mapping[str, Outcome] = {}
-    awaited: frozenset[str] = frozenset()  # calls that it waits for
+    awaited: frozenset[str] = frozenset()  # calls that the run waits for
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -41,12 +51,13 @@ class Lease(Struct, frozen=True, gc=False):
     memory: Memory | None = None  # of a workflow of events, if it was at hand
 
     def hangs(self) -> bool:
-        """Its holder lives and has let the deadline pass; a dead holder's lease runs out, and that is a loss."""
+        """Whether the deadline has passed although the holder is alive. The lease of a dead holder expires instead, and
+        that is a loss."""
         return self.deadline is not None and self.beat_at > self.deadline
 
 
 Place = tuple[str, str, int]
-"""Of a lease: its run, its command and its generation."""
+"""What identifies a lease: its run, its command and its generation."""
 
 
 class Abilities(Struct, frozen=True):
@@ -60,7 +71,8 @@ class Abilities(Struct, frozen=True):
 
 
 class Offer(Struct, frozen=True, gc=False):
-    """Free slots of a worker beside the store: what a turn issues can be leased to it in the same commit."""
+    """Free slots of a worker in the process of the store: commands that a turn issues can be leased to it in the same
+    commit."""
 
     can: Abilities
     slots: int
@@ -70,10 +82,10 @@ class Offer(Struct, frozen=True, gc=False):
 class Writes(Struct, gc=False):
     """All that one turn changes for one run; written together or not at all.
 
-    A command is issued anew and free to claim, behind the others of its run; one of that id keeps its generation and
-    its losses, and nothing else. `Held` frees it and keeps it from being claimed. None removes it, for good: an id is
-    never used again. A timer is set or moved; None clears it. A letter whose key its receiver has unread is left out;
-    those read go last.
+    A command is issued and free to claim, behind the others of its run; if there is one with its id, only generation
+    and losses are kept. `Held` frees it and keeps it from being claimed. None removes it permanently: an id is never
+    used again. A timer is set or moved; None clears it. A letter is left out if its receiver has an unread one with
+    the same key; letters that were read are removed last.
     """
 
     run: str
@@ -97,7 +109,7 @@ HAND_BACKS = 100  # of one command: then they are a loss
 
 
 class Expired(Struct, frozen=True):
-    """A command that hangs or has lost too many workers; it stays with its holder until a turn of its run says so."""
+    """A command that hangs or has lost too many workers; its holder keeps it until a turn of its run decides."""
 
     run: str
     command: str
@@ -107,10 +119,10 @@ class Expired(Struct, frozen=True):
 class StoreTurn(Protocol):
     """What a turn may do while it holds the lock on its runs; it sees what it has written itself.
 
-    Leaving it without an error commits; any error takes back all of it, claims too, down to the order of what waits.
+    Leaving it without an error commits; any error undoes all of it, claims and the order of waiting commands included.
     """
 
-    now: Instant  # stands still until the turn ends, and is never before that of an earlier turn
+    now: Instant  # does not change until the turn ends, and is never before that of an earlier turn
 
     def head(self, run: str) -> int:
         """The number of the run's last fact; 0 if there is no such run."""
@@ -121,7 +133,7 @@ class StoreTurn(Protocol):
         """Those of these numbers that exist, in their order."""
 
     def blob(self, run: str, hash: str) -> bytes:
-        """Of any run, locked or not. Raises NotFound."""
+        """Return a blob of any run, locked or not. Raises NotFound."""
 
     def letters(self, run: str) -> Sequence[Letter]:
         """The unread ones, in the order in which they were written."""
@@ -130,17 +142,18 @@ class StoreTurn(Protocol):
         """Keys of timers whose time has come, in order of due time."""
 
     def generations(self, run: str, commands: Collection[str]) -> Mapping[str, int]:
-        """Under which generation each of these is held; one that nobody holds is missing."""
+        """The generation under which each of these commands is held; a command that no worker holds is missing."""
 
     def lease(self, run: str, command: str) -> Lease | None:
-        """Who holds the command now: until it is settled, handed back, held, or taken back by `expire`."""
+        """Return the lease of a command: it lasts until the command is settled, handed back, held, or taken back by
+        `expire`."""
 
     def claimed(self, run: str) -> frozenset[str]:
-        """The run's commands that somebody holds."""
+        """The run's commands that are leased."""
 
     def write(self, writes: Writes) -> None:
         """Raises Conflict if the head is not the expected one. Whatever it raises, it has written nothing, and the
-        turn may go on without it."""
+        turn may continue without it."""
 
     def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]:
         """Lease what waits, of any run that is not paused, each under the next generation.
@@ -164,8 +177,7 @@ class StoreTurn(Protocol):
 
 
 class Store(Protocol):
-    """Keeps logs and what follows from them. Synchronous, called only on the advancing thread; whoever only wants to
-    read uses `views`.
+    """Keeps logs and what follows from them. Synchronous, called only on the advancing thread; readers use `views`.
 
     Any text without a NUL is a name, the empty one too. What is read is a copy: changing it changes nothing here.
     """
@@ -175,7 +187,7 @@ class Store(Protocol):
         """What this store has committed, for readers on any thread."""
 
     def turn(self, runs: Sequence[str]) -> AbstractContextManager[StoreTurn]:
-        """Lock these runs; no turn of another holds one of them meanwhile."""
+        """Lock these runs: no other turn holds one of them at the same time."""
 
     def now(self) -> Instant:
         """The store's time, from any thread. It follows the machine's clock, but never back."""
@@ -196,23 +208,23 @@ class Store(Protocol):
     def put_snapshot(self, run: str, data: bytes) -> None: ...
 
     def extend(self, worker: str, lease_for: float, left: Mapping[Place, float] = {}) -> Sequence[Lease]:
-        """One heartbeat for all the worker holds, also for what ran out and was not taken back yet; a lease not
-        returned is lost. `left`: how many seconds of its timeout the body of a lease still has, which moves its
+        """One heartbeat for all leases of the worker, also expired ones that were not taken back yet; a lease that is
+        not returned is lost. `left`: how many seconds of its timeout the body of a lease still has, which moves its
         deadline, because a body may start long after the claim; without it the timeout counts from the claim."""
 
     def leases_of(self, worker: str) -> Sequence[Lease]:
-        """All leases of the worker, as they are."""
+        """All leases of the worker, unchanged."""
 
     def hand_back(self, lease: Lease, lost: bool = False) -> bool:
-        """Give the command to somebody else at once; no try and no loss is counted. False if the lease is stale.
+        """Free the command for another worker; no try and no loss is counted. False if the lease is stale.
 
-        With `lost` the lease runs out at once instead, and nobody can extend it: the next `expire` counts a loss, or
-        says that there were too many. So it does after HAND_BACKS of one command, or a worker that takes it and gives
-        it back again and again would do so for ever.
+        With `lost` the lease expires now instead and cannot be extended: the next `expire` counts a loss, or reports
+        that there were too many. The same happens after HAND_BACKS of one command, so that a worker cannot take it and
+        give it back forever.
         """
 
     def expire(self, losses: int) -> Sequence[Expired]:
-        """Take back leases that ran out, each a loss; return what hangs or would be lost more often than allowed."""
+        """Take back expired leases, each a loss; return what hangs or would be lost more often than allowed."""
 
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
         """Runs that have a letter, then those with a due timer that are not paused, the longest due first, each once;
@@ -387,7 +399,7 @@ class Desk(Protocol):
 
 
 class Meanwhile(Protocol):
-    """What a body can do before its try is over: what it records is there for whoever runs the command again."""
+    """What a body can do before its try is over. What it records is there when the command is run again."""
 
     async def recall(self) -> Memory: ...
 
@@ -397,19 +409,19 @@ class Meanwhile(Protocol):
 
 
 class Done(Struct, frozen=True, gc=False):
-    """What came of one try."""
+    """The outcome of one try, with what the try wrote, used, sent and printed."""
 
     outcome: Outcome
     started_at: Instant = 0
     writes: tuple[Write, ...] = ()
     usage: dict[str, int | float] = {}
     events: tuple[Sent, ...] = ()
-    renew: Callable[[StaleWrite], "Done"] | None = None  # what to hand in instead, if somebody else wrote first
+    renew: Callable[[StaleWrite], "Done"] | None = None  # what to report instead, if another write came first
     lines: tuple[Any, ...] = ()  # what was printed last, for the run's side stream
 
 
 class Doorbell(Protocol):
-    """ "Work has come." A lost ring costs a poll, never a run."""
+    """Wakes those who wait for work. A lost ring costs a poll, never a run."""
 
     def ring(self) -> None: ...
 
@@ -423,7 +435,7 @@ class Clock(Protocol):
 
 
 Say = Callable[[str, str], None]
-"""Takes what a body prints, `stdout` or `stderr` and a line, from any thread; what fails there is nobody's concern."""
+"""Takes what a body prints, `stdout` or `stderr` and a line, from any thread; its failures do not reach the body."""
 
 
 class Piece(str):
@@ -431,7 +443,7 @@ class Piece(str):
 
 
 class LeftOut(str):
-    """A note of Refold in a stream, not printed by a body: what was printed is cut at this place."""
+    """A note of Refold in a stream, not printed by a body: the stream is cut at this place."""
 
 
 class Ending(Enum):
@@ -443,8 +455,8 @@ class Ending(Enum):
 
 
 StreamRedaction = Callable[[Sequence[str], Ending], Sequence[str]]
-"""Takes the next texts of a stream and returns them without secrets. If more may follow, it can return less texts than
-it was given: the last ones may hold the beginning of a secret, and are to be given again with those that follow."""
+"""Takes the next texts of a stream and returns them without secrets. If more may follow, it can return fewer texts than
+it was given: the last ones may hold the beginning of a secret, and must be passed again with those that follow."""
 
 
 class Call(Struct, frozen=True, gc=False):
@@ -476,13 +488,13 @@ class Executor(Protocol):
     async def run(self, call: str, input: Any, say: Say | None = None) -> Any:
         """Call `module:function` with the input of the step, or without if it has no parameter.
 
-        Raises what the body raises, or ToolFailed in its stead. To cancel it stops the body as far as that can be: a
-        coroutine is told, a process is killed with all it started, a thread goes on unheard.
+        Raises what the body raises, or ToolFailed instead. Cancelling stops the body as far as possible: a coroutine is
+        cancelled, a process is killed with all that it started, a thread continues and its result is dropped.
         """
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """A program to start, with all it gets; `env` is laid over what programs see of the environment."""
+    """A program to start, with all it gets; `env` is merged over what programs see of the environment."""
 
     argv: Sequence[str]
     cwd: str | None = None
@@ -492,7 +504,7 @@ class Program(Struct, frozen=True, kw_only=True):
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    """How a program ended: its exit code, or minus the signal that killed it, and the first bytes of what it said."""
+    """How a program ended: its exit code, or minus the signal that killed it, and the first bytes of its output."""
 
     code: int
     stdout: bytes = b""
@@ -505,7 +517,7 @@ class Programs(Protocol):
 
     async def run(self, program: Program, say: Say | None = None) -> Ended:
         """Returns when the program itself has ended; what it left behind is ended too. Raises OSError, or ValueError
-        for a NUL in what it gets, if it cannot be started. To cancel it kills everything, after a grace."""
+        for a NUL in what it gets, if it cannot be started. Cancelling kills everything, after a grace."""
 
     async def close(self) -> None:
         """Returns when nothing is left of what was started."""
@@ -515,32 +527,32 @@ class Secrets(Protocol):
     """Where secrets come from. Read in the worker, at the time of the call, and stored nowhere."""
 
     async def read(self, name: str) -> Any:
-        """Text, or a map of fields. Raises NotFound, which names those who were asked."""
+        """Return text, or a map of fields. Raises NotFound, which names the places that were asked."""
 
     def names(self) -> Collection[str] | None:
-        """For checks before anything runs; None: this cannot be told."""
+        """The names for checks before anything runs; None: they are not known."""
 
 
 class Entries(Protocol):
     """The keychain of a playbook."""
 
     async def entry(self, alias: str) -> Mapping[str, Any]:
-        """The fields of an entry, fetched when it is first used. Raises ToolFailed, which tells none of them."""
+        """The fields of an entry, fetched when it is first used. Raises ToolFailed, which shows none of them."""
 
 
 class Redaction(Protocol):
-    """Keeps the secrets that were handed out in this process from being told to anybody else."""
+    """Keeps the secrets that were handed out in this process out of everything that is stored or printed."""
 
     def text(self, text: str) -> str:
-        """With *** in the place of every secret."""
+        """Return the text with *** in the place of every secret."""
 
     def fault(self, fault: Fault) -> Fault: ...
 
     def value(self, value: Any) -> Any:
-        """With *** in the place of every secret, in texts and in names."""
+        """Return the value with *** in the place of every secret, in texts and in names."""
 
     def stream(self) -> StreamRedaction:
-        """For one stream: a secret is found across its texts too."""
+        """Redact one stream: a secret is found across its texts too."""
 
     def check_result(self, value: Any) -> None:
         """Raises ToolFailed, with the path, if the value holds a secret."""
@@ -549,14 +561,14 @@ class Redaction(Protocol):
 class Advance(Protocol):
     """Runs the synchronous turn: on a thread of its own, or right here in a simulation.
 
-    One at a time, whichever thread asks: the heartbeat has a thread and an event loop of its own.
+    One turn at a time, whichever thread asks: the heartbeat has a thread and an event loop of its own.
     """
 
     async def __call__(self, work: Callable[[], Any]) -> Any: ...
 
 
 AtOnce = Callable[[Callable[[], Any]], tuple[bool, Any]]
-"""Runs the turn before it returns, if that may be; else (False, None), and nothing was done."""
+"""Runs the turn before it returns, if that is allowed; else returns (False, None), and nothing was done."""
 
 
 class Pull(Struct, frozen=True, kw_only=True):
@@ -574,4 +586,4 @@ class Page(Struct, frozen=True):
 
 
 Source = Callable[[Pull], Awaitable[Page]]
-"""Where items come from, page by page; to ask twice with the same cursor gives the same page. Raises ToolFailed."""
+"""Where items come from, page by page; asking twice with the same cursor gives the same page. Raises ToolFailed."""

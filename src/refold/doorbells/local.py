@@ -1,4 +1,4 @@
-"""A doorbell within one process."""
+"""The doorbell of one process: an event of its loop."""
 
 import asyncio
 
@@ -11,10 +11,10 @@ class LocalDoorbell:
         self._rung.set()
 
     async def wait(self, timeout: float) -> None:
-        """Until somebody rings, or it is time to look anyway."""
+        """Wait until the bell is rung, or until the timeout, after which the caller looks anyway."""
         try:
             async with asyncio.timeout(timeout):
                 await self._rung.wait()
         except TimeoutError:
-            return  # nobody rang
+            return  # no ring came
         self._rung.clear()

@@ -43,12 +43,14 @@ class Finding(Struct, frozen=True):
 @db_option
 def doctor(output: str, db: str) -> int:
     """Look for what could go wrong: versions, clock, disk, permissions, and the file itself."""
-    found = [*_of_machine(db), *_of_file(db)]
+    findings = [*_of_machine(db), *_of_file(db)]
     if output != "table":
-        out.print_json([to_builtins(each) for each in found], output)
+        out.print_json([to_builtins(finding) for finding in findings], output)
     else:
-        out.print_data(out.table(("", "STATE", "DETAIL"), [(each.about, each.state, each.detail) for each in found]))
-    return exits.FAILED if any(each.state == "error" for each in found) else exits.OK
+        out.print_data(
+            out.table(("", "STATE", "DETAIL"), [(finding.about, finding.state, finding.detail) for finding in findings])
+        )
+    return exits.FAILED if any(finding.state == "error" for finding in findings) else exits.OK
 
 
 def _of_machine(db: str) -> Iterator[Finding]:
@@ -174,13 +176,13 @@ def rebuild(output: str, db: str) -> int:
     from refold.wiring import rebuild_file
 
     database.check_exists(db)
-    told = rebuild_file(db, database.wrong_rows().report)
-    wrong = {run: str(error) for run, error in told.items() if error is not None}
+    results = rebuild_file(db, database.wrong_rows().report)
+    wrong = {run: str(error) for run, error in results.items() if error is not None}
     if output != "table":
-        out.print_json({"runs": len(told), "problems": wrong}, output)
+        out.print_json({"runs": len(results), "problems": wrong}, output)
     for run, problem in wrong.items() if output == "table" else ():
         out.print_data(f"{out.printable(run)}: {out.printable(problem)}")
-    out.print_message(f"{len(told) - len(wrong)} of {len(told)} runs were rebuilt")
+    out.print_message(f"{len(results) - len(wrong)} of {len(results)} runs were rebuilt")
     return exits.UNREACHABLE if wrong else exits.OK
 
 

@@ -29,20 +29,20 @@ def list_groups(output: str, db: str) -> None:
     with database.reading(db) as views:
         groups = list(failure_groups(views))
     if output != "table":
-        out.print_json([{**to_builtins(each), "last": words.stamp(each.last)} for each in groups], output)
+        out.print_json([{**to_builtins(group), "last": words.stamp(group.last)} for group in groups], output)
         return
     heads = ("FINGERPRINT", "COMMANDS", "RUNS", "TOOL", "KIND", "LAST", "MESSAGE")
     lines = [
         (
-            each.fingerprint,
-            str(each.commands),
-            str(each.runs),
-            each.tool,
-            each.kind,
-            words.moment(each.last),
-            out.truncated(out.printable(each.message), LONG),
+            group.fingerprint,
+            str(group.commands),
+            str(group.runs),
+            group.tool,
+            group.kind,
+            words.moment(group.last),
+            out.truncated(out.printable(group.message), LONG),
         )
-        for each in groups
+        for group in groups
     ]
     out.print_data(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
 
@@ -52,33 +52,33 @@ def list_groups(output: str, db: str) -> None:
 @output_option
 @db_option
 def show(fingerprint: str, output: str, db: str) -> None:
-    """What failed for a reason: each run, step and item.
+    """Show what failed for a reason: each run, step and item.
 
     FINGERPRINT is what `dlq list` shows, or its beginning.
     """
     with database.reading(db) as views:
         letters = letters_of(views, fingerprint)
     if output != "table":
-        out.print_json([{**to_builtins(each), "at": words.stamp(each.at)} for each in letters], output)
+        out.print_json([{**to_builtins(letter), "at": words.stamp(letter.at)} for letter in letters], output)
         return
     heads = ("RUN", "WORKFLOW", "STEP", "ITEMS", "AT", "MESSAGE")
     lines = [
         (
-            each.name or each.run,
-            each.workflow,
-            f"{each.step}/{each.visit}",
-            _items(each),
-            words.moment(each.at),
-            out.truncated(out.printable(each.message), LONG),
+            letter.name or letter.run,
+            letter.workflow,
+            f"{letter.step}/{letter.visit}",
+            _items(letter),
+            words.moment(letter.at),
+            out.truncated(out.printable(letter.message), LONG),
         )
-        for each in letters
+        for letter in letters
     ]
     out.print_data(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
 
 
 def _items(letter: DeadLetter) -> str:
-    more = ", …" if letter.count > len(letter.items) > 0 else ""
-    return ", ".join(map(str, letter.items)) + more
+    ellipsis = ", …" if letter.count > len(letter.items) > 0 else ""
+    return ", ".join(map(str, letter.items)) + ellipsis
 
 
 @click.command()
@@ -100,16 +100,16 @@ def redrive(
         raise click.UsageError("say what: fingerprints, --run or --all")
     with database.reading(db) as views:
         chosen = runs_to_retry(views, fingerprints, runs, everything)
-    told = [_object(row, "would be retried" if dry_run else _retried(db, row)) for row in chosen]
+    results = [_object(row, "would be retried" if dry_run else _retried(db, row)) for row in chosen]
     if output != "table":
-        out.print_json(told, output)
-    for each in told if output == "table" else ():
-        out.print_data(out.printable(f"{each['name'] or each['run']}  {each['what']}"))
-    good = sum(each["what"] in ("retried", "would be retried") for each in told)
-    out.print_message(f"{good} of {len(told)} runs {'would be' if dry_run else 'were'} reopened")
-    if good and not dry_run:
+        out.print_json(results, output)
+    for result in results if output == "table" else ():
+        out.print_data(out.printable(f"{result['name'] or result['run']}  {result['what']}"))
+    retried = sum(result["what"] in ("retried", "would be retried") for result in results)
+    out.print_message(f"{retried} of {len(results)} runs {'would be' if dry_run else 'were'} reopened")
+    if retried and not dry_run:
         out.print_message(f"to execute one here: {again('RUN', db)}")
-    return exits.OK if good == len(told) else exits.FAILED
+    return exits.OK if retried == len(results) else exits.FAILED
 
 
 def _retried(db: str, row: Summary) -> str:

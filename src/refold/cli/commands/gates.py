@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import click
@@ -58,21 +59,21 @@ def answer(run: str, question: str, value: str | None, pairs: tuple[str, ...], o
 
     if (value is not None) == bool(pairs):
         raise click.UsageError("an answer is a VALUE, or -i key by key")
-    told = inputs(pairs, None) if pairs else value_of(value or "")
-    check_value(told, "value")
+    value_given = inputs(pairs, None) if pairs else value_of(value or "")
+    check_value(value_given, "value")
     with database.reading(db) as views:
         row = database.find_run(views, run)
-        asked = find_question(views, row, question)
-        if asked is None:
-            ids = ", ".join(each.id for _, each in questions_of(views, row)) or "none"
+        question_found = find_question(views, row, question)
+        if question_found is None:
+            ids = ", ".join(other.id for _, other in questions_of(views, row)) or "none"
             raise NotFound(f"run {run_label(row)} asks no question {question!r}; open: {ids}")
-    asking, found = asked
+    asking, open_question = question_found
     with open_intake(db) as (intake, _):
-        intake.send(asking.run, Signal(f"{ANSWER}{found.id}", told, who()))
+        intake.send(asking.run, Signal(f"{ANSWER}{open_question.id}", value_given, who()))
     if output != "table":
-        out.print_json({"run": asking.run, "question": found.id, "value": told}, output)
+        out.print_json({"run": asking.run, "question": open_question.id, "value": value_given}, output)
         return
-    out.print_message(f"{run_label(asking)} {found.id}: answered")
+    out.print_message(f"{run_label(asking)} {open_question.id}: answered")
 
 
 @click.command("list")
@@ -85,12 +86,12 @@ def list_gates(limit: int, output: str, db: str) -> None:
     A question of a Python workflow stands under its id, with which `refold gates answer` answers it.
     """
     with database.reading(db) as views:
-        found = [pair for pair, _ in zip(waiting_for_people(views), range(limit), strict=False)]
+        waiting = list(islice(waiting_for_people(views), limit))
     if output != "table":
-        out.print_json([waiting_object(row, asked) for row, asked in found], output)
+        out.print_json([waiting_object(row, asked) for row, asked in waiting], output)
         return
     now = words.now()
-    lines = [(run_label(row), *_in_short(asked, now)) for row, asked in found]
+    lines = [(run_label(row), *_in_short(asked, now)) for row, asked in waiting]
     heads = ("RUN", "GATE", "VISIT", "ASSIGNEE", "APPROVALS", "UNTIL", "PROMPT")
     out.print_data(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
 
@@ -126,15 +127,15 @@ def show(run: str, gate: str | None, output: str, db: str) -> None:
     with database.reading(db) as views:
         row = database.find_run(views, run)
         graph, state = Reading(views, row.run).read()
-        at_gate = any(gate in (None, each.step) for each in open_gates(graph, state))
+        at_gate = any(gate in (None, open_gate.step) for open_gate in open_gates(graph, state))
         question = None if at_gate else find_question(views, row, gate)
-        row, found = question if question is not None else (row, find_gate(row, graph, state, gate))
+        row, waiting = question if question is not None else (row, find_gate(row, graph, state, gate))
     if output != "table":
-        out.print_json(waiting_object(row, found), output)
+        out.print_json(waiting_object(row, waiting), output)
         return
     now = words.now()
     out.print_data(
-        "\n".join(question_lines(row, found, now) if isinstance(found, OpenQuestion) else _lines(row, found, now))
+        "\n".join(question_lines(row, waiting, now) if isinstance(waiting, OpenQuestion) else _lines(row, waiting, now))
     )
 
 
@@ -145,20 +146,20 @@ def _lines(row: Summary, gate: OpenGate, now: int) -> Iterator[str]:
     if gate.assignee:
         yield f"assignee   {out.printable(gate.assignee)}"
     for option, label in gate.options.items():
-        said = f"  {out.printable(label)}" if label != option else ""
-        yield f"option     {out.printable(option)}{said}" + ("  (refuses)" if option in gate.refuse else "")
+        shown_label = f"  {out.printable(label)}" if label != option else ""
+        yield f"option     {out.printable(option)}{shown_label}" + ("  (refuses)" if option in gate.refuse else "")
     if gate.form is not None:
         yield f"form       {out.printable(json.encode(gate.form).decode())}"
     if gate.min_approvals > 1:
         yield f"approvals  {_approvals(gate)}"
-    for each in gate.approvals:
-        yield f"           {out.printable(each['option'])} by {out.printable(each['by'])} at {each['at']}"
+    for vote in gate.approvals:
+        yield f"           {out.printable(vote['option'])} by {out.printable(vote['by'])} at {vote['at']}"
     if gate.deadline is not None:
         yield f"until      {words.until(gate.deadline, now)}, then {gate.on_timeout}"
 
 
-def deciding(command: Any) -> Any:
-    """What every decision can say."""
+def decision_options(command: Any) -> Any:
+    """The options of every decision."""
     for option in (
         click.option("--by", metavar="NAME", default=None, help="Who decides (you)."),
         click.option("--option", metavar="OPTION", help="Which option, if not the one that is meant by the command."),
@@ -172,51 +173,53 @@ def deciding(command: Any) -> Any:
 
 
 @click.command()
-@deciding
-def approve(run: str, gate: str | None, **told: Any) -> None:
+@decision_options
+def approve(run: str, gate: str | None, **choices: Any) -> None:
     """Decide for a gate, so that its run goes on.
 
     The option is `approve`, or else the first that does not refuse.
     """
-    _decide(run, gate, False, told)
+    _decide(run, gate, False, choices)
 
 
 @click.command()
-@deciding
-def reject(run: str, gate: str | None, **told: Any) -> None:
+@decision_options
+def reject(run: str, gate: str | None, **choices: Any) -> None:
     """Decide against a gate; its step fails.
 
     The option is `reject`, or else the first that refuses.
     """
-    _decide(run, gate, True, told)
+    _decide(run, gate, True, choices)
 
 
-def _decide(run: str, gate: str | None, refuses: bool, told: dict[str, Any]) -> None:
+def _decide(run: str, gate: str | None, refuses: bool, choices: dict[str, Any]) -> None:
     """The decision is for the visit that is seen here, and for no later one."""
     from refold.wiring import open_intake
 
-    if told["feedback"] is not None and told["pairs"]:
+    if choices["feedback"] is not None and choices["pairs"]:
         raise click.UsageError("--feedback and -i exclude each other")
-    with database.reading(told["db"]) as views:
+    with database.reading(choices["db"]) as views:
         row = database.find_run(views, run)
         graph, state = Reading(views, row.run).read()
         if graph.by_events:
             raise Conflict(f"{run_label(row)} has no gates; `refold gates answer {run_label(row)} ID VALUE`")
-        step, visit, option = choose_option(row, graph, state, gate, refuses, told["option"])
-    feedback = inputs(told["pairs"], None) if told["pairs"] else told["feedback"]
-    by = who() if told["by"] is None else told["by"]
-    with open_intake(told["db"]) as (intake, store):
+        step, visit, option = choose_option(row, graph, state, gate, refuses, choices["option"])
+    feedback = inputs(choices["pairs"], None) if choices["pairs"] else choices["feedback"]
+    by = who() if choices["by"] is None else choices["by"]
+    with open_intake(choices["db"]) as (intake, store):
         intake.send(row.run, DecideGate(step, option, by, feedback, visit))
         after = Reading(store.views, row.run).read()
-    _tell(row, step, visit, option, after, told["output"])
+    _print_decision(row, step, visit, option, after, choices["output"])
 
 
-def _tell(row: Summary, step: str, visit: int | None, option: str, after: tuple[Graph, RunState], output: str) -> None:
+def _print_decision(
+    row: Summary, step: str, visit: int | None, option: str, after: tuple[Graph, RunState], output: str
+) -> None:
     graph, state = after
-    left = next((each for each in open_gates(graph, state) if (each.step, each.visit) == (step, visit)), None)
+    left = next((gate for gate in open_gates(graph, state) if (gate.step, gate.visit) == (step, visit)), None)
     if output != "table":
-        told = {"run": row.run, "gate": step, "visit": visit, "option": option, "decided": left is None}
-        out.print_json({**told, "approvals": left.approvals if left is not None else None}, output)
+        decision = {"run": row.run, "gate": step, "visit": visit, "option": option, "decided": left is None}
+        out.print_json({**decision, "approvals": left.approvals if left is not None else None}, output)
         return
     count = "decided" if left is None else f"{_approvals(left)} approvals"
     out.print_message(f"{run_label(row)} {step}: {option}, {count}")

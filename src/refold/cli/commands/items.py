@@ -63,7 +63,7 @@ def items(run: str, step: str | None, states: Sequence[str], limit: int | None, 
         most = limit if limit is not None else 50 if output == "table" else len(chosen)
         rows = rows_of(views, loop, chosen[:most])
         if output == "table":
-            _put_table(_head(loop, state.ended_at or words.now()), list(rows), len(chosen))
+            _print_table(_head(loop, state.ended_at or words.now()), list(rows), len(chosen))
         elif output == "jsonl":
             for each in rows:
                 out.print_json(item_object(each), output)
@@ -90,15 +90,15 @@ def _head(loop: LoopSeen, now: int) -> str:
     waiting, cut = (rest, 0) if loop.is_running else (0, rest)
     counts = [(fan.done, "completed"), (fan.failed, "failed"), (fan.running, "running"), (waiting, "waiting")]
     counts += [(fan.skipped, "skipped"), (fan.cancelled + cut, "cancelled")]
-    told = [f"{loop.step}: {fan.count}{'+' if speed.more else ''} items"]
-    told += [f"{number} {name}" for number, name in counts if number]
+    parts = [f"{loop.step}: {fan.count}{'+' if speed.more else ''} items"]
+    parts += [f"{number} {name}" for number, name in counts if number]
     if speed.rate and fan.running:
-        told.append(f"{speed.rate:.3g} per second")
-        told += [f"{words.span(speed.left)} left"] if speed.left is not None else []
-    return ", ".join(told)
+        parts.append(f"{speed.rate:.3g} per second")
+        parts += [f"{words.span(speed.left)} left"] if speed.left is not None else []
+    return ", ".join(parts)
 
 
-def _put_table(head: str, rows: list[ItemRow], found: int) -> None:
+def _print_table(head: str, rows: list[ItemRow], count: int) -> None:
     heads = ("ITEM", "KEY", "STATUS", "TRIES", "VALUE", "RESULT")
     lines = [
         (str(row.item), out.printable(row.key), row.status, str(row.tries or ""), _short(row.value), _came_of(row))
@@ -107,8 +107,8 @@ def _put_table(head: str, rows: list[ItemRow], found: int) -> None:
     out.print_data(
         out.printable(head) + "\n\n" + out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width())
     )
-    if found > len(rows):
-        out.print_message(f"{found - len(rows)} more; all of them: -o jsonl")
+    if count > len(rows):
+        out.print_message(f"{count - len(rows)} more; all of them: -o jsonl")
 
 
 def _came_of(row: ItemRow) -> str:

@@ -1,4 +1,4 @@
-"""Commands that look: `runs list`, `show`, `history`, `why`."""
+"""Commands of `refold runs` that show a run, steer it, record it or remove it."""
 
 import sys
 from typing import Any
@@ -68,10 +68,10 @@ def show(run: str | None, graph: bool, output: str, db: str) -> None:
         drawn, state = Reading(views, row.run).read()
         seen = run_object(views, drawn, state, words.now())
         stuck = unserved_steps(views, row, drawn, state, words.now())
-    told = [words.why(reason, words.now()) for reason in stuck_reasons(row)]
-    told += [f"{reason.step}: {words.why(reason, words.now())}" for reason in stuck]
-    if told:
-        seen["stuck"] = told
+    waits = [words.why(reason, words.now()) for reason in stuck_reasons(row)]
+    waits += [f"{reason.step}: {words.why(reason, words.now())}" for reason in stuck]
+    if waits:
+        seen["stuck"] = waits
     if graph:
         out.print_data(_drawn(drawn, seen))
     elif output != "table":
@@ -121,9 +121,9 @@ def _came_of(step: dict[str, Any]) -> str:
 
 def _counted(items: dict[str, Any]) -> str:
     over = sum(items[name] for name in ("completed", "failed", "skipped", "cancelled"))
-    told = f"{over}/{items['count']}{'+' if items['more'] else ''} items"
-    told += f", {items['rate']:g} per second" if items["rate"] else ""
-    return told + (f", {words.span(items['left'])} left" if items["left"] is not None else "")
+    text = f"{over}/{items['count']}{'+' if items['more'] else ''} items"
+    text += f", {items['rate']:g} per second" if items["rate"] else ""
+    return text + (f", {words.span(items['left'])} left" if items["left"] is not None else "")
 
 
 def _short(value: Any) -> str:
@@ -159,17 +159,17 @@ def why(run: str | None, output: str, db: str) -> None:
         row = database.find_run(views, run)
         graph, state = Reading(views, row.run).read()
         now = words.now()
-        found = run_reasons(views, row, graph, state, now)
+        waiting = run_reasons(views, row, graph, state, now)
     if output != "table":
-        objects = [_reason_object(to_builtins(reason)) for reason in found]
+        objects = [_reason_object(to_builtins(reason)) for reason in waiting]
         out.print_json(
             {"id": row.run, "status": row.status, "reasons": objects} if output == "json" else objects, output
         )
         return
-    if not found:
+    if not waiting:
         out.print_data(out.printable(f"{run_label(row)} is {row.status}: nothing waits"))
         return
-    lines = [(reason.step, _item(reason.item), words.why(reason, now)) for reason in found]
+    lines = [(reason.step, _item(reason.item), words.why(reason, now)) for reason in waiting]
     out.print_data(out.table(("STEP", "ITEM", "WHY"), lines, out.has_colour(sys.stdout), out.terminal_width()))
 
 
@@ -235,11 +235,11 @@ def signal(run: str, name: str, value: str | None, pairs: tuple[str, ...], outpu
         raise click.UsageError("VALUE and -i exclude each other")
     if not name:
         raise click.UsageError("a signal has a name")
-    told = inputs(pairs, None) if pairs else None if value is None else value_of(value)
-    check_value(told, "value")
-    called = _send(db, run, Signal(name, told, who()))
+    sent = inputs(pairs, None) if pairs else None if value is None else value_of(value)
+    check_value(sent, "value")
+    called = _send(db, run, Signal(name, sent, who()))
     if output != "table":
-        out.print_json({"name": called, "signal": name, "value": told}, output)
+        out.print_json({"name": called, "signal": name, "value": sent}, output)
         return
     out.print_message(f"{called} has got the signal {name!r}")
 
@@ -280,7 +280,7 @@ def prune(older_than: str, dry_run: bool, output: str, db: str) -> None:
 
 
 def _remove(store: Store, rows: list[Summary]) -> list[Summary]:
-    """Some may have gone or come to life meanwhile."""
+    """Remove runs; return those that were removed, for others may have been removed or reopened meanwhile."""
     removed = []
     for start in range(0, len(rows), BATCH):
         batch = rows[start : start + BATCH]
@@ -307,14 +307,13 @@ def record(run: str, output: str, db: str) -> None:
     Secrets are as the log has them: redacted, or sealed.
     """
     from refold.testing.bench import recordings
-    from refold.testing.bench import recordings as replaying
 
     with database.reading(db) as views:
         recorded = recordings.record(views, database.find_run(views, run).run)
     if output == STDOUT:
         out.print_json(recorded, "json")
         return
-    replaying.write(recorded, output)
+    recordings.write(recorded, output)
     out.print_message(f"{len(recorded.calls)} results of {recorded.workflow} are in {output}")
 
 
