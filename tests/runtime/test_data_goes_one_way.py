@@ -1,5 +1,7 @@
 """What is computed once is handed on: plans, inputs of items, and runs that have just ended."""
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -136,3 +138,19 @@ async def test_a_run_that_was_reopened_is_not_taken_for_the_one_that_had_ended()
         await engine.retry(run)
         assert (await engine.show(run)).status != "failed"
         assert (await engine.wait(run)).result == "done"
+
+
+def test_a_plan_runs_without_the_reader_of_playbooks() -> None:
+    code = """
+import asyncio, sys
+from refold import open_engine
+from refold.plan import Plan, Step
+
+async def run() -> None:
+    async with open_engine() as engine:
+        await engine.run(Plan(name="p", steps=(Step(name="a"),)))
+
+asyncio.run(run())
+print([name for name in sys.modules if name.startswith("refold.playbooks")])
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def is_playbook(workflow: Any) -> "TypeGuard[Playbook]":
     """Whether it was read from a YAML file; the reader of such files is imported only if it may be one."""
-    if not isinstance(workflow, Struct):
+    from refold.core.plan import Plan
+
+    if not isinstance(workflow, Struct) or isinstance(workflow, Plan):
         return False
     from refold.playbooks.playbook import Playbook
 
