@@ -41,7 +41,7 @@ async def test_a_run_that_its_budget_paused_is_not_resumed_without_more() -> Non
             await opened.resume(run)
         with pytest.raises(Conflict, match="the budget is 9"):
             await opened.resume(run, budget={"tokens": 9})
-        with pytest.raises(InvalidValue, match="no limit"):
+        with pytest.raises(InvalidValue, match="not a limit"):
             await opened.resume(run, budget={"tokens": -1})
         await opened.resume(run, budget={"tokens": 10})
         assert await asyncio.wait_for(opened.result(run), 60) == "c"

@@ -198,7 +198,7 @@ async def test_no_part_of_a_form_is_fetched(tmp_path: Path) -> None:
         plan = Plan(name="form", steps=(Step(name="ask", work=Gate(form=form)),))
         async with open_engine(db=tmp_path / "refold.db", settings=QUICK) as engine:
             run = (await engine.start(plan)).id
-            with pytest.raises(InvalidValue, match="no JSON Schema that can be used"):
+            with pytest.raises(InvalidValue, match="not a JSON Schema that can be used"):
                 await engine.decide(run, "ask", "approve", feedback={})
         server.shutdown()
     assert Schemas.asked == []
@@ -208,7 +208,7 @@ async def test_a_form_that_is_none_is_named(tmp_path: Path) -> None:
     plan = Plan(name="form", steps=(Step(name="ask", work=Gate(form={"type": "objekt"})),))
     async with open_engine(db=tmp_path / "refold.db", settings=QUICK) as engine:
         run = (await engine.start(plan)).id
-        with pytest.raises(InvalidValue, match="no JSON Schema that can be used"):
+        with pytest.raises(InvalidValue, match="not a JSON Schema that can be used"):
             await engine.decide(run, "ask", "approve", feedback={})
 
 

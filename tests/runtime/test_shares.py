@@ -18,7 +18,7 @@ class Noting:
     def __init__(self) -> None:
         self.turns: list[Counter[str]] = []
 
-    def take(self, posts: Any, offer: Any = None) -> TurnResult:
+    def commit(self, posts: Any, offer: Any = None) -> TurnResult:
         self.turns.append(Counter(post.run for post in posts))
         return TurnResult()
 
