@@ -1,4 +1,4 @@
-"""One try of a body: what it was given, and what it has gathered until it ends."""
+"""One call of a body, that is one try of a step: what it is given, and what it collects until it ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ChildRun(Struct, frozen=True):
-    """What is known of a run that a body has started."""
+    """The state of a child run that a body has started."""
 
     id: str
     started_at: Instant = 0
@@ -32,7 +32,7 @@ class ChildRun(Struct, frozen=True):
 
 
 class BodyServices(Struct):
-    """What bodies need of their process."""
+    """What the process provides to bodies."""
 
     clock: Clock
     read_blob: Callable[[str, str], Awaitable[Any]]  # by run and hash
@@ -70,11 +70,11 @@ class Published:
             await self.flush()
 
     def pass_over(self) -> None:
-        """A line that was shown before, whatever comes of this try; it has its place among the others."""
+        """Count a line that an earlier try has published, without publishing it again."""
         self.count += 1
 
     async def flush(self) -> None:
-        """Returns when all is where it belongs. Raises what stood in the way."""
+        """Wait until all lines are stored. Raises what prevented it."""
         sending = self._sending
         if sending is not None:
             await asyncio.shield(sending)
@@ -113,19 +113,25 @@ class BodyCall:
 
 
 async def _whole(services: BodyServices, run: str, blob: Blob) -> Any:
-    """No method: a try that referred to itself would wait for the garbage collector, with all it holds."""
+    """Read a stored value.
+
+    This is not a method: a BodyCall that refers to itself is freed only by the garbage collector.
+    """
     return await services.read_blob(run, blob.hash)
 
 
 def fault_for_policy(error: BaseException, on: Iterable[str]) -> Fault:
-    """A policy may name classes of exceptions: a subclass is one of them."""
+    """Return the fault of an exception. If a retry policy names a class of it, the fault has the name of that class."""
     fault, names = fault_from_exception(error), frozenset(on)
     named = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in names), "")
     return structs.replace(fault, kind=named) if named else fault
 
 
 def as_events(step: str, value: Any) -> list[Any]:
-    """What a body has returned, as a list of what may be events."""
+    """Return the result of a body as a list of events, not yet checked.
+
+    Raises InvalidValue for what cannot be events.
+    """
     if value is None:
         return []
     if isinstance(value, (dict, tuple, set, str, bytes, int, float)) or hasattr(value, "__next__"):

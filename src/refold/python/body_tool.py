@@ -27,7 +27,7 @@ MOST_ERRORS = 100  # exceptions that are kept for those who wait for their runs
 
 
 class RaisedErrors:
-    """Exceptions as they were raised here, by run, step and visit."""
+    """The last exceptions that bodies of this process have raised, by run, step and visit: causes of StepFailed."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str, int], BaseException] = OrderedDict()
@@ -42,7 +42,7 @@ class RaisedErrors:
 
 
 class BodyTool:
-    """Of one workflow; what others need of it is the plan alone."""
+    """Runs the step bodies of one workflow."""
 
     def __init__(
         self, definition: Definition, services: BodyServices, session: Callable[[str], Session], originals: RaisedErrors
@@ -79,7 +79,7 @@ class BodyTool:
         return _told(body_call) if mapped else _completed(body_call)
 
     def _pass_on(self, body_call: BodyCall) -> None:
-        """Live objects go with the events that refer to them."""
+        """Count the references to live objects in events, and let go of objects that are used up."""
         if not len(body_call.session):
             return
         for sent in body_call.events:
@@ -137,7 +137,7 @@ async def _suspended(body_call: BodyCall) -> Done:
 
 
 def _told(body_call: BodyCall) -> Done:
-    """An item of `ctx.map`: what it gave goes back to who asked for it, and to no step."""
+    """Return the result of an item of `ctx.map`: its events go to the body that called `map`, not to other steps."""
     if body_call.state.writes():
         why = "an item of `ctx.map` has no context of its own to write to; return what is to be kept"
         return Done(Failed(Fault("context", why, retryable=False)), usage=body_call.usage)

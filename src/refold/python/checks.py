@@ -1,4 +1,4 @@
-"""What makes a workflow of events unfit, found before anything runs: events nobody takes, steps nothing reaches."""
+"""Checks a workflow of events before anything runs: events that no step takes, steps that nothing reaches."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from refold.python.events import ErrorEvent, StartEvent, StopEvent
 
 
 class Sketch(Struct, frozen=True):
-    """A step as far as events are concerned."""
+    """The events that a step takes and sends."""
 
     name: str
     takes: tuple[type, ...]
@@ -74,7 +74,7 @@ def _takers(event: type, steps: Sequence[Sketch]) -> list[Sketch]:
 
 
 def _starts(steps: Sequence[Sketch]) -> list[Sketch]:
-    """Those that take an event of the user's own to begin with."""
+    """Return the steps that take an event which a person or another process can send first."""
     return [step for step in steps if any(issubclass(each, StartEvent) for each in step.takes)]
 
 

@@ -29,7 +29,7 @@ class ChildCall(NamedTuple):
 
 
 class Children:
-    """Those of one body; each is known by its key."""
+    """The child runs of one body, each with its key."""
 
     def __init__(self, body_call: BodyCall) -> None:
         self._body_call, self._calls, self._services = body_call, body_call.calls, body_call.services
@@ -38,7 +38,7 @@ class Children:
         return self._services.clock.now()
 
     async def result(self, workflow: Any, given: Mapping[str, Any], key: str | None, timeout: Span | None) -> Any:
-        """Raises ChildFailed or TimeoutError."""
+        """Run a workflow as a child and return its result. Raises ChildFailed or TimeoutError."""
         start = await self._start(workflow, given, key, timeout)
         outcome = await self._calls.outcome(start.call)
         return start.codec.get(result_of(outcome, start.call.key, timeout))
@@ -63,7 +63,7 @@ class Children:
         return won, made[won].codec.get(result_of(outcome, won, timeout))
 
     async def seen(self, key: str) -> ChildRun:
-        """How a run stands that was started under this key."""
+        """Return the state of the child run that was started with this key."""
         call = self._body_call.call
         run = child_id(call.run, f"{call.command.id}#{KIND}:{key}")
         return await self._patiently(lambda: self._services.look(run))
@@ -81,7 +81,7 @@ class Children:
         return ChildCall(Awaited(name, until, child=plan, input=put), codec)
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
-        """A body does not learn that the store was away."""
+        """Repeat the work while the store is unavailable, so that the body does not see the outage."""
         while True:
             try:
                 return await work()

@@ -1,4 +1,4 @@
-"""What a body of a Python workflow gets beside its event: state, events, durable calls, the outside."""
+"""The context of a body: state, events, durable calls, questions, and what the run publishes."""
 
 import asyncio
 import inspect
@@ -174,7 +174,10 @@ class Context(DurableCalls):
         return self.state.get(key, default)
 
     def set(self, key: str, value: Any) -> None:
-        """Others see it when this step has completed. Raises InvalidValue for what cannot be stored exactly."""
+        """Set a value of the run; other steps see it when this step has completed.
+
+        Raises InvalidValue for what cannot be stored exactly.
+        """
         self.state[key] = value
 
     def update(self, key: str, change: Change, default: Any = None) -> None:
@@ -183,7 +186,7 @@ class Context(DurableCalls):
         self.state.change(key, change, default)
 
     def send(self, event: Any) -> None:
-        """An event for other steps; it goes out when this step has completed."""
+        """Send an event to other steps, when this step has completed."""
         self._body_call.send(event)
 
     async def publish(self, event: Any) -> None:
@@ -197,7 +200,9 @@ class Context(DurableCalls):
         await self._body_call.published.put({**line, "text": name or short(repr(event), 200)})
 
     def collect(self, event: Any, n: int, by: str = "") -> list[Any] | None:
-        """Put this event to the others that came here; n of them at once, in the order of their coming, or None."""
+        """Keep this event with those that came before; return n of them in the order in which they came, or None if
+        there are fewer.
+        """
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise InvalidValue("n", f"{n!r} is no number of events; it counts from 1")
         sent = self._definition.sent(event, self._call.command.step)
@@ -205,7 +210,7 @@ class Context(DurableCalls):
         return None if full is None else [self._definition.received(type, data) for type, data in full]
 
     async def ask(self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None) -> Any:
-        """Ask a person, and wait for the answer as long as it takes, or for `timeout`. Raises TimeoutError."""
+        """Ask a person and wait for the answer, without limit or for `timeout`. Raises TimeoutError."""
         self._asked += 1
         command = self._call.command
         id = id or f"{command.id}/{self._asked}"
@@ -219,23 +224,29 @@ class Context(DurableCalls):
         return await self._awaited(call, f"the question {prompt!r}", timeout)
 
     async def sleep(self, span: Span, *, key: str | None = None) -> None:
-        """As long as that, whatever happens to this process; nothing is held meanwhile."""
+        """Sleep durably: the span is kept across restarts, and no worker is occupied meanwhile."""
         span = seconds(span)
         await self._calls.outcome(Awaited(self._calls.key("sleep", span, key), self._until(span)))
 
     async def wait_for(self, signal: str, *, timeout: Span | None = None, key: str | None = None) -> Any:
-        """What a signal of this name brings; one that came early is kept. Raises TimeoutError."""
+        """Wait for a signal of this name and return its value; a signal that came early is kept.
+
+        Raises TimeoutError.
+        """
         name = self._calls.key("signal", signal, key)
         return await self._awaited(Awaited(name, self._until(timeout), signal), f"signal {signal!r}", timeout)
 
     def usage(self, **amounts: int | float) -> None:
-        """What was used up, by its unit: `ctx.usage(tokens=312, usd=0.004)`. Counted once, when the step has ended."""
+        """Report what was used, by unit: `ctx.usage(tokens=312, usd=0.004)`.
+
+        It is counted once, when the step has ended.
+        """
         self.state.check_open()
         for unit, amount in amounts.items():
             self._body_call.usage[unit] = self._body_call.usage.get(unit, 0) + amount
 
     def log(self, text: str) -> None:
-        """A line for `refold runs logs`."""
+        """Write a line that `refold runs logs` shows."""
         if self._call.say is not None:
             self._call.say("log", text)
 
@@ -313,7 +324,10 @@ class SyncDurableCalls:
 
 
 class SyncContext(SyncDurableCalls):
-    """What a step without `async` gets beside its event. It has what Context has, and nothing in it is awaited."""
+    """What a step without `async` gets together with its event.
+
+    It has what Context has, and nothing in it is awaited.
+    """
 
     def __init__(self, context: Context, wait: Wait) -> None:
         super().__init__(context, wait)

@@ -1,4 +1,4 @@
-"""From a Python workflow to a plan, with all that is needed to run its bodies here: classes, names, functions."""
+"""Compiles a Python workflow to a plan, with all that is needed to run its bodies here: classes, names, functions."""
 
 import inspect
 import sys
@@ -51,12 +51,12 @@ class Definition(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where another process finds the class."""
+        """The class as `module:name`, for another process to import."""
         return f"{type(self.workflow).__module__}:{type(self.workflow).__qualname__}"
 
     @property
     def home(self) -> str:
-        """Where its code is, as people would name it; empty if that cannot be said."""
+        """Where the code is, as a user would write it; empty if it cannot be named."""
         if self.found_at:
             return self.found_at
         flows = [getattr(body.function, FLOW) for body in self.bodies.values() if hasattr(body.function, FLOW)]
@@ -71,7 +71,7 @@ class Definition(Struct, frozen=True):
         return self.mapped[name] if name in self.mapped else next(s for s in self.plan.steps if s.name == name)
 
     def sent(self, event: Any, sender: str) -> tuple[str, Any]:
-        """An event as type and data. Raises InvalidValue or InvalidPlan."""
+        """Return an event as its type and its stored data. Raises InvalidValue."""
         cls = type(event)
         if isinstance(event, StopEvent):
             result = event.result if cls is StopEvent else event
@@ -91,12 +91,12 @@ class Definition(Struct, frozen=True):
         return f"no step takes the event {cls.__name__!r}{hint}: {takes}"
 
     def takers(self, type: str) -> int:
-        """How many steps take events of a type."""
+        """Return how many steps take events of a type."""
         bases = next((each.bases for each in self.plan.events if each.name == type), ())
         return sum(1 for step in self.plan.steps if {type, *bases} & {*step.accepts})
 
     def received(self, type: str, raw: Any) -> Any:
-        """An event as the step that takes it gets it, a new object every time. Raises InvalidValue."""
+        """Return a stored event as a new object of its class. Raises InvalidValue."""
         cls = self.classes[type]
         of_error = issubclass(cls, ErrorEvent)
         if not isinstance(raw, dict):
@@ -108,7 +108,10 @@ class Definition(Struct, frozen=True):
         return make_object(cls, fields, cls.__name__)
 
     def begun(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Inputs of a run, as they are stored; those that a class declares are held against it. Raises InvalidValue."""
+        """Return the inputs of a run as they are stored, checked against what the workflow declares.
+
+        Raises InvalidValue.
+        """
         raw = {name: self.codec.put(each, f"input.{name}") for name, each in inputs.items()}
         self.inputs.check(self.plan.name, raw)
         self.received(START, raw)
@@ -116,7 +119,7 @@ class Definition(Struct, frozen=True):
 
 
 def define(workflow: Any, found_at: str = "") -> Definition:
-    """Of a subclass of Workflow, an instance of one, or a flow. Made once. Raises InvalidPlan."""
+    """Return the definition of a Workflow class, an instance or a flow; it is made once. Raises InvalidPlan."""
     owner = workflow.workflow if isinstance(workflow, Flow) else workflow
     if not is_workflow(workflow):
         raise InvalidPlan([f"{workflow!r} is no workflow: it must be a subclass or an instance of refold.Workflow"])
@@ -135,7 +138,7 @@ def is_workflow(value: Any) -> bool:
 
 
 def child_workflows(definition: Definition) -> Iterator[Any]:
-    """The workflows that its bodies name, and those that it declares: they may be started as its children."""
+    """Yield the workflows that its bodies name or that it declares: it may start them as children."""
     yield from definition.workflow.children
     for body in definition.bodies.values():
         function = inspect.unwrap(getattr(body.function, FLOW, body.function))
@@ -146,12 +149,12 @@ def child_workflows(definition: Definition) -> Iterator[Any]:
 
 
 def _is_of_refold(value: Any) -> bool:
-    """A class that others make workflows with."""
+    """Whether it is a class of Refold from which workflows are made."""
     return isinstance(value, type) and value.__module__.startswith("refold.python.")
 
 
 def with_children(definition: Definition) -> list[Definition]:
-    """With all that it may start, and all that they may."""
+    """Return the workflow and every workflow it can start, transitively."""
     found = {definition.hash: definition}
     todo = [definition]
     while todo:
@@ -219,7 +222,7 @@ def _unfit_for_processes(workflow: Workflow[Any], bodies: Iterable[Body]) -> Ite
 
 
 def _others(names: Mapping[type, str]) -> set[str]:
-    """Types that a class of the user stands for."""
+    """Return the event types that have a class of the user."""
     return {name for cls, name in names.items() if cls is not StartEvent}
 
 
@@ -234,7 +237,7 @@ def _event_classes(bodies: Iterable[Body]) -> Iterator[type]:
 
 
 def _names(classes: Iterable[type]) -> dict[type, str]:
-    """A class goes by its own name, or by its module's too if another has the same."""
+    """Name each class by its own name, or with its module if another class has the same name."""
     found = list(dict.fromkeys(classes))
     times = Counter(cls.__name__ for cls in found)
     return {cls: _reserved(cls) or (cls.__name__ if times[cls.__name__] == 1 else _full(cls)) for cls in found}

@@ -1,4 +1,4 @@
-"""A workflow of events as one of arcs, for drawings: who sends what to whom."""
+"""Turns a workflow of events into one of arcs, to draw it: which step sends which event to which."""
 
 from refold.core.plan import START, Arc, Call, Plan, Step
 from refold.python.definition import Body, Definition
@@ -7,7 +7,7 @@ from refold.python.signatures import Signature
 
 
 def arcs_of_events(definition: Definition) -> Plan:
-    """Begins with the start of a run; an arc says which event goes there."""
+    """Return a plan whose first step is the start of a run and whose arcs are named by the events."""
     begin = _step(START, "start", [Arc(to=name) for name in _takers(definition, START)])
     steps = (
         _step(name, "step" if body.policy.collect is None else "collect", _arcs(definition, body))

@@ -1,4 +1,4 @@
-"""Durable calls of a body: each is known by its key, made once, and found again when the body is run anew."""
+"""The recorded durable calls of a body: each has a key, is made once, and is found again when the body starts over."""
 
 import asyncio
 import hashlib
@@ -26,11 +26,11 @@ class CallOptions(Struct, frozen=True):
 
 
 class Suspension(BaseException):
-    """The body waits for something that may take long: it is left here, and run again when that has come."""
+    """Ends a body that has to wait; the body is run again when the outcome that it waits for is recorded."""
 
 
 class RecordedCalls:
-    """Those of one try of a body."""
+    """The durable calls of one call of a body."""
 
     def __init__(
         self, memory: Memory, meanwhile: Meanwhile, read_blob: ReadBlob, check_open: Callable[[], None]
@@ -44,7 +44,9 @@ class RecordedCalls:
         self._quiet: asyncio.Event | None = None  # none of them is; made with the first
 
     def key(self, kind: str, arguments: Any, given: str | None) -> str:
-        """By its kind, its arguments and how often there was one like it; or by the name that was given to it."""
+        """Return the key of a call: its kind and the given key, or its kind, a hash of its arguments and a count of
+        equal calls.
+        """
         self.check_open()
         if given is not None:
             name = f"{kind}:{given}"
@@ -57,7 +59,7 @@ class RecordedCalls:
         return name if given is not None else f"{name}:{self._times[name]}"
 
     async def outcome(self, call: Awaited) -> Outcome:
-        """As it was recorded; a body that has to wait for it is left."""
+        """Return the recorded outcome, or suspend the body by raising Suspension."""
         if call.key in self.recorded:
             return await self._whole(self.recorded[call.key])
         self.pending[call.key] = call
@@ -65,7 +67,10 @@ class RecordedCalls:
         raise Suspension
 
     async def once(self, key: str, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Do it, unless it was done; nothing is told of a failure, which is the body's to judge."""
+        """Do the work and record its result, unless there is a recorded one.
+
+        A failure is raised in the body and not recorded.
+        """
         if key in self.recorded:
             done = await self._whole(self.recorded[key])
             assert isinstance(done, Succeeded)
@@ -84,13 +89,13 @@ class RecordedCalls:
         return result
 
     async def give_up(self, key: str, reason: str) -> None:
-        """A call that nobody waits for any more, unless it has come to something meanwhile; its run is cancelled."""
+        """Record a call as cancelled unless it has an outcome; its child run is cancelled."""
         if key not in self.recorded:
             self.recorded[key] = Cancelled(reason)
             await self.meanwhile.record(key, Cancelled(reason))
 
     async def _suspend(self) -> None:
-        """What else the body has begun goes first: calls finish, and those that wait too are known by then."""
+        """Let other tasks of the body continue first, so that their calls finish or are known as waiting too."""
         for _ in range(3):
             await asyncio.sleep(0)
         if self._quiet is not None:

@@ -1,4 +1,4 @@
-"""Whether values are what the annotations of an event declare, and where they are not."""
+"""Checks values against the annotations of event classes."""
 
 import dataclasses
 import types
@@ -34,7 +34,7 @@ def check_fields(cls: type, fields: Mapping[str, Any], path: str) -> None:
 
 
 def with_defaults(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
-    """With the defaults of fields that were not there when it was stored."""
+    """Add the defaults of fields that did not exist when the event was stored."""
     for name, default in _defaults(cls).items():
         if name not in fields:
             fields[name] = default()
@@ -42,13 +42,13 @@ def with_defaults(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def needed(cls: type) -> frozenset[str]:
-    """The fields without which there is no object of this class."""
+    """Return the fields that have no default."""
     return frozenset(declared(cls)) - _defaults(cls).keys()
 
 
 @cache
 def _defaults(cls: type) -> dict[str, Callable[[], Any]]:
-    """How the defaults of a class are made; a model knows its own."""
+    """Return the functions that make the defaults of a class; a pydantic model makes its own."""
     found: dict[str, Callable[[], Any]] = {}
     if dataclasses.is_dataclass(cls):
         for each in dataclasses.fields(cls):

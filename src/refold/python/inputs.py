@@ -1,4 +1,4 @@
-"""What a Python workflow can be started with, and what of a call is an input of the run."""
+"""The inputs that a Python workflow declares, and how the arguments of a call become inputs of a run."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ Kind = inspect.Parameter
 
 
 class Inputs(Struct, frozen=True):
-    """The names that a workflow declares."""
+    """The names of the inputs that a workflow declares."""
 
     names: tuple[str, ...] = ()
     needed: frozenset[str] = frozenset()
@@ -22,7 +22,7 @@ class Inputs(Struct, frozen=True):
     places: tuple[str, ...] | None = None  # of a flow: those that can be given by place
 
     def check(self, workflow: str, given: Mapping[str, Any]) -> None:
-        """Raises InvalidValue, with the first name that is missing or that nobody knows."""
+        """Raise InvalidValue with the first input that is missing or that the workflow does not have."""
         for name in self.names:
             if name in self.needed and name not in given:
                 raise InvalidValue(f"input `{name}`", f"`{workflow}` needs it, and it is not given")
@@ -51,7 +51,7 @@ class Inputs(Struct, frozen=True):
         return {**placed, **named}
 
     def _as_map(self, input: Any) -> dict[str, Any]:
-        """Inputs as a map, or as the event that a run begins with."""
+        """Return inputs that are given as a map, or as a start event, as a map."""
         if input is None or isinstance(input, Mapping):
             return dict(input or {})
         if hasattr(input, "__dict__") and not callable(input):
@@ -62,12 +62,12 @@ class Inputs(Struct, frozen=True):
 
 
 def inputs_of_event(cls: type) -> Inputs:
-    """A start event says itself which of its fields are missing, and takes others too."""
+    """Return the inputs that a start event declares; the event itself checks which are missing, and takes others too."""
     return Inputs(tuple(declared(cls)))
 
 
 def inputs_of_function(function: Callable[..., Any]) -> Inputs:
-    """Of a flow: all that it takes after its context. Raises InvalidPlan."""
+    """Return the inputs of a flow: its parameters after `ctx`. Raises InvalidPlan."""
     name = getattr(function, "__name__", repr(function))
     bare = inspect.unwrap(function)
     if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):

@@ -1,4 +1,4 @@
-"""Bodies in processes of their own: only JSON goes there and back, and to cancel one kills it."""
+"""Runs bodies in processes of their own: only JSON goes there and back, and to cancel a body kills its process."""
 
 import asyncio
 import inspect
@@ -21,7 +21,7 @@ RUN_HERE = f"{__name__}:run_here"
 
 
 async def run_isolated(body: Body, body_call: BodyCall) -> None:
-    """What the body has sent and written is as if it had been done here."""
+    """Run a body in another process; its events, usage and writes are applied as if it had run here."""
     executor, call = body_call.services.isolated, body_call.call
     if executor is None:
         raise ToolFailed(Fault("isolation", "this process starts no others for steps", retryable=False))
@@ -41,7 +41,7 @@ async def run_isolated(body: Body, body_call: BodyCall) -> None:
 
 
 class NoDesk:
-    """There is no desk on the other side."""
+    """Refuses durable calls and published events in the other process, which has no connection to the engine."""
 
     async def recall(self) -> Memory:
         return Memory()
@@ -54,7 +54,7 @@ class NoDesk:
 
 
 def run_here(order: dict[str, Any]) -> Any:
-    """On the other side. The workflow is named by the code that was imported there, not by data of a run."""
+    """Run a body in this process, for another one. Its name comes from imported code, never from data of a run."""
     definition = define(resolve(order["workflow"]).call)
     body = definition.bodies[order["step"]]
     call = Call(order["run"], msgspec.convert(order["command"], Command), {}, meanwhile=NoDesk())

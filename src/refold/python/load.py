@@ -17,7 +17,7 @@ from refold.python.workflow import FLOW
 
 
 def load(target: str) -> Any:
-    """The workflow. Raises NotFound or InvalidValue; what the module raises comes out as it is."""
+    """Import a workflow by name. Raises NotFound or InvalidValue, or what the module itself raises."""
     where, _, path = target.partition(":")
     folder, _, module = where.rpartition("/")
     for each in dict.fromkeys([os.getcwd(), os.path.abspath(folder)]):
@@ -39,7 +39,7 @@ def load(target: str) -> Any:
 
 
 def describe_workflow(target: str) -> PythonWorkflow:
-    """What a playbook is told of it. Raises a RefoldError, whatever is wrong with it."""
+    """Import a workflow and describe it to a playbook. Raises a RefoldError, whatever is wrong with the module."""
     try:
         return describe(define(load(target), target))
     except RefoldError:
@@ -49,7 +49,9 @@ def describe_workflow(target: str) -> PythonWorkflow:
 
 
 def describe(definition: Definition) -> PythonWorkflow:
-    """The parameters of a flow have names; the fields of a start event have types too."""
+    """Return what a playbook needs to know of a workflow: its plans and its inputs; fields of a start event also have
+    types.
+    """
     inputs, start = definition.inputs, definition.classes[START]
     wanted = inputs.needed if _is_flow(definition) else needed(start)
     hints = declared(start)
@@ -75,7 +77,7 @@ def _is_flow(definition: Definition) -> bool:
 
 
 def _check_home(folder: str, module: str) -> None:
-    """Python knows one module of a name: it must be the one of the folder, if there is one."""
+    """Raise InvalidValue if another module of this name is already imported than the one in the folder."""
     top = module.partition(".")[0]
     there = [os.path.join(folder, f"{top}.py"), os.path.join(folder, top, "__init__.py")]
     wanted, file = next(filter(os.path.exists, there), None), getattr(import_module(top), "__file__", None)
@@ -84,7 +86,7 @@ def _check_home(folder: str, module: str) -> None:
 
 
 def _told(error: BaseException) -> str:
-    """What was raised, and where in the user's code."""
+    """Return the text of an exception, with its place in the user's code."""
     what = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError):
         return what  # it has its place

@@ -55,7 +55,7 @@ def check(how: MapOptions) -> None:
 
 
 def source_of(items: Any) -> dict[str, Any] | None:
-    """A source as data: a map with its `kind`, or a generator function that can be imported."""
+    """Return a source as data, from a map with its `kind` or from a generator function that can be imported; else None."""
     if isinstance(items, Mapping) and "kind" in items:
         return dict(items)
     if not (inspect.isgeneratorfunction(items) or inspect.isasyncgenfunction(items)):
@@ -75,7 +75,10 @@ async def all_items(items: Any) -> list[Any]:
 
 
 def loop_of(how: MapOptions, source: Mapping[str, Any] | None) -> Loop:
-    """Listed items are maps of `data`, and of `key` and `after` if they have them."""
+    """Return the loop of a fan-out.
+
+    Items of a list are maps with `data`, and with `key` and `after` if there are such options.
+    """
     named, ordered = "item_key" in how, "after" in how
     return Loop(
         items=None if source is not None else "{{ workload.items }}",
@@ -93,7 +96,7 @@ def loop_of(how: MapOptions, source: Mapping[str, Any] | None) -> Loop:
 
 
 def item_data(item: Any, put: Any, how: MapOptions) -> dict[str, Any]:
-    """An item of a list, as the plan reads it."""
+    """Return an item of a list in the form that the plan reads."""
     named = {"key": _of(how["item_key"], item)} if "item_key" in how else {}
     return {**put, **named, **({"after": _of(how["after"], item)} if "after" in how else {})}
 
@@ -105,7 +108,7 @@ def _of(field: str | Callable[[Any], Any], item: Any) -> Any:
 
 
 def plan_of_step(definition: Definition, step: Step, loop: Loop) -> Plan:
-    """Items are events for a step of the workflow, which runs them wherever its code is."""
+    """Return a plan whose items are events for a step of the workflow; any process that has the code runs them."""
     named = "{{ item.type }}" if loop.source is None else step.accepts[0]
     value = "{{ item.data }}" if loop.source is None else "{{ item }}"
     made = structs.replace(
@@ -122,7 +125,7 @@ def plan_of_step(definition: Definition, step: Step, loop: Loop) -> Plan:
 
 
 def plan_of_workflow(name: str, plan: str, loop: Loop) -> Plan:
-    """Each item is a run of its own."""
+    """Return a plan that runs a workflow once for each item."""
     value = "{{ item.data }}" if loop.source is None else "{{ item }}"
     step = Step(name="each", work=data.Child(plan=plan), input=value, loop=loop)
     return Plan(name=name, steps=(step,), language="refold")
@@ -150,7 +153,7 @@ class FanOutCall:
         self._body_call, self._options = body_call, options
 
     async def over(self, work: Any, items: Any, how: MapOptions) -> Mapped[Any]:
-        """For a step of the workflow, or for a workflow; the body waits as it waits for a child run."""
+        """Run a step or a workflow for each item; the body is suspended until all items have ended."""
         source = source_of(items)
         loop = loop_of(how, source)
         is_plan = isinstance(work, Plan) or is_playbook(work)
@@ -177,7 +180,7 @@ class FanOutCall:
         return Mapped([None if each is None else read(each) for each in value["results"]], value["items"])
 
     def step_of(self, work: Any) -> Step | None:
-        """The step whose body this function is."""
+        """Return the step whose body is this function, or None."""
         definition = self._body_call.definition
         name = next((name for name, body in definition.bodies.items() if body.function == work), None)
         return None if name is None else definition.step(name)
@@ -199,7 +202,7 @@ class FanOutCall:
         return {"data": {name: codec.put(each, f"item {number}.{name}") for name, each in item.items()}}
 
     def _events(self, told: dict[str, Any]) -> Any:
-        """What the step gave for one item: an event, several, or nothing; of a StopEvent what it holds."""
+        """Return the result of one item: an event, a list of events, or None; of a StopEvent its result."""
         found = [self._event(each["type"], each["data"]) for each in told["events"]]
         return found[0] if len(found) == 1 else found or None
 
@@ -213,7 +216,7 @@ def type_of(value: Any) -> str:
 
 
 async def by_calls(call: OneCall, items: Any, how: MapOptions) -> Mapped[Any]:
-    """A plain function: durable calls of the body itself, which stays where it is meanwhile."""
+    """Call a plain function for each item, as durable calls of the body itself, which keeps running meanwhile."""
     if "after" in how or source_of(items) is not None:
         raise InvalidValue("map", "a plain function takes no order and no source: map a step or a workflow")
     listed = await all_items(items)

@@ -1,4 +1,7 @@
-"""Live objects of a run: connections, files, locks. They live in this process, as long as the run; none is stored."""
+"""Live objects of a run: connections, files, locks.
+
+They exist in this process for as long as the run, and are not stored.
+"""
 
 import os
 from base64 import b64decode, b64encode
@@ -26,7 +29,7 @@ class Live:
 
 
 def live_keys(raw: Any, mark: str) -> set[str]:
-    """The keys of all references in a stored value."""
+    """Return the keys of all references to live objects in a stored value."""
     found: set[str] = set()
     todo = [raw]
     while todo:
@@ -47,7 +50,7 @@ SAVE, LOAD = "__refold_serialize__", "__refold_deserialize__"
 SAVES, LOADS = (SAVE, "__blazen_serialize__"), (LOAD, "__blazen_deserialize__")
 
 Saved = tuple[str, str]
-"""The name of a class, and what an object of it says of itself."""
+"""The name of a class, and the object in the form that its own method has written."""
 
 LEFT_OUT: Saved = ("", "")
 
@@ -96,7 +99,7 @@ class Session:
         return len(self._held)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Raises LiveObjectLost for what an export has left out: that it is gone is not for a default to hide."""
+        """Return an object or the default. Raises LiveObjectLost for an object that an export has left out."""
         return self[key] if key in self._held or key in self._saved or key in self._factories else default
 
     def put(self, key: str, value: Any, until: Until = "run") -> None:
@@ -105,20 +108,22 @@ class Session:
         self._held[key] = LiveObject(value, until)
 
     def refer(self, value: Any, until: Until = "used") -> Live:
-        """A reference that events can carry; with `used`, it goes when all steps that get it have ended well."""
+        """Return a reference that events can carry; with `used`, the object is dropped when all steps that get it have
+        completed.
+        """
         live = Live(f"live-{os.urandom(8).hex()}")
         self.put(live.key, value, until)
         return live
 
     def remove(self, key: str | Live) -> Any:
-        """Returns what was there, or None."""
+        """Remove an object and return it, or None if there is none."""
         name = key.key if isinstance(key, Live) else key
         self._saved.pop(name, None)
         held = self._held.pop(name, None)
         return None if held is None else held.value
 
     def sent(self, keys: Iterable[str], takers: int) -> None:
-        """Events with these references are on their way to so many steps."""
+        """Count references that events carry to this many steps."""
         for key in keys:
             if key in self._held:
                 self._held[key].uses += takers
@@ -132,12 +137,17 @@ class Session:
                     del self._held[key]
 
     def end(self) -> bool:
-        """The run is over, and with it all but what never is; whether something is left."""
+        """Drop the objects of a run that has ended, except those that are kept until `remove`; return whether any is
+        left.
+        """
         self._held = {key: held for key, held in self._held.items() if held.until == "never"}
         return bool(self._held)
 
     def saved(self, policy: str, names: Mapping[type, str]) -> dict[str, Saved]:
-        """What goes into an export, also of what came from one and nobody has asked for. Raises Conflict."""
+        """Return the objects for an export, also those of an earlier export that were not used since.
+
+        Raises Conflict.
+        """
         self._held = {key: held for key, held in self._held.items() if held.until != "export"}
         if policy == "refuse" and self._held:
             raise Conflict(f"the run has live objects that cannot be exported: {', '.join(self._held)}")

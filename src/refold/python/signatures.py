@@ -1,4 +1,4 @@
-"""Which events a step takes and sends, read from its annotations; what they do not say is an error, never a guess."""
+"""Reads from annotations which events a step takes and sends; a missing annotation is an error, never a guess."""
 
 import inspect
 import types
@@ -15,7 +15,7 @@ _UNIONS = (Union, types.UnionType)
 
 
 class Signature(Struct, frozen=True):
-    """What a body asks for and may give."""
+    """What a body takes and returns."""
 
     takes: tuple[type, ...]
     sends: tuple[type, ...] | None  # None: it does not say
@@ -25,7 +25,7 @@ class Signature(Struct, frozen=True):
 
 
 def read_signature(name: str, body: Callable[..., Any]) -> Signature:
-    """Of a function, or of a method that is bound. Raises InvalidPlan."""
+    """Return the signature of a function or a bound method. Raises InvalidPlan."""
     parameters = _parameters(name, body)
     hints = _hints(name, body)
     event = parameters[-1]
@@ -98,12 +98,12 @@ def _sends(name: str, hint: Any) -> tuple[type, ...] | None:
 
 
 def is_event(cls: Any) -> bool:
-    """An event of Refold, a dataclass, a struct of msgspec or a model of pydantic."""
+    """Whether it is an event class: a subclass of Event, a dataclass, a msgspec struct or a pydantic model."""
     return isinstance(cls, type) and (issubclass(cls, Event) or is_data(cls))
 
 
 def data_classes(cls: type) -> Iterator[type]:
-    """The classes of data that the fields of this one name, at any depth."""
+    """Yield the data classes that the fields of a class name, at any depth."""
     seen: set[type] = set()
     todo: list[Any] = [cls]
     while todo:
@@ -124,7 +124,7 @@ def _field_hints(cls: type) -> dict[str, Any]:
 
 
 def field_hints(cls: type) -> dict[str, Any]:
-    """What a class declares; its private names are its own business."""
+    """Return the annotations of the public fields of a class."""
     hints = _field_hints(cls).items()
     return {
         name: hint

@@ -22,7 +22,7 @@ Change = Callable[[Any], Any]
 
 
 class Entry(Struct):
-    """What a body has done to a key; values are as they are stored."""
+    """What a body has done to a key, with values in their stored form."""
 
     value: Any = None
     gone: bool = False
@@ -69,7 +69,7 @@ class State:
         return default if value is _MISSING else value
 
     def get_or(self, key: str, default: T) -> T:
-        """The value, if there is one of the default's type."""
+        """Return the value if it has the type of the default, else the default."""
         value = self._find(key)
         return value if isinstance(value, type(default)) else default
 
@@ -101,7 +101,7 @@ class State:
         self._own[key] = entry
 
     def take_alone(self, key: str, value: Any) -> None:
-        """Of a key of the engine, as it is stored."""
+        """Write a key of the engine, in its stored form, if no other body has written it meanwhile."""
         self.check_open()
         self._own[key] = Entry(value, version=self._memory.versions.get(key, 0), alone=True)
 
@@ -109,7 +109,7 @@ class State:
         return self._own[key].value if key in self._own else self._memory.ctx.get(key)
 
     def keep(self, key: str, value: Any) -> None:
-        """For the engine itself; no body sees it."""
+        """Keep a value for the engine itself; bodies do not see it."""
         self._own[f"{OWN}{key}"] = Entry(self._exact.put(value, key))
 
     def kept(self, key: str, default: Any = None) -> Any:
@@ -119,7 +119,9 @@ class State:
         return tuple(_write(key, entry) for key, entry in self._own.items())
 
     def take_over(self, writes: Iterable[Write]) -> None:
-        """What a body has written elsewhere; nothing of it can be made again here, but by the body."""
+        """Take the writes of a body that ran in another process; changes cannot be repeated here without running the
+        body again.
+        """
         for write in writes:
             match write:
                 case DeleteKey(key=key):
@@ -132,7 +134,7 @@ class State:
                     raise AssertionError(write)
 
     def renewed(self, stale: StaleWrite) -> bool:
-        """The changes to a key are made again to what is there now; False if that is not enough."""
+        """Apply the changes to a key again to its newest value; return False if the whole body has to run again."""
         entry = self._own[stale.key]
         if entry.alone:
             return False
@@ -143,7 +145,7 @@ class State:
         return True
 
     def _find(self, key: str) -> Any:
-        """A fresh copy every time: to change what was read changes nothing else."""
+        """Return a new copy every time, so that changing it does not change the state."""
         entry = self._own.get(key)
         if entry is not None:
             return _MISSING if entry.gone else self._exact.get(entry.value, f"context.{key}")
@@ -169,7 +171,10 @@ Kept = tuple[str, Any]
 
 
 def collect_events(state: State, command: Command, sent: Kept, n: int, by: str) -> list[Kept] | None:
-    """With this one: n of those that wait, or None if there are fewer. Nobody else may have touched them meanwhile."""
+    """Add an event to those that wait; return n of them, or None if there are fewer.
+
+    If another body wrote meanwhile, this body runs again.
+    """
     type, data = sent
     group = data.get(by) if by else ""
     key = f"{OWN}collect:{command.step}:{group!r}"

@@ -44,18 +44,21 @@ WORD = 2**63  # below, every JSON reader agrees about an integer
 
 
 class ValueCodec:
-    """Writes and reads values; `classes` are those whose objects may be stored, by the names they are stored under."""
+    """Encodes values as JSON and decodes them.
+
+    `classes` are those whose objects may be stored, by their stored names.
+    """
 
     def __init__(self, classes: Mapping[str, type] | None = None) -> None:
         self.classes = dict(classes or {})
         self.names = {cls: name for name, cls in self.classes.items()}
 
     def put(self, value: Any, path: str = "$") -> Any:
-        """As JSON. Raises InvalidValue."""
+        """Return a value as JSON. Raises InvalidValue."""
         return self._put(value, path, 0)
 
     def get(self, raw: Any, path: str = "$") -> Any:
-        """As it was. Raises InvalidValue if this is nothing that `put` makes."""
+        """Return the value that `put` was given. Raises InvalidValue for what `put` cannot have written."""
         kind = type(raw)
         if kind is list:
             return [self.get(each, f"{path}[{i}]") for i, each in enumerate(raw)]
@@ -158,7 +161,7 @@ def hidden_defaults(cls: type) -> dict[str, Any]:
 
 
 def make_object(cls: type, fields: dict[str, Any], path: str) -> Any:
-    """An object with these fields, as if it had been there all the time: a dataclass is not initialised anew."""
+    """Return an object with these fields; `__init__` of a dataclass is not called again."""
     if issubclass(cls, msgspec.Struct):
         known = cls.__struct_fields__
         return cls(**{name: each for name, each in fields.items() if name in known})
@@ -176,7 +179,7 @@ def make_object(cls: type, fields: dict[str, Any], path: str) -> Any:
 
 
 def is_data(cls: Any) -> bool:
-    """Whether objects of this class consist of fields that say it all."""
+    """Whether objects of this class are fully described by their fields."""
     if not isinstance(cls, type):
         return False
     known = issubclass(cls, msgspec.Struct | Enum) or dataclasses.is_dataclass(cls)

@@ -111,7 +111,7 @@ def _policy(*, timeout: Any = None, sends: Iterable[type] = (), **rest: Any) -> 
 
 
 def checked_retry(retry: Retry | None, where: str) -> Retry | None:
-    """With its spans as numbers, however they were written. Raises InvalidPlan."""
+    """Return the retry with its spans in seconds. Raises InvalidPlan."""
     if retry is None:
         return None
     if not isinstance(retry, Retry):
@@ -164,7 +164,7 @@ class Workflow(Generic[R]):
 
 
 def bodies_of(workflow: Workflow[Any]) -> list[tuple[str, Policy, Callable[..., Any]]]:
-    """Its steps: methods in the order in which they are written, those of a parent class first, then functions."""
+    """Return the steps: methods in the order of the source, those of a parent class first, then functions."""
     found: dict[str, Callable[..., Any]] = {}
     for cls in reversed(type(workflow).__mro__):
         for name, member in vars(cls).items():

@@ -28,7 +28,7 @@ from refold.queries.runs import list_runs
 from refold.queries.workers import world
 from refold.runtime.archive import export_run, import_run, read_archive
 from refold.runtime.children import fits
-from refold.runtime.handle import Code, Definition, Handle, Saved
+from refold.runtime.handle import Code, Handle, Saved
 from refold.runtime.mail import (
     Cancel,
     CancelItems,
@@ -49,6 +49,7 @@ from refold.schemas import QUICK
 
 if TYPE_CHECKING:
     from refold.playbooks.playbook import Playbook
+    from refold.python.definition import Definition
     from refold.python.startable import AnyWorkflow, StartInput
     from refold.python.workflow import Flow, Workflow
 
@@ -97,7 +98,7 @@ class Beginning(Struct, frozen=True):
     name: str
     key: str
     run: str
-    definition: Definition | None
+    definition: "Definition | None"
 
 
 class Starter:
@@ -440,7 +441,7 @@ class Engine:
             raise Conflict(f"run {run} is one of {summary.workflow} ({summary.plan[:12]}), and this is {ours}{hint}")
         return Handle(self, run, definition)
 
-    def _name_of(self, workflow: Any, definition: Definition | None) -> str:
+    def _name_of(self, workflow: Any, definition: "Definition | None") -> str:
         plan = workflow if isinstance(workflow, Plan) else (definition or workflow).plan
         return str(plan.name)
 

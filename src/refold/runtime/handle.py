@@ -14,7 +14,6 @@ from refold.core.facts import RunEnded, StepSettled
 from refold.core.faults import fault_text
 from refold.core.fold.apply import Record
 from refold.core.outcomes import Suspended
-from refold.core.plan import Plan
 from refold.core.read.gates import ANSWER
 from refold.core.state import RunState
 from refold.errors import NotFound, RunFailed, StepFailed
@@ -24,6 +23,8 @@ from refold.python.stages.progress import StageProgress, stage_progress, stages_
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from refold.python.definition import Definition
 
     R = TypeVar("R", covariant=True, default=Any)
 else:
@@ -96,41 +97,6 @@ log = logger("runtime")
 LOOK = 0.05  # seconds between two looks at what is asked
 
 
-class Exact(Protocol):
-    def put(self, value: Any, path: str = "$") -> Any: ...
-
-    def get(self, raw: Any, path: str = "$") -> Any: ...
-
-
-class Inputs(Protocol):
-    def merged(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs of a run, from the arguments of a call. Raises InvalidValue."""
-
-
-class Definition(Protocol):
-    """A workflow whose code is at hand."""
-
-    @property
-    def plan(self) -> Plan: ...
-
-    @property
-    def hash(self) -> str: ...
-
-    @property
-    def codec(self) -> Exact: ...
-
-    @property
-    def inputs(self) -> Inputs: ...
-
-    @property
-    def home(self) -> str:
-        """Where its code is, as people would name it."""
-
-    def received(self, type: str, raw: Any) -> Any: ...
-
-    def begun(self, inputs: Mapping[str, Any]) -> dict[str, Any]: ...
-
-
 Saved = Mapping[str, tuple[str, str]]
 """Live objects, by their keys: the name of a class, and what an object of it says of itself."""
 
@@ -138,7 +104,7 @@ Saved = Mapping[str, tuple[str, str]]
 class Code(Protocol):
     """The Python workflows of a process."""
 
-    async def known(self, workflow: Any) -> Definition:
+    async def known(self, workflow: Any) -> "Definition":
         """From here on this process runs its bodies. Raises InvalidPlan."""
 
     def live(self, run: str, definition: Any) -> Saved:
@@ -146,7 +112,7 @@ class Code(Protocol):
 
     def revive(self, run: str, saved: Saved) -> None: ...
 
-    def of(self, plan: str) -> Definition | None:
+    def of(self, plan: str) -> "Definition | None":
         """The workflow of this hash, if its code is here."""
 
     def original(self, run: str, step: str, visit: int) -> BaseException | None:
@@ -223,7 +189,7 @@ class Handle(Generic[R]):
     `definition` is None for a run of a plan or a playbook: its values are plain data.
     """
 
-    def __init__(self, engine: Runs, run: str, definition: Definition | None) -> None:
+    def __init__(self, engine: Runs, run: str, definition: "Definition | None") -> None:
         self.engine, self.id, self.definition = engine, run, definition
 
     async def result(self, answer: Answer | None = None) -> R:

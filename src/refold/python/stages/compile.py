@@ -1,4 +1,4 @@
-"""How a stage of a pipeline is run: its functions are asked once, and its workflows are child runs."""
+"""Runs a stage of a pipeline: its functions are called once, and its workflows are child runs."""
 
 import asyncio
 import inspect
@@ -52,7 +52,7 @@ class StageNames(Struct, frozen=True):
 
 
 class ChosenRun(Struct, frozen=True):
-    """What is to be run; the label tells this run from all others of the pipeline."""
+    """A child run that a stage starts; its label is unique in the pipeline."""
 
     label: str
     workflow: Any
@@ -60,7 +60,7 @@ class ChosenRun(Struct, frozen=True):
 
 
 class StageDone(Struct, frozen=True):
-    """What a stage, a branch or a round came to; the label is that of its run."""
+    """The outcome of a stage, a branch or a round, with the label of its run."""
 
     output: Any = None
     skipped: bool = False
@@ -69,7 +69,7 @@ class StageDone(Struct, frozen=True):
 
 
 async def run_stage(ctx: Any, event: Any, names: StageNames, stage: AnyStage) -> PipelineState:
-    """Its result is in the state of the pipeline from here on; that state is returned."""
+    """Run a stage, keep its result in the state of the pipeline, and return that state."""
     if stage.name == names.stages[0]:
         ctx.state.keep(INPUT, dict(vars(event)))
     await ctx.publish(names.place(stage.name))
@@ -82,7 +82,7 @@ async def run_stage(ctx: Any, event: Any, names: StageNames, stage: AnyStage) ->
 
 
 class StageRun:
-    """One stage, in one try of its body; a try finds what an earlier one has recorded."""
+    """One stage in one call of its body, which finds what an earlier call has recorded."""
 
     def __init__(self, ctx: Any, names: StageNames) -> None:
         self.ctx, self.names = ctx, names
@@ -120,7 +120,7 @@ class StageRun:
         return StageDone(skipped=True) if chosen is None else StageDone(await self._run(chosen), label=chosen.label)
 
     async def _parallel(self, stage: ParallelStage, name: str, round: str) -> StageDone:
-        """All of them are chosen before one begins, so that their functions see the same in every try."""
+        """Choose all branches before one begins, so that their functions see the same state in every try."""
         asked = {each.name: await self._chosen(each, f"{name}{BRANCH}{each.name}{round}") for each in stage.branches}
         chosen = {branch: each for branch, each in asked.items() if each is not None}
         if not chosen:
@@ -180,7 +180,7 @@ class StageRun:
     async def asked(
         self, what: str, function: Callable[..., Any], label: str, read: Callable[[Any], Any], *more: Any
     ) -> Any:
-        """What a function of the user says, once and for all, with what it has written. Raises StageFailed."""
+        """Call a function of the user once, and record its answer with what it has written. Raises StageFailed."""
         view = self._view()
 
         async def later(value: Awaitable[Any]) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class StageRun:
         return answer["value"]
 
     async def _told(self, name: str, done: StageDone) -> StageResult:
-        """With the time and the usage of all its runs."""
+        """Return the result of a stage, with the time and the usage of all its runs."""
         runs = {label: await self.ctx.children.seen(label) for label in self.labels}
         branches = [
             _result(branch, each, [runs[each.label]] if each.label else []) for branch, each in done.branches.items()
@@ -223,7 +223,7 @@ def _result(name: str, done: StageDone, runs: Sequence[ChildRun]) -> StageResult
 
 
 def _inputs(value: Any) -> dict[str, Any]:
-    """What a run is started with: a map as it is, an event by its fields, anything else as `value`."""
+    """Return the inputs of a run: a map as it is, an event by its fields, anything else as `value`."""
     if value is None:
         return {}
     if isinstance(value, Event):
@@ -233,7 +233,7 @@ def _inputs(value: Any) -> dict[str, Any]:
 
 
 def _output(value: Any) -> Any:
-    """Of a pipeline in a pipeline, what its last stage gave."""
+    """Return the output of a pipeline in a pipeline, or the value itself."""
     return value.output if isinstance(value, PipelineResult) else value
 
 

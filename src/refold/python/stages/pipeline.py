@@ -75,7 +75,7 @@ def _unfit(stage: Stage) -> str:
 
 
 def _bodies(names: StageNames, stages: Sequence[AnyStage]) -> list[Callable[..., Any]]:
-    """One step for each stage; between two stages goes an event that says that the first is done."""
+    """Return one step for each stage; an event leads from each stage to the next."""
     between = [type(f"{each.name} is done", (Event,), {}) for each in stages[:-1]]
     takes: list[type] = [StartEvent, *between]
     gives: list[type] = [*between, StopEvent]
@@ -94,7 +94,7 @@ def _body(names: StageNames, stage: AnyStage, takes: type, gives: type) -> Calla
 
 
 def _said(stage: AnyStage, timeout: float | None) -> dict[str, Any]:
-    """What the plan says of a stage beside its name, so that a change of it is a change of the workflow."""
+    """Return what the plan records of a stage in addition to its name, so that a changed stage is a changed workflow."""
     match stage:
         case Stage():
             said: dict[str, Any] = {"stage": "one"}
@@ -106,7 +106,7 @@ def _said(stage: AnyStage, timeout: float | None) -> dict[str, Any]:
 
 
 def _inheriting(stage: Any, retry: Retry | None) -> Any:
-    """The stage with its workflows as they are under a pipeline that says how to try again."""
+    """Return the stage with the retry of the pipeline for workflows that have none."""
     match stage:
         case ParallelStage():
             return structs.replace(stage, branches=tuple(_inheriting(each, retry) for each in stage.branches))

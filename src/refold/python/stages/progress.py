@@ -1,4 +1,4 @@
-"""Where a run of a pipeline stands, read from its plan and its state."""
+"""The stage that a run of a pipeline has reached, from its plan and its state."""
 
 from msgspec import Struct
 
@@ -21,7 +21,7 @@ class StageProgress(Struct, frozen=True):
 
 
 def stages_of(plan: Plan) -> tuple[str, ...]:
-    """Empty if it is no pipeline of workflows."""
+    """Return the names of the stages; none if the plan is not a pipeline of workflows."""
     return tuple(step.name for step in plan.steps if isinstance(step.work, Call) and "stage" in step.work.settings)
 
 

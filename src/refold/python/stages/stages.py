@@ -95,7 +95,7 @@ def total_usage(amounts: Sequence[dict[str, int | float]]) -> dict[str, int | fl
 
 
 def plain_stages(stages: Sequence[Any]) -> Iterator[Stage]:
-    """Those that name a workflow, wherever they stand."""
+    """Yield the stages that name a workflow, at any depth."""
     for each in stages:
         if isinstance(each, ParallelStage):
             yield from plain_stages(each.branches)

@@ -1,4 +1,4 @@
-"""What the functions of a pipeline get to see and to write."""
+"""The state that the functions of a pipeline read and write."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -40,29 +40,29 @@ class PipelineState:
 
     @property
     def last(self) -> Any:
-        """What the last stage gave that was not skipped; in a loop, the last round. None if there was none."""
+        """The output of the last stage, or round of a loop, that was not skipped; None if there is none."""
         found = self.outputs()
         return found[-1] if found else None
 
     def outputs(self) -> list[Any]:
-        """Of all that was not skipped, in order."""
+        """The outputs of all stages that were not skipped, in order."""
         return [*(each.output for each in self.results() if not each.skipped), *self._rounds.values()]
 
     def result(self, stage: str) -> Any:
-        """What a stage gave; None if it was skipped or has not ended. Raises KeyError for a name that none has."""
+        """The output of a stage; None if it was skipped or has not ended. Raises KeyError if there is no such stage."""
         if stage not in self._stages:
             raise KeyError(f"there is no stage {stage!r}; there are {', '.join(self._stages)}")
         done = {each.name: each.output for each in self.results()} | self._rounds
         return done.get(stage)
 
     def results(self) -> list[StageResult]:
-        """Of the stages that have ended, in their order."""
+        """The results of the stages that have ended, in their order."""
         found: Iterable[StageResult | None] = (self._state.kept(f"{RESULT}{name}") for name in self._stages)
         return [each for each in found if each is not None]
 
     @property
     def usage(self) -> dict[str, int | float]:
-        """Of the stages that have ended."""
+        """The usage of the stages that have ended."""
         return total_usage([each.usage for each in self.results()])
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -84,7 +84,7 @@ class PipelineState:
         return [key for key in known if key in self._wrote or key not in self._deleted]
 
     def answered(self, value: Any) -> dict[str, Any]:
-        """The answer of a function with all that it has written, as one value to record."""
+        """Return the answer of a function and all that it has written as one value, to record it."""
         self._is_over = True
         return {"value": value, "wrote": self._wrote, "deleted": list(self._deleted)}
 
