@@ -62,7 +62,7 @@ class Inputs(Struct, frozen=True):
 
 
 def inputs_of_event(cls: type) -> Inputs:
-    """Return the inputs that a start event declares; the event itself checks which are missing, and takes others too."""
+    """Return the inputs that a start event declares; the event checks which are missing, and takes others too."""
     return Inputs(tuple(declared(cls)))
 
 

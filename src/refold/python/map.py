@@ -55,7 +55,7 @@ def check(how: MapOptions) -> None:
 
 
 def source_of(items: Any) -> dict[str, Any] | None:
-    """Return a source as data, from a map with its `kind` or from a generator function that can be imported; else None."""
+    """Return a source as data, from a map with its `kind` or an importable generator function; else None."""
     if isinstance(items, Mapping) and "kind" in items:
         return dict(items)
     if not (inspect.isgeneratorfunction(items) or inspect.isasyncgenfunction(items)):

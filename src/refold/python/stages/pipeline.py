@@ -94,7 +94,7 @@ def _body(names: StageNames, stage: AnyStage, takes: type, gives: type) -> Calla
 
 
 def _said(stage: AnyStage, timeout: float | None) -> dict[str, Any]:
-    """Return what the plan records of a stage in addition to its name, so that a changed stage is a changed workflow."""
+    """Return what the plan records of a stage besides its name, so that a changed stage is a changed workflow."""
     match stage:
         case Stage():
             said: dict[str, Any] = {"stage": "one"}
