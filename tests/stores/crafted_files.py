@@ -147,9 +147,9 @@ def _reseal(db: sqlite3.Connection, table: str) -> None:
     for row in db.execute(f"select {', '.join((*keys, *SEALED[table]))} from {table}").fetchall():
         try:
             values = [_as_read(each, kind) for each, kind in zip(row[len(keys) :], SEALED[table], strict=True)]
+            found = [_as_read(each, kind) for each, kind in zip(row[: len(keys)], keys, strict=True)]
         except UnicodeDecodeError:
             continue
-        found = [_as_read(each, kind) for each, kind in zip(row[: len(keys)], keys, strict=True)]
         db.execute(f"update {table} set seal = ? where {where}", (crc32(msgpack.encode(values)), *found))
     db.text_factory = str
 

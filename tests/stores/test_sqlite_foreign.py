@@ -12,7 +12,9 @@ import apsw
 import pytest
 from msgspec import json, msgpack
 
+from refold.core.state import RUNNING
 from refold.errors import Corrupt, Unusable
+from refold.ports import ALL_RUNS, RunFilter
 from refold.stores.sqlite.locks import LifeLock
 from refold.stores.sqlite.store import SqliteStore
 from tests.contracts.stores import NOON, FakeClock, claim, claim_one, commit, issue, note, order
@@ -225,6 +227,26 @@ def test_text_that_is_no_utf_8_is_named_and_hides_no_other_row(tmp_path: Path) -
         assert [row.run for row in store.views.runs().rows] == ["s"]
         assert "table runs, key ('r'), column status: b'\\xff' is not text" in str(wrong[0])
         commit(store, "t", note())  # the file itself is not damaged
+
+
+@pytest.mark.parametrize("wanted", [ALL_RUNS, RunFilter(status=RUNNING)])
+def test_a_list_goes_on_behind_a_run_whose_id_is_no_utf_8(tmp_path: Path, wanted: RunFilter) -> None:
+    with opened(tmp_path) as store:
+        for run in ("q", "r", "s"):
+            commit(store, run, note())
+    ask(tmp_path, "update runs set run = cast(x'72ff' as text) where run = 'r'")
+    listed: list[str] = []
+    wrong: list[Corrupt] = []
+    with opened(tmp_path, on_wrong=wrong.append) as store:
+        page = store.views.runs(wanted, limit=1)
+        for _ in range(2):
+            listed += (row.run for row in page.rows)
+            assert page.more
+            page = store.views.runs(wanted, page.after, limit=1)
+        listed += (row.run for row in page.rows)
+        assert not page.more
+    assert sorted(listed) == ["q", "s"]
+    assert [str(each) for each in wrong] == ["table runs, key (b'r\\xff'), column run: it is not text in UTF-8"]
 
 
 def test_a_value_of_another_type_than_its_column_is_named(tmp_path: Path) -> None:

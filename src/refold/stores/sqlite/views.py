@@ -90,6 +90,8 @@ class SqliteViews:
         query = queries.RUNS_AFTER if after is not None else queries.RUNS
         if status:
             query = queries.RUNS_OF_STATUS_AFTER if after is not None else queries.RUNS_OF_STATUS
+        if after is not None:
+            query = query.replace("(?, ?)", _place(after))
         rows = self._ask(query, *status, *(after or ()), most + 1)
         page: list[Summary] = []
         last, more = after, len(rows) > most
@@ -276,6 +278,12 @@ def examine(file: File, thorough: bool = False) -> Health:
             "mode": mode,
         },
     )
+
+
+def _place(after: RunCursor) -> str:
+    """Return the cursor as a query has it. Text that is not UTF-8 was read as bytes, and SQLite sorts bytes behind all
+    text: without the cast the same row would be found again, without end."""
+    return f"({', '.join('cast(? as text)' if isinstance(each, bytes) else '?' for each in after)})"
 
 
 def _summary(row: Values) -> Summary:
