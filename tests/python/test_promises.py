@@ -60,7 +60,7 @@ class Failing(MemoryStore):
         return super().turn(runs)
 
 
-KEPT = ("found", "clock", "now")  # what a process that comes after a crash has of its own
+KEPT = ("found", "clock", "now", "views")  # what a process that comes after a crash has of its own
 
 
 class Watched(MemoryStore):

@@ -38,7 +38,7 @@ async def test_an_event_carries_a_live_object_to_another_step_as_it_is() -> None
 async def test_a_run_may_use_many_live_objects_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session, "MOST", 10)
+    monkeypatch.setattr(session, "MOST_OBJECTS", 10)
 
     async def begin(ctx: Context, ev: StartEvent) -> Page:
         return Page(n=0)
