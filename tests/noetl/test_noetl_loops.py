@@ -42,7 +42,7 @@ def test_what_a_loop_can_go_over(house: House, mode: str, over: Any, items: list
 def test_what_is_no_list_fails_the_step_with_its_name(house: House, over: Any) -> None:
     seen = house.play(EACH.replace("MODE", "sequential"), {"over": over})
     assert seen.status == "failed" and seen.error is not None
-    assert seen.error.step == "each" and "each" in seen.fault.message and "no list" in seen.fault.message
+    assert seen.error.step == "each" and "each" in seen.fault.message and "not a list" in seen.fault.message
 
 
 def test_an_empty_loop_on_the_entry_step_ends_at_once_with_loop_done(house: House) -> None:

@@ -256,12 +256,12 @@ async def test_commands_are_made_again_from_the_log_with_the_same_inputs(tmp_pat
 def test_templates_are_loaded_when_a_plan_needs_them() -> None:
     code = """
 import sys
-from refold import run_sync
+from refold import options
 from refold.plan import Plan, Step
 from refold.core.plan import Call
 async def echo(call): return call.input
 step = Step(name="a", work=Call(tool="e"), input="{{ 1 + 1 }}")
-run = lambda language: run_sync(Plan(name="p", steps=(step,), language=language), tools={"e": echo})
+run = lambda language: options(tools={"e": echo}).run_sync(Plan(name="p", steps=(step,), language=language))
 assert run("") == "{{ 1 + 1 }}"
 assert "refold.templates" not in sys.modules
 assert run("refold") == 2

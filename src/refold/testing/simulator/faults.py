@@ -16,7 +16,7 @@ from refold.core.expressions import Evaluate, Path, TemplateScope
 from refold.core.facts import Fact, Move
 from refold.core.outcomes import SECOND, Instant
 from refold.errors import Ambiguous, Conflict, InvalidValue, NotFound, RefoldError, Unavailable
-from refold.ports import Abilities, Call, Lease, Store, StoreTurn, Tool, Writes
+from refold.ports import Abilities, Call, Lease, Store, StoreTurn, Tool, Views, Writes
 from refold.testing.simulator.event_loop import Killed, Process
 
 
@@ -236,10 +236,15 @@ class FaultyStore:
                 raise Unavailable("the commit failed")
         self._after()
 
+    @property
+    def views(self) -> "FaultyViews":
+        return FaultyViews(self, self._store.views)
+
     def __getattr__(self, name: str) -> Any:
         """Every other call of the port."""
-        call = getattr(self._store, name)
+        return self.with_faults(getattr(self._store, name))
 
+    def with_faults(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def faulty(*given: Any, **named: Any) -> Any:
             self._before()
             answer = call(*given, **named)
@@ -257,6 +262,16 @@ class FaultyStore:
     def _after(self) -> None:
         if self._faults.strikes("applied"):
             raise Ambiguous("the answer was lost")
+
+
+class FaultyViews:
+    """The views of a faulty store: every call of them can fail, as those of the store can."""
+
+    def __init__(self, store: FaultyStore, views: Views) -> None:
+        self._store, self._views = store, views
+
+    def __getattr__(self, name: str) -> Any:
+        return self._store.with_faults(getattr(self._views, name))
 
 
 class WatchedTurn:
