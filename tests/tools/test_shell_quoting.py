@@ -204,12 +204,16 @@ def test_what_no_program_can_be_given_is_refused(value: str) -> None:
 
 def test_bash_does_expand_the_name_of_a_copied_stream_twice(tmp_path: Path) -> None:
     """Why a value there is refused, although it is quoted."""
-    subprocess.run(["bash", "-c", f"echo >&1'$(touch {tmp_path}/twice)'"], capture_output=True, check=False)
+    subprocess.run(
+        ["bash", "-c", f"echo >&1'$(touch {tmp_path}/twice)'"], cwd=tmp_path, capture_output=True, check=False
+    )
     assert (tmp_path / "twice").exists()
 
 
 @pytest.mark.parametrize("name", ["RANDOM", "OPTIND", "SRANDOM"])
 def test_bash_does_run_what_some_variables_are_set_to(name: str, tmp_path: Path) -> None:
     """Why these names are refused. If this fails, bash has changed, and the list may be shorter."""
-    subprocess.run(["bash", "-c", f"{name}='a[$(touch {tmp_path}/{name})]'"], capture_output=True, check=False)
+    subprocess.run(
+        ["bash", "-c", f"{name}='a[$(touch {tmp_path}/{name})]'"], cwd=tmp_path, capture_output=True, check=False
+    )
     assert (tmp_path / name).exists()
