@@ -1,4 +1,4 @@
-"""One SQLite file, opened so that what is committed stays: its pragmas, its locks, and its errors by their names."""
+"""One SQLite file, opened so that commits are durable: pragmas, locks, and SQLite's errors as Refold's."""
 
 import os
 import time
@@ -18,18 +18,18 @@ from refold.stores.sqlite.marker import Look, Marker, boot_id, is_foreign, look_
 from refold.stores.sqlite.migrate import check_schema, migrate, refuse_for_reading, version_of
 from refold.stores.sqlite.mounts import mount_table, refuse_network
 
-OLDEST = (3, 51, 3)  # before it, two processes that checkpoint and write at once can damage the file
+OLDEST = (3, 51, 3)  # older ones: two processes, one checkpointing, one writing, can damage the file
 WITHDRAWN = (3, 52, 0)
 
 CHECKPOINT_AT = 1000  # pages of 4 KB in the write-ahead log
 TRUNCATE_AT = 16_000
 
-PRAGMAS: dict[str, int | str] = {  # set and read back, for one that is not obeyed says nothing
+PRAGMAS: dict[str, int | str] = {  # set and read back, because SQLite ignores a pragma silently
     "journal_mode": "wal",
-    "synchronous": 2,  # FULL: a commit is on the disk before anybody hears of it
+    "synchronous": 2,  # FULL: a commit is on the disk before its caller continues
     "fullfsync": 1,
     "checkpoint_fullfsync": 1,
-    "wal_autocheckpoint": 0,  # whoever holds the lock does it
+    "wal_autocheckpoint": 0,  # the process that holds the writer lock makes the checkpoints
     "mmap_size": 0,
     "cell_size_check": 1,
     "trusted_schema": 0,
@@ -47,7 +47,7 @@ READING_PRAGMAS: dict[str, int] = {
 
 BESIDE = ("-wal", "-shm", "-journal")  # the files that SQLite itself opens next to a database
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-LOOKS = 5  # at a file that seems to be another one, while a process may be about to write down that it is not
+LOOKS = 5  # at a file that seems replaced: a process may be about to note that it is not
 BETWEEN = 0.05  # seconds
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class File:
 
     Opened for `reading` it takes no lock of Refold, creates, migrates and changes nothing, and works while a writer is
     stopped or hung. A file with an empty write-ahead log is read without SQLite's shared memory as well, so that it
-    can be on a disk or in a folder where nothing can be written; as soon as somebody has written, it is opened again.
+    can be on a disk or in a folder where nothing can be written; as soon as a process has written, it is opened again.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class File:
         self.guard = RLock()  # a turn holds it from beginning to end
         self._vfs = vfs
         self._damage = ""
-        self._elsewhere = ""  # why this process must leave the file alone
-        self._failure: RefoldError | None = None  # of this turn: nothing more is written in it
+        self._elsewhere = ""  # the reason why this process must not use the file
+        self._failure: RefoldError | None = None  # of this turn: after it, nothing more is written in this turn
         self._pages = 0  # in the write-ahead log
         self._checkpointed = 0  # pages there when a checkpoint was last tried
-        self._still: tuple[Look | None, int] | None = None  # what a file that is read as immutable looked like
+        self._still: tuple[Look | None, int] | None = None  # how a file that is read as immutable looked
         self._places: list[tuple[str, tuple[int, int]]] = []  # the files that are open, by their paths
         self._cursor: Any
         self.db: apsw.Connection
@@ -121,7 +121,7 @@ class File:
         except UnicodeDecodeError:
             found = self._rows_of_bytes(query, bindings)
         except apsw.Error as error:
-            if self._still is None or not self._has_been_written():  # else it may be only half of what was written
+            if self._still is None or not self._has_been_written():  # else the read may have met a half-written file
                 self._fail(error)
             return self.rows(query, bindings)
         if self._still is not None and self._has_been_written():
@@ -129,7 +129,7 @@ class File:
         return found
 
     def readable(self, read: Callable[[Row], T], rows: Iterable[Row]) -> list[T]:
-        """The rows that can be read; each other one is reported, so that it harms nobody but its own run."""
+        """Return the rows that can be read, and report the others, so that a damaged row affects only its own run."""
         found: list[T] = []
         for row in rows:
             try:
@@ -143,9 +143,9 @@ class File:
         return found[0] if found else None
 
     def is_logged(self) -> bool:
-        """Whether the file itself says that it has a write-ahead log: a connection that reads the file as it lies there
-        does not need the log, and says otherwise. Read through SQLite: to open and close the file here would release
-        the locks that SQLite has on it in this process."""
+        """Whether the header of the file says that it has a write-ahead log. A connection that reads the file as
+        immutable ignores the log and reports another mode. The header is read through SQLite, because opening and
+        closing the file here would release the locks that SQLite has on it in this process."""
         header = apsw.VFSFile(self._vfs or "", self.path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
         try:
             return header.xRead(2, 18) == b"\x02\x02"
@@ -153,7 +153,7 @@ class File:
             header.xClose()
 
     def _rows_of_bytes(self, query: str, bindings: Row) -> list[Row]:
-        """The same rows where some text is not UTF-8: it comes as bytes, and whoever reads the row names its column."""
+        """Return the rows with text that is not UTF-8 as bytes, so that the reader of a row can name the column."""
         cursor = self.db.cursor()
         try:
             names = [f"c{n}" for n, _ in enumerate(cursor.execute(query, bindings).get_description())]
@@ -165,18 +165,18 @@ class File:
         return [tuple(_text(*row[n : n + 2]) for n in range(0, len(row), 2)) for row in rows]
 
     def write(self, query: str, rows: Sequence[Row]) -> None:
-        """One statement, many rows; only inside a transaction."""
+        """Execute one statement for many rows; only inside a transaction."""
         if self.reading:
             raise Unusable(f"{self.path} was opened for reading only")
         if self._failure is not None:
-            raise self._failure  # SQLite may have rolled back already, and this would be written by itself
+            raise self._failure  # SQLite may have rolled back already; this write would then be committed alone
         try:
             self._cursor.executemany(query, rows)
         except apsw.Error as error:
             self._fail(error)
 
     def check_place(self) -> None:
-        """Raises Unusable if what is open here is no longer the file at its path; two calls of `stat`."""
+        """Raise Unusable if the open file is no longer the file at its path. Costs two calls of `stat`."""
         if self._elsewhere:
             raise Unusable(self._elsewhere)
         for path, identity in self._places:
@@ -189,7 +189,7 @@ class File:
                 raise Unusable(self._elsewhere)
 
     def begin(self) -> int:
-        """Waits for whoever writes now, as long as the patience lasts; returns the version of the data."""
+        """Wait for the present writer, at most as long as the patience lasts; return the version of the data."""
         if self._damage:
             raise Corrupt(self._damage)
         if self._elsewhere:
@@ -197,7 +197,7 @@ class File:
         self._failure = None
         waited = self.lock.take(self.patience)
         try:
-            if waited:  # it may have been long; else the check behind the commit is early enough
+            if waited:  # perhaps for long; else the check after the commit is early enough
                 self.check_place()
             self._cursor.execute(queries.BEGIN)
             return self.version()
@@ -208,18 +208,18 @@ class File:
             raise
 
     def version(self) -> int:
-        """Grows with every commit of this connection, and when it first sees that another one has written."""
+        """A number that grows with every commit of this connection, and when it first sees another one's commit."""
         return self.db.data_version()
 
     def commit(self) -> None:
-        """Returns when it is on the disk; raises Ambiguous if nobody can tell whether it is."""
+        """Return when the transaction is on the disk; raise Ambiguous if that cannot be known."""
         if self._failure is not None:
             failure = self._failure
             self.roll_back()
             raise failure
         try:
             self._cursor.execute(queries.COMMIT)
-            self.check_place()  # before anybody hears of it: a file without a name is lost with this process
+            self.check_place()  # before the commit is reported: a deleted file is lost with this process
             if self._pages - self._checkpointed >= CHECKPOINT_AT:
                 self._checkpoint()
         except apsw.Error as error:
@@ -232,7 +232,7 @@ class File:
             if self.db.in_transaction:
                 self._cursor.execute(queries.ROLLBACK)
         except apsw.Error as error:
-            self._failure = self._named(error)  # the transaction is over all the same once the connection is closed
+            self._failure = self._named(error)  # closing the connection ends the transaction in any case
         finally:
             self.lock.release()
 
@@ -246,36 +246,36 @@ class File:
             taken = not self._elsewhere and self.lock.take_if_free()
             try:
                 if taken:
-                    self.marker.begin()  # whoever is the last to close makes a checkpoint
+                    self.marker.begin()  # the last connection that closes makes a checkpoint
                 elif not self._elsewhere:
-                    self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # somebody else writes, and is not gone
+                    self.db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # another process is writing
                 if not self._elsewhere or self._places:
                     self.db.close()
                 if taken:
                     self.marker.end()
             except _UNAVAILABLE as error:
-                from refold.logs import WARNING, event, logger  # not loaded where there is nothing to say
+                from refold.logs import WARNING, event, logger  # loaded only where there is something to log
 
                 event(logger("store"), WARNING, "last checkpoint failed", file=self.path, why=str(error))
-                return  # everything is in the log, and whoever opens the file next goes on with it
+                return  # everything is in the write-ahead log; the next process to open the file uses it
             finally:
                 self.lock.close()
                 self.life.close()
 
     def forget(self) -> None:
-        """In a forked child: neither use the connection nor close it, for both would harm the parent."""
+        """In a forked child: neither use the connection nor close it, because both would harm the parent."""
         inherited = _Kept(self.db)
         inherited.itself = inherited
         self._elsewhere = f"{self.path} was opened before this process was forked: open it again here"
         self._cursor = _Elsewhere(self._elsewhere)
         self._places, self._still = [], None
-        self.guard = RLock()  # the other one may be held by a thread that is not here
+        self.guard = RLock()  # the old one may be held by a thread that does not exist in the child
         if not self.reading:
             self.lock.forget()
         self.life.forget()
 
     def _open(self) -> None:
-        """Under the lock, for two that make a new file at once would be in each other's way."""
+        """Open or create the file under the lock, because two processes that create it together would collide."""
         try:
             self.lock.take(self.patience)
             try:
@@ -285,7 +285,7 @@ class File:
                 self.db = apsw.Connection(self.path, vfs=self._vfs)
                 self._cursor = self.db.cursor()
                 self.db.set_busy_timeout(round(self.patience * 1000))
-                version_of(self.db, self.path)  # before anything is changed in a file of somebody else
+                version_of(self.db, self.path)  # before anything is changed in a file that is not Refold's
                 for name, value in PRAGMAS.items():
                     self.db.pragma(name, value)
                     if (got := self.db.pragma(name)) != value:
@@ -305,13 +305,13 @@ class File:
             raise
 
     def _prepare(self) -> None:
-        self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # or bound values make SQLite prepare anew each time
-        self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)  # Refold has none, so any would be somebody else's
+        self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # or bound values make SQLite prepare again each time
+        self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)  # Refold has none, so any trigger is foreign
         self.db.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
         self.db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
 
     def _open_for_reading(self) -> None:
-        """Without a lock. A file whose log is empty is read as it lies there, until somebody writes to it."""
+        """Open without a lock. A file whose log is empty is read as immutable, until a process writes to it."""
         _refuse_links(self.path)
         log = _size(f"{self.path}-wal")
         self._still = None if log else (look_at(self.path), log)
@@ -336,7 +336,7 @@ class File:
         self._remember_places()
 
     def _has_been_written(self) -> bool:
-        """Whether a file that was read as it lies there was changed meanwhile; then it is open for sharing now."""
+        """Whether a file that was read as immutable was changed meanwhile; if so, open it again, for sharing."""
         if self._still == _stillness(self.path):
             return False
         self.check_place()
@@ -345,7 +345,7 @@ class File:
         return True
 
     def _remember_places(self) -> None:
-        """What is open here. The log stays the same file for as long as anybody has it open."""
+        """Remember which files are open. The log stays the same file as long as any process has it open."""
         paths = [self.path] if self._still is not None else [self.path, f"{self.path}-wal"]
         found = [(path, _identity(path)) for path in paths]
         self._places = [(path, identity) for path, identity in found if identity is not None]
@@ -353,18 +353,18 @@ class File:
     def _note_pages(self, _db: apsw.Connection, _name: str, pages: int) -> int:
         self._pages = pages
         if pages < self._checkpointed:
-            self._checkpointed = 0  # the log begins anew
+            self._checkpointed = 0  # the log was restarted
         return apsw.SQLITE_OK
 
     def _checkpoint(self) -> None:
-        """What fails here fails nobody: everything is in the log, and the next one will try again."""
+        """Make a checkpoint. A failure harms nothing: everything is in the log, and the next checkpoint tries again."""
         self._checkpointed = self._pages
         self.marker.begin()
         try:
             if self._pages < TRUNCATE_AT:
                 self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             else:
-                self.db.set_busy_timeout(0)  # readers may stay; nobody waits for them
+                self.db.set_busy_timeout(0)  # do not wait for readers
                 self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.Error as error:
             if isinstance(error, _DAMAGED):
@@ -378,7 +378,7 @@ class File:
         raise self._failure from error
 
     def _named(self, error: Exception) -> Any:
-        """The error by what the catcher should do; a bug keeps its own name."""
+        """Translate an error of SQLite to the one that says what the caller should do; a bug stays as it is."""
         if isinstance(error, _DAMAGED) or getattr(error, "extendedresult", 0) in _DAMAGED_READS or _misses(error):
             self._damage = (
                 f"{self.path} is damaged ({error}); nothing more is written to it. Keep a copy of the file with its "
@@ -394,7 +394,7 @@ class File:
         return error
 
     def _after_failed_commit(self, error: apsw.Error) -> Exception:
-        """A commit that could not write is surely not there; one that could not be synced may be."""
+        """A commit that could not be written is certainly not there; one that could not be synced may be."""
         named: Exception = self._named(error)
         try:
             if self.db.in_transaction:
@@ -406,7 +406,7 @@ class File:
         return named
 
     def _refusal(self, error: apsw.Error) -> Exception:
-        """At the door: what is wrong with the file, and what to do."""
+        """The error of a file that cannot be opened: what is wrong with it, and what to do."""
         if not self.reading:
             self.lock.close()
         named: Exception = self._named(error)
@@ -418,7 +418,7 @@ class File:
 
 
 def _misses(error: Exception) -> bool:
-    """Every query is a constant that fits the schema, so it is the schema that is not what it was."""
+    """Every query is a constant that fits the schema, so an error of this kind means that the schema was changed."""
     return isinstance(error, apsw.SQLError) and str(error).startswith(("no such", "no query solution", "malformed"))
 
 
@@ -427,20 +427,20 @@ def _raise(error: Corrupt) -> NoReturn:
 
 
 def _text(kind: str, value: Any) -> Any:
-    """Text that is not UTF-8 stays bytes."""
+    """Decode text; text that is not UTF-8 stays bytes."""
     if kind != "text":
         return value
     try:
         return value.decode()
     except UnicodeDecodeError:
-        return value  # whoever reads the column refuses it
+        return value  # the reader of the column refuses it
 
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
         seen = os.stat(path)
     except OSError:
-        return None  # it is not there
+        return None  # the file does not exist
     return seen.st_dev, seen.st_ino
 
 
@@ -448,7 +448,7 @@ def _size(path: str) -> int:
     try:
         return os.stat(path).st_size
     except OSError:
-        return 0  # it is not there
+        return 0  # the file does not exist
 
 
 def _stillness(path: str) -> tuple[Look | None, int]:
@@ -456,7 +456,7 @@ def _stillness(path: str) -> tuple[Look | None, int]:
 
 
 def _seems_foreign(path: str) -> bool:
-    """Without the lock: a process may be between a checkpoint and the note about it, so it is asked several times."""
+    """Look several times: without the lock, a process may be between a checkpoint and its note about it."""
     try:
         descriptor = os.open(f"{path}-lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -482,7 +482,7 @@ def _replaced(path: str) -> str:
 
 
 def _refuse_links(path: str) -> None:
-    """SQLite would follow a link beside the file, and a journal can name a file anywhere that SQLite then opens."""
+    """Refuse links next to the file: SQLite would follow them, and a journal can name any file for SQLite to open."""
     for end in BESIDE:
         if os.path.islink(path + end):
             raise Unusable(f"{path}{end} is a link: remove it, for it could lead to any file")
@@ -491,20 +491,20 @@ def _refuse_links(path: str) -> None:
             journal.seek(-min(len(JOURNAL_MAGIC), os.fstat(journal.fileno()).st_size), os.SEEK_END)
             named = journal.read() == JOURNAL_MAGIC
     except OSError:
-        return  # there is none, or SQLite will say what is wrong with it
+        return  # there is no file, or SQLite will report what is wrong with it
     if named:
         raise Unusable(f"{path}-journal names another file; Refold does not make such journals: move it away")
 
 
 class _Kept(Struct, gc=False):
-    """Holds on to a connection for ever: a circle that no collector sees."""
+    """Keeps a connection until the process ends: a reference cycle that the garbage collector does not see."""
 
     db: apsw.Connection
     itself: Any = None
 
 
 class _Elsewhere:
-    """In the place of a cursor that must not be used here."""
+    """Replaces a cursor that must not be used in this process."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -523,7 +523,7 @@ def _refuse_library(version: str) -> None:
 
 
 def _create(path: str) -> WriterLock:
-    """For its owner's eyes only; SQLite gives the files beside it the same mode."""
+    """Create the file, readable by its owner only; SQLite gives the files next to it the same mode."""
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise Unusable(f"there is no folder {folder}: create it, or choose another place for {os.path.basename(path)}")
@@ -553,7 +553,7 @@ def _no_reading(path: str, why: object) -> str:
 
 
 def _forget_in_children(reference: "weakref.ref[File]") -> None:
-    """A lock is shared with every forked child, so one that outlives its parent would keep the lock taken."""
+    """A lock is shared with every forked child, so a child that outlives its parent would keep the lock taken."""
 
     def forget() -> None:
         file = reference()

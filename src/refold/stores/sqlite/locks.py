@@ -1,4 +1,4 @@
-"""File locks between processes: one that lets writers in one after the other, and one that shows who lives."""
+"""File locks between processes: one lets processes write one after the other, one shows which processes are alive."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from refold.errors import Unavailable, Unusable
 
 try:
     import fcntl
-except ImportError:  # where files cannot be locked like this, SQLite's own lock and the leases' time must do
+except ImportError:  # without such file locks, SQLite's own lock and the leases' expiry have to do
     fcntl = None  # type: ignore[assignment]
 
 
@@ -23,7 +23,7 @@ class WriterLock:
 
     Two locks make it fair: whoever waits for the second holds the first, so a process that has just written must stand
     behind it instead of being the fastest to take the second again. A thread of its own waits if there is something to
-    wait for, because a thread that waits for a file lock cannot be called back, and the holder may never wake up.
+    wait for, because a thread that waits for a file lock cannot be interrupted, and the holder may never release it.
     """
 
     def __init__(self, path: str) -> None:
@@ -33,13 +33,13 @@ class WriterLock:
         self._wanted = threading.Semaphore(0)
         self._taken = threading.Event()
         self._guard = threading.Lock()  # of the two below
-        self._waits = False  # the thread is at it, and nobody else touches the locks
-        self._given_up = False  # and nobody wants what it gets
+        self._waits = False  # the thread is waiting, and no other thread touches the locks
+        self._given_up = False  # the caller no longer waits, so the thread releases what it gets
         if fcntl is not None:
             self._door, self._room = _open_private(f"{path}-door"), _open_private(f"{path}-lock")
 
     def take(self, patience: float) -> bool:
-        """Whether there was something to wait for."""
+        """Take the lock; return whether it had to be waited for."""
         if fcntl is None or (not self._waits and self._take_at_once()):
             return False
         with self._guard:
@@ -52,12 +52,12 @@ class WriterLock:
         return True
 
     def take_if_free(self) -> bool:
-        """Whether it is taken now; never waits."""
+        """Take the lock if no process has it; return whether it is taken now. Never waits."""
         return fcntl is None or (self._room >= 0 and not self._waits and self._take_at_once())
 
     @property
     def descriptor(self) -> int:
-        """Of the file that writers lock; -1 if there is none."""
+        """The descriptor of the file that writers lock; -1 if there is none."""
         return self._room
 
     def release(self) -> None:
@@ -66,7 +66,7 @@ class WriterLock:
 
     def close(self) -> None:
         with self._guard:
-            waits = self._waits  # then the thread needs them, and they go with the process
+            waits = self._waits  # then the thread needs them, and they are closed when the process ends
         if not waits:
             self.forget()
 
@@ -113,17 +113,17 @@ class WriterLock:
 
 
 class LifeLock:
-    """Held for the life of the process; whoever finds it free knows that the process is dead."""
+    """Held as long as the process runs; a process that finds it free knows that the holder is dead."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.fspath(folder)
-        self.name = ""  # under which others find it
+        self.name = ""  # the name by which other processes find it
         self._descriptor = -1
 
     def take(self) -> None:
         if self._descriptor >= 0 or fcntl is None:
             return
-        with suppress(FileExistsError):  # another process has made it
+        with suppress(FileExistsError):  # another process has created it
             os.mkdir(self.folder, 0o700)
         if os.path.islink(self.folder):
             raise Unusable(f"{self.folder} is a link: remove it, for Refold keeps its locks beside the database only")
@@ -132,7 +132,7 @@ class LifeLock:
         _lock(self._descriptor, wait=True)
 
     def is_free(self, name: str) -> bool:
-        """A lock whose file is not there tells nothing."""
+        """Whether the holder is dead. A lock whose file does not exist proves nothing."""
         if fcntl is None or not self._is_own(name):
             return False
         try:
@@ -154,10 +154,10 @@ class LifeLock:
                 os.unlink(self._file(name))
 
     def _is_own(self, name: str) -> bool:
-        """Whether it is a name that Refold makes, in a folder that is really beside the database.
+        """Whether it is a name that Refold creates, in a folder that is really next to the database.
 
         The names come from the database file. Anything else there, such as `../../x` or `/etc/passwd`, is data from
-        whoever wrote the file, and is neither opened nor removed.
+        the writer of the file, and is neither opened nor removed.
         """
         return LOCK_NAME.fullmatch(name) is not None and not os.path.islink(self.folder)
 
@@ -184,5 +184,5 @@ def _lock(descriptor: int, wait: bool) -> bool:
 
 
 def _open_private(path: str) -> int:
-    """Never through a link, which could lead anywhere."""
+    """Open a file for its owner only, never through a link, which could lead anywhere."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
