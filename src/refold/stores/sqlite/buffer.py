@@ -1,4 +1,4 @@
-"""What a turn is going to write, gathered so that each table is written once however many runs it advances."""
+"""What a turn will write, collected so that each table is written once, however many runs the turn advances."""
 
 from hashlib import sha256
 
@@ -18,7 +18,7 @@ Named = tuple[str, str]
 
 
 class Draft:
-    """The rows of one run's writes; to make one can fail and changes nothing."""
+    """The rows of one run's writes. Constructing a draft may fail, and changes nothing."""
 
     def __init__(self, namespace: str, writes: Writes) -> None:
         run = self.run = writes.run
@@ -32,7 +32,7 @@ class Draft:
         ]
         self.timers = [_timer_row(run, *timer) for timer in writes.timers.items()] if writes.timers else ()
         self.letters = [_letter_row(letter) for letter in writes.letters] if writes.letters else ()
-        self.rest = writes  # which cannot fail
+        self.rest = writes  # needs no encoding, so it cannot fail later
 
 
 def _timer_row(run: str, key: str, due: Instant | None) -> tuple[Named, Values | None]:
@@ -48,11 +48,11 @@ def _letter_row(letter: Letter) -> tuple[Named, Values]:
 
 
 class Buffer(Struct):
-    """Everything but the commands."""
+    """All that a turn will write, except commands."""
 
     namespace: str
     touched: set[str] = set()  # runs whose logs, letters or timers are not all in the file yet
-    troubled: set[str] = set()  # those of them whose letters or timers these are
+    troubled: set[str] = set()  # runs whose letters or timers have changed
     blobs: dict[Named, bytes] = {}
     facts: list[Values] = []
     runs: dict[str, tuple[str | None, Values]] = {}
@@ -62,7 +62,7 @@ class Buffer(Struct):
     plans: dict[str, bytes] = {}
 
     def add(self, draft: Draft, stored_status: str | None, plans: set[bytes]) -> None:
-        """`stored_status`: how the run is listed; None if it is not. `plans`: those that are stored."""
+        """`stored_status`: the status in the stored row of the run, None without one. `plans`: those already stored."""
         run, rest = draft.run, draft.rest
         self.touched.add(run)
         self.facts += draft.facts
@@ -82,13 +82,13 @@ class Buffer(Struct):
         for named, row in draft.letters:
             self.touched.add(named[0])
             self.troubled.add(named[0])
-            self.letters.setdefault(named, row)  # the one that came first counts
+            self.letters.setdefault(named, row)  # the first letter of a key counts
         for key in draft.rest.read_letters:
             self.letters.pop((draft.run, key), None)
             self.read[draft.run, key] = None
 
     def flush(self, file: File) -> None:
-        """One statement for each table and kind of change."""
+        """Write everything: one statement for each table and kind of change."""
         if self.facts:
             file.write(queries.ADD_FACT, self.facts)
         if self.runs:

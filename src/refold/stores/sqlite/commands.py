@@ -20,14 +20,14 @@ Key = tuple[str, str]
 
 
 class Touched(Struct):
-    """A run's place in a lane, where its first command may be another one now."""
+    """What a turn has changed in a run's part of a lane; the run's first command there may be another one now."""
 
-    turn: int | None = None  # what the first one gets; None: what the lane has, or a new one
-    returned: int = 0  # commands that came back and may stand before the one that has the turn
+    turn: int | None = None  # for the run's first command; None: it keeps the run's turn in the lane, or gets a new one
+    returned: int = 0  # commands that came back, and may come before the one that has the turn
 
 
 class Commands(Struct):
-    """Within one transaction. `number` gives numbers that only grow."""
+    """Reads and changes commands within one transaction. `number` returns numbers that only grow."""
 
     file: File
     namespace: str
@@ -39,11 +39,11 @@ class Commands(Struct):
     _moved: dict[Key, Queued] = {}  # to be changed
     _removed: dict[Key, None] = {}
     _touched: dict[Lane, Touched] = {}
-    _line: Iterator[Queued] | None = None  # who is claimed next
+    _line: Iterator[Queued] | None = None  # the commands in the order in which they are claimed
     _claimer: Abilities | None = None
 
     def load(self, run: str, ids: Iterable[str]) -> None:
-        """Read these commands; what follows cannot fail then."""
+        """Read these commands first, so that changing them cannot fail."""
         known, leased = self._known, self.remembered.leased
         unknown: list[str] = []
         for id in ids:
@@ -76,9 +76,9 @@ class Commands(Struct):
         return frozenset(_as_asked(row, run, row[1]).id for row in rows)
 
     def issue(self, fresh: Queued, floor: int, now: Instant) -> None:
-        """Anew and free to claim; of one that is there, generation and losses live on."""
+        """Add a command that is free to claim. If it replaces one of the same id, generation and losses are kept."""
         key = (fresh.run, fresh.id)
-        old = self._known.get(key)  # of one that was never issued there is nothing to know
+        old = self._known.get(key)  # None if it was never issued
         fresh.place = self.number()
         if old is None:
             fresh.generation = floor
@@ -111,7 +111,7 @@ class Commands(Struct):
             self._removed[key] = None
 
     def change(self, command: Queued) -> None:
-        """It is stored as it reads now."""
+        """Let `flush` store the command as it is now."""
         self._line = None
         key = (command.run, command.id)
         self._known[key] = command
@@ -119,25 +119,25 @@ class Commands(Struct):
             self._moved[key] = command
 
     def take_back(self, command: Queued, losses: int) -> None:
-        """From its holder, to the place it was issued in."""
+        """Take the command from its holder, and put it back in its place in the order of issue."""
         _free(command)
         command.losses = losses
         self._return(command)
 
     def give_up(self, command: Queued, now: Instant) -> None:
-        """Its lease has run out, and belongs to nobody who could extend it: the next look counts a loss."""
+        """End the lease, so that no worker can extend it; the next look for expired leases counts a loss."""
         _free(command)
         command.until, command.hand_backs = now, 0
         self.change(command)
 
     def pause(self, run: str) -> None:
-        """A paused run stands in no lane."""
+        """Remove the run from all lanes."""
         self.flush()
         self.file.write(queries.CLEAR_TURNS, [(self.namespace, run)])
         self._known = {}
 
     def resume(self, run: str) -> None:
-        """Behind the others in each of its lanes."""
+        """Put the run back into each of its lanes, behind the other runs."""
         self.flush()
         for queue, priority in self.file.rows(queries.LANES_OF_RUN, (self.namespace, run)):
             self._touch((run, queue, priority))
@@ -156,7 +156,7 @@ class Commands(Struct):
         return leases
 
     def is_idle(self, can: Abilities, now: Instant) -> bool:
-        """Nothing waits in the file for this worker; asked under the lock, the answer can be remembered."""
+        """Whether nothing in the file waits for this worker. Under the lock, so the answer can be remembered."""
         if can in self.remembered.idle:
             return True
         idle = self.finds_nothing(can, now)
@@ -175,7 +175,7 @@ class Commands(Struct):
         return all(self.file.row(queries.ANYTHING, (self.namespace, now, queue)) is None for queue in can.queues)
 
     def flush(self) -> None:
-        """One statement for each kind of change, however many commands."""
+        """Write the changes: one statement for each kind of change, however many commands there are."""
         space = self.namespace
         self._remember()
         if self._removed:
@@ -202,10 +202,10 @@ class Commands(Struct):
             self.file.write(queries.ADD_COMMAND, in_lane)
         if apart:
             self.file.write(queries.ADD_APART, apart)
-        self._fresh, self._known = {}, {}  # which of them have a turn, only the file knows
+        self._fresh, self._known = {}, {}  # only the file knows which of them have a turn
 
     def _remember(self) -> None:
-        """Of what changes, the leased commands; and whether somebody might find something to do."""
+        """Remember the leased commands, and forget which workers are idle if any of them might find work now."""
         leased, waits = self.remembered.leased, bool(self._touched)
         for key in self._removed:
             leased.pop(key, None)
@@ -219,7 +219,7 @@ class Commands(Struct):
             self.remembered.idle.clear()
 
     def _line_for(self, can: Abilities, now: Instant) -> Iterator[Queued]:
-        """If nothing else waits, what this turn issued is claimed before it is stored, and stored once, as leased."""
+        """If nothing else waits, a command of this turn is claimed before it is stored, and stored once, as leased."""
         if not self._touched and self.is_idle(can, now):
             return iter(in_order([each for each in self._fresh.values() if self._is_free(each)], can))
         self._release(now)
@@ -229,7 +229,7 @@ class Commands(Struct):
         return iter(Picker(waiting, can).take, None)
 
     def _release(self, now: Instant) -> None:
-        """What may start by now joins its lane, in the place it was issued in."""
+        """Let each command whose start time has come join its lane, in its place in the order of issue."""
         for read in self.file.readable(read_queued, self.file.rows(queries.DUE_LATER, (self.namespace, now))):
             key = (read.run, read.id)
             command = self._known.setdefault(key, read)
@@ -241,7 +241,7 @@ class Commands(Struct):
         order = command.order if command.order is not None else command.ordered()  # nothing is changed if this fails
         self._known[key] = command
         if key not in self._fresh:
-            self._touch(command.lane()).turn = self.number()  # the others of the lane come first now
+            self._touch(command.lane()).turn = self.number()  # the other runs of the lane come first now
             self._moved[key] = command
         command.state, command.turn, command.worker = LEASED, None, worker
         command.generation += 1
@@ -255,7 +255,7 @@ class Commands(Struct):
         self._touch(command.lane()).returned += 1
 
     def _leave(self, command: Queued) -> None:
-        """The next one of its run inherits its turn."""
+        """Pass the command's turn on to the next command of its run."""
         if command.turn is not None:
             self._touch(command.lane()).turn = command.turn
             command.turn = None
@@ -270,7 +270,7 @@ class Commands(Struct):
         turns: list[tuple[int | None, str, str, str]] = []
         for (run, queue, priority), touched in self._touched.items():
             if touched.turn is None and self.openings.get(run).status == PAUSED:
-                continue  # whoever has a turn is not paused
+                continue  # a paused run gets no turn
             where = (self.namespace, run, queue, priority, 1 + touched.returned)
             changes = self._turns(self.file.rows(queries.FRONT, where), touched)
             turns += [(turn, self.namespace, run, id) for id, turn in changes]
@@ -280,7 +280,7 @@ class Commands(Struct):
             self._known = {}
 
     def _turns(self, front: Sequence[Values], touched: Touched) -> Iterable[tuple[str, int | None]]:
-        """What changes so that the first one has the turn and no other."""
+        """Yield the changes that give the turn to the first command and to no other."""
         if not front:
             return
         had = next((turn for _, turn in front if turn is not None), None)
@@ -294,7 +294,7 @@ class Commands(Struct):
 
 
 def _as_asked(row: Values, run: str, id: str) -> Queued:
-    """In a damaged file a search may end at a row that is whole and another one."""
+    """Refuse another command's row: in a damaged file, a search may end at an intact row that is the wrong one."""
     if row[0] != run or row[1] != id:
         raise Corrupt(f"in the place of command {id} of run {run} stands another one")
     return read_queued(row)

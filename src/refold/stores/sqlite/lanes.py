@@ -1,4 +1,4 @@
-"""Which command is claimed next: the best lane, there the run whose turn it is, of it what was issued first."""
+"""Which command is claimed next: in the best lane, of the run whose turn it is, the command issued first."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
@@ -14,7 +14,7 @@ from refold.stores.sqlite.rows import Queued, read_queued
 
 ABOVE_ALL = 2**63 - 1
 PLACE, TURN = 5, 18  # columns of a command
-FIRST_PAGE = 4  # commands read at once; each page is twice as long as the one before
+FIRST_PAGE = 4  # commands read together; each page is twice as long as the one before
 
 Tools = frozenset[str] | None
 """What a worker has; None: any."""
@@ -24,20 +24,20 @@ class Waiting(Protocol):
     """The commands that wait in the file."""
 
     def queues(self) -> Iterable[str]:
-        """Those in which something waits, by their names."""
+        """Return the names of the queues in which commands wait."""
 
     def best(self, queue: str, below: int) -> int | None:
-        """The highest priority below another that has something to claim."""
+        """Return the highest priority below this one that has a command to claim."""
 
     def first(self, queue: str, priority: int, after: int, limit: int) -> "Page":
-        """The first command of each run of the lane, by the run's turn."""
+        """Return the first command of each run of the lane, in the order of the runs' turns."""
 
     def behind(self, command: Queued, after: int, limit: int) -> "Page":
-        """What its run has in the lane behind a place."""
+        """Return the commands that the same run has in the lane after a place."""
 
 
 class Page(Struct, frozen=True):
-    """Some of the commands that wait. A row that cannot be read is left out, and what is behind it is found."""
+    """Some of the commands that wait. A row that cannot be read is left out; the rows behind it are still found."""
 
     commands: Sequence[Queued]
     last: int | None  # the turn or the place of the last row, after which the next page begins; None: there is no more
@@ -70,7 +70,7 @@ def _last(rows: Sequence[Values], column: int, limit: int) -> int | None:
 
 
 class OfSomeRuns:
-    """What waits for the others costs nothing."""
+    """The waiting commands of some runs. The backlog of all other runs costs nothing."""
 
     def __init__(self, file: File, namespace: str, runs: Collection[str]) -> None:
         self.file, self.namespace, self.runs = file, namespace, runs
@@ -99,7 +99,7 @@ class OfSomeRuns:
 
 
 class Picker:
-    """Gives one waiting command after the other to one worker, each the best there is."""
+    """Gives waiting commands to one worker, one after the other, always the best one left."""
 
     def __init__(self, waiting: Waiting, can: Abilities) -> None:
         self.waiting, self.can = waiting, can
@@ -107,7 +107,7 @@ class Picker:
         self._lines: dict[str, Line | None] = {queue: self._line(queue, ABOVE_ALL) for queue in queues}
 
     def take(self) -> Queued | None:
-        """The highest priority first, of one priority in the order of the worker's queues."""
+        """Return the next command: highest priority first; within a priority, in the order of the worker's queues."""
         while True:
             lines = [line for line in self._lines.values() if line is not None]
             if not lines:
@@ -130,14 +130,14 @@ class Line:
         self.waiting, self.queue, self.priority, self.tools = waiting, queue, priority, tools
         self._page = FIRST_PAGE
         self._last: int | None = -1
-        self._unserved: deque[Queued] = deque()  # the first of each run
+        self._unserved: deque[Queued] = deque()  # the first command of each run
         self._served: deque[RunInLine] = deque()
 
     def take(self) -> Queued | None:
         while (run := self._next()) is not None:
             command = run.take(self.tools)
             if command is not None:
-                self._served.append(run)  # behind the others
+                self._served.append(run)  # behind the other runs
                 return command
         return None
 
@@ -152,7 +152,7 @@ class Line:
 
 
 class RunInLine:
-    """What one run has in the lane, in the order of issue."""
+    """The commands of one run in the lane, in the order of issue."""
 
     def __init__(self, waiting: Waiting, first: Queued) -> None:
         self.waiting = waiting
@@ -175,7 +175,7 @@ class RunInLine:
 
 
 def in_order(fresh: Iterable[Queued], can: Abilities) -> list[Queued]:
-    """The same order for commands that were never stored, where nothing else waits: round by round in each lane."""
+    """The same order for commands that are not stored yet, if nothing else waits: round by round in each lane."""
     fitting = [
         each
         for each in fresh

@@ -21,7 +21,7 @@ LOCK_NAME = re.compile(r"[1-9][0-9]{0,9}-[0-9a-f]{8}\.lock", re.ASCII)
 class WriterLock:
     """Lets one process after the other write.
 
-    Two locks make it fair: whoever waits for the second holds the first, so a process that has just written must stand
+    Two locks make it fair: a process that waits for the second holds the first, so one that has just written must queue
     behind it instead of being the fastest to take the second again. A thread of its own waits if there is something to
     wait for, because a thread that waits for a file lock cannot be interrupted, and the holder may never release it.
     """

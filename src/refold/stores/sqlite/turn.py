@@ -1,4 +1,4 @@
-"""One transaction on the file: what a turn reads, what it is going to write, and the claims it makes."""
+"""One transaction on the file: what a turn reads, what it will write, and the claims it makes."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -32,13 +32,13 @@ class Tools(Struct, frozen=True):
     namespace: str
     clock: StoreClock
     number: Callable[[], int]  # each greater than the one before
-    workers: set[str]  # those of this process that others know of
+    workers: set[str]  # workers of this process that are already in the file
     remembered: Remembered
     tables: Tables
 
 
 class SqliteTurn:
-    """Begins when it is first needed: a worker that finds nothing to claim has not kept anybody waiting."""
+    """The transaction begins when it is first needed, so a worker that finds nothing to claim delays no writer."""
 
     def __init__(self, tools: Tools, at_once: bool, runs: Sequence[str] = ()) -> None:
         self._tools, self._file, self._namespace, self._at_once = tools, tools.file, tools.namespace, at_once
@@ -80,7 +80,7 @@ class SqliteTurn:
             self._file.guard.release()
 
     def begin(self) -> None:
-        """The time is that of the lock: whoever waited for it does not come with an old one."""
+        """Begin the transaction. Read the time after the lock is taken, so that waiting for it cannot make it stale."""
         if self._begun:
             return
         tools, version = self._tools, self._file.begin()
@@ -235,7 +235,7 @@ class SqliteTurn:
         return leases
 
     def enrol(self, can: Abilities) -> None:
-        """Let others know who is here and what it can take."""
+        """Let other processes know the worker and what it can take."""
         self.begin()
         self._new_workers[can.worker] = can
 
@@ -243,7 +243,7 @@ class SqliteTurn:
         self.begin()
         self.commands.flush()
         self._buffer.touched.add(run)
-        self._settle(run)  # with all others, for what is known of them is read again
+        self._settle(run)  # and all other runs, because their rows are read again
         row = self._listed(run)
         refuse_removal(run, row, self._listed(row.parent) if row is not None and row.parent else None)
         for query in queries.REMOVE_RUN:
@@ -257,9 +257,9 @@ class SqliteTurn:
         return None if row is None else read_run(run, row)
 
     def forget(self) -> Sequence[str]:
-        """Every row, command, timer and snapshot; returns the runs that have a log, to be written anew from it.
+        """Delete every row, command, timer and snapshot; return the runs that have a log, to be rebuilt from it.
 
-        Generations go on above every earlier one, so that no report of a former holder is believed.
+        Generations continue above every earlier one, so that no report of a former holder is accepted.
         """
         self.begin()
         self._file.write(queries.RAISE_FLOOR, [(self._namespace, FLOOR_STEP)])
@@ -273,7 +273,7 @@ class SqliteTurn:
         return list(self._openings.runs)
 
     def _settle(self, run: str) -> None:
-        """What this turn has written for the run is in the file before it is read again."""
+        """Write what this turn has buffered for the run, before the run is read again."""
         if run in self._buffer.touched:
             self._buffer.flush(self._file)
             for each in self._buffer.touched & self._openings.runs.keys():
@@ -284,7 +284,7 @@ class SqliteTurn:
 
 
 def _log(row: Values) -> tuple[str, int]:
-    """A run, and where its log ends."""
+    """Return a run and the number of its last fact."""
     LOGS.check(row[:1], row)
     return row[0], row[1]
 
