@@ -1,4 +1,4 @@
-"""The time of a store: it follows the machine's clock forwards, and does not follow it back."""
+"""The time of a store: it follows the machine's clock forwards, and never backwards."""
 
 import sys
 import time
@@ -10,16 +10,16 @@ from msgspec import Struct
 
 from refold.core.outcomes import SECOND, Instant
 
-SLACK = SECOND // 4  # a clock set back by less is waited for: else many small corrections would add up
+SLACK = SECOND // 4  # wait for a clock that was set back by less: many small corrections would add up
 MARK_EVERY = SECOND  # between two marks that a process writes
-FARTHEST = 1 << 56  # no mark is believed beyond it: the year 4253
+FARTHEST = 1 << 56  # a mark after this (the year 4253) is ignored
 
 
 class Steady(Struct, frozen=True):
-    """A clock that nobody can set."""
+    """A clock that cannot be set."""
 
     read: Callable[[], int]  # microseconds since some moment
-    boot: str = ""  # names that moment, for all processes of the machine; empty: it is not known
+    boot: str = ""  # names that moment, for all processes of the machine; empty: not known
 
 
 class Mark(Struct, frozen=True):
@@ -50,8 +50,8 @@ class StoreClock:
         self.marked: Instant = 0  # the newest mark that is known to be stored
 
     def now(self) -> Instant:
-        """Read the machine's clock first: if this thread is interrupted between the two readings, the steady clock is
-        ahead, and nothing is gained."""
+        """Return the time. The machine's clock is read first: if this thread is interrupted between the two readings,
+        the steady clock is ahead, and the time does not jump forwards."""
         with self._lock:
             wall, read_at = self._wall(), self._elapsed()
             expected = self.at + read_at - self._read_at
@@ -60,7 +60,7 @@ class StoreClock:
             return self.at
 
     def mark(self) -> Mark:
-        """Of the last reading."""
+        """Return a mark of the last reading."""
         with self._lock:
             return Mark(self.at, self._read_at, "" if self._steady is None else self._steady.boot)
 
@@ -77,7 +77,7 @@ class StoreClock:
 
 @cache
 def machine_steady() -> Steady:
-    """The machine's own; where it can, it counts the time that the machine sleeps."""
+    """The steady clock of the machine; where possible, one that also counts the time while the machine sleeps."""
     clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
     if clock is None:
         return Steady(lambda: time.monotonic_ns() // 1000)
@@ -85,7 +85,7 @@ def machine_steady() -> Steady:
 
 
 def _boot() -> str:
-    """Different after each start of the machine, and where processes have clocks of their own."""
+    """An id of the machine's start; processes in a time namespace with a clock of its own get another id."""
     if sys.platform == "darwin":
         return _boot_of_mac()
     try:
@@ -97,7 +97,7 @@ def _boot() -> str:
         with open("/proc/self/timens_offsets", encoding="ascii") as file:
             offsets = file.read().split()
     except OSError:
-        return boot  # a kernel without such clocks
+        return boot  # a kernel without time namespaces
     return " ".join((boot, *offsets))
 
 

@@ -20,7 +20,7 @@ class Line(Struct):
     waiting: dict[str, Waiting] = {}
 
     def move(self, run: str, turn: int | None) -> None:
-        """None: out of the line."""
+        """Give the run another turn; None removes it from the line."""
         if run in self.turn_of:
             del self.turns[bisect_left(self.turns, (self.turn_of.pop(run), run))]
         if turn is not None:
@@ -29,26 +29,26 @@ class Line(Struct):
 
 
 class Lanes:
-    """Claiming looks at lanes, then runs, then commands, so its cost does not grow with the backlog."""
+    """All lanes. Claiming looks at lanes, then runs, then commands, so its cost does not grow with the backlog."""
 
     def __init__(self) -> None:
         self._lines: dict[Lane, Line] = {}
         self._number = 0
 
     def number(self) -> int:
-        """The next place, or the next turn."""
+        """Return the next number, for a place or a turn."""
         self._number += 1
         return self._number
 
     def join(self, lane: Lane, run: str, command: tuple[int, str], turn: int | None = None) -> None:
-        """A run that is new here queues up behind the others, unless it gets back a turn it had."""
+        """Add a command. A run that is new in the lane queues behind the others, unless it gets back its old turn."""
         line = self._lines.get(lane) or self._lines.setdefault(lane, Line())
         if turn is not None or run not in line.turn_of:
             line.move(run, self.number() if turn is None else turn)
         insort(line.waiting.setdefault(run, []), command)
 
     def leave(self, lane: Lane, run: str, command: tuple[int, str]) -> None:
-        """If it is there at all."""
+        """Remove a command, if it is in the lane."""
         line = self._lines.get(lane)
         waiting = line.waiting.get(run) if line is not None else None
         if line is None or waiting is None:
@@ -67,12 +67,12 @@ class Lanes:
         return self._lines[lane].turn_of.get(run) if lane in self._lines else None
 
     def served(self, lane: Lane, run: str) -> None:
-        """The others come first now."""
+        """Move the run behind the other runs of the lane."""
         if self.turn_of(lane, run) is not None:
             self._lines[lane].move(run, self.number())
 
     def walk(self, queues: Sequence[str] | None, runs: Collection[str] | None) -> Iterator[tuple[str, Waiting]]:
-        """The highest priority first, of one priority in the order of the queues; there, run by run."""
+        """Yield runs and their commands: highest priority first, then in the order of the queues, then of the turns."""
         if queues is None:
             queues = sorted({lane[0] for lane in self._lines})
         lanes = [lane for lane in self._lines if lane[0] in queues]

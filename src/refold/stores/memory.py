@@ -41,7 +41,7 @@ from refold.stores.removal import FLOOR_STEP, refuse_removal
 
 
 class Entry(Struct, frozen=True):
-    """A stored fact: bytes, so that what comes back is what a file would give back."""
+    """A stored fact: bytes, so that reading it returns what a file would return."""
 
     at: Instant
     data: bytes
@@ -49,10 +49,10 @@ class Entry(Struct, frozen=True):
 
 
 class Queued(Struct, frozen=True):
-    """A command and, while somebody holds it, its lease."""
+    """A command and, while a worker holds it, its lease."""
 
     run: str
-    command: Command  # what it is found by; a holder gets its own copy from the data
+    command: Command  # for looking it up; its holder gets a copy, decoded from the data
     data: bytes
     plan: str
     place: int  # in the order of issue
@@ -64,8 +64,8 @@ class Queued(Struct, frozen=True):
     claimed_at: Instant = 0
     losses: int = 0
     held: bool = False
-    hand_backs: int = 0  # since the last one that was a loss
-    given_up: bool = False  # by its holder, and not counted as a loss yet
+    hand_backs: int = 0  # since the last loss
+    given_up: bool = False  # its holder has given it up, and that is not counted as a loss yet
     issued_at: Instant = 0
 
     def lease(self) -> Lease | None:
@@ -76,7 +76,7 @@ class Queued(Struct, frozen=True):
         return Lease(*where, self.plan, self.losses, self.deadline, self.beat_at)
 
     def is_held(self) -> bool:
-        """Somebody has it, who may report and extend the lease."""
+        """Whether a worker has it, and may report and extend the lease."""
         return self.worker is not None and not self.given_up
 
     def freed(self, losses: int) -> "Queued":
@@ -90,7 +90,7 @@ Key = tuple[str, str]
 
 
 class CommittedRun(Struct, frozen=True):
-    """A run as its last commit left it: the lists may have grown since, in a turn that is not over."""
+    """A run as of its last commit: the lists may have grown since, in a turn that has not ended."""
 
     row: Summary | None
     log: Sequence[Entry]
@@ -110,17 +110,17 @@ class MemoryStore:
         self.plans: dict[str, bytes] = {}
         self.rows: dict[str, Summary] = {}
         self.commands: dict[Key, Queued] = {}
-        self.leases: dict[Key, None] = {}  # the commands that somebody holds
-        self.lanes = Lanes()  # the commands that anybody may claim now
-        self.later: list[tuple[Instant, str, str]] = []  # heap of those that may not start yet; stale ones passed over
+        self.leases: dict[Key, None] = {}  # the commands that a worker holds
+        self.lanes = Lanes()  # the commands that may be claimed now
+        self.later: list[tuple[Instant, str, str]] = []  # heap of commands that start later; stale ones are skipped
         self.timers: dict[str, dict[str, Instant]] = {}
-        self.agenda: list[tuple[Instant, str, str]] = []  # heap over the timers; stale entries are passed over
+        self.agenda: list[tuple[Instant, str, str]] = []  # heap of the timers; stale entries are skipped
         self.letters: dict[str, dict[str, bytes]] = {}
         self.blobs: dict[Key, bytes] = {}
         self.snapshots: dict[str, bytes] = {}
         self.streams: dict[str, list[bytes]] = {}
         self.dead: dict[str, tuple[DeadLetter, ...]] = {}
-        self.floor = 0  # where generations begin
+        self.floor = 0  # the first generation of a new command
         self.workers: dict[str, Abilities] = {}
         self.committed: dict[str, CommittedRun] = {}  # for the views, which must not see half a turn
         self.committed_commands: dict[Key, Queued] = {}
@@ -134,7 +134,7 @@ class MemoryStore:
         except BaseException:
             turn.roll_back()
             raise
-        turn.wrote, turn.undo = bool(turn.undo), []  # that holds the turn, which would wait for the garbage collector
+        turn.wrote, turn.undo = bool(turn.undo), []  # else a cycle: only the garbage collector would free it
         for run in turn.touched:
             self._publish_run(run)
         for key in turn.touched_commands:
@@ -231,7 +231,7 @@ class MemoryStore:
                 found[each] = None
         next_due = self.agenda[0][0] if self.agenda else None
         for each in found:
-            heapq.heappush(self.agenda, each)  # until a turn has dealt with it
+            heapq.heappush(self.agenda, each)  # it stays until a turn has handled it
         runs = [run for run, letters in self.letters.items() if letters]
         runs += [run for _, run, _ in found if self.rows[run].status != PAUSED]
         return list(dict.fromkeys(runs))[:limit], next_due
@@ -265,7 +265,7 @@ class MemoryStore:
         return queued
 
     def _replace(self, key: Key, queued: Queued | None, turn: int | None = None) -> None:
-        """Keep the command and all that is found by it: lanes, leases, what may start later."""
+        """Replace a command, and its entries in the lanes, the leases and the heap of later starts."""
         old = self.commands.pop(key, None)
         self.leases.pop(key, None)
         if old is not None:
@@ -284,7 +284,7 @@ class MemoryStore:
 
 
 class MemoryTurn:
-    """Changes are made at once and taken back if the turn ends with an error."""
+    """Changes are made immediately, and undone if the turn ends with an error."""
 
     def __init__(self, store: MemoryStore, now: Instant) -> None:
         self.store, self.now, self.wrote = store, now, False
@@ -334,7 +334,7 @@ class MemoryTurn:
         try:
             self._write(writes)
         except BaseException:
-            self.roll_back(before)  # the turn may go on without this run
+            self.roll_back(before)  # the turn may continue without this run
             raise
 
     def _write(self, writes: Writes) -> None:
@@ -364,7 +364,7 @@ class MemoryTurn:
         if writes.read_letters:
             read = set(writes.read_letters)
             unread = {key: data for key, data in letters.get(writes.run, {}).items() if key not in read}
-            self._put(letters, writes.run, unread or None)  # as a whole, so that taking it back keeps their order
+            self._put(letters, writes.run, unread or None)  # as a whole, so that undoing it keeps their order
 
     def _append(self, writes: Writes) -> None:
         log = self.store.logs.setdefault(writes.run, [])
@@ -431,7 +431,7 @@ class MemoryTurn:
         return runs
 
     def _swap(self, name: str, value: Any) -> None:
-        """A whole table, so that taking it back keeps its order."""
+        """Replace a whole table, so that undoing it keeps its order."""
         old = getattr(self.store, name)
         self.undo.append(lambda: setattr(self.store, name, old))
         setattr(self.store, name, value)
@@ -490,7 +490,7 @@ class MemoryTurn:
         self.store._replace(key, queued)
 
     def _put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
-        """None removes."""
+        """Set a value of a table; None removes it."""
         old = table.get(key)
         self.undo.append(lambda: table.pop(key, None) if old is None else table.__setitem__(key, old))
         if value is None:

@@ -114,7 +114,7 @@ class SqliteTurn:
             self._tools.workers.update(self._new_workers)
 
     def _enrol(self) -> None:
-        """Whoever claims holds a lock for life, so that others can tell when it is dead."""
+        """Write the new workers. Their process holds its life lock, so that other ones can tell when it is dead."""
         self._file.life.take()
         lock = self._file.life.name
         workers = self._new_workers.items()
