@@ -2,7 +2,7 @@
 
 import pytest
 
-from refold.playbooks.checks.arcs import constant
+from refold.playbooks.checks.graph import constant
 from refold.playbooks.key_types import READERS
 from refold.playbooks.language.playbook import TABLES
 from refold.playbooks.playbook import read

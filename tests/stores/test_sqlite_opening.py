@@ -11,7 +11,7 @@ import pytest
 
 import refold.stores.sqlite.file as file
 from refold.errors import Corrupt, Unavailable, Unusable
-from refold.stores.sqlite.mounts import file_system_of, refuse_network
+from refold.stores.sqlite.locks import file_system_of, refuse_network
 from refold.stores.sqlite.store import SqliteStore
 from refold.stores.sqlite.views import examine
 from tests.contracts.stores import FakeClock, claim_one, commit, issue, note, order

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from refold.executors.inline import Inline
-from refold.tools.python.nonblocking import only_computes
+from refold.tools.python.compile import only_computes
 from refold.tools.python.tool import PythonTool
 from tests.tools.calls import call
 

@@ -5,8 +5,7 @@ import re
 from msgspec import structs
 
 from refold.core.plan import WorkerWork
-from refold.playbooks.checks.arcs import check_arcs
-from refold.playbooks.checks.graph import check_graph
+from refold.playbooks.checks.graph import check_arcs, check_graph
 from refold.playbooks.checks.names import check_names
 from refold.playbooks.checks.scopes import Names
 from refold.playbooks.checks.secrets import check_secrets

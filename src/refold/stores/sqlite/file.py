@@ -13,10 +13,18 @@ from msgspec import Struct
 
 from refold.errors import Ambiguous, Corrupt, RefoldError, Unavailable, Unusable
 from refold.stores.sqlite import queries
-from refold.stores.sqlite.locks import LifeLock, WriterLock
-from refold.stores.sqlite.marker import Look, Marker, boot_id, is_foreign, look_at
+from refold.stores.sqlite.locks import (
+    LifeLock,
+    Look,
+    Marker,
+    WriterLock,
+    boot_id,
+    is_foreign,
+    look_at,
+    mount_table,
+    refuse_network,
+)
 from refold.stores.sqlite.migrate import check_schema, migrate, refuse_for_reading, version_of
-from refold.stores.sqlite.mounts import mount_table, refuse_network
 
 OLDEST = (3, 51, 3)  # older ones: two processes, one checkpointing, one writing, can damage the file
 WITHDRAWN = (3, 52, 0)

@@ -1,4 +1,17 @@
-"""File locks between processes: one lets processes write one after the other, one shows which processes are alive."""
+"""Keeps a database file safe between processes: its locks, the file system below it, and whether it was replaced.
+
+One lock lets processes write one after the other, and one shows which processes are alive. SQLite's locks
+and shared memory do not work over a network, so the file system is checked.
+
+SQLite checks that a write-ahead log is whole, not that it belongs to the file beside it: where a database file is
+replaced while its log stays, the log would be applied over it. So Refold writes down what the file looked like when
+Refold last changed it: in the file of the writer's lock, which stays beside the database. Only checkpoints change the
+database file itself, and only whoever holds that lock makes one. If the file looks different although no checkpoint was
+under way, another program has replaced it, for example by restoring a backup.
+
+The note counts only for the files it was written for: after a restart of the machine, or where the whole folder was
+copied, the times and numbers of the files say nothing, and neither does the note.
+"""
 
 import os
 import re
@@ -6,7 +19,81 @@ import stat
 import threading
 from contextlib import suppress
 
+from msgspec import DecodeError, Struct, json
+
 from refold.errors import Unavailable, Unusable
+
+NETWORKED = frozenset(
+    {
+        "9p",
+        "acfs",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "pvfs2",
+        "smb",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+    }
+)
+NETWORKED_FUSE = frozenset({"ceph", "cephfs", "davfs", "glusterfs", "rclone", "s3fs", "smbnetfs", "sshfs"})
+
+MOUNTS = "/proc/mounts"
+
+
+def mount_table() -> str:
+    """The table of this machine; empty where there is none to read."""
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as table:
+            return table.read()
+    except OSError:
+        return ""
+
+
+def file_system_of(path: str, mounts: str) -> str:
+    """The type of the mount that holds an absolute path, by a table like /proc/mounts; empty if none does."""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        point = _unescaped(fields[1])
+        if len(point) >= len(best) and _holds(point, path):  # of two mounts on one point the later covers the earlier
+            best, kind = point, fields[2]
+    return kind
+
+
+def refuse_network(path: str, mounts: str) -> None:
+    kind = file_system_of(path, mounts)
+    if kind in NETWORKED or kind.removeprefix("fuse.") in NETWORKED_FUSE:
+        raise Unusable(
+            f"{path} is on a network file system ({kind}), where SQLite can lose data: put it on a local disk, "
+            "or use Postgres as the store that machines share"
+        )
+
+
+def _holds(point: str, path: str) -> bool:
+    return os.path.commonpath([point, path]) == point if point.startswith("/") else False
+
+
+def _unescaped(point: str) -> str:
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(code, character)
+    return point
+
 
 try:
     import fcntl
@@ -186,3 +273,79 @@ def _lock(descriptor: int, wait: bool) -> bool:
 def _open_private(path: str) -> int:
     """Open a file for its owner only, never through a link, which could lead anywhere."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
+BOOT = "/proc/sys/kernel/random/boot_id"
+LONGEST = 1000  # bytes of a note
+
+
+class Look(Struct, frozen=True):
+    """What can be seen of a file from outside."""
+
+    device: int
+    inode: int
+    size: int
+    changed: int  # nanoseconds
+
+
+class Note(Struct, frozen=True):
+    boot: str  # of the machine; another one says nothing about times after a loss of power
+    own: int  # the inode of the file that holds this note, so that a copy of it is recognised
+    database: Look | None  # None: a checkpoint is under way
+
+
+def boot_id() -> str:
+    """The same from one start of the machine to the next; empty where the machine does not say."""
+    try:
+        with open(BOOT, encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, ValueError):
+        return ""  # then no note is written
+
+
+def look_at(path: str) -> Look | None:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None  # it is not there
+    return Look(seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns)
+
+
+class Marker:
+    """The note in the file of a lock; writing it needs the lock, reading it does not."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path  # of the database
+        self._descriptor = descriptor
+        self._boot = boot_id()
+
+    def begin(self) -> None:
+        """The database file itself is about to be changed."""
+        self._write(None)
+
+    def end(self) -> None:
+        """It is as Refold left it."""
+        look = look_at(self.path)
+        if look is not None:
+            self._write(look)
+
+    def _write(self, look: Look | None) -> None:
+        if self._descriptor < 0 or not self._boot:
+            return
+        note = json.encode(Note(self._boot, os.fstat(self._descriptor).st_ino, look))
+        os.pwrite(self._descriptor, note.ljust(LONGEST), 0)  # of one length, so that no reader sees half of it
+
+    def is_foreign(self) -> bool:
+        """Whether the file is another one than Refold left."""
+        return self._descriptor >= 0 and is_foreign(self.path, self._descriptor, self._boot)
+
+
+def is_foreign(path: str, descriptor: int, boot: str) -> bool:
+    try:
+        note = json.decode(os.pread(descriptor, LONGEST, 0), type=Note)
+    except (OSError, DecodeError, UnicodeDecodeError):
+        return False  # nothing was written down
+    if not boot or note.boot != boot or note.own != os.fstat(descriptor).st_ino or note.database is None:
+        return False
+    look = look_at(path)
+    return look is not None and look.device == note.database.device and look != note.database

@@ -30,8 +30,7 @@ from refold.stores.clock import StoreClock
 from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong
-from refold.stores.sqlite.locks import LOCK_NAME
-from refold.stores.sqlite.mounts import file_system_of, mount_table
+from refold.stores.sqlite.locks import LOCK_NAME, file_system_of, mount_table
 from refold.stores.sqlite.rows import Queued, check, read_dead, read_queued, read_run
 from refold.stores.sqlite.tables import ALL, Tables, read_mark
 
