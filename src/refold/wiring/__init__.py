@@ -1,4 +1,4 @@
-"""Settings to a running engine: the only place where parts are put together."""
+"""Makes a running engine from settings: the only place where parts are put together."""
 
 from refold.wiring.opening import open_engine, open_process, options, run_sync
 from refold.wiring.process import Process, assemble, open_secrets

@@ -1,4 +1,4 @@
-"""Opens a process that works, and closes it again."""
+"""Opens a process that executes runs, and closes it again."""
 
 import asyncio
 import os
@@ -61,7 +61,7 @@ async def open_process(
     settings: Settings | None = None,
     only: str = "",
 ) -> AsyncIterator[Process]:
-    """The engine and all that works for it; when it is closed, what is under way is handed back at once.
+    """Open an engine and all its parts; when it is closed, unfinished work is handed back immediately.
 
     `only` is a run: this process serves it and what it starts, and leaves the rest of the store to others.
     """
@@ -111,7 +111,7 @@ async def open_process(
                 serving.cancel()
                 await asyncio.wait([serving])
                 error = None if serving.cancelled() else serving.exception()
-                if error is not None and not process.service.has_failed:  # else it was raised
+                if error is not None and not process.service.has_failed:  # else `_as_long_as` has raised it
                     event(log, ERROR, "engine ended with an internal error", at, error=error)
                 await process.close()
                 await inline.close()
@@ -121,7 +121,7 @@ async def open_process(
 
 @asynccontextmanager
 async def _as_long_as(serving: "asyncio.Task[None]", service: Service) -> AsyncIterator[None]:
-    """Nobody may wait for what nobody will do: an error that ends the service ends what goes on inside."""
+    """An error that ends the service also ends the body of this context: it must not wait for what nothing will do."""
     waiting, errors = asyncio.current_task(), list[BaseException]()
     assert waiting is not None
 
@@ -138,7 +138,7 @@ async def _as_long_as(serving: "asyncio.Task[None]", service: Service) -> AsyncI
         yield
     except asyncio.CancelledError:
         if not errors or waiting.uncancel():
-            raise  # somebody else wants it to end
+            raise  # the cancellation did not come from `end`
         error = errors[0]
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]

@@ -42,11 +42,11 @@ class Process(Struct, frozen=True):
     code: PythonCode
     service: Service
     served_runs: ServedRuns | None = None  # None: it serves every run
-    listener: Listener | None = None  # if other processes may write to the store
+    listener: Listener | None = None  # only if other processes may write to the store
     secrets: SecretAccess | None = None
 
     async def serve(self) -> None:
-        """Everything that runs for the life of the process; returns when it was stopped."""
+        """Run all parts; return after `stop`."""
         async with asyncio.TaskGroup() as group:
             beside = [group.create_task(part()) for part in (self.sweep.run, self.timers.run)]
             if self.listener is not None:
@@ -58,11 +58,11 @@ class Process(Struct, frozen=True):
                 each.cancel()
 
     async def stop(self, grace: float = 0.0) -> None:
-        """Take nothing new; what does not finish within the grace is handed back, for others to go on with."""
+        """Take nothing new; work that does not finish within the grace is handed back, and others can continue it."""
         await self.worker.stop(grace)
 
     async def close(self) -> None:
-        """After the end of `serve`."""
+        """Close tools and Python code; only after the end of `serve`."""
         await self.tools.close()
         await self.code.close()
 
@@ -230,7 +230,7 @@ def assemble(
 
 
 def open_secrets(settings: Settings, db: str | os.PathLike[str] | None) -> SecretAccess:
-    """Nothing is read before a secret is."""
+    """Return access to the secrets. Nothing is read before the first secret is asked for."""
     where = SecretPlaces(
         folder=settings.secrets_folder,
         file=settings.secrets or (file_beside(db) if db is not None else ""),

@@ -24,7 +24,7 @@ Register = Callable[["Plan | Playbook"], Awaitable[str]]
 
 
 class PythonCode:
-    """Nothing of it is loaded before the first workflow is."""
+    """The Python workflows of a process. Nothing is loaded before the first workflow is registered."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class PythonCode:
         return session
 
     def live(self, run: str, definition: "Definition") -> dict[str, tuple[str, str]]:
-        """What an export says of the live objects of a run. Raises Conflict."""
+        """Return what an export records about the live objects of a run. Raises Conflict."""
         session = self.sessions.get(run := self._root(run))
         if session is None:
             return self._saved.get(run, {})
         return session.saved(definition.workflow.live, definition.codec.names)
 
     def revive(self, run: str, saved: Mapping[str, tuple[str, str]]) -> None:
-        """They come back when a body asks for them."""
+        """Take over exported live objects; each is created again when a body asks for it."""
         self._saved[run] = dict(saved)
 
     def _root(self, run: str) -> str:
@@ -118,7 +118,7 @@ class PythonCode:
                 try:
                     state = self.turns.look(run).state
                 except NotFound:
-                    return ChildRun(run)  # its letter is still on its way
+                    return ChildRun(run)  # the letter that starts it is not delivered yet
                 return ChildRun(run, state.started_at, state.ended_at, dict(state.usage))
 
             child: ChildRun = await self.advance(seen)

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from refold.sources.services import Lane, Token
     from refold.tools.sql.text import Style
 
-PAGES = 1 << 62  # a process is kept as long as its iterator is: it has no last order
+PAGES = 1 << 62  # no limit: a process is kept as long as its iterator
 
 
 def source_tool(world: World, tools: Mapping[str, Tool]) -> Tool:
-    """Nothing of it is loaded before a loop asks for a page."""
+    """Return the tool `source`. Nothing is loaded before a loop asks for a page."""
     from refold.registry import SOURCES, EntryPoints, LazyRegistry
     from refold.sources.catalog import CATALOG, installed_sources
     from refold.sources.services import Services

@@ -1,4 +1,4 @@
-"""The store of a process, and what is done to a file where nothing is executed."""
+"""Opens the store of a process, and files for commands that execute nothing."""
 
 import os
 import random
@@ -23,7 +23,7 @@ REPORTED = 1000  # rows, at most
 
 
 class RowLog:
-    """Logs each row that cannot be read once; its run says so itself, and the others go on."""
+    """Logs each unreadable row once. Its own run reports the error too, and the other runs continue."""
 
     def __init__(self) -> None:
         self._reported: set[str] = set()
@@ -32,14 +32,14 @@ class RowLog:
         text = str(error)
         if text not in self._reported and len(self._reported) < REPORTED:
             self._reported.add(text)
-            event(log, WARNING, text.encode("unicode_escape").decode())  # it is text of whoever wrote the file
+            event(log, WARNING, text.encode("unicode_escape").decode())  # escaped, because the text comes from the file
 
 
 @asynccontextmanager
 async def kept_in(
     store: Store | None, db: str | os.PathLike[str] | None
 ) -> AsyncIterator[tuple[Store, InCaller | TurnThread]]:
-    """The store, and where its turns are taken: a file may make its thread wait, and that is not the event loop's."""
+    """Yield the store and where its turns run. A file gets a thread of its own, so that it cannot block the loop."""
     _check(store, db)
     if db is None:
         yield store if store is not None else MemoryStore(wall, machine_steady()), InCaller()
@@ -66,7 +66,7 @@ def _check(store: Store | None, db: str | os.PathLike[str] | None) -> None:
 
 @contextmanager
 def open_intake(db: str | os.PathLike[str]) -> Iterator[tuple[Intake, Store]]:
-    """Mail for the runs of a file, where nothing is executed: whoever serves them finds what has changed."""
+    """Yield an intake for the runs of a file. Nothing is executed: the process that serves a run finds its mail."""
     store = open_store(db, wall, RowLog().report)
     turns = Turns(store, Values(), random.random, lambda: os.urandom(16).hex(), TurnOptions(languages=language))
     try:
@@ -78,7 +78,7 @@ def open_intake(db: str | os.PathLike[str]) -> Iterator[tuple[Intake, Store]]:
 def rebuild_file(
     db: str | os.PathLike[str], on_wrong: Callable[[Corrupt], object] | None = None
 ) -> dict[str, Exception | None]:
-    """All that follows from the logs of a file, made again; each run with what stood in its way."""
+    """Rebuild from the logs of a file all that follows from them; return each run with its error, or None."""
     from refold.runtime.rebuild import rebuild
 
     store = open_store(db, wall, on_wrong)

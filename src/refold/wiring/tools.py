@@ -13,7 +13,7 @@ from refold.wiring.sources import source_tool
 from refold.wiring.vault import vault_of
 from refold.wiring.world import World, language
 
-BY_ENGINE = ("wait", "gate", "quality", "poll", "playbook", "workbook")  # kinds that are no tools, nor may be
+BY_ENGINE = ("wait", "gate", "quality", "poll", "playbook", "workbook")  # executed by the engine; not tool names
 
 ReadBlob = Callable[[str, str], Awaitable[bytes]]
 """A stored value, by its run and its hash. Raises NotFound."""
@@ -22,7 +22,7 @@ ReadBlob = Callable[[str, str], Awaitable[bytes]]
 def make_tools(
     given: Mapping[str, Tool], world: World, settings: Settings, read_blob: ReadBlob, worker: str
 ) -> LazyRegistry[Tool]:
-    """Those given, Refold's own where there is a world to run them in, and those of other packages."""
+    """Return the given tools, Refold's own as far as this process can run them, and those of installed packages."""
 
     def programs() -> Programs:
         assert world.isolated is not None
@@ -79,7 +79,7 @@ def _concealing(world: World) -> Callable[[str], str]:
 def _outward(
     world: World, http: Callable[[], Tool], programs: Callable[[], Programs], read_blob: ReadBlob
 ) -> dict[str, Callable[[], Tool]]:
-    """Those that reach beyond the run."""
+    """Return the tools that reach beyond the run."""
     conceal = _concealing(world)
 
     def artifact() -> Tool:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def vault_of(room: "SecretAccess", tools: Mapping[str, Tool]) -> "Vault":
-    """Nothing of it is loaded before a pipeline asks for a secret."""
+    """Return the vault. Nothing is loaded before a pipeline asks for a secret."""
     from refold.tools.pipeline.secrets import Vault
 
     async def request(keys: Mapping[str, Any]) -> Any:
-        """For credentials that a server gives out; by the one client, with all that it refuses."""
+        """Fetch credentials from a server, through the `http` tool, so that its restrictions hold here too."""
         config = {"url": keys["url"], "method": keys.get("method", "POST"), "headers": keys.get("headers") or {}}
         form = keys.get("data")
         config |= {"data": form} if isinstance(form, Mapping) else {"body": form} if form is not None else {}

@@ -25,12 +25,12 @@ ARTIFACTS = os.path.join(".refold", "artifacts")
 
 
 def wall() -> Instant:
-    """What the machine's clock shows; somebody may set it."""
+    """The time of the machine's clock, which may be set back."""
     return time.time_ns() // 1000
 
 
 class WallClock:
-    """For what is not judged by a store's clock; it does not go back either."""
+    """A clock for what does not depend on a store's clock; it does not go back either."""
 
     def __init__(self) -> None:
         self.now = StoreClock(wall, machine_steady()).now
@@ -40,7 +40,7 @@ class WallClock:
 
 
 class StoreTime:
-    """The clock of a process is that of its store, so that all who set timers and judge them agree."""
+    """The clock of a process is that of its store, so that all processes agree when a timer is due."""
 
     def __init__(self, store: Store) -> None:
         self.now = store.now
@@ -50,7 +50,7 @@ class StoreTime:
 
 
 class World(Struct):
-    """What a process gets from outside: time, chance, names, and a thread to take turns on."""
+    """What a process gets from outside: time, random numbers, ids, and a thread for its turns."""
 
     clock: Clock
     doorbell: Doorbell
@@ -58,12 +58,12 @@ class World(Struct):
     chance: Callable[[], float]
     new_id: Callable[[], str]
     heartbeat: Heartbeat = as_task
-    executors: Mapping[str, Executor] = {}  # by the name of their isolation
+    executors: Mapping[str, Executor] = {}  # by isolation
     at_once: AtOnce = lambda work: (False, None)
     secrets: SecretAccess | None = None
     isolated: ProcessServices | None = None
-    artifacts: str = ARTIFACTS  # the folder of the tool of that name
-    docker: Mapping[str, str] = {}  # what the program docker sees of the environment, beside what all programs do
+    artifacts: str = ARTIFACTS  # the folder of the tool `artifact`
+    docker: Mapping[str, str] = {}  # environment of docker, added to that of all programs
 
 
 @cache
