@@ -72,7 +72,7 @@ def budgets(pairs: Sequence[str]) -> dict[str, int | float]:
 
 
 def settings(own_machine: bool = False) -> Settings:
-    """Those of the environment. On one's own machine, steps may reach it and its network unless that is forbidden."""
+    """Read the settings from the environment. On the user's own machine, private addresses are allowed by default."""
     unless_said = {"REFOLD_PRIVATE_ADDRESSES": "true"} if own_machine else {}
     try:
         return Settings.from_environment({**unless_said, **os.environ})
@@ -81,7 +81,7 @@ def settings(own_machine: bool = False) -> Settings:
 
 
 def inputs(pairs: Sequence[str], file: str | None) -> dict[str, Any]:
-    """What the file says, and over it each `key=value`."""
+    """Return the inputs of the file, with each `key=value` merged over them."""
     found = _from_file(file) if file else {}
     for pair in pairs:
         key, sign, text = pair.partition("=")
@@ -92,7 +92,7 @@ def inputs(pairs: Sequence[str], file: str | None) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """What is JSON is taken as that; anything else is text."""
+    """Decode JSON; anything else is text."""
     try:
         return json.decode(text)
     except DecodeError:
@@ -120,7 +120,7 @@ def _from_file(file: str) -> dict[str, Any]:
 
 
 def who() -> str:
-    """Whoever types, as far as the environment knows."""
+    """The name of the user, as far as it is known; else an empty text."""
     named = os.environ.get("USER") or os.environ.get("USERNAME")
     try:
         return named or pwd.getpwuid(os.getuid()).pw_name

@@ -1,4 +1,4 @@
-"""What has changed between two looks at a run: a line each, for where there is no terminal to draw on."""
+"""Shows the progress of a run on stderr: as a tree on a terminal, or as a line or JSON object for each change."""
 
 import sys
 import threading
@@ -15,22 +15,22 @@ from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND
 from refold.core.read.progress import Progress, Row
 
-MANY = 20  # lines at once; more are counted
+MANY = 20  # lines shown together; further changes are only counted
 PACE = 2 * SECOND  # between two lines about one loop
 SILENT = ("pending",)
 
 
 class Changes:
-    """Remembers what was said, so that each change is said once."""
+    """Remembers what was shown, so that each change is shown once."""
 
     def __init__(self, source: PlaybookLines) -> None:
         self.source = source
         self._status = ""
         self._said: dict[str, tuple[object, ...]] = {}
-        self._loops: dict[str, int] = {}  # step -> when its counts were last told
+        self._loops: dict[str, int] = {}  # step -> when its counts were last shown
 
     def rows(self, progress: Progress) -> list[Row]:
-        """The steps that stand otherwise than when they were last told."""
+        """Return the steps that have changed since they were last shown."""
         changed = []
         for row in progress.rows:
             mark = _mark(row)
@@ -59,7 +59,7 @@ class Changes:
             yield self._of_run(progress)
 
     def objects(self, progress: Progress) -> Iterator[dict[str, Any]]:
-        """The same for machines."""
+        """Yield the changes as JSON objects."""
         where = {"at": words.stamp(progress.now), "run": progress.run}
         for row in self.rows(progress):
             shown = {**to_builtins(row), "reason": row.reason.kind if row.reason is not None else None}
@@ -82,7 +82,7 @@ class Changes:
 
 
 def _only_leads(row: Row) -> bool:
-    """A step that a block is made of, where nothing is ever done."""
+    """Whether it is a generated step of a block that did no work."""
     return "." in row.step and row.status in ("bypassed", "skipped")
 
 
@@ -115,18 +115,18 @@ def _words(row: Row, progress: Progress) -> str:
 
 
 class Drawer(Protocol):
-    """Raises OSError when nobody looks any more."""
+    """Draws progress on stderr. Its methods raise OSError when stderr has been closed."""
 
     def draw(self, progress: Progress) -> None: ...
 
     def say(self, line: str) -> None: ...
 
     def end(self, progress: Progress | None) -> None:
-        """The last frame, which stays."""
+        """Draw the last frame, which stays on the screen."""
 
 
 class Silent:
-    """Messages, and nothing else."""
+    """Shows messages and no progress."""
 
     def __init__(self, source: PlaybookLines) -> None:
         self.source = source
@@ -142,7 +142,7 @@ class Silent:
 
 
 class Lines(Silent):
-    """One line for each change."""
+    """Prints a line for each change."""
 
     def __init__(self, source: PlaybookLines) -> None:
         super().__init__(source)
@@ -158,7 +158,7 @@ class Lines(Silent):
 
 
 class JsonLines(Lines):
-    """One object for each change, on a line."""
+    """Prints a JSON object for each change, each on one line."""
 
     def draw(self, progress: Progress) -> None:
         for each in self.changes.objects(progress):
@@ -178,11 +178,11 @@ def _write(line: str) -> None:
         sys.stderr.flush()
 
 
-QUICK = 1.0  # seconds: what it takes to load what draws is little beside that
+QUICK = 1.0  # seconds: shorter runs are drawn once, without loading rich
 
 
 class Tree(Silent):
-    """Rows that are drawn over and over in one place."""
+    """Draws the rows again and again in one place of the terminal."""
 
     def __init__(self, source: PlaybookLines) -> None:
         super().__init__(source)
@@ -221,13 +221,13 @@ def glyphs() -> Glyphs:
 
 
 EVERY = 0.125  # seconds between two frames, at least
-SHARE = 40  # and so many times as long as a frame takes
+SHARE = 40  # and at least this many times as long as drawing a frame took
 SLOWEST = 0.25
 PATIENCE = 1.0  # seconds for the last frame
 
 
 class Screen:
-    """`show`, `say` and `close` return at once, or nearly so."""
+    """Draws in a thread of its own. `show` and `say` return immediately; `close` waits at most PATIENCE seconds."""
 
     def __init__(self, drawer: Drawer) -> None:
         self.drawer = drawer
@@ -245,7 +245,7 @@ class Screen:
         self._ring()
 
     def close(self, final: Progress | None = None) -> None:
-        """The last frame is drawn, unless that takes too long; then nothing more is said there at all."""
+        """Draw the last frame. If that takes too long, nothing more is written to stderr."""
         if self._over.is_set():
             return
         self._latest = final
@@ -253,7 +253,7 @@ class Screen:
         self._ring()
         self._thread.join(PATIENCE)
         if self._thread.is_alive():
-            sys.stderr = None  # whoever writes there would wait too
+            sys.stderr = None  # any other write to it would block too
 
     def _ring(self) -> None:
         self._wake.set()
@@ -269,10 +269,10 @@ class Screen:
             self._frame()
             self.drawer.end(self._latest)
         except OSError:
-            return  # nobody looks any more; the work goes on
+            return  # stderr is closed; the run continues
 
     def _frame(self) -> float:
-        """Returns how long to leave it at that, so that drawing takes a small share of the time."""
+        """Draw, and return how long to wait until the next frame, so that drawing takes a small share of the time."""
         began = perf_counter()
         while self._lines:
             self.drawer.say(self._lines.popleft())
@@ -287,7 +287,7 @@ DRAWERS: dict[str, Callable[[PlaybookLines], Drawer]] = {"lines": Lines, "json":
 
 def screen(kind: str, quiet: bool, source: PlaybookLines) -> Screen:
     if kind == "auto":
-        whole = output.has_cursor(sys.stderr) and not output.prints_log()  # lines of a log would tear the tree
+        whole = output.has_cursor(sys.stderr) and not output.prints_log()  # log lines would break the tree
         kind = "none" if quiet else "tree" if whole else "lines"
     return Screen(_tree(source) if kind == "tree" else DRAWERS[kind](source))
 

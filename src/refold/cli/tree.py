@@ -53,14 +53,14 @@ PRETTY = Glyphs("✓", "✗", "◌", "·", "-", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 PLAIN = Glyphs("+", "x", "~", ".", "-", "|/-\\", "#", "-", ",")
 
 STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow", "waiting": "yellow"}
-WINDOW = 5 * SECOND  # over which the rate of a loop is taken
+WINDOW = 5 * SECOND  # the rate of a loop is measured over this time
 NAMES = 28  # columns for the names of steps, at most
 BAR = 20  # columns
-FRAMES = 8  # of a spinner in a second
+FRAMES = 8  # frames of a spinner per second
 
 
 class Meter:
-    """How fast each loop goes, by what was seen of it."""
+    """Measures the speed of each loop from the progress that was shown."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int], deque[tuple[Instant, int]]] = {}
@@ -74,7 +74,7 @@ class Meter:
                     samples.popleft()
 
     def rate(self, row: Row) -> float | None:
-        """Items per second; None if too little was seen."""
+        """Return the items per second; None if there are too few measurements."""
         samples = self._seen.get((row.step, row.visits))
         if not samples or samples[-1][0] - samples[0][0] < SECOND // 2:
             return None
@@ -82,7 +82,7 @@ class Meter:
 
 
 class Canvas(Struct, frozen=True):
-    """How and for whom it is drawn; a height of 0 is endless."""
+    """Size and style of a drawing; a height of 0 means no limit."""
 
     width: int = 80
     height: int = 0
@@ -91,7 +91,7 @@ class Canvas(Struct, frozen=True):
 
 
 def drawn(progress: Progress, meter: Meter, canvas: Canvas) -> list[Line]:
-    """All lines, each as wide as the canvas at most."""
+    """Return all lines, each at most as wide as the canvas."""
     names = min(max((output.cells(row.step) for row in progress.rows), default=0), NAMES, max(canvas.width // 2, 6))
     chosen, left_out = _chosen(progress.rows, canvas.height - 2 if canvas.height else 0)
     lines = [_head(progress)]
@@ -111,7 +111,7 @@ def _head(progress: Progress) -> Line:
 
 
 def _chosen(rows: Sequence[Row], height: int) -> tuple[list[Row], list[Row]]:
-    """Where there is no room for all: failures and what goes on first, then what is done, then what is to come."""
+    """Choose the rows if there is no room for all: failed and running ones first, then finished, then pending ones."""
     if not height or len(rows) <= height:
         return list(rows), []
     ranked = sorted(range(len(rows)), key=lambda n: (_rank(rows[n]), -n if rows[n].status == "completed" else n))

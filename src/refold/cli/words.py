@@ -1,4 +1,4 @@
-"""Moments, spans and reasons, as people say them."""
+"""Formats times, durations and reasons for people."""
 
 import time
 from collections.abc import Callable
@@ -16,22 +16,22 @@ def now() -> Instant:
 
 
 def stamp(at: Instant) -> str | None:
-    """For machines; nothing for what has not happened."""
+    """Format a time for programs; None if it has not happened."""
     return times.stamp(at) if at else None
 
 
 def moment(at: Instant) -> str:
-    """For people: their own time."""
+    """Format a time for people, in their time zone."""
     if not at:
         return ""
     try:
         return datetime.fromtimestamp(at / SECOND).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
-        return times.stamp(at)  # in a year that this machine has no calendar for
+        return times.stamp(at)  # the year is beyond the machine's calendar
 
 
 def span(seconds: float) -> str:
-    """Two units at most: 0.3 s, 12 s, 4 min 10 s, 2 h 5 min."""
+    """Format a duration in at most two units: 0.3 s, 12 s, 4 min 10 s, 2 h 5 min."""
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f} s"
     left, parts = round(seconds), list[str]()
@@ -47,25 +47,25 @@ def took(began: Instant, ended: Instant) -> str:
 
 
 def until(at: Instant, now: Instant) -> str:
-    """When it is, and how long that is from now."""
+    """Format a future time and how long it is from now."""
     if at <= now:
         return f"{clock(at, now)} (due)"
     return f"{clock(at, now)} (in {took(now, at)})"
 
 
 def clock(at: Instant, now: Instant) -> str:
-    """The time of day; the day too if it is another one."""
+    """Format the time of day, with the date if it is not today."""
     shown, today = moment(at), moment(now)
     return shown[11:] if shown[:10] == today[:10] else shown
 
 
 def why(reason: Reason, now: Instant) -> str:
-    """A reason in words."""
+    """Return a reason in words."""
     text = KINDS[reason.kind](reason, now)
     return f"{text}: {reason.note}" if reason.note and reason.kind not in SAID else text
 
 
-SAID = ("gate", "batch", "window", "no_code")  # kinds whose words have the note in them
+SAID = ("gate", "batch", "window", "no_code")  # kinds whose texts already contain the note
 
 
 def _signal(reason: Reason, now: Instant) -> str:

@@ -22,12 +22,12 @@ COMMAND = "$ "
 
 
 class Example(Struct, frozen=True):
-    """What is known of an example without running it."""
+    """The description of an example, read from its playbook."""
 
     name: str
     about: str
     tools: tuple[str, ...]
-    notes: tuple[str, ...]  # the comment that opens its playbook: what to run, with `$ ` before it, and what to know
+    notes: tuple[str, ...]  # the comment at the top of its playbook: commands to run, after `$ `, and remarks
 
     @property
     def commands(self) -> list[str]:
@@ -35,7 +35,7 @@ class Example(Struct, frozen=True):
 
 
 def names() -> list[str]:
-    """The starter first."""
+    """Return the names of all examples, the starter first."""
     found = sorted(path.parent.name for path in FOLDER.glob("*/*.yaml") if path.stem == path.parent.name)
     return sorted(found, key=lambda name: name != STARTER)
 
@@ -55,7 +55,7 @@ def example(name: str) -> Example:
 
 
 def files(name: str) -> dict[str, bytes]:
-    """What is in its folder, by the paths that it has there: the playbook first."""
+    """Return the files of an example by their paths in its folder, the playbook first."""
     folder = FOLDER / name
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     paths.sort(key=lambda path: path != folder / f"{name}.yaml")
@@ -63,7 +63,7 @@ def files(name: str) -> dict[str, bytes]:
 
 
 def _kinds(node: Node, is_tool: bool = False) -> Iterator[str]:
-    """The kinds of tools in a playbook, in its order."""
+    """Yield the kinds of tools in a playbook, in the order of the file."""
     if isinstance(node.nodes, dict):
         kind: Any = node.value.get("kind") if is_tool else None
         if isinstance(kind, str):
@@ -159,7 +159,7 @@ def init(folder: str | None, name: str | None) -> None:
 
 
 def _copy(target: Path, contents: dict[str, bytes]) -> None:
-    """All or nothing, as far as can be seen beforehand."""
+    """Copy all files, or none if any of them exists already."""
     if target.exists() and not target.is_dir():
         raise InvalidValue(str(target), "is a file, and not a folder")
     taken = [file for file in contents if (target / file).exists() or (target / file).is_symlink()]

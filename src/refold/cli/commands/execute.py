@@ -1,4 +1,4 @@
-"""Executes one run, with what it starts, in this process, and shows how it goes on."""
+"""Executes one run and the runs it starts in this process, and shows their progress."""
 
 import asyncio
 import gc
@@ -25,14 +25,14 @@ from refold.worker.stop import in_foreground
 T = TypeVar("T")
 log = logger("cli")
 EVERY = 1.0  # seconds between two looks
-MANY = 50  # runs that are looked at
+MANY = 50  # runs that are checked
 TOLD = frozenset({"no_code", "no_tool", "no_queue"})
 FOLLOWS = frozenset({"no_code", "child", "join", "loop", "final", "window", "order", "batch"})
-"""What lasts as long as nobody has the code: nothing else goes on, and nothing from outside can change that."""
+"""Reasons that last as long as no worker has the code: no other step is running, and no outside event changes it."""
 
 
 async def unless_stuck(process: Process, end: Coroutine[Any, Any, T], again: str, say: Callable[[str], object]) -> T:
-    """What comes of it. Raises NotFound if all that is left needs code that neither this process nor a live one has."""
+    """Return the result of `end`. Raise NotFound if all that is left needs code that no live process has."""
     ending, watching = asyncio.create_task(end), asyncio.create_task(Watch(process, again, say).run())
     try:
         await asyncio.wait({ending, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -42,24 +42,24 @@ async def unless_stuck(process: Process, end: Coroutine[Any, Any, T], again: str
     finally:
         for task in (ending, watching):
             task.cancel()
-        await asyncio.gather(ending, watching, return_exceptions=True)  # what they raise was raised above
+        await asyncio.gather(ending, watching, return_exceptions=True)  # their errors were raised above
 
 
 class Watch:
     def __init__(self, process: Process, again: str, say: Callable[[str], object]) -> None:
         self.process, self.again, self.say = process, again, say
-        self._seen: dict[str, int] = {}  # how far each run was at the last look
+        self._seen: dict[str, int] = {}  # the last fact of each run at the last look
         self._told: set[tuple[str, str, str]] = set()
 
     async def run(self) -> None:
-        """For ever, unless it is in vain."""
+        """Watch the runs until cancelled. Raise NotFound if they are stuck without code."""
         while True:
             await asyncio.sleep(EVERY)
             try:
                 found: list[tuple[str, Reason]] = await self.process.engine.advance(self._look)
             except RefoldError as error:
                 event(log, WARNING, "look at a run failed", why=str(error))
-                continue  # the store has other worries
+                continue  # the store is failing; look again later
             for run, reason in found:
                 if reason.kind in TOLD and (run, reason.step, reason.kind) not in self._told:
                     self._told.add((run, reason.step, reason.kind))
@@ -73,11 +73,11 @@ class Watch:
         return self.process.served_runs is not None and self.process.served_runs.runs <= self._seen.keys()
 
     def _look(self) -> list[tuple[str, Reason]]:
-        """Nothing is asked while all runs move."""
+        """Return the reasons why runs wait; none while any run advances, to save the queries."""
         engine, served_runs = self.process.engine, self.process.served_runs
         runs = sorted(served_runs.runs)[:MANY] if served_runs is not None else []
         known = {run: seen for run in runs if (seen := engine.mailroom.turns.known.get(run)) is not None}
-        moved = any(self._seen.get(run) != seen.state.seq for run, seen in known.items())  # also one that is new
+        moved = any(self._seen.get(run) != seen.state.seq for run, seen in known.items())  # a new run counts too
         self._seen = {run: seen.state.seq for run, seen in known.items()}
         if moved or not known:
             return []
@@ -91,7 +91,7 @@ class Watch:
 
 
 LOOK = 0.1  # seconds between two looks, at least
-SHARE = 40  # and so many times as long as a look takes
+SHARE = 40  # and at least this many times as long as a look took
 SLOWEST = 1.0
 
 Begin = Callable[[Engine], Awaitable[object]]
@@ -99,17 +99,17 @@ Begin = Callable[[Engine], Awaitable[object]]
 
 
 class Order(Struct, frozen=True):
-    """Which run, where it is kept, and what to type to go on with it."""
+    """Which run to execute, where it is stored, and the command that resumes it."""
 
     run: str
     db: str
     again: str
     settings: Settings
-    objects: bool = False  # whether all of it is wanted afterwards, as data
+    objects: bool = False  # whether the whole run is printed at the end, as data
 
 
 class Ended(Struct, frozen=True):
-    """How it ended."""
+    """How a run ended."""
 
     status: str
     result: Any
@@ -119,8 +119,8 @@ class Ended(Struct, frozen=True):
 
 
 def execute(order: Order, begin: Begin, screen: Screen) -> Ended:
-    """Raises Stopped if a signal came first."""
-    last: list[str] = []  # words that stand below everything else
+    """Execute the run to its end. Raise Stopped if a signal came first."""
+    last: list[str] = []  # lines that are printed below everything else
 
     def say(line: str) -> None:
         if line.startswith("to go on"):
@@ -161,7 +161,7 @@ async def _execute(order: Order, begin: Begin, screen: Screen, say: Callable[[st
 
 
 async def _see_out(process: Process, run: str) -> None:
-    """Children that nobody waits for are executed to their ends all the same: nobody else may do it."""
+    """Execute detached children to their ends too, because there may be no other process to do it."""
     served_runs = process.served_runs
     while served_runs is not None and (others := served_runs.runs - {run}):
         child = min(others)
@@ -184,7 +184,7 @@ async def _ended(engine: Engine, shown: RunReport, order: Order, screen: Screen)
 
 
 async def look(engine: Engine, run: str, screen: Screen) -> None:
-    """Now and then, so that looking takes a small share of the time."""
+    """Show the progress from time to time, so that looking takes a small share of the time."""
     wait = LOOK
     while True:
         await asyncio.sleep(wait)

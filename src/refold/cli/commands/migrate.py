@@ -1,4 +1,4 @@
-"""`runs migrate`: a run that is under way follows another plan from here on."""
+"""The command `runs migrate`: an unfinished run continues with another plan."""
 
 import os
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ FILES = (".yaml", ".yml")
 
 
 class Target(Struct, frozen=True):
-    """Where a run is to go."""
+    """The plan that a run migrates to."""
 
     hash: str
     graph: Graph
-    plans: Sequence[Plan] = ()  # that the store may not know yet: the plan itself, and those of its children
+    plans: Sequence[Plan] = ()  # perhaps not stored yet: the plan itself and those of its children
 
 
 @click.command()
@@ -82,7 +82,7 @@ def _name(views: Views, hash: str) -> str:
 
 
 def _preview(views: Views, row: Summary, to: Target) -> dict[str, Any]:
-    """What would come of it. Raises what stands in the way."""
+    """Return what the migration would change. Raises the error that prevents it."""
     graph, state = Reading(views, row.run).read()
     refuse(graph, to.graph, state, to.hash)
     held = {lease.command for lease in views.leases(row.run) if lease.is_alive}

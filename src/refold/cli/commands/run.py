@@ -62,11 +62,11 @@ oasis ocean olive opal orchid otter owl palm peak pearl pebble pine plain plum p
 reef ridge river robin rose sage sky slope snow sparrow spring spruce star stone storm stream summit swan thorn tide
 tulip valley violet wave willow wren yarrow
 """
-LONGEST = 24  # characters of the workflow's name that are kept
+LONGEST = 24  # characters of the workflow's name in the name of a run
 
 
 def run_name(workflow: str, run: str) -> str:
-    """Follows from the run's id, so that a run that is started twice under one key has one name."""
+    """Derive a name from the run's id, so that a run that is started twice under one key has one name."""
     adjectives, nouns = ADJECTIVES.split(), NOUNS.split()
     number = int(run[:12], 16)
     kept = "".join(char if char.isalnum() or char in "._" else "-" for char in workflow).strip("-")[:LONGEST]
@@ -77,8 +77,8 @@ def run_name(workflow: str, run: str) -> str:
 def leave(
     db: str, plan: Plan, children: Sequence[Plan], input: dict[str, Any], *names: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """The run as an object, and the workers that serve everything and have its code if it needs any: a worker that
-    serves one run says so in its name. The names are those of the run: id, name, key, and where its code is."""
+    """Store a run for a worker. Return the run as an object, and the live workers that serve every run and have its
+    code if it needs any. `names` are id, name and key of the run, and where its code is."""
     with open_intake(db) as (intake, store):
         for child in children:
             intake.register(child)
@@ -144,7 +144,7 @@ def run(**given: Any) -> int:
     input = inputs(asked.input, asked.input_file)
     wanted = Wanted(run, asked.name or run_name(playbook.plan.name, run), asked.key or "", playbook, input)
     if code:
-        _stored_input(asked.file, input)  # what does not fit is refused before anything is written
+        _stored_input(asked.file, input)  # refuse wrong inputs before anything is written
     elif _talks(asked.progress, asked.quiet):
         _tell_unread(wanted)
     if asked.dry_run:
@@ -226,7 +226,7 @@ def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) ->
 
 
 def _others_with_code(views: Views, row: Summary, code: Sequence[str]) -> Collection[str]:
-    """Workers elsewhere that have the code of a run for which this process has none. Raises NotFound if none has."""
+    """Return the workers of other processes that have the code of a run, if this process has not. Raises NotFound."""
     return workers_with_code(views, row, _code_here(code) if code else {})
 
 
@@ -238,7 +238,7 @@ def _tell_going_on(row: Summary, others: Collection[str], shown: Mapping[str, An
 
 
 def again(name: str, db: str, *files: str) -> str:
-    """The command that goes on with a run."""
+    """Return the command that resumes a run."""
     where = "" if db == DB else f" --db {shlex.quote(db)}"
     code = "".join(f" --code {shlex.quote(file)}" for file in files if is_code(file))
     return f"refold runs resume {shlex.quote(name)}{where}{code}"
@@ -263,14 +263,14 @@ def _execute(wanted: Wanted, asked: Options) -> int:
 
 
 def _workflow(target: str) -> Any:
-    """Import the Python workflow of this name. Playbooks do without it, and do not pay for loading it."""
+    """Import the Python workflow of this name. Playbooks do not need it, and do not pay for loading it."""
     from refold.python.load import load
 
     return load(target)
 
 
 def _code_here(targets: Sequence[str]) -> dict[str, CodeHere]:
-    """The Python workflows that these names stand for, with those that they start, by the hashes of their plans."""
+    """Return the Python workflows of these names and all that they start, by the hashes of their plans."""
     from refold.python.definition import define, with_children
     from refold.python.load import load
 
@@ -297,7 +297,7 @@ def _go_on(row: Summary, begin: Any, code: Sequence[str], shown: Mapping[str, An
 
 
 def _tell_unread(wanted: Wanted) -> None:
-    """Inputs that nothing in the playbook can read are probably typing errors."""
+    """Warn of inputs that nothing in the playbook can read: they are probably typing errors."""
     plan = wanted.playbook.plan
     known = dict.fromkeys([*plan.defaults, *(declared.name for declared in plan.inputs)])
     for name in wanted.input.keys() - known.keys() if plan.language != "noetl" else ():
@@ -305,12 +305,12 @@ def _tell_unread(wanted: Wanted) -> None:
 
 
 def _talks(progress: str, quiet: bool) -> bool:
-    """Whether messages are for people, and they want them."""
+    """Whether to print messages for people: not with `--quiet`, nor with progress as JSON."""
     return not quiet and progress != "json"
 
 
 def _tell_end(ended: Any, name: str, output: str, progress: str, quiet: bool) -> int:
-    """The result is data; how it went is not."""
+    """Print the result to stdout, and messages about the run to stderr."""
     if ended.error and (quiet or progress == "none"):
         out.print_message(f"error: {out.printable(ended.error)}")
     if ended.code != exits.OK and _talks(progress, quiet):
@@ -321,7 +321,7 @@ def _tell_end(ended: Any, name: str, output: str, progress: str, quiet: bool) ->
         elif ended.code == exits.OK and ended.result is not None:
             _put_result(ended.result)
     except out.ReaderGone:
-        pass  # the run is over all the same
+        pass  # the run has ended in any case
     return int(ended.code)
 
 
@@ -347,7 +347,7 @@ def _tell_plan(wanted: Wanted, output: str) -> int:
 
 
 def _leave(wanted: Wanted, asked: Options) -> int:
-    """Nobody executes it here."""
+    """Store the run for a worker, and execute nothing here."""
 
     plan, children = wanted.playbook.plan, [child.plan for child in wanted.playbook.children]
     coded = is_code(asked.file)

@@ -14,11 +14,11 @@ from refold.cli.commands.playbooks import is_code, read_file
 from refold.cli.options import inputs, output_option, quiet_option, value_of
 from refold.python.load import load
 
-TOLD = 5  # names in a line
+TOLD = 5  # names shown in a line
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     target: str
     seeds: int
