@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from refold.cli.commands.execute import in_foreground
 from refold.errors import Stopped
 from refold.testing.core import Scripted
 from refold.wiring import open_process
-from refold.worker.stop import in_foreground
 from tests.alive import within
 from tests.crash.evidence import effects, lines, read
 from tests.crash.failpoints import be_full

@@ -18,9 +18,9 @@ import pytest
 from refold.errors import InvalidValue
 from refold.executors.inline import Inline
 from refold.executors.interpreter_pool import InterpreterPool
+from refold.tools.python.body import plain
 from refold.tools.python.compile import InvalidCode, prepare
 from refold.tools.python.tool import PythonTool
-from refold.tools.python.values import plain
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 
 WHERE = pytest.mark.parametrize("isolation", ["process", "inline"])

@@ -11,8 +11,8 @@ from refold.errors import InvalidValue, ToolFailed
 from refold.executors.inline import Inline
 from refold.executors.interpreter_pool import InterpreterPool
 from refold.ports import Call
+from refold.tools.python.body import as_json
 from refold.tools.python.tool import PythonTool
-from refold.tools.python.values import as_json
 
 WHERE = pytest.mark.parametrize("isolation", ["process", "inline"])
 CONTEXT = {

@@ -20,7 +20,7 @@ from refold.runtime.turn_thread import InCaller
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.wiring import Process, WallClock, World, assemble
-from refold.worker.heartbeat import Heartbeat, on_thread
+from refold.worker.leases import Heartbeat, on_thread
 
 BODIES = "tests.executors.bodies"
 SHORT = Settings(lease_for=0.3, sweep_every=0.05, poll=0.05, process_grace=0.1)

@@ -5,11 +5,11 @@ import sys
 import threading
 from typing import Any
 
+from refold.cli.commands.execute import in_foreground
 from refold.errors import Stopped
 from refold.plan import Arc, Call, Plan, Step
 from refold.settings import Settings
 from refold.wiring import open_process
-from refold.worker.stop import in_foreground
 
 BODIES = "tests.executors.bodies"
 

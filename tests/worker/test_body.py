@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from refold.worker.body import Body
+from refold.worker.run_tool import Body
 
 SEEN: ContextVar[str] = ContextVar("seen", default="outside")
 

@@ -14,8 +14,7 @@ from refold.doorbells.local import LocalDoorbell
 from refold.errors import Ambiguous, Corrupt, LeaseLost, Unavailable
 from refold.ports import Abilities, Call, Done, Lease, Memory, Place
 from refold.wiring import WallClock
-from refold.worker.heartbeat import as_task, on_thread
-from refold.worker.leases import Beat, LeaseKeeper, place
+from refold.worker.leases import Beat, LeaseKeeper, as_task, on_thread, place
 from refold.worker.loop import Worker, WorkerOptions
 from refold.worker.run_tool import run_tool
 

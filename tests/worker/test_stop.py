@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from refold.cli.commands.execute import in_foreground
 from refold.errors import Stopped
-from refold.worker.stop import in_foreground
 from tests.alive import children, living, noted_in, state, within
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from psycopg import AsyncConnection
 from refold import Engine
 from refold.core.facts import StepSettled
 from refold.core.outcomes import SECOND, Report, Succeeded, TimedOut
-from refold.executors.threads import Threads
+from refold.executors.inline import Threads
 from refold.playbooks.playbook import read
 from refold.settings import Settings
 from refold.time_limits import Limit, Stopwatch, began, waiting

@@ -16,7 +16,7 @@ BODY = "refold.sources.python_process:page_of"
 CODE = {  # who runs Python code, by name: it is loaded in the other process only
     "make": "refold.tools.python.body:made",
     "telling": "refold.tools.python.body:errors_told",
-    "plain": "refold.tools.python.values:plain",
+    "plain": "refold.tools.python.body:plain",
 }
 LANES = 8  # loops whose iterators are kept
 

@@ -21,7 +21,7 @@ from refold.settings import Settings
 from refold.wiring.process import Process, assemble, open_secrets
 from refold.wiring.store import kept_in
 from refold.wiring.world import ARTIFACTS, StoreTime, World
-from refold.worker.heartbeat import on_thread
+from refold.worker.leases import on_thread
 
 if TYPE_CHECKING:
     from refold.playbooks.playbook import Playbook

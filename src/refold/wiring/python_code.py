@@ -11,7 +11,7 @@ from refold.runtime.turn import Turns
 from refold.worker.loop import Worker
 
 if TYPE_CHECKING:
-    from refold.executors.threads import Threads
+    from refold.executors.inline import Threads
     from refold.playbooks.playbook import Playbook
     from refold.python.body_call import BodyServices
     from refold.python.body_tool import RaisedErrors
@@ -110,7 +110,7 @@ class PythonCode:
         return run
 
     def _rooms(self) -> "BodyServices":
-        from refold.executors.threads import Threads
+        from refold.executors.inline import Threads
         from refold.python.body_call import BodyServices, ChildRun
 
         async def look(run: str) -> ChildRun:

@@ -15,7 +15,7 @@ from refold.executors.process_services import ProcessServices
 from refold.ports import Advance, AtOnce, Clock, Doorbell, Executor, Store
 from refold.secrets.access import SecretAccess
 from refold.stores.clock import StoreClock, machine_steady
-from refold.worker.heartbeat import Heartbeat, as_task
+from refold.worker.leases import Heartbeat, as_task
 
 if TYPE_CHECKING:
     from refold.templates import Templates

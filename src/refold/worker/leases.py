@@ -1,8 +1,13 @@
-"""The leases of a worker: one heartbeat extends all of them, and a body whose lease is lost is stopped."""
+"""The leases of a worker: one heartbeat extends all of them, and a body whose lease is lost is stopped.
+
+The heartbeat runs on a thread of its own; or in a simulation, which has no threads, as a task.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from itertools import count
+from threading import Thread
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -10,7 +15,7 @@ from msgspec import Struct, field
 from refold.core.faults import text_of
 from refold.core.outcomes import Failed, Outcome, Succeeded
 from refold.errors import RefoldError, Unavailable
-from refold.logs import DEBUG, INFO, WARNING, event, logger
+from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Clock, Desk, Lease, Memory, Place, Redaction
 from refold.time_limits import Stopwatch
 from refold.worker.redaction import NO_REDACTION
@@ -190,3 +195,54 @@ class PatientDesk(Struct, frozen=True):
                 why = self.redaction.text(text_of(error))
                 event(log, WARNING, "body waits for the store, which did not answer", fields_of(self.lease), why=why)
                 await self.clock.sleep(self.pause)
+
+
+Heartbeat = Callable[[LeaseKeeper], AbstractAsyncContextManager[None]]
+"""Keeps the leases of a worker alive while its bodies run."""
+
+
+@asynccontextmanager
+async def as_task(keeper: LeaseKeeper) -> AsyncIterator[None]:
+    """Beat on the event loop of the bodies: while that loop is blocked, no lease is extended."""
+    beating = asyncio.get_running_loop().create_task(keeper.run(keeper.hear))
+    try:
+        yield
+    finally:
+        beating.cancel()
+
+
+@asynccontextmanager
+async def on_thread(keeper: LeaseKeeper) -> AsyncIterator[None]:
+    """Beat on another thread with its own event loop, so that a body that blocks its loop does not lose its lease."""
+    work = asyncio.get_running_loop()
+    beating: asyncio.Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = work.create_future()
+    ended = asyncio.Event()
+
+    def tell(beat: Beat) -> None:
+        work.call_soon_threadsafe(keeper.hear, beat)
+
+    async def beat() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        work.call_soon_threadsafe(beating.set_result, (loop, task))
+        while True:
+            try:
+                await keeper.run(tell)
+            except Exception as error:  # a defect; it is logged, and costs one beat instead of every lease
+                event(log, ERROR, "heartbeat ended with an internal error", worker=keeper.worker, error=error)
+                work.call_soon_threadsafe(work.call_exception_handler, {"message": "heartbeat", "exception": error})
+
+    def run() -> None:
+        with suppress(asyncio.CancelledError, RuntimeError):  # it was stopped, or the loop of the bodies is closed
+            asyncio.run(beat())
+        with suppress(RuntimeError):  # the loop of the bodies is closed, so no task waits
+            work.call_soon_threadsafe(ended.set)
+
+    Thread(target=run, name="refold-heartbeat", daemon=True).start()
+    try:
+        yield
+    finally:
+        loop, task = await beating
+        with suppress(RuntimeError):  # the thread has ended already
+            loop.call_soon_threadsafe(task.cancel)
+        await ended.wait()

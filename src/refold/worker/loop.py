@@ -13,12 +13,10 @@ from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Offer, Redaction, Tool
-from refold.worker.body import Body, guarded_loop
-from refold.worker.heartbeat import Heartbeat, as_task
-from refold.worker.leases import HeldLease, LeaseKeeper, PatientDesk, fields_of
+from refold.worker.leases import Heartbeat, HeldLease, LeaseKeeper, PatientDesk, as_task, fields_of
 from refold.worker.output import TryOutput
 from refold.worker.redaction import NO_REDACTION, redacted
-from refold.worker.run_tool import CallServices, run_tool
+from refold.worker.run_tool import Body, CallServices, guarded_loop, run_tool
 
 log = logger("worker")
 

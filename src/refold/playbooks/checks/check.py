@@ -7,8 +7,8 @@ from msgspec import structs
 from refold.core.plan import WorkerWork
 from refold.playbooks.checks.graph import check_arcs, check_graph
 from refold.playbooks.checks.names import check_names
-from refold.playbooks.checks.scopes import Names
 from refold.playbooks.checks.secrets import check_secrets
+from refold.playbooks.checks.template_reads import Names
 from refold.playbooks.checks.templates import check_templates
 from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.problems import Problem

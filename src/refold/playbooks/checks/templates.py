@@ -3,8 +3,7 @@
 import re
 
 from refold.names import WORDS
-from refold.playbooks.checks.scopes import Names, Path
-from refold.playbooks.checks.template_reads import Finding, Reads
+from refold.playbooks.checks.template_reads import Finding, Names, Path, Reads
 from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.problems import Problem, Severity
 from refold.playbooks.reader.reading import Reading

@@ -10,9 +10,9 @@ from refold.core.pipeline import Task, TaskPipeline
 from refold.core.plan import Arc, Call, Loop, Step, WorkerWork
 from refold.playbooks.noetl.results import read_output, sets_of, warn_references
 from refold.playbooks.noetl.tasks import Book, read_cursor, read_tasks
-from refold.playbooks.pipelines import input_of
 from refold.playbooks.reader.reading import Fields, Reading
 from refold.playbooks.steps import StepDraft, Value
+from refold.playbooks.tools import input_of
 from refold.playbooks.yaml.text import Node
 from refold.templates import paths_of
 

@@ -5,10 +5,9 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from refold.executors.inline import Inline
+from refold.executors.inline import Inline, Threads
 from refold.executors.limits import environment
 from refold.executors.process_services import ProcessServices
-from refold.executors.threads import Threads
 from refold.ports import Executor, Say, Tool
 from refold.registry import LazyRegistry
 from refold.settings import Settings
