@@ -1,4 +1,4 @@
-"""Progress as rows of a tree: one per step; a loop has a bar and counts, what waits says why, a failure expands."""
+"""Progress as rows of a tree: one per step, with bar and counts of a loop, the reason of a wait, a failure's error."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Templates: expressions in texts, evaluated within bounds; to look at them needs no evaluation."""
+"""Templates: expressions in texts, evaluated within limits; they can be analysed without being evaluated."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ __all__ = ["Piece", "TemplateProblem", "Templates", "Use", "paths_of", "problem_
 
 
 def __getattr__(name: str) -> Any:
-    """What evaluates is loaded when it is needed."""
+    """Load the evaluator when it is first needed."""
     if name == "Templates":
         from refold.templates.language import Templates
 

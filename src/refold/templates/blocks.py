@@ -1,4 +1,4 @@
-"""Statements as they are written: the tree that they make of a text, and the paths that are not of their own making."""
+"""Statements: the tree that they make of a text, and the paths in it that do not begin with a name they bind."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -18,7 +18,7 @@ _SPACE, _LOOP = "namespace", "loop"
 
 
 class Tag(NamedTuple):
-    """A statement before it is known what belongs to it; of a raw one the text in it."""
+    """A statement before its body is read; `raw` is the text inside a raw statement."""
 
     at: int
     word: str
@@ -43,13 +43,13 @@ class For(Struct, frozen=True):
 
 
 class Set(Struct, frozen=True):
-    """A value gets a name, or several get one each; `field`: one of a name space is changed."""
+    """Binds a value to a name, or values to several names; with `field`, changes a field of a name space."""
 
     at: int
     names: tuple[str, ...]
     field: str
     value: Expression
-    space: bool  # a name space is made
+    space: bool  # whether the value is a new name space
 
 
 class SetText(Struct, frozen=True):
@@ -62,7 +62,7 @@ Body = tuple[Part, ...]
 
 
 def tree_of(parts: Sequence[str | Expression | Tag], lenient: bool) -> Body:
-    """Raises Wrong."""
+    """Return the statements as a tree. Raises Wrong."""
     return _Reader(parts, lenient).body((), None)[0]
 
 
@@ -73,7 +73,7 @@ class _Reader:
         self._depth = 0
 
     def body(self, until: tuple[str, ...], opening: Tag | None) -> tuple[Body, Tag | None]:
-        """What stands before one of these words, and the tag that it is in."""
+        """Return the parts before one of these words, and the tag of that word."""
         self._depth += 1
         if opening is not None and self._depth > DEEPEST:
             raise Wrong(f"statements are at most {DEEPEST} deep", opening.at)
@@ -170,7 +170,7 @@ class _Reader:
         return tuple(names)
 
     def _last(self, tag: Tag) -> Expression:
-        """The expression that a statement ends with."""
+        """Read the expression at the end of a statement."""
         node = tag.rest.several(tag.rest.expression)
         tag.rest.end()
         return self._expression(node)
@@ -180,7 +180,7 @@ class _Reader:
 
 
 def lookups(body: Body, bound: set[str]) -> Iterator[Lookup]:
-    """All that do not begin with a name bound here; what is bound on the way there is added."""
+    """Yield the lookups that do not begin with a bound name; names that the body binds are added to `bound`."""
     for part in body:
         match part:
             case Expression():
@@ -204,7 +204,7 @@ def _free(expression: Expression, bound: set[str]) -> Iterator[Lookup]:
 
 
 def _of_choice(choice: If, bound: set[str]) -> Iterator[Lookup]:
-    """Bound afterwards is what every arm has bound; what only some have may as well be somebody else's."""
+    """After the choice, only names that every arm binds are bound; the others may still be read from the view."""
     ends: list[set[str]] = []
     for condition, body in choice.arms:
         if condition is not None:
@@ -216,7 +216,7 @@ def _of_choice(choice: If, bound: set[str]) -> Iterator[Lookup]:
 
 
 def _of_loop(loop: For, bound: set[str]) -> Iterator[Lookup]:
-    """What a loop goes over is named as a whole, so that paths through its names are in it."""
+    """The list of a loop is looked up as a whole, so that it includes every path through the loop's names."""
     yield from _free(loop.items, bound)
     inside = bound | set(loop.names)
     if loop.condition is not None:

@@ -1,4 +1,4 @@
-"""Tests of values: what `is` and `select` can ask."""
+"""Tests of values, for `is` and `select`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -113,7 +113,7 @@ def _is_at_least(evaluation: Evaluation, value: Any, other: Any) -> bool:
 
 
 def _is_in(evaluation: Evaluation, value: Any, container: Any) -> bool:
-    """A text is in a text, a key in a map and an element in a list; what is undefined is an empty text."""
+    """Whether a text contains a text, a map a key or a list an element; an undefined value counts as an empty text."""
     if container is UNDEFINED and not evaluation.lenient:
         raise CannotEvaluate(NO_VALUE)
     if isinstance(container, str):

@@ -1,4 +1,4 @@
-"""The tree of an expression to functions that evaluate it: every name is checked once, before anything is evaluated."""
+"""Compiles the tree of an expression to functions: every name is checked once, before anything is evaluated."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -40,7 +40,7 @@ from refold.templates.syntax import (
 from refold.templates.tokens import Wrong
 
 _OF_DATA: dict[str, Callable[..., Any]] = {"iterable": is_iterable, "sameas": same, "sequence": is_sequence}
-_CHOOSING = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}  # the place of the name of a test
+_CHOOSING = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}  # the argument that names a test
 _OF_EACH = frozenset({"bool", "first", "last", "max", "min", "round"})
 _PATHS = (Name, Dot, Subscript)
 _AS_THEY_ARE = frozenset({str, int, bool, type(None), ListView, MapView})
@@ -67,12 +67,12 @@ class Expression(Struct, frozen=True):
     at: int
     run: Run
     lookups: tuple[Lookup, ...]
-    path: Lookup | None  # the expression is nothing but this
-    size: int  # how many functions there are
+    path: Lookup | None  # set if the whole expression is this path
+    size: int  # the number of compiled functions
 
 
 def compiled(node: Node, at: int, lenient: bool) -> Expression:
-    """Raise Wrong."""
+    """Return the compiled expression. Raises Wrong."""
     compiler = _Compiler(lenient)
     run = compiler.run_of(node)
     is_path = isinstance(node, _PATHS) and bool(_static_path(node))
@@ -88,7 +88,7 @@ class _Compiler:
         self._depth = 0
 
     def run_of(self, node: Node, soft: bool = False) -> Run:
-        """A soft path that leads nowhere is undefined; any other is an error."""
+        """Compile a node. A soft path that leads nowhere is undefined; any other such path is an error."""
         self.size += 1
         self._depth += 1
         if self._depth > DEEPEST:
@@ -148,7 +148,7 @@ class _Compiler:
         return _subscript_if_there(at, runs) if soft else _acting(at, "", partial(subscript, path), runs)
 
     def _operator(self, at: int, what: str, act: Act, operands: Sequence[Node]) -> Run:
-        """Where a path may lead nowhere, an operator that cannot do with null says which path it was."""
+        """Compile an operator. In lenient dialects, an error about a null operand names the path that led nowhere."""
         runs = [self.run_of(each) for each in operands]
         if self.lenient:
             act = partial(naming, tuple(_static_path(each) for each in operands), act)
@@ -189,7 +189,7 @@ class _Compiler:
         return _acting_raw(node.at, what, act, [operand, *arguments], named)
 
     def _chosen(self, node: Filter, operand: Run, given: Sequence[tuple[str, Run]]) -> Run:
-        """What takes the name of a test takes it as a text, and there is such a test."""
+        """Compile a filter that takes the name of a test: a text in quotes that names an existing test."""
         name, place, what = node.name, _CHOOSING[node.name], f"the filter {node.name!r}"
         wanted, by_attribute = name.startswith("select"), name.endswith("attr")
         if len(node.arguments) <= place:
@@ -236,7 +236,7 @@ class _Compiler:
 
 
 def _split(arguments: Sequence[tuple[str, Run]]) -> tuple[list[Run], dict[str, Run]]:
-    """Return those by their place, and those by their name."""
+    """Return the positional arguments and the named ones."""
     return [run for name, run in arguments if not name], {name: run for name, run in arguments if name}
 
 
@@ -304,7 +304,7 @@ def _subscript_if_there(at: int, runs: Sequence[Run]) -> Run:
 
 
 def _acting(at: int, what: str, act: Act, runs: Sequence[Run], named: Mapping[str, Run] | None = None) -> Run:
-    """An operator, a filter, a method or a function; `what` is said if it fails."""
+    """Compile an operator, a filter, a method or a function; `what` names it in error messages."""
 
     def run(evaluation: Evaluation) -> Any:
         arguments = [run(evaluation) for run in runs]
@@ -324,7 +324,7 @@ def _acting(at: int, what: str, act: Act, runs: Sequence[Run], named: Mapping[st
 
 
 def _acting_raw(at: int, what: str, act: Act, runs: Sequence[Run], named: Mapping[str, Run] | None = None) -> Run:
-    """A filter or a test that gets undefined values and floats as they are."""
+    """Compile a filter or a test that gets undefined values and floats unchanged."""
 
     def run(evaluation: Evaluation) -> Any:
         arguments = [run(evaluation) for run in runs]
@@ -341,7 +341,7 @@ def _acting_raw(at: int, what: str, act: Act, runs: Sequence[Run], named: Mappin
 
 
 def _paid(evaluation: Evaluation, result: Any) -> Any:
-    """Return a result as expressions handle it; what is in a new list or map is paid for."""
+    """Return a result as expressions handle it; the contents of a new list or map are charged to the budget."""
     if result is True or result is False or result is UNDEFINED:
         return result
     if not isinstance(result, (list, dict)):
@@ -366,12 +366,12 @@ def _failed(at: int, what: str, error: Exception) -> Failed:
 
 
 def _of_what_is_there(act: Act, evaluation: Evaluation, value: Any) -> Any:
-    """In dialects that take null for an empty list, what is empty, zero or false is one too."""
+    """In dialects that accept null as an empty list, every value that is empty, zero or false is one too."""
     return act(evaluation, default(evaluation, value, (), True))
 
 
 def _unfolded(node: Node) -> tuple[Node, list[Node]]:
-    """What a path begins with, and its keys."""
+    """Return the node that a path begins with, and its keys."""
     keys: list[Node] = []
     while isinstance(node, (Dot, Subscript)):
         keys.append(Literal(node.at, node.name) if isinstance(node, Dot) else node.key)
@@ -380,7 +380,7 @@ def _unfolded(node: Node) -> tuple[Node, list[Node]]:
 
 
 def _static(keys: Sequence[Node]) -> list[Key]:
-    """Return the keys up to the first that only the evaluation knows."""
+    """Return the keys up to the first that is known only when it is evaluated."""
     static: list[Key] = []
     for key in keys:
         if not isinstance(key, Literal) or type(key.value) not in (str, int):
@@ -390,14 +390,14 @@ def _static(keys: Sequence[Node]) -> list[Key]:
 
 
 def _static_path(node: Node) -> tuple[Key, ...]:
-    """Return all keys of a path, or nothing if it is no path or has keys that only the evaluation knows."""
+    """Return all keys of a path; nothing if the node is not a path, or has a key that must be evaluated."""
     root, keys = _unfolded(node)
     static = _static(keys)
     return (root.name, *static) if isinstance(root, Name) and len(static) == len(keys) else ()
 
 
 def _text(arguments: Sequence[Argument], place: int) -> str:
-    """An argument that is a text in quotes."""
+    """Return an argument that is a text in quotes; an empty text if it is not one."""
     if place >= len(arguments):
         return ""
     value = arguments[place].value

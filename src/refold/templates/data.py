@@ -1,4 +1,4 @@
-"""Data of expressions: read-only views of what is there, plain copies of results, and the text of a value."""
+"""Data of expressions: read-only views of existing data, plain copies of results, and the text of a value."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -9,13 +9,13 @@ from msgspec import json
 from refold.core.codec import DEPTH_LIMIT
 from refold.core.expressions import Aliased, CannotEvaluate, unaliased
 
-LARGEST = 1 << 20  # of what an expression makes: a character of text counts 1, a value ITEM
+LARGEST = 1 << 20  # limit of what an expression creates: a character counts 1, a value ITEM
 ITEM = 8
 TOO_LARGE = f"this makes more than {LARGEST >> 20} MiB, and that is work for a step"
 
 
 class _Undefined:
-    """The type of `UNDEFINED`, which is false like all that is empty."""
+    """The type of `UNDEFINED`, which is false like an empty value."""
 
     __slots__ = ()
 
@@ -37,8 +37,8 @@ class ListView:
 
     def __init__(self, data: Sequence[Any], weight: int = 0, whole: Aliased | None = None) -> None:
         self._data = data
-        self._weight = weight  # if the expression has made it; 0: it was there before
-        self._whole = whole or data  # with its aliases, for those who read a name
+        self._weight = weight  # of a list that the expression created; 0: it existed before
+        self._whole = whole or data  # with its aliases, for lookups by name
 
     def __len__(self) -> int:
         return len(self._data)
@@ -50,7 +50,7 @@ class ListView:
 
 
 class MapView:
-    """A map that can only be read, key by key: what nobody names is not looked up."""
+    """A map that can only be read, key by key: a key that no expression names is not looked up."""
 
     __slots__ = ("_data", "_weight", "_whole")
 
@@ -71,11 +71,11 @@ Mapping.register(MapView)
 VIEWS = (ListView, MapView)
 LISTS = (list, tuple, ListView)
 _WHOLE = float(1 << 63)  # whole numbers below this are integers
-SCALARS = frozenset({str, int, float, bool, type(None)})  # to look a type up is quicker than to ask what it is
+SCALARS = frozenset({str, int, float, bool, type(None)})  # looking a type up is faster than isinstance
 
 
 def in_plain_words(message: str) -> str:
-    """A message of Python, without the names of the classes above."""
+    """Replace the names of the classes above in a message of Python."""
     return message.replace("ListView", "list").replace("MapView", "map")
 
 
@@ -91,17 +91,17 @@ def plain(value: Any) -> Any:
 
 
 def bare(value: Any) -> Any:
-    """What a view shows; anything else is itself."""
+    """Return the data of a view; any other value is returned unchanged."""
     return value._data if isinstance(value, VIEWS) else value
 
 
 def whole(value: Any) -> Any:
-    """What a view shows, with its aliases."""
+    """Return the data of a view, with its aliases."""
     return value._whole if isinstance(value, VIEWS) else value
 
 
 def kind(value: Any) -> str:
-    """What to call a value in a message."""
+    """Return the word for a value in a message."""
     if value is None or value is UNDEFINED:
         return "null" if value is None else "an undefined value"
     if isinstance(value, (bool, int, float)):
@@ -110,7 +110,7 @@ def kind(value: Any) -> str:
 
 
 def weight_of(value: Any) -> int:
-    """Of what was made: all that would be written out, also what is in it more than once."""
+    """Return the size of a new value as if written out: a part that occurs twice counts twice."""
     if type(value) in SCALARS:
         return ITEM + len(value) if type(value) is str else ITEM
     if isinstance(value, VIEWS):
@@ -121,17 +121,17 @@ def weight_of(value: Any) -> int:
 
 
 def named(value: Any) -> Any:
-    """A plain copy of a value that a template only names; it may be of any size."""
+    """Return a plain copy of a value that a template only names; it may have any size."""
     return Copies(limit=None).of(value)
 
 
 def made(value: Any) -> Any:
-    """A plain copy of a value that an expression has made; what was there before counts only if it comes twice."""
+    """Return a plain copy of a value that an expression created; older data counts only from its second copy on."""
     return Copies().of(value)
 
 
 def text_of(value: Any, python: bool = False) -> str:
-    """What a value is in the midst of a text: null is nothing, maps and lists are JSON; true may be True."""
+    """Return a value as part of a text: null is empty, maps and lists are JSON; with `python`, true is True."""
     if isinstance(value, str):
         return str.__str__(value)
     if value is None:
@@ -148,11 +148,11 @@ def json_of(value: Any) -> str:
 
 
 class Copies:
-    """Copies to plain JSON data, or says what has no place there; the limit is for all of them together."""
+    """Copies values to plain JSON data, and refuses what JSON cannot hold; all copies together have one limit."""
 
     def __init__(self, limit: int | None = LARGEST, free: bool = True) -> None:
         self.limit, self.free, self.spent = limit, free, 0
-        self.seen: dict[int, Any] = {}  # the values too, so that no other gets the id of one
+        self.seen: dict[int, Any] = {}  # keeps the values alive, so that no id is used again
 
     def of(self, value: Any, counts: bool = True, depth: int = 0) -> Any:
         if isinstance(value, str):
@@ -187,7 +187,7 @@ class Copies:
 
     def _text(self, text: str, counts: bool) -> str:
         self._spend(len(text), counts)
-        return str.__str__(text)  # of a subclass too
+        return str.__str__(text)  # a subclass becomes a plain str
 
     def _spend(self, weight: int, counts: bool) -> None:
         if counts and self.limit is not None:

@@ -1,4 +1,4 @@
-"""The evaluation of the expressions of one text: what they may read, and how much they may make of it."""
+"""The evaluation of the expressions of one text: what they may read, and how much they may create."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from refold.templates.data import (
     text_of,
 )
 
-BUDGET = 8 * LARGEST  # of all that the expressions of one text take up and make
+BUDGET = 8 * LARGEST  # for all that the expressions of one text read and create
 TO_READ = 2 * ITEM
 NO_VALUE = "the expression has no value; `| default(…)` can give it one"
 _MOST_BITS = 127  # of a whole number
@@ -38,7 +38,7 @@ class Evaluation:
 
     def __init__(self, view: TemplateScope, lenient: bool) -> None:
         self.view = view
-        self.lenient = lenient  # null is taken for an empty text or list, and true is written True
+        self.lenient = lenient  # null counts as an empty text or list, and true is written True
         self._spent = 0
 
     def charge(self, weight: int) -> None:
@@ -47,12 +47,12 @@ class Evaluation:
             raise CannotEvaluate(f"this handles more than {BUDGET >> 20} MiB, and that is work for a step")
 
     def room(self, weight: int) -> None:
-        """Refuse what would be too large before it is made."""
+        """Refuse a result that would be too large, before it is created."""
         if weight > LARGEST:
             raise CannotEvaluate(TOO_LARGE)
 
     def taken(self, value: Any, weight: int = 0) -> Any:
-        """Return a value as expressions handle it: text is paid for, lists and maps are views, the rest is JSON."""
+        """Return a value as expressions handle it: text is charged, lists and maps are views, the rest is JSON."""
         kind_of_value = type(value)
         if kind_of_value is str:
             self.charge(len(value))
@@ -78,7 +78,7 @@ class Evaluation:
         return self.shown(container[key])
 
     def shown(self, value: Any, weight: int = 0) -> Any:
-        """Lists and maps are shown as views."""
+        """Return a view of a list or map, and other values unchanged."""
         if type(value) in SCALARS or isinstance(value, VIEWS):
             return value
         if isinstance(value, (list, tuple)):
@@ -104,7 +104,7 @@ class Evaluation:
             yield self.shown(element)
 
     def hold(self, value: Any, depth: int = 0) -> None:
-        """Go through all of a value that gets a name: each of its elements is paid for, as often as it is in it."""
+        """Walk through a value that is bound to a name, and charge each element as often as it occurs."""
         self.charge(TO_READ)
         if type(value) in SCALARS:
             return
@@ -115,7 +115,7 @@ class Evaluation:
             self.hold(each, depth + 1)
 
     def written(self, value: Any) -> str:
-        """A value as it stands in a text."""
+        """Return a value as part of a text."""
         return text_of(value, self.lenient)
 
     def text(self, value: Any) -> str:

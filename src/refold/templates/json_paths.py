@@ -15,7 +15,7 @@ _STEP = re.compile(
 
 
 def parsed(path: str) -> tuple[Key, ...]:
-    """Its keys. Raises ValueError."""
+    """Return the keys of a path. Raises ValueError."""
     text = path.strip()
     if len(text) > LONGEST:
         raise ValueError(f"a path has at most {LONGEST} characters; this one has {len(text)}")
@@ -33,7 +33,7 @@ def parsed(path: str) -> tuple[Key, ...]:
 
 
 def selected(value: Any, keys: tuple[Key, ...]) -> Any:
-    """What stands at the end of the path; a list of all for a star. Raises LookupError."""
+    """Return the value at the end of the path; with a star, a list of all values. Raises LookupError."""
     for at, key in enumerate(keys):
         if key is None:
             each = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
@@ -46,7 +46,7 @@ def selected(value: Any, keys: tuple[Key, ...]) -> Any:
 
 
 class Selected(Mapping[str, Any]):
-    """Names for fields of a value, each looked for when it is read."""
+    """Names for fields of a value; each field is looked up when it is read."""
 
     def __init__(self, value: Any, paths: Mapping[str, str]) -> None:
         self._value, self._paths = value, paths

@@ -1,4 +1,4 @@
-"""The expression language of playbooks: templates in texts, evaluated within bounds against a lazy view."""
+"""The expression language of playbooks: templates in texts, evaluated within limits against a lazy view."""
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Templates:
         return named_as_noetl(view) if self._lenient else view
 
     def value(self, template: Any, view: TemplateScope) -> Any:
-        """Plain data of its own; what was rendered is never rendered again."""
+        """Render a template to a plain copy of the data; a rendered text is never rendered again."""
         return self._given(template, self.names(view))
 
     def _given(self, template: Any, view: TemplateScope) -> Any:
@@ -46,11 +46,11 @@ class Templates:
         return {"input": bound, "config": self._value(template[IN], _Bound(bound, view), "")}
 
     def truth(self, template: Any, view: TemplateScope) -> bool:
-        """As Python has it, but for texts that say no; `$first` lists rules, each a condition and what it decides."""
+        """Truth as in Python, except for texts that mean no; `$first` lists rules, each a condition and its answer."""
         return self._truth(template, self.names(view))
 
     def pieces(self, text: str, view: TemplateScope) -> list[str | Piece]:
-        """The text with its values left as they are, plain copies, for those who quote them in their own way."""
+        """Return the parts of a text with its values as plain copies, for callers with their own way of quoting."""
         view = self.names(view)
         if is_plain(text):
             return [text] if text else []
@@ -85,7 +85,7 @@ class Templates:
             raise CannotEvaluate(f"{key}: {error}" if key else str(error)) from None
 
     def _text(self, text: str, view: TemplateScope, finish: Finish) -> Any:
-        """`finish` makes the result of what a text that is one expression evaluates to."""
+        """Render a text; `finish` makes the result from the value of a text that is a single expression."""
         if is_plain(text):
             return text
         template = self._read(text)
@@ -125,7 +125,7 @@ class _Bound:
         return self._bound[name] if name in self._bound else self._view[name]
 
     def _input(self) -> Any:
-        """The run's input, as far as somebody has kept it."""
+        """Return the run's input, or an empty map where the view has none."""
         try:
             found = unaliased(self._view["input"])
         except (CannotEvaluate, KeyError):
@@ -134,7 +134,7 @@ class _Bound:
 
 
 def _is_first(template: Any) -> bool:
-    """Rules of which the first that holds decides; if none does, the answer is yes."""
+    """Whether it is a list of rules: the first one that holds decides; if none holds, the answer is yes."""
     return isinstance(template, dict) and template.keys() == {_FIRST} and isinstance(template[_FIRST], (list, tuple))
 
 
