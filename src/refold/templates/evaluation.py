@@ -94,7 +94,7 @@ class Evaluation:
         return MapView(data, weight, value) if isinstance(data, (dict, Mapping)) else data
 
     def each(self, value: Any) -> Iterator[Any]:
-        """The elements of a list, the keys of a map or the characters of a text, each paid for."""
+        """Yield the elements of a list, the keys of a map or the characters of a text; each is charged."""
         if value is None and self.lenient:
             return
         if not isinstance(value, (str, *LISTS, Mapping)):

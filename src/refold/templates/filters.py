@@ -1,4 +1,4 @@
-"""Filters that make texts and lists, each within its bounds."""
+"""Filters that create texts and lists, each within limits."""
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
@@ -14,10 +14,10 @@ from refold.templates.paths import Absent, not_defined, reach
 
 Filter = Callable[..., Any]
 
-_WIDEST = 1000  # a width in a format, an indentation
+_WIDEST = 1000  # the largest width in a format, and the largest indentation
 _MOST_PARTS = 100_000
 _MOST_SLICES = 10_000
-_MOST_STRIPPED = 1000  # different characters that are stripped at once
+_MOST_STRIPPED = 1000  # different characters that one filter strips
 _DIGITS = "0123456789"
 _UNSET: Any = object()
 
@@ -65,7 +65,7 @@ def _lines(evaluation: Evaluation, value: Any) -> list[str]:
 
 
 def printf(evaluation: Evaluation, value: Any, /, *args: Any, **named: Any) -> str:
-    """In the manner of printf; widths are short and written out."""
+    """Format a text like printf; widths are limited, and must be written in the format."""
     pattern = evaluation.text(value)
     places = 0
     for widths in _conversions(pattern):
@@ -80,7 +80,7 @@ def printf(evaluation: Evaluation, value: Any, /, *args: Any, **named: Any) -> s
 
 
 def _conversions(pattern: str) -> Iterator[tuple[str, str]]:
-    """Width and precision of each place in a printf format, as written, leading zeros left out.
+    """Yield width and precision of each conversion in a printf format, as written, without leading zeros.
 
     Each character is looked at once: a pattern that backtracks takes hours for a long run of zeros.
     """
@@ -99,11 +99,11 @@ def _conversions(pattern: str) -> Iterator[tuple[str, str]]:
         if pattern.startswith(".", at):
             precision, at = _number_at(pattern, at + 1)
         yield width, precision
-        at += 1  # the letter; Python itself refuses one that has no meaning, or none at all
+        at += 1  # the letter; Python itself refuses a wrong or missing one
 
 
 def _number_at(pattern: str, at: int) -> tuple[str, int]:
-    """The digits or the star that begin here, and the place behind them."""
+    """Return the digits or the star that begin here, and the position after them."""
     if pattern.startswith("*", at):
         return "*", at + 1
     first = at
@@ -117,7 +117,7 @@ def _short(text: str) -> str:
 
 
 def stripped(chars: str | None) -> str | None:
-    """The characters to strip, each once: Python goes through them for every character of the text."""
+    """Return the characters to strip, each once, because Python compares every character of the text with them."""
     if chars is None:
         return None
     if not isinstance(chars, str):
@@ -274,7 +274,7 @@ def _float(evaluation: Evaluation, value: Any, default: Any = _UNSET) -> Any:
 
 
 def _converted(evaluation: Evaluation, to: type[int] | type[float], value: Any, default: Any) -> Any:
-    """A text that is no number is an error, unless it is said what to take instead."""
+    """Convert a value to a number. A text that is not a number is an error, unless there is a default."""
     if default is _UNSET and evaluation.lenient:
         default = to(0)
     try:

@@ -1,4 +1,4 @@
-"""Tokens to the parts of an expression: the grammar of Jinja."""
+"""Parses tokens to the tree of an expression: the grammar of Jinja."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 def parse(tokens: Sequence[Token], lenient: bool = False) -> Node:
-    """Raises Wrong."""
+    """Return the tree of an expression. Raises Wrong."""
     parser = Parser(tokens, lenient)
     node = parser.expression()
     parser.end()
@@ -44,11 +44,11 @@ def parse(tokens: Sequence[Token], lenient: bool = False) -> Node:
 
 
 class Parser:
-    """Of an expression, or of the words of a statement with expressions between them."""
+    """Parses an expression, or the words of a statement with expressions between them."""
 
     def __init__(self, tokens: Sequence[Token], lenient: bool = False) -> None:
         self.tokens = tokens
-        self.lenient = lenient  # a place in a list may be written `a.0`
+        self.lenient = lenient  # an element of a list may be written `a.0`
         self._next = 0
         self._depth = 0
 
@@ -61,7 +61,7 @@ class Parser:
         return node
 
     def several(self, part: Callable[[], Node]) -> Node:
-        """What stands between commas is a list."""
+        """Parse a part; several parts between commas are a list."""
         first = part()
         if not self._is(","):
             return first
@@ -71,7 +71,7 @@ class Parser:
         return Elements(first.at, tuple(values))
 
     def name(self, wanted: str = "a name") -> str:
-        """A name that may be bound to a value."""
+        """Read a name that may be bound to a value."""
         token = self._token
         if token.kind != "name" or token.text in _KEYWORDS or token.text in _CONSTANTS:
             raise self._unexpected(wanted)
@@ -82,7 +82,7 @@ class Parser:
         self.expect("end", "an operator or the end")
 
     def expect(self, kind: str, wanted: str) -> Token:
-        """A token of this kind, or this operator or word."""
+        """Read a token of this kind, or this operator or word."""
         token = self._token
         if token.kind != kind and not self._is(kind):
             raise self._unexpected(wanted)
@@ -156,7 +156,7 @@ class Parser:
         return Not(name.at, test) if negated else test
 
     def _begins_argument(self) -> bool:
-        """The argument of a test may stand without brackets."""
+        """Whether the argument of a test begins here: it may be written without brackets."""
         token = self._token
         if token.kind == "name":
             return token.text not in _KEYWORDS
@@ -210,7 +210,7 @@ class Parser:
         return Subscript(node.at, node, key)
 
     def _arguments(self) -> tuple[Argument, ...]:
-        """All up to the bracket that closes them."""
+        """Read all arguments up to the closing bracket."""
         found: list[Argument] = []
         while not self.skip(")"):
             if found:
@@ -253,7 +253,7 @@ class Parser:
         raise self._unexpected("a value")
 
     def _text(self) -> Node:
-        """Texts that stand side by side are one."""
+        """Read a text; texts that follow each other are joined."""
         at, parts = self._token.at, list[str]()
         while self._token.kind == "string":
             parts.append(value_of(self._token))

@@ -1,4 +1,4 @@
-"""Filters and tests that Jinja has besides: playbooks written for it may use them, in the chainable dialect."""
+"""Further filters and tests of Jinja: playbooks written for it may use them, in the chainable dialect."""
 
 import re
 import textwrap
@@ -16,7 +16,7 @@ _WIDEST = 1000
 _WORD = re.compile(r"\w+")
 _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
 _LEEWAY = 5
-_LONGEST_LINE = 10_000  # to wrap a line takes time that grows with the square of its length
+_LONGEST_LINE = 10_000  # the time to wrap a line grows with the square of its length
 
 
 def width(value: Any) -> int:
@@ -61,7 +61,7 @@ def _striptags(evaluation: Evaluation, value: Any) -> str:
 
 
 def _without(text: str, begin: str, end: str) -> str:
-    """Without all that stands between these; what is not closed stays."""
+    """Remove everything from each `begin` to its `end`; a part that is not closed is kept."""
     kept: list[str] = []
     at = 0
     while (first := text.find(begin, at)) >= 0 and (last := text.find(end, first)) >= 0:
@@ -93,7 +93,7 @@ def _truncate(
     end: str = "...",
     leeway: int = _LEEWAY,
 ) -> str:
-    """A text that is only a little too long stays."""
+    """Shorten a text; one that is only a little too long is kept."""
     text = evaluation.text(value)
     if len(text) <= length + leeway:
         return text
@@ -111,12 +111,12 @@ def _int(evaluation: Evaluation, value: Any, default: Any = 0, base: int = 10) -
 
 
 def _safe(evaluation: Evaluation, value: Any) -> Any:
-    """There is nothing that it would be safe from: texts are texts."""
+    """Return the value unchanged, because nothing is escaped here."""
     return value
 
 
 def same(evaluation: Evaluation, left: Any, right: Any) -> bool:
-    """`is sameas`: equal, and of one kind."""
+    """`is sameas`: equal, and of the same kind."""
     return kind(left) == kind(right) and operate(("==",), evaluation, left, right) is True
 
 
@@ -131,7 +131,7 @@ def is_sequence(evaluation: Evaluation, value: Any) -> bool:
 def compared(
     symbol: str, by_attribute: bool, wanted: bool, evaluation: Evaluation, value: Any, *given: Any
 ) -> list[Any]:
-    """`select('gt', …)` and its like: an element that leads nowhere is neither more nor less than anything."""
+    """`select('gt', …)` and similar: an attribute that leads nowhere is neither greater nor less than any value."""
     chosen: list[Any] = []
     for element in evaluation.each(value):
         left = attribute_of(evaluation, element, given[0]) if by_attribute else element
@@ -141,7 +141,7 @@ def compared(
 
 
 def groups_with_names(groupby: Filter, evaluation: Evaluation, value: Any, /, *given: Any, **options: Any) -> list[Any]:
-    """`groupby`: pairs, which also answer to `grouper` and `list`."""
+    """`groupby`: pairs, whose parts can also be read as `grouper` and `list`."""
     groups = plain(groupby(evaluation, value, *given, **options))
     evaluation.charge(weight_of(groups))
     return [Aliased([name, rows], {"grouper": name, "list": rows}) for name, rows in groups]

@@ -13,14 +13,14 @@ from refold.templates.paths import Absent, not_defined
 Check = Callable[..., Any]
 
 _FEWEST_DIGITS, _MOST_DIGITS = -(1 << 31), (1 << 31) - 1
-_MOST_PRECISE = 400  # digits: no number has more of them before or behind the point
+_MOST_PRECISE = 400  # digits: no number has more before or after the point
 _UNSET: Any = object()
 
 
 def elements(evaluation: Evaluation, value: Any) -> Sequence[Any]:
-    """Return the elements of a list, the keys of a map or the characters of a text; what is read is paid for."""
+    """Return the elements of a list, the keys of a map or the characters of a text; reading is charged."""
     if isinstance(value, (list, tuple)):
-        return value  # the expression has just made it
+        return value  # the expression has just created it
     if value is None:
         return ()
     if value is UNDEFINED:
@@ -41,14 +41,14 @@ def elements(evaluation: Evaluation, value: Any) -> Sequence[Any]:
 
 
 def read(evaluation: Evaluation, container: Any, key: Any) -> Any:
-    """Return an element; what the expression itself has just made is there as it is."""
+    """Return an element; an element of a list that the expression has just created needs no view."""
     if isinstance(container, (list, tuple, dict)):
         return container[key]
     return evaluation.taken(bare(container)[key])
 
 
 def read_path(evaluation: Evaluation, value: Any, path: Sequence[Any]) -> Any:
-    """Return what a path of an element leads to; a last key that does not exist is undefined, any other is an error."""
+    """Return the value at a path in an element. A missing last key is undefined; any other missing key is an error."""
     before: Any = None
     for number, key in enumerate(path):
         if value is UNDEFINED:
@@ -94,7 +94,7 @@ def order_of(evaluation: Evaluation, value: Any, depth: int = 0) -> tuple[Any, .
 
 
 def _orders(evaluation: Evaluation, values: Sequence[Any], case_sensitive: Any) -> Sequence[Any]:
-    """Return a key for each value; upper and lower case make no difference unless it is asked for."""
+    """Return a sort key for each value; case is ignored unless the caller asks for it."""
     exact = _flag(case_sensitive)
     if all(type(value) is str for value in values):
         return values if exact else [value.casefold() for value in values]
@@ -105,7 +105,7 @@ def _orders(evaluation: Evaluation, values: Sequence[Any], case_sensitive: Any) 
 
 
 def _flag(value: Any) -> bool:
-    """Return an option that is true or false."""
+    """Return an option as true or false."""
     if value is None or value is UNDEFINED:
         return False
     if not isinstance(value, bool):
@@ -122,7 +122,7 @@ def _attribute(value: Any) -> str | None:
 
 
 def _attributes_of(evaluation: Evaluation, values: Sequence[Any], attribute: str | None) -> list[Any]:
-    """Return what is compared of each element; what a path does not lead to is undefined."""
+    """Return the attributes by which each element is compared; a path that leads nowhere is undefined."""
     if attribute is None:
         return list(values)
     path = path_of(attribute)
@@ -212,7 +212,7 @@ def without_repeats(
         compared = [each.lower() if isinstance(each, str) else each for each in compared]
     keys = _orders(evaluation, compared, True)
     kept: list[int] = []
-    for number in sorted(range(len(values)), key=keys.__getitem__):  # sorted, for hashes of chosen numbers can be equal
+    for number in sorted(range(len(values)), key=keys.__getitem__):  # not hashed: an attacker can choose equal hashes
         if not kept or keys[number] != keys[kept[-1]]:
             kept.append(number)
     return [values[number] for number in sorted(kept)]
@@ -304,7 +304,7 @@ def _text_of(attribute: Any) -> str:
 
 
 def mapped_raw(act: Check, evaluation: Evaluation, value: Any, *arguments: Any, **named: Any) -> list[Any]:
-    """`map('first')` and its like: one of the filters of this file for each element."""
+    """`map('first')` and similar: applies one of the filters of this file to each element."""
     return [act(evaluation, each, *arguments, **named) for each in elements(evaluation, value)]
 
 
@@ -316,13 +316,13 @@ def truth(evaluation: Evaluation, value: Any) -> bool:
 
 
 def default(evaluation: Evaluation, value: Any, other: Any = "", also_for_empty: Any = False) -> Any:
-    """Return another value for what is undefined, or for all that is empty, zero or false."""
+    """Return the default for an undefined value; on request also for one that is empty, zero or false."""
     lax = truth(evaluation, also_for_empty)
     return other if value is UNDEFINED or (lax and not value) else value
 
 
 def rounded(evaluation: Evaluation, value: Any, digits: Any = _UNSET, how: Any = _UNSET, **named: Any) -> Any:
-    """`round`: to the nearest number, of two that are equally near to the even one; or up, or down."""
+    """`round`: to the nearest number, up or down; of two that are equally near, to the even one."""
     digits = named.pop("precision", None) if digits is _UNSET else digits
     how = named.pop("method", None) if how is _UNSET else how
     if named:

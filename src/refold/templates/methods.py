@@ -41,7 +41,7 @@ def _stripping(name: str) -> Callable[..., Any]:
 
 
 def _find_from_behind(evaluation: Evaluation, value: Any, part: str, *bounds: Any) -> int:
-    """As `str.rfind`, which takes time that grows with the product of both lengths; a search forwards does not."""
+    """Like `str.rfind`, whose time grows with the product of both lengths; a forward search, as used here, is fast."""
     text = evaluation.text(value)
     first, last, _ = slice(*(bounds if len(bounds) > 1 else (*bounds, None))).indices(len(text))
     found = _from_behind(text[first:last], part) if first <= last else -1
@@ -78,7 +78,7 @@ def _split_from_behind(
     evaluation.charge(ITEM * (text.count(separator) if separator else len(text) // 2))
     if not separator:
         return text.rsplit(separator, maxsplit)
-    parts = text[::-1].split(separator[::-1], maxsplit)  # a search from behind is slow, as above
+    parts = text[::-1].split(separator[::-1], maxsplit)  # reversed, because a search from the end is slow, as above
     return [part[::-1] for part in reversed(parts)]
 
 
@@ -89,7 +89,7 @@ def _count(evaluation: Evaluation, value: Any, part: Any) -> int:
 
 
 def _formatted(evaluation: Evaluation, value: Any, /, *args: Any, **named: Any) -> str:
-    """`'{} of {n}'.format(1, n=2)`: fields without attributes and subscripts, so nothing but the arguments is seen."""
+    """`'{} of {n}'.format(1, n=2)`: fields have no attributes or subscripts, so only the arguments can be read."""
     numbers = iter(range(len(args)))
     size = 0
 

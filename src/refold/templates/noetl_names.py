@@ -1,4 +1,4 @@
-"""The names that templates of NoETL playbooks read, and what a value is called there besides."""
+"""The names that templates of NoETL playbooks can read, and the aliases of values there."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -29,11 +29,11 @@ RETRYABLE = frozenset(
 
 
 SQL = ("postgres", "duckdb", "sqlite")
-MOST_STATEMENTS = 10  # whose results published files read as `command_0` and so on; only the last one has any
+MOST_STATEMENTS = 10  # `command_0` to `command_9` are all the result of the last statement
 
 
 class NoetlNames:
-    """Precedence: names of the engine, what arcs have given, the context, results of steps, the workload."""
+    """Precedence: names of the engine, inputs from arcs, the context, results of steps, the workload."""
 
     def __init__(self, view: RunScope) -> None:
         self.view = view
@@ -54,17 +54,17 @@ class NoetlNames:
             if name in where:
                 return where[name]
         if name == "args":
-            return _input(view)  # as older files call it
+            return _input(view)  # the name in older files
         raise CannotEvaluate(f"{name!r} is not defined")
 
 
 def named(view: TemplateScope) -> TemplateScope:
-    """A run's names as NoETL has them; a view of anything else has them already."""
+    """Return a view with NoETL's names of a run; any other view has its names already."""
     return NoetlNames(view) if isinstance(view, RunScope) else view
 
 
 def result_of(view: RunScope, s: int) -> Any:
-    """The result of a step, which also answers to `data`; a large one to where it is kept."""
+    """Return the result of a step, with aliases such as `data`; a large result also has a reference to where it is."""
     state = view.state.steps[s]
     if state.fault is not None and state.last == FAILED:
         value = step_value(view.state, view.loaded, s) if state.shown is not None else None
@@ -75,7 +75,7 @@ def result_of(view: RunScope, s: int) -> Any:
 
 
 def _selected(view: RunScope, s: int, value: Any) -> Any:
-    """A result with the names that its step gives to what stands in it."""
+    """Return a result with the names that its step gives to fields of it."""
     work = view.graph.step(s).work
     if not isinstance(work, TaskPipeline):
         return value
@@ -95,7 +95,7 @@ def _reference(view: RunScope, s: int) -> dict[str, Any]:
 
 
 def error_of(fault: Fault | None) -> dict[str, Any]:
-    """An error as rules and arcs read it; nothing but an empty map if there is none."""
+    """Return an error as rules and arcs read it; an empty map if there is none."""
     if fault is None:
         return {}
     data = fault.data if isinstance(fault.data, Mapping) else {}
@@ -118,7 +118,7 @@ def error_of(fault: Fault | None) -> dict[str, Any]:
 
 
 class _Steps(Mapping[str, Any]):
-    """Each step that has ended, in its envelope."""
+    """Each step that has ended, with status, data and error."""
 
     def __init__(self, view: RunScope) -> None:
         self._view = view
@@ -142,7 +142,7 @@ class _Steps(Mapping[str, Any]):
 
 
 def _context(view: RunScope) -> dict[str, Any]:
-    """What Python code reads as `context`: everything, so it is made only for code that names it."""
+    """Return `context` for Python code: it holds everything, so it is created only for code that names it."""
     steps = {name: step_value(view.state, view.loaded, s) for name, s in view.graph.index.items() if view.has_result(s)}
     ids = {name: _engine(name)(view) for name in ("execution_id", "catalog_id", "path", "version")}
     own = {"workload": view.state.input, "ctx": dict(view.ctx), "steps": sorted(steps), **ids}
@@ -150,7 +150,7 @@ def _context(view: RunScope) -> dict[str, Any]:
 
 
 def _output(view: RunScope) -> Any:
-    """The data of the visit that has ended, which also answers to `data`, `status` and `error`."""
+    """Return the data of the visit that has just ended, with the aliases `data`, `status` and `error`."""
     if "output" not in view.extra:
         raise CannotEvaluate("'output' is not defined here: no step has just ended")
     told = view.extra["output"]
@@ -169,7 +169,7 @@ def _event(view: RunScope) -> dict[str, Any]:
 
 
 def _input(view: RunScope) -> dict[str, Any]:
-    """What the visit was given, where there is one, over the input of the run."""
+    """Return the input of the run, with the input of the visit, if there is one, merged over it."""
     told = view.extra.get("output")
     kept = view.state.steps[told.s].kept_input if told is not None else None
     bound = kept["input"] if kept is not None else {}
@@ -177,7 +177,7 @@ def _input(view: RunScope) -> dict[str, Any]:
 
 
 def _own(view: RunScope) -> dict[str, Any]:
-    """What the step that has just ended sets for itself; it stands in the context like all that is set."""
+    """Return what the step that has just ended sets for itself; it is in the context like every value that is set."""
     told = view.extra.get("output")
     if told is None:
         return {}

@@ -1,4 +1,4 @@
-"""Operators, as Python has them, and none makes more than it may."""
+"""Operators, as in Python, with limits on what they create."""
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def operate(symbols: tuple[str, ...], evaluation: Evaluation, first: Any, *rest: Any) -> Any:
-    """A chain such as a + b - c, from left to right."""
+    """Evaluate a chain such as a + b - c, from left to right."""
     if symbols[0] == "~":
         return concatenate(evaluation, first, *rest)
     for symbol, operand in zip(symbols, rest, strict=True):
@@ -32,7 +32,7 @@ def operate(symbols: tuple[str, ...], evaluation: Evaluation, first: Any, *rest:
 
 
 def naming(paths: Sequence[Sequence[Key]], act: Callable[..., Any], evaluation: Evaluation, *operands: Any) -> Any:
-    """Where an operand that leads nowhere is null, an act that cannot do with null says which it was."""
+    """Call an operator; if it cannot handle a null operand, raise an error with the path that led nowhere."""
     try:
         return act(evaluation, *operands)
     except CannotEvaluate:
@@ -98,7 +98,7 @@ def _power(evaluation: Evaluation, left: Any, right: Any) -> Any:
 
 
 def _equal(evaluation: Evaluation, left: Any, right: Any) -> bool:
-    """Lists and maps are gone through, each element for its price, up to where they differ."""
+    """Compare two values; elements of lists and maps are charged to the budget, up to the first difference."""
     evaluation.charge(ITEM)
     if type(left) in SCALARS or type(right) in SCALARS:
         return bool(left == right)
@@ -169,7 +169,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def subscript(path: str, evaluation: Evaluation, value: Any, *keys: Any) -> Any:
-    """Keys that only the evaluation knows."""
+    """Read a value by keys that were computed by the expression."""
     try:
         return evaluation.shown(reach(value, keys))
     except Absent as absent:
@@ -177,7 +177,7 @@ def subscript(path: str, evaluation: Evaluation, value: Any, *keys: Any) -> Any:
 
 
 def cut(evaluation: Evaluation, value: Any, *bounds: Any) -> Any:
-    """A slice of a text or a list."""
+    """Return a slice of a text or a list."""
     if value is None and evaluation.lenient:
         return []
     if not isinstance(value, (str, *LISTS)):

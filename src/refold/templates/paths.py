@@ -1,4 +1,4 @@
-"""Paths into a view: one key after the other, and what to say when one of them leads nowhere."""
+"""Looks up paths in a view, key by key, and describes a path that leads nowhere."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -11,13 +11,13 @@ from refold.templates.data import kind, whole
 Key = str | int
 
 _OFFERED = 200  # names that are compared with one that does not exist
-_LOOKED_AT = 10_000  # names among which these are looked for: those of about the same length, and the same beginning
+_LOOKED_AT = 10_000  # names from which these are chosen, by similar length and the same first letter
 _LONGEST = 40  # characters of a name that is compared: the time grows with the square
 _SCOPES = ("ctx", "steps", "input")
 
 
 class Absent(Exception):
-    """A path leads nowhere: `where` is the last that was found, and it has no `key`."""
+    """A path leads nowhere: `where` is the last value that was found, and it has no `key`."""
 
     def __init__(self, where: Any, key: Any, found: int) -> None:
         self.where, self.key, self.found = where, key, found
@@ -25,7 +25,7 @@ class Absent(Exception):
 
 
 def look_up(view: TemplateScope, keys: Sequence[Key]) -> Any:
-    """The value at the end of a path, with its aliases if it has any; raises Absent or Missing."""
+    """Return the value at the end of a path, with its aliases if it has any. Raises Absent or Missing."""
     try:
         value = view[str(keys[0])]
     except (CannotEvaluate, KeyError):
@@ -67,7 +67,7 @@ def _shown(key: Any) -> str:
 
 
 def did_you_mean(name: str, known: Iterator[str] | Sequence[str] | Mapping[str, Any]) -> str:
-    """Nothing, or a name that looks like it."""
+    """Return a question with a similar name, or an empty text."""
     return _meant(name, known, "")
 
 
@@ -77,7 +77,7 @@ def _meant(name: str, known: Any, before: str) -> str:
 
 
 def nearest(name: str, known: Iterable[Any]) -> str:
-    """The known name that looks most like this one, or nothing. Long names and long lists are not gone through."""
+    """Return the most similar known name, or an empty text. Long names and the ends of long lists are not compared."""
     if not name or len(name) > _LONGEST:
         return ""
     some = (each for each in islice(known, _LOOKED_AT) if isinstance(each, str))
@@ -89,7 +89,7 @@ def nearest(name: str, known: Iterable[Any]) -> str:
 
 
 def _names(view: TemplateScope) -> Iterator[str]:
-    """What can be read by its bare name, as far as the view tells."""
+    """Yield the names that can be read directly, as far as the view lists them."""
     if isinstance(view, Mapping):
         yield from view
     yield from _SCOPES

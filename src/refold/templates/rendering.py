@@ -1,4 +1,4 @@
-"""One expression of a text to what comes of it, and where it stands in case it has no value."""
+"""Evaluates one expression of a text; an error says where in the text the expression is."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +13,11 @@ from refold.templates.text import place
 _SHOWN = 80  # characters of a text in a message
 
 Finish = Callable[[Any, bool], Any]
-"""A value, and whether it was only named, to what comes of it."""
+"""Makes the result from a value, and from whether the expression is only a path."""
 
 
 def evaluated(evaluation: Evaluation, text: str, expression: Expression, finish: Finish, nothing: Any = None) -> Any:
-    """`nothing` stands for what is not defined, where that is no error."""
+    """Evaluate an expression. `nothing` is the value of an undefined result, where that is not an error."""
     path = expression.path
     try:
         if path is None:

@@ -1,4 +1,4 @@
-"""Statements at work: a walk through the tree of a text, with names of its own and within its bounds."""
+"""Executes statements: walks through the tree of a text, with names of its own and within limits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from refold.templates.evaluation import Evaluation
 from refold.templates.rendering import Finish, evaluated, where
 from refold.templates.text import Piece
 
-MOST_TURNS = 100_000  # of all loops of one text
+MOST_TURNS = 100_000  # of all loops of one text together
 _TO_TURN, _TO_WALK = 2 * ITEM, 3 * ITEM
 _TO_EVALUATE = 8 * ITEM  # for each part of an expression
 _TOO_MANY_TURNS = f"the loops of this text take more than {MOST_TURNS:,} turns, and that is work for a step"
@@ -21,11 +21,11 @@ Put = Callable[[str | Expression], None]
 
 
 class _Space(dict[str, Any]):
-    """What `namespace(…)` has made: the only values whose fields can be set."""
+    """A value that `namespace(…)` created: only such values have fields that can be set."""
 
 
 class _Names:
-    """The view, with the names that statements bind laid over it."""
+    """The view, with the names that statements bind merged over it."""
 
     def __init__(self, view: TemplateScope) -> None:
         self.view = view
@@ -47,7 +47,7 @@ class _Names:
 
 
 class Walk:
-    """Through one text, once."""
+    """Executes the statements of one text, once."""
 
     def __init__(self, text: str, evaluation: Evaluation) -> None:
         self.text, self.evaluation = text, evaluation
@@ -144,7 +144,7 @@ class Walk:
             self._names.frames[-1].update(self._unpacked(part.names, value, part.at))
 
     def _change(self, part: Set, value: Any) -> None:
-        """A name space with one field changed takes the place of the one before."""
+        """Replace a name space by a copy with one field changed."""
         name = part.names[0]
         frame = self._names.frame_of(name)
         space = frame[name] if frame is not None else None
@@ -156,7 +156,7 @@ class Walk:
         frame[name] = changed
 
     def _held(self, value: Any, is_path: bool) -> Any:
-        """As a name may hold it: what was there before, or what is small enough to be gone through."""
+        """Return a value to be bound to a name. A new value is charged in full; existing data is not."""
         if not is_path and value is not _UNDEFINED:
             self.evaluation.hold(value)
         return value
@@ -172,7 +172,7 @@ class Walk:
 
 
 class _Written:
-    """What comes of a text if all of it is written down."""
+    """Collects the rendered text."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
@@ -193,7 +193,7 @@ class _Written:
 
 
 class _Collected:
-    """What comes of a text if its values are left as they are; all of them together are bounded."""
+    """Collects the parts of a text with plain copies of its values; all of them together are limited."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
@@ -211,7 +211,7 @@ class _Collected:
 
 
 def _cost(expression: Expression) -> int:
-    """What it takes to evaluate it, without what its parts make."""
+    """Return the cost of evaluating an expression, without the cost of what its parts create."""
     return _TO_WALK + _TO_EVALUATE * expression.size if expression.path is None else _TO_WALK
 
 
@@ -220,7 +220,7 @@ def _is_true(value: Any, is_path: bool) -> bool:
 
 
 def _place(elements: Sequence[Any], index: int, count: int) -> dict[str, Any]:
-    """What `loop` is in a turn."""
+    """Return the value of `loop` in one turn of a loop."""
     place: dict[str, Any] = {
         "index": index + 1,
         "index0": index,

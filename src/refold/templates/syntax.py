@@ -1,4 +1,4 @@
-"""The parts of an expression, as they are written."""
+"""The nodes of the tree of an expression."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ class Slice(Struct, frozen=True):
 
 
 class Argument(Struct, frozen=True):
-    name: str  # empty: by its place
+    name: str  # empty: a positional argument
     value: "Node"
 
 
@@ -81,7 +81,7 @@ class Minus(Struct, frozen=True):
 
 
 class Logical(Struct, frozen=True):
-    """Operands between `and`, or between `or`."""
+    """Operands joined by `and`, or by `or`."""
 
     at: int
     word: str
@@ -89,7 +89,7 @@ class Logical(Struct, frozen=True):
 
 
 class Chain(Struct, frozen=True):
-    """Operators of one rank, from left to right; a comparison is a chain of one."""
+    """Operators of one precedence, from left to right; a comparison is a chain of one operator."""
 
     at: int
     symbols: tuple[str, ...]

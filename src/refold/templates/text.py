@@ -18,21 +18,21 @@ LET, IN, SCOPE = "$let", "$in", "$scope"
 _OPENING = re.compile(r"\{[{%#]")
 _END_OF_RAW = re.compile(r"\{%[-+]?\s*endraw\s*[-+]?%\}")
 _MOST_EXPRESSIONS = 1000
-_READ, _LONGEST_KEPT = 2048, 8192  # texts that are kept as they were read, and how long one may be
+_READ, _LONGEST_KEPT = 2048, 8192  # how many parsed texts are cached, and how long one may be
 _STATEMENT = "`{% … %}` has no place here: there are only expressions, with `a if b else c` for a choice"
 _LITERAL = "to write `{{` itself, write `{{ '{{' }}`"
 
 
 class Text(Struct, frozen=True):
-    """A text as it is put together; if it is nothing but one expression, `whole` is that."""
+    """A parsed text; if it is nothing but one expression, `whole` is that expression."""
 
     pieces: tuple[str | Expression, ...]
     whole: Expression | None
-    statements: Body = ()  # the text as a tree, if there are any
+    statements: Body = ()  # the text as a tree, if it has statements
 
 
 class Piece(Struct, frozen=True):
-    """A value in the midst of a text, for those who write it down in their own way; `at`: where its expression is."""
+    """A value inside a text, for callers that write it in their own way; `at` is the position of its expression."""
 
     value: Any
     at: int = 0
@@ -61,7 +61,7 @@ def is_plain(text: str) -> bool:
 
 
 def read(text: str, lenient: bool) -> Text:
-    """Raises Wrong. What was read is kept for a while."""
+    """Parse a text. Raises Wrong. Recently parsed texts are cached."""
     return (_kept if len(text) <= _LONGEST_KEPT else _read)(text, lenient)
 
 
@@ -89,7 +89,7 @@ _kept = lru_cache(maxsize=_READ)(_read)
 
 
 def _marked(text: str, lenient: bool) -> Iterator[tuple[int, int, Expression | Tag | None]]:
-    """Expressions, statements and comments, each with where it begins and ends; what is not closed is none."""
+    """Yield begin and end of each expression, statement and comment; one that is not closed is plain text."""
     at = 0
     last = {"{{": len(text), "{%": text.rfind("%}"), "{#": text.rfind("#}")}
     while (found := _OPENING.search(text, at)) is not None:
@@ -135,7 +135,7 @@ _MARKS: dict[str, Callable[[str, int, bool], tuple[int, Expression | Tag | None]
 
 
 def _without_space(text: str, first: int, end: int) -> int:
-    """Where the text before a mark ends: one that begins with `-` takes the space before it away."""
+    """Return where the text before a mark ends: a mark that begins with `-` removes the space before it."""
     if not text.startswith("-", end + 2):
         return end
     while end > first and text[end - 1].isspace():
@@ -144,7 +144,7 @@ def _without_space(text: str, first: int, end: int) -> int:
 
 
 def _behind_space(text: str, end: int) -> int:
-    """Where the text behind a mark begins: one that ends with `-` takes the space behind it away."""
+    """Return where the text after a mark begins: a mark that ends with `-` removes the space after it."""
     if text[end - 3] != "-":
         return end
     while end < len(text) and text[end].isspace():
@@ -153,12 +153,12 @@ def _behind_space(text: str, end: int) -> int:
 
 
 def place(text: str, at: int) -> tuple[int, int]:
-    """Line and column of a character."""
+    """Return line and column of a character."""
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 def problem_of(text: str, undefined: str = "strict") -> TemplateProblem | None:
-    """The first thing that keeps a text from being a template, or None."""
+    """Return the first error of a template, or None."""
     try:
         read(text, undefined == "chainable")
     except Wrong as wrong:
@@ -168,7 +168,7 @@ def problem_of(text: str, undefined: str = "strict") -> TemplateProblem | None:
 
 
 def pieces_of(text: str) -> list[str | Piece] | None:
-    """The text with a piece without a value for each expression; None if it has statements, or is no template."""
+    """Return the text with an empty piece for each expression; None if it has statements, or is not a template."""
     try:
         found = read(text, lenient=True)
     except Wrong:
@@ -179,7 +179,7 @@ def pieces_of(text: str) -> list[str | Piece] | None:
 
 
 def uses_of(text: str, undefined: str = "strict") -> tuple[Use, ...]:
-    """Every path that a text names, and where; none if it is no template."""
+    """Return every path that a text names, and where; none if it is not a template."""
     try:
         found = _lookups(text, undefined == "chainable")
     except Wrong:
@@ -188,7 +188,7 @@ def uses_of(text: str, undefined: str = "strict") -> tuple[Use, ...]:
 
 
 def paths_of(value: Any) -> tuple[Path, ...]:
-    """Every path that the templates in a value name; of a let form, those that it does not bind itself."""
+    """Return every path that the templates in a value name; of a let form, those that it does not bind itself."""
     if is_let(value):
         bound = value[LET]
         return tuple(dict.fromkeys((*paths_of(bound), *_free(paths_of(value[IN]), bound))))
@@ -198,7 +198,7 @@ def paths_of(value: Any) -> tuple[Path, ...]:
 
 
 def is_scoped(value: Any) -> bool:
-    """Bound names, and paths whose values go with them because they are rendered elsewhere."""
+    """Whether it has bound names, and paths whose values are sent with them because they are rendered elsewhere."""
     return isinstance(value, dict) and value.keys() == {LET, SCOPE}
 
 
@@ -225,7 +225,7 @@ def _paths(text: str) -> Iterator[Path]:
     try:
         yield from map(_names, _lookups(text, lenient=True))
     except Wrong:
-        return  # whoever evaluates it is told
+        return  # the evaluation reports the error
 
 
 def _lookups(text: str, lenient: bool) -> list[Lookup]:
@@ -237,7 +237,7 @@ def _tree(text: Text) -> Body:
 
 
 def _names(lookup: Lookup) -> Path:
-    """The keys of a path up to the first that is no name: a list is taken as a whole."""
+    """Return the keys of a path up to the first that is not a name: a list is taken as a whole."""
     names: list[str] = []
     for key in lookup.keys:
         if not isinstance(key, str):

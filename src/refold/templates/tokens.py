@@ -1,4 +1,4 @@
-"""Tokens of an expression, and where it ends: text in quotes and open brackets do not end it."""
+"""Splits an expression into tokens, and finds its end, which is not inside quotes or open brackets."""
 
 import re
 
@@ -20,7 +20,7 @@ _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 class Wrong(Exception):
-    """A text that is no template, and at which character."""
+    """A text is not a template; `at` is the character where the error is."""
 
     def __init__(self, message: str, at: int) -> None:
         self.message, self.at = message, at
@@ -34,7 +34,7 @@ class Token(Struct, frozen=True):
 
 
 def tokens(text: str, begin: int, close: str = "}}") -> tuple[list[Token], int]:
-    """The expression that `{{` at this place begins, and the place behind its `}}`; or the statement."""
+    """Return the tokens of the expression or statement that begins here, and the position after its end."""
     found: list[Token] = []
     open: list[Token] = []
     at = begin + 2
@@ -58,7 +58,7 @@ def tokens(text: str, begin: int, close: str = "}}") -> tuple[list[Token], int]:
 
 
 def _end(text: str, at: int, close: str) -> int:
-    """The place behind the end of the expression, if it ends here."""
+    """Return the position after the end of the expression, if it ends here; else 0."""
     for end in (close, f"-{close}", f"+{close}") if close == "%}" else (close, f"-{close}"):
         if text.startswith(end, at):
             return at + len(end)
@@ -66,7 +66,7 @@ def _end(text: str, at: int, close: str) -> int:
 
 
 def _balance(token: Token, open: list[Token]) -> None:
-    """An expression ends only where no bracket is open."""
+    """Keep track of open brackets, because an expression ends only where none is open."""
     if token.text in _BRACKETS:
         open.append(token)
     elif open and token.text in _BRACKETS.values():
@@ -95,7 +95,7 @@ def _fits(number: str) -> bool:
 
 
 def value_of(token: Token) -> str:
-    """What a text in quotes says."""
+    """Return the text inside quotes, with its escapes replaced."""
 
     def plain(match: re.Match[str]) -> str:
         code, short, letter = match.groups()
