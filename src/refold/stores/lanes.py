@@ -9,7 +9,7 @@ Lane = tuple[str, int]
 """Queue and priority."""
 
 Waiting = list[tuple[int, str]]
-"""A run's commands with their places: the order of issue, whoever held them meanwhile."""
+"""A run's commands with their places in the order of issue, which stay the same after a claim."""
 
 
 class Line(Struct):

@@ -47,7 +47,7 @@ _AS_THEY_ARE = frozenset({str, int, bool, type(None), ListView, MapView})
 _FORESEEN = (CannotEvaluate, TypeError, ValueError, ArithmeticError, LookupError, RecursionError)
 
 LIST_FILTERS = frozenset({*FILTERS_OF_LISTS, *_CHOOSING, "map"})
-"""Filters that get their operands as they are."""
+"""Filters that get their operands unchanged."""
 
 Run = Callable[[Evaluation], Any]
 Act = Callable[..., Any]

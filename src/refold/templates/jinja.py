@@ -171,4 +171,4 @@ MORE_TESTS = {
     "greaterthan": "gt",
     "lessthan": "lt",
 }
-"""Tests that are another one by its name."""
+"""Other names of tests."""

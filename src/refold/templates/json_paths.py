@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 Key = str | int | None
-"""A name, a place in a list, or everything."""
+"""A name, a position in a list, or None for all elements."""
 
 LONGEST = 10_000  # characters of a path
 

@@ -378,4 +378,4 @@ FILTERS_OF_LISTS: dict[str, Callable[..., Any]] = {
     "unique": without_repeats,
     "zip": side_by_side,
 }
-"""They get values as they are: undefined ones too, and floats that are whole."""
+"""They get values unchanged: undefined ones too, and whole numbers as floats."""

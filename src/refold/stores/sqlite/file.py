@@ -62,7 +62,7 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 
 OnWrong = Callable[[Corrupt], object]
-"""Hears of a row that cannot be read, wherever the other rows are of use without it."""
+"""Gets each row that cannot be read, where the other rows are useful without it."""
 
 _DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _UNAVAILABLE = (

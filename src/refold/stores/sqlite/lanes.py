@@ -17,7 +17,7 @@ PLACE, TURN = 5, 18  # columns of a command
 FIRST_PAGE = 4  # commands read together; each page is twice as long as the one before
 
 Tools = frozenset[str] | None
-"""What a worker has; None: any."""
+"""The tools of a worker; None: any tool."""
 
 
 class Waiting(Protocol):

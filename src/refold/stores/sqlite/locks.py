@@ -102,7 +102,7 @@ except ImportError:  # without such file locks, SQLite's own lock and the leases
 
 
 LOCK_NAME = re.compile(r"[1-9][0-9]{0,9}-[0-9a-f]{8}\.lock", re.ASCII)
-"""The names that `LifeLock.take` makes. A file from somebody else can say anything, so no other name is believed."""
+"""The names that `LifeLock.take` makes. A database from elsewhere may hold any text, so no other name is accepted."""
 
 
 class WriterLock:
