@@ -79,8 +79,8 @@ def assemble(
     shared: bool = False,
     turn_options: TurnOptions | None = None,
 ) -> Process:
-    """Make the parts of a process. Some need each other: a function that is called later stands for a part that is
-    made later.
+    """Create the parts of a process. Where two need each other, the first gets a function that finds the second
+    when it is called.
 
     `only` is a run: the process serves it and the runs that it starts. `shared`: other processes use the store too.
     """

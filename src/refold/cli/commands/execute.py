@@ -44,7 +44,7 @@ async def in_foreground(
     """Return the result of the work. Raises Stopped if a signal came first and the work did not end within the grace.
 
     `stop` takes nothing new, and hands back what is not finished within the seconds it gets; `resume` is the command
-    that goes on with the work. The run is not paused: whoever serves the store may go on with it at once. The second
+    that resumes the work. The run is not paused: another process of the store may continue it immediately. The second
     signal ends this process without any cleanup, even if its event loop is blocked; processes it has started for steps
     end with it.
     """

@@ -3,14 +3,14 @@
 One lock lets processes write one after the other, and one shows which processes are alive. SQLite's locks
 and shared memory do not work over a network, so the file system is checked.
 
-SQLite checks that a write-ahead log is whole, not that it belongs to the file beside it: where a database file is
-replaced while its log stays, the log would be applied over it. So Refold writes down what the file looked like when
-Refold last changed it: in the file of the writer's lock, which stays beside the database. Only checkpoints change the
-database file itself, and only whoever holds that lock makes one. If the file looks different although no checkpoint was
-under way, another program has replaced it, for example by restoring a backup.
+SQLite checks that a write-ahead log is intact, not that it belongs to the file next to it: if a database file is
+replaced while its log stays, the log would be applied to the new file. So Refold notes how the file looked when Refold
+last changed it, in the file of the writer's lock, which stays next to the database. Only checkpoints change the
+database file itself, and only the process that holds that lock makes them. If the file looks different although no
+checkpoint was running, another program has replaced it, for example by restoring a backup.
 
-The note counts only for the files it was written for: after a restart of the machine, or where the whole folder was
-copied, the times and numbers of the files say nothing, and neither does the note.
+The note is valid only for the files it was written for: after a restart of the machine, or if the whole folder was
+copied, the times and inodes of the files prove nothing, and the note is ignored.
 """
 
 import os
@@ -55,7 +55,7 @@ MOUNTS = "/proc/mounts"
 
 
 def mount_table() -> str:
-    """The table of this machine; empty where there is none to read."""
+    """Return the mount table of this machine; empty if it cannot be read."""
     try:
         with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as table:
             return table.read()
@@ -71,7 +71,7 @@ def file_system_of(path: str, mounts: str) -> str:
         if len(fields) < 3:
             continue
         point = _unescaped(fields[1])
-        if len(point) >= len(best) and _holds(point, path):  # of two mounts on one point the later covers the earlier
+        if len(point) >= len(best) and _holds(point, path):  # a later mount covers an earlier one on the same point
             best, kind = point, fields[2]
     return kind
 
@@ -280,7 +280,7 @@ LONGEST = 1000  # bytes of a note
 
 
 class Look(Struct, frozen=True):
-    """What can be seen of a file from outside."""
+    """How a file looks from outside, without reading it."""
 
     device: int
     inode: int
@@ -289,13 +289,13 @@ class Look(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    boot: str  # of the machine; another one says nothing about times after a loss of power
+    boot: str  # of the machine: after a power loss, times prove nothing
     own: int  # the inode of the file that holds this note, so that a copy of it is recognised
-    database: Look | None  # None: a checkpoint is under way
+    database: Look | None  # None: a checkpoint is running
 
 
 def boot_id() -> str:
-    """The same from one start of the machine to the next; empty where the machine does not say."""
+    """Return an id that stays the same until the machine is restarted; empty if there is none."""
     try:
         with open(BOOT, encoding="ascii") as file:
             return file.read().strip()
@@ -307,7 +307,7 @@ def look_at(path: str) -> Look | None:
     try:
         seen = os.stat(path)
     except OSError:
-        return None  # it is not there
+        return None  # the file does not exist
     return Look(seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns)
 
 
@@ -320,11 +320,11 @@ class Marker:
         self._boot = boot_id()
 
     def begin(self) -> None:
-        """The database file itself is about to be changed."""
+        """Note that the database file itself will be changed now."""
         self._write(None)
 
     def end(self) -> None:
-        """It is as Refold left it."""
+        """Note how the database file looks after the change."""
         look = look_at(self.path)
         if look is not None:
             self._write(look)
@@ -333,10 +333,10 @@ class Marker:
         if self._descriptor < 0 or not self._boot:
             return
         note = json.encode(Note(self._boot, os.fstat(self._descriptor).st_ino, look))
-        os.pwrite(self._descriptor, note.ljust(LONGEST), 0)  # of one length, so that no reader sees half of it
+        os.pwrite(self._descriptor, note.ljust(LONGEST), 0)  # always the same length, so that no reader sees half of it
 
     def is_foreign(self) -> bool:
-        """Whether the file is another one than Refold left."""
+        """Whether the file is not the one that Refold last changed."""
         return self._descriptor >= 0 and is_foreign(self.path, self._descriptor, self._boot)
 
 
@@ -344,7 +344,7 @@ def is_foreign(path: str, descriptor: int, boot: str) -> bool:
     try:
         note = json.decode(os.pread(descriptor, LONGEST, 0), type=Note)
     except (OSError, DecodeError, UnicodeDecodeError):
-        return False  # nothing was written down
+        return False  # there is no note
     if not boot or note.boot != boot or note.own != os.fstat(descriptor).st_ino or note.database is None:
         return False
     look = look_at(path)
