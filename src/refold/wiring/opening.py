@@ -43,9 +43,9 @@ async def open_engine(
     store: Store | None = None,
     settings: Settings | None = None,
 ) -> AsyncIterator[Engine]:
-    """An engine that works: it executes its runs, and those of others it finds in the store, until it is closed.
+    """Open an engine that executes its own runs and all others in the store, until it is closed.
 
-    `db` is a SQLite file, made if it is not there; without one, everything is in memory and goes with the process.
+    `db` is a SQLite file, created if it does not exist; without it, everything is in memory and ends with the process.
     """
     async with open_process(tools, evaluate=evaluate, db=db, store=store, settings=settings) as process:
         yield process.engine
@@ -148,7 +148,7 @@ async def _as_long_as(serving: "asyncio.Task[None]", service: Service) -> AsyncI
 
 
 class SyncRunner:
-    """Runs workflows with the options that were given to `refold.options`. Its keywords are inputs, all of them."""
+    """Runs workflows with the options that were given to `refold.options`. All its keywords are inputs."""
 
     def __init__(self, opening: Mapping[str, Any], key: str, name: str) -> None:
         self._opening, self._key, self._name = opening, key, name
@@ -184,7 +184,7 @@ def options(
     key: str = "",
     name: str = "",
 ) -> SyncRunner:
-    """What is said about a run beside its inputs: `refold.options(db="refold.db").run_sync(order, amount=25)`.
+    """Set the options of a run, apart from its inputs: `refold.options(db="refold.db").run_sync(order, amount=25)`.
 
     `key` and `name` are those of `Engine.options`, the others those of `open_engine`.
     """
