@@ -32,7 +32,7 @@ WITHDRAWN = (3, 52, 0)
 CHECKPOINT_AT = 1000  # pages of 4 KB in the write-ahead log
 TRUNCATE_AT = 16_000
 
-PRAGMAS: dict[str, int | str] = {  # set and read back, because SQLite ignores a pragma silently
+PRAGMAS: dict[str, int | str] = {  # set and read back, because SQLite may ignore one silently
     "journal_mode": "wal",
     "synchronous": 2,  # FULL: a commit is on the disk before its caller continues
     "fullfsync": 1,
