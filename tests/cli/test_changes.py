@@ -7,7 +7,7 @@ from msgspec import structs
 from refold.cli.progress import Changes
 from refold.cli.tree import NO_PLAYBOOK, PlaybookLines
 from refold.core.outcomes import SECOND, Fault
-from refold.core.read.progress import Progress, Row
+from refold.core.read.summary import Progress, Row
 from refold.core.read.why import Reason
 
 NOON = 1_800_000_000 * SECOND

@@ -6,7 +6,7 @@ from msgspec import structs
 from refold.cli import output
 from refold.cli.tree import PLAIN, PRETTY, Canvas, Meter, PlaybookLines, drawn, painted
 from refold.core.outcomes import SECOND, Fault
-from refold.core.read.progress import Progress, Row
+from refold.core.read.summary import Progress, Row
 from refold.core.read.why import Reason
 
 NOON = 1_800_000_000 * SECOND

@@ -6,11 +6,11 @@ from pathlib import Path
 from refold.core.decide.decision import Decision
 from refold.core.expressions import Values
 from refold.core.facts import Fact, StepSettled
+from refold.core.graph import prepare
 from refold.core.outcomes import Succeeded
 from refold.core.plan import Call, Plan, Step
 from refold.ports import Abilities, Done
 from refold.runtime.mail import Settle, Start
-from refold.runtime.plans import prepare
 from refold.runtime.turn import Delivery, Turns
 from refold.stores.sqlite.store import SqliteStore
 from tests.cli.program import noop, playbook, refold

@@ -7,7 +7,7 @@ import pytest
 from msgspec import Struct
 
 from refold.core import fact_kinds
-from refold.core.decide.decision import EFFECTS
+from refold.core.decide.effects import EFFECTS
 from refold.core.facts import Fact, Move, RunEnded
 from refold.core.fold import apply
 from refold.core.read import fact_text
@@ -33,7 +33,7 @@ class Stray(Struct, frozen=True, tag="stray"):
     [
         ("refold.core.fold.apply", "change of the state (core/fold/apply.py)"),
         ("refold.core.read.fact_text", "text for people (core/read/fact_text.py)"),
-        ("refold.core.decide.decision", "effects (core/decide/decision.py)"),
+        ("refold.core.decide.effects", "effects (core/decide/effects.py)"),
     ],
 )
 def test_a_fact_without_one_of_its_parts_fails_at_import(module: str, part: str) -> None:

@@ -4,7 +4,7 @@ from refold.core.outcomes import SECOND, Fault
 from refold.core.plan import Loop, Retry
 from refold.core.read.items import LoopSeen, item_rows, items_in
 from refold.core.read.loaded import Loaded
-from refold.core.read.progress import pace
+from refold.core.read.summary import pace
 from refold.testing.core import NOON, failed, started, succeeded
 from tests.core.acts import Given, plan, step
 

@@ -2,7 +2,7 @@
 
 from refold.core.outcomes import SECOND, Fault
 from refold.core.plan import Call, Loop, Retry, Wait
-from refold.core.read.progress import Progress, Row, progress
+from refold.core.read.summary import Progress, Row, progress
 from refold.testing.core import NOON, failed, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 

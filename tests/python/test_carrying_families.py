@@ -10,11 +10,11 @@ import pytest
 from refold import Context, Handle, flow, open_engine
 from refold.core.commands import LetterStart, child_id
 from refold.core.expressions import Values, unknown
+from refold.core.graph import prepare
 from refold.core.plan import Child, Plan, Step, Wait, canonical, plan_hash
 from refold.errors import Conflict
 from refold.runtime.archive import export_run, import_run
 from refold.runtime.mail import Start
-from refold.runtime.plans import prepare
 from refold.runtime.turn import Delivery, Turns
 from refold.stages import LoopStage, ParallelStage, Pipeline, Stage
 from tests.contracts.stores import FakeClock, opened

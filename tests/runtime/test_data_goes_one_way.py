@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from refold import flow
+from refold.core import graph as prepared
 from refold.core import plan as plans
 from refold.core.expressions import TemplateScope, Values
 from refold.core.fold.apply import Record
@@ -16,7 +17,6 @@ from refold.core.graph import analyse
 from refold.core.plan import Call, Child, Loop, Plan, Step, read_plan
 from refold.ports import Call as ToolCall
 from refold.queries import reading
-from refold.runtime import plans as prepared
 from refold.stores.memory import MemoryStore, MemoryTurn
 from refold.wiring import open_engine
 from refold.wiring.world import wall

@@ -9,13 +9,13 @@ from msgspec import structs
 
 from refold.core.expressions import Values
 from refold.core.facts import RunMigrated
+from refold.core.graph import prepare
 from refold.core.outcomes import SECOND, Instant, Sent, Succeeded
 from refold.core.plan import BODY, Arc, Call, Collect, EventType, Input, Plan, Step, canonical, plan_hash
 from refold.errors import CannotMigrate, Conflict, LeaseLost, NotFound
 from refold.ports import Abilities, Done, Lease
 from refold.queries.workers import abilities
 from refold.runtime.mail import Mail, Migrate, Note, Pause, Settle, Start
-from refold.runtime.plans import prepare
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import Delivery, TurnResult, Turns
 from refold.stores.memory import MemoryStore

@@ -10,13 +10,13 @@ import pytest
 from refold.core.decide.decision import Decision
 from refold.core.expressions import Values, unknown
 from refold.core.facts import Fact, ItemsSettled, StepIssued, StepSettled
+from refold.core.graph import prepare
 from refold.core.outcomes import SECOND, AddTo, Failed, Parked, PutIf, SetKey, Succeeded
 from refold.core.plan import Arc, Call, Loop, Plan, Step
 from refold.errors import Conflict, LeaseLost, NotFound, Unavailable
 from refold.ports import Abilities, Done, Lease, Store
 from refold.runtime.archive import export_run, import_run
 from refold.runtime.mail import Cancel, DecideGate, Look, Mail, Note, Settle, Signal, Start
-from refold.runtime.plans import prepare
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import LONGEST_PAUSE, Delivery, Turns
 from refold.stores.sqlite.store import SqliteStore

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import pytest
 
 from refold.core.expressions import Values
+from refold.core.graph import prepare
 from refold.core.outcomes import Instant
 from refold.core.plan import Plan, Step
 from refold.errors import Ambiguous, Conflict, Corrupt, NotFound, Unavailable
 from refold.runtime.mail import Cancel, Pause, Signal, Start
-from refold.runtime.plans import prepare
 from refold.runtime.turn import Delivery, Turns
 from refold.stores.memory import Entry, MemoryStore, MemoryTurn
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from refold.core.graph import prepare
 from refold.core.outcomes import SECOND, Awaited, Failed, Fault, Outcome, Parked, Succeeded, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, canonical, plan_hash
 from refold.core.state import COMPLETED, TERMINAL
 from refold.errors import Corrupt, LeaseLost
 from refold.ports import Abilities, Done, Lease
 from refold.runtime.mail import Cancel, DecideGate, Look, Mail, Pause, Resume, Settle, Signal, Start
-from refold.runtime.plans import prepare
 from refold.runtime.rebuild import rebuild
 from refold.runtime.turn import Delivery, Turns
 from refold.stores.sqlite.store import SqliteStore

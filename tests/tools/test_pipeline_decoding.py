@@ -7,10 +7,10 @@ import pytest
 from msgspec import convert
 
 from refold.core import plan as plans
+from refold.core.graph import prepare
 from refold.core.pipeline import Rule, Task, TaskPipeline
 from refold.core.plan import Call, Plan, Step, canonical, read_plan
 from refold.playbooks.playbook import read as read_playbook
-from refold.runtime.plans import prepare
 from refold.tools.catalog import CATALOG
 from tests.tools.test_pipelines import HEAD, play
 

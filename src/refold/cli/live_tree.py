@@ -8,7 +8,7 @@ from rich.text import Text
 
 from refold.cli import output
 from refold.cli.tree import Canvas, Glyphs, Line, Meter, PlaybookLines, drawn
-from refold.core.read.progress import Progress
+from refold.core.read.summary import Progress
 
 ENDED = 60  # rows of the last frame, at most
 

@@ -13,7 +13,7 @@ from refold.cli import output, words
 from refold.cli.tree import PLAIN, PRETTY, Canvas, Glyphs, Meter, PlaybookLines, drawn, painted
 from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND
-from refold.core.read.progress import Progress, Row
+from refold.core.read.summary import Progress, Row
 
 MANY = 20  # lines shown together; further changes are only counted
 PACE = 2 * SECOND  # between two lines about one loop

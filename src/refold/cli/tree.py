@@ -9,7 +9,7 @@ from msgspec import Struct
 from refold.cli import output, words
 from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND, Instant
-from refold.core.read.progress import Progress, Row
+from refold.core.read.summary import Progress, Row
 
 Line = list[tuple[str, str]]
 """Pieces of text with their styles."""

@@ -4,8 +4,8 @@ A kind of fact is a class in the unions `Fact` or `Move` of `facts.py`. Each has
 
 - `fold/apply.py`: how it changes the state,
 - `read/fact_text.py`: its text for people,
-- `decide/decision.py`: the commands that it touches, and what follows from it (facts only: the fold and the decision
-  see a move as part of a `Routed` fact).
+- `decide/effects.py`: the commands that it touches, and what follows from it (facts only: the fold and the decision see
+  a move as part of a `Routed` fact).
 
 To add a kind of fact, add its class to the union and an entry to each table. A table that misses a kind raises
 `IncompleteFactKind` at import, so a part cannot be forgotten.

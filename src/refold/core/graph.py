@@ -7,7 +7,7 @@ from functools import partial
 from msgspec import Struct
 
 from refold.core.pipeline import TaskPipeline
-from refold.core.plan import Arc, Gate, Plan, Step, WorkerWork, finalizers_of, problems_of
+from refold.core.plan import Arc, Gate, Plan, Step, WorkerWork, finalizers_of, hash_of, normalised, problems_of
 from refold.errors import InvalidPlan
 
 KEPT = 1000  # a loop of at most so many steps keeps what its next pass needs
@@ -544,3 +544,17 @@ def _takers(plan: Plan) -> dict[str, tuple[int, ...]]:
         event.name: tuple(s for s, step in enumerate(plan.steps) if {event.name, *event.bases} & {*step.accepts})
         for event in plan.events
     }
+
+
+class PreparedPlan(Struct, frozen=True, gc=False):
+    """A plan that can be stored and run: it was encoded, decoded and analysed once, and is not again for its runs."""
+
+    data: bytes
+    hash: str
+    graph: Graph
+
+
+def prepare(plan: Plan) -> PreparedPlan:
+    """Raises InvalidPlan."""
+    normal, data = normalised(plan)
+    return PreparedPlan(data, hash_of(data), analyse(normal))

@@ -16,8 +16,8 @@ from refold.playbooks.inputs import read_inputs, read_schema
 from refold.playbooks.language.tables import Key
 from refold.playbooks.reader.reading import Fields, Reader, Reading, cut, either, kind_of
 from refold.playbooks.reader.templates import is_expression, is_template, templates_in
-from refold.playbooks.rules import read_else
 from refold.playbooks.sources import read_source
+from refold.playbooks.tools import read_else
 from refold.playbooks.yaml.text import Node
 
 PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?%")

@@ -13,7 +13,6 @@ from refold.playbooks.budgets import Budget
 from refold.playbooks.checks.check import check, with_result
 from refold.playbooks.checks.secrets import sealed_steps
 from refold.playbooks.children import ChildReader, Load
-from refold.playbooks.draft import Places, PlaybookDraft
 from refold.playbooks.inputs import check_defaults
 from refold.playbooks.key_types import READERS
 from refold.playbooks.language.playbook import TABLES
@@ -22,7 +21,7 @@ from refold.playbooks.problems import InvalidPlaybook, Place, Problem, in_order
 from refold.playbooks.python_workflows import FindWorkflow
 from refold.playbooks.reader.kinds import Catalog
 from refold.playbooks.reader.reading import Fields, Reading, Secrets, Sources, TooMany, cut, kind_of
-from refold.playbooks.steps import StepDraft, read_step
+from refold.playbooks.steps import Places, PlaybookDraft, StepDraft, read_step
 from refold.playbooks.yaml import text as yaml_text
 from refold.playbooks.yaml.text import Node
 

@@ -9,7 +9,7 @@ from refold.playbooks.language.tables import Key
 from refold.playbooks.reader.kinds import SOURCE, KindValues, read_kind
 from refold.playbooks.reader.reading import Reading
 from refold.playbooks.reader.templates import literal
-from refold.playbooks.rules import retry_of
+from refold.playbooks.tools import retry_of
 from refold.playbooks.yaml.text import Node
 
 FILES = frozenset({"path", "pattern", "database"})  # keys that are seen from the folder of the playbook

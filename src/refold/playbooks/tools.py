@@ -1,6 +1,7 @@
 """Reads the tools of a step: checks their keys against the catalog, and builds the work of the step.
 
-A worker itself renders tools that are a list of tasks, or that have rules about tries, or secrets.
+Retries, and the rules about what follows a try of a task, are read here too. A worker itself renders tools that are a
+list of tasks, or that have rules about tries, or secrets.
 """
 
 import re
@@ -9,18 +10,102 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.core.pipeline import Task, TaskPipeline
-from refold.core.plan import Call, Gate, Poll, Quality, Wait, Work
+from refold.core.pipeline import Rule, Task, TaskPipeline
+from refold.core.plan import Call, Gate, Poll, Quality, Retry, Wait, Work
 from refold.core.times import instant
-from refold.names import NAME
+from refold.names import NAME, did_you_mean
 from refold.playbooks.children import read_child, started_of
+from refold.playbooks.language.tables import Key
 from refold.playbooks.reader.kinds import Catalog, KindValues, read_kind
 from refold.playbooks.reader.reading import Fields, Reading, cut, kind_of
 from refold.playbooks.reader.templates import holds_secret, is_secret, is_template
-from refold.playbooks.rules import rules_of
 from refold.playbooks.yaml.text import Node
 from refold.templates import paths_of
 from refold.tool_api import ToolInfo
+
+GROWING_DELAY = 1.0  # seconds; a delay of 0 cannot grow
+
+
+def retry_of(fields: Fields) -> Retry:
+    backoff = fields.get("backoff", "fixed")
+    return Retry(
+        attempts=fields.get("attempts", 1),
+        backoff=backoff,
+        delay=fields.get("delay", 0.0 if backoff == "fixed" else GROWING_DELAY),
+        max_delay=fields.get("max_delay"),
+        jitter=fields.get("jitter", 0.0),
+        on=fields.get("on", ()),
+    )
+
+
+PREVIOUS = ("previous", "prev", "_previous", "@previous")
+RETRY_KEYS = ("attempts", "backoff", "delay")
+
+
+def read_else(reading: Reading, node: Node, key: Key) -> Fields:
+    """An action, with or without `then` around it."""
+    inner = node.nodes.get("then") if isinstance(node.value, dict) else None
+    return reading.table(inner if inner is not None and len(node.nodes) == 1 else node, key.of)
+
+
+def rules_of(reading: Reading, policy: Fields, labels: list[str], at: int) -> tuple[Rule, ...]:
+    """The rules of the task at this position."""
+    found = (_rule(reading, fields, labels, at) for fields in policy.get("rules", ()))
+    return tuple(rule for rule in found if rule is not None)
+
+
+def _rule(reading: Reading, fields: Fields, labels: list[str], at: int) -> Rule | None:
+    action: Fields | None = fields.get("then") or fields.get("else")
+    if action is None:
+        if not {"then", "else"} & fields.node.nodes.keys():
+            reading.missing(fields.node, "a rule", "then", "{do: fail}")
+        return None
+    if "else" in fields.values and {"when", "then"} & fields.values.keys():
+        reading.at(fields.node, "bad-rule", "`else` must be alone in a rule", "write two rules")
+    do = action.get("do", "continue")
+    if do != "retry":
+        _refuse_idle(reading, action, RETRY_KEYS, "retry")
+    if do != "jump":
+        _refuse_idle(reading, action, ("to",), "jump")
+    return Rule(
+        when=fields.get("when"),
+        do=do,
+        set=_rule_sets(action),
+        to=_target(reading, action, labels, at) if do == "jump" else "",
+        attempts=action.get("attempts", 3),
+        backoff=action.get("backoff", "fixed" if "delay" in action.values else "none"),
+        delay=action.get("delay", 1.0),
+    )
+
+
+def _rule_sets(action: Fields) -> dict[str, Any]:
+    old = {
+        f"{scope}.{key}": value for scope in ("ctx", "iter") for key, value in action.get(f"set_{scope}", {}).items()
+    }
+    return {**old, **action.get("set", {})}
+
+
+def _refuse_idle(reading: Reading, action: Fields, names: tuple[str, ...], owner: str) -> None:
+    for name in names:
+        if name in action.values:
+            message = f"`{name}` has an effect only with `do: {owner}`"
+            reading.warn_key(action.node, name, "no-effect", message, "leave it out")
+
+
+def _target(reading: Reading, action: Fields, labels: list[str], at: int) -> str:
+    to: str = action.get("to", "")
+    if not to:
+        reading.missing(action.node, "`do: jump`", "to", labels[0])
+        return labels[0]
+    if to in PREVIOUS and to not in labels:
+        if at == 0:
+            reading.at(action.node.nodes["to"], "unknown-task", "there is no task before this one", "name one of them")
+        return labels[max(at - 1, 0)]
+    if to not in labels:
+        node = action.node.nodes["to"]
+        reading.at(node, "unknown-task", f"there is no task `{to}` in this step", did_you_mean(to, labels))
+    return to
+
 
 IDLE = {  # keys of a step that have no use where no worker takes part
     "input": "leave it out: the keys of a {kind} read the names of the run",

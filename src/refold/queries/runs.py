@@ -11,8 +11,7 @@ from refold.core.faults import fault_text
 from refold.core.graph import Graph
 from refold.core.outcomes import Fault, Instant
 from refold.core.read.loaded import Loaded
-from refold.core.read.progress import pace
-from refold.core.read.summary import Summary, shown_steps, status_of
+from refold.core.read.summary import Summary, pace, shown_steps, status_of
 from refold.core.read.template_scope import LISTED, step_value
 from refold.core.state import CANCELLED, COMPLETED, FAILED, ISSUED, TERMINAL, FanOut, RunState
 from refold.errors import Conflict, NotFound

@@ -13,10 +13,9 @@ from refold.core import codec
 from refold.core.facts import StepFault
 from refold.core.faults import text_of
 from refold.core.fold.apply import Record
-from refold.core.graph import Graph
+from refold.core.graph import Graph, PreparedPlan, prepare
 from refold.core.plan import Plan
-from refold.core.read.progress import Progress, progress
-from refold.core.read.summary import Summary, shown_steps, status_of
+from refold.core.read.summary import Progress, Summary, progress, shown_steps, status_of
 from refold.core.read.why import World, briefly
 from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
 from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
@@ -42,7 +41,6 @@ from refold.runtime.mail import (
     Start,
 )
 from refold.runtime.mailroom import Mailroom, run_of_key
-from refold.runtime.plans import PreparedPlan, prepare
 from refold.runtime.run_waiters import RunEnd, RunWaiters
 from refold.runtime.turn import RunSnapshot
 from refold.schemas import QUICK

@@ -5,10 +5,9 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.facts import Parent
-from refold.core.graph import Graph
+from refold.core.graph import Graph, PreparedPlan
 from refold.core.outcomes import Outcome
 from refold.ports import Abilities, Done, Lease
-from refold.runtime.plans import PreparedPlan
 
 
 class Start(Struct, frozen=True, gc=False):

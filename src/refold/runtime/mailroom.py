@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from refold.core import codec
 from refold.core.faults import text_of
+from refold.core.graph import prepare
 from refold.core.outcomes import Instant
 from refold.core.plan import Plan
 from refold.errors import Conflict, NotFound, Unavailable
@@ -19,7 +20,6 @@ from refold.logs import DEBUG, ERROR, WARNING, event, logger
 from refold.ports import Advance, AtOnce, Doorbell, Lease, Offer
 from refold.runtime.children import fits
 from refold.runtime.mail import Look, Mail, Settle, Start
-from refold.runtime.plans import prepare
 from refold.runtime.turn import Delivery, RunSnapshot, TurnResult, Turns
 
 log = logger("runtime")

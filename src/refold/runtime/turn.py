@@ -16,7 +16,7 @@ from refold.core.commands import HELD, Command, Held, Letter, LetterReport, Lett
 from refold.core.decide.decision import Decision
 from refold.core.expressions import Contained, Evaluate, Languages, unknown
 from refold.core.faults import text_of
-from refold.core.graph import Graph
+from refold.core.graph import Graph, PreparedPlan
 from refold.core.outcomes import SECOND, Failed, Fault, Instant
 from refold.core.plain_values import escape_inputs
 from refold.core.plan import Child, hash_of
@@ -32,7 +32,6 @@ from refold.runtime.children import DEPTH, ChildLimits
 from refold.runtime.loading import decided, memory_of, with_memory
 from refold.runtime.mail import Expire, Look, Mail, Note, Settle, Start
 from refold.runtime.operations import dead_of
-from refold.runtime.plans import PreparedPlan
 from refold.runtime.turn_log import Line, turn_lines, write_lines
 
 TRIES = 3  # attempts to commit a turn

@@ -1,19 +1,20 @@
-"""The parts of a process, put together."""
+"""The parts of a process, put together. No tool is loaded, and no library of a database, before a step needs it."""
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
 
+from refold.core import plan as plans
+from refold.core.commands import SOURCE_TOOL
 from refold.core.expressions import Evaluate
-from refold.core.pipeline import TaskPipeline
-from refold.core.plan import Call
-from refold.ports import Abilities, Lease, Store, Tool
+from refold.core.pipeline import TOOL, TaskPipeline
+from refold.ports import Abilities, Call, Lease, Programs, Store, Tool
 from refold.queries.reading import stored_value
 from refold.queries.workers import abilities
-from refold.registry import LazyRegistry
+from refold.registry import TOOLS, EntryPoints, LazyRegistry
 from refold.runtime.background import Listener, ServedRuns, Sweep, Timers
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine, EngineParts, Service
@@ -22,8 +23,11 @@ from refold.runtime.run_waiters import RunWaiters
 from refold.runtime.turn import RunSnapshot, TurnOptions, Turns
 from refold.secrets.access import SecretAccess, SecretPlaces, file_beside
 from refold.settings import Settings
+from refold.tool_api import not_installed, refused
+from refold.tools.simple import FunctionTool, noop
 from refold.wiring.python_code import PythonCode
-from refold.wiring.tools import make_tools
+from refold.wiring.sources import source_tool
+from refold.wiring.vault import vault_of
 from refold.wiring.world import WallClock, World, language
 from refold.worker.loop import Worker, WorkerOptions
 from refold.worker.redaction import NO_REDACTION
@@ -126,7 +130,7 @@ def assemble(
                 return {step.work.tool: structs.replace(step.work, schema=step.result)}
             settings: dict[str, Any] = {step.work.tool: step.work}
         else:
-            settings = step.work.settings if isinstance(step.work, Call) else {}
+            settings = step.work.settings if isinstance(step.work, plans.Call) else {}
         return settings if step.result is None else {**settings, RESULT: step.result}
 
     async def read_blob(run: str, hash: str) -> bytes:
@@ -238,3 +242,169 @@ def open_secrets(settings: Settings, db: str | os.PathLike[str] | None) -> Secre
         keyring=settings.keyring,
     )
     return SecretAccess(os.environ, where, WallClock())
+
+
+BY_ENGINE = ("wait", "gate", "quality", "poll", "playbook", "workbook")  # executed by the engine; not tool names
+
+ReadBlob = Callable[[str, str], Awaitable[bytes]]
+"""A stored value, by its run and its hash. Raises NotFound."""
+
+
+def make_tools(
+    given: Mapping[str, Tool], world: World, settings: Settings, read_blob: ReadBlob, worker: str
+) -> LazyRegistry[Tool]:
+    """Return the given tools, Refold's own as far as this process can run them, and those of installed packages."""
+
+    def programs() -> Programs:
+        assert world.isolated is not None
+        found = world.isolated.programs
+        return found if world.secrets is None else world.secrets.guarded(found)
+
+    conceal = _concealing(world)
+
+    def insisting() -> Tool:
+        from refold.tools.simple import assert_that
+
+        return assert_that
+
+    def python() -> Tool:
+        from refold.tools.python.tool import PythonTool
+
+        return PythonTool(world.executors)
+
+    def shell() -> Tool:
+        from refold.tools.shell.tool import ShellTool
+
+        return ShellTool(programs(), conceal)
+
+    def http() -> Tool:
+        from refold.tools.http.tool import HttpTool
+
+        return HttpTool(settings.private_addresses)
+
+    def pipeline() -> Tool:
+        from refold.tools.pipeline.tool import PipelineTool
+
+        vault = vault_of(world.secrets, tools) if world.secrets is not None else None
+        return PipelineTool(tools, language, world.clock, worker, vault)
+
+    makers: dict[str, Callable[[], Tool]] = {
+        "assert": insisting,
+        TOOL: pipeline,
+        SOURCE_TOOL: lambda: source_tool(world, tools),
+    }
+    ready: dict[str, Tool] = {"noop": noop, **given}
+    if world.executors:
+        ready = {"function": FunctionTool(world.executors), **ready}
+        makers |= {"python": python, "shell": shell, "http": http, **database_tools(http)}
+        makers |= _outward(world, lambda: tools["http"], programs, read_blob)
+        makers |= EntryPoints(TOOLS, {*makers, *ready, *BY_ENGINE}).makers()
+    tools = LazyRegistry(ready, makers)
+    return tools
+
+
+def _concealing(world: World) -> Callable[[str], str]:
+    return str if world.secrets is None else world.secrets.redaction.text
+
+
+def _outward(
+    world: World, http: Callable[[], Tool], programs: Callable[[], Programs], read_blob: ReadBlob
+) -> dict[str, Callable[[], Tool]]:
+    """Return the tools that reach beyond the run."""
+    conceal = _concealing(world)
+
+    def artifact() -> Tool:
+        from refold.tools.artifact.tool import ArtifactTool
+
+        return ArtifactTool(world.artifacts, read_blob)
+
+    def emitting() -> Tool:
+        from refold.tools.simple import emit
+
+        return emit
+
+    def container() -> Tool:
+        from refold.tools.container.tool import ContainerTool
+
+        return ContainerTool(programs(), world.docker, conceal)
+
+    def mcp() -> Tool:
+        from refold.tools.mcp.tool import McpTool
+
+        return McpTool(http(), programs(), conceal)
+
+    def llm() -> Tool:
+        from refold.tools.llm.tool import LlmTool
+
+        return LlmTool(http())
+
+    return {"artifact": artifact, "emit": emitting, "container": container, "mcp": mcp, "llm": llm}
+
+
+def database_tools(http: Callable[[], Tool]) -> dict[str, Callable[[], Tool]]:
+    """Return a maker for each kind; `http` makes the tool that fetches what transfers read from an address."""
+    return {
+        "sqlite": lambda: _or_missing(_sqlite, "sqlite"),
+        "duckdb": lambda: _or_missing(_duckdb, "duckdb"),
+        "postgres": lambda: _or_missing(_postgres, "postgres"),
+        "transfer": lambda: _transfer(http),
+    }
+
+
+def _sqlite() -> Tool:
+    from refold.tools.sql.sqlite import sqlite_tool
+
+    return sqlite_tool()
+
+
+def _duckdb() -> Tool:
+    from refold.tools.sql.duckdb import duckdb_tool
+
+    return duckdb_tool()
+
+
+def _postgres() -> Tool:
+    from refold.tools.sql.postgres import PostgresTool
+
+    return PostgresTool()
+
+
+def _transfer(http: Callable[[], Tool]) -> Tool:
+    from refold.tools.transfer.tool import TransferTool
+
+    def sqlite_side() -> Any:
+        from refold.tools.transfer.sqlite import SqliteSide
+
+        return SqliteSide()
+
+    def duckdb_side() -> Any:
+        from refold.tools.transfer.duckdb import DuckdbSide
+
+        return DuckdbSide()
+
+    def postgres_side() -> Any:
+        from refold.tools.transfer.postgres import PostgresSide
+
+        return PostgresSide()
+
+    def http_side() -> Any:
+        from refold.tools.transfer.http import HttpSide
+
+        return HttpSide(http())
+
+    return TransferTool({"sqlite": sqlite_side, "duckdb": duckdb_side, "postgres": postgres_side, "http": http_side})
+
+
+def _or_missing(make: Callable[[], Tool], extra: str) -> Tool:
+    """Return the tool; or one that fails with what to install, so that only steps that need the library fail."""
+    try:
+        return make()
+    except ModuleNotFoundError as error:
+        return _failing(not_installed(error, extra))
+
+
+def _failing(why: str) -> Tool:
+    async def fail(call: Call) -> Any:
+        raise refused(why, "missing_package")
+
+    return fail

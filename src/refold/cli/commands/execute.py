@@ -17,7 +17,7 @@ from msgspec import Struct
 from refold.cli import exits, output, words
 from refold.cli.progress import Screen
 from refold.core.plain_values import to_plain_data
-from refold.core.read.progress import progress
+from refold.core.read.summary import progress
 from refold.core.read.why import Reason, reasons
 from refold.errors import NotFound, RefoldError, Stopped
 from refold.logs import WARNING, event, logger

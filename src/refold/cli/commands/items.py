@@ -13,7 +13,7 @@ from refold.cli.options import budgets, db_option, output_option, run_argument, 
 from refold.core.faults import fault_text
 from refold.core.fold.fanout import settled
 from refold.core.read.items import STATES, ItemRow, LoopSeen, items_in
-from refold.core.read.progress import pace
+from refold.core.read.summary import pace
 from refold.core.state import ISSUED
 from refold.ports import Views
 from refold.queries.items import find_loop, item_numbers, item_object, rows_of

@@ -12,7 +12,7 @@ from refold.cli import output as out
 from refold.cli.options import db_option, output_option, progress_option, quiet_option, run_argument
 from refold.cli.progress import screen
 from refold.cli.tree import NO_PLAYBOOK
-from refold.core.read.progress import progress
+from refold.core.read.summary import progress
 from refold.core.state import TERMINAL
 from refold.errors import Corrupt
 from refold.queries.reading import Reading

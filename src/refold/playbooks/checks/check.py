@@ -5,15 +5,12 @@ import re
 from msgspec import structs
 
 from refold.core.plan import WorkerWork
-from refold.playbooks.checks.graph import check_arcs, check_graph
-from refold.playbooks.checks.names import check_names
+from refold.playbooks.checks.graph import check_arcs, check_graph, check_names
 from refold.playbooks.checks.secrets import check_secrets
-from refold.playbooks.checks.template_reads import Names
-from refold.playbooks.checks.templates import check_templates
-from refold.playbooks.draft import PlaybookDraft
+from refold.playbooks.checks.templates import Names, check_templates
 from refold.playbooks.problems import Problem
 from refold.playbooks.reader.reading import Fields, Reading
-from refold.playbooks.steps import StepDraft
+from refold.playbooks.steps import PlaybookDraft, StepDraft
 from refold.playbooks.yaml.positions import place_inside
 from refold.playbooks.yaml.text import Node
 

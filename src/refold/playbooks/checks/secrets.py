@@ -5,12 +5,11 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from refold.names import did_you_mean
-from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.language.tables import Key
 from refold.playbooks.problems import Place
 from refold.playbooks.reader.reading import Reading, cut
 from refold.playbooks.reader.templates import is_secret, is_template
-from refold.playbooks.steps import StepDraft
+from refold.playbooks.steps import PlaybookDraft, StepDraft
 from refold.playbooks.yaml.positions import place_inside
 from refold.playbooks.yaml.text import Node
 from refold.templates import Use, uses_of

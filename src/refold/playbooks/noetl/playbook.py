@@ -5,14 +5,13 @@ from typing import Any
 
 from refold.core.plan import Plan
 from refold.names import did_you_mean
-from refold.playbooks.draft import PlaybookDraft
 from refold.playbooks.noetl.readers import NOETL_READERS
 from refold.playbooks.noetl.steps import Whole, arcs_of, read_step
 from refold.playbooks.noetl.tables import TABLES
 from refold.playbooks.noetl.tasks import Book
 from refold.playbooks.reader.kinds import Catalog
 from refold.playbooks.reader.reading import Fields, Reading
-from refold.playbooks.steps import StepDraft
+from refold.playbooks.steps import PlaybookDraft, StepDraft
 from refold.playbooks.yaml.text import Node
 
 LANGUAGES = ("noetl.io/v2", "noetl.io/v10")

@@ -8,7 +8,7 @@ from refold.playbooks.key_types import READERS
 from refold.playbooks.language.tables import Key
 from refold.playbooks.reader.reading import Fields, Reader, Reading, cut, either, kind_of
 from refold.playbooks.reader.templates import is_template
-from refold.playbooks.rules import read_else
+from refold.playbooks.tools import read_else
 from refold.playbooks.yaml.text import Node
 
 LOOP_MODES = {"sequential": "sequential", "parallel": "parallel", "async": "parallel", "cursor": "cursor"}

@@ -16,7 +16,7 @@ from refold.playbooks.noetl.results import read_output
 from refold.playbooks.reader.kinds import Catalog
 from refold.playbooks.reader.reading import Fields, Reading, cut
 from refold.playbooks.reader.reading import kind_of as type_of
-from refold.playbooks.rules import rules_of
+from refold.playbooks.tools import rules_of
 from refold.playbooks.yaml.text import Node
 from refold.templates import paths_of
 
