@@ -238,7 +238,7 @@ def verdict_of(mutant: Mutant, ran: Ran) -> str:
 
 
 def limit_of(mutant: Mutant, clean: float) -> float:
-    return (10 if mutant.hang else 60) + 10 * clean
+    return (30 if mutant.hang else 120) + 10 * clean
 
 
 def run_clean(tests: Sequence[str], trees: Sequence[Path]) -> dict[str, float] | None:
