@@ -9,6 +9,7 @@ from refold.core.expressions import Values
 from refold.core.graph import prepare
 from refold.core.outcomes import Instant
 from refold.core.plan import Plan, Step
+from refold.core.state import CANCELLED
 from refold.errors import Ambiguous, Conflict, Corrupt, NotFound, Unavailable
 from refold.runtime.mail import Cancel, Pause, Signal, Start
 from refold.runtime.turn import Delivery, Turns
@@ -136,6 +137,15 @@ def test_finished_runs_leave_memory_and_others_when_there_are_too_many(turns: Tu
     assert list(turns.known) == ["r3", "r4", "r5"]
     turns.commit([Delivery("r5", Cancel())])
     assert list(turns.known) == ["r3", "r4"]
+
+
+def test_a_finished_run_that_is_looked_at_leaves_memory_again(turns: Turns) -> None:
+    turns.commit([Delivery("r", START)])
+    turns.commit([Delivery("r", Cancel())])
+    assert turns.look("r").state.life == CANCELLED
+    assert not turns.known
+    assert [state.run for state in turns.states(["r"])] == ["r"]
+    assert not turns.known
 
 
 def test_what_another_process_appended_is_folded_first(store: Flaky) -> None:

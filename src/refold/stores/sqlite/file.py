@@ -138,13 +138,7 @@ class File:
 
     def readable(self, read: Callable[[Row], T], rows: Iterable[Row]) -> list[T]:
         """Return the rows that can be read, and report the others, so that a damaged row affects only its own run."""
-        found: list[T] = []
-        for row in rows:
-            try:
-                found.append(read(row))
-            except Corrupt as error:
-                self.on_wrong(error)
-        return found
+        return readable_rows(read, rows, self.on_wrong)
 
     def row(self, query: str, bindings: Row) -> Row | None:
         found = self.rows(query, bindings)
@@ -423,6 +417,17 @@ class File:
         if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
             return Unusable(_no_reading(self.path, error) if self.reading else _no_access(self.path, error))
         return named
+
+
+def readable_rows(read: Callable[[Row], T], rows: Iterable[Row], on_wrong: OnWrong) -> list[T]:
+    """Return the rows that can be read, and report each other row."""
+    results: list[T] = []
+    for row in rows:
+        try:
+            results.append(read(row))
+        except Corrupt as error:
+            on_wrong(error)
+    return results
 
 
 def _misses(error: Exception) -> bool:

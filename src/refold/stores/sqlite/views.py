@@ -1,7 +1,7 @@
 """Reading a file from any thread: connections of its own, no lock of the writer, and only what is committed."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from refold.ports import (
 from refold.stores.clock import StoreClock
 from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
-from refold.stores.sqlite.file import File, OnWrong
+from refold.stores.sqlite.file import File, OnWrong, readable_rows
 from refold.stores.sqlite.locks import LOCK_NAME, file_system_of, mount_table
 from refold.stores.sqlite.rows import Queued, check, read_dead, read_queued, read_run
 from refold.stores.sqlite.tables import ALL, Tables, read_mark
@@ -99,11 +99,11 @@ class SqliteViews:
                 more = True
                 break
             last = (row[3], row[0])
-            page += (each for each in self._readable(_summary, [row]) if wanted.fits(each))
+            page += (each for each in readable_rows(_summary, [row], self.report) if wanted.fits(each))
         return RunPage(page, last, more)
 
     def called(self, text: str, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
-        return self._readable(_summary, self._ask(queries.RUNS_CALLED, status, text, limit))
+        return readable_rows(_summary, self._ask(queries.RUNS_CALLED, status, text, limit), self.report)
 
     def count(self, wanted: RunFilter = ALL_RUNS, most: int = 10_000) -> tuple[int, bool]:
         if wanted.workflow is not None:
@@ -173,8 +173,8 @@ class SqliteViews:
     def workers(self) -> Sequence[LiveWorker]:
         rows = self._ask(queries.ABILITIES)
         alive = self._alive()
-        cans = self._readable(_abilities, (row for row in rows if row[0] in alive))
-        leases = self._readable(read_queued, self._ask(queries.LEASES))
+        cans = readable_rows(_abilities, (row for row in rows if row[0] in alive), self.report)
+        leases = readable_rows(read_queued, self._ask(queries.LEASES), self.report)
         return [_live_worker(can, leases) for can in sorted(cans, key=lambda can: can.worker)]
 
     def _alive(self) -> frozenset[str]:
@@ -186,14 +186,14 @@ class SqliteViews:
 
     def leases(self, run: str | None = None) -> Sequence[Leased]:
         rows = self._ask(queries.LEASES) if run is None else self._ask(queries.CLAIMED, run)
-        leased = self._readable(read_queued, rows)
+        leased = readable_rows(read_queued, rows, self.report)
         alive = self._alive() if leased else frozenset[str]()
         return [Leased(each.run, each.id, each.worker or "", each.until, each.worker in alive) for each in leased]
 
     def dead(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
         if fingerprint is None:
-            return self._readable(read_dead, self._ask(queries.DEAD, limit))
-        return self._readable(read_dead, self._ask(queries.DEAD_ALIKE, fingerprint, limit))
+            return readable_rows(read_dead, self._ask(queries.DEAD, limit), self.report)
+        return readable_rows(read_dead, self._ask(queries.DEAD_ALIKE, fingerprint, limit), self.report)
 
     def health(self, thorough: bool = False) -> Health:
         with self._connection() as file:
@@ -217,16 +217,6 @@ class SqliteViews:
     def _ask(self, query: str, *bindings: Any) -> list[Values]:
         with self._connection() as file:
             return file.rows(query, (self.namespace, *bindings))
-
-    def _readable(self, read: Callable[[Values], T], rows: Iterable[Values]) -> list[T]:
-        """The rows that can be read; each other one is reported."""
-        results: list[T] = []
-        for row in rows:
-            try:
-                results.append(read(row))
-            except Corrupt as error:
-                self.report(error)
-        return results
 
     @contextmanager
     def _connection(self) -> Iterator[File]:
