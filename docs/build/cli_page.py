@@ -33,6 +33,7 @@ same.
 | 3 | there is no such run or file |
 | 4 | conflict: the name means several runs, the run is not in a state for this, or the database is locked |
 | 5 | the database cannot be used, or a row of it cannot be read; the row is named, and the others are shown |
+| 6 | the run is paused, by a person or because its budget is used up; `refold runs resume` continues it |
 | 70 | a bug; `--debug` shows where |
 | 124 | the run ran out of its time, or the watching did |
 | 130, 143, 129 | stopped by Ctrl-C, SIGTERM, or a closed terminal; the run goes on with `refold runs resume` |

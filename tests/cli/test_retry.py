@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.program import noop, playbook, refold, shell, started, until
+from tests.cli.program import noop, playbook, refold, shell
 
 FLAKY = shell("flaky", "echo tried >> flaky.txt\ntest -f mended", "last")
 
@@ -130,16 +130,17 @@ def spending(folder: Path, exceeded: str, more: str = "") -> str:
 
 def test_a_run_beyond_its_budget_pauses_says_why_and_goes_on_with_more(tmp_path: Path) -> None:
     file = spending(tmp_path, "pause", "always: [sum_up]\n")
-    with started(tmp_path, "run", file, "--name", "dear", "-q") as running:
-        until(lambda: "paused" in refold(tmp_path, "runs", "list").out)
-        assert "paused by budget" in refold(tmp_path, "runs", "why", "dear").out
-        assert "tokens 16" in refold(tmp_path, "runs", "show", "dear").out
-        spent = refold(tmp_path, "runs", "resume", "dear", "-q")
-        assert spent.code == 4 and "16 tokens are used up, and the budget is 10" in spent.err
-        assert refold(tmp_path, "runs", "resume", "dear", "--budget", "tokens=many").code == 2
-        done = refold(tmp_path, "runs", "resume", "dear", "-q", "--budget", "tokens=20")
-        assert (done.code, done.out.strip()) == (0, "done")
-        assert running.wait(60) == 0
+    left = refold(tmp_path, "run", file, "--name", "dear")
+    assert left.code == 6
+    assert "run dear is paused by budget: 16 tokens are used up, and the budget is 10" in left.err
+    assert "to go on: refold runs resume dear" in left.err
+    assert "paused by budget" in refold(tmp_path, "runs", "why", "dear").out
+    assert "tokens 16" in refold(tmp_path, "runs", "show", "dear").out
+    spent = refold(tmp_path, "runs", "resume", "dear", "-q")
+    assert spent.code == 4 and "16 tokens are used up, and the budget is 10" in spent.err
+    assert refold(tmp_path, "runs", "resume", "dear", "--budget", "tokens=many").code == 2
+    done = refold(tmp_path, "runs", "resume", "dear", "-q", "--budget", "tokens=20")
+    assert (done.code, done.out.strip()) == (0, "done")
 
 
 def test_a_run_beyond_its_budget_fails_or_goes_to_a_step(tmp_path: Path) -> None:

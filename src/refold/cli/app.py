@@ -49,6 +49,7 @@ DB = ("info", "check", "rebuild", "migrate")
 SECRET = ("set", "list", "rm", "rotate")
 COMMANDS = (
     "run",
+    "worker",
     "validate",
     "graph",
     "sim",
@@ -113,6 +114,10 @@ def _command_of_refold(name: str) -> click.Command:
             from refold.cli.commands import run
 
             return run.COMMANDS[name]
+        case "worker":
+            from refold.cli.commands.worker import worker
+
+            return worker
         case "validate" | "graph" | "schema":
             from refold.cli.commands import playbooks
 
@@ -180,7 +185,7 @@ def refold(debug: bool, color: str) -> None:
     """Durable workflows: a run is a log of facts, and a crash loses nothing.
 
     Exit codes: 0 ok, 1 the run failed, 2 usage or invalid playbook, 3 not found, 4 conflict or locked, 5 the database
-    cannot be used, 124 the run ran out of time, 130 Ctrl-C.
+    cannot be used, 6 the run is paused, 124 the run ran out of time, 130 Ctrl-C.
     """
     if debug:
         os.environ["REFOLD_DEBUG"] = "1"

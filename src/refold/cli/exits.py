@@ -2,7 +2,8 @@
 
 from refold import errors
 
-OK, FAILED, USAGE, NOT_FOUND, CONFLICT, UNREACHABLE, BUG, TIMED_OUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 124, 130
+OK, FAILED, USAGE, NOT_FOUND, CONFLICT, UNREACHABLE = 0, 1, 2, 3, 4, 5
+PAUSED, BUG, TIMED_OUT, INTERRUPTED = 6, 70, 124, 130
 
 CODES: tuple[tuple[type[errors.RefoldError], int], ...] = (
     (errors.InvalidPlan, USAGE),
@@ -24,10 +25,13 @@ def code_of(error: errors.RefoldError) -> int:
 
 
 def code_of_run(status: str, timed_out: bool) -> int:
-    """Of a run that is over; a cancelled one did not do what it was asked to."""
+    """Of a run that is over, or that was left because it is paused or waits; a cancelled one did not do what it was
+    asked to."""
     if timed_out:
         return TIMED_OUT
-    return OK if status == "completed" else FAILED
+    if status == "paused":
+        return PAUSED
+    return OK if status in ("completed", "waiting") else FAILED
 
 
 class WrongRows:

@@ -63,6 +63,12 @@ def code_option(command: F) -> F:
     return click.option("--code", multiple=True, metavar="MODULE:CLASS", help=about)(command)
 
 
+def until_waiting_option(command: F) -> F:
+    """`--until-waiting`."""
+    about = "Leave the run when only people, signals or timers can continue it, and print the command that continues."
+    return click.option("--until-waiting", is_flag=True, help=about)(command)
+
+
 def budgets(pairs: Sequence[str]) -> dict[str, int | float]:
     found = inputs(pairs, None)
     for pair, limit in zip(pairs, found.values(), strict=False):

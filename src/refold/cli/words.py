@@ -120,7 +120,7 @@ def _batch(reason: Reason, now: Instant) -> str:
 KINDS: dict[str, Callable[[Reason, Instant], str]] = {
     "running": lambda reason, now: f"with {reason.worker}, leased until {until(reason.until or 0, now)}",
     "slot": _slot,
-    "no_worker": lambda reason, now: "no worker lives that could take it",
+    "no_worker": lambda reason, now: "no worker is running that could take it",
     "no_code": lambda reason, now: no_code(reason),
     "no_tool": lambda reason, now: "no live worker has the tool",
     "stuck": lambda reason, now: "stuck",

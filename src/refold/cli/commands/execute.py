@@ -17,10 +17,13 @@ from msgspec import Struct
 from refold.cli import exits, output, words
 from refold.cli.progress import Screen
 from refold.core.plain_values import to_plain_data
-from refold.core.read.summary import progress
+from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
+from refold.core.read.summary import progress, status_of
 from refold.core.read.why import Reason, reasons
-from refold.errors import NotFound, RefoldError, Stopped
+from refold.errors import NotFound, RefoldError, Stopped, Unavailable
 from refold.logs import WARNING, event, logger
+from refold.queries.idle import moving_run
+from refold.queries.reading import Reading
 from refold.queries.runs import error_text, is_timed_out, run_object
 from refold.queries.workers import world_of
 from refold.runtime.engine import Engine, RunReport
@@ -166,6 +169,8 @@ class Watch:
 LOOK = 0.1  # seconds between two looks, at least
 SHARE = 40  # and at least this many times as long as a look took
 SLOWEST = 1.0
+LOOK_FOR_PAUSE = 0.25  # seconds between two looks whether the run is paused or only waits
+DUE = 1000  # runs with letters or due timers that are looked at
 
 Begin = Callable[[Engine], Awaitable[object]]
 """Starts the run, or lifts its pause."""
@@ -179,6 +184,7 @@ class Order(Struct, frozen=True):
     again: str
     settings: Settings
     objects: bool = False  # whether the whole run is printed at the end, as data
+    until_waiting: bool = False  # leave when only people, signals or timers can continue the run
 
 
 class Ended(Struct, frozen=True):
@@ -222,7 +228,7 @@ async def _execute(order: Order, begin: Begin, screen: Screen, say: Callable[[st
 
         async def work() -> RunReport:
             await begin(engine)
-            return await unless_stuck(process, end(), order.again, say)
+            return await _unless_left(process, order, unless_stuck(process, end(), order.again, say), say)
 
         looking = asyncio.create_task(look(engine, order.run, screen))
         try:
@@ -231,6 +237,65 @@ async def _execute(order: Order, begin: Begin, screen: Screen, say: Callable[[st
         finally:
             looking.cancel()
         return await _ended(engine, shown, order, screen)
+
+
+async def _unless_left(
+    process: Process, order: Order, end: Coroutine[Any, Any, RunReport], say: Callable[[str], object]
+) -> RunReport:
+    """Return the run when it has ended, when it is paused, or when it waits and the order says to leave then."""
+    ending, leaving = asyncio.create_task(end), asyncio.create_task(_left(process, order))
+    try:
+        await asyncio.wait({ending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not ending.done():
+            say(await leaving)
+            say(_to_go_on(order.again))
+            return await process.engine.show(order.run)
+        return await ending
+    finally:
+        for task in (ending, leaving):
+            task.cancel()
+        await asyncio.gather(ending, leaving, return_exceptions=True)  # their errors were raised above
+
+
+async def _left(process: Process, order: Order) -> str:
+    """Return why this process has nothing more to do for the run, as soon as that is so."""
+    engine = process.engine
+    while True:
+        await asyncio.sleep(LOOK_FOR_PAUSE)
+        try:
+            state = (await engine.advance(lambda: engine.mailroom.turns.look(order.run))).state
+            if not state.paused and not order.until_waiting:
+                continue
+            if await is_idle(process):
+                return await asyncio.to_thread(_why_left, engine, order.run)
+        except (NotFound, Unavailable) as error:
+            event(log, WARNING, "look at a run failed", run=order.run, why=str(error))
+
+
+def _why_left(engine: Engine, run: str) -> str:
+    graph, state = Reading(engine.store.views, run).read()
+    name, now = state.name or run, words.now()
+    if state.paused:
+        by = f" by {state.paused_by}" if state.paused_by else ""
+        over = over_budget(state) if state.paused_by == PAUSED_BY_BUDGET else None
+        return f"run {name} is paused{by}" + (f": {over_budget_text(*over)}" if over is not None else "")
+    waits = {
+        f"{each.step} {words.why(each, now)}": None for each in reasons(graph, state, now) if each.kind not in FOLLOWS
+    }
+    return f"run {name} is left: {'; '.join(waits) or status_of(graph, state, now)}"
+
+
+async def is_idle(process: Process) -> bool:
+    """Return whether nothing that this process serves can continue by itself, and no letter or due timer is left.
+
+    The runs are looked at first: what does not move sends no letters, so none can come in between unseen.
+    """
+    engine, served = process.engine, process.served_runs
+    runs = None if served is None else served.runs
+    if await asyncio.to_thread(moving_run, engine.store.views, (process.worker.can,), runs) is not None:
+        return False
+    due, _ = await engine.advance(lambda: engine.store.due(DUE))
+    return not (due if runs is None else runs.intersection(due))
 
 
 async def _see_out(process: Process, run: str) -> None:
@@ -244,7 +309,7 @@ async def _see_out(process: Process, run: str) -> None:
 
 async def _ended(engine: Engine, shown: RunReport, order: Order, screen: Screen) -> Ended:
     graph, state = engine.mailroom.turns.graphs[shown.state.plan], shown.state
-    screen.close(progress(graph, state, state.ended_at))
+    screen.close(progress(graph, state, state.ended_at or words.now()))
     late = await engine.advance(lambda: is_timed_out(engine.store.views, state))
     seen = (
         await engine.advance(lambda: run_object(engine.store.views, graph, state, words.now()))

@@ -24,23 +24,25 @@ from refold.cli.options import (
     quiet_option,
     run_argument,
     settings,
+    until_waiting_option,
     who,
 )
 from refold.cli.tree import NO_PLAYBOOK
 from refold.cli.words import now
 from refold.core.plan import BODY, Plan, plan_hash
 from refold.core.read.summary import Summary
-from refold.core.state import TERMINAL
+from refold.core.state import PAUSED, TERMINAL
 from refold.errors import Conflict, InvalidValue
 from refold.names import did_you_mean
 from refold.playbooks.playbook import Playbook
 from refold.playbooks.problems import show_all
-from refold.ports import Views
+from refold.ports import RunFilter, Views
 from refold.queries.code import CodeHere, workers_with_code
 from refold.queries.reading import Reading
 from refold.queries.runs import run_label, run_object, unfinished_run
-from refold.queries.workers import serving_any
+from refold.queries.workers import serving, serving_any
 from refold.runtime.children import check_inputs
+from refold.runtime.mail import Resume
 from refold.runtime.mailroom import run_of_key
 from refold.wiring import open_intake
 
@@ -99,6 +101,7 @@ class Options(Struct, frozen=True, kw_only=True):
     name: str | None
     key: str | None
     detach: bool
+    until_waiting: bool
     dry_run: bool
     output: str
     progress: str
@@ -122,6 +125,7 @@ class Wanted(Struct, frozen=True):
 @click.option("--name", metavar="NAME", help="What the run is called (two words are chosen).")
 @click.option("--key", metavar="KEY", help="The same key again means the same run.")
 @click.option("--detach", is_flag=True, help="Write the run and leave it to a worker.")
+@until_waiting_option
 @click.option("--dry-run", is_flag=True, help="Read and check, and say what would run.")
 @output_option
 @progress_option
@@ -131,9 +135,12 @@ def run(**given: Any) -> int:
     """Execute a playbook, or a Python workflow that is named like `module:Class`.
 
     Progress goes to stderr and the result to stdout. Ctrl-C lets steps finish or hands them back and prints the
-    command that goes on with the run; Ctrl-C once more kills it. Neither loses what was finished.
+    command that goes on with the run; Ctrl-C once more kills it. Neither loses what was finished. A run that is paused,
+    by a person or by its budget, is left with exit code 6.
     """
     asked = Options(**given)
+    if asked.detach and asked.until_waiting:
+        raise click.UsageError("--detach and --until-waiting exclude each other: a detached run is not executed here")
     code = is_code(asked.file)
     playbook = read_workflow(asked.file) if code else read_file(asked.file, None if asked.detach else asked.db)
     if playbook.warnings and _talks(asked.progress, asked.quiet):
@@ -154,23 +161,48 @@ def run(**given: Any) -> int:
 
 @click.command()
 @run_argument(required=False)
+@click.option("--all", "every", is_flag=True, help="Every run that is not over or paused, until only waits are left.")
+@click.option("--detach", is_flag=True, help="Lift the pause and leave the run to a worker.")
+@until_waiting_option
 @code_option
 @budget_option
 @output_option
 @progress_option
 @quiet_option
 @db_option
-def resume(run: str | None, code: Sequence[str], budget: Sequence[str], db: str, **shown: Any) -> int:
+def resume(
+    run: str | None,
+    every: bool,
+    detach: bool,
+    until_waiting: bool,
+    code: Sequence[str],
+    budget: Sequence[str],
+    db: str,
+    **shown: Any,
+) -> int:
     """Go on with a run in this process; lift its pause if there is one.
 
-    Without RUN, the newest that is not over.
+    Without RUN, the newest that is not over. With --all, every run of the database that is not over, until only
+    people, signals or a later time can continue one; paused runs stay paused.
     """
+    if every:
+        _check_alone("--all", RUN=run, **{"--detach": detach, "--until-waiting": until_waiting, "--budget": budget})
+        return _resume_all(db, code, bool(shown["quiet"]))
+    if detach:
+        _check_alone("--detach", **{"--until-waiting": until_waiting})
     with database.reading(db) as views:
         row = database.find_run(views, run) if run is not None else unfinished_run(views)
         if row.status in TERMINAL:
             raise Conflict(f"run {run_label(row)} is {row.status}: `refold runs retry` reopens one that failed")
-        others = _others_with_code(views, row, code)
+        others = () if detach else _others_with_code(views, row, code)
+        workers = list(serving(views, row))
     more = budgets(budget)
+    if detach:
+        with open_intake(db) as (intake, _):
+            intake.send(row.run, Resume(who(), more))
+        name = run_label(row)
+        out.print_message(f"{name} is left to {_worker_of(workers)}; to execute it here: {again(name, db, *code)}")
+        return exits.OK
     _tell_going_on(row, others, shown)
 
     async def begin(engine: Any) -> None:
@@ -178,7 +210,29 @@ def resume(run: str | None, code: Sequence[str], budget: Sequence[str], db: str,
             await engine.register(_workflow(target))
         await engine.resume(row.run, who(), more)
 
-    return _go_on(row, begin, code, shown, db)
+    return _go_on(row, begin, code, shown, db, until_waiting)
+
+
+def _check_alone(option: str, **others: Any) -> None:
+    """Raise UsageError if an option is given together with one that it excludes."""
+    for name, value in others.items():
+        if value:
+            raise click.UsageError(f"{option} and {name} exclude each other")
+
+
+def _worker_of(workers: Sequence[str]) -> str:
+    return " or ".join(workers) if workers else "a worker, but none is running (`refold worker` starts one)"
+
+
+def _resume_all(db: str, code: Sequence[str], quiet: bool) -> int:
+    from refold.cli.commands.worker import Serving, serve
+
+    with database.reading(db) as views:
+        paused = views.count(RunFilter(status=PAUSED))[0]
+    if paused and not quiet:
+        which = "1 paused run stays" if paused == 1 else f"{paused} paused runs stay"
+        out.print_message(f"{which} paused: refold runs resume RUN")
+    return serve(Serving(db, code, settings(own_machine=True), until_idle=True, quiet=quiet))
 
 
 @click.command()
@@ -251,7 +305,9 @@ def _execute(wanted: Wanted, asked: Options) -> int:
     source = source_of(wanted.playbook)
     typed = wanted.run if wanted.key else wanted.name
     going_on = again(typed, asked.db, asked.file, *wanted.playbook.code)
-    order = Order(wanted.run, asked.db, going_on, settings(own_machine=True), asked.output != "table")
+    order = Order(
+        wanted.run, asked.db, going_on, settings(own_machine=True), asked.output != "table", asked.until_waiting
+    )
 
     async def begin(engine: Any) -> None:
         starter = engine.options(name=wanted.name, key=wanted.key, run=wanted.run)
@@ -286,12 +342,15 @@ def _stored_input(target: str, input: dict[str, Any]) -> dict[str, Any]:
     return define(load(target)).begun(input)
 
 
-def _go_on(row: Summary, begin: Any, code: Sequence[str], shown: Mapping[str, Any], db: str) -> int:
+def _go_on(
+    row: Summary, begin: Any, code: Sequence[str], shown: Mapping[str, Any], db: str, until_waiting: bool = False
+) -> int:
     from refold.cli.commands.execute import Order, execute
     from refold.cli.progress import screen
 
     output, progress, quiet = shown["output"], shown["progress"], shown["quiet"]
-    order = Order(row.run, db, again(run_label(row), db, *code), settings(own_machine=True), output != "table")
+    going_on = again(run_label(row), db, *code)
+    order = Order(row.run, db, going_on, settings(own_machine=True), output != "table", until_waiting)
     ended = execute(order, begin, screen(progress, quiet, NO_PLAYBOOK))
     return _tell_end(ended, run_label(row), output, progress, quiet)
 
@@ -363,7 +422,7 @@ def _leave(wanted: Wanted, asked: Options) -> int:
         if workers:
             out.print_message(f"it will be executed by {' or '.join(workers)}")
         else:
-            out.print_message(f"no worker lives that would execute it; to execute it here: {name}")
+            out.print_message(f"no worker is running: start `refold worker`, or execute it here: {name}")
     return exits.OK
 
 

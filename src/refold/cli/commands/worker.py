@@ -1,0 +1,113 @@
+"""The command `refold worker`: serves every run of a database until it is stopped, or until nothing is left to do."""
+
+import asyncio
+import gc
+import os
+import shlex
+from collections.abc import Sequence
+
+import click
+from msgspec import Struct, structs
+
+from refold import logs
+from refold.cli import exits
+from refold.cli import output as out
+from refold.cli.commands.execute import in_foreground, is_idle
+from refold.cli.options import DB, code_option, db_option, quiet_option, settings
+from refold.errors import Stopped
+from refold.ports import RunFilter, Views
+from refold.settings import LOG, LOG_LEVEL, Settings
+from refold.wiring import Process, open_process
+
+LOOK = 0.2  # seconds between two looks for something to do, when the worker ends with the work
+
+
+class Serving(Struct, frozen=True):
+    """What a worker serves, and for how long."""
+
+    db: str
+    code: Sequence[str]
+    settings: Settings
+    until_idle: bool
+    quiet: bool
+
+
+@click.command()
+@click.option("--queue", "queues", multiple=True, metavar="QUEUE", help="Serve only this queue; can be repeated.")
+@click.option("--slots", type=click.IntRange(min=1), metavar="N", help="How many commands run at a time (16).")
+@code_option
+@click.option("--until-idle", is_flag=True, help="End when only people, signals or a later time can continue a run.")
+@quiet_option
+@db_option
+def worker(
+    queues: Sequence[str], slots: int | None, code: Sequence[str], until_idle: bool, quiet: bool, db: str
+) -> int:
+    """Execute the runs of a database, those of others too, until stopped.
+
+    Several workers can serve one database. Ctrl-C or SIGTERM lets steps finish or hands them back to other workers; a
+    second one kills. Python workflows need --code, because a worker imports only what it is told to. With --until-idle
+    the worker ends when nothing is left that it can do now: for cron and CI.
+    """
+    known = settings(own_machine=True)
+    known = structs.replace(known, slots=slots or known.slots, queues=tuple(queues) or known.queues)
+    if not quiet and not os.environ.get(LOG) and not os.environ.get(LOG_LEVEL):
+        logs.configure("text", "info")
+    return serve(Serving(db, code, known, until_idle, quiet))
+
+
+def serve(wanted: Serving) -> int:
+    """Serve every run of a database. Return the exit code: 0 also after a signal, because nothing was lost."""
+    gc.freeze()
+    gc.enable()
+    try:
+        asyncio.run(_serve(wanted))
+    except Stopped:
+        if not wanted.quiet:
+            out.print_message("stopped; what was not finished can be taken by another worker")
+    return exits.OK
+
+
+async def _serve(wanted: Serving) -> None:
+    def say(line: str) -> None:
+        if not wanted.quiet and not line.startswith("to go on"):
+            out.print_message(line)
+
+    async with open_process(db=wanted.db, settings=wanted.settings) as process:
+
+        async def work() -> None:
+            for target in wanted.code:
+                from refold.python.load import load
+
+                await process.engine.register(load(target))
+            say(_greeting(wanted, process))
+            if wanted.until_idle:
+                await until_idle(process)
+            else:
+                await asyncio.get_running_loop().create_future()  # until a signal comes
+
+        again = again_command(wanted)
+        await in_foreground(work(), process.stop, grace=wanted.settings.stop_grace, resume=again, say=say)
+
+
+async def until_idle(process: Process) -> None:
+    """Return when no run of the store can continue by itself."""
+    while not await is_idle(process):
+        await asyncio.sleep(LOOK)
+
+
+def _greeting(wanted: Serving, process: Process) -> str:
+    queues = f"the queues {', '.join(wanted.settings.queues)}" if wanted.settings.queues else "every queue"
+    open_runs = _unfinished(process.engine.store.views)
+    return f"worker {process.worker.can.worker} serves {queues} of {wanted.db}: {open_runs}"
+
+
+def _unfinished(views: Views) -> str:
+    count = sum(views.count(RunFilter(status=status))[0] for status in ("running", "waiting", "ending"))
+    return "no run is open" if not count else f"{count} open run{'' if count == 1 else 's'}"
+
+
+def again_command(wanted: Serving) -> str:
+    """Return the command line that starts such a worker again."""
+    db = "" if wanted.db == DB else f" --db {shlex.quote(wanted.db)}"
+    code = "".join(f" --code {shlex.quote(each)}" for each in wanted.code)
+    return f"refold worker{db}{code}"
