@@ -23,7 +23,7 @@ from refold.core.outcomes import SECOND, Failed, Fault, Report, Succeeded
 from refold.core.plan import Arc, Loop, Plan, Retry, Step
 from refold.core.read.summary import summarize
 from refold.core.state import TERMINAL, RunState
-from refold.stores.memory import Entry, MemoryStore
+from refold.stores.memory import MemoryStore, StoredFact
 
 SIZES = (1_000, 10_000, 100_000)
 REPEATS = 3
@@ -293,7 +293,7 @@ def measure_cold_fold(n: int = 1_000_000, repeats: int = REPEATS) -> list[FoldCo
     drive = Drive(graph)
     drive.run()
     store = MemoryStore(lambda: NOON)
-    store.logs["r"] = [Entry(NOON + i, codec.encode_fact(fact), None) for i, fact in enumerate(drive.log)]
+    store.logs["r"] = [StoredFact(NOON + i, codec.encode_fact(fact), None) for i, fact in enumerate(drive.log)]
     del drive
     entries = store.logs["r"]
     size = sum(len(entry.data) for entry in entries) / len(entries)
@@ -309,7 +309,7 @@ def measure_cold_fold(n: int = 1_000_000, repeats: int = REPEATS) -> list[FoldCo
     return costs
 
 
-def one_by_one(entries: Iterable[Entry]) -> Iterator[Record]:
+def one_by_one(entries: Iterable[StoredFact]) -> Iterator[Record]:
     for number, entry in enumerate(entries, 1):
         yield number, entry.at, codec.decode_fact(entry.data)
 

@@ -503,7 +503,7 @@ class Program(Struct, frozen=True, kw_only=True):
     keep: int = 1024 * 1024  # bytes of each stream that are kept
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class ProgramEnd(Struct, frozen=True, kw_only=True):
     """How a program ended: its exit code, or minus the signal that killed it, and the first bytes of its output."""
 
     code: int
@@ -515,7 +515,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 class Programs(Protocol):
     """Starts programs, and ends them with all they have started."""
 
-    async def run(self, program: Program, say: Say | None = None) -> Ended:
+    async def run(self, program: Program, say: Say | None = None) -> ProgramEnd:
         """Returns when the program itself has ended; what it left behind is ended too. Raises OSError, or ValueError
         for a NUL in what it gets, if it cannot be started. Cancelling kills everything, after a grace."""
 

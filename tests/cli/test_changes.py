@@ -7,13 +7,13 @@ from msgspec import structs
 from refold.cli.progress import Changes
 from refold.cli.tree import NO_PLAYBOOK, PlaybookLines
 from refold.core.outcomes import SECOND, Fault
-from refold.core.read.summary import Progress, Row
+from refold.core.read.summary import Progress, StepProgress
 from refold.core.read.why import Reason
 
 NOON = 1_800_000_000 * SECOND
 
 
-def of(*rows: Row, status: str = "running", after: float = 0.0, ended: int = 0) -> Progress:
+def of(*rows: StepProgress, status: str = "running", after: float = 0.0, ended: int = 0) -> Progress:
     now = NOON + round(after * SECOND)
     return Progress("0123456789", "orders", "w", status, 1, rows, NOON, now, ended_at=now if ended else 0)
 
@@ -24,29 +24,35 @@ def said(changes: Changes, progress: Progress) -> list[str]:
 
 def test_each_change_is_said_once() -> None:
     changes = Changes(NO_PLAYBOOK)
-    assert said(changes, of(Row("a", "issued", 1), Row("b", "pending"))) == ["run orders (01234567)", "a: started"]
-    assert said(changes, of(Row("a", "issued", 1), Row("b", "pending"))) == []
-    assert said(changes, of(Row("a", "completed", 1, 1), Row("b", "issued", 1))) == ["a: completed", "b: started"]
-    over = of(Row("a", "completed", 1, 1), Row("b", "skipped"), status="completed", after=2, ended=1)
+    assert said(changes, of(StepProgress("a", "issued", 1), StepProgress("b", "pending"))) == [
+        "run orders (01234567)",
+        "a: started",
+    ]
+    assert said(changes, of(StepProgress("a", "issued", 1), StepProgress("b", "pending"))) == []
+    assert said(changes, of(StepProgress("a", "completed", 1, 1), StepProgress("b", "issued", 1))) == [
+        "a: completed",
+        "b: started",
+    ]
+    over = of(StepProgress("a", "completed", 1, 1), StepProgress("b", "skipped"), status="completed", after=2, ended=1)
     assert said(changes, over) == ["b: skipped", "run orders: completed after 2.0 s"]
 
 
 def test_what_waits_says_why_and_a_new_try_is_told() -> None:
     changes = Changes(NO_PLAYBOOK)
     waits = Reason("a", "backoff", attempt=2, until=NOON + 5 * SECOND)
-    assert said(changes, of(Row("a", "issued", 1, 1, reason=waits)))[1].startswith("a: try 2 at ")
-    assert said(changes, of(Row("a", "issued", 1, 1))) == ["a: try 2"]
-    assert said(changes, of(Row("a", "issued", 2, 2))) == ["a: started (visit 2)"]
+    assert said(changes, of(StepProgress("a", "issued", 1, 1, reason=waits)))[1].startswith("a: try 2 at ")
+    assert said(changes, of(StepProgress("a", "issued", 1, 1))) == ["a: try 2"]
+    assert said(changes, of(StepProgress("a", "issued", 2, 2))) == ["a: started (visit 2)"]
 
 
 def test_a_failure_is_told_with_its_place() -> None:
     changes = Changes(PlaybookLines("p.yaml", ["- step: a"], {"steps.a": (1, 9)}))
-    row = Row("a", "failed", 1, 1, fault=Fault("exit", "boom\nsecond"))
+    row = StepProgress("a", "failed", 1, 1, fault=Fault("exit", "boom\nsecond"))
     assert said(changes, of(row))[1:] == ["a: failed: boom second", "    p.yaml:1:9", "    1 | - step: a"]
 
 
 def test_a_loop_is_told_every_two_seconds_and_at_its_end() -> None:
-    changes, row = Changes(NO_PLAYBOOK), Row("each", "issued", 1, count=100)
+    changes, row = Changes(NO_PLAYBOOK), StepProgress("each", "issued", 1, count=100)
     assert said(changes, of(row))[1:] == ["each: 0/100 items"]
     for n in range(1, 20):
         assert said(changes, of(structs.replace(row, done=n), after=n / 10)) == []
@@ -60,7 +66,7 @@ def test_a_loop_is_told_every_two_seconds_and_at_its_end() -> None:
 
 def test_more_changes_than_anybody_reads_are_counted() -> None:
     changes = Changes(NO_PLAYBOOK)
-    shown = said(changes, of(*(Row(f"s{n}", "completed", 1) for n in range(500))))
+    shown = said(changes, of(*(StepProgress(f"s{n}", "completed", 1) for n in range(500))))
     assert len(shown) == 22
     assert shown[-1] == "… and 480 more steps changed"
 
@@ -73,11 +79,11 @@ def test_machines_get_objects() -> None:
         return list(changes.objects(progress))
 
     at = "2027-01-15T08:00:00.000000Z"
-    assert objects(of(Row("a", "issued", 1, reason=waits))) == [
+    assert objects(of(StepProgress("a", "issued", 1, reason=waits))) == [
         {"at": at, "run": "0123456789", "step": "a", "status": "issued", "visits": 1, "reason": "timer"},
         {"at": at, "run": "0123456789", "status": "running"},
     ]
-    assert objects(of(Row("a", "failed", 1, 1, fault=Fault("x", "y")), status="failed")) == [
+    assert objects(of(StepProgress("a", "failed", 1, 1, fault=Fault("x", "y")), status="failed")) == [
         {
             "at": at,
             "run": "0123456789",

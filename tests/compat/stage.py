@@ -23,10 +23,9 @@ from refold.runtime.turn_thread import inline
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.testing.core import Scripted
-from refold.testing.simulator.event_loop import Process, SimLoop
+from refold.testing.simulator.event_loop import SimLoop, SimProcess
 from refold.tools.simple import noop
-from refold.wiring import Process as Parts
-from refold.wiring import World, assemble
+from refold.wiring import Process, World, assemble
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -100,7 +99,7 @@ class _StageClock:
 class House:
     """One engine process of the stage."""
 
-    def __init__(self, sim: Process, parts: Parts) -> None:
+    def __init__(self, sim: SimProcess, parts: Process) -> None:
         self.sim, self.parts = sim, parts
 
     @property

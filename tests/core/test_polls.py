@@ -10,7 +10,7 @@ from refold.core.fold.waits import outcome_of_timer
 from refold.core.outcomes import SECOND, Failed, Fault, Succeeded
 from refold.core.plan import Arc, Call, Plan, Poll, Retry, Wait
 from refold.core.read.summary import status_of
-from refold.core.read.why import Holder, World, reasons
+from refold.core.read.why import Holder, WorkerView, reasons
 from refold.testing.core import NOON, Scripted, failed, issued, reported, started, succeeded
 from tests.core.acts import Given, plan, start, step
 
@@ -166,7 +166,7 @@ def test_between_two_looks_the_run_waits_and_says_for_what() -> None:
     assert status_of(run.graph, run.state, NOON + SECOND) == "waiting"
     [reason] = [each for each in reasons(run.graph, run.state, NOON + SECOND) if each.step == "p"]
     assert (reason.kind, reason.until, reason.note) == ("poll", NOON + 30 * SECOND, str(DATA))
-    world = World({"p/1": Holder("w", NOON)})
+    world = WorkerView({"p/1": Holder("w", NOON)})
     assert [each.kind for each in reasons(run.graph, run.state, NOON, world) if each.step == "p"] == ["running"]
     waiting = waits(False)
     assert [each.kind for each in reasons(waiting.graph, waiting.state, NOON) if each.step == "p"] == ["poll"]

@@ -2,7 +2,7 @@
 
 from refold.core.outcomes import SECOND, Fault
 from refold.core.plan import Call, Loop, Retry, Wait
-from refold.core.read.summary import Progress, Row, progress
+from refold.core.read.summary import Progress, StepProgress, progress
 from refold.testing.core import NOON, failed, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
@@ -14,7 +14,7 @@ def seen(run: Given, after: int = 0) -> Progress:
 def test_each_step_has_a_row_in_the_order_of_the_plan() -> None:
     run = start(chain("a", "b"))
     run.when(succeeded("a"))
-    assert seen(run).rows == (Row("a", "completed", 1, 1), Row("b", "issued", 1, 0))
+    assert seen(run).rows == (StepProgress("a", "completed", 1, 1), StepProgress("b", "issued", 1, 0))
 
 
 def test_the_head_says_whose_progress_it_is() -> None:
@@ -33,7 +33,7 @@ def test_a_fan_out_is_one_row_with_counts() -> None:
     run = start(plan(step("a", loop=loop, retry=Retry(attempts=2))))
     run.when(succeeded("a", item=0))
     run.when(failed("a", item=1))
-    assert seen(run).rows == (Row("a", "issued", 1, 2, count=4, done=1, failed=0, open=2, retried=1),)
+    assert seen(run).rows == (StepProgress("a", "issued", 1, 2, count=4, done=1, failed=0, open=2, retried=1),)
     run.when(failed("a", item=1, attempt=2))
     assert (seen(run).rows[0].failed, seen(run).rows[0].done) == (1, 1)
 
@@ -68,4 +68,4 @@ def test_a_step_that_failed_once_and_then_succeeded_shows_no_fault() -> None:
     run = start(plan(step("a", retry=Retry(attempts=2))))
     run.when(failed("a"))
     run.when(succeeded("a", attempt=2))
-    assert seen(run).rows == (Row("a", "completed", 1, 2),)
+    assert seen(run).rows == (StepProgress("a", "completed", 1, 2),)

@@ -6,7 +6,7 @@ from refold.core.commands import child_id
 from refold.core.facts import Fact, RunPaused
 from refold.core.outcomes import SECOND, Awaited, Parked, Suspended
 from refold.core.plan import Arc, Call, Child, EventType, Gate, Loop, Retry, Wait, Work, plan_hash
-from refold.core.read.why import Holder, Reason, World, no_code, reasons
+from refold.core.read.why import Holder, Reason, WorkerView, no_code, reasons
 from refold.testing.core import NOON, failed, reported, succeeded
 from tests.core.acts import Given, chain, plan, start, step
 
@@ -18,7 +18,7 @@ def one(work: Work, *facts: Fact, retry: Retry | None = None, loop: Loop | None 
     return run
 
 
-def why(run: Given, world: World | None = None, after: int = 0) -> list[Reason]:
+def why(run: Given, world: WorkerView | None = None, after: int = 0) -> list[Reason]:
     return reasons(run.graph, run.state, run.state.at + after, world)
 
 
@@ -57,24 +57,24 @@ def test_a_body_that_waits_inside_names_each_of_its_calls() -> None:
 
 
 def test_a_command_that_somebody_holds_is_running_until_the_lease_ends() -> None:
-    world = World({"a/1": Holder("w1", NOON + 30)}, workers=("w1",))
+    world = WorkerView({"a/1": Holder("w1", NOON + 30)}, workers=("w1",))
     assert why(one(Call()), world) == [reason("running", worker="w1", until=NOON + 30)]
 
 
 def test_a_command_that_nobody_holds_waits_for_the_slot_that_may_be_free_first() -> None:
     loop = Loop(items=[1, 2], max_in_flight=2)
-    own = World({"a/1/0": Holder("w1", NOON + 30)}, workers=("w1",))
+    own = WorkerView({"a/1/0": Holder("w1", NOON + 30)}, workers=("w1",))
     assert why(one(Call(), loop=loop), own) == [
         reason("running", item=0, worker="w1", until=NOON + 30),
         reason("slot", item=1, worker="w1", until=NOON + 30),
     ]
-    others = World(elsewhere=(Holder("w1", NOON + 30), Holder("w2", NOON + 20)), workers=("w1", "w2"))
+    others = WorkerView(elsewhere=(Holder("w1", NOON + 30), Holder("w2", NOON + 20)), workers=("w1", "w2"))
     assert why(one(Call()), others) == [reason("slot", worker="w2", until=NOON + 20)]
-    assert why(one(Call()), World(workers=("w1",))) == [reason("slot")]
+    assert why(one(Call()), WorkerView(workers=("w1",))) == [reason("slot")]
 
 
 def test_where_no_worker_lives_nobody_takes_a_command() -> None:
-    assert why(one(Call()), World(workers=())) == [reason("no_worker")]
+    assert why(one(Call()), WorkerView(workers=())) == [reason("no_worker")]
     assert why(one(Call())) == [reason("slot")], "unknown is not none"
 
 
@@ -85,7 +85,7 @@ def test_a_try_whose_time_has_come_waits_for_a_slot() -> None:
 
 def test_what_is_at_work_goes_on_while_the_run_is_paused() -> None:
     run = one(Call(), RunPaused("ann"))
-    assert [each.kind for each in why(run, World({"a/1": Holder("w1", NOON)}))] == ["running"]
+    assert [each.kind for each in why(run, WorkerView({"a/1": Holder("w1", NOON)}))] == ["running"]
 
 
 def test_items_beyond_the_window_are_counted() -> None:
@@ -137,26 +137,26 @@ HASH = plan_hash(BODIES)
 
 def test_code_that_no_live_worker_has_is_told_with_what_they_have() -> None:
     tools = {"old": frozenset({"http"}), "new": frozenset({"workflow:0123456789abcdef"})}
-    world = World(workers=("old", "new"), tools=tools, plans={"0123456789abcdef": "plan", "77": "other"})
+    world = WorkerView(workers=("old", "new"), tools=tools, plans={"0123456789abcdef": "plan", "77": "other"})
     [found] = why(start(BODIES), world)
     assert (found.kind, found.sources, found.note) == ("no_code", ("0123456789ab",), f"plan {HASH[:12]}")
     assert no_code(found) == (
         f"no live worker has the code of plan {HASH[:12]} (plan); workers have 0123456789ab: "
         "migrate with `refold runs migrate run --to 0123456789ab`"
     )
-    alone = World(workers=("old",), tools=tools)
+    alone = WorkerView(workers=("old",), tools=tools)
     assert no_code(why(start(BODIES), alone)[0]).endswith("(plan); start one that has it")
 
 
 def test_a_busy_worker_that_has_the_code_is_waited_for_and_others_are_not() -> None:
     busy = (Holder("new", NOON + 10), Holder("able", NOON + 20))
     tools = {"new": frozenset({"workflow:other"}), "able": frozenset({f"workflow:{HASH}"})}
-    [found] = why(start(BODIES), World(elsewhere=busy, workers=("new", "able"), tools=tools))
+    [found] = why(start(BODIES), WorkerView(elsewhere=busy, workers=("new", "able"), tools=tools))
     assert (found.kind, found.worker, found.until) == ("slot", "able", NOON + 20)
-    [unknown] = why(start(BODIES), World(elsewhere=busy, workers=("new",)))
+    [unknown] = why(start(BODIES), WorkerView(elsewhere=busy, workers=("new",)))
     assert (unknown.kind, unknown.worker) == ("slot", "new"), "one that has not said what it has may have it"
 
 
 def test_a_tool_that_no_live_worker_has_is_named() -> None:
-    world = World(workers=("w",), tools={"w": frozenset({"http"})})
+    world = WorkerView(workers=("w",), tools={"w": frozenset({"http"})})
     assert why(one(Call(tool="lathe")), world) == [reason("no_tool", note="lathe")]

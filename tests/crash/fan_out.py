@@ -16,7 +16,7 @@ from msgspec import Struct, json
 from refold.core.plan import Call, Loop, Plan, Source, Step
 from refold.core.state import RunState
 from refold.ports import Call as Try
-from refold.queries.reading import Reading
+from refold.queries.reading import RunReader
 from refold.settings import Settings
 from refold.stores.sqlite.store import SqliteStore
 from refold.testing.core import Scripted
@@ -135,7 +135,7 @@ def state_of(folder: Path) -> RunState:
     store = SqliteStore(folder / "refold.db", lambda: 0)
     try:
         [run] = rows(folder, "select run from runs")
-        return Reading(store.views, run).read()[1]
+        return RunReader(store.views, run).read()[1]
     finally:
         store.close()
 

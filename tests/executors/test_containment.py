@@ -18,7 +18,7 @@ from refold import Engine
 from refold.core.facts import StepIssued, StepSettled
 from refold.core.outcomes import SECOND, Fault
 from refold.executors.limits import Limits, environment
-from refold.executors.supervised import Start, Supervisors
+from refold.executors.supervised import ProgramStart, Supervisors
 from refold.settings import Settings
 from tests.alive import children, living, noted_in, own_children, within
 from tests.tools.calls import engine, fault_of_run, one_step
@@ -363,7 +363,7 @@ def test_an_engine_that_is_killed_takes_its_tools_along(tmp_path: Path) -> None:
 
 async def test_a_warden_is_used_again_and_there_are_no_more_than_programs_at_once() -> None:
     supervisors = Supervisors(Limits())
-    start = Start(argv=["true"], env={"PATH": os.environ["PATH"]}, files={})
+    start = ProgramStart(argv=["true"], env={"PATH": os.environ["PATH"]}, files={})
     assert supervisors.pid == 0, "nothing is started before it is needed"
     for _ in range(5):
         assert await supervisors.start(start).over == 0
@@ -375,10 +375,10 @@ async def test_a_warden_is_used_again_and_there_are_no_more_than_programs_at_onc
 
 async def test_a_stop_that_comes_with_the_start_is_not_lost() -> None:
     supervisors = Supervisors(Limits())
-    program = supervisors.start(Start(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
+    program = supervisors.start(ProgramStart(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
     program.stop(5.0)
     assert await asyncio.wait_for(program.over, 60) == -signal.SIGTERM
-    again = supervisors.start(Start(argv=["true"], env={"PATH": os.environ["PATH"]}, files={}))
+    again = supervisors.start(ProgramStart(argv=["true"], env={"PATH": os.environ["PATH"]}, files={}))
     assert await again.over == 0
     again.stop(0.0)
     await supervisors.close()
@@ -386,7 +386,7 @@ async def test_a_stop_that_comes_with_the_start_is_not_lost() -> None:
 
 async def test_closing_ends_all_wards() -> None:
     supervisors = Supervisors(Limits())
-    program = supervisors.start(Start(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
+    program = supervisors.start(ProgramStart(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
     assert await asyncio.to_thread(within, 60.0, lambda: len(children(supervisors.pid)) == 2)
     pids = children(os.getpid())
     await supervisors.close()

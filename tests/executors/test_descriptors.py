@@ -16,7 +16,7 @@ from refold.errors import ToolFailed
 from refold.executors import supervised, supervisor_process
 from refold.executors.limits import Limits
 from refold.executors.programs import Programs
-from refold.executors.supervised import Start, Supervisors
+from refold.executors.supervised import ProgramStart, Supervisors
 from refold.tools.container.tool import ContainerTool
 from tests.alive import children, living, noted_in, own_children, within
 from tests.executors.bodies import LIST_FILES
@@ -93,7 +93,7 @@ async def test_what_the_code_of_a_step_starts_does_not_inherit_the_line_of_its_i
 async def test_a_program_that_is_given_no_streams_does_not_get_those_of_the_engine(tmp_path: Path) -> None:
     supervisors = Supervisors(Limits())
     code = "import os; open('told', 'w').write(str([os.path.realpath(f'/proc/self/fd/{n}') for n in range(3)]))"
-    start = Start(argv=[sys.executable, "-c", code], env={}, files={}, cwd=str(tmp_path))
+    start = ProgramStart(argv=[sys.executable, "-c", code], env={}, files={}, cwd=str(tmp_path))
     assert await supervisors.start(start).over == 0
     await supervisors.close()
     assert (tmp_path / "told").read_text() == str(3 * ["/dev/null"])
@@ -147,7 +147,7 @@ async def test_garbage_on_the_socket_of_a_supervisor_is_a_failure_of_its_program
     babbler.write_text(BABBLER.replace("WORDS", repr(words)))
     monkeypatch.setattr(supervised, "SUPERVISOR_SCRIPT", str(babbler))
     supervisors = Supervisors(Limits())
-    start = Start(argv=["true"], env={"PATH": os.environ["PATH"]}, files={})
+    start = ProgramStart(argv=["true"], env={"PATH": os.environ["PATH"]}, files={})
     assert await asyncio.wait_for(supervisors.start(start).over, 30) is None
     await supervisors.close()
     assert troubles == []
@@ -181,7 +181,7 @@ async def test_who_gets_no_grace_is_not_asked_first() -> None:
     """A crowd that is asked wakes up all at once, and whoever ends it waits for its turn among them."""
     supervisors = Supervisors(Limits())
     for _ in range(3):
-        program = supervisors.start(Start(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
+        program = supervisors.start(ProgramStart(argv=["sleep", "60"], env={"PATH": os.environ["PATH"]}, files={}))
         assert await asyncio.to_thread(within, 30.0, lambda: len(children(supervisors.pid)) == 2)
         program.stop(0.0)
         assert await program.over == -signal.SIGKILL

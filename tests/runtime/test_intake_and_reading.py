@@ -13,7 +13,7 @@ from refold.core.read.loaded import Loaded
 from refold.errors import Conflict, Corrupt, InvalidValue, NotFound
 from refold.plan import Arc, Call, Child, Loop, Plan, Step
 from refold.ports import Abilities, Done, Store
-from refold.queries.reading import Reading, graph_of, with_values
+from refold.queries.reading import RunReader, graph_of, with_values
 from refold.runtime.mail import Cancel, Pause, Resume, Settle
 from refold.runtime.mailroom import Intake, run_of_key
 from refold.wiring import open_intake
@@ -84,7 +84,7 @@ def test_letters_that_follow_are_read_too(tmp_path: Path) -> None:
 def test_a_reading_goes_on_where_it_was(tmp_path: Path) -> None:
     with intake(tmp_path) as (taken, store):
         taken.start(PLAN, {}, "r", "named")
-        reading = Reading(store.views, "r")
+        reading = RunReader(store.views, "r")
         graph, state = reading.read()
         assert (graph.plan.name, state.name, state.seq) == ("p", "named", len(store.facts("r")))
         before = state.seq
@@ -101,15 +101,15 @@ def test_a_reading_begins_with_the_snapshot_and_gives_the_same(tmp_path: Path) -
         taken.turns.snapshot("r")
         assert store.snapshot("r") is not None
         settle(taken, store, 7)
-        _, with_snapshot = Reading(store.views, "r").read()
+        _, with_snapshot = RunReader(store.views, "r").read()
         store.put_snapshot("r", b"")
-        _, without = Reading(store.views, "r").read()
+        _, without = RunReader(store.views, "r").read()
         assert with_snapshot == without
 
 
 def test_a_run_that_is_not_there_cannot_be_read(tmp_path: Path) -> None:
     with intake(tmp_path) as (_, store), pytest.raises(NotFound, match="there is no run r"):
-        Reading(store.views, "r").read()
+        RunReader(store.views, "r").read()
 
 
 def test_values_in_blobs_are_loaded_when_they_are_asked_for(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_values_in_blobs_are_loaded_when_they_are_asked_for(tmp_path: Path) -> N
     with intake(tmp_path) as (taken, store):
         taken.start(PLAN, {}, "r")
         settle(taken, store, large)
-        _, state = Reading(store.views, "r").read()
+        _, state = RunReader(store.views, "r").read()
         blob = state.steps[0].blob
         assert blob is not None
 

@@ -13,7 +13,7 @@ from refold.core.state import CANCELLED
 from refold.errors import Ambiguous, Conflict, Corrupt, NotFound, Unavailable
 from refold.runtime.mail import Cancel, Pause, Signal, Start
 from refold.runtime.turn import Delivery, Turns
-from refold.stores.memory import Entry, MemoryStore, MemoryTurn
+from refold.stores.memory import MemoryStore, MemoryTurn, StoredFact
 
 NOON: Instant = 1_800_000_000_000_000
 PLAN = Plan(name="p", steps=(Step(name="a"),))
@@ -65,7 +65,7 @@ def test_many_runs_share_one_commit(turns: Turns, store: Flaky) -> None:
 
 def test_a_run_that_cannot_be_folded_is_left_out_and_its_neighbours_commit(turns: Turns, store: Flaky) -> None:
     turns.commit([Delivery("bad", START), Delivery("good", START)])
-    store.logs["bad"][-1] = Entry(NOON, b"{}", None)
+    store.logs["bad"][-1] = StoredFact(NOON, b"{}", None)
     turns.known.clear()
     bad, good = Delivery("bad", Signal("x")), Delivery("good", Signal("x"))
     turns.commit([bad, good])

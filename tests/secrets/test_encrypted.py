@@ -12,12 +12,12 @@ import pytest
 from refold.errors import Corrupt, NotFound, RefoldError, Unusable
 from refold.secrets import private_files as files
 from refold.secrets.encrypted_file import EncryptedFile
-from refold.secrets.encryption import Keys, default_key_path
+from refold.secrets.encryption import EncryptionKeys, default_key_path
 from tests.secrets.rooms import CANARY
 
 
 def file(folder: Path, given: str = "") -> EncryptedFile:
-    return EncryptedFile(folder / "db-secrets", Keys(folder / "own" / "keys", given))
+    return EncryptedFile(folder / "db-secrets", EncryptionKeys(folder / "own" / "keys", given))
 
 
 def new_key() -> str:
@@ -46,7 +46,7 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
 
 
 def test_keys_are_in_the_users_own_configuration_unless_said_otherwise() -> None:
-    assert Keys().path == default_key_path() and default_key_path().parts[-2:] == ("refold", "keys")
+    assert EncryptionKeys().path == default_key_path() and default_key_path().parts[-2:] == ("refold", "keys")
 
 
 def test_every_changed_byte_of_a_secret_is_an_error_with_its_name(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from refold import Engine, RunFailed
 from refold.core.commands import Command
 from refold.core.outcomes import Cancelled, Failed, Fault, Outcome, Parked, SetKey, Succeeded
 from refold.errors import ToolFailed
-from refold.ports import Call, Done, Ended, Lease, Program, Say
+from refold.ports import Call, Done, Lease, Program, ProgramEnd, Say
 from refold.secrets.redaction import RedactedPrograms, SecretRedaction
 from refold.secrets.redactor import Redactor
 from refold.settings import Settings
@@ -163,9 +163,9 @@ class NoPrograms:
     def __init__(self) -> None:
         self.started = []
 
-    async def run(self, program: Program, say: Say | None = None) -> Ended:
+    async def run(self, program: Program, say: Say | None = None) -> ProgramEnd:
         self.started.append(program)
-        return Ended(code=0)
+        return ProgramEnd(code=0)
 
     async def close(self) -> None:
         self.started.clear()

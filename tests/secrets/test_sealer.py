@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refold.errors import Corrupt, Unusable
-from refold.secrets.encryption import Keys
+from refold.secrets.encryption import EncryptionKeys
 from refold.secrets.sealer import Sealer, is_sealed
 from tests.secrets.rooms import CANARY
 
@@ -15,7 +15,7 @@ VALUES: list[Any] = [CANARY, {"a": [1, None, {"b": CANARY}]}, [], {}, 0, 1.5, No
 
 
 def sealer(folder: Path, told: list[Any] | None = None) -> Sealer:
-    return Sealer(Keys(folder / "keys"), (told if told is not None else []).append)
+    return Sealer(EncryptionKeys(folder / "keys"), (told if told is not None else []).append)
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
@@ -27,7 +27,7 @@ def test_a_value_comes_back_as_it_was(tmp_path: Path, value: Any) -> None:
 
 def test_a_sealed_value_names_its_key_and_is_never_twice_the_same(tmp_path: Path) -> None:
     one, other = (sealer(tmp_path).seal(CANARY, "run-1")["$sealed"] for _ in range(2))
-    assert one != other and one.split(".")[0] == other.split(".")[0] == Keys(tmp_path / "keys").ids()[0]
+    assert one != other and one.split(".")[0] == other.split(".")[0] == EncryptionKeys(tmp_path / "keys").ids()[0]
 
 
 def test_it_opens_for_its_own_run_alone(tmp_path: Path) -> None:
@@ -47,10 +47,10 @@ def test_every_changed_letter_is_an_error_with_a_name(tmp_path: Path) -> None:
 
 def test_after_a_rotation_old_values_still_open(tmp_path: Path) -> None:
     sealed = sealer(tmp_path).seal(CANARY, "run-1")
-    new = Keys(tmp_path / "keys").add()
+    new = EncryptionKeys(tmp_path / "keys").add()
     assert sealer(tmp_path).open(sealed, "run-1") == CANARY
     assert sealer(tmp_path).seal(CANARY, "run-1")["$sealed"].startswith(new)
-    Keys(tmp_path / "keys").keep_only(new)
+    EncryptionKeys(tmp_path / "keys").keep_only(new)
     with pytest.raises(Unusable, match="not in the file"):
         sealer(tmp_path).open(sealed, "run-1")
 

@@ -10,7 +10,7 @@ import pytest
 
 from refold.core.commands import Command
 from refold.executors.output import LINE, MOST, TAIL, OutputLines
-from refold.ports import Ended, Ending, Lease, LeftOut, Piece, Program, Say
+from refold.ports import Ending, Lease, LeftOut, Piece, Program, ProgramEnd, Say
 from refold.secrets.redaction import RedactedPrograms, SecretRedaction
 from refold.secrets.redactor import Redactor
 from refold.wiring import WallClock
@@ -144,10 +144,10 @@ class Talking:
     def __init__(self, out: bytes, err: bytes = b"") -> None:
         self.out, self.err = out, err
 
-    async def run(self, program: Program, say: Say | None = None) -> Ended:
+    async def run(self, program: Program, say: Say | None = None) -> ProgramEnd:
         out, err = self.out[: program.keep], self.err[: program.keep]
         left_out = len(self.out) + len(self.err) - len(out) - len(err)
-        return Ended(code=0, stdout=out, stderr=err, left_out=left_out)
+        return ProgramEnd(code=0, stdout=out, stderr=err, left_out=left_out)
 
     async def close(self) -> None:
         pass

@@ -15,7 +15,7 @@ from refold.core.outcomes import Report, Succeeded
 from refold.core.plan import Call, Plan, Step
 from refold.errors import Corrupt, Unavailable
 from refold.runtime.engine import Engine
-from refold.stores.memory import Entry
+from refold.stores.memory import StoredFact
 from refold.testing.core import Scripted
 from refold.testing.simulator.faults import Rates
 from refold.testing.simulator.simulation import POLL, SWEEP, Simulation, stubborn
@@ -124,7 +124,7 @@ def test_a_spoilt_log_troubles_no_other_run(kind: str) -> None:
             simulation.oracles.poisoned.add(run)
             spoilt.append(run)
             log = simulation.store.logs[run]
-            log[-1] = Entry(log[-1].at, SPOILT[kind], log[-1].turn)
+            log[-1] = StoredFact(log[-1].at, SPOILT[kind], log[-1].turn)
             engine.mailroom.turns.known.pop(run, None)
             simulation.restart()
             for _ in range(5):

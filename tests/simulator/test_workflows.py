@@ -9,10 +9,10 @@ from refold import Collect, Context, Event, Retry, StartEvent, StopEvent, Workfl
 from refold.runtime.engine import Engine
 from refold.runtime.handle import Handle
 from refold.testing.core import Scripted
-from refold.testing.simulator.event_loop import Process
+from refold.testing.simulator.event_loop import SimProcess
 from refold.testing.simulator.oracles import Violation
 from refold.testing.simulator.simulation import Simulation, stubborn
-from refold.wiring import Process as Parts
+from refold.wiring import Process
 from tests.simulator.scenarios import _lost_too_many
 
 PAGES = 6
@@ -64,7 +64,7 @@ class Coded(Simulation):
         self.workflow = Crawl()
         super().__init__(seed, {}, Scripted())
 
-    def _parts(self, process: Process) -> Parts:
+    def _parts(self, process: SimProcess) -> Process:
         parts = super()._parts(process)
         process.spawn(stubborn(lambda: parts.engine.code.known(self.workflow)))
         return parts

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from refold.testing.simulator.event_loop import Killed, Process, SimLoop, current_process
+from refold.testing.simulator.event_loop import Killed, SimLoop, SimProcess, current_process
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -184,7 +184,7 @@ def test_a_run_ends_at_its_limits(loop: SimLoop) -> None:
 
 
 def test_every_handle_made_by_a_process_belongs_to_it(loop: SimLoop) -> None:
-    seen: list[Process | None] = []
+    seen: list[SimProcess | None] = []
 
     def note(*_: object) -> None:
         seen.append(current_process())
@@ -460,8 +460,8 @@ def test_the_wall_clock_of_a_process_is_skewed_and_its_timers_are_not(loop: SimL
 
 
 def test_hooks_see_every_step_with_its_process(loop: SimLoop) -> None:
-    before: list[Process | None] = []
-    after: list[Process | None] = []
+    before: list[SimProcess | None] = []
+    after: list[SimProcess | None] = []
     loop.before_step, loop.after_step = before.append, after.append
     process = loop.process("p")
     process.spawn(asyncio.sleep(1))
@@ -480,7 +480,7 @@ def test_a_hook_can_kill_or_pause_before_any_step(loop: SimLoop) -> None:
             seen.append(f"{loop.time():g}: {number}")
             await asyncio.sleep(0)
 
-    def inject(running: Process | None) -> None:
+    def inject(running: SimProcess | None) -> None:
         if running is process and loop.steps == 1:
             process.pause(9)
         if running is process and loop.steps == 3:
@@ -494,7 +494,7 @@ def test_a_hook_can_kill_or_pause_before_any_step(loop: SimLoop) -> None:
 
 
 def test_what_an_oracle_raises_comes_out_of_the_run(loop: SimLoop) -> None:
-    def oracle(_: Process | None) -> None:
+    def oracle(_: SimProcess | None) -> None:
         assert loop.time() < 3, "too late"
 
     loop.after_step = oracle
@@ -621,7 +621,7 @@ def test_cancellation_runs_cleanup_that_awaits(loop: SimLoop) -> None:
 
 
 def test_a_dropped_async_generator_is_ended_by_its_process(loop: SimLoop) -> None:
-    notes: list[Process | None] = []
+    notes: list[SimProcess | None] = []
 
     async def numbers() -> AsyncIterator[int]:
         try:

@@ -12,7 +12,7 @@ import pytest
 
 from refold.errors import ToolFailed
 from refold.tools.sql import sqlite
-from refold.tools.sql.driver import THREADS, Blocking, Driver, GivenUp, Held, Work
+from refold.tools.sql.driver import THREADS, Blocking, Driver, GivenUp, SharedConnection, Work
 from refold.tools.sql.faults import failure
 from refold.tools.sql.request import request_of
 from tests.tools.calls import call, fault_of
@@ -130,7 +130,7 @@ async def test_a_connection_is_closed_by_the_thread_that_does_not_give_it_back(
     db: Connection, blocking: Blocking
 ) -> None:
     async def use() -> None:
-        async with Held(DRIVER, blocking, db.open) as held:
+        async with SharedConnection(DRIVER, blocking, db.open) as held:
             await held.run(lambda: _late(held))
 
     using = asyncio.create_task(use())
@@ -144,7 +144,7 @@ async def test_a_connection_is_closed_by_the_thread_that_does_not_give_it_back(
     assert db.said == ["stuck"]
 
 
-def _late(held: "Held[Connection]") -> None:
+def _late(held: "SharedConnection[Connection]") -> None:
     held.db.execute("stuck")
     held.check()
     held.db.execute("what cannot be taken back")
@@ -168,7 +168,7 @@ async def test_a_connection_that_takes_for_ever_to_open_is_closed_when_it_is_ope
     db: Connection, blocking: Blocking
 ) -> None:
     async def use() -> None:
-        async with Held(DRIVER, blocking, lambda: Slow(db)):
+        async with SharedConnection(DRIVER, blocking, lambda: Slow(db)):
             raise AssertionError("it never is")
 
     using = asyncio.create_task(use())
@@ -181,13 +181,13 @@ async def test_a_connection_that_takes_for_ever_to_open_is_closed_when_it_is_ope
 
 
 async def test_a_connection_is_closed_after_its_use_and_after_a_failure(db: Connection, blocking: Blocking) -> None:
-    async with Held(DRIVER, blocking, db.open) as held:
+    async with SharedConnection(DRIVER, blocking, db.open) as held:
         await held.run(lambda: held.db.execute("one"))
         assert not db.closed.is_set()
     assert db.closed.is_set()
     db.closed.clear()
     with pytest.raises(ToolFailed):
-        async with Held(DRIVER, blocking, db.open) as held:
+        async with SharedConnection(DRIVER, blocking, db.open) as held:
             db.free.set()
             await held.run(lambda: _fails_at_last(held.db))
     assert db.closed.is_set()

@@ -20,7 +20,7 @@ class Terminal(Console):
         return False
 
 
-class Live:
+class LiveTree:
     def __init__(self, meter: Meter, source: PlaybookLines, glyphs: Glyphs) -> None:
         self.meter, self.source, self.glyphs = meter, source, glyphs
         colour = output.has_colour(sys.stderr)

@@ -13,7 +13,7 @@ from refold.cli import output, words
 from refold.cli.tree import PLAIN, PRETTY, Canvas, Glyphs, Meter, PlaybookLines, drawn, painted
 from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND
-from refold.core.read.summary import Progress, Row
+from refold.core.read.summary import Progress, StepProgress
 
 MANY = 20  # lines shown together; further changes are only counted
 PACE = 2 * SECOND  # between two lines about one loop
@@ -29,7 +29,7 @@ class Changes:
         self._said: dict[str, tuple[object, ...]] = {}
         self._loops: dict[str, int] = {}  # step -> when its counts were last shown
 
-    def rows(self, progress: Progress) -> list[Row]:
+    def rows(self, progress: Progress) -> list[StepProgress]:
         """Return the steps that have changed since they were last shown."""
         changed = []
         for row in progress.rows:
@@ -68,7 +68,7 @@ class Changes:
             self._status = progress.status
             yield {**where, "status": progress.status}
 
-    def _line(self, row: Row, progress: Progress) -> Iterator[str]:
+    def _line(self, row: StepProgress, progress: Progress) -> Iterator[str]:
         visit = f" (visit {row.visits})" if row.visits > 1 else ""
         yield f"{output.printable(row.step)}: {_words(row, progress)}{visit}"
         if row.status == "failed":
@@ -81,22 +81,22 @@ class Changes:
         return f"run {name}: {progress.status} after {words.took(progress.started_at, progress.ended_at)}"
 
 
-def _only_leads(row: Row) -> bool:
+def _only_leads(row: StepProgress) -> bool:
     """Whether it is a generated step of a block that did no work."""
     return "." in row.step and row.status in ("bypassed", "skipped")
 
 
-def _mark(row: Row) -> tuple[object, ...]:
+def _mark(row: StepProgress) -> tuple[object, ...]:
     waits = row.reason.kind if row.reason is not None else None
     return row.status, row.visits, waits, row.attempts if not row.count else None, row.done, row.failed
 
 
-def _speed(row: Row) -> str:
+def _speed(row: StepProgress) -> str:
     left = "" if row.left is None else f", {words.span(row.left)} left"
     return f", {row.rate:.3g} per second{left}" if row.rate else ""
 
 
-def _words(row: Row, progress: Progress) -> str:
+def _words(row: StepProgress, progress: Progress) -> str:
     over = row.done + row.failed + row.skipped + row.cancelled
     counts = f" {over}/{row.count}{'+' if row.more else ''} items" if row.count else ""
     counts += f", {row.failed} failed" if row.count and row.failed else ""
@@ -141,7 +141,7 @@ class Silent:
         pass
 
 
-class Lines(Silent):
+class TextProgress(Silent):
     """Prints a line for each change."""
 
     def __init__(self, source: PlaybookLines) -> None:
@@ -157,7 +157,7 @@ class Lines(Silent):
             self.draw(progress)
 
 
-class JsonLines(Lines):
+class JsonProgress(TextProgress):
     """Prints a JSON object for each change, each on one line."""
 
     def draw(self, progress: Progress) -> None:
@@ -210,9 +210,9 @@ class Tree(Silent):
             write(painted(drawn(progress, self.meter, canvas), output.has_colour(sys.stderr)))
 
     def _begun(self) -> Drawer:
-        from refold.cli.live_tree import Live
+        from refold.cli.live_tree import LiveTree
 
-        return Live(self.meter, self.source, glyphs())
+        return LiveTree(self.meter, self.source, glyphs())
 
 
 def glyphs() -> Glyphs:
@@ -282,7 +282,7 @@ class Screen:
         return min(max(EVERY, SHARE * (perf_counter() - began)), SLOWEST)
 
 
-DRAWERS: dict[str, Callable[[PlaybookLines], Drawer]] = {"lines": Lines, "json": JsonLines, "none": Silent}
+DRAWERS: dict[str, Callable[[PlaybookLines], Drawer]] = {"lines": TextProgress, "json": JsonProgress, "none": Silent}
 
 
 def screen(kind: str, quiet: bool, source: PlaybookLines) -> Screen:

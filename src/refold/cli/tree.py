@@ -9,7 +9,7 @@ from msgspec import Struct
 from refold.cli import output, words
 from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND, Instant
-from refold.core.read.summary import Progress, Row
+from refold.core.read.summary import Progress, StepProgress
 
 Line = list[tuple[str, str]]
 """Pieces of text with their styles."""
@@ -73,7 +73,7 @@ class Meter:
                 while samples[-1][0] - samples[0][0] > WINDOW and len(samples) > 2:
                     samples.popleft()
 
-    def rate(self, row: Row) -> float | None:
+    def rate(self, row: StepProgress) -> float | None:
         """Return the items per second; None if there are too few measurements."""
         samples = self._seen.get((row.step, row.visits))
         if not samples or samples[-1][0] - samples[0][0] < SECOND // 2:
@@ -110,7 +110,7 @@ def _head(progress: Progress) -> Line:
     return [(name, "bold"), ("  ", ""), (progress.status, STYLES.get(progress.status, "cyan")), (f"  {passed}", "dim")]
 
 
-def _chosen(rows: Sequence[Row], height: int) -> tuple[list[Row], list[Row]]:
+def _chosen(rows: Sequence[StepProgress], height: int) -> tuple[list[StepProgress], list[StepProgress]]:
     """Choose the rows if there is no room for all: failed and running ones first, then finished, then pending ones."""
     if not height or len(rows) <= height:
         return list(rows), []
@@ -119,18 +119,18 @@ def _chosen(rows: Sequence[Row], height: int) -> tuple[list[Row], list[Row]]:
     return [rows[n] for n in sorted(kept)], [row for n, row in enumerate(rows) if n not in kept]
 
 
-def _rank(row: Row) -> int:
+def _rank(row: StepProgress) -> int:
     return {"failed": 0, "issued": 1, "entered": 1, "cancelled": 2, "completed": 3, "pending": 4}.get(row.status, 5)
 
 
-def _counted(rows: Iterable[Row]) -> str:
+def _counted(rows: Iterable[StepProgress]) -> str:
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.status] = counts.get(row.status, 0) + 1
     return "  … " + ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
-def _lines_of(row: Row, progress: Progress, meter: Meter, canvas: Canvas, names: int) -> Iterable[Line]:
+def _lines_of(row: StepProgress, progress: Progress, meter: Meter, canvas: Canvas, names: int) -> Iterable[Line]:
     glyph, style = _glyph(row, progress.now, canvas.glyphs)
     name = output.truncated(output.printable(row.step), names)
     line: Line = [(glyph, style), (" " + name + " " * (names - output.cells(name)), "dim" if style == "dim" else "")]
@@ -150,7 +150,7 @@ def _lines_of(row: Row, progress: Progress, meter: Meter, canvas: Canvas, names:
         yield from _failure(row, canvas)
 
 
-def _glyph(row: Row, now: Instant, glyphs: Glyphs) -> tuple[str, str]:
+def _glyph(row: StepProgress, now: Instant, glyphs: Glyphs) -> tuple[str, str]:
     match row.status:
         case "completed":
             return glyphs.completed, "green"
@@ -166,7 +166,7 @@ def _glyph(row: Row, now: Instant, glyphs: Glyphs) -> tuple[str, str]:
             return glyphs.skipped, "dim"
 
 
-def _loop(row: Row, meter: Meter, glyphs: Glyphs, room: int) -> Line:
+def _loop(row: StepProgress, meter: Meter, glyphs: Glyphs, room: int) -> Line:
     """Bar, counts, rate and the time that is left; where there is little room, the counts come first."""
     over = row.done + row.failed + row.skipped + row.cancelled
     pieces: Line = [(f"{over}/{row.count}{'+' if row.more else ''}", "")]
@@ -184,7 +184,7 @@ def _loop(row: Row, meter: Meter, glyphs: Glyphs, room: int) -> Line:
     return pieces
 
 
-def _failure(row: Row, canvas: Canvas) -> Iterable[Line]:
+def _failure(row: StepProgress, canvas: Canvas) -> Iterable[Line]:
     fault = row.fault
     if fault is not None:
         for text in fault_text(fault).strip().splitlines()[:5]:

@@ -10,8 +10,8 @@ from typing import Any
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.executors.output import OutputPipe
-from refold.executors.supervised import Start, Supervisors, fault_of_death
-from refold.executors.wire import SEAL, Answer, Bye, Frames, Garbled, Hello, Order, Raised, Ready, frame, from_child
+from refold.executors.supervised import ProgramStart, Supervisors, fault_of_death
+from refold.executors.wire import SEAL, Answer, Bye, CallOrder, Frames, Garbled, Hello, Raised, Ready, frame, from_child
 from refold.ports import Say
 
 START_LIMIT = 60.0  # seconds for its imports
@@ -56,14 +56,14 @@ class _Connection(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(Died())
 
-    async def ask(self, message: Hello | Order) -> Ready | Answer:
+    async def ask(self, message: Hello | CallOrder) -> Ready | Answer:
         if self.broken:
             raise Died
         self._answer = asyncio.get_running_loop().create_future()
         self.send(message)
         return await self._answer
 
-    def send(self, message: Hello | Order | Bye) -> None:
+    def send(self, message: Hello | CallOrder | Bye) -> None:
         if self._transport is not None:
             self._transport.write(frame(message))
 
@@ -88,7 +88,7 @@ class Interpreter:
         files = {1: self._pipes[0].theirs, 2: self._pipes[1].theirs, SOCKET: theirs.fileno()}
         argv = [sys.executable, "-P", "-m", "refold.executors.interpreter_main", str(SOCKET)]
         try:
-            self._program = supervisors.start(Start(argv=argv, env=env, files=files))
+            self._program = supervisors.start(ProgramStart(argv=argv, env=env, files=files))
         except BaseException:
             self._ours.close()
             self._close()
@@ -125,7 +125,7 @@ class Interpreter:
         for pipe in self._pipes:
             pipe.lines.begin(say)
         try:
-            answer = await self._connection.ask(Order(self.orders, call, input))
+            answer = await self._connection.ask(CallOrder(self.orders, call, input))
         finally:
             for pipe in self._pipes:
                 pipe.drain()  # what was printed before the answer is in the pipe already

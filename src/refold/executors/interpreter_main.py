@@ -22,7 +22,7 @@ from refold.core.faults import fault_from_exception
 from refold.core.outcomes import Fault
 from refold.errors import InvalidValue
 from refold.executors.functions import resolve
-from refold.executors.wire import Answer, Bye, Frames, Hello, Order, Raised, Ready, Returned, frame, to_child
+from refold.executors.wire import Answer, Bye, CallOrder, Frames, Hello, Raised, Ready, Returned, frame, to_child
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 CHUNK = 1 << 16
@@ -44,7 +44,7 @@ def main(descriptor: int) -> None:
                     cpu, seal = message.cpu, message.seal
                     _prepare(message)
                     connection.sendall(frame(Ready(), seal))
-                case Order():
+                case CallOrder():
                     if cpu:
                         _limit_cpu(cpu)
                     answer = _carry_out(message, seal)
@@ -118,7 +118,7 @@ def _limit_cpu(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, hard))
 
 
-def _carry_out(order: Order, seal: bytes) -> bytes:
+def _carry_out(order: CallOrder, seal: bytes) -> bytes:
     try:
         result = _call(order)
         check_value(result, "result")
@@ -149,7 +149,7 @@ def _explained(fault: Fault) -> Fault:
     return structs.replace(fault, message=why)
 
 
-def _call(order: Order) -> Any:
+def _call(order: CallOrder) -> Any:
     function = resolve(order.call)
     if function.is_async:
         return resolve("asyncio:run")(function(order.input))  # by name: importing asyncio doubles the start-up time

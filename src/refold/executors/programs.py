@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from refold.errors import ToolFailed
 from refold.executors.limits import environment
 from refold.executors.output import CHUNK, OutputPipe
-from refold.executors.supervised import Start, SupervisedProgram, Supervisors, fault_of_death
-from refold.ports import Ended, Program, Say
+from refold.executors.supervised import ProgramStart, SupervisedProgram, Supervisors, fault_of_death
+from refold.ports import Program, ProgramEnd, Say
 
 LISTEN_AFTER = 0.01  # seconds; the output of a program that ends sooner is read once, at its end
 
@@ -25,7 +25,7 @@ class Programs:
         self._owns_supervisors = supervisors is None
         self._ending: set[asyncio.Task[None]] = set()
 
-    async def run(self, program: Program, say: Say | None = None) -> Ended:
+    async def run(self, program: Program, say: Say | None = None) -> ProgramEnd:
         running = RunningProgram(self.supervisors, program, self.env, say)
         try:
             code = await asyncio.shield(running.supervised.over)
@@ -76,7 +76,9 @@ class RunningProgram:
                 os.set_blocking(self._stdin, False)
                 self._loop.add_writer(self._stdin, self._write)
             whole_env = {**env, **program.env}
-            start = Start(argv=program.argv, env=whole_env, files=files, cwd=program.cwd, cpu=supervisors.limits.cpu)
+            start = ProgramStart(
+                argv=program.argv, env=whole_env, files=files, cwd=program.cwd, cpu=supervisors.limits.cpu
+            )
             self.supervised: SupervisedProgram = supervisors.start(start)
         except BaseException:
             self.close()
@@ -86,9 +88,11 @@ class RunningProgram:
                 os.close(file)
         self._listening = self._loop.call_later(LISTEN_AFTER, self._listen)
 
-    def ended(self, code: int) -> Ended:
+    def ended(self, code: int) -> ProgramEnd:
         out, err = self._pipes
-        return Ended(code=code, stdout=bytes(out.kept), stderr=bytes(err.kept), left_out=out.left_out + err.left_out)
+        return ProgramEnd(
+            code=code, stdout=bytes(out.kept), stderr=bytes(err.kept), left_out=out.left_out + err.left_out
+        )
 
     def close(self) -> None:
         """Call this when the program has ended: all it printed is in the pipes, and no process can write more."""

@@ -29,7 +29,7 @@ KILLED_BY = {
 }
 
 
-class Start(Struct, frozen=True, kw_only=True):
+class ProgramStart(Struct, frozen=True, kw_only=True):
     """A program to start. It gets exactly this environment; files are given by the number they have in the program."""
 
     argv: Sequence[str]
@@ -69,7 +69,7 @@ class SupervisedProgram:
     be started.
     """
 
-    def __init__(self, start: Start, supervisor: "SupervisorSocket") -> None:
+    def __init__(self, start: ProgramStart, supervisor: "SupervisorSocket") -> None:
         self.start = start
         self.over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._supervisor = supervisor
@@ -96,7 +96,7 @@ class SupervisorSocket:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(connection.fileno(), self._read)
 
-    def start(self, start: Start, order: bytes) -> SupervisedProgram:
+    def start(self, start: ProgramStart, order: bytes) -> SupervisedProgram:
         self._program = program = SupervisedProgram(start, self)
         try:
             sent = socket.send_fds(self._connection, [order], list(start.files.values()))
@@ -193,7 +193,7 @@ class Supervisors:
         """The process id of the launcher; 0 before the first program."""
         return self._launchers[-1].pid if self._launchers else 0
 
-    def start(self, start: Start) -> SupervisedProgram:
+    def start(self, start: ProgramStart) -> SupervisedProgram:
         """Raise ValueError for what cannot be passed to a program; every other error is raised by `over`."""
         order = start.encoded()
         supervisor = self._idle.pop() if self._idle else self._launch_supervisor()

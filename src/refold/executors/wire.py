@@ -28,7 +28,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     seal: bytes = b""  # every answer begins with it
 
 
-class Order(Struct, frozen=True, tag="order"):
+class CallOrder(Struct, frozen=True, tag="order"):
     number: int
     call: str  # module:function
     input: Any = None
@@ -57,7 +57,7 @@ class Raised(Struct, frozen=True, tag="raised", omit_defaults=True):
 Answer = Returned | Raised
 
 _encode = msgspec.json.Encoder().encode
-to_child: msgspec.json.Decoder[Hello | Order | Bye] = msgspec.json.Decoder(Hello | Order | Bye)
+to_child: msgspec.json.Decoder[Hello | CallOrder | Bye] = msgspec.json.Decoder(Hello | CallOrder | Bye)
 from_child: msgspec.json.Decoder[Ready | Answer] = msgspec.json.Decoder(Ready | Answer)
 
 

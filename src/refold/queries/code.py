@@ -13,7 +13,7 @@ from refold.core.read.why import SHORT
 from refold.core.state import BYPASSED, COMPLETED, SKIPPED, TERMINAL, RunState
 from refold.errors import NotFound
 from refold.ports import Views
-from refold.queries.reading import Reading, graph_of
+from refold.queries.reading import RunReader, graph_of
 from refold.queries.workers import serving
 
 OVER = frozenset({COMPLETED, SKIPPED, BYPASSED})
@@ -34,7 +34,7 @@ def needs(views: Views, row: Summary) -> Iterator[Need]:
         return
     if not any(_starts(step) for step in graph.plan.steps):
         return
-    graph, state = Reading(views, row.run).read()
+    graph, state = RunReader(views, row.run).read()
     below = list(_below(views, graph, state))
     for _, child in below:
         yield from needs(views, child)

@@ -9,7 +9,7 @@ from refold.core.read.summary import Summary
 from refold.core.state import ENDING, PAUSED, RUNNING, TERMINAL, WAITING, RunState
 from refold.errors import Conflict, NotFound
 from refold.ports import RunFilter, Views
-from refold.queries.reading import Reading, graph_of
+from refold.queries.reading import RunReader, graph_of
 from refold.queries.runs import list_runs, run_label, stamp
 
 UNFINISHED = (WAITING, RUNNING, PAUSED, ENDING)
@@ -27,12 +27,12 @@ def waiting_for_people(views: Views) -> Iterator[tuple[Summary, OpenGate | OpenQ
     by_events: dict[str, bool] = {}
     for row in sorted(rows, key=lambda row: (-row.created_at, row.run)):
         if row.gates:
-            yield from ((row, gate) for gate in open_gates(*Reading(views, row.run).read()))
+            yield from ((row, gate) for gate in open_gates(*RunReader(views, row.run).read()))
             continue
         if row.plan not in by_events:
             by_events[row.plan] = graph_of(views, row.plan).by_events
         if by_events[row.plan]:
-            yield from ((row, question) for question in open_questions(*Reading(views, row.run).read()))
+            yield from ((row, question) for question in open_questions(*RunReader(views, row.run).read()))
 
 
 def questions_of(views: Views, row: Summary) -> Iterator[RunQuestion]:
@@ -40,7 +40,7 @@ def questions_of(views: Views, row: Summary) -> Iterator[RunQuestion]:
     unread = [row]
     while unread:
         asking = unread.pop()
-        graph, state = Reading(views, asking.run).read()
+        graph, state = RunReader(views, asking.run).read()
         if graph.by_events:
             yield from ((asking, question) for question in open_questions(graph, state))
         children = (views.summary(child) for child in state.children.values())

@@ -12,7 +12,7 @@ from refold.core.read.loaded import has_keys, item_of_key
 from refold.core.state import FanOut, RunState
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.ports import Views
-from refold.queries.reading import Reading, with_values
+from refold.queries.reading import RunReader, with_values
 
 CHUNK = 500  # items read at once
 
@@ -36,7 +36,7 @@ def find_loop(graph: Graph, state: RunState, step: str) -> tuple[int, FanOut]:
 
 def item_numbers(views: Views, run: str, step: str, items: Sequence[str]) -> tuple[str, tuple[int, ...]]:
     """Return the name of the loop, and the numbers of items that are named by number or key."""
-    graph, state = Reading(views, run).read()
+    graph, state = RunReader(views, run).read()
     s, fan = find_loop(graph, state, step)
     return graph.name(s), tuple(_number(views, run, fan, text) for text in items)
 

@@ -62,7 +62,7 @@ def replayed(graphs: Graphs, records: Sequence[Record], state: RunState) -> Grap
         raise Corrupt(f"the log of run {state.run} cannot be folded past fact {state.seq}: {error!r}") from error
 
 
-class Reading:
+class RunReader:
     """One run. `read` folds only the facts that were added since the last call, so reading often is cheap."""
 
     def __init__(self, views: Views, run: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from refold.core.plan import BODY
 from refold.core.read.summary import Summary
-from refold.core.read.why import Holder, World
+from refold.core.read.why import Holder, WorkerView
 from refold.ports import Abilities, Views
 from refold.queries.reading import stored_plan
 from refold.queries.runs import ancestors
@@ -35,7 +35,7 @@ def world(
     workers: Mapping[str, Abilities],
     held: Mapping[str, Holder] | None = None,
     elsewhere: Sequence[Holder] = (),
-) -> World:
+) -> WorkerView:
     """What the log does not say, for the reasons why a run waits. `held`: leases of the run by their commands,
     `elsewhere`: leases of other runs."""
     tools = {worker: can.tools for worker, can in workers.items() if can.tools is not None}
@@ -43,10 +43,10 @@ def world(
     hashes = {tool.removeprefix(CODE) for can in tools.values() for tool in can if tool.startswith(CODE)}
     plans = {plan: data for plan in sorted(hashes) if (data := views.plan(plan)) is not None}
     names = {plan: stored_plan(plan, data).name for plan, data in plans.items()}
-    return World(held or {}, elsewhere, tuple(workers), tools, names, queues)
+    return WorkerView(held or {}, elsewhere, tuple(workers), tools, names, queues)
 
 
-def world_of(views: Views, row: Summary, here: Sequence[Abilities] = ()) -> World:
+def world_of(views: Views, row: Summary, here: Sequence[Abilities] = ()) -> WorkerView:
     """The leases, and the live workers that would execute this run.
 
     `here` are workers of this process, which the store may not know yet.

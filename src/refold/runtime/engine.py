@@ -16,7 +16,7 @@ from refold.core.fold.apply import Record
 from refold.core.graph import Graph, PreparedPlan, prepare
 from refold.core.plan import Plan
 from refold.core.read.summary import Progress, Summary, progress, shown_steps, status_of
-from refold.core.read.why import World, briefly
+from refold.core.read.why import WorkerView, briefly
 from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
 from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
 from refold.logs import WARNING, event, logger
@@ -377,13 +377,13 @@ class Engine:
             state=state,
         )
 
-    async def _world(self, graph: Graph, state: RunState) -> World | None:
+    async def _world(self, graph: Graph, state: RunState) -> WorkerView | None:
         """Return which workers could serve the run, if this process lacks the code of its bodies or does not serve its
         queues."""
         served = all(self._serves(graph.step(opened.step).queue) for opened in state.open.values())
         if served and (not graph.by_events or not state.open or self.code.of(state.plan) is not None):
             return None
-        seen: World = await self.advance(lambda: world(self.store.views, self.workers()))
+        seen: WorkerView = await self.advance(lambda: world(self.store.views, self.workers()))
         return seen
 
     async def progress(self, run: str) -> Progress | None:

@@ -32,7 +32,7 @@ from refold.runtime.children import DEPTH, ChildLimits
 from refold.runtime.loading import decided, memory_of, with_memory
 from refold.runtime.mail import Expire, Look, Mail, Note, Settle, Start
 from refold.runtime.operations import dead_of
-from refold.runtime.turn_log import Line, turn_lines, write_lines
+from refold.runtime.turn_log import LogLine, turn_lines, write_lines
 
 TRIES = 3  # attempts to commit a turn
 FIRST_PAUSE, LONGEST_PAUSE = 1, 300  # seconds before a run that is stuck is decided again
@@ -91,7 +91,7 @@ class TurnResult(Struct):
     grown: list[str] = []  # runs whose log has outgrown their snapshot
     alarms: list[tuple[Instant, str]] = []  # when a run must be looked at again
     withdrawn: list[tuple[str, str]] = []  # commands that have ended without a report of their holder
-    lines: list[tuple[str, Line]] = []  # for the log, each with its run
+    lines: list[tuple[str, LogLine]] = []  # for the log, each with its run
 
 
 class TurnOptions(Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ WORDS = {
 }
 
 
-class Line(Struct, frozen=True):
+class LogLine(Struct, frozen=True):
     """A line that is logged when the turn is committed."""
 
     level: int
@@ -47,7 +47,7 @@ class Line(Struct, frozen=True):
 
 def turn_lines(
     d: Decision, mails: Sequence[Mail], commands: Mapping[str, Command | Held | None], dead: Sequence[DeadLetter]
-) -> Iterator[Line]:
+) -> Iterator[LogLine]:
     """The events of a turn of one run, in the order in which they came about."""
     if log.isEnabledFor(INFO):
         yield from (_fact_line(d, fact) for fact in d.facts if type(fact) in WORDS and type(fact) is not RunEnded)
@@ -55,32 +55,34 @@ def turn_lines(
         yield from _command_lines(d, mails, commands)
     for mail in mails:
         if isinstance(mail, Expire) and mail.command in commands:
-            yield Line(WARNING, "command timed out or has lost too many workers", {"command": mail.command})
+            yield LogLine(WARNING, "command timed out or has lost too many workers", {"command": mail.command})
     for letter in dead:
         at: dict[str, Plain] = {"step": letter.step, "visit": letter.visit, "tool": letter.tool}
-        yield Line(WARNING, "dead letter", {**at, "kind": letter.kind, "count": letter.count})
+        yield LogLine(WARNING, "dead letter", {**at, "kind": letter.kind, "count": letter.count})
     if log.isEnabledFor(INFO):
         yield from (_fact_line(d, fact) for fact in d.facts if type(fact) is RunEnded)
 
 
-def write_lines(turn: str, lines: Sequence[tuple[str, Line]]) -> None:
+def write_lines(turn: str, lines: Sequence[tuple[str, LogLine]]) -> None:
     for run, line in lines:
         event(log, line.level, line.words, {"run": run, "turn": turn, **line.fields})
 
 
-def _command_lines(d: Decision, mails: Sequence[Mail], commands: Mapping[str, Command | Held | None]) -> Iterator[Line]:
+def _command_lines(
+    d: Decision, mails: Sequence[Mail], commands: Mapping[str, Command | Held | None]
+) -> Iterator[LogLine]:
     for mail in mails:
         if isinstance(mail, Settle):
             outcome = type(mail.done.outcome).__name__.lower()
-            yield Line(DEBUG, "command settled", {**_of_lease(mail.lease), "outcome": outcome})
+            yield LogLine(DEBUG, "command settled", {**_of_lease(mail.lease), "outcome": outcome})
     for key, order in commands.items():
         if isinstance(order, Command):
             words = "command issued" if order.attempt == 1 else "command issued again"
             fields: dict[str, Plain] = {"step": order.step, "command": key, "tool": order.tool, "queue": order.queue}
-            yield Line(DEBUG, words, {**fields, "attempt": order.attempt})
+            yield LogLine(DEBUG, words, {**fields, "attempt": order.attempt})
     for letter in d.letters:
         if isinstance(letter.body, LetterStart):
-            yield Line(DEBUG, "child started", {"child": letter.to, "command": letter.body.parent.command})
+            yield LogLine(DEBUG, "child started", {"child": letter.to, "command": letter.body.parent.command})
 
 
 def _of_lease(lease: Lease) -> dict[str, Plain]:
@@ -88,7 +90,7 @@ def _of_lease(lease: Lease) -> dict[str, Plain]:
     return {"step": command.step, "command": command.id, "worker": lease.worker, "attempt": command.attempt}
 
 
-def _fact_line(d: Decision, fact: Fact) -> Line:
+def _fact_line(d: Decision, fact: Fact) -> LogLine:
     fields: dict[str, Plain] = {}
     by: Any = getattr(fact, "by", "")
     if isinstance(fact, RunStarted):
@@ -98,4 +100,4 @@ def _fact_line(d: Decision, fact: Fact) -> Line:
         error = fact.error
         failed = {"step": error.step, "kind": error.fault.kind if error.fault is not None else ""} if error else {}
         fields = {"workflow": d.graph.plan.name, "status": fact.status, **failed}
-    return Line(INFO, WORDS[type(fact)], {**fields, "by": by})
+    return LogLine(INFO, WORDS[type(fact)], {**fields, "by": by})

@@ -13,7 +13,7 @@ from refold.secrets.redaction import RedactedPrograms, SecretRedaction
 
 if TYPE_CHECKING:
     from refold.secrets.encrypted_file import EncryptedFile
-    from refold.secrets.encryption import Keys
+    from refold.secrets.encryption import EncryptionKeys
     from refold.secrets.entry_cache import EntryCache
     from refold.secrets.keychain import EntryOwner, Keychain, Render
     from refold.secrets.keychain_kinds import Request
@@ -99,10 +99,10 @@ class SecretAccess:
         return EntryCache(self._clock)
 
     @cached_property
-    def keys(self) -> "Keys":
-        from refold.secrets.encryption import Keys
+    def keys(self) -> "EncryptionKeys":
+        from refold.secrets.encryption import EncryptionKeys
 
-        return Keys(self._where.key_file, self._variables.open().get("REFOLD_KEY", ""))
+        return EncryptionKeys(self._where.key_file, self._variables.open().get("REFOLD_KEY", ""))
 
     @cached_property
     def sealer(self) -> "Sealer":

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from refold.errors import Corrupt, NotFound, Unusable
 from refold.secrets import encryption, private_files
-from refold.secrets.encryption import Keys
+from refold.secrets.encryption import EncryptionKeys
 from refold.secrets.names import LARGEST, checked_name
 
 FORMAT = 1
@@ -29,7 +29,7 @@ class Content(Struct, frozen=True):
 
 
 class EncryptedFile:
-    def __init__(self, path: str | os.PathLike[str], keys: Keys) -> None:
+    def __init__(self, path: str | os.PathLike[str], keys: EncryptionKeys) -> None:
         self.path, self.keys = Path(path), keys
 
     def about(self, name: str) -> str:

@@ -51,7 +51,7 @@ def key_id(key: bytes) -> str:
     return hashlib.sha256(b"refold key\0" + key).hexdigest()[:12]
 
 
-class Keys:
+class EncryptionKeys:
     """The keys from `given` (one or several in base64, the current one first), or else from a file.
 
     An old key is kept when a new one is added, because values that it has sealed still exist.

@@ -34,7 +34,7 @@ class EntryOwner(Struct, frozen=True):
         return f"{name}:{self.plan}:{where}"
 
 
-class Entry(Struct, frozen=True):
+class KeychainEntry(Struct, frozen=True):
     name: str
     kind: str
     scope: Literal["local", "global", "shared"]
@@ -78,7 +78,7 @@ class Keychain:
             raise _failed(f"the keychain has no entry {alias!r}; it has {known}", "not_found")
         return await self._kept.get(self._place.key(alias, entry.scope), partial(self._fetch, entry))
 
-    async def _fetch(self, entry: Entry) -> Fetched:
+    async def _fetch(self, entry: KeychainEntry) -> Fetched:
         if entry.kind not in KINDS:
             raise _failed(
                 f"{unknown_kind(entry.kind)}: the entry {entry.name!r} of the keychain cannot be used", "auth"
@@ -94,7 +94,7 @@ class Keychain:
         early = min(EARLY, good_for / 10) if keys.get("auto_renew") else 0.0
         return Fetched(Hidden(fetched.fields), good_for, good_for - early)
 
-    async def _rendered(self, entry: Entry) -> dict[str, Any]:
+    async def _rendered(self, entry: KeychainEntry) -> dict[str, Any]:
         """Its keys with their templates rendered, except those that name variables and files."""
         fixed = as_written(entry.kind, entry.keys)
         templates = {name: value for name, value in entry.keys.items() if name not in fixed}
@@ -107,22 +107,22 @@ class Keychain:
             raise _failed(f"the entry {entry.name!r} of the keychain: {error}", "auth") from None
         return {**whole, **{name: entry.keys[name] for name in fixed}}
 
-    def _before(self, entry: Entry) -> list[str]:
+    def _before(self, entry: KeychainEntry) -> list[str]:
         names = list(self._entries)
         return names[: names.index(entry.name)]
 
 
-def _entry(keys: Mapping[str, Any]) -> Entry:
+def _entry(keys: Mapping[str, Any]) -> KeychainEntry:
     name, kind, scope = keys.get("name"), keys.get("kind"), keys.get("scope", "local")
     if not isinstance(name, str) or not name or not isinstance(kind, str):
         raise InvalidValue("keychain", "every entry needs a `name` and a `kind`")
     if scope not in SCOPES:
         raise InvalidValue(f"keychain.{name}.scope", f"must be one of {', '.join(SCOPES)}")
     kept = {key: value for key, value in keys.items() if key not in ("name", "kind", "scope")}
-    return Entry(name, kind, scope, kept)
+    return KeychainEntry(name, kind, scope, kept)
 
 
-def _not_written(fields: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+def _not_written(fields: Mapping[str, Any], entry: KeychainEntry) -> dict[str, Any]:
     """The fields without the texts in the playbook itself, which are not secret; what its templates render is."""
     written = frozenset(leaves(entry.keys))
     return {name: [leaf for leaf in leaves(field) if leaf not in written] for name, field in fields.items()}

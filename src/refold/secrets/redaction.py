@@ -7,7 +7,7 @@ from msgspec import structs
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.ports import Ended, Ending, LeftOut, Piece, Program, Programs, Say, StreamRedaction
+from refold.ports import Ending, LeftOut, Piece, Program, ProgramEnd, Programs, Say, StreamRedaction
 from refold.secrets.hidden import SHOWN
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class RedactedPrograms:
     def __init__(self, programs: Programs, redaction: SecretRedaction) -> None:
         self._programs, self._redaction = programs, redaction
 
-    async def run(self, program: Program, say: Say | None = None) -> Ended:
+    async def run(self, program: Program, say: Say | None = None) -> ProgramEnd:
         path = self._redaction.where([*program.argv, program.cwd])
         if path is not None:
             why = f"an argument of the program contains a secret ({path}), and other users can read arguments"

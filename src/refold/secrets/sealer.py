@@ -7,7 +7,7 @@ import msgspec
 
 from refold.core.pipeline import digest
 from refold.errors import Corrupt, NotFound, Unusable
-from refold.secrets.encryption import Keys, seal, unseal
+from refold.secrets.encryption import EncryptionKeys, seal, unseal
 
 MARK = "$sealed"
 
@@ -15,7 +15,7 @@ MARK = "$sealed"
 class Sealer:
     """`remember` receives every value before it is returned, so that it stays out of logs, errors and results."""
 
-    def __init__(self, keys: Keys, remember: Callable[[Any], object]) -> None:
+    def __init__(self, keys: EncryptionKeys, remember: Callable[[Any], object]) -> None:
         self._keys, self._remember = keys, remember
 
     def seal(self, value: Any, run: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from refold.ports import Page, Pull
-from refold.sources.services import Lane
+from refold.sources.services import SourceInterpreter
 from refold.tool_api import refused
 
 BODY = "refold.sources.python_process:page_of"
@@ -22,9 +22,9 @@ LANES = 8  # loops whose iterators are kept
 
 
 class PythonSource:
-    def __init__(self, lane: Callable[[], Lane] | None) -> None:
+    def __init__(self, lane: Callable[[], SourceInterpreter] | None) -> None:
         self._lane = lane
-        self._lanes: OrderedDict[str, Lane] = OrderedDict()
+        self._lanes: OrderedDict[str, SourceInterpreter] = OrderedDict()
         self._busy: set[str] = set()
 
     async def __call__(self, pull: Pull) -> Page:

@@ -10,7 +10,7 @@ from refold.errors import ToolFailed
 END = object()
 
 
-class Live:
+class LiveIterator:
     """An iterator, plain or async, and how many of its items were taken."""
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ class Live:
         return self._runner.run(coroutine)
 
 
-_live: dict[str, Live] = {}  # by owner; a process has one
+_live: dict[str, LiveIterator] = {}  # by owner; a process has one
 
 
 def page_of(order: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def page_of(order: dict[str, Any]) -> dict[str, Any]:
         live = None
     with _named(order["telling"])(order["body"]):
         if live is None:
-            live = Live(order)
+            live = LiveIterator(order)
             live.pass_over(cursor)
         page = _page(live, most)
     live.last = cursor, most, page
@@ -85,7 +85,7 @@ def page_of(order: dict[str, Any]) -> dict[str, Any]:
     return page
 
 
-def _page(live: Live, most: int) -> dict[str, Any]:
+def _page(live: LiveIterator, most: int) -> dict[str, Any]:
     items: list[Any] = []
     while len(items) < most:
         item = live.take()

@@ -14,7 +14,7 @@ class Ask(Protocol):
     async def __call__(self, tool: str, keys: Mapping[str, Any]) -> Any: ...
 
 
-class Token(Protocol):
+class SqlToken(Protocol):
     """A piece of the text of SQL; spaces and comments are tokens too."""
 
     @property
@@ -24,7 +24,7 @@ class Token(Protocol):
     def text(self) -> str: ...
 
 
-class Lane(Protocol):
+class SourceInterpreter(Protocol):
     """A process that keeps its state from one call to the next, unless it has ended in between."""
 
     async def run(self, call: str, input: Any, say: Say | None = None) -> Any: ...
@@ -34,8 +34,8 @@ class Lane(Protocol):
 
 class Services(Struct, frozen=True, kw_only=True):
     ask: Ask
-    tokens: Callable[[str, str], Iterable[Token]]  # of a text, for a kind of database
-    lane: Callable[[], Lane] | None = None  # None: there are no processes here
+    tokens: Callable[[str, str], Iterable[SqlToken]]  # of a text, for a kind of database
+    lane: Callable[[], SourceInterpreter] | None = None  # None: there are no processes here
 
 
 class Secret(str):

@@ -15,7 +15,7 @@ from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import Page, Pull
 from refold.sources.files import begun, located, mark_of, opened
-from refold.sources.services import Ask, Token
+from refold.sources.services import Ask, SqlToken
 from refold.tool_api import refused
 
 POSTGRES = ("url", "host", "port", "database", "user", "password", "sslmode", "auth", "schema")
@@ -55,7 +55,7 @@ class Query(Struct, frozen=True):
 
 
 class SqlSource:
-    def __init__(self, ask: Ask, tokens: Callable[[str, str], Iterable[Token]]) -> None:
+    def __init__(self, ask: Ask, tokens: Callable[[str, str], Iterable[SqlToken]]) -> None:
         self._ask, self._tokens = ask, tokens
 
     async def __call__(self, pull: Pull) -> Page:
@@ -106,7 +106,7 @@ def connection_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def read_query(text: str, tokens: Iterable[Token]) -> Query:
+def read_query(text: str, tokens: Iterable[SqlToken]) -> Query:
     """Return the one statement of a query, without what follows it. Raises ToolFailed."""
     kept: list[str] = []
     words: list[str] = []  # those that are in no parentheses

@@ -12,7 +12,7 @@ Waiting = list[tuple[int, str]]
 """A run's commands with their places in the order of issue, which stay the same after a claim."""
 
 
-class Line(Struct):
+class LaneQueue(Struct):
     """One lane: its runs take turns."""
 
     turns: list[tuple[int, str]] = []  # sorted: the run served longest ago comes first
@@ -32,7 +32,7 @@ class Lanes:
     """All lanes. Claiming looks at lanes, then runs, then commands, so its cost does not grow with the backlog."""
 
     def __init__(self) -> None:
-        self._lines: dict[Lane, Line] = {}
+        self._lines: dict[Lane, LaneQueue] = {}
         self._number = 0
 
     def number(self) -> int:
@@ -42,7 +42,7 @@ class Lanes:
 
     def join(self, lane: Lane, run: str, command: tuple[int, str], turn: int | None = None) -> None:
         """Add a command. A run that is new in the lane queues behind the others, unless it gets back its old turn."""
-        line = self._lines.get(lane) or self._lines.setdefault(lane, Line())
+        line = self._lines.get(lane) or self._lines.setdefault(lane, LaneQueue())
         if turn is not None or run not in line.turn_of:
             line.move(run, self.number() if turn is None else turn)
         insort(line.waiting.setdefault(run, []), command)

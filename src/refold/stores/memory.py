@@ -40,7 +40,7 @@ from refold.stores.lost import log_lost
 from refold.stores.removal import FLOOR_STEP, refuse_removal
 
 
-class Entry(Struct, frozen=True):
+class StoredFact(Struct, frozen=True):
     """A stored fact: bytes, so that reading it returns what a file would return."""
 
     at: Instant
@@ -93,7 +93,7 @@ class CommittedRun(Struct, frozen=True):
     """A run as of its last commit: the lists may have grown since, in a turn that has not ended."""
 
     row: Summary | None
-    log: Sequence[Entry]
+    log: Sequence[StoredFact]
     head: int
     lines: Sequence[bytes]
     line_count: int
@@ -106,7 +106,7 @@ class MemoryStore:
     def __init__(self, now: Callable[[], Instant], steady: Steady | None = None) -> None:
         self.clock = StoreClock(now, steady)
         self.now = self.clock.now
-        self.logs: dict[str, list[Entry]] = {}
+        self.logs: dict[str, list[StoredFact]] = {}
         self.plans: dict[str, bytes] = {}
         self.rows: dict[str, Summary] = {}
         self.commands: dict[Key, Queued] = {}
@@ -370,7 +370,7 @@ class MemoryTurn:
         log = self.store.logs.setdefault(writes.run, [])
         self.undo.append(lambda: log.__delitem__(slice(writes.expected, None)))
         for i, fact in enumerate(writes.facts):
-            log.append(Entry(writes.at, codec.encode_fact(fact), None if i else writes.turn))
+            log.append(StoredFact(writes.at, codec.encode_fact(fact), None if i else writes.turn))
 
     def _set_timer(self, run: str, key: str, due: Instant | None) -> None:
         timers = self.store.timers.setdefault(run, {})

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from refold.templates.text import Piece, TemplateProblem, Use, paths_of, problem_of, uses_of
+from refold.templates.text import EmbeddedValue, TemplateProblem, Use, paths_of, problem_of, uses_of
 
 if TYPE_CHECKING:
     from refold.templates.language import Templates
 
-__all__ = ["Piece", "TemplateProblem", "Templates", "Use", "paths_of", "problem_of", "uses_of"]
+__all__ = ["EmbeddedValue", "TemplateProblem", "Templates", "Use", "paths_of", "problem_of", "uses_of"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from refold.templates.compiler import Expression, Lookup, compiled
 from refold.templates.grammar import DEEPEST, Parser
 from refold.templates.paths import did_you_mean
-from refold.templates.syntax import Call, Name, Node
+from refold.templates.syntax import FunctionCall, Name, Node
 from refold.templates.tokens import Wrong
 
 RAW = "raw"
@@ -151,10 +151,12 @@ class _Reader:
         if rest.skip("="):
             node = rest.several(rest.expression)
             rest.end()
-            space = isinstance(node, Call) and isinstance(node.of, Name) and node.of.name == _SPACE and not field
+            space = (
+                isinstance(node, FunctionCall) and isinstance(node.of, Name) and node.of.name == _SPACE and not field
+            )
             if space:
-                assert isinstance(node, Call)
-                node = Call(node.at, Name(node.of.at, "dict"), node.arguments)
+                assert isinstance(node, FunctionCall)
+                node = FunctionCall(node.at, Name(node.of.at, "dict"), node.arguments)
             return Set(tag.at, names, field, self._expression(node), space)
         rest.expect("end", "`=` or the end")
         if field or len(names) > 1:

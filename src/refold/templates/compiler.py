@@ -10,7 +10,7 @@ from msgspec import Struct
 from refold.core.expressions import CannotEvaluate, Missing
 from refold.templates.checks import CHECKS, COMPARING
 from refold.templates.data import SCALARS, UNDEFINED, ListView, MapView, in_plain_words, kind, plain, weight_of
-from refold.templates.evaluation import NO_VALUE, Evaluation, Failed
+from refold.templates.evaluation import NO_VALUE, Evaluation, EvaluationFailed
 from refold.templates.filters import FILTERS, FUNCTIONS, mapped, pluck
 from refold.templates.grammar import DEEPEST, TOO_DEEP
 from refold.templates.jinja import MORE_FILTERS, MORE_TESTS, compared, groups_with_names, is_iterable, is_sequence, same
@@ -20,12 +20,12 @@ from refold.templates.operators import OPERATORS, cut, naming, negate, operate, 
 from refold.templates.paths import Absent, Key, did_you_mean, look_up, not_defined, reach, show
 from refold.templates.syntax import (
     Argument,
-    Call,
     Chain,
     Choice,
     Dot,
     Elements,
     Filter,
+    FunctionCall,
     Literal,
     Logical,
     Minus,
@@ -99,7 +99,7 @@ class _Compiler:
 
     def _run_of(self, node: Node) -> Run:
         match node:
-            case Call():
+            case FunctionCall():
                 return self._call(node)
             case Filter():
                 return self._filter(node)
@@ -154,7 +154,7 @@ class _Compiler:
             act = partial(naming, tuple(_static_path(each) for each in operands), act)
         return _acting(at, what, act, runs)
 
-    def _call(self, node: Call) -> Run:
+    def _call(self, node: FunctionCall) -> Run:
         arguments, named = _split(self._arguments(node.arguments))
         match node.of:
             case Name(name=name):
@@ -249,7 +249,7 @@ def _looked_up(lookup: Lookup) -> Run:
         except Absent as absent:
             if soft:
                 return UNDEFINED
-            raise Failed(not_defined(keys, absent, evaluation.view), at) from None
+            raise EvaluationFailed(not_defined(keys, absent, evaluation.view), at) from None
         return evaluation.taken(value)
 
     return run
@@ -265,7 +265,7 @@ def _pairs(at: int, runs: Sequence[tuple[Run, Run]]) -> Run:
         for key_of, value_of in runs:
             key = plain(key_of(evaluation))
             if type(key) not in SCALARS:
-                raise Failed(f"{kind(key)} is no key", at)
+                raise EvaluationFailed(f"{kind(key)} is no key", at)
             made[key] = value_of(evaluation)
         return made
 
@@ -315,7 +315,7 @@ def _acting(at: int, what: str, act: Act, runs: Sequence[Run], named: Mapping[st
         try:
             result = act(evaluation, *arguments, **options)
             return _paid(evaluation, result)
-        except (Missing, Failed):
+        except (Missing, EvaluationFailed):
             raise
         except _FORESEEN as error:
             raise _failed(at, what, _misfit(act, arguments, options) or error) from None
@@ -332,7 +332,7 @@ def _acting_raw(at: int, what: str, act: Act, runs: Sequence[Run], named: Mappin
         try:
             result = act(evaluation, *arguments, **options)
             return _paid(evaluation, plain(result)) if type(result) in (list, dict) else result
-        except (Missing, Failed):
+        except (Missing, EvaluationFailed):
             raise
         except _FORESEEN as error:
             raise _failed(at, what, _misfit(act, arguments, options) or error) from None
@@ -360,9 +360,9 @@ def _misfit(act: Act, arguments: Sequence[Any], options: Mapping[str, Any]) -> T
     return None
 
 
-def _failed(at: int, what: str, error: Exception) -> Failed:
+def _failed(at: int, what: str, error: Exception) -> EvaluationFailed:
     message = in_plain_words(str(error))
-    return Failed(f"{what}: {message}" if what and message != NO_VALUE else message, at)
+    return EvaluationFailed(f"{what}: {message}" if what and message != NO_VALUE else message, at)
 
 
 def _of_what_is_there(act: Act, evaluation: Evaluation, value: Any) -> Any:

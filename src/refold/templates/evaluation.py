@@ -25,7 +25,7 @@ NO_VALUE = "the expression has no value; `| default(…)` can give it one"
 _MOST_BITS = 127  # of a whole number
 
 
-class Failed(CannotEvaluate):
+class EvaluationFailed(CannotEvaluate):
     """A part of an expression has no value; `at` is the character of its text where that part is."""
 
     def __init__(self, message: str, at: int) -> None:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 
 from refold.templates.syntax import (
     Argument,
-    Call,
     Chain,
     Choice,
     Dot,
     Elements,
     Filter,
+    FunctionCall,
     Literal,
     Logical,
     Minus,
@@ -179,7 +179,7 @@ class Parser:
             elif self.skip("["):
                 node = self._subscripted(node)
             elif self.skip("("):
-                node = Call(token.at, node, self._arguments())
+                node = FunctionCall(token.at, node, self._arguments())
             else:
                 return node
 

@@ -11,7 +11,7 @@ from refold.templates.evaluation import Evaluation
 from refold.templates.noetl_names import named as named_as_noetl
 from refold.templates.rendering import Finish, evaluated, where
 from refold.templates.statements import Walk
-from refold.templates.text import IN, LET, SCOPE, Piece, Text, is_let, is_plain, is_scoped, paths_of, read
+from refold.templates.text import IN, LET, SCOPE, EmbeddedValue, Text, is_let, is_plain, is_scoped, paths_of, read
 from refold.templates.tokens import Wrong
 
 _FALSE = frozenset({"", "false", "0", "no", "none", "null", "off", "{}", "[]"})
@@ -49,7 +49,7 @@ class Templates:
         """Truth as in Python, except for texts that mean no; `$first` lists rules, each a condition and its answer."""
         return self._truth(template, self.names(view))
 
-    def pieces(self, text: str, view: TemplateScope) -> list[str | Piece]:
+    def pieces(self, text: str, view: TemplateScope) -> list[str | EmbeddedValue]:
         """Return the parts of a text with its values as plain copies, for callers with their own way of quoting."""
         view = self.names(view)
         if is_plain(text):
@@ -59,7 +59,7 @@ class Templates:
         if template.statements:
             return Walk(text, evaluation).pieces_of(template.statements)
         return [
-            piece if isinstance(piece, str) else Piece(evaluated(evaluation, text, piece, _copied), piece.at)
+            piece if isinstance(piece, str) else EmbeddedValue(evaluated(evaluation, text, piece, _copied), piece.at)
             for piece in template.pieces
         ]
 

@@ -6,7 +6,7 @@ from typing import Any
 from refold.core.expressions import Aliased, CannotEvaluate, Missing, no_value, unaliased
 from refold.templates.compiler import Expression
 from refold.templates.data import ITEM, UNDEFINED, in_plain_words, plain
-from refold.templates.evaluation import NO_VALUE, Evaluation, Failed
+from refold.templates.evaluation import NO_VALUE, Evaluation, EvaluationFailed
 from refold.templates.paths import Absent, look_up, not_defined
 from refold.templates.text import place
 
@@ -27,10 +27,10 @@ def evaluated(evaluation: Evaluation, text: str, expression: Expression, finish:
         except Absent as absent:
             if path.soft:
                 return finish(nothing, True)
-            raise Failed(not_defined(path.keys, absent, evaluation.view), path.at) from None
+            raise EvaluationFailed(not_defined(path.keys, absent, evaluation.view), path.at) from None
         return finish(unaliased(value) if type(value) is Aliased else value, True)
     except CannotEvaluate as error:
-        at = error.at if isinstance(error, Failed) else expression.at
+        at = error.at if isinstance(error, EvaluationFailed) else expression.at
         raise CannotEvaluate(f"{error} ({where(text, at)})") from None
     except Missing:
         raise

@@ -9,7 +9,7 @@ from refold.templates.compiler import Expression
 from refold.templates.data import ITEM, LARGEST, TOO_LARGE, Copies, bare, kind
 from refold.templates.evaluation import Evaluation
 from refold.templates.rendering import Finish, evaluated, where
-from refold.templates.text import Piece
+from refold.templates.text import EmbeddedValue
 
 MOST_TURNS = 100_000  # of all loops of one text together
 _TO_TURN, _TO_WALK = 2 * ITEM, 3 * ITEM
@@ -60,7 +60,7 @@ class Walk:
         self._through(body, written)
         return "".join(written.parts)
 
-    def pieces_of(self, body: Body) -> list[str | Piece]:
+    def pieces_of(self, body: Body) -> list[str | EmbeddedValue]:
         collected = _Collected(self)
         self._through(body, collected)
         return collected.pieces
@@ -197,14 +197,14 @@ class _Collected:
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
-        self.pieces: list[str | Piece] = []
+        self.pieces: list[str | EmbeddedValue] = []
         self._copies = Copies(free=False)
 
     def __call__(self, part: str | Expression) -> None:
         if isinstance(part, str):
             self.pieces.append(self._copies.of(part))
         else:
-            self.pieces.append(Piece(self.walk.evaluated(part, self._copied), part.at))
+            self.pieces.append(EmbeddedValue(self.walk.evaluated(part, self._copied), part.at))
 
     def _copied(self, value: Any, is_path: bool) -> Any:
         return self._copies.of(value)

@@ -50,7 +50,7 @@ class Argument(Struct, frozen=True):
     value: "Node"
 
 
-class Call(Struct, frozen=True):
+class FunctionCall(Struct, frozen=True):
     at: int
     of: "Node"
     arguments: tuple[Argument, ...]
@@ -113,7 +113,7 @@ Node = (
     | Dot
     | Subscript
     | Slice
-    | Call
+    | FunctionCall
     | Filter
     | Test
     | Not

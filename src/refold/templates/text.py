@@ -31,7 +31,7 @@ class Text(Struct, frozen=True):
     statements: Body = ()  # the text as a tree, if it has statements
 
 
-class Piece(Struct, frozen=True):
+class EmbeddedValue(Struct, frozen=True):
     """A value inside a text, for callers that write it in their own way; `at` is the position of its expression."""
 
     value: Any
@@ -167,7 +167,7 @@ def problem_of(text: str, undefined: str = "strict") -> TemplateProblem | None:
     return None
 
 
-def pieces_of(text: str) -> list[str | Piece] | None:
+def pieces_of(text: str) -> list[str | EmbeddedValue] | None:
     """Return the text with an empty piece for each expression; None if it has statements, or is not a template."""
     try:
         found = read(text, lenient=True)
@@ -175,7 +175,7 @@ def pieces_of(text: str) -> list[str | Piece] | None:
         return None
     if found.statements:
         return None
-    return [piece if isinstance(piece, str) else Piece(None, piece.at) for piece in found.pieces]
+    return [piece if isinstance(piece, str) else EmbeddedValue(None, piece.at) for piece in found.pieces]
 
 
 def uses_of(text: str, undefined: str = "strict") -> tuple[Use, ...]:

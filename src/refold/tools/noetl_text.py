@@ -12,11 +12,11 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.pipeline import Task
-from refold.templates import Piece
+from refold.templates import EmbeddedValue
 from refold.templates.text import pieces_of
 from refold.tool_api import ToolProblem, refused
 
-Pieces = Callable[[str], Sequence[str | Piece]]
+Pieces = Callable[[str], Sequence[str | EmbeddedValue]]
 Quote = Callable[[Task, str, Pieces, Mapping[str, Any]], dict[str, Any]]
 """Puts values into one key of a task. Raises ToolFailed for a value in a place where it could be code."""
 
@@ -45,7 +45,7 @@ class Holed(Struct, frozen=True):
         return self.text.strip() == HOLE
 
 
-def holed(written: str, pieces: Sequence[str | Piece]) -> Holed:
+def holed(written: str, pieces: Sequence[str | EmbeddedValue]) -> Holed:
     """Return the text with its values. Raises Misplaced if the author's text has a NUL of its own."""
     texts: list[str] = []
     places: list[tuple[int, int]] = []

@@ -9,7 +9,7 @@ from refold.wiring.world import World
 
 if TYPE_CHECKING:
     from refold.executors.process_services import ProcessServices
-    from refold.sources.services import Lane, Token
+    from refold.sources.services import SourceInterpreter, SqlToken
     from refold.tools.sql.text import Style
 
 PAGES = 1 << 62  # no limit: a process is kept as long as its iterator
@@ -32,13 +32,13 @@ def source_tool(world: World, tools: Mapping[str, Tool]) -> Tool:
     return SourceTool(LazyRegistry({}, makers), installed_sources(), read)
 
 
-def _tokens(text: str, driver: str) -> "Iterable[Token]":
+def _tokens(text: str, driver: str) -> "Iterable[SqlToken]":
     from refold.tools.sql.text import tokens
 
     return tokens(text, cast("Style", driver))
 
 
-def _lane(isolated: "ProcessServices") -> "Lane":
+def _lane(isolated: "ProcessServices") -> "SourceInterpreter":
     from refold.executors.interpreter_pool import InterpreterPool
 
     lane = InterpreterPool(1, grace=isolated.grace, supervisors=isolated.supervisors, env=isolated.env)

@@ -16,7 +16,7 @@ from refold.ports import Abilities, Done, Lease
 from refold.ports import Call as Try
 from refold.runtime.background import LOSSES
 from refold.runtime.mail import Expire
-from refold.stores.memory import Entry
+from refold.stores.memory import StoredFact
 from refold.testing.simulator.event_loop import current_process
 from tests.compat.stage import NOON, Stage, names, plan, step, tables, work
 
@@ -207,7 +207,7 @@ def test_one_failing_command_does_not_stop_the_sweep(stage: Stage) -> None:
         stage.pass_time(31)
         if n < LOSSES:
             assert expire(stage) == []
-    stage.store.logs["run2"][1] = Entry(0, b"no fact", None)
+    stage.store.logs["run2"][1] = StoredFact(0, b"no fact", None)
     stage.first.kill()
     stage.house()
     assert stage.until(lambda: all(stage.status(run) == "failed" for run in runs if run != "run2"), 5)

@@ -17,7 +17,7 @@ from refold.errors import Corrupt, NotFound
 from refold.plan import Arc, Call, Child, Gate, Loop, Plan, Wait
 from refold.ports import Call as Try
 from refold.ports import Done
-from refold.stores.memory import Entry
+from refold.stores.memory import StoredFact
 from tests.compat.stage import NOON, Stage, chain, names, plan, step, work
 
 
@@ -104,7 +104,7 @@ def test_a_run_whose_log_is_broken_is_named_and_does_not_disturb_other_runs(stag
     others = [stage.start(chain(3, work=work(takes=1))) for _ in range(20)]
     stage.settle_down()
     stage.first.kill()
-    stage.store.logs[broken][1] = Entry(0, b'{"type":"step_settled"}', None)
+    stage.store.logs[broken][1] = StoredFact(0, b'{"type":"step_settled"}', None)
     assert {stage.end(run).status for run in others} == {"completed"}
     with pytest.raises(Corrupt, match="step_settled"):
         stage.show(broken)

@@ -19,7 +19,7 @@ from refold.core.outcomes import SECOND
 from refold.errors import RefoldError
 from refold.ports import RunFilter, Views
 from refold.queries.dead_letters import EVERY
-from refold.queries.reading import Reading
+from refold.queries.reading import RunReader
 from refold.queries.runs import list_runs
 from refold.queries.workers import abilities
 
@@ -30,7 +30,7 @@ MANY = 1000  # runs of each status that are looked at
 UNDER_WAY = ("running", "waiting", "paused", "ending")
 
 
-class Finding(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """One thing that was looked at; `state` is ok, warning or error."""
 
     about: str
@@ -53,59 +53,61 @@ def doctor(output: str, db: str) -> int:
     return exits.FAILED if any(finding.state == "error" for finding in findings) else exits.OK
 
 
-def _of_machine(db: str) -> Iterator[Finding]:
-    yield Finding("refold", "ok", __version__)
+def _of_machine(db: str) -> Iterator[CheckResult]:
+    yield CheckResult("refold", "ok", __version__)
     good = sys.version_info >= OLDEST_PYTHON
-    yield Finding("python", "ok" if good else "error", f"{platform.python_version()} on {platform.system()}")
+    yield CheckResult("python", "ok" if good else "error", f"{platform.python_version()} on {platform.system()}")
     year = words.moment(words.now())[:4]
-    yield Finding("clock", "ok" if year >= "2026" else "error", words.moment(words.now()))
+    yield CheckResult("clock", "ok" if year >= "2026" else "error", words.moment(words.now()))
     folder = os.path.dirname(os.path.abspath(db))
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        yield Finding("disk", "error", f"{folder}: {error.strerror}")
+        yield CheckResult("disk", "error", f"{folder}: {error.strerror}")
         return
-    yield Finding("disk", "ok" if free > LITTLE else "warning", f"{free // 2**20} MiB free in {folder}")
+    yield CheckResult("disk", "ok" if free > LITTLE else "warning", f"{free // 2**20} MiB free in {folder}")
     writable = os.access(folder, os.W_OK)
-    yield Finding("folder", "ok" if writable else "error", f"{folder} is {'' if writable else 'not '}writable")
+    yield CheckResult("folder", "ok" if writable else "error", f"{folder} is {'' if writable else 'not '}writable")
 
 
-def _of_file(db: str) -> Iterator[Finding]:
+def _of_file(db: str) -> Iterator[CheckResult]:
     if not os.path.exists(db):
-        yield Finding("database", "ok", f"{db} is not there yet; `refold run` makes it")
+        yield CheckResult("database", "ok", f"{db} is not there yet; `refold run` makes it")
         return
     try:
         with database.reading(db) as views:
             yield from _of_views(views)
     except RefoldError as error:
-        yield Finding("database", "error", str(error))
+        yield CheckResult("database", "error", str(error))
 
 
-def _of_views(views: Views) -> Iterator[Finding]:
+def _of_views(views: Views) -> Iterator[CheckResult]:
     health = views.health(thorough=True)
     details = health.details
-    yield Finding("sqlite", "ok", str(details["sqlite"]))
+    yield CheckResult("sqlite", "ok", str(details["sqlite"]))
     size = int(details["pages"]) * int(details["page_size"]) // 1024
-    yield Finding("database", "ok", f"{details['path']}, schema {health.schema}, {size} KiB")
-    yield Finding("file system", "ok", str(details["file_system"]) or "unknown")
+    yield CheckResult("database", "ok", f"{details['path']}, schema {health.schema}, {size} KiB")
+    yield CheckResult("file system", "ok", str(details["file_system"]) or "unknown")
     modes = f"{details['journal_mode']}, synchronous {details['synchronous']}"
-    yield Finding("durability", "ok" if health.is_durable else "error", modes)
+    yield CheckResult("durability", "ok" if health.is_durable else "error", modes)
     private = details["mode"] == "0o600"
-    yield Finding("permissions", "ok" if private else "warning", f"{details['mode']}{'' if private else ', not 0o600'}")
+    yield CheckResult(
+        "permissions", "ok" if private else "warning", f"{details['mode']}{'' if private else ', not 0o600'}"
+    )
     damage = "; ".join(health.damage[:3])
-    yield Finding("integrity", "error" if damage else "ok", damage or "every page reads well")
+    yield CheckResult("integrity", "error" if damage else "ok", damage or "every page reads well")
     ahead = (views.now() - words.now()) / SECOND
     if ahead > 1:
         why = f"the file's time is {words.span(ahead)} ahead of the machine's clock, which was set back"
-        yield Finding("clock", "warning", f"{why}; what is to wait for some seconds still does")
+        yield CheckResult("clock", "warning", f"{why}; what is to wait for some seconds still does")
     newest = next(iter(list_runs(views, limit=1)), None)
     if newest is not None and newest.created_at > words.now() + SECOND:
-        yield Finding(
+        yield CheckResult(
             "clock", "error", f"run {newest.run} was started in the future: {words.moment(newest.created_at)}"
         )
     for row in (each for status in UNDER_WAY for each in list_runs(views, RunFilter(status), MANY) if each.stuck):
-        yield Finding("run", "error", f"{row.name or row.run} is stuck: {row.stuck}")
-    yield Finding("workers", "ok", ", ".join(abilities(views)) or "none lives")
+        yield CheckResult("run", "error", f"{row.name or row.run} is stuck: {row.stuck}")
+    yield CheckResult("workers", "ok", ", ".join(abilities(views)) or "none lives")
 
 
 @click.command()
@@ -139,7 +141,7 @@ def check(output: str, db: str) -> int:
         rows = list(list_runs(views))
         for row in rows:
             try:
-                _, state = Reading(views, row.run).read()
+                _, state = RunReader(views, row.run).read()
                 if state.seq != row.seq:
                     wrong.append({"run": row.run, "problem": f"its log has {state.seq} facts, its row says {row.seq}"})
             except RefoldError as error:

@@ -109,7 +109,7 @@ FOLLOWS = frozenset({"no_code", "child", "join", "loop", "final", "window", "ord
 
 async def unless_stuck(process: Process, end: Coroutine[Any, Any, T], again: str, say: Callable[[str], object]) -> T:
     """Return the result of `end`. Raise NotFound if all that is left needs code that no live process has."""
-    ending, watching = asyncio.create_task(end), asyncio.create_task(Watch(process, again, say).run())
+    ending, watching = asyncio.create_task(end), asyncio.create_task(StuckWatch(process, again, say).run())
     try:
         await asyncio.wait({ending, watching}, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
@@ -121,7 +121,7 @@ async def unless_stuck(process: Process, end: Coroutine[Any, Any, T], again: str
         await asyncio.gather(ending, watching, return_exceptions=True)  # their errors were raised above
 
 
-class Watch:
+class StuckWatch:
     def __init__(self, process: Process, again: str, say: Callable[[str], object]) -> None:
         self.process, self.again, self.say = process, again, say
         self._seen: dict[str, int] = {}  # the last fact of each run at the last look
@@ -176,7 +176,7 @@ Begin = Callable[[Engine], Awaitable[object]]
 """Starts the run, or lifts its pause."""
 
 
-class Order(Struct, frozen=True):
+class Execution(Struct, frozen=True):
     """Which run to execute, where it is stored, and the command that resumes it."""
 
     run: str
@@ -187,7 +187,7 @@ class Order(Struct, frozen=True):
     until_waiting: bool = False  # leave when only people, signals or timers can continue the run
 
 
-class Ended(Struct, frozen=True):
+class RunResult(Struct, frozen=True):
     """How a run ended."""
 
     status: str
@@ -197,7 +197,7 @@ class Ended(Struct, frozen=True):
     seen: dict[str, Any] | None
 
 
-def execute(order: Order, begin: Begin, screen: Screen) -> Ended:
+def execute(order: Execution, begin: Begin, screen: Screen) -> RunResult:
     """Execute the run to its end. Raise Stopped if a signal came first."""
     last: list[str] = []  # lines that are printed below everything else
 
@@ -217,7 +217,7 @@ def execute(order: Order, begin: Begin, screen: Screen) -> Ended:
             output.print_message(line)
 
 
-async def _execute(order: Order, begin: Begin, screen: Screen, say: Callable[[str], object]) -> Ended:
+async def _execute(order: Execution, begin: Begin, screen: Screen, say: Callable[[str], object]) -> RunResult:
     async with open_process(db=order.db, settings=order.settings, only=order.run) as process:
         engine = process.engine
 
@@ -307,7 +307,7 @@ async def _see_out(process: Process, run: str) -> None:
         served_runs.ended(child)
 
 
-async def _ended(engine: Engine, shown: RunReport, order: Order, screen: Screen) -> Ended:
+async def _ended(engine: Engine, shown: RunReport, order: Execution, screen: Screen) -> RunResult:
     graph, state = engine.mailroom.turns.graphs[shown.state.plan], shown.state
     screen.close(progress(graph, state, state.ended_at or words.now()))
     late = await engine.advance(lambda: is_timed_out(engine.store.views, state))
@@ -318,7 +318,7 @@ async def _ended(engine: Engine, shown: RunReport, order: Order, screen: Screen)
     )
     error = error_text(state.error) if state.error is not None else ""
     result = to_plain_data(shown.result) if graph.by_events else shown.result
-    return Ended(shown.status, result, error, exits.code_of_run(shown.status, late), seen)
+    return RunResult(shown.status, result, error, exits.code_of_run(shown.status, late), seen)
 
 
 async def look(engine: Engine, run: str, screen: Screen) -> None:

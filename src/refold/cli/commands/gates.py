@@ -26,7 +26,7 @@ from refold.queries.gates import (
     waiting_for_people,
     waiting_object,
 )
-from refold.queries.reading import Reading
+from refold.queries.reading import RunReader
 from refold.queries.runs import run_label
 from refold.runtime.mail import DecideGate, Signal
 
@@ -126,7 +126,7 @@ def show(run: str, gate: str | None, output: str, db: str) -> None:
     """What a gate asks, what can be chosen, and who has decided so far; or what a question of a Python workflow is."""
     with database.reading(db) as views:
         row = database.find_run(views, run)
-        graph, state = Reading(views, row.run).read()
+        graph, state = RunReader(views, row.run).read()
         at_gate = any(gate in (None, open_gate.step) for open_gate in open_gates(graph, state))
         question = None if at_gate else find_question(views, row, gate)
         row, waiting = question if question is not None else (row, find_gate(row, graph, state, gate))
@@ -200,7 +200,7 @@ def _decide(run: str, gate: str | None, refuses: bool, choices: dict[str, Any]) 
         raise click.UsageError("--feedback and -i exclude each other")
     with database.reading(choices["db"]) as views:
         row = database.find_run(views, run)
-        graph, state = Reading(views, row.run).read()
+        graph, state = RunReader(views, row.run).read()
         if graph.by_events:
             raise Conflict(f"{run_label(row)} has no gates; `refold gates answer {run_label(row)} ID VALUE`")
         step, visit, option = choose_option(row, graph, state, gate, refuses, choices["option"])
@@ -208,7 +208,7 @@ def _decide(run: str, gate: str | None, refuses: bool, choices: dict[str, Any]) 
     by = who() if choices["by"] is None else choices["by"]
     with open_intake(choices["db"]) as (intake, store):
         intake.send(row.run, DecideGate(step, option, by, feedback, visit))
-        after = Reading(store.views, row.run).read()
+        after = RunReader(store.views, row.run).read()
     _print_decision(row, step, visit, option, after, choices["output"])
 
 

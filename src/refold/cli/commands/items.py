@@ -17,7 +17,7 @@ from refold.core.read.summary import pace
 from refold.core.state import ISSUED
 from refold.ports import Views
 from refold.queries.items import find_loop, item_numbers, item_object, rows_of
-from refold.queries.reading import Reading
+from refold.queries.reading import RunReader
 from refold.runtime.mail import Reopen, RetryItems
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,7 +56,7 @@ def items(run: str, step: str | None, states: Sequence[str], limit: int | None, 
     """
     with database.reading(db) as views:
         row = database.find_run(views, run)
-        graph, state = Reading(views, row.run).read()
+        graph, state = RunReader(views, row.run).read()
         s, fan = find_loop(graph, state, step or "")
         loop = LoopSeen(graph.name(s), state, fan, state.steps[s].life == ISSUED)
         chosen = items_in(loop, states)

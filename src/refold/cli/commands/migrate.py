@@ -17,7 +17,7 @@ from refold.core.plan import Plan, plan_hash
 from refold.core.read.summary import Summary
 from refold.errors import Conflict, NotFound
 from refold.ports import Views
-from refold.queries.reading import Reading, graph_of, stored_plan
+from refold.queries.reading import RunReader, graph_of, stored_plan
 from refold.queries.runs import run_label
 from refold.runtime.mail import Migrate
 from refold.runtime.operations import SHORT, refuse
@@ -83,7 +83,7 @@ def _name(views: Views, hash: str) -> str:
 
 def _preview(views: Views, row: Summary, to: Target) -> dict[str, Any]:
     """Return what the migration would change. Raises the error that prevents it."""
-    graph, state = Reading(views, row.run).read()
+    graph, state = RunReader(views, row.run).read()
     refuse(graph, to.graph, state, to.hash)
     held = {lease.command for lease in views.leases(row.run) if lease.is_alive}
     return {

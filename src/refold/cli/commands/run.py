@@ -38,7 +38,7 @@ from refold.playbooks.playbook import Playbook
 from refold.playbooks.problems import show_all
 from refold.ports import RunFilter, Views
 from refold.queries.code import CodeHere, workers_with_code
-from refold.queries.reading import Reading
+from refold.queries.reading import RunReader
 from refold.queries.runs import run_label, run_object, unfinished_run
 from refold.queries.workers import serving, serving_any
 from refold.runtime.children import check_inputs
@@ -86,12 +86,12 @@ def leave(
             intake.register(child)
         intake.start(plan, input, *names)
         views = store.views
-        graph, state = Reading(views, names[0]).read()
+        graph, state = RunReader(views, names[0]).read()
         bodies = frozenset(f"{BODY}:{plan_hash(each)}" for each in (plan, *children) if each.events)
         return run_object(views, graph, state, now()), serving_any(views, bodies)
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class RunArguments(Struct, frozen=True, kw_only=True):
     """What was asked for on the command line of `run`."""
 
     file: str
@@ -138,7 +138,7 @@ def run(**given: Any) -> int:
     command that goes on with the run; Ctrl-C once more kills it. Neither loses what was finished. A run that is paused,
     by a person or by its budget, is left with exit code 6.
     """
-    asked = Options(**given)
+    asked = RunArguments(**given)
     if asked.detach and asked.until_waiting:
         raise click.UsageError("--detach and --until-waiting exclude each other: a detached run is not executed here")
     code = is_code(asked.file)
@@ -298,14 +298,14 @@ def again(name: str, db: str, *files: str) -> str:
     return f"refold runs resume {shlex.quote(name)}{where}{code}"
 
 
-def _execute(wanted: Wanted, asked: Options) -> int:
-    from refold.cli.commands.execute import Order, execute
+def _execute(wanted: Wanted, asked: RunArguments) -> int:
+    from refold.cli.commands.execute import Execution, execute
     from refold.cli.progress import screen
 
     source = source_of(wanted.playbook)
     typed = wanted.run if wanted.key else wanted.name
     going_on = again(typed, asked.db, asked.file, *wanted.playbook.code)
-    order = Order(
+    order = Execution(
         wanted.run, asked.db, going_on, settings(own_machine=True), asked.output != "table", asked.until_waiting
     )
 
@@ -345,12 +345,12 @@ def _stored_input(target: str, input: dict[str, Any]) -> dict[str, Any]:
 def _go_on(
     row: Summary, begin: Any, code: Sequence[str], shown: Mapping[str, Any], db: str, until_waiting: bool = False
 ) -> int:
-    from refold.cli.commands.execute import Order, execute
+    from refold.cli.commands.execute import Execution, execute
     from refold.cli.progress import screen
 
     output, progress, quiet = shown["output"], shown["progress"], shown["quiet"]
     going_on = again(run_label(row), db, *code)
-    order = Order(row.run, db, going_on, settings(own_machine=True), output != "table", until_waiting)
+    order = Execution(row.run, db, going_on, settings(own_machine=True), output != "table", until_waiting)
     ended = execute(order, begin, screen(progress, quiet, NO_PLAYBOOK))
     return _tell_end(ended, run_label(row), output, progress, quiet)
 
@@ -405,7 +405,7 @@ def _tell_plan(wanted: Wanted, output: str) -> int:
     return exits.OK
 
 
-def _leave(wanted: Wanted, asked: Options) -> int:
+def _leave(wanted: Wanted, asked: RunArguments) -> int:
     """Store the run for a worker, and execute nothing here."""
 
     plan, children = wanted.playbook.plan, [child.plan for child in wanted.playbook.children]

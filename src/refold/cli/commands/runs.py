@@ -22,7 +22,7 @@ from refold.errors import Conflict, NotFound
 from refold.ports import RunFilter, Store
 from refold.queries import runs as queries
 from refold.queries.items import item_numbers
-from refold.queries.reading import Reading
+from refold.queries.reading import RunReader
 from refold.queries.runs import error_text, removable_runs, row_object, run_label, run_object
 from refold.queries.why import run_reasons, stuck_reasons, unserved_steps
 from refold.runtime.mail import Cancel, CancelItems, Pause, Signal
@@ -65,7 +65,7 @@ def show(run: str | None, graph: bool, output: str, db: str) -> None:
     """How a run stands, each of its steps, and its result."""
     with database.reading(db) as views:
         row = database.find_run(views, run)
-        drawn, state = Reading(views, row.run).read()
+        drawn, state = RunReader(views, row.run).read()
         seen = run_object(views, drawn, state, words.now())
         stuck = unserved_steps(views, row, drawn, state, words.now())
     waits = [words.why(reason, words.now()) for reason in stuck_reasons(row)]
@@ -157,7 +157,7 @@ def why(run: str | None, output: str, db: str) -> None:
     """Why each step that does not go on does not."""
     with database.reading(db) as views:
         row = database.find_run(views, run)
-        graph, state = Reading(views, row.run).read()
+        graph, state = RunReader(views, row.run).read()
         now = words.now()
         waiting = run_reasons(views, row, graph, state, now)
     if output != "table":

@@ -17,7 +17,7 @@ from refold.python.load import load
 TOLD = 5  # names shown in a line
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class SimOptions(Struct, frozen=True, kw_only=True):
     """The options of the command line."""
 
     target: str
@@ -57,7 +57,7 @@ def sim(**given: Any) -> int:
     """
     from refold.testing.simulator.trials import Asked, simulate_all, subject_of
 
-    options = Options(**given)
+    options = SimOptions(**given)
     asked = Asked(
         seeds=options.seeds,
         seed=options.seed,
@@ -77,7 +77,7 @@ def sim(**given: Any) -> int:
     return exits.OK if simulated.broken is None else exits.FAILED
 
 
-def _teller(options: Options) -> Any:
+def _teller(options: SimOptions) -> Any:
     shows = not options.quiet and out.is_terminal(sys.stderr)
 
     def tell(simulated: Any) -> None:
@@ -87,7 +87,7 @@ def _teller(options: Options) -> Any:
     return tell
 
 
-def _tell(simulated: Any, options: Options) -> None:
+def _tell(simulated: Any, options: SimOptions) -> None:
     out.print_data(f"{simulated.workflow}: {simulated.seeds} seeds, {_counted(simulated.faults)}")
     out.print_data(f"undisturbed: {out.printable(simulated.undisturbed)} ({simulated.commits} commits)")
     if simulated.made_up:
@@ -121,7 +121,7 @@ def _counted(faults: dict[str, int]) -> str:
     return ", ".join(f"{faults[kind]} {name}" for kind, name in told.items() if faults.get(kind)) or "no faults"
 
 
-def _again(options: Options, seed: int) -> str:
+def _again(options: SimOptions, seed: int) -> str:
     words = ["refold", "sim", options.target, "-n", "1", "--seed", str(seed)]
     for name, values in (("-i", options.input), ("--replay", options.replay), ("--signal", options.signal)):
         words += [part for value in values for part in (name, value)]

@@ -15,7 +15,7 @@ from refold.cli.tree import NO_PLAYBOOK
 from refold.core.read.summary import progress
 from refold.core.state import TERMINAL
 from refold.errors import Corrupt
-from refold.queries.reading import Reading
+from refold.queries.reading import RunReader
 from refold.queries.runs import is_over, is_timed_out, run_object
 
 EVERY = 0.25  # seconds between two looks
@@ -36,7 +36,7 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
     gc.enable()
     shown = screen(how["progress"], how["quiet"], NO_PLAYBOOK)
     with database.reading(how["db"]) as views:
-        reading = Reading(views, database.find_run(views, run).run)
+        reading = RunReader(views, database.find_run(views, run).run)
         until = None if timeout is None else time.monotonic() + timeout
         graph, state = reading.read()
         try:

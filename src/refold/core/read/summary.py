@@ -12,7 +12,7 @@ from refold.core.fold.fanout import settled
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Fault, Instant
 from refold.core.plan import WorkerWork
-from refold.core.read.why import Reason, World, of_commands
+from refold.core.read.why import Reason, WorkerView, of_commands
 from refold.core.state import (
     AT_END,
     BROKEN,
@@ -96,7 +96,7 @@ def shown_steps(graph: Graph, state: RunState) -> dict[str, dict[str, Any]]:
 MANY = 1000  # with more open commands, the reasons for waiting are not computed
 
 
-class Row(Struct, frozen=True):
+class StepProgress(Struct, frozen=True):
     """The progress of one step; `count` is above 0 if it is a list loop."""
 
     step: str
@@ -125,7 +125,7 @@ class Progress(Struct, frozen=True):
     workflow: str
     status: str
     seq: int  # grows with every change
-    rows: tuple[Row, ...]
+    rows: tuple[StepProgress, ...]
     started_at: Instant
     now: Instant
     ended_at: Instant = 0
@@ -148,16 +148,16 @@ def progress(graph: Graph, state: RunState, now: Instant) -> Progress:
     )
 
 
-def _row(graph: Graph, state: RunState, s: int, reason: Reason | None, now: Instant) -> Row:
+def _row(graph: Graph, state: RunState, s: int, reason: Reason | None, now: Instant) -> StepProgress:
     step = state.steps[s]
     status = shown_life(step)
     fault = step.fault if status == FAILED else None
     fan = step.fan if step.fan is not None else step.shown
     if fan is None:
-        return Row(graph.name(s), status, step.visits, step.attempts, reason=reason, fault=fault)
+        return StepProgress(graph.name(s), status, step.visits, step.attempts, reason=reason, fault=fault)
     items = (fan.count, fan.done, fan.failed, fan.running, len(fan.retried), fan.skipped, fan.cancelled, has_more(fan))
     speed = pace(fan, now) if step.life == ISSUED else Pace()
-    return Row(
+    return StepProgress(
         graph.name(s), status, step.visits, step.attempts, *items, speed.rate, speed.left, reason=reason, fault=fault
     )
 
@@ -187,7 +187,7 @@ def _waiting_steps(graph: Graph, state: RunState, now: Instant) -> dict[str, Rea
         return {}
     reasons: dict[str, Reason] = {}
     busy: set[str] = set()
-    for reason in of_commands(graph, state, now, World()):
+    for reason in of_commands(graph, state, now, WorkerView()):
         if reason.kind == "slot":
             busy.add(reason.step)
         else:

@@ -36,7 +36,7 @@ class Holder(Struct, frozen=True):
     until: Instant
 
 
-class World(Struct, frozen=True):
+class WorkerView(Struct, frozen=True):
     """What the log of a run does not say about workers and leases."""
 
     held: Mapping[str, Holder] = {}  # leases of this run, by command
@@ -78,12 +78,12 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
-def reasons(graph: Graph, state: RunState, now: Instant, world: World | None = None) -> list[Reason]:
+def reasons(graph: Graph, state: RunState, now: Instant, world: WorkerView | None = None) -> list[Reason]:
     """Return the reasons in the order of the steps; a step that has ended has none."""
     if state.life in TERMINAL:
         return []
     by_step: dict[str, list[Reason]] = {name: [] for name in graph.index}
-    for reason in of_commands(graph, state, now, world if world is not None else World()):
+    for reason in of_commands(graph, state, now, world if world is not None else WorkerView()):
         by_step[reason.step].append(reason)
     of_waiting = _of_inbox if graph.by_events else _of_step
     for s in range(len(graph.plan.steps)):
@@ -91,13 +91,13 @@ def reasons(graph: Graph, state: RunState, now: Instant, world: World | None = N
     return [reason for step_reasons in by_step.values() for reason in step_reasons]
 
 
-def of_commands(graph: Graph, state: RunState, now: Instant, world: World) -> Iterator[Reason]:
+def of_commands(graph: Graph, state: RunState, now: Instant, world: WorkerView) -> Iterator[Reason]:
     """Return the reasons of open commands only; the cost does not depend on the size of the graph."""
     for command in state.open:
         yield from _of_command(graph, state, command, now, world)
 
 
-def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world: World) -> Iterator[Reason]:
+def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world: WorkerView) -> Iterator[Reason]:
     opened = state.open[command]
     where: dict[str, Any] = {
         "step": graph.name(opened.step),
@@ -120,7 +120,7 @@ def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world
         yield _placed(graph, state, opened, world, reason) if reason.kind == "slot" else reason
 
 
-def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: World, reason: Reason) -> Reason:
+def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: WorkerView, reason: Reason) -> Reason:
     """Return why a command that may be claimed is not: the able workers are busy, or there are none.
 
     A Python body can run only on a worker that has its code.
@@ -154,14 +154,14 @@ def _tool(step: Step, opened: OpenCommand, plan: str) -> str:
     return f"{BODY}:{plan}" if is_body(step) else step.work.tool
 
 
-def _able(world: World, tool: str) -> list[str] | None:
+def _able(world: WorkerView, tool: str) -> list[str] | None:
     """Return the live workers that have a tool; None if that is not known."""
     if world.workers is None:
         return None
     return [worker for worker in world.workers if worker not in world.tools or tool in world.tools[worker]]
 
 
-def _serves(world: World, worker: str, queue: str) -> bool:
+def _serves(world: WorkerView, worker: str, queue: str) -> bool:
     return worker not in world.queues or queue in world.queues[worker]
 
 
@@ -264,7 +264,7 @@ def _of_items(fan: FanOut, name: str, visit: int) -> Iterator[Reason]:
         yield Reason(name, "order", visit=visit, count=blocked)
 
 
-def briefly(graph: Graph, state: RunState, world: World | None = None) -> dict[str, str]:
+def briefly(graph: Graph, state: RunState, world: WorkerView | None = None) -> dict[str, str]:
     """Return why each open command has not ended, as a short text."""
     texts = {command: _reason(graph, state, opened) for command, opened in state.open.items()}
     if world is not None:

@@ -235,7 +235,7 @@ def _of_tool(kind: str, catalog: Mapping[str, ToolInfo]) -> Shape | None:
 ROUNDS = 100  # loops inside loops, at most; of what is deeper nothing is said
 
 
-class Order:
+class StepOrder:
     """Which steps lead to which; computed when first needed. Sets of steps are the bits of a number."""
 
     def __init__(self, playbook: PlaybookDraft) -> None:
@@ -298,7 +298,7 @@ class Order:
 BLOCK = "`{}` is a block without a result of its own; read the steps inside it"
 
 
-class Finding(Struct, frozen=True):
+class PathProblem(Struct, frozen=True):
     """The problem with a path, and how many of its names it concerns."""
 
     path: Path
@@ -313,7 +313,7 @@ TAKEN = frozenset((*EVERYWHERE, *OUTCOME, *ITEM))
 
 class Reads:
     def __init__(self, playbook: PlaybookDraft, names: Names, catalog: Mapping[str, ToolInfo]) -> None:
-        self.names, self.order = names, Order(playbook)
+        self.names, self.order = names, StepOrder(playbook)
         self._drafts = {draft.name: draft for draft in playbook.drafts}
         self._blocks, self._catalog = playbook.blocks, catalog
         self._inputs: dict[str, Shape | None] = {
@@ -324,18 +324,18 @@ class Reads:
         for declared in playbook.plan.inputs:
             self._inputs[declared.name] = of_schema(declared.schema) or self._inputs.get(declared.name)
 
-    def finding(self, path: Path, draft: StepDraft, scope: Scope) -> Finding | None:
+    def finding(self, path: Path, draft: StepDraft, scope: Scope) -> PathProblem | None:
         if self._is_plain(path, draft, scope):
             return None
         unknown = self.names.unknown(path, draft, scope)
         if unknown is not None:
             hint = BLOCK.format(path[0]) if path[0] in self._blocks else unknown.hint
-            return Finding(unknown.path, "unknown-name", unknown.message, hint)
+            return PathProblem(unknown.path, "unknown-name", unknown.message, hint)
         step, begin = self._step(path, draft, scope)
         if step is not None and not self._may_have_run(step, draft, scope):
             message = f"nothing makes sure that `{step.name}` has run before `{draft.block or draft.name}`"
             hint = f"no arc leads from `{step.name}` to here; lead one, or write `| default(…)`"
-            return Finding(path[:begin], "not-before", message, hint, "warning")
+            return PathProblem(path[:begin], "not-before", message, hint, "warning")
         missing = self._missing(path, draft, scope) if self._optional else None
         shape, begin = self._shape(path, step, begin, draft, scope)
         return missing or (None if shape is None else self._gap(path, shape, begin))
@@ -346,7 +346,7 @@ class Reads:
             return path[1] in self.names.inputs and path[1] not in self._optional
         return scope == "tool" and path[0] in draft.bound
 
-    def _missing(self, path: Path, draft: StepDraft, scope: Scope) -> Finding | None:
+    def _missing(self, path: Path, draft: StepDraft, scope: Scope) -> PathProblem | None:
         """Whether it is an input that a run may be started without."""
         length = 2 if path[0] in ("workload", "input") else 1
         name = path[length - 1] if len(path) >= length else ""
@@ -354,7 +354,7 @@ class Reads:
         if name not in self._optional or is_own or (length == 1 and not self._is_bare(name, draft)):
             return None
         hint = f"give `{name}` a default in `workload`, or write `required: true`"
-        return Finding(path[:length], "maybe-missing", f"a run may be started without `{name}`", hint, "warning")
+        return PathProblem(path[:length], "maybe-missing", f"a run may be started without `{name}`", hint, "warning")
 
     def _step(self, path: Path, draft: StepDraft, scope: Scope) -> tuple[StepDraft | None, int]:
         """The step whose result a path reads, and how many names of the path lead to it."""
@@ -389,7 +389,7 @@ class Reads:
             return self._inputs.get(path[0]), 1
         return None, 0
 
-    def _gap(self, path: Path, shape: Shape, begin: int) -> Finding | None:
+    def _gap(self, path: Path, shape: Shape, begin: int) -> PathProblem | None:
         found = gap(shape, path[begin:])
         if found is None:
             return None
@@ -404,9 +404,9 @@ class Reads:
             hint = f"`{before}` is {found.shape.kind}"
         if not found.shape.sure:
             message = f"nothing says that `{before}` has `{name}`"
-            return Finding(path[: end + 1], "unknown-name", message, hint, "warning")
+            return PathProblem(path[: end + 1], "unknown-name", message, hint, "warning")
         has = "has no" if found.shape.keys else f"is {found.shape.kind} and has no"
-        return Finding(path[: end + 1], "unknown-name", f"`{before}` {has} `{name}`", hint)
+        return PathProblem(path[: end + 1], "unknown-name", f"`{before}` {has} `{name}`", hint)
 
 
 EXPECTED = ("not-before", "maybe-missing")  # what a default or a test takes care of
@@ -470,7 +470,7 @@ def _is_broken(reading: Reading, node: Node, undefined: str = "strict") -> bool:
     return True
 
 
-def _say(reading: Reading, node: Node, use: Use, found: Finding) -> None:
+def _say(reading: Reading, node: Node, use: Use, found: PathProblem) -> None:
     """Report a path; where a default or a test handles a missing value, it is only a warning."""
     place = place_inside(reading.source, node, use.line, use.column + _before_last(node, use, found.path))
     severity: Severity = "warning" if use.soft else found.severity

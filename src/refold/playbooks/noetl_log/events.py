@@ -40,7 +40,7 @@ def status_of(life: str) -> str:
     return "in_progress" if life in UNFINISHED else life
 
 
-class Event(Struct, frozen=True):
+class LogEvent(Struct, frozen=True):
     """The content of a row; "" and None stand for what is missing."""
 
     type: str
@@ -101,20 +101,20 @@ def _parse_line(line: str, number: int) -> Any:
         raise InvalidValue(f"line {number}", f"is not JSON: {error}") from None
 
 
-def read_events(rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
+def read_events(rows: Iterable[Mapping[str, Any]]) -> Iterator[LogEvent]:
     at: Instant = 0
     for row in rows:
         at = max(at, _instant(row.get("created_at"), at))
         yield _read(row, at)
 
 
-def _read(row: Mapping[str, Any], at: Instant) -> Event:
+def _read(row: Mapping[str, Any], at: Instant) -> LogEvent:
     meta, result = _mapping(row.get("meta")), _mapping(row.get("result"))
     envelope = _mapping(result.get("context"))
     command = _first_text(
         meta.get("command_id"), envelope.get("command_id"), _mapping(result.get("data")).get("command_id")
     )
-    return Event(
+    return LogEvent(
         type=str(row.get("event_type", "")),
         at=at,
         id=_name(row.get("event_id")),

@@ -27,7 +27,7 @@ from refold.core.outcomes import Instant
 from refold.core.plan import Arc, Call, Loop, Plan, Step, plan_hash
 from refold.core.read.loaded import Loaded
 from refold.core.state import RunState
-from refold.playbooks.noetl_log.events import Event, read_events
+from refold.playbooks.noetl_log.events import LogEvent, read_events
 from refold.playbooks.noetl_log.log_reader import LogReader
 from refold.playbooks.noetl_log.results import NoetlContext
 
@@ -61,7 +61,7 @@ def read_log(rows: Iterable[Mapping[str, Any]]) -> ImportedRun:
     events = list(read_events(rows))
     reader = LogReader()
     reader.read(events)
-    first = events[0] if events else Event("", 0)
+    first = events[0] if events else LogEvent("", 0)
     start = next((event for event in events if event.type == "playbook_started"), None)
     ids = {"execution_id": first.run, "catalog_id": first.catalog}
     if start is not None:
@@ -101,7 +101,7 @@ def _sets(reader: LogReader) -> dict[str, dict[str, Any]]:
     return values_by_step
 
 
-def _started(plan: Plan, start: Event) -> RunStarted:
+def _started(plan: Plan, start: LogEvent) -> RunStarted:
     workload = start.payload.get("workload")
     return RunStarted(
         plan=plan_hash(plan),

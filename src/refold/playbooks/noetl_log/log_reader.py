@@ -26,7 +26,7 @@ from refold.core.facts import (
 )
 from refold.core.outcomes import Cancelled, Failed, Fault, Instant, Outcome, Report, Succeeded
 from refold.core.state import CANCELLED, COMPLETED, ENTERED, FAILED, ISSUED, PENDING
-from refold.playbooks.noetl_log.events import Event
+from refold.playbooks.noetl_log.events import LogEvent
 
 CONTEXT = "(context)"
 ENDS = {
@@ -67,7 +67,7 @@ class StepVisit(Struct):
     def over(self) -> bool:
         return self.life == COMPLETED
 
-    def item_of(self, event: Event) -> int | None:
+    def item_of(self, event: LogEvent) -> int | None:
         """The item of its command, or the one that it names, or the first item that has no command yet."""
         assert self.count is not None
         if event.command in self.commands:
@@ -90,10 +90,10 @@ class LogReader:
         self.completions: dict[tuple[str, str], tuple[str, int]] = {}  # (step, event id) -> step, visit
         self.sets: dict[tuple[str, int], dict[str, Any]] = {}
         self.faults: dict[tuple[str, int], Fault] = {}
-        self.loops: dict[str, Event] = {}  # the event that has the size of a fan-out
+        self.loops: dict[str, LogEvent] = {}  # the event that has the size of a fan-out
         self.latest: Any = None
 
-    def read(self, events: list[Event]) -> None:
+    def read(self, events: list[LogEvent]) -> None:
         for event in events:
             if event.expected is not None and STEP_EVENTS.get(event.type) is LogReader.entered:
                 self.loops.setdefault(event.step, event)
@@ -110,14 +110,14 @@ class LogReader:
     def _add(self, fact: Fact | Move) -> None:
         self.facts.append((self.at, fact))
 
-    def entered(self, event: Event) -> None:
+    def entered(self, event: LogEvent) -> None:
         if event.expected is not None:
             self.loops[event.step] = event
         visit = self._visit_of(event)
         if visit is not None and visit.life == PENDING:
             self._enter(visit)
 
-    def skipped(self, event: Event) -> None:
+    def skipped(self, event: LogEvent) -> None:
         visit = self.visits.get(event.step)
         if visit is not None and not visit.over:
             visit.life = COMPLETED
@@ -127,26 +127,26 @@ class LogReader:
         self._add(Bypassed(visit.step, visit.number))
         self._end(visit)
 
-    def issued(self, event: Event) -> None:
+    def issued(self, event: LogEvent) -> None:
         self._try_of(event)
 
-    def claimed(self, event: Event) -> None:
+    def claimed(self, event: LogEvent) -> None:
         it = self._try_of(event)
         if it is not None:
             it.worker, it.claimed_at = event.worker, event.at
 
-    def started(self, event: Event) -> None:
+    def started(self, event: LogEvent) -> None:
         it = self._try_of(event)
         if it is not None:
             it.started_at = event.at
 
-    def called(self, event: Event) -> None:
+    def called(self, event: LogEvent) -> None:
         """This event has the result; the completion that follows often has none."""
         it = self._try_of(event, echo=True)
         if it is not None and event.result is not None:
             it.result = event.result
 
-    def completed(self, event: Event) -> None:
+    def completed(self, event: LogEvent) -> None:
         if event.failed:
             self.failed(event)
             return
@@ -157,7 +157,7 @@ class LogReader:
             it.result = event.result if it.result is None else it.result
             self._settle(self.visits[event.step], it, Succeeded(it.result))
 
-    def failed(self, event: Event) -> None:
+    def failed(self, event: LogEvent) -> None:
         it = self._try_of(event, echo=True)
         visit = self.visits[event.step]
         fault = Fault("error", event.error)
@@ -166,7 +166,7 @@ class LogReader:
         elif it is None and not visit.over and not event.command:
             self._give_up(visit, fault)
 
-    def _visit_of(self, event: Event, echo: bool = False) -> StepVisit | None:
+    def _visit_of(self, event: LogEvent, echo: bool = False) -> StepVisit | None:
         """The visit that an event concerns, which may begin with it; None: it repeats what has ended already."""
         visit = self.visits.get(event.step)
         owner = self.owners.get((event.step, event.command))
@@ -198,7 +198,7 @@ class LogReader:
         if visit.count == 0:
             self._end(visit)
 
-    def _try_of(self, event: Event, echo: bool = False) -> CommandTry | None:
+    def _try_of(self, event: LogEvent, echo: bool = False) -> CommandTry | None:
         """The try that an event concerns, now issued; None: a repetition, or an event of a loop that names no item."""
         visit = self._visit_of(event, echo)
         if visit is None:
@@ -282,7 +282,7 @@ class LogReader:
             self.faults[visit.step, visit.number] = fault
         self._add(Took(visit.step, visit.number, fault=None if visit.count is None else fault))
 
-    def _updated(self, event: Event) -> None:
+    def _updated(self, event: LogEvent) -> None:
         """The values belong to the end of a visit; if the log lacks its completion, a visit is added for them."""
         values, step, completion = (event.payload.get(name) for name in ("values", "step", "gen"))
         if not isinstance(values, dict) or not values:
@@ -299,7 +299,7 @@ class LogReader:
             self.completions[str(step), str(completion)] = where
         self.sets.setdefault(where, values)
 
-    def _end_run(self, status: str, event: Event) -> None:
+    def _end_run(self, status: str, event: LogEvent) -> None:
         stopped = tuple(visit.step for visit in self.visits.values() if not visit.over)
         failures = [StepFault(*where, "unhandled failure", fault) for where, fault in self.faults.items()]
         error = None
@@ -313,7 +313,7 @@ class LogReader:
         self._add(RunEnded(status, result, None, error, tuple(failures)))
 
 
-STEP_EVENTS: dict[str, Callable[[LogReader, Event], None]] = {
+STEP_EVENTS: dict[str, Callable[[LogReader, LogEvent], None]] = {
     "step.enter": LogReader.entered,
     "step_enter": LogReader.entered,
     "step_started": LogReader.entered,

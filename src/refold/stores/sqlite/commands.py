@@ -17,7 +17,7 @@ from refold.stores.sqlite import queries
 from refold.stores.sqlite.columns import Values
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.remembered import Openings, Remembered
-from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, Lane, Queued, added, moved, read_queued
+from refold.stores.sqlite.rows import HELD, LATER, LEASED, WAITING, CommandRow, Lane, added, moved, read_queued
 
 ABOVE_ALL = 2**63 - 1
 PLACE, TURN = 5, 18  # columns of a command
@@ -36,17 +36,17 @@ class Waiting(Protocol):
     def best(self, queue: str, below: int) -> int | None:
         """Return the highest priority below this one that has a command to claim."""
 
-    def first(self, queue: str, priority: int, after: int, limit: int) -> "Page":
+    def first(self, queue: str, priority: int, after: int, limit: int) -> "CommandPage":
         """Return the first command of each run of the lane, in the order of the runs' turns."""
 
-    def behind(self, command: Queued, after: int, limit: int) -> "Page":
+    def behind(self, command: CommandRow, after: int, limit: int) -> "CommandPage":
         """Return the commands that the same run has in the lane after a place."""
 
 
-class Page(Struct, frozen=True):
+class CommandPage(Struct, frozen=True):
     """Some of the commands that wait. A row that cannot be read is left out; the rows behind it are still found."""
 
-    commands: Sequence[Queued]
+    commands: Sequence[CommandRow]
     last: int | None  # the turn or the place of the last row, after which the next page begins; None: there is no more
 
 
@@ -61,14 +61,14 @@ class OfAllRuns:
         row = self.file.row(queries.BEST_LANE, (self.namespace, queue, below))
         return None if row is None else int(row[0])
 
-    def first(self, queue: str, priority: int, after: int, limit: int) -> Page:
+    def first(self, queue: str, priority: int, after: int, limit: int) -> CommandPage:
         rows = self.file.rows(queries.FIRST_IN_LANE, (self.namespace, queue, priority, after, limit))
-        return Page(self.file.readable(read_queued, rows), _last(rows, TURN, limit))
+        return CommandPage(self.file.readable(read_queued, rows), _last(rows, TURN, limit))
 
-    def behind(self, command: Queued, after: int, limit: int) -> Page:
+    def behind(self, command: CommandRow, after: int, limit: int) -> CommandPage:
         run, queue, priority = command.lane()
         rows = self.file.rows(queries.NEXT_IN_LANE, (self.namespace, run, queue, priority, after, limit))
-        return Page(self.file.readable(read_queued, rows), _last(rows, PLACE, limit))
+        return CommandPage(self.file.readable(read_queued, rows), _last(rows, PLACE, limit))
 
 
 def _last(rows: Sequence[Values], column: int, limit: int) -> int | None:
@@ -91,14 +91,14 @@ class OfSomeRuns:
         found = [self._best_of(run, queue, below) for run in self.runs]
         return max((priority for priority in found if priority is not None), default=None)
 
-    def first(self, queue: str, priority: int, after: int, limit: int) -> Page:
-        found: list[Queued] = []
+    def first(self, queue: str, priority: int, after: int, limit: int) -> CommandPage:
+        found: list[CommandRow] = []
         for run in self.runs:
             where = (self.namespace, run, queue, priority, -1, 1)
             found += self.file.readable(read_queued, self.file.rows(queries.NEXT_IN_LANE, where))
         in_turn = [(each.turn, each) for each in found if each.turn is not None and each.turn > after]
         page = [each for _, each in sorted(in_turn, key=lambda pair: pair[0])][:limit]
-        return Page(page, page[-1].turn if len(page) == limit else None)
+        return CommandPage(page, page[-1].turn if len(page) == limit else None)
 
     def _best_of(self, run: str, queue: str, below: int) -> int | None:
         row = self.file.row(queries.BEST_LANE_OF_RUN, (self.namespace, run, queue, below))
@@ -111,9 +111,9 @@ class Picker:
     def __init__(self, waiting: Waiting, can: Abilities) -> None:
         self.waiting, self.can = waiting, can
         queues = can.queues if can.queues is not None else waiting.queues()
-        self._lines: dict[str, Line | None] = {queue: self._line(queue, ABOVE_ALL) for queue in queues}
+        self._lines: dict[str, LaneReader | None] = {queue: self._line(queue, ABOVE_ALL) for queue in queues}
 
-    def take(self) -> Queued | None:
+    def take(self) -> CommandRow | None:
         """Return the next command: highest priority first; within a priority, in the order of the worker's queues."""
         while True:
             lines = [line for line in self._lines.values() if line is not None]
@@ -125,22 +125,22 @@ class Picker:
                 return command
             self._lines[best.queue] = self._line(best.queue, best.priority)
 
-    def _line(self, queue: str, below: int) -> "Line | None":
+    def _line(self, queue: str, below: int) -> "LaneReader | None":
         priority = self.waiting.best(queue, below)
-        return None if priority is None else Line(self.waiting, queue, priority, self.can.tools)
+        return None if priority is None else LaneReader(self.waiting, queue, priority, self.can.tools)
 
 
-class Line:
+class LaneReader:
     """One lane, read as far as is needed; its runs take turns."""
 
     def __init__(self, waiting: Waiting, queue: str, priority: int, tools: Tools) -> None:
         self.waiting, self.queue, self.priority, self.tools = waiting, queue, priority, tools
         self._page = FIRST_PAGE
         self._last: int | None = -1
-        self._unserved: deque[Queued] = deque()  # the first command of each run
+        self._unserved: deque[CommandRow] = deque()  # the first command of each run
         self._served: deque[RunInLine] = deque()
 
-    def take(self) -> Queued | None:
+    def take(self) -> CommandRow | None:
         while (run := self._next()) is not None:
             command = run.take(self.tools)
             if command is not None:
@@ -161,13 +161,13 @@ class Line:
 class RunInLine:
     """The commands of one run in the lane, in the order of issue."""
 
-    def __init__(self, waiting: Waiting, first: Queued) -> None:
+    def __init__(self, waiting: Waiting, first: CommandRow) -> None:
         self.waiting = waiting
-        self._read: list[Queued] = [first]
+        self._read: list[CommandRow] = [first]
         self._first, self._page = first, FIRST_PAGE
         self._last: int | None = first.place
 
-    def take(self, tools: Tools) -> Queued | None:
+    def take(self, tools: Tools) -> CommandRow | None:
         looked = 0
         while True:
             for at in range(looked, len(self._read)):
@@ -181,7 +181,7 @@ class RunInLine:
             self._read.extend(behind.commands)
 
 
-def in_order(fresh: Iterable[Queued], can: Abilities) -> list[Queued]:
+def in_order(fresh: Iterable[CommandRow], can: Abilities) -> list[CommandRow]:
     """The same order for commands that are not stored yet, if nothing else waits: round by round in each lane."""
     fitting = [
         each
@@ -222,12 +222,12 @@ class Commands(Struct):
     openings: Openings
     number: Callable[[], int]
     remembered: Remembered
-    _known: dict[Key, Queued | None] = {}
-    _fresh: dict[Key, Queued] = {}  # to be added
-    _moved: dict[Key, Queued] = {}  # to be changed
+    _known: dict[Key, CommandRow | None] = {}
+    _fresh: dict[Key, CommandRow] = {}  # to be added
+    _moved: dict[Key, CommandRow] = {}  # to be changed
     _removed: dict[Key, None] = {}
     _touched: dict[Lane, Touched] = {}
-    _line: Iterator[Queued] | None = None  # the commands in the order in which they are claimed
+    _line: Iterator[CommandRow] | None = None  # the commands in the order in which they are claimed
     _claimer: Abilities | None = None
 
     def load(self, run: str, ids: Iterable[str]) -> None:
@@ -253,7 +253,7 @@ class Commands(Struct):
             for row in self.file.rows(queries.COMMANDS, (self.namespace, run, wanted)):
                 self._known[run, row[1]] = _as_asked(row, run, row[1])
 
-    def get(self, run: str, id: str) -> Queued | None:
+    def get(self, run: str, id: str) -> CommandRow | None:
         if (run, id) not in self._known:
             self.load(run, (id,))
         return self._known[run, id]
@@ -263,7 +263,7 @@ class Commands(Struct):
         rows = self.file.rows(queries.CLAIMED, (self.namespace, run))
         return frozenset(_as_asked(row, run, row[1]).id for row in rows)
 
-    def issue(self, fresh: Queued, floor: int, now: Instant) -> None:
+    def issue(self, fresh: CommandRow, floor: int, now: Instant) -> None:
         """Add a command that is free to claim. If it replaces one of the same id, generation and losses are kept."""
         key = (fresh.run, fresh.id)
         old = self._known.get(key)  # None if it was never issued
@@ -298,7 +298,7 @@ class Commands(Struct):
             self._leave(command)
             self._removed[key] = None
 
-    def change(self, command: Queued) -> None:
+    def change(self, command: CommandRow) -> None:
         """Let `flush` store the command as it is now."""
         self._line = None
         key = (command.run, command.id)
@@ -306,13 +306,13 @@ class Commands(Struct):
         if key not in self._fresh:
             self._moved[key] = command
 
-    def take_back(self, command: Queued, losses: int) -> None:
+    def take_back(self, command: CommandRow, losses: int) -> None:
         """Take the command from its holder, and put it back in its place in the order of issue."""
         _free(command)
         command.losses = losses
         self._return(command)
 
-    def give_up(self, command: Queued, now: Instant) -> None:
+    def give_up(self, command: CommandRow, now: Instant) -> None:
         """End the lease, so that no worker can extend it; the next look for expired leases counts a loss."""
         _free(command)
         command.until, command.hand_backs = now, 0
@@ -406,7 +406,7 @@ class Commands(Struct):
         if waits:
             self.remembered.idle.clear()
 
-    def _line_for(self, can: Abilities, now: Instant) -> Iterator[Queued]:
+    def _line_for(self, can: Abilities, now: Instant) -> Iterator[CommandRow]:
         """If nothing else waits, a command of this turn is claimed before it is stored, and stored once, as leased."""
         if not self._touched and self.is_idle(can, now):
             return iter(in_order([each for each in self._fresh.values() if self._is_free(each)], can))
@@ -424,7 +424,7 @@ class Commands(Struct):
             if command is not None and command.state == LATER and key not in self._fresh:
                 self._return(command)
 
-    def _lease(self, command: Queued, worker: str, now: Instant, until: Instant) -> Lease:
+    def _lease(self, command: CommandRow, worker: str, now: Instant, until: Instant) -> Lease:
         key = (command.run, command.id)
         order = command.order if command.order is not None else command.ordered()  # nothing is changed if this fails
         self._known[key] = command
@@ -437,12 +437,12 @@ class Commands(Struct):
         command.deadline = None if order.timeout is None else now + round(order.timeout * SECOND)
         return command.lease(order)
 
-    def _return(self, command: Queued) -> None:
+    def _return(self, command: CommandRow) -> None:
         command.state = WAITING
         self.change(command)
         self._touch(command.lane()).returned += 1
 
-    def _leave(self, command: Queued) -> None:
+    def _leave(self, command: CommandRow) -> None:
         """Pass the command's turn on to the next command of its run."""
         if command.turn is not None:
             self._touch(command.lane()).turn = command.turn
@@ -451,7 +451,7 @@ class Commands(Struct):
     def _touch(self, lane: Lane) -> Touched:
         return self._touched.setdefault(lane, Touched())
 
-    def _is_free(self, command: Queued) -> bool:
+    def _is_free(self, command: CommandRow) -> bool:
         return command.state == WAITING and self.openings.get(command.run).status != PAUSED
 
     def _set_turns(self) -> None:
@@ -481,12 +481,12 @@ class Commands(Struct):
                 yield id, None
 
 
-def _as_asked(row: Values, run: str, id: str) -> Queued:
+def _as_asked(row: Values, run: str, id: str) -> CommandRow:
     """Refuse another command's row: in a damaged file, a search may end at an intact row that is the wrong one."""
     if row[0] != run or row[1] != id:
         raise Corrupt(f"in the place of command {id} of run {run} stands another one")
     return read_queued(row)
 
 
-def _free(command: Queued) -> None:
+def _free(command: CommandRow) -> None:
     command.worker, command.until, command.deadline = None, 0, None

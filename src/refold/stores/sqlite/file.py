@@ -14,8 +14,8 @@ from msgspec import Struct
 from refold.errors import Ambiguous, Corrupt, RefoldError, Unavailable, Unusable
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.locks import (
+    FileLook,
     LifeLock,
-    Look,
     Marker,
     WriterLock,
     boot_id,
@@ -108,7 +108,7 @@ class File:
         self._failure: RefoldError | None = None  # of this turn: after it, nothing more is written in this turn
         self._pages = 0  # in the write-ahead log
         self._checkpointed = 0  # pages there when a checkpoint was last tried
-        self._still: tuple[Look | None, int] | None = None  # how a file that is read as immutable looked
+        self._still: tuple[FileLook | None, int] | None = None  # how a file that is read as immutable looked
         self._places: list[tuple[str, tuple[int, int]]] = []  # the files that are open, by their paths
         self._cursor: Any
         self.db: apsw.Connection
@@ -464,7 +464,7 @@ def _size(path: str) -> int:
         return 0  # the file does not exist
 
 
-def _stillness(path: str) -> tuple[Look | None, int]:
+def _stillness(path: str) -> tuple[FileLook | None, int]:
     return look_at(path), _size(f"{path}-wal")
 
 

@@ -279,7 +279,7 @@ BOOT = "/proc/sys/kernel/random/boot_id"
 LONGEST = 1000  # bytes of a note
 
 
-class Look(Struct, frozen=True):
+class FileLook(Struct, frozen=True):
     """How a file looks from outside, without reading it."""
 
     device: int
@@ -288,10 +288,10 @@ class Look(Struct, frozen=True):
     changed: int  # nanoseconds
 
 
-class Note(Struct, frozen=True):
+class WalNote(Struct, frozen=True):
     boot: str  # of the machine: after a power loss, times prove nothing
     own: int  # the inode of the file that holds this note, so that a copy of it is recognised
-    database: Look | None  # None: a checkpoint is running
+    database: FileLook | None  # None: a checkpoint is running
 
 
 def boot_id() -> str:
@@ -303,12 +303,12 @@ def boot_id() -> str:
         return ""  # then no note is written
 
 
-def look_at(path: str) -> Look | None:
+def look_at(path: str) -> FileLook | None:
     try:
         seen = os.stat(path)
     except OSError:
         return None  # the file does not exist
-    return Look(seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns)
+    return FileLook(seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns)
 
 
 class Marker:
@@ -329,10 +329,10 @@ class Marker:
         if look is not None:
             self._write(look)
 
-    def _write(self, look: Look | None) -> None:
+    def _write(self, look: FileLook | None) -> None:
         if self._descriptor < 0 or not self._boot:
             return
-        note = json.encode(Note(self._boot, os.fstat(self._descriptor).st_ino, look))
+        note = json.encode(WalNote(self._boot, os.fstat(self._descriptor).st_ino, look))
         os.pwrite(self._descriptor, note.ljust(LONGEST), 0)  # always the same length, so that no reader sees half of it
 
     def is_foreign(self) -> bool:
@@ -342,7 +342,7 @@ class Marker:
 
 def is_foreign(path: str, descriptor: int, boot: str) -> bool:
     try:
-        note = json.decode(os.pread(descriptor, LONGEST, 0), type=Note)
+        note = json.decode(os.pread(descriptor, LONGEST, 0), type=WalNote)
     except (OSError, DecodeError, UnicodeDecodeError):
         return False  # there is no note
     if not boot or note.boot != boot or note.own != os.fstat(descriptor).st_ino or note.database is None:

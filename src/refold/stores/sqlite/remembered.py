@@ -13,7 +13,7 @@ from refold.ports import Abilities
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File
-from refold.stores.sqlite.rows import Queued, check_run
+from refold.stores.sqlite.rows import CommandRow, check_run
 
 MANY = 10_000  # runs, or commands
 PLANS = 100
@@ -40,7 +40,7 @@ class Remembered:
     def __init__(self) -> None:
         self.version = -1  # of the data, after the last commit
         self.runs: dict[str, Opening] = {}  # those without letters and timers
-        self.leased: dict[tuple[str, str], Queued] = {}
+        self.leased: dict[tuple[str, str], CommandRow] = {}
         self.idle: set[Abilities] = set()  # for whom nothing waits, now or later
         self.plans: set[bytes] = set()  # those that are stored
 

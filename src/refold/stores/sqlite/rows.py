@@ -87,7 +87,7 @@ def read_run(run: str, row: Values) -> Summary:
     return summary
 
 
-class Queued(Struct, gc=False):
+class CommandRow(Struct, gc=False):
     """A command as it is stored; the fields stand in the order of the columns."""
 
     run: str
@@ -166,30 +166,30 @@ Lane = tuple[str, str, int]
 """What a run has in a lane: run, queue, priority."""
 
 
-def fresh(run: str, order: Command, plan: str) -> Queued:
+def fresh(run: str, order: Command, plan: str) -> CommandRow:
     """A command as it is issued; its place is not known yet."""
     moment = min(order.not_before, FAR) if order.not_before else 0
     data = encode_command(order)
     lane = (order.queue, order.priority, order.tool)
-    return Queued(run, order.id, *lane, 0, moment, plan, WAITING, 0, 0, None, 0, None, 0, 0, data, order=order)
+    return CommandRow(run, order.id, *lane, 0, moment, plan, WAITING, 0, 0, None, 0, None, 0, 0, data, order=order)
 
 
-def read_queued(row: Values) -> Queued:
+def read_queued(row: Values) -> CommandRow:
     COMMANDS.check((row[0], row[1]), row)
     if row[17] != crc32(_pack((*row[:17], row[19]) if row[19] else row[:17])):
         raise Corrupt(f"command {row[1]} of run {row[0]} is not what was written (table commands, column seal)")
     if row[8] not in STATES:
         raise malformed("commands", (row[0], row[1]), "state", f"there is no state {row[8]!r}")
-    return Queued(*row)
+    return CommandRow(*row)
 
 
-def added(namespace: str, command: Queued, turn: int | None) -> Values:
+def added(namespace: str, command: CommandRow, turn: int | None) -> Values:
     """The whole row."""
     values = command.values()
     return (namespace, *values[:17], crc32(_pack(values)), turn, command.hand_backs)
 
 
-def moved(namespace: str, command: Queued) -> Values:
+def moved(namespace: str, command: CommandRow) -> Values:
     """All that changes once a command is issued, and what it is found by."""
     values = command.values()
     mark = crc32(_pack(values))

@@ -14,7 +14,7 @@ from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong
 from refold.stores.sqlite.remembered import Remembered
-from refold.stores.sqlite.rows import Queued, check, read_queued, seal
+from refold.stores.sqlite.rows import CommandRow, check, read_queued, seal
 from refold.stores.sqlite.tables import Tables, read_mark
 from refold.stores.sqlite.turn import SqliteTurn, Tools, append_lines, encoded_lines
 from refold.stores.sqlite.views import SqliteViews, read_worker
@@ -184,7 +184,7 @@ class SqliteStore:
         with SqliteTurn(self._tools, True):
             self.file.write(query, rows)
 
-    def _leases(self) -> list[Queued]:
+    def _leases(self) -> list[CommandRow]:
         return self.file.readable(read_queued, self._rows(queries.LEASES))
 
     def _dead_workers(self) -> list[tuple[str, str]]:
@@ -212,13 +212,13 @@ def _check_timer(row: Values) -> None:
     check(f"timer {key} of run {run}", (run, key, due), mark, "timers")
 
 
-def _held_by(turn: SqliteTurn, lease: Lease) -> Queued | None:
+def _held_by(turn: SqliteTurn, lease: Lease) -> CommandRow | None:
     command = turn.commands.get(lease.run, lease.command.id)
     if command is None or not command.is_held() or command.generation != lease.generation:
         return None
     return command
 
 
-def _is_over(command: Queued, now: Instant) -> bool:
+def _is_over(command: CommandRow, now: Instant) -> bool:
     """It ran out, or its holder lives and has let the deadline pass."""
     return command.until <= now or (command.deadline is not None and command.beat_at > command.deadline)

@@ -28,7 +28,7 @@ from refold.stores.sqlite.remembered import MANY, Opening, Openings, Remembered
 from refold.stores.sqlite.rows import (
     FAR,
     LEASED,
-    Queued,
+    CommandRow,
     check,
     dead_rows,
     fact_rows,
@@ -53,7 +53,7 @@ class Draft:
         self.head = writes.expected + len(self.facts)
         self.row = run_row(run, self.head, writes.summary)
         plan = writes.summary.plan
-        self.orders: list[tuple[str, Queued | Held | None]] = [
+        self.orders: list[tuple[str, CommandRow | Held | None]] = [
             (id, None if order is None else fresh(run, order, plan) if isinstance(order, Command) else order)
             for id, order in writes.commands.items()
         ]
@@ -330,7 +330,7 @@ class SqliteTurn:
         for id, order in draft.orders:
             if order is None:
                 commands.remove(run, id)
-            elif isinstance(order, Queued):
+            elif isinstance(order, CommandRow):
                 commands.issue(order, opening.floor, self.now)
             else:
                 commands.hold(run, id)

@@ -31,7 +31,7 @@ from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong, readable_rows
 from refold.stores.sqlite.locks import LOCK_NAME, file_system_of, mount_table
-from refold.stores.sqlite.rows import Queued, check, read_dead, read_queued, read_run
+from refold.stores.sqlite.rows import CommandRow, check, read_dead, read_queued, read_run
 from refold.stores.sqlite.tables import ALL, Tables, read_mark
 
 T = TypeVar("T")
@@ -279,7 +279,7 @@ def _summary(row: Values) -> Summary:
     return read_run(row[0], row[1:])
 
 
-def _live_worker(can: Abilities, leases: Sequence[Queued]) -> LiveWorker:
+def _live_worker(can: Abilities, leases: Sequence[CommandRow]) -> LiveWorker:
     own = [each for each in leases if each.worker == can.worker]
     return LiveWorker(can, len(own), max((each.beat_at for each in own), default=0))
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from refold.testing.bench.bench import EPOCH, PATIENCE, Bench, Target
 from refold.testing.bench.fakes import Called
-from refold.testing.bench.given import Given
+from refold.testing.bench.given import GivenRun
 from refold.testing.bench.recordings import Recording
 from refold.testing.bench.run import LONG, Run
 
@@ -94,7 +94,7 @@ class AsyncBench:
     async def advance(self, span: str | float) -> None:
         await self._thread.do(self.sync.advance, span)
 
-    def given(self, workflow: Target, **inputs: Any) -> Given:
+    def given(self, workflow: Target, **inputs: Any) -> GivenRun:
         """The same as for others: what it does takes no time, so there is nothing to await."""
         return self.sync.given(workflow, **inputs)
 

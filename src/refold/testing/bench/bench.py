@@ -30,7 +30,7 @@ from refold.settings import Settings
 from refold.stores.memory import MemoryStore
 from refold.testing.bench.executors import BenchExecutors
 from refold.testing.bench.fakes import Called, Fakes
-from refold.testing.bench.given import Given
+from refold.testing.bench.given import GivenRun
 from refold.testing.bench.recordings import Recording, Replay, record, write
 from refold.testing.bench.recordings import read as read_recording
 from refold.testing.bench.run import Run
@@ -96,9 +96,9 @@ class Bench:
 
         return self.do(begin())
 
-    def given(self, workflow: Target, **inputs: Any) -> Given:
+    def given(self, workflow: Target, **inputs: Any) -> GivenRun:
         """A run whose steps are done only as far as the test says."""
-        return Given(self, workflow, inputs)
+        return GivenRun(self, workflow, inputs)
 
     def advance(self, span: str | float) -> None:
         """Let so much time pass; what comes due on the way happens in its order."""

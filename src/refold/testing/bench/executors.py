@@ -12,7 +12,7 @@ from refold.ports import Executor, Say, Tool
 from refold.registry import LazyRegistry
 from refold.settings import Settings
 from refold.testing.bench.virtual_loop import VirtualLoop
-from refold.tools.python.body import Order
+from refold.tools.python.body import CodeCall
 from refold.wiring import Process
 from refold.wiring.python_code import PythonCode
 
@@ -44,7 +44,7 @@ class ThreadBeforeProcess:
         self._loop, self._inline, self._isolated = loop, inline, isolated
 
     async def run(self, call: str, input: Any, say: Say | None = None) -> Any:
-        order = Order(**input) if call == ALONE else None
+        order = CodeCall(**input) if call == ALONE else None
         if order is not None and order.scope is None and order.cwd is None and not order.env:
             order.say = say
             return await self._inline.run(HERE, order, say)

@@ -49,7 +49,7 @@ class Follows(TypedDict, total=False):
     status: str
 
 
-class Given:
+class GivenRun:
     """A run of a workflow. Only steps with a given outcome are done; the others are handed out and stay so."""
 
     def __init__(self, bench: GivenBench, workflow: Any, inputs: Mapping[str, Any]) -> None:
@@ -59,12 +59,12 @@ class Given:
         self._run: Run | None = None
         self._seen = 0  # facts before the last `when`
 
-    def input(self, **inputs: Any) -> "Given":
+    def input(self, **inputs: Any) -> "GivenRun":
         self._not_begun("input")
         self._inputs |= inputs
         return self
 
-    def has_done(self, step: str, result: Any = None, *, item: int | None = None) -> "Given":
+    def has_done(self, step: str, result: Any = None, *, item: int | None = None) -> "GivenRun":
         """The step had this result, or failed with this exception; in a Python workflow it sent these events.
 
         A second call is for the next visit.
@@ -74,7 +74,7 @@ class Given:
         self._held_steps.outcomes.setdefault((step, item), []).append(result)
         return self
 
-    def event(self, *events: Any) -> "Given":
+    def event(self, *events: Any) -> "GivenRun":
         """These events were sent, instead of those that the first step would send."""
         if self._definition is None:
             raise InvalidValue("event", "only Python workflows have events")
@@ -83,7 +83,7 @@ class Given:
             self.has_done(other)
         return self.has_done(first, list(events))
 
-    def when(self, **happens: Unpack[Happens]) -> "Given":
+    def when(self, **happens: Unpack[Happens]) -> "GivenRun":
         """`runs`, `outcome`, `signal` (with `value`), `answer`, `decision`, `time`."""
         run = self.run
         self._seen = len(self._bench.store.facts(run.id))
@@ -102,7 +102,7 @@ class Given:
             self._bench.advance(happens["time"])
         return self
 
-    def then(self, **follows: Unpack[Follows]) -> "Given":
+    def then(self, **follows: Unpack[Follows]) -> "GivenRun":
         """`issued`, `emitted`, `result`, `waits_for`, `failed`, `status`. Raises AssertionError, with the history."""
         checks: dict[str, Callable[[Any], None]] = {
             "issued": self._check_issued,

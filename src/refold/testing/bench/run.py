@@ -16,7 +16,7 @@ from refold.core.read.why import Reason, reasons
 from refold.core.state import TERMINAL, RunState
 from refold.core.times import seconds, stamp
 from refold.errors import Conflict, RefoldError, RunFailed
-from refold.queries.reading import Reading, with_values
+from refold.queries.reading import RunReader, with_values
 from refold.runtime.engine import Engine
 from refold.runtime.handle import Handle
 from refold.stores.memory import MemoryStore
@@ -90,15 +90,15 @@ class Run:
         return [shown(reason) for reason in self.reasons() if reason.kind not in LATER]
 
     def reasons(self) -> list[Reason]:
-        graph, state = Reading(self._bench.store.views, self.id).read()
+        graph, state = RunReader(self._bench.store.views, self.id).read()
         return reasons(graph, state, state.at)
 
     def state(self) -> RunState:
-        return Reading(self._bench.store.views, self.id).read()[1]
+        return RunReader(self._bench.store.views, self.id).read()[1]
 
     def steps(self) -> Mapping[str, Mapping[str, Any]]:
         """Each step with its `status`, its `result` and how often it was visited and tried."""
-        graph, state = Reading(self._bench.store.views, self.id).read()
+        graph, state = RunReader(self._bench.store.views, self.id).read()
 
         def computed(loaded: Loaded) -> dict[str, dict[str, Any]]:
             found = shown_steps(graph, state)

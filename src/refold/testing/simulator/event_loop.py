@@ -20,11 +20,11 @@ Ts = TypeVarTuple("Ts")
 Ctx = Context | None
 Coro = Generator[Any, None, T] | Coroutine[Any, Any, T]
 
-_PROCESS: ContextVar["Process"] = ContextVar("refold_simulated_process")
+_PROCESS: ContextVar["SimProcess"] = ContextVar("refold_simulated_process")
 _UNWIND_LIMIT = 100  # awaits that the cleanup of one coroutine may still make when the loop is closed
 
 
-def current_process() -> "Process | None":
+def current_process() -> "SimProcess | None":
     """The process whose code is running, or None for code outside of every process (a test, a hook)."""
     return _PROCESS.get(None)
 
@@ -51,7 +51,7 @@ class _Handle(asyncio.TimerHandle):
     _when: float
     order: int
 
-    def __init__(self, outside: "Process", callback: Callable[..., object], args: tuple[Any, ...], ctx: Ctx) -> None:
+    def __init__(self, outside: "SimProcess", callback: Callable[..., object], args: tuple[Any, ...], ctx: Ctx) -> None:
         self._context = copy_context() if ctx is None else ctx
         self._callback = callback
         self._args = args
@@ -95,7 +95,7 @@ class _Schedule:
 
     def __init__(self, chance: random.Random, fifo: bool) -> None:
         self.now = 0.0
-        self.runnable: list[Process] = []  # alive, not paused, with something ready
+        self.runnable: list[SimProcess] = []  # alive, not paused, with something ready
         self._draw = None if fifo else chance.random
         self._order = itertools.count().__next__
         self.timers: list[tuple[float, int, _Handle]] = []
@@ -113,7 +113,7 @@ class _Schedule:
         else:
             self.add(handle)
 
-    def choose(self, until: float) -> "Process | None":
+    def choose(self, until: float) -> "SimProcess | None":
         """The process to run next, with a live handle at the head of its queue; None if there is none in time."""
         while self.runnable or self._jump(until):
             if self._draw is None:
@@ -143,7 +143,7 @@ class _Schedule:
         return bool(self.runnable)
 
 
-class Process:
+class SimProcess:
     """One simulated operating system process: the tasks, callbacks and timers that carry it in their context."""
 
     def __init__(self, name: str, loop: "SimLoop", schedule: _Schedule) -> None:
@@ -225,21 +225,21 @@ class SimLoop(asyncio.AbstractEventLoop):
     def __init__(self, chance: random.Random, *, fifo: bool = False) -> None:
         self.steps = 0
         self.errors: list[BaseException] = []  # nobody caught them; a note on each says where it was raised
-        self.before_step: Callable[[Process | None], None] | None = None
-        self.after_step: Callable[[Process | None], None] | None = None
+        self.before_step: Callable[[SimProcess | None], None] | None = None
+        self.after_step: Callable[[SimProcess | None], None] | None = None
         self._schedule = _Schedule(chance, fifo)
-        self._outside = Process("outside", self, self._schedule)
+        self._outside = SimProcess("outside", self, self._schedule)
         self._processes = [self._outside]  # the dead too: what they left must not be collected while others run
         self._failed: list[weakref.ref[_Task[Any]]] = []
         self._next_task = itertools.count(1).__next__  # that of asyncio is shared by all loops
         self._on_task_done: Callable[..., object] = self._task_done  # one object, for call_soon to know it by
         self._closed = False
 
-    def process(self, name: str) -> Process:
+    def process(self, name: str) -> SimProcess:
         """Start a process; its name is free again when it is dead."""
         if any(process.alive and process.name == name for process in self._processes):
             raise ValueError(f"process {name} is alive")
-        self._processes.append(Process(name, self, self._schedule))
+        self._processes.append(SimProcess(name, self, self._schedule))
         return self._processes[-1]
 
     def time(self) -> float:
@@ -349,7 +349,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(None)
             sys.set_asyncgen_hooks(*hooks)
 
-    def _step(self, process: Process) -> None:
+    def _step(self, process: SimProcess) -> None:
         seen = None if process is self._outside else process
         if self.before_step is not None:
             self.before_step(seen)
@@ -376,7 +376,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         elif error is not None:
             self._failed.append(weakref.ref(task))
 
-    def _record(self, process: Process, error: BaseException, message: str) -> None:
+    def _record(self, process: SimProcess, error: BaseException, message: str) -> None:
         if isinstance(error, Killed) and process is not self._outside:
             process.kill()
         if process.alive and error not in self.errors:  # what was said after death was never heard

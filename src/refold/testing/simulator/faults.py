@@ -17,7 +17,7 @@ from refold.core.facts import Fact, Move
 from refold.core.outcomes import SECOND, Instant
 from refold.errors import Ambiguous, Conflict, InvalidValue, NotFound, RefoldError, Unavailable
 from refold.ports import Abilities, Call, Lease, Store, StoreTurn, Tool, Views, Writes
-from refold.testing.simulator.event_loop import Killed, Process
+from refold.testing.simulator.event_loop import Killed, SimProcess
 
 
 class Rates(Struct):
@@ -211,7 +211,7 @@ async def _misbehave(faults: Faults) -> None:
             raise faults.error()
 
 
-class Watch(Protocol):
+class WriteOracle(Protocol):
     """An oracle that looks at every write and every claim."""
 
     def before_write(self, turn: StoreTurn, writes: Writes) -> None: ...
@@ -222,7 +222,7 @@ class Watch(Protocol):
 class FaultyStore:
     """A store as one process sees it: any call may fail before or after it was carried out."""
 
-    def __init__(self, store: Store, faults: Faults, process: Process, watch: Watch) -> None:
+    def __init__(self, store: Store, faults: Faults, process: SimProcess, watch: WriteOracle) -> None:
         self._store, self._faults, self._process, self._watch = store, faults, process, watch
 
     @contextmanager
@@ -277,7 +277,7 @@ class FaultyViews:
 class WatchedTurn:
     """Lets an oracle look at every write before it is made, and at every claim."""
 
-    def __init__(self, turn: StoreTurn, watch: Watch) -> None:
+    def __init__(self, turn: StoreTurn, watch: WriteOracle) -> None:
         self._turn, self._watch = turn, watch
 
     def write(self, writes: Writes) -> None:
@@ -307,7 +307,7 @@ class SharedDoorbell:
 
 
 class FaultyDoorbell:
-    def __init__(self, shared_doorbell: SharedDoorbell, process: Process) -> None:
+    def __init__(self, shared_doorbell: SharedDoorbell, process: SimProcess) -> None:
         self.shared_doorbell, self.process = shared_doorbell, process
         self._rung: asyncio.Event | None = None
         shared_doorbell.bells = [bell for bell in shared_doorbell.bells if bell.process.alive] + [self]
@@ -333,7 +333,7 @@ class FaultyDoorbell:
 class SimClock:
     """The wall clock of a process, which may be off; sleeping is not."""
 
-    def __init__(self, process: Process, epoch: Instant) -> None:
+    def __init__(self, process: SimProcess, epoch: Instant) -> None:
         self.process, self.epoch = process, epoch
 
     def now(self) -> Instant:

@@ -24,7 +24,7 @@ from refold.runtime.engine import Engine
 from refold.runtime.turn import TurnOptions
 from refold.settings import Settings
 from refold.stores.memory import MemoryStore
-from refold.testing.simulator.event_loop import Process, SimLoop
+from refold.testing.simulator.event_loop import SimLoop, SimProcess
 from refold.testing.simulator.faults import (
     Faults,
     FaultyDoorbell,
@@ -40,8 +40,7 @@ from refold.testing.simulator.faults import (
     is_injected,
 )
 from refold.testing.simulator.oracles import Oracles, Violation
-from refold.wiring import Process as Parts
-from refold.wiring import World, assemble
+from refold.wiring import Process, World, assemble
 
 EPOCH: Instant = 1_800_000_000 * SECOND
 LEASE, SWEEP, POLL = 3.0, 0.5, 0.5
@@ -77,7 +76,7 @@ class Simulation:
         self.store = MemoryStore(lambda: EPOCH + round(self.loop.time() * SECOND))
         self.oracles = self._oracles(self.store)
         self.shared_doorbell = SharedDoorbell(self.faults)
-        self.nodes: dict[str, Process] = {}
+        self.nodes: dict[str, SimProcess] = {}
         self.born = 0
         self.client = self._parts(self.loop.process("client")).engine
         self.loop.before_step = self._strike
@@ -124,7 +123,7 @@ class Simulation:
     def _oracles(self, store: MemoryStore) -> Oracles:
         return Oracles(store)
 
-    def _parts(self, process: Process) -> Parts:
+    def _parts(self, process: SimProcess) -> Process:
         self.born += 1
         ids = random.Random(f"{self.seed}/ids/{self.born}")
         world = World(
@@ -146,7 +145,7 @@ class Simulation:
         self.nodes[name] = process
         process.spawn(self._parts(process).serve())
 
-    def _strike(self, process: Process | None) -> None:
+    def _strike(self, process: SimProcess | None) -> None:
         """Between any two steps a process may die, or stall for longer than its leases last."""
         if process is None or self.nodes.get(process.name) is not process:
             return

@@ -27,7 +27,7 @@ MORE = 50  # times the steps of the undisturbed run
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
-class Ended(Struct, frozen=True):
+class TrialEnd(Struct, frozen=True):
     """How a run ended, as far as it must be the same in every seed."""
 
     status: str
@@ -136,7 +136,7 @@ def simulate_all(
 class Calm(Struct, frozen=True):
     """The undisturbed run of a seed."""
 
-    ended: Ended
+    ended: TrialEnd
     commits: int = 1
     steps: int = 0  # of the loop
     broken: Broken | None = None
@@ -150,7 +150,7 @@ def _calm(subject: Subject, memo: Memo, seed: int) -> Calm:
         return Calm(_ended(simulation), simulation.watching.writes, simulation.loop.steps)
     except Violation as error:
         why = f"even undisturbed, {error}"
-        return Calm(Ended("running"), broken=Broken(seed, why, tuple(simulation.story()), {}))
+        return Calm(TrialEnd("running"), broken=Broken(seed, why, tuple(simulation.story()), {}))
     finally:
         simulation.loop.close()
 
@@ -176,15 +176,15 @@ def _trial(subject: Subject, memo: Memo, seed: int, calm: Calm, simulated: Simul
     return None
 
 
-def _ended(simulation: WorkflowSimulation) -> Ended:
+def _ended(simulation: WorkflowSimulation) -> TrialEnd:
     state: RunState = simulation.folded(simulation.run_id)
     result, error = _timeless(state.result), state.error
     if state.blob is not None:
         result = state.blob.hash
     if error is None:
-        return Ended(state.life, result)
+        return TrialEnd(state.life, result)
     why = fault_text(error.fault) if error.fault is not None else error.why
-    return Ended(state.life, result, f"{error.step}: {why}" if error.step else why)
+    return TrialEnd(state.life, result, f"{error.step}: {why}" if error.step else why)
 
 
 def _timeless(value: Any) -> Any:

@@ -27,13 +27,13 @@ from refold.ports import Call as ToolCall
 from refold.ports import Entries, Executor, Say, StoreTurn, Tool, Writes
 from refold.python.context import SyncContext
 from refold.python.definition import Definition
-from refold.queries.reading import Reading
+from refold.queries.reading import RunReader
 from refold.runtime.engine import Engine
 from refold.stores.memory import MemoryStore
 from refold.testing.bench.fakes import Called, called_of
 from refold.testing.bench.recordings import Replay
 from refold.testing.bench.run import told_in_lines
-from refold.testing.simulator.event_loop import Process, current_process
+from refold.testing.simulator.event_loop import SimProcess, current_process
 from refold.testing.simulator.faults import Rates, advance
 from refold.testing.simulator.invented_results import invented_result
 from refold.testing.simulator.oracles import Oracles, Violation
@@ -41,8 +41,7 @@ from refold.testing.simulator.simulation import EPOCH, LEASE, Simulation, stubbo
 from refold.tools.pipeline.secrets import Vault
 from refold.tools.python.tool import PythonTool
 from refold.tools.simple import FunctionTool
-from refold.wiring import Process as Parts
-from refold.wiring import WallClock, World
+from refold.wiring import Process, WallClock, World
 from refold.wiring.sources import source_tool
 
 
@@ -191,7 +190,7 @@ class WorkflowSimulation(Simulation):
     def __init__(self, subject: Subject, memo: Memo, seed: int, rates: Rates | None, cut: int = 0) -> None:
         self.subject, self.memo, self.cut, self.skipped = subject, memo, cut, 0.0
         self.calm, self.limit = rates is not None, STEPS
-        self.doomed: Process | None = None
+        self.doomed: SimProcess | None = None
         self.run_id = ""
         self.acts: set[tuple[str, ...]] = set()
         self.delays = random.Random(f"{seed}/delays")
@@ -228,7 +227,7 @@ class WorkflowSimulation(Simulation):
         """The last facts, in words."""
         return told_in_lines(self.store.facts(self.run_id), most) if self.run_id else []
 
-    def _parts(self, process: Process) -> Parts:
+    def _parts(self, process: SimProcess) -> Process:
         parts = super()._parts(process)
         if TOOL in parts.tools:
             pipeline: Any = parts.tools[TOOL]
@@ -247,7 +246,7 @@ class WorkflowSimulation(Simulation):
             process.spawn(self._adopt(parts))
         return parts
 
-    async def _adopt(self, parts: Parts) -> None:
+    async def _adopt(self, parts: Process) -> None:
         code = parts.code
         assert code is not None
         own = () if self.subject.workflow is None else (self.subject.workflow,)
@@ -308,14 +307,14 @@ class WorkflowSimulation(Simulation):
             else:
                 self.doomed = process
 
-    def _strike_or_cut(self, process: Process | None) -> None:
+    def _strike_or_cut(self, process: SimProcess | None) -> None:
         doomed, self.doomed = self.doomed, None
         if doomed is not None and doomed.alive:
             self._die(doomed)
         elif process is not None:
             self._strike(process)
 
-    def _die(self, process: Process) -> None:
+    def _die(self, process: SimProcess) -> None:
         """Kill the process; the simulation restarts it some time later."""
         process.kill()
         self.loop.call_later(self.chance.uniform(0.1, 2 * LEASE), self._boot, process.name, context=Variables())
@@ -331,7 +330,7 @@ class WorkflowSimulation(Simulation):
         while not self._is_over():
             for run, row in list(self.store.rows.items()):
                 if row.status not in TERMINAL:
-                    graph, state = Reading(self.store.views, run).read()
+                    graph, state = RunReader(self.store.views, run).read()
                     for reason in reasons(graph, state, state.at):
                         await self._act(engine, run, reason, graph.plan)
             self._pass_over()

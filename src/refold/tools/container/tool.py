@@ -12,7 +12,7 @@ from typing import Any
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.logs import WARNING, event, logger
-from refold.ports import Call, Ended, Program, Programs
+from refold.ports import Call, Program, ProgramEnd, Programs
 from refold.tool_api import Keys, refused, text_of, type_name
 from refold.tools.container.info import CONTAINER
 from refold.tools.shell.tool import about, fault_of_end, stdin_of
@@ -64,14 +64,14 @@ class ContainerTool:
             raise
         return _judged(ended, keys, name, self._conceal)
 
-    async def _run(self, program: Program, call: Call, name: str) -> Ended:
+    async def _run(self, program: Program, call: Call, name: str) -> ProgramEnd:
         ended = await self._start(program, call)
         if ended.code == OF_DOCKER and TAKEN in ended.stderr.decode("utf-8", "replace"):
             await self._remove(name)  # an earlier try of this command left it, and its holder is gone
             ended = await self._start(program, call)
         return ended
 
-    async def _start(self, program: Program, call: Call) -> Ended:
+    async def _start(self, program: Program, call: Call) -> ProgramEnd:
         try:
             return await self.programs.run(program, call.say)
         except FileNotFoundError:
@@ -198,7 +198,7 @@ def _reason(stderr: str) -> str:
     return next((line.removeprefix("docker: ") for line in lines if line.startswith("docker: ")), lines[-1])
 
 
-def _judged(ended: Ended, keys: Mapping[str, Any], name: str, conceal: Callable[[str], str]) -> dict[str, Any]:
+def _judged(ended: ProgramEnd, keys: Mapping[str, Any], name: str, conceal: Callable[[str], str]) -> dict[str, Any]:
     result = {
         "exit_code": ended.code,
         "stdout": ended.stdout.decode("utf-8", "replace"),

@@ -15,7 +15,7 @@ import msgspec
 from refold.core.faults import LEFT_OUT
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.tools.http.unpack import Body, CutOff
+from refold.tools.http.unpack import BodyReader, CutOff
 
 KINDS = {401: "auth", 403: "auth", 404: "not_found", 408: "timeout", 429: "rate_limit"}
 WORTH_ANOTHER_TRY = {408, 425, 429}
@@ -35,7 +35,7 @@ async def read(response: httpx2.Response, most: int) -> bytes:
     """Return the unpacked body. Raises ToolFailed as soon as it is larger than allowed, or if it ends too early."""
     what = shown(response.request)
     try:
-        body = Body(response.headers.get("content-encoding", ""), most, what)
+        body = BodyReader(response.headers.get("content-encoding", ""), most, what)
         async for part in response.aiter_raw():
             body.take(part)
         return body.whole()

@@ -87,7 +87,7 @@ _KNOWN: dict[str, Callable[[], Unpacker]] = {
 }
 
 
-class Body:
+class BodyReader:
     """Collects and unpacks a body. Raises ToolFailed if it is larger than allowed."""
 
     def __init__(self, encodings: str, most: int, what: str) -> None:

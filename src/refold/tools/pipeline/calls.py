@@ -11,8 +11,8 @@ from refold.core.pipeline import Task
 from refold.core.times import instant
 from refold.ports import Call
 from refold.tool_api import seconds_of
-from refold.tools.pipeline.render import Ready, Renderer
-from refold.tools.pipeline.scope import Progress
+from refold.tools.pipeline.render import RenderedTask, Renderer
+from refold.tools.pipeline.scope import TaskProgress
 
 
 class Awaits(Struct):
@@ -26,13 +26,13 @@ class Awaits(Struct):
         return self.timed and result == {"by": "timer"}
 
 
-def label_of(task: Task, made: Progress) -> str:
+def label_of(task: Task, made: TaskProgress) -> str:
     """The task and, from the second time on, how often it was begun: the same in every try, and after a crash."""
     times = made.times.get(task.name, 1)
     return task.name if times < 2 else f"{task.name}.{times}"
 
 
-def call_of(call: Call, task: Task, ready: Ready, made: Progress, single: bool) -> Call:
+def call_of(call: Call, task: Task, ready: RenderedTask, made: TaskProgress, single: bool) -> Call:
     """Return the call of a task's tool. Each task has an idempotency key of its own."""
     command = call.command
     given = {"input": ready.input, "config": ready.keys} | ({"context": ready.context} if ready.context else {})
@@ -48,7 +48,7 @@ def call_of(call: Call, task: Task, ready: Ready, made: Progress, single: bool) 
     return Call(call.run, inner, ready.settings, call.say)
 
 
-def awaits_of(task: Task, renderer: Renderer, made: Progress, now: int, seconds: float | None) -> Awaits:
+def awaits_of(task: Task, renderer: Renderer, made: TaskProgress, now: int, seconds: float | None) -> Awaits:
     """Return the child that a task starts, with its time limit, or the wait of the task."""
     key = label_of(task, made) if made.attempt == 1 else f"{label_of(task, made)}:{made.attempt}"
     if task.child is None:

@@ -18,7 +18,7 @@ RunOne = Callable[[Call, TaskPipeline], Awaitable[Done]]
 """Runs a pipeline for a call, from its beginning or from where the call says it was put aside."""
 
 
-class Row(Struct):
+class ClaimedRow(Struct):
     """A claimed row, or all rows of a claim, with the progress of its pipeline."""
 
     value: Any
@@ -31,7 +31,7 @@ class Cursor(Struct):
     """The stored state of a loop over claims."""
 
     frames: int = 0
-    rows: list[Row] = []
+    rows: list[ClaimedRow] = []
     tries: int = 0
     ctx: dict[str, Any] = {}
 
@@ -70,7 +70,9 @@ class Claiming:
             return Done(Succeeded({"cursor": "drained", "frames": cursor.frames}), writes=writes)
         cursor.frames += len(frames)
         whole = self.claim.whole
-        cursor.rows = [Row(rows) for rows in frames] if whole else [Row(row) for rows in frames for row in rows]
+        cursor.rows = (
+            [ClaimedRow(rows) for rows in frames] if whole else [ClaimedRow(row) for rows in frames for row in rows]
+        )
         cursor.tries = 1
         return self._aside(self.now, f"{sum(map(len, frames))} rows were claimed")
 
@@ -91,7 +93,7 @@ class Claiming:
         """Run the rows that are not done. The first failure repeats all of them, up to the limit."""
         cursor, slots = self.cursor, asyncio.Semaphore(self.numbers.at_once * self.numbers.pullers)
 
-        async def run(place: int, row: Row) -> Done:
+        async def run(place: int, row: ClaimedRow) -> Done:
             async with slots:
                 return await self.run_one(self._call_for(place, row), self.body)
 
@@ -121,10 +123,10 @@ class Claiming:
         if cursor.tries >= self.numbers.attempts:
             return Done(Failed(fault))
         cursor.tries += 1
-        cursor.rows = [Row(row.value) for row in cursor.rows]
+        cursor.rows = [ClaimedRow(row.value) for row in cursor.rows]
         return self._aside(self.now, short(f"try {cursor.tries} of the claimed rows: {fault.message}", 500))
 
-    def _call_for(self, place: int, row: Row) -> Call:
+    def _call_for(self, place: int, row: ClaimedRow) -> Call:
         given, claim = self.call.input or {}, self.claim
         names = {"frame": {"rows": row.value}} if claim.whole else {claim.row: row.value}
         scope = dict(given.get("scope") or {})

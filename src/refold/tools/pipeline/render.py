@@ -10,7 +10,7 @@ from refold.core.pipeline import Task
 from refold.templates import Templates
 from refold.tool_api import seconds_of
 from refold.tools.noetl_text import Quote
-from refold.tools.pipeline.scope import Scope
+from refold.tools.pipeline.scope import TaskScope
 from refold.tools.pipeline.secrets import Wallet, as_auth, named_in
 from refold.tools.python import noetl_text as python_text
 from refold.tools.shell import noetl_text as shell_text
@@ -19,7 +19,7 @@ from refold.tools.sql import noetl_text as sql_text
 QUOTED: Mapping[str, Quote] = {"shell": shell_text.quote, "sql": sql_text.quote, "python": python_text.quote}
 
 
-class Ready(Struct):
+class RenderedTask(Struct):
     """A task that is rendered, so that its tool can be called."""
 
     input: dict[str, Any]
@@ -29,10 +29,10 @@ class Ready(Struct):
 
 
 class Renderer:
-    def __init__(self, templates: Templates, scope: Scope, wallet: Wallet) -> None:
+    def __init__(self, templates: Templates, scope: TaskScope, wallet: Wallet) -> None:
         self.templates, self.scope, self.wallet = templates, scope, wallet
 
-    async def prepared(self, task: Task) -> Ready:
+    async def prepared(self, task: Task) -> RenderedTask:
         """Render a task.
 
         Raises CannotEvaluate with the key. Only the secrets that the task names are fetched, and only now.
@@ -51,7 +51,7 @@ class Renderer:
         for name in task.credentials:
             if isinstance(keys.get(name), str):
                 keys[name] = as_auth(task.kind, await self.wallet.entry(keys[name]))
-        return Ready(bound, keys, settings, self._context())
+        return RenderedTask(bound, keys, settings, self._context())
 
     def _rendered(self, templates: Mapping[str, Any], quoted: Mapping[str, Any]) -> dict[str, Any]:
         plain = {name: template for name, template in templates.items() if name not in quoted}

@@ -12,7 +12,7 @@ from refold.core.pipeline import TaskPipeline
 from refold.templates.json_paths import Selected
 
 
-class Progress(Struct):
+class TaskProgress(Struct):
     """The progress of a pipeline, which is stored while it waits."""
 
     of: int = 0  # which try of the step
@@ -31,11 +31,11 @@ class Progress(Struct):
     sealed: Any = None  # all values among these, where the result is secret
 
 
-class Scope:
+class TaskScope:
     """A read-only view. Precedence: names of the engine, bound values, values of the pipeline, captured values."""
 
     def __init__(
-        self, pipeline: TaskPipeline, progress: Progress, ids: Mapping[str, Any], given: Mapping[str, Any]
+        self, pipeline: TaskPipeline, progress: TaskProgress, ids: Mapping[str, Any], given: Mapping[str, Any]
     ) -> None:
         self.pipeline, self.progress, self.ids = pipeline, progress, ids
         self.given: Mapping[str, Any] = given.get("input") or {}
@@ -93,17 +93,17 @@ def _result(value: Any, select: Mapping[str, str] = MappingProxyType({})) -> Any
     return Aliased(Aliased(value, Selected(value, select)) if select else value, own)
 
 
-def _step(scope: Scope) -> dict[str, Any]:
+def _step(scope: TaskScope) -> dict[str, Any]:
     own = (key.removeprefix("step.") for key in scope.pipeline.own)
     return {key: scope.progress.ctx[key] for key in own if key in scope.progress.ctx}
 
 
-_FIRST: dict[str, Callable[[Scope], Any]] = {
+_FIRST: dict[str, Callable[[TaskScope], Any]] = {
     "ctx": lambda scope: scope._over("ctx", scope.progress.ctx),
     "iter": lambda scope: scope._over("iter", scope.progress.iter),
     "input": lambda scope: ChainMap(dict(scope.bound), scope.captured.get("input") or {}),
 }
-_OWN: dict[str, Callable[[Scope], Any]] = {
+_OWN: dict[str, Callable[[TaskScope], Any]] = {
     "step": _step,
     "results": lambda scope: scope.progress.labels,
     "_prev": lambda scope: _result(scope.progress.prev),

@@ -21,7 +21,7 @@ from refold.tools.pipeline.calls import Awaits, awaits_of, call_of
 from refold.tools.pipeline.claims import Claiming, numbers_of
 from refold.tools.pipeline.envelope import envelope, raw
 from refold.tools.pipeline.render import Renderer
-from refold.tools.pipeline.scope import Progress, Scope
+from refold.tools.pipeline.scope import TaskProgress, TaskScope
 from refold.tools.pipeline.secrets import Unseen, Vault, Wallet, hidden
 
 VALUES = ("labels", "prev", "ctx", "iter", "vars", "inner")  # parts of the progress that come from tasks
@@ -54,12 +54,12 @@ class PipelineTool:
         return await (self._run if pipeline.claim is None else self._run_claims)(call, pipeline)
 
     async def _run(self, call: Call, pipeline: TaskPipeline) -> Done:
-        progress = self._opened(convert(call.command.progress or {}, Progress), call.run)
+        progress = self._opened(convert(call.command.progress or {}, TaskProgress), call.run)
         if progress.of != call.command.attempt:  # what an earlier try of the step has left behind counts no more
-            progress = Progress(of=call.command.attempt, since=self.clock.now())
+            progress = TaskProgress(of=call.command.attempt, since=self.clock.now())
         return await _Running(self, call, pipeline, progress).run()
 
-    def _opened(self, progress: Progress, run: str) -> Progress:
+    def _opened(self, progress: TaskProgress, run: str) -> TaskProgress:
         if progress.sealed is None:
             return progress
         if self.vault is None:
@@ -70,7 +70,7 @@ class PipelineTool:
     async def _run_claims(self, call: Call, pipeline: TaskPipeline) -> Done:
         assert pipeline.claim is not None
         try:
-            numbers = numbers_of(pipeline.claim, _Running(self, call, pipeline, Progress()).renderer.number)
+            numbers = numbers_of(pipeline.claim, _Running(self, call, pipeline, TaskProgress()).renderer.number)
         except CannotEvaluate as error:
             return Done(Failed(Fault("expression", str(error), retryable=False)))
         return await Claiming(call, pipeline, numbers, self._run, self.clock.now()).run()
@@ -79,12 +79,12 @@ class PipelineTool:
 class _Running:
     """One run of a pipeline, from its start or from where it was put aside, until it ends or waits."""
 
-    def __init__(self, tool: PipelineTool, call: Call, pipeline: TaskPipeline, progress: Progress) -> None:
+    def __init__(self, tool: PipelineTool, call: Call, pipeline: TaskPipeline, progress: TaskProgress) -> None:
         self.tool, self.call, self.pipeline, self.progress = tool, call, pipeline, progress
         owner = (pipeline.playbook, call.run)
         self.wallet = Wallet(tool.vault, pipeline.keychain, owner, self._render_for_keychain)
         given = self.wallet.opened(call.input or {}, call.command.sealed)
-        self.scope = Scope(pipeline, progress, self._ids(), given)
+        self.scope = TaskScope(pipeline, progress, self._ids(), given)
         self.renderer = Renderer(tool.templates(pipeline.language), self.scope, self.wallet)
         self.usage: dict[str, int | float] = {}
 

@@ -143,7 +143,7 @@ _known_parameters: dict[Any, Sequence[inspect.Parameter]] = {}
 sys.modules.setdefault(MODULE, ModuleType(MODULE, "The code of a step."))
 
 
-class Order(Struct, omit_defaults=True):
+class CodeCall(Struct, omit_defaults=True):
     """One call, with exactly one of `code`, `script` and `entry`."""
 
     step: str
@@ -160,7 +160,7 @@ class Order(Struct, omit_defaults=True):
     say: Callable[[str, str], None] | None = None
 
 
-def run(order: Order) -> Any:
+def run(order: CodeCall) -> Any:
     """Run a call in a thread of its own."""
     with _errors_told(order):
         return _finished(order, _value(order, _loop))
@@ -168,7 +168,7 @@ def run(order: Order) -> Any:
 
 def made(order: dict[str, Any], wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> Any:
     """Return what the code returns, unconverted, for a caller that iterates over it. `wait` runs coroutines."""
-    known = Order(**order)
+    known = CodeCall(**order)
     with _errors_told(known):
         return _value(known, wait)
 
@@ -176,14 +176,14 @@ def made(order: dict[str, Any], wait: Callable[[Coroutine[Any, Any, Any]], Any])
 @contextmanager
 def errors_told(order: dict[str, Any]) -> Iterator[None]:
     """Report errors of the code while its iterator runs, as for a call."""
-    with _errors_told(Order(**order)):
+    with _errors_told(CodeCall(**order)):
         yield
 
 
 def run_alone(order: dict[str, Any]) -> Any:
     """Run a call in a process of its own, one at a time."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")  # unless a body has done so
-    known = Order(**order)
+    known = CodeCall(**order)
     with _place(known):
         if known.scope is None:
             return run(known)
@@ -192,20 +192,20 @@ def run_alone(order: dict[str, Any]) -> Any:
             return run(known)
 
 
-async def run_async(order: Order) -> Any:
+async def run_async(order: CodeCall) -> Any:
     """Run a call on the event loop of the caller."""
     with _errors_told(order):
         return _finished(order, await _value_async(order))
 
 
-def _value(order: Order, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> Any:
+def _value(order: CodeCall, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> Any:
     if is_async(order):
         return wait(_value_async(order))
     value = _chosen(order, *_begun(order))
     return wait(_awaited(value)) if inspect.isawaitable(value) else value
 
 
-async def _value_async(order: Order) -> Any:
+async def _value_async(order: CodeCall) -> Any:
     names, returned = _begun(order)
     if inspect.iscoroutine(returned):
         returned = await returned
@@ -213,7 +213,7 @@ async def _value_async(order: Order) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def _finished(order: Order, value: Any) -> Any:
+def _finished(order: CodeCall, value: Any) -> Any:
     if order.overheard is None:
         value = plain(None if value is END else value)
     else:
@@ -245,19 +245,19 @@ async def _awaited(value: Any) -> Any:
     return await value
 
 
-def may_share_a_loop(order: Order) -> bool:
+def may_share_a_loop(order: CodeCall) -> bool:
     """Whether it can run on the event loop of others: it is async, or cannot block. Raises ToolFailed."""
     return is_async(order) or (order.entry is None and not order.libs and _prepared(order).computes)
 
 
-def is_async(order: Order) -> bool:
+def is_async(order: CodeCall) -> bool:
     """Whether it needs an event loop, as far as its text shows. Raises ToolFailed."""
     if order.entry is not None:
         return inspect.iscoroutinefunction(_function(order.entry))
     return _prepared(order).is_async
 
 
-def _begun(order: Order) -> tuple[dict[str, Any], Any]:
+def _begun(order: CodeCall) -> tuple[dict[str, Any], Any]:
     """Return the names that the code has bound, and what it has returned, or a coroutine of that."""
     if order.entry is not None:
         return {"main": _function(order.entry)}, END
@@ -267,7 +267,7 @@ def _begun(order: Order) -> tuple[dict[str, Any], Any]:
     return names, prepared.run(names)
 
 
-def _names(order: Order) -> dict[str, Any]:
+def _names(order: CodeCall) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": MODULE, "__builtins__": builtins, END: END, "context": order.context}
     if order.scope is not None:
         order.scope = scope_of(order.scope)
@@ -282,7 +282,7 @@ def _names(order: Order) -> dict[str, Any]:
     return names
 
 
-def _chosen(order: Order, names: dict[str, Any], returned: Any) -> Any:
+def _chosen(order: CodeCall, names: dict[str, Any], returned: Any) -> Any:
     """Return the result: of `return` first, then `result`, then `main`; END if there is none of them."""
     if returned is not END:
         return returned
@@ -294,7 +294,7 @@ def _chosen(order: Order, names: dict[str, Any], returned: Any) -> Any:
     return END
 
 
-def _arguments(main: Callable[..., Any], order: Order) -> dict[str, Any]:
+def _arguments(main: Callable[..., Any], order: CodeCall) -> dict[str, Any]:
     """Return the arguments of a function by name: from the input, then from the context."""
     context = order.context if order.scope is None else order.scope
     offered = {**context, "context": context, **dict.fromkeys(WHOLE_INPUT, order.input), **order.input}
@@ -325,7 +325,7 @@ def _parameters(main: Callable[..., Any]) -> Sequence[inspect.Parameter]:
     return _known_parameters[key]
 
 
-def _prepared(order: Order) -> Prepared:
+def _prepared(order: CodeCall) -> Prepared:
     try:
         if order.script is None:
             return prepare(order.code or "", f"<step {order.step}>")
@@ -400,7 +400,7 @@ def _refused(why: str, kind: str) -> ToolFailed:
 
 
 @contextmanager
-def _place(order: Order) -> Iterator[None]:
+def _place(order: CodeCall) -> Iterator[None]:
     """Set the folder and the environment for one call, and restore both afterwards."""
     folder, environment, path, streams = os.getcwd(), os.environ.copy(), sys.path[:], (sys.stdout, sys.stderr)
     if order.cwd is not None:
@@ -421,7 +421,7 @@ def _place(order: Order) -> Iterator[None]:
 
 
 @contextmanager
-def _errors_told(order: Order) -> Iterator[None]:
+def _errors_told(order: CodeCall) -> Iterator[None]:
     """Report errors of the author's code without the frames of Refold, and with the last line of its own."""
     try:
         yield
@@ -450,7 +450,7 @@ def _is_refold(frame: FrameType) -> bool:
     return frame.f_globals.get("__name__") in REFOLD
 
 
-def _is_of(frame: FrameType, order: Order) -> bool:
+def _is_of(frame: FrameType, order: CodeCall) -> bool:
     return frame.f_code.co_filename == (order.script or f"<step {order.step}>")
 
 

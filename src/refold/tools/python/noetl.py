@@ -10,7 +10,7 @@ MODULES = ("os", "json", "datetime", "uuid")
 KEPT = 64 * 1024  # characters of each stream that a result can hold
 
 
-class Entry(dict[str, Any]):
+class StepResult(dict[str, Any]):
     """The result of a step; if it has no `data`, the whole result is the data."""
 
     def __missing__(self, key: str) -> Any:
@@ -26,13 +26,15 @@ def _read_only(*_: Any, **__: Any) -> NoReturn:
     raise TypeError("`context` can be read and not changed: what a step gives is its result")
 
 
-class Scope(dict[str, Any]):
+class ReadOnlyDict(dict[str, Any]):
     __setitem__ = __delitem__ = __ior__ = _read_only
     clear = pop = popitem = setdefault = update = _read_only
 
 
-def scope_of(given: Mapping[str, Any]) -> Scope:
-    return Scope({name: Entry(value) if isinstance(value, dict) else value for name, value in given.items()})
+def scope_of(given: Mapping[str, Any]) -> ReadOnlyDict:
+    return ReadOnlyDict(
+        {name: StepResult(value) if isinstance(value, dict) else value for name, value in given.items()}
+    )
 
 
 def modules() -> dict[str, Any]:

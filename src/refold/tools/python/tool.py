@@ -10,7 +10,7 @@ from refold.core.outcomes import Succeeded
 from refold.ports import Call, Done, Executor
 from refold.tool_api import Arguments, Keys, refused, text_of
 from refold.tools.artifact.tool import safe_join
-from refold.tools.python.body import RESULT, USAGE, Order, may_share_a_loop
+from refold.tools.python.body import RESULT, USAGE, CodeCall, may_share_a_loop
 from refold.tools.python.info import PYTHON
 from refold.tools.python.noetl import Overheard
 from refold.tools.simple import may_call
@@ -40,11 +40,11 @@ class PythonTool:
         body = "run_async" if may_share_a_loop(order) else "run"
         return _done(await self.executors["inline"].run(f"{BODY}:{body}", order, call.say))
 
-    def _order(self, call: Call, given: Arguments) -> Order:
+    def _order(self, call: Call, given: Arguments) -> CodeCall:
         keys = given.keys
         if sum(name in keys for name in ("code", "script", "entry")) != 1:
             raise refused("python needs exactly one of `code`, `script` and `entry`")
-        return Order(
+        return CodeCall(
             step=call.command.step,
             input=given.input,
             context=_context(call),

@@ -82,7 +82,7 @@ class Word(Struct):
         return found[1] if found else ""
 
 
-class Command(Struct):
+class SimpleCommand(Struct):
     """A simple command: its words, without redirections."""
 
     words: list[Word] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Command(Struct):
 class Frame(Struct):
     """The text itself, or a `$(...)` in it."""
 
-    command: Command = field(default_factory=Command)
+    command: SimpleCommand = field(default_factory=SimpleCommand)
     word: Word | None = None
     in_double: bool = False
     breaks: bool = False  # the open quote goes on over several lines
@@ -143,7 +143,7 @@ def text_of(value: Any) -> str:
 class _Reader:
     def __init__(self) -> None:
         self.places: list[str] = []
-        self.commands: list[Command] = []
+        self.commands: list[SimpleCommand] = []
         self.sums: list[str] = []  # names that arithmetic reads
         self.feeds = False  # a program may read what another one writes, or a file
         self._frames = [Frame()]
@@ -259,7 +259,7 @@ class _Reader:
         if words:
             self.commands.append(frame.command)
         frame.redirects = False
-        frame.command = Command()
+        frame.command = SimpleCommand()
 
     def _separator(self) -> int:
         text, at = self._text, self._at

@@ -8,7 +8,7 @@ from typing import Any
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.ports import Call, Ended, Program, Programs
+from refold.ports import Call, Program, ProgramEnd, Programs
 from refold.tool_api import Keys, refused, text_of, type_name
 from refold.tools.shell.info import SHELL
 
@@ -104,7 +104,7 @@ def _encoding(name: str) -> str:
         raise refused(f"there is no encoding {name!r}") from None
 
 
-def fault_of_end(program: str, ended: Ended, result: Mapping[str, Any], conceal: Callable[[str], str]) -> Fault:
+def fault_of_end(program: str, ended: ProgramEnd, result: Mapping[str, Any], conceal: Callable[[str], str]) -> Fault:
     """Return the failure of a program.
 
     It may be tried again unless the step forbids it: an exit code does not show that.

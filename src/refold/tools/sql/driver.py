@@ -18,7 +18,7 @@ from refold.ports import Call
 from refold.time_limits import waiting
 from refold.tool_api import Keys, ToolInfo
 from refold.tools.sql.faults import failure, timed_out
-from refold.tools.sql.request import Request, request_of
+from refold.tools.sql.request import SqlRequest, request_of
 from refold.tools.sql.text import Statement, Style
 
 log = logger("tools")
@@ -174,7 +174,7 @@ class Driver(Struct, frozen=True):
             raise self.fault_of(error, statement) from None
 
     def answer(
-        self, db: Connection, request: Request, work: Work, one: Callable[[Statement], dict[str, Any]]
+        self, db: Connection, request: SqlRequest, work: Work, one: Callable[[Statement], dict[str, Any]]
     ) -> dict[str, Any]:
         """Return the result of the last statement. A commit that another lock delays too long fails as a whole."""
         with self.faults():
@@ -186,7 +186,7 @@ class Driver(Struct, frozen=True):
                 db.execute("commit")
         return result
 
-    def _each(self, request: Request, work: Work, one: Callable[[Statement], dict[str, Any]]) -> dict[str, Any]:
+    def _each(self, request: SqlRequest, work: Work, one: Callable[[Statement], dict[str, Any]]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for statement in request.statements:
             work.check()
@@ -203,7 +203,7 @@ class BlockingTool:
         info: ToolInfo,
         style: Style,
         timeout_code: str,
-        answer: Callable[[Mapping[str, Any], Request, Work], dict[str, Any]],
+        answer: Callable[[Mapping[str, Any], SqlRequest, Work], dict[str, Any]],
     ) -> None:
         self._keys, self._style, self._timeout_code, self._answer = Keys(info), style, timeout_code, answer
         self.blocking = Blocking(info.kind)
@@ -220,7 +220,7 @@ class BlockingTool:
         """Do nothing: no connection stays open between two calls."""
 
 
-class Held(Generic[Db]):
+class SharedConnection(Generic[Db]):
     """A connection that several calls use, one after the other, each on a thread; so are opening and closing it.
 
     It is closed in any case: at the end, or by the thread that does not give it back.

@@ -15,7 +15,7 @@ from refold.tool_api import refused
 from refold.tools.sql.driver import BlockingTool, Driver, Work
 from refold.tools.sql.faults import failure
 from refold.tools.sql.info import DUCKDB
-from refold.tools.sql.request import Request
+from refold.tools.sql.request import SqlRequest
 from refold.tools.sql.text import Statement, quoted
 from refold.tools.sql.values import parsed
 
@@ -95,8 +95,8 @@ def duckdb_tool() -> BlockingTool:
     return BlockingTool(DUCKDB, "duckdb", TIMEOUT_CODE, _answer)
 
 
-def _answer(keys: Mapping[str, Any], request: Request, work: Work) -> dict[str, Any]:
-    with opened(keys.get("database", MEMORY), request.read_only) as db:
+def _answer(keys: Mapping[str, Any], request: SqlRequest, work: Work) -> dict[str, Any]:
+    with DuckdbFile(keys.get("database", MEMORY), request.read_only) as db:
         work.stop = db.interrupt
         for name, path in keys.get("attach", {}).items():
             attach(db, name, path, request.read_only)
@@ -110,7 +110,7 @@ def attach(db: duckdb.DuckDBPyConnection, name: str, path: Any, read_only: bool)
         db.execute(f"attach $1 as {quoted(name)}{' (read_only)' if read_only else ''}", [path])
 
 
-class opened:
+class DuckdbFile:
     """Open a connection of its own, closed in any case."""
 
     def __init__(self, path: str, read_only: bool = False) -> None:
@@ -127,7 +127,7 @@ class opened:
             FILES.close(self.path)
 
 
-def _one(db: duckdb.DuckDBPyConnection, request: Request, statement: Statement) -> dict[str, Any]:
+def _one(db: duckdb.DuckDBPyConnection, request: SqlRequest, statement: Statement) -> dict[str, Any]:
     kind = kind_of(db, statement.text)
     if request.read_only and kind not in READING:
         raise refused(f"`read_only` allows no {kind}: only queries", "client_error")

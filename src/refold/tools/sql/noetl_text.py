@@ -34,7 +34,7 @@ from refold.tools.noetl_text import (
     problems_in,
     refusing_misplaced,
 )
-from refold.tools.sql.text import Style, Token, tokens
+from refold.tools.sql.text import SqlToken, Style, tokens
 from refold.tools.sql.values import json_text
 
 PLAIN_NAME = re.compile(r"[A-Za-z_0-9]+(\.[A-Za-z_0-9]+)*", re.A)
@@ -105,7 +105,7 @@ class _Reader:
         self.out: list[str | Part] = []
         self.words: list[str] = []  # of the statement, in capitals
         self.called: set[str] = set()  # functions among them
-        self.last: list[Token] = []  # two, without spaces and comments
+        self.last: list[SqlToken] = []  # two, without spaces and comments
         self.hole = 0  # the next one
         self.first_hole = -1  # of the statement
         self.at = 0
@@ -121,7 +121,7 @@ class _Reader:
         self._end_statement()
         return self.out
 
-    def _token(self, number: int, token: Token) -> None:
+    def _token(self, number: int, token: SqlToken) -> None:
         if HOLE in token.text:
             if self.first_hole < 0:
                 self.first_hole = self.hole
@@ -136,7 +136,7 @@ class _Reader:
         self.out.append(token.text)
         self._note(token)
 
-    def _note(self, token: Token) -> None:
+    def _note(self, token: SqlToken) -> None:
         if token.kind == "sign" and token.text == ";":
             self._end_statement()
         elif token.kind not in ("space", "comment"):
@@ -158,7 +158,7 @@ class _Reader:
             raise Misplaced(self.first_hole, why, "write that text without values")
         self.words, self.called, self.last, self.first_hole = [], set(), [], -1
 
-    def _holed(self, number: int, token: Token) -> None:
+    def _holed(self, number: int, token: SqlToken) -> None:
         match token.kind:
             case "hole":
                 self._bare(number)
@@ -173,7 +173,7 @@ class _Reader:
             case _:
                 self._dollar(token)
 
-    def _text(self, number: int, token: Token) -> None:
+    def _text(self, number: int, token: SqlToken) -> None:
         """One literal. Two that stand side by side are read as one by some databases, and in the way of the first."""
         escaped = token.text[0] in "eE"
         if self._touches() or self._before() == "&":
@@ -185,7 +185,7 @@ class _Reader:
             raise self._misplaced("behind a backslash", "write it apart from the escape")
         self._put("escaped" if escaped else "literal", texts, token)
 
-    def _dollar(self, token: Token) -> None:
+    def _dollar(self, token: SqlToken) -> None:
         tag = token.text[: token.text.index("$", 1) + 1]
         if token.text != f"{tag}{HOLE}{tag}" or not self.words or self.words[0] not in QUERIES:
             raise self._misplaced("between dollar quotes with other text", "write that text without values")
@@ -205,14 +205,14 @@ class _Reader:
         if goes_on or before == HOLE or WORD.fullmatch(before) or self._is_named():
             if not self.last:
                 raise self._misplaced("where a statement begins", "write the statement out")
-            self._put("plain", ["", ""], Token("word", HOLE))
+            self._put("plain", ["", ""], SqlToken("word", HOLE))
             return
         if not self._may_hold_a_value() or self._next_kind(number) in ("text", "hole", "dollar"):
             said = self.whole[: self.at].replace(HOLE, "…")[-30:]
             raise self._misplaced(f"after {said!r}, where no value can stand", f"quote it, or {REMEDY}")
-        self._put("bare", ["", ""], Token("hole", HOLE))
+        self._put("bare", ["", ""], SqlToken("hole", HOLE))
 
-    def _put(self, kind: str, texts: list[str], token: Token, quote: str = "") -> None:
+    def _put(self, kind: str, texts: list[str], token: SqlToken, quote: str = "") -> None:
         count = len(texts) - 1
         holes = tuple(range(self.hole, self.hole + count))
         self.hole += count

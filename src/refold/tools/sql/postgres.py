@@ -20,7 +20,7 @@ from refold.time_limits import Limit, waiting
 from refold.tool_api import Keys, refused
 from refold.tools.sql.faults import failure, kind_of_sqlstate, timed_out
 from refold.tools.sql.info import POSTGRES
-from refold.tools.sql.request import CONNECTION_KEYS, Request, request_of
+from refold.tools.sql.request import CONNECTION_KEYS, SqlRequest, request_of
 from refold.tools.sql.text import Statement
 from refold.tools.sql.values import parsed
 
@@ -184,12 +184,12 @@ def conninfo_of(keys: Mapping[str, Any]) -> str:
         ) from None
 
 
-def _leaves_no_trace(request: Request) -> bool:
+def _leaves_no_trace(request: SqlRequest) -> bool:
     """No settings, no temporary tables."""
     return request.as_one and all(set(each.words[:1]) <= {*READS, *WRITES} for each in request.statements)
 
 
-async def _answer(connection: Connection, request: Request, call: Call, schema: str | None) -> dict[str, Any]:
+async def _answer(connection: Connection, request: SqlRequest, call: Call, schema: str | None) -> dict[str, Any]:
     if not request.as_one:
         if request.read_only:
             raise refused("`read_only` allows no statement about transactions", "client_error")
@@ -202,7 +202,7 @@ async def _answer(connection: Connection, request: Request, call: Call, schema: 
         return await _run(connection, request)
 
 
-async def _set_up(connection: Connection, request: Request, call: Call, schema: str | None, local: bool) -> None:
+async def _set_up(connection: Connection, request: SqlRequest, call: Call, schema: str | None, local: bool) -> None:
     """The server stops a statement by itself, should this process be gone; its activity names the step."""
     limit = round(request.timeout * 1000) + 1000 if request.timeout is not None else 0
     await connection.execute(
@@ -216,7 +216,7 @@ def _path(schema: str) -> str:
     return ", ".join(sql.Identifier(each.strip()).as_string() for each in schema.split(","))
 
 
-async def _run(connection: Connection, request: Request) -> dict[str, Any]:
+async def _run(connection: Connection, request: SqlRequest) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for statement in request.statements:
         try:
@@ -226,7 +226,7 @@ async def _run(connection: Connection, request: Request) -> dict[str, Any]:
     return result
 
 
-async def _one(connection: Connection, request: Request, statement: Statement) -> dict[str, Any]:
+async def _one(connection: Connection, request: SqlRequest, statement: Statement) -> dict[str, Any]:
     values, rows = [adapted(each) for each in request.bound(statement)], request.rows()
     async with _cursor(connection, statement) as cursor:
         await cursor.execute(statement.text, values or None)

@@ -76,7 +76,7 @@ ALONE = {  # what speaks of transactions itself, or cannot be part of one
 ALONE_TOO = {("CREATE", "DATABASE"), ("DROP", "DATABASE"), ("ALTER", "SYSTEM"), ("CREATE", "TABLESPACE")}
 
 
-class Request(Struct, frozen=True):
+class SqlRequest(Struct, frozen=True):
     statements: tuple[Statement, ...]
     values: Mapping[str, Any]
     max_rows: int
@@ -102,12 +102,12 @@ def _stands_alone(statement: Statement) -> bool:
     return words[:1] != () and (words[0] in ALONE or words[:2] in ALONE_TOO or "CONCURRENTLY" in words[:5])
 
 
-def request_of(call: Call, keys: Mapping[str, Any], style: Style) -> Request:
+def request_of(call: Call, keys: Mapping[str, Any], style: Style) -> SqlRequest:
     found = _statements(keys, style)
     values = values_of(keys.get("params"), found, call.idempotency_key)
     for statement in found:
         bound(statement, values)
-    return Request(
+    return SqlRequest(
         statements=found,
         values=values,
         max_rows=_count(keys, "max_rows", MAX_ROWS),

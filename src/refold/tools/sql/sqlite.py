@@ -11,7 +11,7 @@ from refold.tool_api import refused
 from refold.tools.sql.driver import BlockingTool, Driver, Work
 from refold.tools.sql.faults import failure
 from refold.tools.sql.info import SQLITE
-from refold.tools.sql.request import Request
+from refold.tools.sql.request import SqlRequest
 from refold.tools.sql.text import Statement
 from refold.tools.sql.values import json_text
 
@@ -42,13 +42,13 @@ def sqlite_tool() -> BlockingTool:
     return BlockingTool(SQLITE, "sqlite", TIMEOUT_CODE, _answer)
 
 
-def _answer(keys: Mapping[str, Any], request: Request, work: Work) -> dict[str, Any]:
-    with opened(keys.get("database", MEMORY), request.read_only) as db:
+def _answer(keys: Mapping[str, Any], request: SqlRequest, work: Work) -> dict[str, Any]:
+    with SqliteFile(keys.get("database", MEMORY), request.read_only) as db:
         work.stop = db.interrupt
         return DRIVER.answer(db, request, work, lambda statement: _one(db, request, statement))
 
 
-class opened:
+class SqliteFile:
     """Open a connection that is closed in any case. A name such as `file:x?mode=ro` is a file name, not an address."""
 
     def __init__(self, path: str, read_only: bool) -> None:
@@ -72,7 +72,7 @@ class opened:
         self.db.close()
 
 
-def _one(db: apsw.Connection, request: Request, statement: Statement) -> dict[str, Any]:
+def _one(db: apsw.Connection, request: SqlRequest, statement: Statement) -> dict[str, Any]:
     try:
         return _run(db, request, statement)
     except OverflowError:
@@ -81,7 +81,7 @@ def _one(db: apsw.Connection, request: Request, statement: Statement) -> dict[st
         raise refused("a text of the result is no UTF-8; cast it to blob", "client_error") from None
 
 
-def _run(db: apsw.Connection, request: Request, statement: Statement) -> dict[str, Any]:
+def _run(db: apsw.Connection, request: SqlRequest, statement: Statement) -> dict[str, Any]:
     rows, before = request.rows(), db.total_changes()
     cursor = db.cursor()
     columns = executed(cursor, statement.text, request.bound(statement))

@@ -17,7 +17,7 @@ Style = Literal["sqlite", "duckdb", "postgres"]
 Kind = Literal["hole", "space", "comment", "text", "name", "dollar", "placeholder", "word", "number", "sign"]
 
 
-class Token(Struct, frozen=True, gc=False):
+class SqlToken(Struct, frozen=True, gc=False):
     """A piece of the text; `open`: it is not closed where the text ends."""
 
     kind: Kind
@@ -60,12 +60,12 @@ _PATTERNS = {
 }
 
 
-def tokens(text: str, style: Style) -> Iterator[Token]:
+def tokens(text: str, style: Style) -> Iterator[SqlToken]:
     at = 0
     pattern = _PATTERNS[style]
     while at < len(text):
         if style != "sqlite" and text.startswith("/*", at):
-            token = Token("comment", *_nested(text, at))
+            token = SqlToken("comment", *_nested(text, at))
         else:
             found = pattern.match(text, at)
             assert found is not None  # a sign is any character
@@ -74,12 +74,12 @@ def tokens(text: str, style: Style) -> Iterator[Token]:
         at += len(token.text)
 
 
-def _token(found: re.Match[str], end: int) -> Token:
+def _token(found: re.Match[str], end: int) -> SqlToken:
     kind = found.lastgroup
     if kind == "tag" or kind is None:
         kind = "dollar"
     text = found.group()
-    return Token(kind, text, found.end() == end and _is_open(kind, text))  # type: ignore[arg-type]
+    return SqlToken(kind, text, found.end() == end and _is_open(kind, text))  # type: ignore[arg-type]
 
 
 def _is_open(kind: str, text: str) -> bool:
@@ -117,7 +117,7 @@ def _nested(text: str, start: int) -> tuple[str, bool]:
 def statements(text: str, style: Style) -> list[Statement]:
     """Raises ToolFailed where the text cannot be meant: a quote that is never closed, a placeholder of another kind."""
     found: list[Statement] = []
-    parts: list[Token] = []
+    parts: list[SqlToken] = []
     line = 1
     marks = _Marks(style)
     for token in tokens(text, style):
@@ -147,7 +147,7 @@ class _Marks:
         return mark[1:]
 
 
-def _statement(parts: Sequence[Token], marks: _Marks, line: int) -> list[Statement]:
+def _statement(parts: Sequence[SqlToken], marks: _Marks, line: int) -> list[Statement]:
     kept = [token for token in parts if token.kind not in ("space", "comment")]
     if not kept:
         return []
@@ -166,7 +166,7 @@ def _statement(parts: Sequence[Token], marks: _Marks, line: int) -> list[Stateme
     return [Statement("".join(text), tuple(names), words, line + before)]
 
 
-def _refuse_other_marks(style: Style, token: Token, parts: Sequence[Token], i: int) -> None:
+def _refuse_other_marks(style: Style, token: SqlToken, parts: Sequence[SqlToken], i: int) -> None:
     """SQLite would take `:name` for a parameter, and what is not bound for null."""
     if style == "sqlite" and token.kind == "sign" and token.text in ":@":
         name = parts[i + 1] if i + 1 < len(parts) else token
@@ -174,7 +174,7 @@ def _refuse_other_marks(style: Style, token: Token, parts: Sequence[Token], i: i
             raise refused(f"`{token.text}{name.text}`: a parameter is written ${name.text}", "parse")
 
 
-def _is_body(parts: Sequence[Token]) -> bool:
+def _is_body(parts: Sequence[SqlToken]) -> bool:
     """Whether a statement goes on after a semicolon: it defines a trigger or a function, and its body is open."""
     words = [token.text.upper() for token in parts if token.kind == "word"]
     if words[:1] != ["CREATE"] or not {"TRIGGER", "FUNCTION", "PROCEDURE"} & set(words[1:6]) or "BEGIN" not in words:

@@ -14,8 +14,8 @@ from typing import Any
 import duckdb
 
 from refold.tool_api import refused
-from refold.tools.sql.driver import Blocking, Held
-from refold.tools.sql.duckdb import DRIVER, described, opened, telling
+from refold.tools.sql.driver import Blocking, SharedConnection
+from refold.tools.sql.duckdb import DRIVER, DuckdbFile, described, telling
 from refold.tools.sql.faults import failure
 from refold.tools.sql.request import distinct
 from refold.tools.sql.text import quoted
@@ -49,7 +49,7 @@ class DuckdbSide:
         """From one of its own to another, unless another step has the source's file open: that is not opened twice."""
         database = transfer.target.keys.get("database") or transfer.source.keys.get("database", "")
         only_reads = transfer.target.is_file and "database" in transfer.source.keys
-        async with self._held(lambda: opened(database, only_reads)) as held:
+        async with self._held(lambda: DuckdbFile(database, only_reads)) as held:
             moved = await held.run(lambda: _moved(held, transfer))
             if moved is not None and not transfer.target.is_file:
                 await held.run(lambda: held.db.execute("commit"))
@@ -57,7 +57,7 @@ class DuckdbSide:
 
     @asynccontextmanager
     async def reading(self, transfer: Transfer) -> AsyncIterator[Stream]:
-        async with self._held(lambda: opened(transfer.source.keys.get("database", ""), read_only=True)) as held:
+        async with self._held(lambda: DuckdbFile(transfer.source.keys.get("database", ""), read_only=True)) as held:
             db = held.db
             text, values = _query(transfer.source, transfer)
 
@@ -93,11 +93,11 @@ class DuckdbSide:
             if transfer.target.is_file:
                 await held.run(lambda: _copied(held, f"select * from {WAITING}", [], transfer.target))
 
-    def _held(self, connect: Callable[[], AbstractContextManager[Db]]) -> Held[Db]:
-        return Held(DRIVER, self._blocking, connect)
+    def _held(self, connect: Callable[[], AbstractContextManager[Db]]) -> SharedConnection[Db]:
+        return SharedConnection(DRIVER, self._blocking, connect)
 
 
-def _moved(held: Held[Db], transfer: Transfer) -> tuple[Sequence[Column], int] | None:
+def _moved(held: SharedConnection[Db], transfer: Transfer) -> tuple[Sequence[Column], int] | None:
     """What it does to a table waits for the commit."""
     db, target = held.db, transfer.target
     main = db.execute("select current_database()").fetchone()
@@ -159,16 +159,16 @@ def _begin(db: Db, table: str, columns: Sequence[Column], transfer: Transfer) ->
 
 
 def _room_for(target: End) -> AbstractContextManager[Db]:
-    return _waiting_room() if target.is_file else opened(target.keys["database"])
+    return _waiting_room() if target.is_file else DuckdbFile(target.keys["database"])
 
 
 @contextmanager
 def _waiting_room() -> Iterator[Db]:
-    with tempfile.TemporaryDirectory(prefix="refold-") as folder, opened(os.path.join(folder, "rows.duckdb")) as db:
+    with tempfile.TemporaryDirectory(prefix="refold-") as folder, DuckdbFile(os.path.join(folder, "rows.duckdb")) as db:
         yield db
 
 
-def _copied(held: Held[Db], query: str, values: Sequence[Any], target: End) -> int:
+def _copied(held: SharedConnection[Db], query: str, values: Sequence[Any], target: End) -> int:
     """A file that is there is as it was until the new one is whole."""
     db, path = held.db, target.keys["path"]
     beside = f"{path}.{os.urandom(4).hex()}.part"

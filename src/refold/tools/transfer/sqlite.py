@@ -7,9 +7,9 @@ from typing import Any
 
 import apsw
 
-from refold.tools.sql.driver import Blocking, Held
+from refold.tools.sql.driver import Blocking, SharedConnection
 from refold.tools.sql.request import distinct
-from refold.tools.sql.sqlite import DRIVER, executed, opened
+from refold.tools.sql.sqlite import DRIVER, SqliteFile, executed
 from refold.tools.sql.text import quoted
 from refold.tools.sql.values import json_text, json_value
 from refold.tools.transfer.columns import Column, chosen, columns_of_values, inserting, table_name
@@ -66,8 +66,8 @@ class SqliteSide:
             yield write
             await held.run(lambda: db.execute("commit"))
 
-    def _held(self, path: str, read_only: bool = False) -> Held[apsw.Connection]:
-        return Held(DRIVER, self._blocking, lambda: opened(path, read_only))
+    def _held(self, path: str, read_only: bool = False) -> SharedConnection[apsw.Connection]:
+        return SharedConnection(DRIVER, self._blocking, lambda: SqliteFile(path, read_only))
 
 
 def _begin(db: apsw.Connection, making: Sequence[str]) -> None:
