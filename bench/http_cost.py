@@ -16,7 +16,7 @@ import httpx2
 from msgspec import Struct
 
 from refold.core.commands import Command
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.tools.http.tool import HttpTool
 
 IN_FLIGHT = 64
@@ -86,9 +86,9 @@ async def measure(requests: int = 2000) -> HttpCost:
     return HttpCost(**{name: statistics.median(found) for name, found in rates.items()})
 
 
-def _call(address: str) -> Call:
+def _call(address: str) -> ToolCall:
     given = {"input": {}, "config": {"url": address}}
-    return Call("run", Command(id="a/1", step="a", visit=1, attempt=1, input=given), {})
+    return ToolCall("run", Command(id="a/1", step="a", visit=1, attempt=1, input=given), {})
 
 
 async def _rate(get: Get, requests: int) -> float:

@@ -17,7 +17,7 @@ from refold.core.commands import Command
 from refold.executors.inline import Inline
 from refold.executors.limits import environment
 from refold.executors.process_services import ProcessServices
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.settings import Settings
 from refold.tools.python.tool import PythonTool
 from refold.tools.shell.tool import ShellTool
@@ -87,9 +87,9 @@ async def _taken(ways: dict[str, tuple[int, Callable[[], Awaitable[Any]]]]) -> d
     return taken
 
 
-def _call(settings: dict[str, Any], config: dict[str, Any]) -> Call:
+def _call(settings: dict[str, Any], config: dict[str, Any]) -> ToolCall:
     given = {"input": {"n": 1}, "config": config}
-    return Call("run", Command(id="a/1", step="a", visit=1, attempt=1, input=given), settings)
+    return ToolCall("run", Command(id="a/1", step="a", visit=1, attempt=1, input=given), settings)
 
 
 async def _fresh() -> None:

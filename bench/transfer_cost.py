@@ -11,7 +11,7 @@ import duckdb
 from msgspec import Struct
 
 from refold.core.commands import Command
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.tools.transfer.duckdb import DuckdbSide
 from refold.tools.transfer.tool import TransferTool
 
@@ -66,7 +66,7 @@ async def _transfer(tool: TransferTool, path: str, database: str, rows: int) -> 
     config = {"source": {"type": "csv", "path": path}, "target": target}
     command = Command(id="move/1", step="move", visit=1, attempt=1, input={"config": config})
     began = perf_counter()
-    result = await tool(Call("bench", command, {}))
+    result = await tool(ToolCall("bench", command, {}))
     taken = perf_counter() - began
     assert result["rows_transferred"] == rows
     return taken

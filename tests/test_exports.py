@@ -17,7 +17,7 @@ PLAN = "Arc Call Child Gate Input Loop Plan Poll Quality Retry Source Step Wait"
 STAGES = "LoopDecision LoopStage ParallelStage Pipeline PipelineResult PipelineState Stage StageFailed StageResult"
 
 FOR_TOOLS = (
-    "Arguments Call Done Failed Fault Keys Page Pull Source Succeeded Tool ToolFailed ToolInfo ToolKey ToolProblem "
+    "Arguments Done Failed Fault Keys Page Pull Source Succeeded Tool ToolCall ToolFailed ToolInfo ToolKey ToolProblem "
     "refused seconds_of text_of type_name"
 )
 

@@ -16,7 +16,7 @@ from refold.core.outcomes import Failed, Fault, Report, Succeeded
 from refold.core.plan import Call, Loop, Plan, Retry, Source, Step
 from refold.core.read.items import STATES
 from refold.core.state import ITEM_STOPPED
-from refold.ports import Call as Try
+from refold.ports import ToolCall
 from refold.testing.core import Given, Scripted, Then, failed, started, succeeded
 from tests.compat.stage import Stage
 from tests.item_referee import Referee, Rules
@@ -265,7 +265,7 @@ class Staged:
         naps = {key: self.case.chance.choice([0.0, 0.1, 1.0]) for key, _ in self.case.items}
         self.naps = naps
 
-    async def tool(self, call: Try) -> str:
+    async def tool(self, call: ToolCall) -> str:
         key: str = call.input["id"]
         self.running += 1
         self.most = max(self.most, self.running)

@@ -459,7 +459,7 @@ StreamRedaction = Callable[[Sequence[str], Ending], Sequence[str]]
 it was given: the last ones may hold the beginning of a secret, and must be passed again with those that follow."""
 
 
-class Call(Struct, frozen=True, gc=False):
+class ToolCall(Struct, frozen=True, gc=False):
     """One try of a command, as a tool sees it."""
 
     run: str
@@ -478,7 +478,7 @@ class Call(Struct, frozen=True, gc=False):
         return f"{self.run}/{self.command.id}"
 
 
-Tool = Callable[[Call], Awaitable[Any]]
+Tool = Callable[[ToolCall], Awaitable[Any]]
 """Returns a result, or a `Done` or an outcome to say more; raises to fail."""
 
 

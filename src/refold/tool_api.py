@@ -1,7 +1,7 @@
 """What authors of tools and sources need: how they describe themselves, what they are given, and how they fail.
 
-A tool is a class with an `info`, a `ToolInfo`, and `async def __call__(self, call: Call)`. A source is the same with
-`async def __call__(self, pull: Pull) -> Page`. The page "Add a tool of your own" in the documentation has an example.
+A tool is a class with an `info`, a `ToolInfo`, and `async def __call__(self, call: ToolCall)`. A source is the same
+with `async def __call__(self, pull: Pull) -> Page`. The page "Write your own tool" in the documentation has an example.
 
 The description is used wherever Refold must know a kind without running it: `refold validate` checks playbooks against
 it, `refold schema` lists it for editors, and the reference pages are printed from it.
@@ -15,11 +15,10 @@ from msgspec import Struct
 from refold.core import times
 from refold.core.outcomes import Failed, Fault, Succeeded
 from refold.errors import InvalidValue, ToolFailed
-from refold.ports import Call, Done, Page, Pull, Source, Tool
+from refold.ports import Done, Page, Pull, Source, Tool, ToolCall
 
 __all__ = [
     "Arguments",
-    "Call",
     "Done",
     "Failed",
     "Fault",
@@ -29,6 +28,7 @@ __all__ = [
     "Source",
     "Succeeded",
     "Tool",
+    "ToolCall",
     "ToolFailed",
     "ToolInfo",
     "ToolKey",
@@ -112,7 +112,7 @@ class Keys:
         self._keys = {key.name: key for key in info.keys}
         self._required = [key.name for key in info.keys if key.required]
 
-    def read(self, call: Call) -> Arguments:
+    def read(self, call: ToolCall) -> Arguments:
         """Return the checked keys. Raises ToolFailed, which is not tried again, if a key is missing or does not fit."""
         bound, config = _parts(call.input)
         keys = {name: value for name, value in call.settings.items() if value is not None and name not in READER_KEYS}

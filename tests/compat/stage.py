@@ -15,8 +15,7 @@ from refold.core.plan import canonical, plan_hash
 from refold.core.state import TERMINAL
 from refold.doorbells.local import LocalDoorbell
 from refold.plan import Arc, Call, Plan, Step
-from refold.ports import Abilities, Clock, Done, Lease, Tool
-from refold.ports import Call as Try
+from refold.ports import Abilities, Clock, Done, Lease, Tool, ToolCall
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine, RunReport
 from refold.runtime.turn_thread import inline
@@ -42,7 +41,7 @@ class Refusal(Exception):
         super().__init__(self.fault.message)
 
 
-async def do_as_told(call: Try) -> Done:
+async def do_as_told(call: ToolCall) -> Done:
     """The tool `work`: what it takes, gives and writes stands in the plan; `faults` has one entry per try."""
     told = call.settings
     if "takes" in told:
@@ -82,7 +81,7 @@ class Began(Struct, frozen=True):
     run: str
     command: str
     attempt: int
-    call: Try
+    call: ToolCall
 
 
 class _StageClock:
@@ -140,7 +139,7 @@ class Stage:
             house.serve()
         return house
 
-    def _call(self, process: str, tool: Tool, call: Try) -> Awaitable[Any]:
+    def _call(self, process: str, tool: Tool, call: ToolCall) -> Awaitable[Any]:
         self.began.append(Began(self.loop.time(), process, call.run, call.command.id, call.command.attempt, call))
         return tool(call)
 

@@ -15,7 +15,7 @@ from msgspec import Struct, json
 
 from refold.core.plan import Call, Loop, Plan, Source, Step
 from refold.core.state import RunState
-from refold.ports import Call as Try
+from refold.ports import ToolCall
 from refold.queries.reading import RunReader
 from refold.settings import Settings
 from refold.stores.sqlite.store import SqliteStore
@@ -55,7 +55,7 @@ async def live(folder: Path, items: int, streamed: bool) -> None:
     """One process: it starts the run or goes on with it."""
     diary = Diary(folder / "bodies")
 
-    async def count(call: Try) -> Any:
+    async def count(call: ToolCall) -> Any:
         diary.note(f"{call.input:{WIDTH - 1}}")
         return None
 

@@ -11,8 +11,7 @@ from refold.core.facts import GateDecided, SignalReceived, StepIssued
 from refold.core.outcomes import AddTo, AppendTo, Awaited, DeleteKey, Parked, SetKey, Succeeded, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, plan_hash
 from refold.errors import Conflict, NotFound, Unavailable
-from refold.ports import Call as ToolCall
-from refold.ports import Done
+from refold.ports import Done, ToolCall
 from refold.runtime.engine import Engine
 from refold.runtime.turn import Delivery, TurnResult
 from refold.settings import Settings

@@ -11,7 +11,7 @@ from msgspec import structs
 from refold.core.facts import ChildEnded, RunEnded, RunStarted
 from refold.core.plan import Arc, Call, Child, Plan, Step, Wait, plan_hash
 from refold.core.state import TERMINAL
-from refold.ports import Call as Try
+from refold.ports import ToolCall
 from refold.runtime.engine import Engine
 from refold.stores.memory import MemoryStore, MemoryTurn
 from tests.compat.stage import Stage
@@ -44,7 +44,7 @@ class CountingStore(MemoryStore):
         self.commits += turn.wrote
 
 
-async def act(call: Try) -> Any:
+async def act(call: ToolCall) -> Any:
     """As the program says: how long, and whether it fails in this visit, or for this item."""
     step, command = call.settings, call.command
     await asyncio.sleep(TICK * pick(step.get("duration", [1]), command.visit))

@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from refold.core.plan import Call, Loop, Plan, Step
 from refold.errors import LeaseLost
-from refold.ports import Abilities, Done, Lease
-from refold.ports import Call as ToolCall
+from refold.ports import Abilities, Done, Lease, ToolCall
 from refold.settings import Settings
 from refold.testing.core import Scripted
 from refold.wiring import open_process

@@ -6,7 +6,7 @@ import pytest
 
 from refold.core.commands import Command
 from refold.errors import ToolFailed
-from refold.ports import Call, Say
+from refold.ports import Say, ToolCall
 from refold.tools.simple import FunctionTool
 
 
@@ -19,8 +19,8 @@ class Recorder:
         return "result"
 
 
-def call(**settings: Any) -> Call:
-    return Call("r", Command(id="a/1", step="a", visit=1, attempt=1, input={"n": 1}), settings)
+def call(**settings: Any) -> ToolCall:
+    return ToolCall("r", Command(id="a/1", step="a", visit=1, attempt=1, input={"n": 1}), settings)
 
 
 async def test_the_isolation_chooses_the_executor_and_inline_is_the_default() -> None:

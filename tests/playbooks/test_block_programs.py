@@ -8,7 +8,7 @@ import pytest
 
 from refold.errors import RunFailed
 from refold.playbooks.playbook import read
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.templates import Templates
 from refold.tools.catalog import CATALOG
 from refold.wiring import open_engine
@@ -21,7 +21,7 @@ class Stage:
     def __init__(self, program: Program) -> None:
         self.program, self.trace = program, list[str]()
 
-    async def shell(self, call: Call) -> None:
+    async def shell(self, call: ToolCall) -> None:
         name, visit = call.command.id.split("/")
         self.trace.append(name)
         if int(visit) in self.program.fails.get(name, ()):

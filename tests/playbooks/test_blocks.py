@@ -9,7 +9,7 @@ from refold.core.outcomes import Fault
 from refold.errors import RunFailed
 from refold.playbooks.playbook import Playbook, read
 from refold.playbooks.problems import InvalidPlaybook
-from refold.ports import Call, Tool
+from refold.ports import Tool, ToolCall
 from refold.templates import Templates
 from refold.tools.catalog import CATALOG
 from refold.wiring import open_engine
@@ -29,7 +29,7 @@ class Run:
         self.playbook = read(HEAD + text, "play.yaml", CATALOG)
         asyncio.run(self._run(input))
 
-    async def _work(self, call: Call) -> Any:
+    async def _work(self, call: ToolCall) -> Any:
         self.trace.append(call.command.step)
         return call.input["input"]
 
@@ -219,7 +219,7 @@ def test_fail_fast_cancels_what_is_being_worked_on() -> None:
     text = (WAITING % ("", BAD, GOOD)).replace("{kind: wait, seconds: 1h}", "{kind: python, code: 'sleep'}")
     cancelled = []
 
-    async def sleeping(call: Call) -> None:
+    async def sleeping(call: ToolCall) -> None:
         try:
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
@@ -236,7 +236,7 @@ def test_fail_fast_cancels_what_is_being_worked_on() -> None:
     assert cancelled == ["nap"]
 
 
-async def quick(call: Call) -> None:
+async def quick(call: ToolCall) -> None:
     return None
 
 

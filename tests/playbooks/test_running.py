@@ -8,7 +8,7 @@ import pytest
 from refold.core.expressions import Evaluate
 from refold.errors import RunFailed
 from refold.playbooks.playbook import read
-from refold.ports import Call, Tool
+from refold.ports import Tool, ToolCall
 from refold.templates import Templates
 from refold.tools.catalog import CATALOG
 from refold.wiring import open_engine
@@ -23,11 +23,11 @@ class Stage:
         self.seen: list[Any] = []
         self.failures = 0
 
-    async def python(self, call: Call) -> Any:
+    async def python(self, call: ToolCall) -> Any:
         self.seen.append((call.command.id, call.input, dict(call.settings)))
         return call.input["input"]
 
-    async def shell(self, call: Call) -> Any:
+    async def shell(self, call: ToolCall) -> Any:
         self.seen.append(call.command.id)
         if self.failures:
             self.failures -= 1

@@ -9,7 +9,7 @@ from refold.core.plan import Input, Plan, canonical, read_plan
 from refold.errors import InvalidValue, NotFound, RunFailed
 from refold.playbooks.playbook import Playbook, read
 from refold.playbooks.problems import InvalidPlaybook, Problem
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.templates import Templates
 from refold.tools.catalog import CATALOG
 from refold.wiring import open_engine
@@ -41,7 +41,7 @@ def told(text: str, **files: str) -> list[tuple[str, int, int]]:
 
 
 def run(playbook: Playbook, result: Any = None, **input: Any) -> Any:
-    async def shell(call: Call) -> Any:
+    async def shell(call: ToolCall) -> Any:
         return result
 
     async def running() -> Any:
@@ -191,7 +191,7 @@ def test_the_tool_does_not_see_the_schema_of_its_result() -> None:
     playbook = loaded(OUTPUT)
     seen: list[Any] = []
 
-    async def shell(call: Call) -> Any:
+    async def shell(call: ToolCall) -> Any:
         seen.append(dict(call.settings))
         return {"id": 1}
 

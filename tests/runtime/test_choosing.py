@@ -9,7 +9,7 @@ import pytest
 from refold.core.facts import ItemsCancelled, ItemsReopened, RunReopened
 from refold.errors import Conflict, NotFound
 from refold.plan import Call, Child, Plan
-from refold.ports import Call as Try
+from refold.ports import ToolCall
 from tests.compat.runkon.foreach import alone, begun, do_item, each, item, states
 from tests.compat.stage import Refusal, Stage, plan, step, work
 
@@ -26,7 +26,7 @@ def mended(stage: Stage) -> list[bool]:
     """Items called `bad…` fail until something is in this list."""
     told: list[bool] = []
 
-    async def flaky(call: Try) -> Any:
+    async def flaky(call: ToolCall) -> Any:
         if call.input["id"].startswith("bad") and not told:
             raise Refusal(kind="boom", message="it broke")
         return await do_item(call)
@@ -68,7 +68,7 @@ def test_without_a_choice_all_that_failed_or_were_cancelled_are_run_again(stage:
 def test_one_item_is_taken_back_and_its_worker_is_told(stage: Stage) -> None:
     stopped: list[float] = []
 
-    async def watched(call: Try) -> Any:
+    async def watched(call: ToolCall) -> Any:
         try:
             return await do_item(call)
         except asyncio.CancelledError:

@@ -15,7 +15,7 @@ from refold.core.expressions import TemplateScope, Values
 from refold.core.fold.apply import Record
 from refold.core.graph import analyse
 from refold.core.plan import Call, Child, Loop, Plan, Step, read_plan
-from refold.ports import Call as ToolCall
+from refold.ports import ToolCall
 from refold.queries import reading
 from refold.stores.memory import MemoryStore, MemoryTurn
 from refold.wiring import open_engine

@@ -15,8 +15,7 @@ from refold.core.outcomes import AddTo, SetKey, Succeeded
 from refold.core.plan import Quality
 from refold.core.state import TERMINAL
 from refold.plan import Arc, Call, Loop, Plan, Step
-from refold.ports import Call as ToolCall
-from refold.ports import Done
+from refold.ports import Done, ToolCall
 from refold.runtime.engine import Engine
 from tests.templates.views import world
 from tests.templates.writer import Writer

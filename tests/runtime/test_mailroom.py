@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from refold.core.plan import Arc, Call, Plan, Step
-from refold.ports import Call as ToolCall
-from refold.ports import Offer
+from refold.ports import Offer, ToolCall
 from refold.runtime import turn_thread
 from refold.runtime.mailroom import AT_ONCE
 from refold.runtime.turn import Delivery, TurnResult

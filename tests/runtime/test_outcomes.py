@@ -12,8 +12,7 @@ from refold.core.facts import Fact, StepSettled
 from refold.core.outcomes import AddTo, Failed, Fault, Outcome, PutIf, SetKey, Succeeded
 from refold.core.plan import Arc, Call, Plan, Retry, Step
 from refold.playbooks.playbook import read
-from refold.ports import Call as ToolCall
-from refold.ports import Done
+from refold.ports import Done, ToolCall
 from refold.settings import Settings
 from refold.tools.catalog import CATALOG
 from refold.wiring import open_engine

@@ -13,7 +13,7 @@ from refold import Engine, RunFailed
 from refold.core.commands import Command
 from refold.core.outcomes import Cancelled, Failed, Fault, Outcome, Parked, SetKey, Succeeded
 from refold.errors import ToolFailed
-from refold.ports import Call, Done, Lease, Program, ProgramEnd, Say
+from refold.ports import Done, Lease, Program, ProgramEnd, Say, ToolCall
 from refold.secrets.redaction import RedactedPrograms, SecretRedaction
 from refold.secrets.redactor import Redactor
 from refold.settings import Settings
@@ -43,7 +43,7 @@ def redaction() -> SecretRedaction:
 
 
 async def outcome_of(value: Any) -> Outcome:
-    async def tool(call: Call) -> Any:
+    async def tool(call: ToolCall) -> Any:
         if isinstance(value, BaseException):
             raise value
         return value
@@ -86,7 +86,7 @@ async def test_the_reason_of_a_wait_is_redacted_and_the_try_still_waits() -> Non
 
 
 async def test_a_failure_that_writes_a_secret_writes_nothing() -> None:
-    async def tool(call: Call) -> Done:
+    async def tool(call: ToolCall) -> Done:
         return Done(Failed(Fault("x")), writes=(SetKey("token", SECRET),))
 
     done = await run_tool(LEASE, {}, {"t": tool}, WallClock(), None, redaction())
@@ -190,7 +190,7 @@ async def test_what_would_be_refused_for_another_reason_is_told_without_the_secr
 ) -> None:
     secrets: list[Any] = []
 
-    async def odd(call: Call) -> Any:
+    async def odd(call: ToolCall) -> Any:
         await secrets[0].read("token")
         return {("x", SECRET): object()}
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from refold.core.outcomes import SECOND, AddTo, AppendTo, Awaited, Parked, Succeeded, Suspended
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, plan_hash
-from refold.ports import Call as ToolCall
-from refold.ports import Done
+from refold.ports import Done, ToolCall
 from refold.runtime.engine import Engine
 from refold.testing.core import Scripted
 from refold.testing.simulator.faults import Rates

@@ -9,8 +9,7 @@ import pytest
 
 from refold.core.outcomes import SECOND, AddTo, Awaited, Sent, Succeeded, Suspended
 from refold.core.plan import Call, Collect, EventType, Plan, Retry, Step
-from refold.ports import Call as ToolCall
-from refold.ports import Done
+from refold.ports import Done, ToolCall
 from refold.runtime.engine import Engine
 from refold.testing.core import Scripted
 from refold.testing.simulator.oracles import Violation

@@ -13,8 +13,7 @@ from refold.core.facts import ChildEnded, Fact, ItemsSettled, RunEnded, RunReope
 from refold.core.outcomes import Succeeded
 from refold.core.plan import Arc, Call, Child, Gate, Loop, Plan, Retry, Step, Wait, plan_hash
 from refold.core.state import TERMINAL
-from refold.ports import Call as ToolCall
-from refold.ports import Done
+from refold.ports import Done, ToolCall
 from refold.runtime.engine import Engine
 from refold.testing.core import Scripted
 from refold.testing.simulator.faults import Rates

@@ -16,7 +16,7 @@ from refold.doorbells.local import LocalDoorbell
 from refold.errors import ToolFailed
 from refold.executors.limits import Limits, environment
 from refold.executors.process_services import ProcessServices
-from refold.ports import Call, Tool
+from refold.ports import Tool, ToolCall
 from refold.secrets.access import SecretAccess, SecretPlaces
 from refold.tools.http.tool import HttpTool
 from refold.wiring.process import database_tools
@@ -37,7 +37,9 @@ class Sources(Struct):
         self, kind: str, settings: dict[str, Any], cursor: Any = None, most: int = 500, owner: str = "run/each/1"
     ) -> dict[str, Any]:
         asked = {"kind": kind, "settings": settings, "cursor": cursor, "most": most, "owner": owner}
-        page: dict[str, Any] = await self.tool(Call("run", Command("each/1", "each", 1, 1, "source", input=asked), {}))
+        page: dict[str, Any] = await self.tool(
+            ToolCall("run", Command("each/1", "each", 1, 1, "source", input=asked), {})
+        )
         return page
 
     async def fault(self, kind: str, settings: dict[str, Any], cursor: Any = None, most: int = 500) -> Fault:

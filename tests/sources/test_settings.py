@@ -8,7 +8,7 @@ import pytest
 
 from refold.core.commands import Command
 from refold.errors import ToolFailed
-from refold.ports import Call, Page, Pull
+from refold.ports import Page, Pull, ToolCall
 from refold.registry import LazyRegistry
 from refold.sources.tool import SourceTool
 from refold.tool_api import ToolInfo
@@ -63,7 +63,7 @@ async def test_what_the_reader_adds_is_no_setting(sources: Sources) -> None:
 @pytest.mark.parametrize("asked", [None, [], {}, {"kind": 7}, {"kind": "range", "settings": []}])
 async def test_an_order_that_is_none_is_refused(sources: Sources, asked: Any) -> None:
     with pytest.raises(ToolFailed) as caught:
-        await sources.tool(Call("run", Command("each/1", "each", 1, 1, "source", input=asked), {}))
+        await sources.tool(ToolCall("run", Command("each/1", "each", 1, 1, "source", input=asked), {}))
     assert caught.value.fault.retryable is False
 
 
@@ -89,7 +89,7 @@ async def test_a_source_that_does_not_keep_its_promise_is_named(page: Any, kind:
     tool = SourceTool(LazyRegistry({}, {"odd": lambda: odd}), {"odd": ToolInfo(kind="odd", about="Odd.")})
     asked = {"kind": "odd", "cursor": 7, "most": 2}
     with pytest.raises(ToolFailed) as caught:
-        await tool(Call("run", Command("each/1", "each", 1, 1, "source", input=asked), {}))
+        await tool(ToolCall("run", Command("each/1", "each", 1, 1, "source", input=asked), {}))
     fault = caught.value.fault
     assert (fault.kind, fault.retryable) == (kind, False)
     assert why in fault.message and "the source odd" in fault.message

@@ -15,8 +15,7 @@ from refold.core.facts import FanOutEntered, StepIssued
 from refold.core.plan import plan_hash
 from refold.errors import InvalidPlan
 from refold.plan import Arc, Call, Child, Loop, Plan, Step, Wait
-from refold.ports import Abilities
-from refold.ports import Call as ToolCall
+from refold.ports import Abilities, ToolCall
 from refold.runtime.engine import Engine
 from refold.runtime.rebuild import rebuild
 from refold.stores.sqlite.store import SqliteStore

@@ -10,9 +10,8 @@ from refold import Engine, RunFailed, open_engine
 from refold.core.commands import Command
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.plan import Call as Work
-from refold.plan import Plan, Step
-from refold.ports import Call, Say, Tool
+from refold.plan import Call, Plan, Step
+from refold.ports import Say, Tool, ToolCall
 from refold.settings import Settings
 
 SETTINGS = Settings(processes=1, process_grace=0.2, private_addresses=True)
@@ -23,12 +22,12 @@ def call(
     config: dict[str, Any] | None = None,
     input: dict[str, Any] | None = None,
     say: Say | None = None,
-) -> Call:
+) -> ToolCall:
     given = {"input": input or {}, "config": config or {}}
-    return Call("run-1", Command(id="a/1", step="a", visit=1, attempt=1, input=given), settings or {}, say)
+    return ToolCall("run-1", Command(id="a/1", step="a", visit=1, attempt=1, input=given), settings or {}, say)
 
 
-async def fault_of(tool: Tool, which: Call) -> Fault:
+async def fault_of(tool: Tool, which: ToolCall) -> Fault:
     with pytest.raises(ToolFailed) as caught:
         await tool(which)
     fault = caught.value.fault
@@ -44,7 +43,7 @@ def one_step(
     **more: Any,
 ) -> Plan:
     given = {"input": input or {}, "config": config or {}}
-    return Plan(name="one", steps=(Step(name="a", work=Work(tool=tool, settings=settings or {}), input=given, **more),))
+    return Plan(name="one", steps=(Step(name="a", work=Call(tool=tool, settings=settings or {}), input=given, **more),))
 
 
 @asynccontextmanager

@@ -18,13 +18,13 @@ from tests.tools.calls import fault_of_run, one_step
 
 PAGE = Path(__file__).parents[2] / "docs/howto/tools-of-your-own.md"
 MODULE = """\
-from refold.tool_api import Call, Keys, ToolInfo, ToolKey
+from refold.tool_api import Keys, ToolCall, ToolInfo, ToolKey
 
 class Shout:
     text = ToolKey(name="text", type="text", required=True, about="what to say")
     info = ToolInfo(kind="shout", about="Says it loudly.", keys=(text,), result="`{text}`", result_keys=("text",))
 
-    async def __call__(self, call: Call) -> dict[str, str]:
+    async def __call__(self, call: ToolCall) -> dict[str, str]:
         keys = Keys(self.info).read(call).keys
         return {"text": keys["text"].upper() + "!"}
 """

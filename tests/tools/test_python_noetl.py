@@ -10,7 +10,7 @@ from refold.core.outcomes import Fault
 from refold.errors import InvalidValue, ToolFailed
 from refold.executors.inline import Inline
 from refold.executors.interpreter_pool import InterpreterPool
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.tools.python.body import as_json
 from refold.tools.python.tool import PythonTool
 
@@ -31,14 +31,14 @@ async def python() -> AsyncIterator[PythonTool]:
     await inline.close()
 
 
-def noetl(code: str, isolation: str = "inline", input: dict[str, Any] | None = None, **settings: Any) -> Call:
+def noetl(code: str, isolation: str = "inline", input: dict[str, Any] | None = None, **settings: Any) -> ToolCall:
     given = {"input": input or {}, "config": {}, "context": CONTEXT}
     command = Command(id="a/1", step="a", visit=1, attempt=1, input=given)
     told = {"code": code, "isolation": isolation, "dialect": "noetl", **settings}
-    return Call("run-1", command, told)
+    return ToolCall("run-1", command, told)
 
 
-async def fault_of(python: PythonTool, call: Call) -> Fault:
+async def fault_of(python: PythonTool, call: ToolCall) -> Fault:
     with pytest.raises(ToolFailed) as caught:
         await python(call)
     fault = caught.value.fault
@@ -106,7 +106,7 @@ async def test_what_is_printed_is_heard_too(python: PythonTool) -> None:
     said: list[tuple[str, str]] = []
     for isolation in ("process", "inline"):
         which = noetl("print('hello')", isolation)
-        await python(Call(which.run, which.command, which.settings, lambda *line: said.append(line)))
+        await python(ToolCall(which.run, which.command, which.settings, lambda *line: said.append(line)))
     assert said == [("stdout", "hello")] * 2
 
 

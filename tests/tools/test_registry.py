@@ -6,9 +6,8 @@ import pytest
 
 from refold import open_engine
 from refold.errors import ToolFailed
-from refold.plan import Call as Work
-from refold.plan import Plan, Step
-from refold.ports import Call, Tool
+from refold.plan import Call, Plan, Step
+from refold.ports import Tool, ToolCall
 from refold.registry import LazyRegistry
 from refold.tool_api import Keys, ToolInfo, ToolKey
 from refold.tools.simple import noop
@@ -35,7 +34,7 @@ class Closing:
     def __init__(self) -> None:
         self.closed = False
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         return "made"
 
     async def close(self) -> None:
@@ -124,7 +123,7 @@ def test_a_key_that_does_not_fit_is_refused_by_name(settings: dict[str, Any], co
 @pytest.mark.parametrize("input", [5, "x", [], {"x": 1}, {"input": [], "config": {}}, {"input": {"a": 1}, "config": 5}])
 async def test_what_is_no_input_of_a_tool_is_refused(input: Any) -> None:
     async with engine() as opened:
-        work = Work(tool="python", settings={"code": "result = 1"})
+        work = Call(tool="python", settings={"code": "result = 1"})
         fault = await fault_of_run(opened, Plan(name="p", steps=(Step(name="a", work=work, input=input),)))
         assert (fault.kind, fault.retryable) == ("invalid_settings", False)
 

@@ -217,7 +217,7 @@ async def test_a_step_says_that_its_statement_could_not_be_stopped_and_the_next_
     tool = sqlite.sqlite_tool()
     tool.blocking.patience, tool.blocking.name = PATIENCE, "stuck"
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite, "opened", lambda *_: db.open())
+        patch.setattr(sqlite, "SqliteFile", lambda *_: db.open())
         patch.setattr(sqlite, "_one", lambda db, _, statement: db.execute(statement.text))
         fault = await ends(fault_of(tool, call(None, {"query": "stuck", "timeout": 0.05})))
     assert (fault.kind, fault.code, fault.retryable) == ("db_timeout", "SQLITE_INTERRUPT", True)

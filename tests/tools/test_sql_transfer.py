@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from refold.core.outcomes import Fault
-from refold.ports import Call, Tool
+from refold.ports import Tool, ToolCall
 from refold.tools.catalog import CATALOG
 from refold.tools.sql.text import Style
 from refold.tools.transfer.columns import table_name
@@ -30,7 +30,7 @@ class Moving:
     """The tools, and where each type of source or target is in this test."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        async def http(which: Call) -> Any:
+        async def http(which: ToolCall) -> Any:
             self.asked.append(which.input["config"])
             return ANSWER
 

@@ -13,7 +13,7 @@ from refold.core.outcomes import Cancelled, Failed, Succeeded, TimedOut
 from refold.core.plan import Call
 from refold.errors import RunCancelled, RunFailed
 from refold.plan import Arc, Plan, Step
-from refold.ports import Call as Try
+from refold.ports import ToolCall
 from refold.settings import Settings
 from refold.worker.leases import Beat
 from tests.alive import living, noted_in, within
@@ -55,7 +55,7 @@ async def test_a_lease_that_is_lost_cancels_a_coroutine_and_its_cleanup_runs_to_
     beats: list[Beat] = []
     told: list[int] = []
 
-    async def hang(call: Try) -> Any:
+    async def hang(call: ToolCall) -> Any:
         began.append(time.monotonic())
         if len(began) > 1:
             return "by the next"

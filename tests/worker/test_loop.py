@@ -12,7 +12,7 @@ from refold.core.commands import Command
 from refold.core.outcomes import Failed, Outcome, Succeeded
 from refold.doorbells.local import LocalDoorbell
 from refold.errors import Ambiguous, Corrupt, LeaseLost, Unavailable
-from refold.ports import Abilities, Call, Done, Lease, Memory, Place
+from refold.ports import Abilities, Done, Lease, Memory, Place, ToolCall
 from refold.wiring import WallClock
 from refold.worker.leases import Beat, LeaseKeeper, as_task, on_thread, place
 from refold.worker.loop import Worker, WorkerOptions
@@ -93,7 +93,7 @@ class Bodies:
         self.ended: list[str] = []
         self.go = asyncio.Event()
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         self.began.append(call.command.id)
         try:
             await self.go.wait()
@@ -200,7 +200,7 @@ async def test_after_the_grace_a_body_is_cancelled_and_its_command_handed_back()
 async def test_the_command_of_a_body_that_will_not_end_is_handed_back_all_the_same() -> None:
     desk, go = HandDesk(), asyncio.Event()
 
-    async def stubborn(call: Call) -> Any:
+    async def stubborn(call: ToolCall) -> Any:
         while not go.is_set():
             try:
                 await go.wait()
@@ -333,7 +333,7 @@ async def test_a_report_under_way_is_not_cut_off_by_a_heartbeat_that_no_longer_f
 async def test_a_body_that_raises_cancelled_by_itself_has_failed() -> None:
     desk = HandDesk()
 
-    async def gives_up(call: Call) -> Any:
+    async def gives_up(call: ToolCall) -> Any:
         raise asyncio.CancelledError
 
     desk.waiting = [lease()]
@@ -449,7 +449,7 @@ async def test_a_store_that_cannot_be_asked_what_a_command_needs_costs_a_hand_ba
 
 
 async def test_a_real_ctrl_c_is_no_failure_of_the_body_it_reaches() -> None:
-    async def interrupted(call: Call) -> None:
+    async def interrupted(call: ToolCall) -> None:
         signal.raise_signal(signal.SIGINT)
         for _ in range(1000):
             pass

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from refold.core.commands import Command
-from refold.core.plan import Call as Work
-from refold.core.plan import Plan, Step
-from refold.ports import Call, Lease
+from refold.core.plan import Call, Plan, Step
+from refold.ports import Lease, ToolCall
 from refold.runtime.desk import LocalDesk
 from refold.wiring import open_engine
 from refold.worker.output import AT_ONCE, TryOutput
@@ -82,7 +81,7 @@ def test_a_step_that_prints_needs_no_commit_of_its_own_for_that(monkeypatch: pyt
         asked.append(lines)
         await publish(desk, lease, lines)
 
-    async def tool(call: Call) -> int:
+    async def tool(call: ToolCall) -> int:
         assert call.say is not None
         call.say("stdout", "hello")
         return 1
@@ -91,7 +90,7 @@ def test_a_step_that_prints_needs_no_commit_of_its_own_for_that(monkeypatch: pyt
 
     async def main() -> list[str]:
         async with open_engine({"t": tool}) as engine:
-            run = (await engine.start(Plan(name="p", steps=(Step(name="a", work=Work(tool="t")),)))).id
+            run = (await engine.start(Plan(name="p", steps=(Step(name="a", work=Call(tool="t")),)))).id
             await engine.wait(run)
             return texts([line for _, line in await engine.logs(run)])
 

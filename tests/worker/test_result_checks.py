@@ -9,7 +9,7 @@ from refold import RunFailed, open_engine
 from refold.core.plan import Input
 from refold.errors import OverBound
 from refold.plan import Call, Plan, Step
-from refold.ports import Call as Called
+from refold.ports import ToolCall as Called
 from refold.runtime.children import check_inputs
 from refold.schemas import WORK, WORK_UNDER_LOCK
 

@@ -12,7 +12,7 @@ from refold.core.outcomes import Blob, Fault, Instant, Sent
 from refold.core.plan import Plan
 from refold.errors import InvalidValue
 from refold.names import a
-from refold.ports import Call, Clock, Executor, Meanwhile, Memory
+from refold.ports import Clock, Executor, Meanwhile, Memory, ToolCall
 from refold.python.definition import Definition
 from refold.python.durable_calls import RecordedCalls
 from refold.python.session import Session
@@ -96,7 +96,7 @@ class Published:
 
 class BodyCall:
     def __init__(
-        self, call: Call, definition: Definition, memory: Memory, services: BodyServices, session: Session
+        self, call: ToolCall, definition: Definition, memory: Memory, services: BodyServices, session: Session
     ) -> None:
         assert call.meanwhile is not None
         self.call, self.definition, self.services, self.session = call, definition, services, session

@@ -10,7 +10,7 @@ from refold.core.outcomes import Failed, Fault, Parked, Succeeded, Suspended
 from refold.errors import InvalidValue, StaleWrite, ToolFailed
 from refold.logs import WARNING, logger
 from refold.logs import event as log_event
-from refold.ports import Call, Done, Memory
+from refold.ports import Done, Memory, ToolCall
 from refold.python.body_call import BodyCall, BodyServices, as_events, fault_for_policy
 from refold.python.context import Context, SyncContext, waiting_on
 from refold.python.definition import Body, Definition
@@ -32,7 +32,7 @@ class RaisedErrors:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str, int], BaseException] = OrderedDict()
 
-    def keep(self, call: Call, error: BaseException) -> None:
+    def keep(self, call: ToolCall, error: BaseException) -> None:
         self._kept[(call.run, call.command.step, call.command.visit)] = error
         while len(self._kept) > MOST_ERRORS:
             self._kept.popitem(last=False)
@@ -49,7 +49,7 @@ class BodyTool:
     ) -> None:
         self.definition, self.services, self.session, self.originals = definition, services, session, originals
 
-    async def __call__(self, call: Call) -> Done:
+    async def __call__(self, call: ToolCall) -> Done:
         assert call.meanwhile is not None
         body = self.definition.bodies[call.command.step]
         mapped = call.command.item is not None  # it knows what it has recorded, and nothing of a context

@@ -11,7 +11,7 @@ from refold.core.commands import Command
 from refold.core.outcomes import Fault, Outcome, Sent, Write
 from refold.errors import Conflict, ToolFailed
 from refold.executors.functions import resolve
-from refold.ports import Call, Clock, Memory
+from refold.ports import Clock, Memory, ToolCall
 from refold.python.body_call import BodyCall, BodyServices, as_events
 from refold.python.context import Context, SyncContext
 from refold.python.definition import Body, define
@@ -57,7 +57,7 @@ def run_here(order: dict[str, Any]) -> Any:
     """Run a body in this process, for another one. Its name comes from imported code, never from data of a run."""
     definition = define(resolve(order["workflow"]).call)
     body = definition.bodies[order["step"]]
-    call = Call(order["run"], msgspec.convert(order["command"], Command), {}, meanwhile=NoDesk())
+    call = ToolCall(order["run"], msgspec.convert(order["command"], Command), {}, meanwhile=NoDesk())
 
     async def refuse(*_: Any) -> Any:
         raise Conflict("a step in a process of its own starts no child runs; let another step start them")

@@ -5,7 +5,7 @@ from typing import Any
 
 from refold.core.codec import check_value
 from refold.errors import InvalidValue
-from refold.ports import Call, Page, Pull, Source
+from refold.ports import Page, Pull, Source, ToolCall
 from refold.registry import LazyRegistry
 from refold.sources.services import Services
 from refold.sources.settings import Read, did_you_mean, settings_of
@@ -22,7 +22,7 @@ class SourceTool:
     ) -> None:
         self._sources, self._catalog, self._read = sources, catalog, read
 
-    async def __call__(self, call: Call) -> dict[str, Any]:
+    async def __call__(self, call: ToolCall) -> dict[str, Any]:
         asked = call.input
         if not isinstance(asked, dict) or not isinstance(asked.get("kind"), str):
             raise refused("the input of `source` is a map of `kind`, `settings`, `cursor`, `most` and `owner`")

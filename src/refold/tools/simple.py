@@ -7,7 +7,7 @@ from typing import Any
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.ports import Call, Executor
+from refold.ports import Executor, ToolCall
 from refold.tool_api import Keys, ToolInfo, ToolKey, ToolProblem, refused
 
 NOOP = ToolInfo(
@@ -26,7 +26,7 @@ tool:
 )
 
 
-async def noop(call: Call) -> Any:
+async def noop(call: ToolCall) -> Any:
     """Return the input; in a playbook, `result` or the message instead, if there is one of them."""
     match call.input:
         case {"input": dict() as bound, "config": dict() as config, **more} if not more:
@@ -66,7 +66,7 @@ tool:
 _ASSERT_KEYS = Keys(ASSERT)
 
 
-async def assert_that(call: Call) -> Any:
+async def assert_that(call: ToolCall) -> Any:
     keys = _ASSERT_KEYS.read(call).keys
     if holds(keys.get("that")):
         return keys.get("result")
@@ -114,7 +114,7 @@ tool:
 _EMIT_KEYS = Keys(EMIT)
 
 
-async def emit(call: Call) -> Any:
+async def emit(call: ToolCall) -> Any:
     keys = _EMIT_KEYS.read(call).keys
     message, event = keys.get("message"), keys.get("event")
     if (message is None) == (event is None):
@@ -129,7 +129,7 @@ async def emit(call: Call) -> Any:
     return {"event": event, "data": data}
 
 
-def _say(call: Call, text: str) -> None:
+def _say(call: ToolCall, text: str) -> None:
     """Write each line of a text to the run's log."""
     if call.say is not None:
         for line in text.splitlines():
@@ -147,7 +147,7 @@ class FunctionTool:
     def __init__(self, executors: Mapping[str, Executor], allowed: Collection[str] | None = None) -> None:
         self.executors, self.allowed = executors, allowed
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         function, isolation = call.settings.get("call"), call.settings.get("isolation", "inline")
         if not isinstance(function, str):
             raise _refused("invalid_settings", "`call` must be 'module:function'")

@@ -11,7 +11,7 @@ from refold.core import plan as plans
 from refold.core.commands import SOURCE_TOOL
 from refold.core.expressions import Evaluate
 from refold.core.pipeline import TOOL, TaskPipeline
-from refold.ports import Abilities, Call, Lease, Programs, Store, Tool
+from refold.ports import Abilities, Lease, Programs, Store, Tool, ToolCall
 from refold.queries.reading import stored_value
 from refold.queries.workers import abilities
 from refold.registry import TOOLS, EntryPoints, LazyRegistry
@@ -404,7 +404,7 @@ def _or_missing(make: Callable[[], Tool], extra: str) -> Tool:
 
 
 def _failing(why: str) -> Tool:
-    async def fail(call: Call) -> Any:
+    async def fail(call: ToolCall) -> Any:
         raise refused(why, "missing_package")
 
     return fail

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from refold.core.commands import Command
-from refold.ports import Call, Tool
+from refold.ports import Tool, ToolCall
 from refold.wiring.world import World
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def source_tool(world: World, tools: Mapping[str, Tool]) -> Tool:
     from refold.sources.tool import SourceTool, source_makers
 
     async def ask(tool: str, keys: Mapping[str, Any]) -> Any:
-        return await tools[tool](Call("source", Command("source", "source", 1, 1, tool), keys))
+        return await tools[tool](ToolCall("source", Command("source", "source", 1, 1, tool), keys))
 
     isolated = world.isolated
     services = Services(ask=ask, tokens=_tokens, lane=None if isolated is None else lambda: _lane(isolated))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from refold.core.commands import Command
-from refold.ports import Call, Entries, Tool
+from refold.ports import Entries, Tool, ToolCall
 
 if TYPE_CHECKING:
     from refold.secrets.access import SecretAccess
@@ -21,7 +21,7 @@ def vault_of(room: "SecretAccess", tools: Mapping[str, Tool]) -> "Vault":
         form = keys.get("data")
         config |= {"data": form} if isinstance(form, Mapping) else {"body": form} if form is not None else {}
         command = Command("keychain", "keychain", 1, 1, "http", input={"input": {}, "config": config})
-        answer = await tools["http"](Call("keychain", command, {}))
+        answer = await tools["http"](ToolCall("keychain", command, {}))
         return answer["data"]
 
     def keychain(entries: Sequence[Mapping[str, Any]], owner: "Owner", render: "Render") -> Entries:

@@ -10,7 +10,7 @@ from refold.core.facts import CancelAsked, ChildEnded, RunEnded, RunPaused, RunS
 from refold.core.outcomes import Awaited, Succeeded, Suspended
 from refold.errors import InvalidPlan, NotFound
 from refold.plan import Arc, Call, Child, Gate, Loop, Plan, Wait
-from refold.ports import Call as Try
+from refold.ports import ToolCall
 from tests.compat.stage import Stage, names, plan, step, work
 
 BOOM = {"kind": "boom", "message": "it broke"}
@@ -39,7 +39,7 @@ CHILD = plan(
 )
 
 
-async def double(call: Try) -> int:
+async def double(call: ToolCall) -> int:
     return 2 * int(call.input)
 
 
@@ -181,7 +181,7 @@ def test_a_child_inside_a_body_is_started_once_however_often_the_body_starts_ove
     stage.tools["double"] = double
     child = stage.register(CHILD)
 
-    async def body(call: Try) -> Any:
+    async def body(call: ToolCall) -> Any:
         done = call.command.recorded
         if "sub" in done and "nap" in done:
             return done["sub"].result  # type: ignore[union-attr]
@@ -203,7 +203,7 @@ def test_a_child_inside_a_body_is_started_once_however_often_the_body_starts_ove
 def test_a_body_that_ends_without_its_child_lets_it_go(stage: Stage, ending: str) -> None:
     child = stage.register(plan(step("slow", work=work(takes=1000)), name="child"))
 
-    async def impatient(call: Try) -> Any:
+    async def impatient(call: ToolCall) -> Any:
         if "nap" not in call.command.recorded:
             return Suspended((Awaited("sub", child=child), Awaited("nap", signal="wake")))
         if ending == "fails":

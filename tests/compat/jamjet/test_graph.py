@@ -28,7 +28,7 @@ from refold.core.outcomes import Parked
 from refold.core.state import RunState
 from refold.errors import InvalidPlan
 from refold.plan import Arc, Call, Gate, Loop, Plan, Step, Wait
-from refold.ports import Call as Try
+from refold.ports import ToolCall
 from refold.testing.core import Scripted
 from tests.compat.stage import NOON, Stage, chain, names, plan, step, work
 
@@ -133,7 +133,7 @@ def gathered(join: Any, *branches: Step, beside: tuple[Step, ...] = ()) -> Plan:
     )
 
 
-async def collect(call: Try) -> Any:
+async def collect(call: ToolCall) -> Any:
     """What the branches gave, in the order in which they stand in the plan."""
     return [call.input[name] for name in sorted(call.input) if name != "fork"]
 
@@ -268,7 +268,7 @@ def test_unclaimed_commands_are_withdrawn_when_the_run_fails(stage: Stage) -> No
 
 
 def test_a_command_that_parks_while_its_run_is_ending_is_withdrawn(stage: Stage) -> None:
-    async def park(call: Try) -> Parked:
+    async def park(call: ToolCall) -> Parked:
         await stage.clock.sleep(2)
         return Parked(signal="never comes")
 
@@ -327,7 +327,7 @@ def settled(stage: Stage, run: str) -> int:
 
 
 def test_a_list_is_fanned_out_in_a_window_with_results_in_input_order(stage: Stage) -> None:
-    async def slow_first(call: Try) -> Any:
+    async def slow_first(call: ToolCall) -> Any:
         await stage.clock.sleep(10 - call.input["item"])
         return [call.input["item"], call.input["of"]]
 
@@ -383,7 +383,7 @@ def test_a_fan_out_survives_restarts_and_runs_each_finished_item_once(stage: Sta
 
 
 def test_an_item_that_fails_lets_the_others_finish_and_then_fails_the_step_by_number(stage: Stage) -> None:
-    async def odd(call: Try) -> Any:
+    async def odd(call: ToolCall) -> Any:
         if call.input % 2:
             raise ValueError("odd")
         return call.input

@@ -12,8 +12,7 @@ from refold.core.facts import RunEnded, RunEnding, StepIssued, StepSettled
 from refold.core.outcomes import Awaited, Failed, Fault, Parked, Succeeded, Suspended
 from refold.errors import LeaseLost
 from refold.plan import Call, Loop
-from refold.ports import Abilities, Done, Lease
-from refold.ports import Call as Try
+from refold.ports import Abilities, Done, Lease, ToolCall
 from refold.runtime.background import LOSSES
 from refold.runtime.mail import Expire
 from refold.stores.memory import StoredFact
@@ -63,7 +62,7 @@ def test_a_lost_lease_is_a_loss_and_no_try(stage: Stage) -> None:
 
 
 def test_a_step_that_kills_its_worker_each_time_is_given_up_by_name(stage: Stage) -> None:
-    async def poison(call: Try) -> None:
+    async def poison(call: ToolCall) -> None:
         process = current_process()
         assert process is not None
         process.kill()
@@ -285,7 +284,7 @@ def test_every_try_of_a_command_has_the_same_idempotency_key(stage: Stage) -> No
 def test_a_durable_call_that_gave_none_is_not_made_again(stage: Stage) -> None:
     bodies: list[dict[str, Any]] = []
 
-    async def body(call: Try) -> Any:
+    async def body(call: ToolCall) -> Any:
         bodies.append(dict(call.command.recorded))
         if "answer" not in call.command.recorded:
             return Suspended((Awaited("answer", signal="answer"),))

@@ -11,8 +11,7 @@ from refold import Retry
 from refold.core.facts import ItemsRetried, ItemsSettled, StepIssued, StepSettled
 from refold.core.outcomes import SECOND, AddTo, AppendTo, Awaited, Failed, Fault, Parked, SetKey, Succeeded, Suspended
 from refold.plan import Call, Loop
-from refold.ports import Call as Try
-from refold.ports import Done
+from refold.ports import Done, ToolCall
 from tests.compat.stage import NOON, Refusal, Stage, chain, plan, step, work
 
 SUCCESS = Succeeded()
@@ -93,7 +92,7 @@ def test_a_raised_exception_follows_the_policy_and_says_its_kind(stage: Stage) -
     class Flaky(Exception):
         kind = "flaky"
 
-    async def flaky(call: Try) -> str:
+    async def flaky(call: ToolCall) -> str:
         if call.command.attempt < 3:
             raise Flaky("not yet")
         return "now"
@@ -133,7 +132,7 @@ def test_the_wait_for_a_retry_survives_a_restart(stage: Stage) -> None:
 
 
 def test_each_item_has_tries_of_its_own(stage: Stage) -> None:
-    async def flaky(call: Try) -> int:
+    async def flaky(call: ToolCall) -> int:
         item: int = call.input
         if call.command.attempt <= item:
             raise Refusal(kind="io")
@@ -228,7 +227,7 @@ def _nested(depth: int) -> Any:
 def test_nothing_a_tool_does_hangs_its_run(stage: Stage, name: str) -> None:
     do, kind = NASTY[name]
 
-    async def nasty(call: Try) -> Any:
+    async def nasty(call: ToolCall) -> Any:
         return await do()
 
     stage.tools["nasty"] = nasty
@@ -246,7 +245,7 @@ def test_nothing_a_tool_does_hangs_its_run(stage: Stage, name: str) -> None:
 
 
 def test_a_parked_outcome_does_not_count_as_a_try(stage: Stage) -> None:
-    async def limited(call: Try) -> Any:
+    async def limited(call: ToolCall) -> Any:
         seen = (call.command.progress or 0) + 1
         if seen <= 4:
             return Parked(until=stage.clock.now() + 60 * SECOND, progress=seen, reason="429")
@@ -267,7 +266,7 @@ def test_a_parked_outcome_does_not_count_as_a_try(stage: Stage) -> None:
 
 
 def test_a_parked_item_does_not_count_as_a_try_and_keeps_its_place_in_the_window(stage: Stage) -> None:
-    async def limited(call: Try) -> Any:
+    async def limited(call: ToolCall) -> Any:
         if call.input == 0 and call.command.progress is None:
             return Parked(until=NOON + 60 * SECOND, progress="waited")
         return [call.input, call.command.progress]
@@ -281,11 +280,11 @@ def test_a_parked_item_does_not_count_as_a_try_and_keeps_its_place_in_the_window
 
 
 def test_a_command_parked_until_a_signal_resumes_when_the_signal_comes(stage: Stage) -> None:
-    async def wait_for_webhook(call: Try) -> Any:
+    async def wait_for_webhook(call: ToolCall) -> Any:
         arrived = call.command.recorded.get("webhook")
         return Parked(signal="webhook", progress="sent") if arrived is None else [call.command.progress, arrived]
 
-    async def unpack(call: Try) -> Any:
+    async def unpack(call: ToolCall) -> Any:
         value = await wait_for_webhook(call)
         return value if isinstance(value, Parked) else [value[0], value[1].result]
 
@@ -299,7 +298,7 @@ def test_a_command_parked_until_a_signal_resumes_when_the_signal_comes(stage: St
 
 
 def test_a_signal_that_comes_while_a_parked_command_is_running_again_takes_no_lease_away(stage: Stage) -> None:
-    async def poll(call: Try) -> Any:
+    async def poll(call: ToolCall) -> Any:
         told = call.command.recorded.get("hurry")
         if told is not None:
             return "hurried"
@@ -322,7 +321,7 @@ def test_a_signal_that_comes_while_a_parked_command_is_running_again_takes_no_le
 def test_a_call_that_is_answered_while_the_body_runs_takes_no_lease_away(stage: Stage) -> None:
     ends: list[float] = []
 
-    async def body(call: Try) -> Any:
+    async def body(call: ToolCall) -> Any:
         await stage.clock.sleep(10)
         ends.append(stage.loop.time())
         calls = (Awaited("a", signal="a"), Awaited("nap", until=NOON + 25 * SECOND))

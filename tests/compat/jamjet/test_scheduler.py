@@ -15,8 +15,7 @@ from refold.core.facts import RunEnded, RunStarted, Skipped, StepIssued, StepSet
 from refold.core.outcomes import Awaited, Parked, SetKey, Succeeded, Suspended
 from refold.errors import Corrupt, NotFound
 from refold.plan import Arc, Call, Child, Gate, Loop, Plan, Wait
-from refold.ports import Call as Try
-from refold.ports import Done
+from refold.ports import Done, ToolCall
 from refold.stores.memory import StoredFact
 from tests.compat.stage import NOON, Stage, chain, names, plan, step, work
 
@@ -24,7 +23,7 @@ from tests.compat.stage import NOON, Stage, chain, names, plan, step, work
 async def test_steps_are_issued_in_dependency_order_and_the_run_completes_with_merged_writes() -> None:
     go_on = asyncio.Event()
 
-    async def write(call: Try) -> Done:
+    async def write(call: ToolCall) -> Done:
         if call.command.step == "a":
             await go_on.wait()
         return Done(Succeeded(), writes=tuple(SetKey(key, value) for key, value in call.settings.items()))
@@ -52,7 +51,7 @@ async def test_steps_are_issued_in_dependency_order_and_the_run_completes_with_m
 
 
 async def test_a_terminal_failure_fails_the_run_and_names_the_step() -> None:
-    async def boom(call: Try) -> None:
+    async def boom(call: ToolCall) -> None:
         raise ValueError("boom")
 
     async with refold.open_engine({"boom": boom}) as engine:
@@ -310,10 +309,10 @@ def test_a_completion_committed_elsewhere_is_folded_before_a_skip_is_written(sta
 
 
 def test_waiting_work_holds_no_slot(stage: Stage) -> None:
-    async def park(call: Try) -> Any:
+    async def park(call: ToolCall) -> Any:
         return "back" if call.command.progress else Parked(until=NOON + 900_000_000, progress=1)
 
-    async def suspend(call: Try) -> Any:
+    async def suspend(call: ToolCall) -> Any:
         return "back" if call.command.recorded else Suspended((Awaited("nap", until=NOON + 900_000_000),))
 
     stage.tools |= {"park": park, "suspend": suspend}

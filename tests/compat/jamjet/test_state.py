@@ -14,8 +14,7 @@ from refold.core.outcomes import SECOND, AddTo, AppendTo, DeleteKey, Failed, Fau
 from refold.core.state import RunState
 from refold.errors import Conflict, StaleWrite
 from refold.plan import Arc, Call, Child, Gate, Loop, Plan, Wait
-from refold.ports import Call as Try
-from refold.ports import Done, Lease
+from refold.ports import Done, Lease, ToolCall
 from tests.compat.stage import NOON, Stage, chain, plan, step, work
 
 NESTED = {"deep": {"list": [1, None, {"x": None}], "null": None}, "text": "ü", "float": 0.1}
@@ -167,7 +166,7 @@ def test_a_stale_put_is_reported_and_changes_nothing(stage: Stage) -> None:
 
 
 def test_a_worker_turns_a_stale_put_into_a_failure_that_can_be_tried_again(stage: Stage) -> None:
-    async def update(call: Try) -> Done:
+    async def update(call: ToolCall) -> Done:
         version = call.command.attempt - 1 if call.command.step == "b1" else 0
         await asyncio.sleep(1 if call.command.step == "b1" else 0)
         return Done(Succeeded(), writes=(PutIf("k", version, call.command.step),))
@@ -185,7 +184,7 @@ def test_a_worker_turns_a_stale_put_into_a_failure_that_can_be_tried_again(stage
 
 
 def test_a_failed_try_leaves_no_write(stage: Stage) -> None:
-    async def writes_and_fails(call: Try) -> Any:
+    async def writes_and_fails(call: ToolCall) -> Any:
         writes = (SetKey("k", call.command.attempt), AddTo("n", 1))
         outcome = Succeeded() if call.command.attempt == 3 else Failed(Fault("io"))
         return Done(outcome, writes=writes)
@@ -196,7 +195,7 @@ def test_a_failed_try_leaves_no_write(stage: Stage) -> None:
 
 
 def test_items_of_a_parallel_loop_write_in_item_order_when_it_ends(stage: Stage) -> None:
-    async def slow_first(call: Try) -> Done:
+    async def slow_first(call: ToolCall) -> Done:
         await asyncio.sleep(10 - call.input)
         return Done(Succeeded(), writes=(AppendTo("seen", call.input), SetKey("last", call.input)))
 
@@ -264,7 +263,7 @@ def test_a_run_is_waiting_when_only_waits_remain_and_running_again_on_wake_up(st
 
 @pytest.mark.parametrize("how", ["backoff", "parked"])
 def test_a_command_that_comes_back_later_is_shown_as_waiting_until_its_time(stage: Stage, how: str) -> None:
-    async def park(call: Try) -> Any:
+    async def park(call: ToolCall) -> Any:
         if call.command.progress is None:
             return Parked(until=NOON + 50 * SECOND, progress=1)
         await asyncio.sleep(20)
@@ -323,7 +322,7 @@ def test_usage_of_concurrent_steps_is_summed_exactly(stage: Stage) -> None:
 
 
 def test_failed_and_parked_tries_use_up_what_they_used(stage: Stage) -> None:
-    async def costly(call: Try) -> Done:
+    async def costly(call: ToolCall) -> Done:
         progress = call.command.progress or 0
         if progress == 0:
             return Done(Parked(until=NOON + SECOND, progress=1), usage={"tokens": 1})

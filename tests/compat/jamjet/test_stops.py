@@ -8,14 +8,14 @@ from refold import Retry
 from refold.core.facts import RunEnding, RunPaused, RunResumed, StepIssued, StepSettled
 from refold.core.outcomes import Cancelled, Succeeded, TimedOut
 from refold.plan import Arc, Call, Gate, Wait
-from refold.ports import Call as Try
+from refold.ports import ToolCall
 from tests.compat.stage import Stage, names, plan, step, tables, work
 
 
 def test_a_hanging_tool_whose_worker_is_alive_is_timed_out_and_tried_again(stage: Stage) -> None:
     release = asyncio.Event()
 
-    async def stubborn(call: Try) -> str:
+    async def stubborn(call: ToolCall) -> str:
         while call.command.attempt == 1 and not release.is_set():
             try:
                 await release.wait()
@@ -64,7 +64,7 @@ def test_a_workflow_that_takes_too_long_is_stopped_and_cleaned_up(stage: Stage) 
 def test_cancel_takes_pending_commands_away_and_reaches_a_worker_at_its_next_heartbeat(stage: Stage) -> None:
     stopped: list[float] = []
 
-    async def hold(call: Try) -> None:
+    async def hold(call: ToolCall) -> None:
         try:
             await asyncio.sleep(1000)
         except asyncio.CancelledError:

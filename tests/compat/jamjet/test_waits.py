@@ -9,7 +9,7 @@ from refold.core.facts import CallSettled, GateDecided, SignalReceived, SignalTa
 from refold.core.outcomes import SECOND, Awaited, Suspended
 from refold.errors import Conflict, NotFound
 from refold.plan import Arc, Call, Gate, Plan, Wait
-from refold.ports import Call as Try
+from refold.ports import ToolCall
 from tests.compat.stage import NOON, Stage, names, plan, step, work
 
 
@@ -217,7 +217,7 @@ def test_a_moment_in_the_past_ends_a_wait_at_once(stage: Stage) -> None:
 
 
 def test_a_durable_sleep_inside_a_body_fires_once_after_a_restart(stage: Stage) -> None:
-    async def sleepy(call: Try) -> Any:
+    async def sleepy(call: ToolCall) -> Any:
         return "awake" if "nap" in call.command.recorded else Suspended((Awaited("nap", until=NOON + 100 * SECOND),))
 
     stage.tools["sleepy"] = sleepy

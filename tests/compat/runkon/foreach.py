@@ -6,35 +6,35 @@ from typing import Any
 
 from refold.core.read.items import STATES
 from refold.plan import Arc, Call, Loop, Plan
-from refold.ports import Call as Try
+from refold.ports import ToolCall
 from refold.runtime.engine import RunReport
 from tests.compat.stage import Refusal, Stage, plan, step
 
 ITEM, KEY, AFTER = {"path": ["item"]}, {"path": ["item", "id"]}, {"path": ["item", "needs"]}
 
 
-async def do_item(call: Try) -> Any:
+async def do_item(call: ToolCall) -> Any:
     """The tool `item`: the item says how it goes."""
     told = call.input if isinstance(call.input, dict) else {}
     return await _WAYS[told.get("how", "quick")](call, told)
 
 
-async def _quick(call: Try, told: dict[str, Any]) -> Any:
+async def _quick(call: ToolCall, told: dict[str, Any]) -> Any:
     return {"of": told.get("id", call.input)}
 
 
-async def _slow(call: Try, told: dict[str, Any]) -> Any:
+async def _slow(call: ToolCall, told: dict[str, Any]) -> Any:
     await asyncio.sleep(told.get("takes", 10))
     return {"of": told["id"]}
 
 
-async def _failing(call: Try, told: dict[str, Any]) -> Any:
+async def _failing(call: ToolCall, told: dict[str, Any]) -> Any:
     if call.command.attempt <= told.get("tries", 99):
         raise Refusal(kind="boom", message="it broke")
     return {"of": told["id"]}
 
 
-async def _raising(call: Try, told: dict[str, Any]) -> Any:
+async def _raising(call: ToolCall, told: dict[str, Any]) -> Any:
     raise ZeroDivisionError("nobody has thought of it")
 
 

@@ -8,8 +8,7 @@ import pytest
 from refold.core.facts import FanOutEntered, ItemsIssued, ItemsSettled
 from refold.core.outcomes import Succeeded
 from refold.errors import LeaseLost
-from refold.ports import Call as Try
-from refold.ports import Done
+from refold.ports import Done, ToolCall
 from tests.compat.runkon.foreach import begun, do_item, each, item, restarted, states, told, why
 from tests.compat.stage import Refusal, Stage, names
 
@@ -193,7 +192,7 @@ def test_the_other_items_continue_when_one_fails_and_the_loop_fails_at_the_end(s
 def test_a_loop_that_halts_cancels_the_others_and_fails(stage: Stage) -> None:
     stopped: list[str] = []
 
-    async def long(call: Try) -> Any:
+    async def long(call: ToolCall) -> Any:
         if call.input["id"] == "bad":
             await asyncio.sleep(1)
             raise Refusal(kind="boom", message="it broke")

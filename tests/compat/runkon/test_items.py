@@ -9,7 +9,7 @@ from refold.core.commands import child_id
 from refold.core.facts import ChildEnded, FanOutEntered, ItemsSettled, PageAsked, PageTaken, RunEnded, RunStarted
 from refold.core.plan import Input, Source
 from refold.plan import Arc, Child, Loop, Plan
-from refold.ports import Call as Try
+from refold.ports import ToolCall
 from tests.compat.runkon.foreach import alone, begun, do_item, each, item, restarted, states, told, why
 from tests.compat.stage import Refusal, Stage, names, plan, step, work
 
@@ -155,7 +155,7 @@ def test_wherever_a_process_dies_each_item_has_one_run(steps: int) -> None:
 def test_only_items_that_did_not_finish_are_run_when_a_failed_run_is_resumed(stage: Stage) -> None:
     mended: list[bool] = []
 
-    async def flaky(call: Try) -> Any:
+    async def flaky(call: ToolCall) -> Any:
         if call.input["id"] == "b" and not mended:
             raise Refusal(**BOOM)
         return call.input["id"]
@@ -260,7 +260,7 @@ def test_a_halted_loop_cancels_the_runs_of_its_items(stage: Stage) -> None:
     assert [stage.status(child) for child in runs_of(stage, run)] == ["cancelled", "failed", "cancelled"]
 
 
-async def pages(call: Try) -> Any:
+async def pages(call: ToolCall) -> Any:
     """The tool `source`: pages of two, out of what its settings say."""
     keys, first = call.input["settings"], call.input["cursor"] or 0
     if keys.get("fails_at") == first:

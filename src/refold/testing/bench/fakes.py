@@ -12,7 +12,7 @@ from refold.core.outcomes import Failed, Fault, Parked, Sent, Succeeded, Suspend
 from refold.core.times import seconds
 from refold.errors import InvalidValue, ToolFailed
 from refold.names import did_you_mean
-from refold.ports import Call, Done
+from refold.ports import Done, ToolCall
 from refold.python.definition import Definition
 
 FAKED = ConnectionError("faked")
@@ -147,7 +147,7 @@ class Fakes:
             raise InvalidValue(name, f"nothing of that name was called: {did_you_mean(name, known)}")
 
 
-def called_of(call: Call, kind: str) -> Called:
+def called_of(call: ToolCall, kind: str) -> Called:
     command = call.command
     given = command.input if isinstance(command.input, Mapping) else {}
     is_keyed = "config" in given

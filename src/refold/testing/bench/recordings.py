@@ -26,7 +26,7 @@ from refold.core.pipeline import TaskPipeline
 from refold.core.plan import Plan
 from refold.core.read.loaded import events_of
 from refold.errors import Corrupt, InvalidValue, NotFound, ToolFailed
-from refold.ports import Call, Meanwhile, Memory, Views
+from refold.ports import Meanwhile, Memory, ToolCall, Views
 from refold.python.definition import Definition
 from refold.queries.reading import plan_data, stored_plan, stored_value, with_values
 from refold.testing.bench.fakes import Called
@@ -104,7 +104,7 @@ class Replay:
             case _:
                 return True, outcome
 
-    def of_body(self, call: Call, definition: Definition) -> Call:
+    def of_body(self, call: ToolCall, definition: Definition) -> ToolCall:
         """The same call, in which the durable calls are known that were recorded for such events."""
         if call.command.step in self.live or call.meanwhile is None:
             return call

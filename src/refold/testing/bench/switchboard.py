@@ -7,7 +7,7 @@ from refold.core.commands import SOURCE_TOOL
 from refold.core.outcomes import Fault
 from refold.core.pipeline import TOOL
 from refold.errors import ToolFailed
-from refold.ports import Call, Tool
+from refold.ports import Tool, ToolCall
 from refold.python.definition import Definition
 from refold.testing.bench.fakes import Called, Fakes, called_of, note, sent_by
 from refold.testing.bench.recordings import Replay
@@ -41,7 +41,7 @@ class Switchboard:
         if kind == TOOL:
             return real()
 
-        async def called(call: Call) -> Any:
+        async def called(call: ToolCall) -> Any:
             noted = called_of(call, kind)
             return await self._noted(noted, lambda: self._outcome(noted, lambda: self._real(noted, real(), call)))
 
@@ -50,7 +50,7 @@ class Switchboard:
     def before_body(self, definition: Definition, real: Tool) -> Tool:
         """The tool that replaces bodies of a Python workflow; the fake of a body returns events."""
 
-        async def called(call: Call) -> Any:
+        async def called(call: ToolCall) -> Any:
             noted = called_of(call, "body")
             events = [definition.received(each["type"], each["data"]) for each in call.input["events"]]
             noted.input = events if definition.bodies[noted.step].signature.as_list else events[0]
@@ -58,7 +58,7 @@ class Switchboard:
 
         return called
 
-    async def _body(self, called: Called, definition: Definition, real: Tool, call: Call) -> Any:
+    async def _body(self, called: Called, definition: Definition, real: Tool, call: ToolCall) -> Any:
         held_steps, fake = self.held_runs.get(called.run), self.fakes.of(called)
         value = await held_steps.outcome(called) if held_steps is not None else LET_THROUGH
         if value is LET_THROUGH and fake is not None:
@@ -96,7 +96,7 @@ class Switchboard:
                 return value
         return await real()
 
-    async def _real(self, called: Called, tool: Tool, call: Call) -> Any:
+    async def _real(self, called: Called, tool: Tool, call: ToolCall) -> Any:
         if called.kind not in LOCAL and called.kind not in self.allowed:
             raise ToolFailed(Fault("not_faked", refusal(called), retryable=False))
         if called.kind in VIRTUAL:

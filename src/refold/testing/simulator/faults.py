@@ -16,7 +16,7 @@ from refold.core.expressions import Evaluate, Path, TemplateScope
 from refold.core.facts import Fact, Move
 from refold.core.outcomes import SECOND, Instant
 from refold.errors import Ambiguous, Conflict, InvalidValue, NotFound, RefoldError, Unavailable
-from refold.ports import Abilities, Call, Lease, Store, StoreTurn, Tool, Views, Writes
+from refold.ports import Abilities, Lease, Store, StoreTurn, Tool, ToolCall, Views, Writes
 from refold.testing.simulator.event_loop import Killed, SimProcess
 
 
@@ -183,7 +183,7 @@ def faulty_decision(faults: Faults) -> type[Decision]:
 def faulty_body(tool: Tool, faults: Faults) -> Tool:
     """A body that may raise anything, before its work or after it, or cancel its own task, now or later."""
 
-    async def body(call: Call) -> Any:
+    async def body(call: ToolCall) -> Any:
         if faults.strikes("body"):
             await _misbehave(faults)
         result = await tool(call)

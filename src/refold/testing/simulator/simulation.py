@@ -19,7 +19,7 @@ from refold.core.read.summary import summarize
 from refold.core.read.why import briefly
 from refold.core.state import PAUSED, TERMINAL, RunState
 from refold.errors import Conflict, NotFound, Unavailable
-from refold.ports import Call, Store, Tool
+from refold.ports import Store, Tool, ToolCall
 from refold.runtime.engine import Engine
 from refold.runtime.turn import TurnOptions
 from refold.settings import Settings
@@ -114,7 +114,7 @@ class Simulation:
         return state
 
     def _watched(self, tool: Tool) -> Tool:
-        async def watched(call: Call) -> Any:
+        async def watched(call: ToolCall) -> Any:
             self.oracles.began(call.run, call.command.id, call.command.attempt)
             return await tool(call)
 

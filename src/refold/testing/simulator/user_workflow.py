@@ -23,8 +23,7 @@ from refold.doorbells.local import LocalDoorbell
 from refold.errors import ToolFailed
 from refold.executors.functions import resolve
 from refold.executors.inline import Inline
-from refold.ports import Call as ToolCall
-from refold.ports import Entries, Executor, Say, StoreTurn, Tool, Writes
+from refold.ports import Entries, Executor, Say, StoreTurn, Tool, ToolCall, Writes
 from refold.python.context import SyncContext
 from refold.python.definition import Definition
 from refold.queries.reading import RunReader

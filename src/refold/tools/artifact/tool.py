@@ -17,7 +17,7 @@ import msgspec
 from refold.core import codec
 from refold.core.outcomes import Fault
 from refold.errors import Corrupt, NotFound, ToolFailed
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.tool_api import Keys, refused, type_name
 from refold.tools.artifact.info import ARTIFACT
 
@@ -54,7 +54,7 @@ class ArtifactTool:
         self.folder, self.read_blob = folder, read_blob
         self._keys = Keys(ARTIFACT)
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         given = self._keys.read(call)
         keys = {**{name: given.input[name] for name in BOUND if name in given.input}, **given.keys}
         match given.keys.get("action", "get"):

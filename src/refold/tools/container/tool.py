@@ -12,7 +12,7 @@ from typing import Any
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.logs import WARNING, event, logger
-from refold.ports import Call, Program, ProgramEnd, Programs
+from refold.ports import Program, ProgramEnd, Programs, ToolCall
 from refold.tool_api import Keys, refused, text_of, type_name
 from refold.tools.container.info import CONTAINER
 from refold.tools.shell.tool import about, fault_of_end, stdin_of
@@ -45,7 +45,7 @@ class ContainerTool:
         self.programs, self.env, self._conceal = programs, env, conceal
         self._keys = Keys(CONTAINER)
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         keys = self._keys.read(call).keys
         name, env = name_of_call(call), {**about(call), **_env(keys.get("env", {}))}
         options, image = list(_options(call, keys)), list(_image(keys))
@@ -64,14 +64,14 @@ class ContainerTool:
             raise
         return _judged(ended, keys, name, self._conceal)
 
-    async def _run(self, program: Program, call: Call, name: str) -> ProgramEnd:
+    async def _run(self, program: Program, call: ToolCall, name: str) -> ProgramEnd:
         ended = await self._start(program, call)
         if ended.code == OF_DOCKER and TAKEN in ended.stderr.decode("utf-8", "replace"):
             await self._remove(name)  # an earlier try of this command left it, and its holder is gone
             ended = await self._start(program, call)
         return ended
 
-    async def _start(self, program: Program, call: Call) -> ProgramEnd:
+    async def _start(self, program: Program, call: ToolCall) -> ProgramEnd:
         try:
             return await self.programs.run(program, call.say)
         except FileNotFoundError:
@@ -89,12 +89,12 @@ class ContainerTool:
             event(log, WARNING, "a container could not be removed", container=name, why=type(error).__name__)
 
 
-def name_of_call(call: Call) -> str:
+def name_of_call(call: ToolCall) -> str:
     """Return the name of the container, which is the same in every try."""
     return f"refold-{hashlib.sha256(call.idempotency_key.encode()).hexdigest()[:32]}"
 
 
-def _options(call: Call, keys: Mapping[str, Any]) -> Iterator[str]:
+def _options(call: ToolCall, keys: Mapping[str, Any]) -> Iterator[str]:
     yield from ("--label", f"refold.run={call.run}", "--label", f"refold.step={call.command.step}")
     if "stdin" in keys:
         yield "--interactive"

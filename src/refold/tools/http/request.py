@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.tool_api import refused, text_of
 from refold.tools.http.info import AUTH
 from refold.tools.http.wire import address
@@ -17,7 +17,7 @@ TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 DEFAULTS = {"accept": "*/*", "accept-encoding": "gzip, deflate", "user-agent": "refold"}
 
 
-def request_of(call: Call, keys: Mapping[str, Any]) -> httpx2.Request:
+def request_of(call: ToolCall, keys: Mapping[str, Any]) -> httpx2.Request:
     """Return the request. Raises ToolFailed for keys that do not fit together."""
     body = {name: keys[name] for name in ("json", "data", "body") if name in keys}
     if len(body) > 1:
@@ -55,7 +55,7 @@ def _form(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: text_of(value, f"`data.{name}`") for name, value in given.items() if value is not None}
 
 
-def _headers(call: Call, keys: Mapping[str, Any]) -> httpx2.Headers:
+def _headers(call: ToolCall, keys: Mapping[str, Any]) -> httpx2.Headers:
     headers = httpx2.Headers(DEFAULTS)
     key = keys.get("idempotency_key", True)
     if key is True:

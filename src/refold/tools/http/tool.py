@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.tool_api import Keys, refused
 from refold.tools.http.answer import fault_of_error, fault_of_status, read, result
 from refold.tools.http.info import HTTP, PAGES
@@ -44,7 +44,7 @@ class HttpTool:
         self._wire = wire if wire is not None else Wire(Checked(private))
         self._keys = Keys(HTTP)
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         keys = self._keys.read(call).keys
         request = request_of(call, keys)
         try:

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from refold.core.outcomes import Failed, Fault, Succeeded
 from refold.errors import OverBound, ToolFailed
-from refold.ports import Call, Done, Tool
+from refold.ports import Done, Tool, ToolCall
 from refold.schemas import misfits, misfits_text, schema_flaw
 from refold.tool_api import Keys, refused, type_name
 from refold.tools.llm.info import LLM
@@ -27,7 +27,7 @@ class LlmTool:
         self._http = http
         self._keys = Keys(LLM)
 
-    async def __call__(self, call: Call) -> Done:
+    async def __call__(self, call: ToolCall) -> Done:
         keys = self._keys.read(call).keys
         answer = await self._http(_request(call, keys))
         told = _told(answer)
@@ -48,7 +48,7 @@ class LlmTool:
         return Done(Succeeded(result), usage=_usage(used))
 
 
-def _request(call: Call, keys: Mapping[str, Any]) -> Call:
+def _request(call: ToolCall, keys: Mapping[str, Any]) -> ToolCall:
     if not keys["model"]:
         raise refused("`model` names one that the server has")
     config = {

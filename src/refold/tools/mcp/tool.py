@@ -17,7 +17,7 @@ from msgspec import structs
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.logs import DEBUG, event, logger
-from refold.ports import Call, Program, Programs, Tool
+from refold.ports import Program, Programs, Tool, ToolCall
 from refold.tool_api import Keys, refused, text_of
 from refold.tools.mcp.info import MCP
 from refold.tools.mcp.messages import INITIALIZE, INITIALIZED, VERSION, asks, response_in
@@ -41,7 +41,7 @@ class McpTool:
         self._http, self._programs, self._conceal = http, programs, conceal
         self._keys = Keys(MCP)
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         keys = self._keys.read(call).keys
         endpoint, command = keys.get("endpoint"), keys.get("command")
         if (endpoint is None) == (command is None):
@@ -57,7 +57,7 @@ class McpTool:
             why = f"{_called(keys)} took too long"
             raise ToolFailed(Fault("timeout", why, code="CONN_TIMEOUT", retryable=True)) from None
 
-    async def _at_address(self, call: Call, keys: Mapping[str, Any], endpoint: str) -> dict[str, Any]:
+    async def _at_address(self, call: ToolCall, keys: Mapping[str, Any], endpoint: str) -> dict[str, Any]:
         session = _Session(self._http, call, keys)
         try:
             begun = await session.ask("initialize", INITIALIZE)
@@ -68,7 +68,7 @@ class McpTool:
             await session.end()
         return self._answer(keys, endpoint, begun, result)
 
-    async def _by_program(self, call: Call, keys: Mapping[str, Any]) -> dict[str, Any]:
+    async def _by_program(self, call: ToolCall, keys: Mapping[str, Any]) -> dict[str, Any]:
         """Call a server that is a program.
 
         A second program, the bridge, waits for its responses; it is given the requests.
@@ -115,7 +115,7 @@ class McpTool:
 class _Session:
     """A session with one server at an address: its requests are sent one after the other."""
 
-    def __init__(self, http: Tool, call: Call, keys: Mapping[str, Any]) -> None:
+    def __init__(self, http: Tool, call: ToolCall, keys: Mapping[str, Any]) -> None:
         self._http, self._call, self._keys = http, call, keys
         self._id = ""
         self._asked = self._sent = 0
@@ -142,7 +142,7 @@ class _Session:
             except ToolFailed as error:
                 event(log, DEBUG, "an MCP server did not end its session", why=error.fault.kind)
 
-    def _request(self, more: dict[str, Any]) -> Call:
+    def _request(self, more: dict[str, Any]) -> ToolCall:
         headers = {
             **self._keys.get("headers", {}),
             "accept": "application/json, text/event-stream",
@@ -216,7 +216,7 @@ def _without_query(endpoint: str) -> str:
     return endpoint if " " in endpoint else urlsplit(endpoint)._replace(query="", fragment="").geturl()
 
 
-def _only_stderr(call: Call) -> Callable[[str, str], None] | None:
+def _only_stderr(call: ToolCall) -> Callable[[str, str], None] | None:
     """Pass on only stderr, for those who follow the run: stdout is the protocol."""
     if call.say is None:
         return None

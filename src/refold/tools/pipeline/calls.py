@@ -9,7 +9,7 @@ from refold.core.expressions import CannotEvaluate
 from refold.core.outcomes import ITSELF, SECOND, Awaited
 from refold.core.pipeline import Task
 from refold.core.times import instant
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.tool_api import seconds_of
 from refold.tools.pipeline.render import RenderedTask, Renderer
 from refold.tools.pipeline.scope import TaskProgress
@@ -32,7 +32,7 @@ def label_of(task: Task, made: TaskProgress) -> str:
     return task.name if times < 2 else f"{task.name}.{times}"
 
 
-def call_of(call: Call, task: Task, ready: RenderedTask, made: TaskProgress, single: bool) -> Call:
+def call_of(call: ToolCall, task: Task, ready: RenderedTask, made: TaskProgress, single: bool) -> ToolCall:
     """Return the call of a task's tool. Each task has an idempotency key of its own."""
     command = call.command
     given = {"input": ready.input, "config": ready.keys} | ({"context": ready.context} if ready.context else {})
@@ -45,7 +45,7 @@ def call_of(call: Call, task: Task, ready: RenderedTask, made: TaskProgress, sin
         progress=made.inner,
         recorded={},
     )
-    return Call(call.run, inner, ready.settings, call.say)
+    return ToolCall(call.run, inner, ready.settings, call.say)
 
 
 def awaits_of(task: Task, renderer: Renderer, made: TaskProgress, now: int, seconds: float | None) -> Awaits:

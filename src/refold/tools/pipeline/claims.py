@@ -12,9 +12,9 @@ from msgspec import Struct, convert, structs, to_builtins
 from refold.core.faults import short
 from refold.core.outcomes import Failed, Fault, Parked, SetKey, Succeeded, fault_of_outcome
 from refold.core.pipeline import Claim, TaskPipeline
-from refold.ports import Call, Done
+from refold.ports import Done, ToolCall
 
-RunOne = Callable[[Call, TaskPipeline], Awaitable[Done]]
+RunOne = Callable[[ToolCall, TaskPipeline], Awaitable[Done]]
 """Runs a pipeline for a call, from its beginning or from where the call says it was put aside."""
 
 
@@ -48,7 +48,7 @@ class Numbers(Struct, frozen=True):
 class Claiming:
     """Claims rows and runs them: `run_one` runs the tasks for a row. The claim itself is a pipeline of one task."""
 
-    def __init__(self, call: Call, pipeline: TaskPipeline, numbers: Numbers, run_one: RunOne, now: int) -> None:
+    def __init__(self, call: ToolCall, pipeline: TaskPipeline, numbers: Numbers, run_one: RunOne, now: int) -> None:
         assert pipeline.claim is not None
         self.call, self.claim, self.numbers, self.run_one, self.now = call, pipeline.claim, numbers, run_one, now
         self.body = structs.replace(pipeline, claim=None)
@@ -126,7 +126,7 @@ class Claiming:
         cursor.rows = [ClaimedRow(row.value) for row in cursor.rows]
         return self._aside(self.now, short(f"try {cursor.tries} of the claimed rows: {fault.message}", 500))
 
-    def _call_for(self, place: int, row: ClaimedRow) -> Call:
+    def _call_for(self, place: int, row: ClaimedRow) -> ToolCall:
         given, claim = self.call.input or {}, self.claim
         names = {"frame": {"rows": row.value}} if claim.whole else {claim.row: row.value}
         scope = dict(given.get("scope") or {})

@@ -13,7 +13,7 @@ from refold.core.outcomes import SECOND, Failed, Fault, Parked, SetKey, Succeede
 from refold.core.outcomes import fault_of_outcome as fault_in
 from refold.core.pipeline import Rule, Task, TaskPipeline, digest
 from refold.errors import ToolFailed
-from refold.ports import Call, Clock, Done, Tool
+from refold.ports import Clock, Done, Tool, ToolCall
 from refold.schemas import unfit
 from refold.templates import Templates
 from refold.time_limits import Limit, began
@@ -49,11 +49,11 @@ class PipelineTool:
     ) -> None:
         self.tools, self.templates, self.clock, self.worker, self.vault = tools, templates, clock, worker, vault
 
-    async def __call__(self, call: Call) -> Done:
+    async def __call__(self, call: ToolCall) -> Done:
         pipeline: TaskPipeline = call.settings[TaskPipeline.tool]
         return await (self._run if pipeline.claim is None else self._run_claims)(call, pipeline)
 
-    async def _run(self, call: Call, pipeline: TaskPipeline) -> Done:
+    async def _run(self, call: ToolCall, pipeline: TaskPipeline) -> Done:
         progress = self._opened(convert(call.command.progress or {}, TaskProgress), call.run)
         if progress.of != call.command.attempt:  # what an earlier try of the step has left behind counts no more
             progress = TaskProgress(of=call.command.attempt, since=self.clock.now())
@@ -67,7 +67,7 @@ class PipelineTool:
         values = self.vault.open_all(progress.sealed, run, (digest(progress.sealed),))
         return structs.replace(progress, sealed=None, **{name: values[name] for name in VALUES})
 
-    async def _run_claims(self, call: Call, pipeline: TaskPipeline) -> Done:
+    async def _run_claims(self, call: ToolCall, pipeline: TaskPipeline) -> Done:
         assert pipeline.claim is not None
         try:
             numbers = numbers_of(pipeline.claim, _Running(self, call, pipeline, TaskProgress()).renderer.number)
@@ -79,7 +79,7 @@ class PipelineTool:
 class _Running:
     """One run of a pipeline, from its start or from where it was put aside, until it ends or waits."""
 
-    def __init__(self, tool: PipelineTool, call: Call, pipeline: TaskPipeline, progress: TaskProgress) -> None:
+    def __init__(self, tool: PipelineTool, call: ToolCall, pipeline: TaskPipeline, progress: TaskProgress) -> None:
         self.tool, self.call, self.pipeline, self.progress = tool, call, pipeline, progress
         owner = (pipeline.playbook, call.run)
         self.wallet = Wallet(tool.vault, pipeline.keychain, owner, self._render_for_keychain)

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from refold.core.outcomes import Succeeded
-from refold.ports import Call, Done, Executor
+from refold.ports import Done, Executor, ToolCall
 from refold.tool_api import Arguments, Keys, refused, text_of
 from refold.tools.artifact.tool import safe_join
 from refold.tools.python.body import RESULT, USAGE, CodeCall, may_share_a_loop
@@ -26,7 +26,7 @@ class PythonTool:
         self.executors, self.allowed = executors, allowed
         self._keys = Keys(PYTHON)
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         given = self._keys.read(call)
         order = self._order(call, given)
         if given.keys.get("isolation", "process") == "process":
@@ -40,7 +40,7 @@ class PythonTool:
         body = "run_async" if may_share_a_loop(order) else "run"
         return _done(await self.executors["inline"].run(f"{BODY}:{body}", order, call.say))
 
-    def _order(self, call: Call, given: Arguments) -> CodeCall:
+    def _order(self, call: ToolCall, given: Arguments) -> CodeCall:
         keys = given.keys
         if sum(name in keys for name in ("code", "script", "entry")) != 1:
             raise refused("python needs exactly one of `code`, `script` and `entry`")
@@ -81,7 +81,7 @@ def _script(name: str, playbook: str | None) -> str:
     raise refused(f"there is no script {name!r} in {where}", "no_script")
 
 
-def _scope(call: Call) -> dict[str, Any]:
+def _scope(call: ToolCall) -> dict[str, Any]:
     """Return what templates can read at this step, in a NoETL file."""
     given = call.input.get("context") if isinstance(call.input, dict) else None
     return given if isinstance(given, dict) else {}
@@ -92,7 +92,7 @@ def _done(value: Any) -> Any:
     return Done(Succeeded(value[RESULT]), usage=value[USAGE]) if value[USAGE] else value[RESULT]
 
 
-def _context(call: Call) -> dict[str, Any]:
+def _context(call: ToolCall) -> dict[str, Any]:
     command = call.command
     return {
         "run": call.run,

@@ -8,7 +8,7 @@ from typing import Any
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.ports import Call, Program, ProgramEnd, Programs
+from refold.ports import Program, ProgramEnd, Programs, ToolCall
 from refold.tool_api import Keys, refused, text_of, type_name
 from refold.tools.shell.info import SHELL
 
@@ -23,7 +23,7 @@ class ShellTool:
         self.programs, self._conceal = programs, conceal
         self._keys = Keys(SHELL)
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         keys = self._keys.read(call).keys
         encoding = _encoding(keys.get("encoding", "utf-8"))
         ok_codes = keys.get("ok_codes", [0])
@@ -78,7 +78,7 @@ def _env(given: Mapping[str, Any]) -> dict[str, str]:
     return {name: text_of(value, f"`env.{name}`") for name, value in given.items() if value is not None}
 
 
-def about(call: Call) -> dict[str, str]:
+def about(call: ToolCall) -> dict[str, str]:
     return {
         "REFOLD_RUN": call.run,
         "REFOLD_STEP": call.command.step,

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from refold.errors import ToolFailed
 from refold.logs import DEBUG, WARNING, event, logger
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.time_limits import waiting
 from refold.tool_api import Keys, ToolInfo
 from refold.tools.sql.faults import failure, timed_out
@@ -208,7 +208,7 @@ class BlockingTool:
         self._keys, self._style, self._timeout_code, self._answer = Keys(info), style, timeout_code, answer
         self.blocking = Blocking(info.kind)
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         keys = self._keys.read(call).keys
         request, work = request_of(call, keys, self._style), Work()
         try:

@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from refold.errors import ToolFailed
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.time_limits import Limit, waiting
 from refold.tool_api import Keys, refused
 from refold.tools.sql.faults import failure, kind_of_sqlstate, timed_out
@@ -71,7 +71,7 @@ class PostgresTool:
         self._keys = Keys(POSTGRES)
         self.pools = Pools()
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         keys = self._keys.read(call).keys
         request = request_of(call, keys, "postgres")
         conninfo = conninfo_of(keys)
@@ -189,7 +189,7 @@ def _leaves_no_trace(request: SqlRequest) -> bool:
     return request.as_one and all(set(each.words[:1]) <= {*READS, *WRITES} for each in request.statements)
 
 
-async def _answer(connection: Connection, request: SqlRequest, call: Call, schema: str | None) -> dict[str, Any]:
+async def _answer(connection: Connection, request: SqlRequest, call: ToolCall, schema: str | None) -> dict[str, Any]:
     if not request.as_one:
         if request.read_only:
             raise refused("`read_only` allows no statement about transactions", "client_error")
@@ -202,7 +202,7 @@ async def _answer(connection: Connection, request: SqlRequest, call: Call, schem
         return await _run(connection, request)
 
 
-async def _set_up(connection: Connection, request: SqlRequest, call: Call, schema: str | None, local: bool) -> None:
+async def _set_up(connection: Connection, request: SqlRequest, call: ToolCall, schema: str | None, local: bool) -> None:
     """The server stops a statement by itself, should this process be gone; its activity names the step."""
     limit = round(request.timeout * 1000) + 1000 if request.timeout is not None else 0
     await connection.execute(

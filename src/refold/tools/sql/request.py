@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.tool_api import refused
 from refold.tools.sql.text import Statement, Style, bound, statements, values_of
 from refold.tools.sql.values import json_value
@@ -102,7 +102,7 @@ def _stands_alone(statement: Statement) -> bool:
     return words[:1] != () and (words[0] in ALONE or words[:2] in ALONE_TOO or "CONCURRENTLY" in words[:5])
 
 
-def request_of(call: Call, keys: Mapping[str, Any], style: Style) -> SqlRequest:
+def request_of(call: ToolCall, keys: Mapping[str, Any], style: Style) -> SqlRequest:
     found = _statements(keys, style)
     values = values_of(keys.get("params"), found, call.idempotency_key)
     for statement in found:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
-from refold.ports import Call, Tool
+from refold.ports import Tool, ToolCall
 from refold.registry import close
 from refold.tool_api import refused, type_name
 from refold.tools.transfer.columns import columns_of_values
@@ -43,7 +43,7 @@ class HttpSide:
         yield  # pragma: no cover
 
 
-def _request(transfer: Transfer) -> Call:
+def _request(transfer: Transfer) -> ToolCall:
     config = {name: value for name, value in transfer.source.keys.items() if name != "data_path"}
     command = structs.replace(transfer.call.command, input={"config": config})
     return structs.replace(transfer.call, command=command, settings={})

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.tool_api import refused, type_name
 from refold.tools.sql.request import CONNECTION_KEYS
 
@@ -47,10 +47,10 @@ class Transfer(Struct, frozen=True):
     key: tuple[str, ...]
     chunk_size: int
     timeout: float | None
-    call: Call
+    call: ToolCall
 
 
-def transfer_of(call: Call, keys: Mapping[str, Any]) -> Transfer:
+def transfer_of(call: ToolCall, keys: Mapping[str, Any]) -> Transfer:
     source, target = _end("source", keys, SOURCE_KEYS), _end("target", keys, TARGET_KEYS)
     mode = keys.get("mode", "replace" if target.is_file else "append")
     if target.is_file and mode != "replace":

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-from refold.ports import Call
+from refold.ports import ToolCall
 from refold.time_limits import Limit
 from refold.tool_api import Keys, not_installed, refused
 from refold.tools.sql.faults import timed_out
@@ -20,7 +20,7 @@ class TransferTool:
         self._keys = Keys(TRANSFER)
         self._makers, self._made = sides, dict[str, Side]()
 
-    async def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: ToolCall) -> Any:
         transfer = transfer_of(call, self._keys.read(call).keys)
         try:
             async with Limit(transfer.timeout):
