@@ -7,7 +7,7 @@ from refold.core.read.why import Reason, reasons
 from refold.core.state import ENDING, PAUSED, RUNNING, TERMINAL, WAITING
 from refold.errors import Corrupt, NotFound
 from refold.ports import Abilities, RunFilter, Views
-from refold.queries.reading import Reading
+from refold.queries.reading import RunReader
 from refold.queries.workers import world_of
 
 MOVING = frozenset({"running", "slot", "backoff", "no_worker"})
@@ -33,7 +33,7 @@ def moving_run(views: Views, here: Sequence[Abilities] = (), runs: Collection[st
         if row.stuck or row.status == PAUSED or row.status in TERMINAL:
             continue
         try:
-            graph, state = Reading(views, row.run).read()
+            graph, state = RunReader(views, row.run).read()
         except (Corrupt, NotFound) as error:
             if isinstance(error, Corrupt):
                 views.report(error)

@@ -23,7 +23,7 @@ from refold.core.read.why import Reason, reasons
 from refold.errors import NotFound, RefoldError, Stopped, Unavailable
 from refold.logs import WARNING, event, logger
 from refold.queries.idle import moving_run
-from refold.queries.reading import Reading
+from refold.queries.reading import RunReader
 from refold.queries.runs import error_text, is_timed_out, run_object
 from refold.queries.workers import world_of
 from refold.runtime.engine import Engine, RunReport
@@ -240,7 +240,7 @@ async def _execute(order: Execution, begin: Begin, screen: Screen, say: Callable
 
 
 async def _unless_left(
-    process: Process, order: Order, end: Coroutine[Any, Any, RunReport], say: Callable[[str], object]
+    process: Process, order: Execution, end: Coroutine[Any, Any, RunReport], say: Callable[[str], object]
 ) -> RunReport:
     """Return the run when it has ended, when it is paused, or when it waits and the order says to leave then."""
     ending, leaving = asyncio.create_task(end), asyncio.create_task(_left(process, order))
@@ -257,7 +257,7 @@ async def _unless_left(
         await asyncio.gather(ending, leaving, return_exceptions=True)  # their errors were raised above
 
 
-async def _left(process: Process, order: Order) -> str:
+async def _left(process: Process, order: Execution) -> str:
     """Return why this process has nothing more to do for the run, as soon as that is so."""
     engine = process.engine
     while True:
@@ -273,7 +273,7 @@ async def _left(process: Process, order: Order) -> str:
 
 
 def _why_left(engine: Engine, run: str) -> str:
-    graph, state = Reading(engine.store.views, run).read()
+    graph, state = RunReader(engine.store.views, run).read()
     name, now = state.name or run, words.now()
     if state.paused:
         by = f" by {state.paused_by}" if state.paused_by else ""
