@@ -27,9 +27,7 @@ ROOT = Path(__file__).parents[2]
 async def pool(size: int = 1, **more: Any) -> AsyncIterator[InterpreterPool]:
     """A pool that must leave nothing behind."""
     before = children(os.getpid())
-    processes = InterpreterPool(size, grace=0.2)
-    for name, value in more.items():
-        setattr(processes, name, value)
+    processes = InterpreterPool(size, **{"grace": 0.2, **more})
     try:
         yield processes
     finally:

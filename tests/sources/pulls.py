@@ -19,8 +19,7 @@ from refold.executors.process_services import ProcessServices
 from refold.ports import Tool, ToolCall
 from refold.secrets.access import SecretAccess, SecretPlaces
 from refold.tools.http.tool import HttpTool
-from refold.wiring.process import database_tools
-from refold.wiring.sources import source_tool
+from refold.wiring.tools import database_tools, source_tool
 from refold.wiring.world import WallClock, World
 
 SIZES = (1, 2, 7, 1000)

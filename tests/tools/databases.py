@@ -10,7 +10,7 @@ from msgspec import Struct
 from refold.core.outcomes import Fault
 from refold.ports import Tool
 from refold.tools.sql.text import Style
-from refold.wiring.process import database_tools
+from refold.wiring.tools import database_tools
 from tests.tools.calls import call, fault_of
 
 KINDS: tuple[Style, ...] = ("sqlite", "duckdb", "postgres")

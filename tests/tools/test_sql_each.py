@@ -17,7 +17,7 @@ from refold.tools.sql.duckdb import fault_of as fault_of_duckdb
 from refold.tools.sql.faults import kind_of_sqlstate
 from refold.tools.sql.postgres import fault_of as fault_of_psycopg
 from refold.tools.sql.text import Style
-from refold.wiring.process import database_tools
+from refold.wiring.tools import database_tools
 from tests.tools.calls import call, engine, fault_of, fault_of_run, one_step
 from tests.tools.databases import Database, no_http, opened
 

@@ -16,7 +16,7 @@ from refold.ports import Tool, ToolCall
 from refold.tools.catalog import CATALOG
 from refold.tools.sql.text import Style
 from refold.tools.transfer.columns import table_name
-from refold.wiring.process import database_tools
+from refold.wiring.tools import database_tools
 from tests.alive import within
 from tests.tools.calls import call, fault_of
 from tests.tools.databases import KINDS

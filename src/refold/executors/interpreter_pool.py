@@ -28,10 +28,8 @@ PendingInterpreter = asyncio.Future[Interpreter]
 
 
 class InterpreterPool:
-    """`env` is the environment that bodies see."""
-
-    preload: Sequence[str] = ()
-    orders_each = 1000  # then a process is replaced, so that memory and other leftovers do not accumulate
+    """`env` is the environment that bodies see. After `orders_each` calls a process is replaced, so that memory and
+    other leftovers do not accumulate. Each process imports the modules in `preload` before its first call."""
 
     def __init__(
         self,
@@ -40,8 +38,10 @@ class InterpreterPool:
         grace: float = 2.0,
         supervisors: Supervisors | None = None,
         env: Mapping[str, str] | None = None,
+        orders_each: int = 1000,
+        preload: Sequence[str] = (),
     ) -> None:
-        self.size, self.grace = size, grace
+        self.size, self.grace, self.orders_each, self.preload = size, grace, orders_each, preload
         self.supervisors = supervisors if supervisors is not None else Supervisors()
         self.env = env if env is not None else environment(os.environ)
         self._owns_supervisors = supervisors is None

@@ -1,7 +1,7 @@
 """The kinds of tools that playbooks can name: the list alone, in the order of the reference page.
 
 Each kind is described next to its tool. To add one, write a room or a file with its `ToolInfo`, and add it here and to
-`refold.wiring.process`, which makes the tool.
+`refold.wiring.tools`, which makes the tool.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The parts of a process, put together. No tool is loaded, and no library of a database, before a step needs it."""
+"""The parts of a process, put together."""
 
 import asyncio
 import os
@@ -8,13 +8,12 @@ from typing import Any
 from msgspec import Struct, structs
 
 from refold.core import plan as plans
-from refold.core.commands import SOURCE_TOOL
 from refold.core.expressions import Evaluate
-from refold.core.pipeline import TOOL, TaskPipeline
-from refold.ports import Abilities, Lease, Programs, Store, Tool, ToolCall
+from refold.core.pipeline import TaskPipeline
+from refold.ports import Abilities, Advance, Lease, Store, Tool
 from refold.queries.reading import stored_value
-from refold.queries.workers import abilities
-from refold.registry import TOOLS, EntryPoints, LazyRegistry
+from refold.queries.workers import abilities as live_abilities
+from refold.registry import LazyRegistry
 from refold.runtime.background import Listener, ServedRuns, Sweep, Timers
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine, EngineParts, Service
@@ -23,11 +22,8 @@ from refold.runtime.run_waiters import RunWaiters
 from refold.runtime.turn import RunSnapshot, TurnOptions, Turns
 from refold.secrets.access import SecretAccess, SecretPlaces, file_beside
 from refold.settings import Settings
-from refold.tool_api import not_installed, refused
-from refold.tools.simple import FunctionTool, noop
 from refold.wiring.python_code import PythonCode
-from refold.wiring.sources import source_tool
-from refold.wiring.vault import vault_of
+from refold.wiring.tools import make_tools
 from refold.wiring.world import WallClock, World, language
 from refold.worker.loop import Worker, WorkerOptions
 from refold.worker.redaction import NO_REDACTION
@@ -83,47 +79,99 @@ def assemble(
     shared: bool = False,
     turn_options: TurnOptions | None = None,
 ) -> Process:
-    """Create the parts of a process. Where two need each other, the first gets a function that finds the second
-    when it is called.
+    """Create the parts of a process. Parts that need one another get a function that returns the finished process;
+    none of them calls it before `assemble` has returned.
 
     `only` is a run: the process serves it and the runs that it starts. `shared`: other processes use the store too.
     """
-    options = structs.replace(
-        turn_options or TurnOptions(),
-        lease_for=settings.lease_for,
-        languages=language,
-        keep=settings.states_kept,
-        depth_limit=settings.depth_limit,
-    )
-    turns = Turns(store, evaluate, world.chance, world.new_id, options)
 
-    def run_ended(snapshot: RunSnapshot) -> None:
-        run = snapshot.state.run
-        code.run_ended(run)
-        if served_runs is not None:
-            served_runs.ended(run)
-        waiters.ended(snapshot)
+    def process() -> Process:
+        return assembled
 
-    def children_started(births: Sequence[tuple[str, str]]) -> None:
-        code.children_started(births)
-        if served_runs is not None:
-            served_runs.add(births)
-
-    observer = TurnObserver(
-        run_ended,
-        children_started,
-        lambda due, run: timers.set(due, run),
-        lambda run, command: worker.keeper.withdraw(run, command),
-    )
+    advance = world.advance
+    turns = Turns(store, evaluate, world.chance, world.new_id, _turn_options(settings, turn_options))
+    stored = StoredData(store, turns, advance)
     mailroom = Mailroom(
-        turns, world.advance, world.doorbell, worker=lambda: worker, observer=observer, at_once=world.at_once
+        turns,
+        advance,
+        world.doorbell,
+        worker=lambda: process().worker,
+        observer=_observer(process),
+        at_once=world.at_once,
     )
-    waiters = RunWaiters(store, world.advance, settings.poll)
-    timers = Timers(world.clock, mailroom.wake)
-    desk = LocalDesk(store, world.advance, mailroom)
+    desk = LocalDesk(store, advance, mailroom)
+    registry = make_tools(tools, world, settings, stored.blob, name)
+    queues = settings.queues or None
+    runs = frozenset({only}) if only else None
+    abilities = Abilities(worker=name, queues=queues, tools=frozenset(registry), runs=runs)
+    worker = Worker(
+        desk, registry, stored.settings, world.clock, world.doorbell, abilities, _worker_options(settings, world)
+    )
+    served_runs = ServedRuns(only, turns, advance, worker.serve_runs) if only else None
+    code = PythonCode(
+        turns,
+        advance,
+        worker,
+        registry,
+        stored.value,
+        register=lambda workflow: process().engine.register(workflow),
+        enrol=_enrolment(store, world) if shared else _keep_to_oneself,
+        in_thread=world.in_thread,
+        isolated=world.isolated_bodies or world.executors.get("process"),
+    )
+    service = Service()
+    engine = Engine(
+        EngineParts(
+            store=store,
+            mailroom=mailroom,
+            advance=advance,
+            clock=world.clock,
+            new_id=world.new_id,
+            waiters=RunWaiters(store, advance, settings.poll),
+            code=code,
+            workers=lambda: live_abilities(store.views) if shared else {worker.can.worker: worker.can},
+            service=service,
+            queues=queues,
+        )
+    )
+    listener = None
+    if shared:
+        others_wrote = _foreign_write(process, world)
+        listener = Listener(store.foreign_writes, advance, world.clock, others_wrote, settings.listen_every)
+    assembled = Process(
+        engine=engine,
+        worker=worker,
+        sweep=Sweep(
+            store,
+            advance,
+            mailroom,
+            world.clock,
+            world.doorbell,
+            every=settings.sweep_every,
+            served_runs=served_runs,
+        ),
+        timers=Timers(world.clock, mailroom.wake),
+        desk=desk,
+        tools=registry,
+        code=code,
+        service=service,
+        served_runs=served_runs,
+        listener=listener,
+        secrets=world.secrets,
+    )
+    return assembled
 
-    async def tool_settings(lease: Lease) -> Mapping[str, Any]:
-        graph = turns.graphs.get(lease.plan) or await world.advance(lambda: turns.graph(lease.plan))
+
+class StoredData:
+    """What the worker and the bodies of a process read from the store, on the thread of its turns."""
+
+    def __init__(self, store: Store, turns: Turns, advance: Advance) -> None:
+        self._store, self._turns, self._advance = store, turns, advance
+
+    async def settings(self, lease: Lease) -> Mapping[str, Any]:
+        """Return what the plan of a run says about the tool of this command."""
+        turns = self._turns
+        graph = turns.graphs.get(lease.plan) or await self._advance(lambda: turns.graph(lease.plan))
         step = graph.plan.steps[graph.index[lease.command.step]]
         if isinstance(step.work, TaskPipeline):
             if step.work.secret:  # its result can be checked only before it is encrypted
@@ -133,104 +181,95 @@ def assemble(
             settings = step.work.settings if isinstance(step.work, plans.Call) else {}
         return settings if step.result is None else {**settings, RESULT: step.result}
 
-    async def read_blob(run: str, hash: str) -> bytes:
+    async def blob(self, run: str, hash: str) -> bytes:
+        """Return the bytes of a large value. Raises NotFound."""
+
         def read() -> bytes:
-            with store.turn(()) as turn:
+            with self._store.turn(()) as turn:
                 return turn.blob(run, hash)
 
-        found: bytes = await world.advance(read)
-        return found
+        data: bytes = await self._advance(read)
+        return data
 
-    async def read_value(run: str, hash: str) -> Any:
+    async def value(self, run: str, hash: str) -> Any:
+        """Return a large value. Raises NotFound."""
+
         def read() -> Any:
-            with store.turn(()) as turn:
+            with self._store.turn(()) as turn:
                 return stored_value(turn, run, hash)
 
-        return await world.advance(read)
+        return await self._advance(read)
 
-    known = make_tools(tools, world, settings, read_blob, name)
-    queues = settings.queues or None
-    runs = frozenset({only}) if only else None
-    worker = Worker(
-        desk,
-        known,
-        tool_settings,
-        world.clock,
-        world.doorbell,
-        Abilities(worker=name, queues=queues, tools=frozenset(known), runs=runs),
-        WorkerOptions(
-            slots=settings.slots,
-            lease_for=settings.lease_for,
-            poll=settings.poll,
-            heartbeat=world.heartbeat,
-            redaction=world.secrets.redaction if world.secrets is not None else NO_REDACTION,
-        ),
-    )
-    served_runs = ServedRuns(only, turns, world.advance, worker.serve_runs) if only else None
-    sweep = Sweep(
-        store,
-        world.advance,
-        mailroom,
-        world.clock,
-        world.doorbell,
-        every=settings.sweep_every,
-        served_runs=served_runs,
+
+def _turn_options(settings: Settings, options: TurnOptions | None) -> TurnOptions:
+    return structs.replace(
+        options or TurnOptions(),
+        lease_for=settings.lease_for,
+        languages=language,
+        keep=settings.states_kept,
+        depth_limit=settings.depth_limit,
     )
 
-    async def enrol(can: Abilities) -> None:
-        """Let other processes know what the worker of this one can take."""
-        if shared:
-            await world.advance(lambda: store.enrol(can))
 
-    code = PythonCode(
-        turns,
-        world.advance,
-        worker,
-        known,
-        read_value,
-        register=lambda workflow: engine.register(workflow),
-        enrol=enrol,
-        isolated=world.executors.get("process"),
+def _worker_options(settings: Settings, world: World) -> WorkerOptions:
+    return WorkerOptions(
+        slots=settings.slots,
+        lease_for=settings.lease_for,
+        poll=settings.poll,
+        heartbeat=world.heartbeat,
+        redaction=world.secrets.redaction if world.secrets is not None else NO_REDACTION,
     )
-    service = Service()
-    engine = Engine(
-        EngineParts(
-            store=store,
-            mailroom=mailroom,
-            advance=world.advance,
-            clock=world.clock,
-            new_id=world.new_id,
-            waiters=waiters,
-            code=code,
-            workers=lambda: abilities(store.views) if shared else {worker.can.worker: worker.can},
-            service=service,
-            queues=queues,
-        )
+
+
+def _observer(process: Callable[[], Process]) -> TurnObserver:
+    """Return what the parts of the process do after a commit."""
+
+    def run_ended(snapshot: RunSnapshot) -> None:
+        run, served_runs = snapshot.state.run, process().served_runs
+        process().code.run_ended(run)
+        if served_runs is not None:
+            served_runs.ended(run)
+        process().engine.ends.ended(snapshot)
+
+    def children_started(births: Sequence[tuple[str, str]]) -> None:
+        served_runs = process().served_runs
+        process().code.children_started(births)
+        if served_runs is not None:
+            served_runs.add(births)
+
+    return TurnObserver(
+        run_ended,
+        children_started,
+        lambda due, run: process().timers.set(due, run),
+        lambda run, command: process().worker.keeper.withdraw(run, command),
     )
+
+
+def _foreign_write(process: Callable[[], Process], world: World) -> Callable[[], Awaitable[None]]:
+    """Return what is done as soon as another process has written to the store."""
 
     async def others_wrote() -> None:
+        served_runs = process().served_runs
         if served_runs is not None:
             await served_runs.gather()  # or the worker would not take commands of runs that others have started
         world.doorbell.ring()
-        waiters.look_now()
-        await worker.keeper.look()
+        process().engine.ends.look_now()
+        await process().worker.keeper.look()
 
-    listener = None
-    if shared:
-        listener = Listener(store.foreign_writes, world.advance, world.clock, others_wrote, settings.listen_every)
-    return Process(
-        engine=engine,
-        worker=worker,
-        sweep=sweep,
-        timers=timers,
-        desk=desk,
-        tools=known,
-        code=code,
-        service=service,
-        served_runs=served_runs,
-        listener=listener,
-        secrets=world.secrets,
-    )
+    return others_wrote
+
+
+def _enrolment(store: Store, world: World) -> Callable[[Abilities], Awaitable[None]]:
+    """Return what lets other processes know which commands the worker of this one can take."""
+
+    async def enrol(can: Abilities) -> None:
+        await world.advance(lambda: store.enrol(can))
+
+    return enrol
+
+
+async def _keep_to_oneself(can: Abilities) -> None:
+    """No other process uses the store."""
 
 
 def open_secrets(settings: Settings, db: str | os.PathLike[str] | None) -> SecretAccess:
@@ -242,169 +281,3 @@ def open_secrets(settings: Settings, db: str | os.PathLike[str] | None) -> Secre
         keyring=settings.keyring,
     )
     return SecretAccess(os.environ, where, WallClock())
-
-
-BY_ENGINE = ("wait", "gate", "quality", "poll", "playbook", "workbook")  # executed by the engine; not tool names
-
-ReadBlob = Callable[[str, str], Awaitable[bytes]]
-"""A stored value, by its run and its hash. Raises NotFound."""
-
-
-def make_tools(
-    given: Mapping[str, Tool], world: World, settings: Settings, read_blob: ReadBlob, worker: str
-) -> LazyRegistry[Tool]:
-    """Return the given tools, Refold's own as far as this process can run them, and those of installed packages."""
-
-    def programs() -> Programs:
-        assert world.isolated is not None
-        found = world.isolated.programs
-        return found if world.secrets is None else world.secrets.guarded(found)
-
-    conceal = _concealing(world)
-
-    def insisting() -> Tool:
-        from refold.tools.simple import assert_that
-
-        return assert_that
-
-    def python() -> Tool:
-        from refold.tools.python.tool import PythonTool
-
-        return PythonTool(world.executors)
-
-    def shell() -> Tool:
-        from refold.tools.shell.tool import ShellTool
-
-        return ShellTool(programs(), conceal)
-
-    def http() -> Tool:
-        from refold.tools.http.tool import HttpTool
-
-        return HttpTool(settings.private_addresses)
-
-    def pipeline() -> Tool:
-        from refold.tools.pipeline.tool import PipelineTool
-
-        vault = vault_of(world.secrets, tools) if world.secrets is not None else None
-        return PipelineTool(tools, language, world.clock, worker, vault)
-
-    makers: dict[str, Callable[[], Tool]] = {
-        "assert": insisting,
-        TOOL: pipeline,
-        SOURCE_TOOL: lambda: source_tool(world, tools),
-    }
-    ready: dict[str, Tool] = {"noop": noop, **given}
-    if world.executors:
-        ready = {"function": FunctionTool(world.executors), **ready}
-        makers |= {"python": python, "shell": shell, "http": http, **database_tools(http)}
-        makers |= _outward(world, lambda: tools["http"], programs, read_blob)
-        makers |= EntryPoints(TOOLS, {*makers, *ready, *BY_ENGINE}).makers()
-    tools = LazyRegistry(ready, makers)
-    return tools
-
-
-def _concealing(world: World) -> Callable[[str], str]:
-    return str if world.secrets is None else world.secrets.redaction.text
-
-
-def _outward(
-    world: World, http: Callable[[], Tool], programs: Callable[[], Programs], read_blob: ReadBlob
-) -> dict[str, Callable[[], Tool]]:
-    """Return the tools that reach beyond the run."""
-    conceal = _concealing(world)
-
-    def artifact() -> Tool:
-        from refold.tools.artifact.tool import ArtifactTool
-
-        return ArtifactTool(world.artifacts, read_blob)
-
-    def emitting() -> Tool:
-        from refold.tools.simple import emit
-
-        return emit
-
-    def container() -> Tool:
-        from refold.tools.container.tool import ContainerTool
-
-        return ContainerTool(programs(), world.docker, conceal)
-
-    def mcp() -> Tool:
-        from refold.tools.mcp.tool import McpTool
-
-        return McpTool(http(), programs(), conceal)
-
-    def llm() -> Tool:
-        from refold.tools.llm.tool import LlmTool
-
-        return LlmTool(http())
-
-    return {"artifact": artifact, "emit": emitting, "container": container, "mcp": mcp, "llm": llm}
-
-
-def database_tools(http: Callable[[], Tool]) -> dict[str, Callable[[], Tool]]:
-    """Return a maker for each kind; `http` makes the tool that fetches what transfers read from an address."""
-    return {
-        "sqlite": lambda: _or_missing(_sqlite, "sqlite"),
-        "duckdb": lambda: _or_missing(_duckdb, "duckdb"),
-        "postgres": lambda: _or_missing(_postgres, "postgres"),
-        "transfer": lambda: _transfer(http),
-    }
-
-
-def _sqlite() -> Tool:
-    from refold.tools.sql.sqlite import sqlite_tool
-
-    return sqlite_tool()
-
-
-def _duckdb() -> Tool:
-    from refold.tools.sql.duckdb import duckdb_tool
-
-    return duckdb_tool()
-
-
-def _postgres() -> Tool:
-    from refold.tools.sql.postgres import PostgresTool
-
-    return PostgresTool()
-
-
-def _transfer(http: Callable[[], Tool]) -> Tool:
-    from refold.tools.transfer.tool import TransferTool
-
-    def sqlite_side() -> Any:
-        from refold.tools.transfer.sqlite import SqliteSide
-
-        return SqliteSide()
-
-    def duckdb_side() -> Any:
-        from refold.tools.transfer.duckdb import DuckdbSide
-
-        return DuckdbSide()
-
-    def postgres_side() -> Any:
-        from refold.tools.transfer.postgres import PostgresSide
-
-        return PostgresSide()
-
-    def http_side() -> Any:
-        from refold.tools.transfer.http import HttpSide
-
-        return HttpSide(http())
-
-    return TransferTool({"sqlite": sqlite_side, "duckdb": duckdb_side, "postgres": postgres_side, "http": http_side})
-
-
-def _or_missing(make: Callable[[], Tool], extra: str) -> Tool:
-    """Return the tool; or one that fails with what to install, so that only steps that need the library fail."""
-    try:
-        return make()
-    except ModuleNotFoundError as error:
-        return _failing(not_installed(error, extra))
-
-
-def _failing(why: str) -> Tool:
-    async def fail(call: ToolCall) -> Any:
-        raise refused(why, "missing_package")
-
-    return fail

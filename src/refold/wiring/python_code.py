@@ -8,6 +8,7 @@ from refold.errors import NotFound
 from refold.ports import Abilities, Advance, Executor, Tool
 from refold.registry import LazyRegistry
 from refold.runtime.turn import Turns
+from refold.wiring.world import InThread
 from refold.worker.loop import Worker
 
 if TYPE_CHECKING:
@@ -36,10 +37,11 @@ class PythonCode:
         *,
         register: Register,
         enrol: Callable[[Abilities], Awaitable[None]],
+        in_thread: InThread | None = None,
         isolated: Executor | None = None,
     ) -> None:
         self.turns, self.advance, self.worker, self.tools, self.read_value = turns, advance, worker, tools, read_value
-        self.register, self.enrol, self.isolated = register, enrol, isolated
+        self.register, self.enrol, self.in_thread, self.isolated = register, enrol, in_thread, isolated
         self.adopted: dict[str, Definition] = {}
         self.sessions: dict[str, Session] = {}
         self._parents: dict[str, str] = {}
@@ -125,9 +127,12 @@ class PythonCode:
             return child
 
         if self._services is None:
-            self._threads = Threads(self.worker.slots)
+            in_thread = self.in_thread
+            if in_thread is None:
+                self._threads = Threads(self.worker.slots)
+                in_thread = self._threads.run
             self._services = BodyServices(
-                self.worker.clock, self.read_value, self.known, self.register, look, self._threads.run, self.isolated
+                self.worker.clock, self.read_value, self.known, self.register, look, in_thread, self.isolated
             )
         return self._services
 

@@ -3,9 +3,9 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -19,7 +19,11 @@ from refold.worker.leases import Heartbeat, as_task
 
 if TYPE_CHECKING:
     from refold.templates import Templates
+    from refold.tools.pipeline.secrets import Vault
 
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Calls a function that may block, and returns its result."""
 
 ARTIFACTS = os.path.join(".refold", "artifacts")
 
@@ -64,6 +68,9 @@ class World(Struct):
     isolated: ProcessServices | None = None
     artifacts: str = ARTIFACTS  # the folder of the tool `artifact`
     docker: Mapping[str, str] = {}  # environment of docker, added to that of all programs
+    vault: "Vault | None" = None  # the secrets of pipelines, where they do not come from `secrets`
+    in_thread: InThread | None = None  # runs the bodies without `async`; None: a pool of threads
+    isolated_bodies: Executor | None = None  # runs the bodies in processes; None: the executor `process`
 
 
 @cache

@@ -126,18 +126,21 @@ class Simulation:
     def _parts(self, process: SimProcess) -> Process:
         self.born += 1
         ids = random.Random(f"{self.seed}/ids/{self.born}")
-        world = World(
+        world = self._world(process, ids)
+        store: Store = FaultyStore(self.store, self.faults, process, self.oracles)
+        settings = Settings(lease_for=LEASE, sweep_every=SWEEP, poll=POLL, slots=4, states_kept=3)
+        name = f"{process.name}-{self.born}"
+        options = TurnOptions(snapshot_every=5, decision=self.decision)
+        return assemble(store, world, self.evaluate, self.tools, settings, name, turn_options=options)
+
+    def _world(self, process: SimProcess, ids: random.Random) -> World:
+        return World(
             clock=SimClock(process, EPOCH),
             doorbell=FaultyDoorbell(self.shared_doorbell, process),
             advance=advance,
             chance=ids.random,
             new_id=lambda: f"{ids.getrandbits(64):016x}",
         )
-        store: Store = FaultyStore(self.store, self.faults, process, self.oracles)
-        settings = Settings(lease_for=LEASE, sweep_every=SWEEP, poll=POLL, slots=4, states_kept=3)
-        name = f"{process.name}-{self.born}"
-        options = TurnOptions(snapshot_every=5, decision=self.decision)
-        return assemble(store, world, self.evaluate, self.tools, settings, name, turn_options=options)
 
     def _boot(self, name: str) -> None:
         process = self.loop.process(name)

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from refold.core.commands import SOURCE_TOOL
 from refold.core.expressions import Values
@@ -41,7 +41,7 @@ from refold.tools.pipeline.secrets import Vault
 from refold.tools.python.tool import PythonTool
 from refold.tools.simple import FunctionTool
 from refold.wiring import Process, WallClock, World
-from refold.wiring.sources import source_tool
+from refold.wiring.tools import source_tool
 
 
 class Unwaitable(Exception):
@@ -226,22 +226,21 @@ class WorkflowSimulation(Simulation):
         """The last facts, in words."""
         return told_in_lines(self.store.facts(self.run_id), most) if self.run_id else []
 
+    def _world(self, process: SimProcess, ids: random.Random) -> World:
+        vault = Vault(
+            read=_secret,
+            keychain=_keychain,
+            remember=lambda v: None,
+            conceal=str,
+            seal=lambda v, _: v,
+            open_all=lambda v, *_: v,
+        )
+        world = super()._world(process, ids)
+        return structs.replace(world, vault=vault, in_thread=self._in_this_thread, isolated_bodies=RealThreadExecutor())
+
     def _parts(self, process: SimProcess) -> Process:
         parts = super()._parts(process)
-        if TOOL in parts.tools:
-            pipeline: Any = parts.tools[TOOL]
-            pipeline.vault = Vault(
-                read=_secret,
-                keychain=_keychain,
-                remember=lambda v: None,
-                conceal=str,
-                seal=lambda v, _: v,
-                open_all=lambda v, *_: v,
-            )
         if self.subject.workflow is not None or self.subject.code:
-            assert parts.code is not None
-            house = parts.code._rooms()
-            house.in_thread, house.isolated = self._in_this_thread, RealThreadExecutor()
             process.spawn(self._adopt(parts))
         return parts
 
