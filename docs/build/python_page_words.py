@@ -99,13 +99,14 @@ ATTRIBUTES = {
     "Shown": {
         "number": "with which a later stream goes on: `handle.stream(after=number)`",
         "step": "who has published it",
-        "value": "what `ctx.publish` was given",
+        "value": "what `ctx.publish` was given; a question is an `InputRequestEvent` with its id",
         "run": "that of a child, if it is one's",
     },
     "Request": {
         "id": "for `handle.answer`",
         "prompt": "what is asked",
         "metadata": "what was given with it",
+        "event": "the event that a step has returned; None: a body asks with `ctx.ask`",
     },
     "RunFailed": {"run": "its id", "error": "`step`, `visit`, `why`, and the `fault`: `kind`, `message`, `traceback`"},
     "ChildFailed": {"fault": "`kind`, `message`, `traceback`"},
@@ -125,7 +126,7 @@ INTERNAL = {
     "Workflow": frozenset({"hands_on"}),
     "Context": frozenset({"children"}),
     "SyncContext": frozenset({"waiting_by"}),
-    "Engine": frozenset({"code", "lines", "follow", "workers", "started", "completed"}),
+    "Engine": frozenset({"code", "lines", "follow", "workers", "started", "completed", "questions"}),
     "Settings": frozenset({"tool_limits"}),
     "State": frozenset(
         {"change", "check_open", "take_alone", "stored", "writes", "take_over", "renewed", "keep", "kept"}

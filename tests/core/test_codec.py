@@ -37,6 +37,7 @@ from refold.core.facts import (
     PageTaken,
     Parent,
     PassBegan,
+    RequestAnswered,
     Routed,
     RunEnded,
     RunEnding,
@@ -67,6 +68,7 @@ from refold.core.outcomes import (
     Outcome,
     Parked,
     PutIf,
+    Question,
     Report,
     Sent,
     SetKey,
@@ -98,7 +100,8 @@ MOVES: tuple[Move, ...] = (
     PassBegan("a"),
     LoopLeft("a"),
 )
-SENT = (Sent("Page", {"url": "x"}), Sent("Page", None, Blob("hash", 70_000), {"by": 1}))
+ASKED = Sent("Approve", {"prompt": "well?"}, asks=Question("q", "Approved", {"yes": True}))
+SENT = (Sent("Page", {"url": "x"}), Sent("Page", None, Blob("hash", 70_000), {"by": 1}), ASKED)
 REPORT = Report(2, Succeeded(1), 3, "worker", 4, 5, 6, 7, WRITES, {"tokens": 1.5}, SENT)
 ERROR = StepFault("a", 1, "unhandled failure", FAULT)
 FACTS: tuple[Fact, ...] = (
@@ -119,6 +122,7 @@ FACTS: tuple[Fact, ...] = (
     PagesGivenUp("a", 1, 2, FAULT),
     EventsTaken("a", 3, (((2, 0),), ((2, 1), (4, 0)))),
     VisitFailed("a", 3, FAULT, "Failed"),
+    RequestAnswered("q", Sent("Approved", {"request_id": "q", "yes": True})),
     Routed(MOVES),
     SignalReceived("go", [1], "ada"),
     SignalTaken("go", "a/1#k"),

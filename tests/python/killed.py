@@ -11,7 +11,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-from refold import Collect, Context, Event, StartEvent, StopEvent, Workflow, flow, open_engine, step
+from refold import (
+    Collect,
+    Context,
+    Engine,
+    Event,
+    InputRequestEvent,
+    InputResponseEvent,
+    StartEvent,
+    StopEvent,
+    Workflow,
+    flow,
+    open_engine,
+    step,
+)
 from refold.settings import Settings
 
 PAGES = 6
@@ -73,9 +86,46 @@ async def paying(ctx: Context, folder: str, nap: float) -> Any:
     return [first, second, await ctx.call(charge, folder, 3)]
 
 
+class Approved(InputResponseEvent):
+    yes: bool
+
+
+class Approve(InputRequestEvent, answer=Approved):
+    folder: str
+
+
+class Asking(Workflow):
+    @step
+    async def propose(self, ctx: Context, ev: StartEvent) -> list[Approve | Page]:
+        mark(ev.folder, "propose")
+        ctx.set("folder", ev.folder)
+        return [Approve(request_id="a1", folder=ev.folder), Page(n=0, folder=ev.folder)]
+
+    @step
+    async def beside(self, ev: Page) -> None:
+        mark(ev.folder, "beside")
+
+    @step
+    async def pay(self, ctx: Context, ev: Approved) -> StopEvent:
+        mark(ctx.get("folder"), f"pay {ev.yes}")
+        die_at(ctx.get("folder"), "answered")
+        return StopEvent(result=[ev.request_id, ev.yes])
+
+
+async def ask(engine: Engine, folder: str, run: str) -> Any:
+    handle = await engine.options(run=run).start(Asking, folder=folder)
+    while not await handle.requests() or "beside" not in Path(folder, "marks").read_text(encoding="utf-8"):
+        await asyncio.sleep(0.005)
+    die_at(folder, "asked")
+    await handle.answer("a1", Approved(yes=True))
+    return await handle.result()
+
+
 async def begin(db: str, run: str) -> Any:
     folder = os.path.dirname(db)
     async with open_engine(db=db, settings=SHORT) as engine:
+        if run == "asking":
+            return await ask(engine, folder, run)
         if run == "paying":
             handle = await engine.options(run=run).start(paying, folder=folder, nap=0.5)
         else:
@@ -85,7 +135,7 @@ async def begin(db: str, run: str) -> Any:
 
 async def go_on(db: str, run: str) -> Any:
     async with open_engine(db=db, settings=SHORT) as engine:
-        handle = await engine.attach(run, paying if run == "paying" else Killed)
+        handle = await engine.attach(run, {"paying": paying, "asking": Asking}.get(run, Killed))
         return await asyncio.wait_for(handle.result(), 60)
 
 

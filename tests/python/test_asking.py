@@ -43,7 +43,7 @@ async def test_a_returned_request_is_shown_and_its_answer_is_an_event() -> None:
         await handle.answer("r1", "Ada")
         assert await handle.result() == ["r1", "Ada"]
         shown = [each.value async for each in handle.stream()]
-        assert shown == [{"request_id": "r1", "prompt": "Name?", "metadata": {"a": (1,)}}]
+        assert shown == [InputRequestEvent(request_id="r1", prompt="Name?", metadata={"a": (1,)})]
 
 
 @flow

@@ -10,7 +10,8 @@ from tests.cli.program import noop, playbook, refold, started, until
 
 MODULE = """
 import os
-from refold import Collect, Context, ErrorEvent, Event, StartEvent, StopEvent, Workflow, flow, step
+from refold import Collect, Context, ErrorEvent, Event, InputRequestEvent, InputResponseEvent, StartEvent, StopEvent
+from refold import Workflow, flow, step
 
 class Page(Event):
     n: int
@@ -55,6 +56,22 @@ class Asks(Workflow):
     async def decide(self, ctx: Context, ev: StartEvent) -> StopEvent:
         said = await ctx.ask("Ship it?", metadata={"to": "Bergen"}, timeout="1h")
         return StopEvent(result=[said, await ctx.ask("How many?", id="count")])
+
+class Approved(InputResponseEvent):
+    yes: bool
+    why: str = ""
+
+class Approve(InputRequestEvent, answer=Approved):
+    amount: int
+
+class Pays(Workflow):
+    @step
+    async def propose(self, ev: StartEvent) -> Approve:
+        return Approve(request_id="a1", prompt="Pay?", amount=30)
+
+    @step
+    async def pay(self, ev: Approved) -> StopEvent:
+        return StopEvent(result=[ev.yes, ev.why])
 
 @flow
 async def asks_below(ctx):
@@ -227,6 +244,24 @@ def test_questions_stand_among_the_gates_and_are_answered_there(folder: Path) ->
         until(lambda: [each["gate"] for each in gates(folder)] == ["count"])
         assert refold(folder, "gates", "answer", "open", "count", "3", "-o", "json").data["value"] == 3
         assert process.stdout is not None and json.decode(process.stdout.read()) == [{"ok": True}, 3]
+
+
+def test_a_returned_request_is_a_question_whose_answer_is_checked_by_its_fields(folder: Path) -> None:
+    with started(folder, "run", "shop:Pays", "--name", "pays", "-q") as process:
+        until(lambda: gates(folder))
+        [asked] = gates(folder)
+        assert [asked[key] for key in ("gate", "step", "prompt", "event")] == ["a1", "propose", "Pay?", "Approve"]
+        assert asked["data"]["amount"] == 30 and asked["fields"] == {"response": False, "yes": True, "why": False}
+        shown = refold(folder, "gates", "show", "pays").out
+        assert "event      Approve" in shown and "amount = 30" in shown and "yes  (required)" in shown
+        [row] = refold(folder, "runs", "list", "-o", "json").data
+        assert row["status"] == "waiting"
+        assert "waits for the answer of a person to 'a1'" in refold(folder, "runs", "why", "pays").out
+        for wrong, why in ((["yes"], "a map of the fields of Approved"), (["-i", "no=1"], "lacks 'yes' and has 'no'")):
+            refused = refold(folder, "gates", "answer", "pays", "a1", *wrong)
+            assert (refused.code, why in refused.err) == (2, True), refused.err
+        assert refold(folder, "gates", "answer", "pays", "propose", "-i", "yes=true", "-i", "why=cheap").code == 0
+        assert process.stdout is not None and json.decode(process.stdout.read()) == [True, "cheap"]
 
 
 @pytest.mark.parametrize("detach", [(), ("--detach",), ("--dry-run",)])

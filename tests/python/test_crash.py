@@ -1,5 +1,6 @@
 """Killed at any moment, a run of events goes on as if nothing had happened."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.python.killed import PAGES, go_on
+from refold import open_engine
+from tests.python.killed import PAGES, SHORT, Approve, Asking, go_on
 
 EXPECTED = {"pages": list(range(PAGES)), "sum": sum(range(PAGES)), "exact": (1, 2)}
 
@@ -52,3 +54,20 @@ async def test_a_durable_call_is_made_once_and_only_the_rest_of_a_sleep_is_waite
 async def test_a_sleep_that_is_over_is_not_slept_again(tmp_path: Path) -> None:
     killed(tmp_path, "paying", "slept")
     assert await go_on(str(tmp_path / "refold.db"), "paying") == [2, 4, 6]
+
+
+async def test_a_request_waits_while_its_process_is_dead_and_its_step_never_runs_again(tmp_path: Path) -> None:
+    assert killed(tmp_path, "asking", "asked") == {"propose": 1, "beside": 1}
+    async with open_engine(db=str(tmp_path / "refold.db"), settings=SHORT) as engine:
+        handle = await engine.attach("asking", Asking)
+        [request] = await handle.requests()
+        assert request.event == Approve(request_id="a1", folder=str(tmp_path))
+        await handle.answer("a1", {"yes": False})
+        assert await asyncio.wait_for(handle.result(), 60) == ["a1", False]
+    assert marks(tmp_path) == {"propose": 1, "beside": 1, "pay False": 1}
+
+
+async def test_an_answer_is_kept_when_the_process_dies_in_the_step_that_takes_it(tmp_path: Path) -> None:
+    assert killed(tmp_path, "asking", "answered") == {"propose": 1, "beside": 1, "pay True": 1}
+    assert await go_on(str(tmp_path / "refold.db"), "asking") == ["a1", True]
+    assert marks(tmp_path) == {"propose": 1, "beside": 1, "pay True": 2}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from refold.core import times
-from refold.core.outcomes import SECOND, Instant
+from refold.core.outcomes import ANSWER, SECOND, Instant
 from refold.core.read.why import Reason, no_code
 
 SPANS = (("d", 86_400), ("h", 3_600), ("min", 60))
@@ -62,7 +62,8 @@ def clock(at: Instant, now: Instant) -> str:
 def why(reason: Reason, now: Instant) -> str:
     """Return a reason in words."""
     text = KINDS[reason.kind](reason, now)
-    return f"{text}: {reason.note}" if reason.note and reason.kind not in SAID else text
+    is_said = reason.kind in SAID or reason.signal.startswith(ANSWER)
+    return f"{text}: {reason.note}" if reason.note and not is_said else text
 
 
 SAID = ("gate", "batch", "window", "no_code")  # kinds whose texts already contain the note
@@ -70,6 +71,8 @@ SAID = ("gate", "batch", "window", "no_code")  # kinds whose texts already conta
 
 def _signal(reason: Reason, now: Instant) -> str:
     also = f" or {until(reason.until, now)}" if reason.until else ""
+    if reason.signal.startswith(ANSWER):
+        return f"waits for the answer of a person to {reason.signal.removeprefix(ANSWER)!r}{also}"
     return f"waits for signal {reason.signal!r}{also}"
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.outcomes import Blob, Fault, Instant, Outcome, Report
+from refold.core.outcomes import Blob, Fault, Instant, Outcome, Report, Sent
 
 
 class Parent(Struct, frozen=True, omit_defaults=True):
@@ -173,6 +173,13 @@ class VisitFailed(Struct, frozen=True, tag="visit_failed", omit_defaults=True):
     fault: Fault
     event: str = ""
     events: tuple[tuple[int, int], ...] = ()  # the events that it was run for, if the failure becomes an event
+
+
+class RequestAnswered(Struct, frozen=True, tag="request_answered"):
+    """The oldest open request with this id has received the oldest kept answer, which is sent as an event."""
+
+    id: str
+    sent: Sent
 
 
 class Entered(Struct, frozen=True, tag="entered", array_like=True, gc=False):
@@ -355,6 +362,7 @@ Fact = (
     | PagesGivenUp
     | EventsTaken
     | VisitFailed
+    | RequestAnswered
     | Routed
     | SignalReceived
     | SignalTaken

@@ -112,6 +112,17 @@ class Suspended(Struct, frozen=True, tag="suspended", omit_defaults=True):
 Outcome = Succeeded | Failed | TimedOut | Cancelled | Parked | Suspended
 
 
+ANSWER = "answer:"  # the prefix of signals that answer questions, before the id of the question
+
+
+class Question(Struct, frozen=True, omit_defaults=True):
+    """What makes an event a request to a person: it waits, and its answer is an event of another type."""
+
+    id: str
+    answer: str  # the type of the event that the answer becomes
+    fields: dict[str, bool] = {}  # the fields of that event, and which are required; empty: it has only `response`
+
+
 class Sent(Struct, frozen=True, omit_defaults=True):
     """An event that a step has sent."""
 
@@ -119,6 +130,7 @@ class Sent(Struct, frozen=True, omit_defaults=True):
     data: Any = None
     blob: Blob | None = None  # the data, if it is too large
     by: dict[str, Any] = {}  # fields by which steps collect it into groups
+    asks: Question | None = None  # no step takes it: a person answers it
 
 
 class Report(Struct, frozen=True, omit_defaults=True, gc=False):

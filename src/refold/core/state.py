@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from refold.core.facts import Parent, StepFault
-from refold.core.outcomes import Awaited, Blob, Fault, Instant, Outcome, Write
+from refold.core.outcomes import Awaited, Blob, Fault, Instant, Outcome, Question, Write
 
 # States of a step
 PENDING, ENTERED, ISSUED, COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED = (
@@ -105,6 +105,17 @@ class Inbox(Struct, gc=False):
     open: int = 0  # unfinished commands of the step
     groups: dict[str, list[Ref]] = {}  # of a step that collects events: its groups
     since: dict[str, Instant] = {}  # when the first event of a group came
+
+
+class OpenRequest(Struct, gc=False):
+    """An event that a person has to answer, with the step and the visit that sent it."""
+
+    step: str
+    visit: int
+    ref: Ref
+    type: str
+    data: Any
+    asks: Question
 
 
 class StepState(Struct, gc=False, rename={"kept_input": "given"}):
@@ -211,6 +222,8 @@ class RunState(Struct, rename={"arc_inputs": "given", "undone": "lost"}):
     taking: dict[int, None] = {}  # steps that may take an event
     stopped: Ref | None = None  # the event that ends the run
     untaken: list[tuple[str, str]] = []  # types of events that no step takes, and the steps that have sent them
+    requests: dict[str, list[OpenRequest]] = {}  # id -> the requests that a person has to answer, the oldest first
+    answered: dict[str, None] = {}  # ids of requests whose answer has come
     undone: list[tuple[int, tuple[Ref, ...], str]] = []  # step, events and group of visits that the run's end cut off
     # What is running or waiting
     visiting: int = 0  # unfinished visits, finalizers included

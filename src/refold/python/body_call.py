@@ -15,6 +15,7 @@ from refold.names import a
 from refold.ports import Clock, Executor, Meanwhile, Memory, ToolCall
 from refold.python.definition import Definition
 from refold.python.durable_calls import RecordedCalls
+from refold.python.events import InputRequestEvent
 from refold.python.session import Session
 from refold.python.state import State
 
@@ -109,7 +110,21 @@ class BodyCall:
 
     def send(self, event: Any) -> None:
         self.state.check_open()
-        self.events.append(Sent(*self.definition.sent(event, f"step {self.call.command.step!r}")))
+        sender = f"step {self.call.command.step!r}"
+        if isinstance(event, InputRequestEvent):
+            self.events.append(self.definition.request(event, self._request_id(event, sender), sender))
+        else:
+            self.events.append(Sent(*self.definition.sent(event, sender)))
+
+    def _request_id(self, event: InputRequestEvent, sender: str) -> str:
+        """Return the id of a request: its own, or one that is the same in every try."""
+        if self.call.command.item is not None:
+            raise InvalidValue(sender, "it is run for an item of `ctx.map`, whose result is wanted: use `ctx.ask`")
+        ids = [sent.asks.id for sent in self.events if sent.asks is not None]
+        id = event.request_id or f"{self.call.command.id}/request" + (f"/{len(ids) + 1}" if ids else "")
+        if id in ids:
+            raise InvalidValue(sender, f"two of its requests have the id {id!r}; each needs its own")
+        return id
 
 
 async def _whole(services: BodyServices, run: str, blob: Blob) -> Any:

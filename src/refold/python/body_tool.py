@@ -96,12 +96,11 @@ class BodyTool:
             await run_isolated(body, body_call)
             return
         for event in as_events(body.name, await self._value(body, body_call, events)):
-            if isinstance(event, InputRequestEvent):
-                id = event.request_id or f"{body_call.call.command.id}/request"
+            id = _asked_before(body_call, event)
+            if id:
                 answer = await Context(body_call).ask(event.prompt, id=id, metadata=event.metadata)
-                body_call.send(InputResponseEvent(request_id=id, response=answer))
-            else:
-                body_call.send(event)
+                event = InputResponseEvent(request_id=id, response=answer)
+            body_call.send(event)
 
     async def _value(self, body: Body, body_call: BodyCall, events: list[Any]) -> Any:
         signature = body.signature
@@ -114,6 +113,18 @@ class BodyTool:
             )
             return await self.services.in_thread(partial(body.function, *seen))
         return await (body.function(Context(body_call), given) if signature.wants_context else body.function(given))
+
+
+def _asked_before(body_call: BodyCall, event: Any) -> str:
+    """Return the id of a request that an earlier release has asked inside the body, which waits for it; else nothing.
+
+    Only such a request is a durable call of the body, and its answer is found there.
+    """
+    if not isinstance(event, InputRequestEvent):
+        return ""
+    id = event.request_id or f"{body_call.call.command.id}/request"
+    calls, key = body_call.calls, f"ask:{id}"
+    return id if key in calls.recorded or key in calls.memory.awaited else ""
 
 
 def _is_told_to_end(error: BaseException) -> bool:

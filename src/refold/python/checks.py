@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from refold.python.events import ErrorEvent, StartEvent, StopEvent
+from refold.python.events import ErrorEvent, InputRequestEvent, StartEvent, StopEvent, received_as
 
 
 class Sketch(Struct, frozen=True):
@@ -25,8 +25,8 @@ def problems_of(workflow: str, steps: Sequence[Sketch]) -> Iterator[str]:
     for each in steps:
         yield from _own_problems(each)
         for sent in (*(each.sends or ()), *([each.on_error] if each.on_error is not None else [])):
-            if not issubclass(sent, StopEvent) and not _takers(sent, steps):
-                yield f"step {each.name!r} sends {sent.__name__}, which no step takes"
+            if not issubclass(sent, StopEvent) and not _takers(received_as(sent), steps):
+                yield f"step {each.name!r} sends {sent.__name__}, {_untaken(sent, steps)}"
     if not any(_takes(each, StartEvent) for each in steps) and not _starts(steps):
         yield f"no step of {workflow!r} takes StartEvent, so that nothing would ever begin"
         return
@@ -46,11 +46,25 @@ def problems_of(workflow: str, steps: Sequence[Sketch]) -> Iterator[str]:
         yield f"no step of {workflow!r} sends StopEvent, so that no run of it could end"
 
 
+def _untaken(sent: type, steps: Sequence[Sketch]) -> str:
+    answer = received_as(sent)
+    if answer is sent:
+        return "which no step takes"
+    taken = {each for step in steps for each in step.takes if issubclass(each, answer)}
+    hint = "".join(
+        f"; if it is {each.__name__}, write `class {sent.__name__}(…, answer={each.__name__})`" for each in taken
+    )
+    return f"whose answer is {answer.__name__}, which no step takes{hint}"
+
+
 def _own_problems(step: Sketch) -> Iterator[str]:
     if step.on_error is not None and not issubclass(step.on_error, ErrorEvent):
         yield f"step {step.name!r}: on_error is {step.on_error.__name__}, which is no subclass of refold.ErrorEvent"
     if any(issubclass(each, StopEvent) for each in step.takes):
         yield f"step {step.name!r} takes StopEvent, with which the run is over"
+    for each in step.takes:
+        if issubclass(each, InputRequestEvent):
+            yield f"step {step.name!r} takes {each.__name__}, which a person answers: take {received_as(each).__name__}"
     if step.gathers is None and step.as_list:
         collect = f"@step(collect=Collect({_listed(step.takes)}, n=…))"
         yield f"step {step.name!r} takes a list and collects nothing: write {collect}"
@@ -84,5 +98,5 @@ def _reached(steps: Sequence[Sketch]) -> list[Sketch]:
         if step.sends is None:
             return list(steps)  # it may send anything
         for sent in (*step.sends, *([step.on_error] if step.on_error is not None else [])):
-            found += [each for each in _takers(sent, steps) if each not in found]
+            found += [each for each in _takers(received_as(sent), steps) if each not in found]
     return [step for step in steps if step in found]

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from msgspec.structs import replace
 
 from refold.core.faults import short
-from refold.core.outcomes import SECOND, Awaited
+from refold.core.outcomes import ANSWER, SECOND, Awaited
 from refold.core.plan import Plan, Retry
-from refold.core.read.gates import ANSWER
 from refold.core.retry import delay, may_retry
 from refold.core.times import seconds
 from refold.errors import InvalidValue
 from refold.python.body_call import BodyCall, fault_for_policy
 from refold.python.children import Children, result_of
-from refold.python.definition import define, is_workflow
+from refold.python.definition import REQUEST, define, is_workflow
 from refold.python.durable_calls import CallOptions, Span
 from refold.python.events import StopEvent
 from refold.python.inputs import Inputs
@@ -195,9 +194,13 @@ class Context(DurableCalls):
         command = self._call.command
         known = type(event) in self._definition.names
         name, data = self._definition.sent(event, command.step) if known else ("", self._put(event, "published"))
+        await self._show(name, data, name or short(repr(event), 200))
+
+    async def _show(self, type: str, data: Any, text: str) -> None:
+        command = self._call.command
         line = {"at": self._services.clock.now(), "step": command.step, "visit": command.visit}
-        line |= {"attempt": command.attempt, "stream": "event", "type": name, "data": data}
-        await self._body_call.published.put({**line, "text": name or short(repr(event), 200)})
+        line |= {"attempt": command.attempt, "stream": "event", "type": type, "data": data}
+        await self._body_call.published.put({**line, "text": text})
 
     def collect(self, event: Any, n: int, by: str = "") -> list[Any] | None:
         """Keep this event with those that came before; return n of them in the order in which they came, or None if
@@ -210,7 +213,10 @@ class Context(DurableCalls):
         return None if full is None else [self._definition.received(type, data) for type, data in full]
 
     async def ask(self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None) -> Any:
-        """Ask a person and wait for the answer, without limit or for `timeout`. Raises TimeoutError."""
+        """Ask a person and wait for the answer, without limit or for `timeout`. Raises TimeoutError.
+
+        Those who follow the run see the question as an InputRequestEvent.
+        """
         self._asked += 1
         command = self._call.command
         id = id or f"{command.id}/{self._asked}"
@@ -219,7 +225,8 @@ class Context(DurableCalls):
         if key in self._calls.recorded or key in self._calls.memory.awaited:
             self._body_call.published.pass_over()
         else:
-            await self.publish({"request_id": id, "prompt": prompt, "metadata": metadata})
+            shown = {"prompt": prompt, "request_id": id, "metadata": input["metadata"]}
+            await self._show(REQUEST, shown, short(str(prompt), 200))
         call = Awaited(key, self._until(timeout), f"{ANSWER}{id}", input=input)
         return await self._awaited(call, f"the question {prompt!r}", timeout)
 

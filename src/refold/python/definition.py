@@ -11,20 +11,22 @@ from msgspec import Struct, structs
 
 from refold.core import plan as data
 from refold.core.graph import analyse
+from refold.core.outcomes import Question, Sent
 from refold.core.plan import BODY, ONCE, START, STOP, EventType, Plan, Retry, plan_hash
 from refold.core.times import seconds
 from refold.errors import InvalidPlan, InvalidValue
 from refold.names import a
 from refold.python.checks import Sketch, problems_of
 from refold.python.events import ErrorEvent, Event, InputRequestEvent, InputResponseEvent, StartEvent, StopEvent
-from refold.python.field_types import check_fields, with_defaults
+from refold.python.field_types import check_fields, needed, with_defaults
 from refold.python.inputs import Inputs, inputs_of_event, inputs_of_function
 from refold.python.session import NAME, Live
-from refold.python.signatures import Signature, data_classes, is_event, read_signature
+from refold.python.signatures import Signature, data_classes, field_hints, is_event, read_signature
 from refold.python.values import ValueCodec, fields_of, make_object
 from refold.python.workflow import FLOW, Flow, Policy, Workflow, bodies_of, checked_retry, resources_of
 
 DEFINITION = "__refold_definition__"
+REQUEST = "refold.InputRequestEvent"  # the type of a question that no annotation of the workflow names
 
 
 class Body(Struct, frozen=True):
@@ -82,6 +84,25 @@ class Definition(Struct, frozen=True):
         check_fields(cls, fields, cls.__name__)
         return self.names[cls], self.codec.put_fields(fields, cls.__name__)
 
+    def request(self, event: InputRequestEvent, id: str, sender: str) -> Sent:
+        """Return a request to a person as an event that waits for the answer with this id. Raises InvalidValue."""
+        cls, answer = type(event), type(event).answered_by
+        if answer not in self.names:
+            raise InvalidValue(sender, f"it asks with {cls.__name__}, and no step takes its answer, {answer.__name__}")
+        if cls not in self.names and cls is not InputRequestEvent:
+            raise InvalidValue(sender, self._unknown(cls))
+        fields = fields_of(event, cls.__name__) | {"request_id": id}
+        check_fields(cls, fields, cls.__name__)
+        data = self.codec.put_fields(fields, cls.__name__)
+        return Sent(self.names.get(cls, REQUEST), data, asks=Question(id, self.names[answer], _answer_fields(answer)))
+
+    def answer(self, event: InputResponseEvent) -> Any:
+        """Return an event that answers a request as the value of an answer. Raises InvalidValue."""
+        cls = type(event)
+        fields = {name: each for name, each in fields_of(event, cls.__name__).items() if name != "request_id"}
+        stored = self.codec.put_fields(fields, cls.__name__)
+        return stored if _answer_fields(cls) else stored.get("response")
+
     def _unknown(self, cls: type) -> str:
         if not is_event(cls):
             return f"it gave {a(cls.__name__)}; a step gives an event, a list of events, or None"
@@ -97,7 +118,7 @@ class Definition(Struct, frozen=True):
 
     def received(self, type: str, raw: Any) -> Any:
         """Return a stored event as a new object of its class. Raises InvalidValue."""
-        cls = self.classes[type]
+        cls = self.classes[type] if type != REQUEST else InputRequestEvent
         of_error = issubclass(cls, ErrorEvent)
         if not isinstance(raw, dict):
             raise InvalidValue(type, f"a map of fields is wanted, and this is {a(raw.__class__.__name__)}")
@@ -116,6 +137,12 @@ class Definition(Struct, frozen=True):
         self.inputs.check(self.plan.name, raw)
         self.received(START, raw)
         return raw
+
+
+def _answer_fields(cls: type) -> dict[str, bool]:
+    """Return the fields of an answer, and which are required; nothing if `response` is all that it has."""
+    names = [name for name in field_hints(cls) if name != "request_id"]
+    return {name: name in needed(cls) for name in names} if names != ["response"] else {}
 
 
 def define(workflow: Any, found_at: str = "") -> Definition:
@@ -175,6 +202,7 @@ def _made(workflow: Workflow[Any]) -> Definition:
     names = _names(classes)
     problems = list(problems_of(name, [_sketch(body) for body in bodies.values() if not body.policy.mapped]))
     problems += _unfit_for_processes(workflow, bodies.values())
+    problems += _unfit_for_items(bodies.values())
     if problems:
         raise InvalidPlan(problems)
     retry = checked_retry(workflow.retry, name)
@@ -221,6 +249,14 @@ def _unfit_for_processes(workflow: Workflow[Any], bodies: Iterable[Body]) -> Ite
             yield f"step {body.name!r} wants a process, which could not import {where}: write a class, in a module"
 
 
+def _unfit_for_items(bodies: Iterable[Body]) -> Iterator[str]:
+    """A step that `ctx.map` runs returns a result to the body that called it, so that no answer could follow later."""
+    for body in bodies:
+        for sent in body.signature.sends or () if body.policy.mapped else ():
+            if issubclass(sent, InputRequestEvent):
+                yield f"step {body.name!r} is run by `ctx.map`, so it cannot return {sent.__name__}: use `await ctx.ask`"
+
+
 def _others(names: Mapping[type, str]) -> set[str]:
     """Return the event types that have a class of the user."""
     return {name for cls, name in names.items() if cls is not StartEvent}
@@ -230,8 +266,10 @@ def _event_classes(bodies: Iterable[Body]) -> Iterator[type]:
     yield from (StartEvent, StopEvent)
     for body in bodies:
         yield from body.signature.takes
-        yield from body.signature.sends or ()
-        yield from body.policy.sends
+        for sent in (*(body.signature.sends or ()), *body.policy.sends):
+            yield sent
+            if issubclass(sent, InputRequestEvent):
+                yield sent.answered_by
         if body.policy.on_error is not None:
             yield body.policy.on_error
 
@@ -254,7 +292,7 @@ def _full(cls: type) -> str:
 def _types(names: Mapping[type, str]) -> Iterator[EventType]:
     told: set[str] = set()
     for cls, name in names.items():
-        if cls is not InputRequestEvent and name not in told:
+        if not issubclass(cls, InputRequestEvent) and name not in told:  # people take requests, no step does
             told.add(name)
             above = (names[each] for each in cls.__mro__[1:] if each in names)
             yield EventType(name=name, bases=tuple(dict.fromkeys(each for each in above if each != name)))
@@ -264,7 +302,6 @@ def _sketch(body: Body) -> Sketch:
     sends = body.signature.sends
     if sends is not None:
         sends = (*sends, *body.policy.sends)
-        sends = tuple(InputResponseEvent if each is InputRequestEvent else each for each in sends)
     collect = body.policy.collect
     return Sketch(
         body.name,

@@ -2,8 +2,7 @@
 
 from refold.core.plan import START, Arc, Call, Plan, Step
 from refold.python.definition import Body, Definition
-from refold.python.events import InputRequestEvent, InputResponseEvent
-from refold.python.signatures import Signature
+from refold.python.events import received_as
 
 
 def arcs_of_events(definition: Definition) -> Plan:
@@ -26,13 +25,10 @@ def _takers(definition: Definition, type: str) -> list[str]:
 
 
 def _arcs(definition: Definition, body: Body) -> list[Arc]:
-    sends = [definition.names[each] for each in _sent(body.signature) + list(body.policy.sends)]
+    sent = (*(body.signature.sends or ()), *body.policy.sends)
+    sends = [definition.names[received_as(each)] for each in sent]
     arcs = [Arc(to=to, when=type) for type in dict.fromkeys(sends) for to in _takers(definition, type)]
     if body.policy.on_error is not None:
         type = definition.names[body.policy.on_error]
         arcs += [Arc(to=to, on="failure", when=type) for to in _takers(definition, type)]
     return arcs
-
-
-def _sent(signature: Signature) -> list[type]:
-    return [InputResponseEvent if each is InputRequestEvent else each for each in signature.sends or ()]

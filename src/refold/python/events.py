@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from copy import copy
 from functools import partial
 from inspect import get_annotations
-from typing import Any, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform
+
+from refold.errors import InvalidPlan
 
 
 @dataclass_transform(kw_only_default=True)
@@ -62,17 +64,32 @@ class StopEvent(Event):
         self.result = fields.get("result", fields or None)
 
 
+class InputResponseEvent(Event):
+    """The answer to an InputRequestEvent, with the same id. A subclass may declare further fields."""
+
+    request_id: str = ""
+    response: Any = None
+
+
 class InputRequestEvent(Event):
-    """Asks a person; the answer comes as an InputResponseEvent with the same id."""
+    """Asks a person; the answer comes as an InputResponseEvent with the same id.
+
+    A subclass may have fields of its own, and names the class of its answer:
+    `class Approve(InputRequestEvent, answer=Approved)`.
+    """
+
+    answered_by: ClassVar[type[InputResponseEvent]] = InputResponseEvent
 
     prompt: str = ""
     request_id: str = ""  # empty: one is made
     metadata: Any = None
 
-
-class InputResponseEvent(Event):
-    request_id: str
-    response: Any = None
+    def __init_subclass__(cls, *, answer: type[InputResponseEvent] | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if answer is not None:
+            if not (isinstance(answer, type) and issubclass(answer, InputResponseEvent)):
+                raise InvalidPlan([f"{cls.__name__}: answer is {answer!r}, which is no subclass of InputResponseEvent"])
+            cls.answered_by = answer
 
 
 class ErrorEvent(Event):
@@ -82,3 +99,8 @@ class ErrorEvent(Event):
     visit: int
     error: dict[str, Any]
     events: list[Any] = dataclasses.field(default_factory=list)  # for which it was run
+
+
+def received_as(sent: type) -> type:
+    """Return the class of event that steps receive when this one is sent: of a request, its answer."""
+    return sent.answered_by if issubclass(sent, InputRequestEvent) else sent

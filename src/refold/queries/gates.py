@@ -52,7 +52,7 @@ def find_question(views: Views, row: Summary, id: str | None) -> RunQuestion | N
     questions = list(questions_of(views, row))
     by_id = [pair for pair in questions if id is None or pair[1].id == id]
     fitting = by_id or [pair for pair in questions if pair[1].step == id]
-    if len(fitting) > 1:
+    if len({(asking.run, question.id) for asking, question in fitting}) > 1:
         ids = ", ".join(question.id for _, question in fitting)
         raise Conflict(f"run {run_label(row)} asks several questions; name one: {ids}")
     return fitting[0] if fitting else None
@@ -115,6 +115,7 @@ def waiting_object(row: Summary, waiting: OpenGate | OpenQuestion) -> dict[str, 
 
 
 def _question_object(row: Summary, question: OpenQuestion) -> dict[str, Any]:
+    sent = question.request
     return {
         "run": row.run,
         "name": row.name or None,
@@ -125,5 +126,8 @@ def _question_object(row: Summary, question: OpenQuestion) -> dict[str, Any]:
         "type": "question",
         "prompt": question.prompt,
         "metadata": question.metadata,
+        "event": None if sent is None else sent.type,
+        "data": None if sent is None else sent.data,
+        "fields": None if sent is None else sent.asks.fields or None,
         "deadline": stamp(question.until or 0),
     }

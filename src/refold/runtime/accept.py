@@ -1,6 +1,6 @@
 """Turns mail, letters and due timers of a run into facts, or refuses them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, structs
@@ -39,6 +39,7 @@ from refold.core.outcomes import (
     Cancelled,
     Failed,
     Fault,
+    Instant,
     Outcome,
     PutIf,
     Report,
@@ -244,7 +245,12 @@ class MailReader(Struct):
         return loop is not None and not loop.sequential
 
     def _sent(self, sent: Sent) -> Sent:
-        """Move a large event to a blob; the fields by which events are collected stay next to it."""
+        """Move a large event to a blob; the fields by which events are collected stay next to it.
+
+        A request stays as it is, because the state has all of it while it is open.
+        """
+        if sent.asks is not None:
+            return sent
         data, blob = self.d.box(sent.data)
         if blob is None or not isinstance(sent.data, dict):
             return Sent(sent.type, data, blob)
@@ -282,6 +288,8 @@ class MailReader(Struct):
             self.d.record_fact(PageCame(name, opened.visit, opened.page, report))
         elif opened.item is None:
             self.flush()
+            if report.events:
+                self.d.lines.extend(_request_lines(name, opened.visit, report, self.d.now))
             self.d.record_fact(StepSettled(name, opened.visit, report))
         else:
             self.items.setdefault((name, opened.visit), []).append(
@@ -437,6 +445,14 @@ def reported(lease: Lease, done: Done) -> Report:
         usage=done.usage,
         events=done.events,
     )
+
+
+def _request_lines(step: str, visit: int, report: Report, now: Instant) -> Iterator[Any]:
+    """Return the requests of a report as lines of the run's stream: they are shown when they are asked, and once."""
+    for sent in report.events:
+        if sent.asks is not None:
+            line = {"at": now, "step": step, "visit": visit, "attempt": report.attempt, "stream": "event"}
+            yield {**line, "type": sent.type, "data": sent.data, "text": str(sent.data.get("prompt", ""))}
 
 
 def _failed(report: Report, fault: Fault) -> Report:

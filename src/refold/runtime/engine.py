@@ -15,6 +15,7 @@ from refold.core.faults import text_of
 from refold.core.fold.apply import Record
 from refold.core.graph import Graph, PreparedPlan, prepare
 from refold.core.plan import Plan
+from refold.core.read.gates import OpenQuestion, open_questions
 from refold.core.read.summary import Progress, Summary, progress, shown_steps, status_of
 from refold.core.read.why import WorkerView, briefly
 from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
@@ -341,6 +342,11 @@ class Engine:
 
     async def show(self, run: str) -> RunReport:
         return await self._shown(await self._look(run))
+
+    async def questions(self, run: str) -> tuple[RunState, Sequence[OpenQuestion]]:
+        """Return the state of a run and what it asks people, without what its child runs ask."""
+        seen = await self._look(run)
+        return seen.state, open_questions(seen.graph, seen.state)
 
     async def _value(self, seen: RunSnapshot) -> Any:
         state, blob = seen.state, seen.state.blob

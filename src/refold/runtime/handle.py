@@ -5,7 +5,7 @@ import inspect
 import typing
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol
 
 from msgspec import Struct
 
@@ -13,12 +13,12 @@ from refold.core.commands import child_id
 from refold.core.facts import RunEnded, StepSettled
 from refold.core.faults import fault_text
 from refold.core.fold.apply import Record
-from refold.core.outcomes import Suspended
-from refold.core.read.gates import ANSWER
-from refold.core.state import RunState
-from refold.errors import NotFound, RunFailed, StepFailed
-from refold.logs import ERROR, event, logger
+from refold.core.outcomes import ANSWER, Suspended
+from refold.core.read.gates import OpenQuestion, answer_fields, why_no_answer
+from refold.core.state import OpenRequest, RunState
+from refold.errors import Conflict, InvalidValue, NotFound, RunFailed, StepFailed
 from refold.ports import Clock
+from refold.python.events import InputResponseEvent
 from refold.python.stages.progress import StageProgress, stage_progress, stages_of
 
 if TYPE_CHECKING:
@@ -92,8 +92,6 @@ class Family:
             return ()  # its letter is still on its way
 
 
-log = logger("runtime")
-
 LOOK = 0.05  # seconds between two looks at what is asked
 
 
@@ -120,7 +118,7 @@ class Code(Protocol):
 
 
 class Shown(Struct, frozen=True):
-    """Something that a step has published."""
+    """Something that a step has published, or a question: then `value` is the InputRequestEvent, with its id."""
 
     number: int
     step: str
@@ -135,6 +133,21 @@ class Request(Struct, frozen=True):
     id: str
     prompt: str
     metadata: Any = None
+    event: Any = None  # the event itself, if a step has sent it; None: a body asks with `ctx.ask`
+
+
+class Asked(Struct, frozen=True):
+    """A request, with the run and the visit that ask it and the workflow of that run."""
+
+    run: str
+    question: OpenQuestion
+    request: Request
+    definition: "Definition | None"
+
+    @property
+    def place(self) -> tuple[str, str, int, str]:
+        """What tells it from any other question, also from a later one with the same id."""
+        return self.run, self.question.step, self.question.visit, self.question.id
 
 
 class Seen(Protocol):
@@ -156,6 +169,8 @@ class Runs(Protocol):
     async def result(self, run: str) -> Any: ...
 
     async def show(self, run: str) -> Seen: ...
+
+    async def questions(self, run: str) -> tuple[RunState, Sequence[OpenQuestion]]: ...
 
     def follow(self, run: str, after: int = 0) -> AsyncIterator[tuple[int, Any]]: ...
 
@@ -198,20 +213,28 @@ class Handle(Generic[R]):
         Raises RunFailed (StepFailed if it is a Python workflow) or RunCancelled. While it waits, `answer` is called
         for each question that the run asks a person.
         """
-        answering = None if answer is None else asyncio.create_task(self._answer_all(answer))
-        if answering is not None:
-            answering.add_done_callback(self._log_answering)
         try:
-            value = await self.engine.result(self.id)
+            value = await (self.engine.result(self.id) if answer is None else self._answered_result(answer))
         except RunFailed as failed:
             if self.definition is None:
                 raise
             raise self._failed(failed) from self._original(failed)
-        finally:
-            if answering is not None:
-                answering.cancel()
         result: R = self._get(value, "result")
         return result
+
+    async def _answered_result(self, answer: Answer) -> Any:
+        """Wait for the result and answer questions meanwhile; whatever `answer` raises is raised here at once."""
+        result = asyncio.ensure_future(self.engine.result(self.id))
+        answering = asyncio.create_task(self._answer_all(answer))
+        try:
+            await asyncio.wait((result, answering), return_when=asyncio.FIRST_COMPLETED)
+            if not result.done():
+                answering.result()
+            return await result
+        finally:
+            for each in (result, answering):
+                each.cancel()
+            await asyncio.wait((result, answering))
 
     def _get(self, raw: Any, path: str = "$") -> Any:
         return raw if self.definition is None else self.definition.codec.get(raw, path)
@@ -219,19 +242,16 @@ class Handle(Generic[R]):
     def _put(self, value: Any, path: str) -> Any:
         return value if self.definition is None else self.definition.codec.put(value, path)
 
-    def _log_answering(self, answering: "asyncio.Task[None]") -> None:
-        error = None if answering.cancelled() else answering.exception()
-        if error is not None:
-            event(log, ERROR, "questions of a run are not answered any more", run=self.id, error=error)
-
-    async def _answer_all(self, answer: Answer) -> None:
-        answered: set[str] = set()
+    async def _answer_all(self, answer: Answer) -> NoReturn:
+        answered: set[tuple[str, str, int, str]] = set()
         while True:
-            for request in await self.requests():
-                if request.id not in answered:
-                    answered.add(request.id)
-                    value = answer(request)
-                    await self.answer(request.id, await value if inspect.isawaitable(value) else value)
+            for asked in await self._asked(self.id):
+                if asked.place not in answered:
+                    answered.add(asked.place)
+                    value = answer(asked.request)
+                    value = await value if inspect.isawaitable(value) else value
+                    with suppress(NotFound, Conflict):  # it was answered by somebody else, or the run has ended
+                        await self.answer(asked.request.id, value)
             await asyncio.sleep(LOOK)
 
     async def stream(self, after: int = 0, *, children: bool | None = None) -> AsyncIterator[Shown]:
@@ -267,29 +287,41 @@ class Handle(Generic[R]):
         await self.engine.signal(self.id, name, self._put(value, "value"))
 
     async def requests(self) -> list[Request]:
-        """What people are asked now, by the run or by its child runs."""
-        return [request for _, request in await self._asked(self.id)]
+        """What people are asked now, by the run or by its child runs: events that steps have returned, and the
+        questions of `ctx.ask`.
+        """
+        return [asked.request for asked in await self._asked(self.id)]
 
-    async def _asked(self, run: str) -> list[tuple[str, Request]]:
-        state = (await self.engine.show(run)).state
-        calls = [call for opened in state.open.values() for call in opened.calls.values()]
-        asked = [call.input for call in calls if call.signal.startswith(ANSWER)]
-        found = [(run, Request(each["id"], each["prompt"], self._get(each["metadata"]))) for each in asked]
+    async def _asked(self, run: str) -> list[Asked]:
+        state, questions = await self.engine.questions(run)
+        definition = self.definition if run == self.id else self.engine.code.of(state.plan)
+        found = [Asked(run, each, _request(each, definition), definition) for each in questions]
         for child in state.children.values():
             with suppress(NotFound):  # its letter is still on its way
                 found += await self._asked(child)
         return found
 
     async def answer(self, request_id: str, value: Any = None, *, early: bool | None = None) -> None:
-        """To an open request. While none is open an answer is kept for the request to come; so it is with `early`.
+        """Answer an open request. While none is open an answer is kept for the request to come; so it is with `early`.
 
-        Raises NotFound, with the requests that are open, or Conflict if the run is over.
+        The value is the `response` of the answer; if the class of the answer has further fields, it is a map of them,
+        or an event of that class. Raises NotFound, with the requests that are open, InvalidValue for an answer that
+        does not fit, or Conflict if the run is over.
         """
-        asking = {request.id: run for run, request in await self._asked(self.id)}
+        asking = {asked.request.id: asked for asked in reversed(await self._asked(self.id))}  # of equal ids the oldest
         if request_id not in asking and not (early if early is not None else not asking):
             raise NotFound(f"run {self.id} has no request {request_id!r}; open: {', '.join(asking) or 'none'}")
-        run = asking.get(request_id, self.id)
-        await self.engine.signal(run, f"{ANSWER}{request_id}", self._put(value, "answer"))
+        asked = asking.get(request_id)
+        if asked is None:
+            definition, run = self.definition, self.id
+        else:
+            definition, run = asked.definition, asked.run
+        if definition is not None:
+            is_event = isinstance(value, InputResponseEvent)
+            value = definition.answer(value) if is_event else definition.codec.put(value, "answer")
+        if asked is not None and asked.question.request is not None:
+            _check_answer(asked.question.request, value, definition)
+        await self.engine.signal(run, f"{ANSWER}{request_id}", value)
 
     async def export(self) -> bytes:
         """The whole run as JSON, with all that waits in it: for `engine.restore`, here or elsewhere.
@@ -345,3 +377,21 @@ class Handle(Generic[R]):
         if fault is not None and fault.traceback:
             told.add_note(fault.traceback)
         return told
+
+
+def _request(question: OpenQuestion, definition: "Definition | None") -> Request:
+    """Return a question with its values as objects, as far as the code of its workflow is here."""
+    sent = question.request
+    if definition is None:
+        return Request(question.id, question.prompt, question.metadata, None if sent is None else sent.data)
+    event = None if sent is None else definition.received(sent.type, sent.data)
+    return Request(question.id, question.prompt, definition.codec.get(question.metadata), event)
+
+
+def _check_answer(request: OpenRequest, value: Any, definition: "Definition | None") -> None:
+    """Raises InvalidValue if the step that takes the answer could not read it."""
+    why = why_no_answer(request.asks, value)
+    if why:
+        raise InvalidValue("answer", why)
+    if definition is not None and request.asks.answer in definition.classes:
+        definition.received(request.asks.answer, answer_fields(request.asks, value))

@@ -14,10 +14,11 @@ from refold.cli.options import db_option, inputs, output_option, run_argument, v
 from refold.core.codec import check_value
 from refold.core.fold.gates import most_votes
 from refold.core.graph import Graph
-from refold.core.read.gates import ANSWER, OpenGate, OpenQuestion, open_gates
+from refold.core.outcomes import ANSWER
+from refold.core.read.gates import OpenGate, OpenQuestion, open_gates, why_no_answer
 from refold.core.read.summary import Summary
 from refold.core.state import RunState
-from refold.errors import Conflict, NotFound
+from refold.errors import Conflict, InvalidValue, NotFound
 from refold.queries.gates import (
     choose_option,
     find_gate,
@@ -30,6 +31,8 @@ from refold.queries.reading import RunReader
 from refold.queries.runs import run_label
 from refold.runtime.mail import DecideGate, Signal
 
+NAMED = ("prompt", "request_id", "metadata")  # fields that every request has
+
 
 def question_lines(row: Summary, question: OpenQuestion, now: int) -> Iterator[str]:
     yield f"run        {out.printable(run_label(row))}"
@@ -37,6 +40,14 @@ def question_lines(row: Summary, question: OpenQuestion, now: int) -> Iterator[s
     yield f"prompt     {out.printable(str(question.prompt))}"
     if question.metadata is not None:
         yield f"metadata   {out.printable(str(question.metadata))}"
+    if question.request is not None:
+        own = {name: each for name, each in question.request.data.items() if name not in NAMED}
+        yield f"event      {out.printable(question.request.type)}"
+        yield from (f"           {out.printable(f'{name} = {each!r}')}" for name, each in own.items())
+        yield from (
+            f"field      {out.printable(name)}" + "  (required)" * required
+            for name, required in question.request.asks.fields.items()
+        )
     if question.until is not None:
         yield f"until      {words.until(question.until, now)}"
     yield f"answer     {out.printable(f'refold gates answer {run_label(row)} {question.id} VALUE')}"
@@ -50,7 +61,7 @@ def question_lines(row: Summary, question: OpenQuestion, now: int) -> Iterator[s
 @output_option
 @db_option
 def answer(run: str, question: str, value: str | None, pairs: tuple[str, ...], output: str, db: str) -> None:
-    """Answer what a Python workflow asks with `ctx.ask`.
+    """Answer what a Python workflow asks: with `ctx.ask`, or with an `InputRequestEvent` that a step has returned.
 
     ID is that of the question, or its step if it asks only one; `refold gates list` shows it. The VALUE is JSON, or
     else text.
@@ -68,6 +79,9 @@ def answer(run: str, question: str, value: str | None, pairs: tuple[str, ...], o
             ids = ", ".join(other.id for _, other in questions_of(views, row)) or "none"
             raise NotFound(f"run {run_label(row)} asks no question {question!r}; open: {ids}")
     asking, open_question = question_found
+    why = "" if open_question.request is None else why_no_answer(open_question.request.asks, value_given)
+    if why:
+        raise InvalidValue("VALUE", why)
     with open_intake(db) as (intake, _):
         intake.send(asking.run, Signal(f"{ANSWER}{open_question.id}", value_given, who()))
     if output != "table":

@@ -25,6 +25,7 @@ from refold.core.facts import (
     PageCame,
     PagesGivenUp,
     PageTaken,
+    RequestAnswered,
     Routed,
     RunEnded,
     RunEnding,
@@ -103,6 +104,7 @@ EFFECTS: dict[type, Effects] = for_every_fact(
             lambda fact: [f"{fact.step}/{fact.first + n}" for n in range(len(fact.batches))], opens_commands=True
         ),
         VisitFailed: Effects(_visit, sends_events=True),
+        RequestAnswered: Effects(sends_events=True),
         Routed: Effects(),
         SignalReceived: Effects(),
         SignalTaken: Effects(_owner, answers_call=True),

@@ -6,10 +6,11 @@ from typing import Any
 from refold.core.decide.decision import Decision
 from refold.core.decide.ending import end_run
 from refold.core.decide.routing import final_fault
-from refold.core.facts import EventsTaken, StepFault, StepSettled, VisitFailed
+from refold.core.facts import EventsTaken, RequestAnswered, StepFault, StepSettled, VisitFailed
 from refold.core.fold.events import DEFAULT_WORKERS, waiting
-from refold.core.outcomes import Failed, Fault, Report
+from refold.core.outcomes import ANSWER, Failed, Fault, Report, Sent
 from refold.core.plan import STOP, Collect
+from refold.core.read.gates import answer_fields
 from refold.core.state import COMPLETED, FAILED, RUNNING, Inbox, Ref
 
 
@@ -23,6 +24,15 @@ def catch_failures(d: Decision) -> None:
             d.record_fact(
                 VisitFailed(step.name, opened.visit, fault, step.on_error, opened.events if step.on_error else ())
             )
+
+
+def deliver_answers(d: Decision) -> None:
+    """Turn the answers to open requests into events, in the order in which they came."""
+    for id in list(d.state.answered):
+        while id in d.state.answered:
+            asks = d.state.requests[id][0].asks
+            data, blob = d.box(answer_fields(asks, d.state.signals[f"{ANSWER}{id}"][0]))
+            d.record_fact(RequestAnswered(id, Sent(asks.answer, data, blob)))
 
 
 def end_by_event(d: Decision) -> None:
@@ -96,7 +106,7 @@ def gather_no_longer(d: Decision, step: str, group: str) -> None:
 def end_without_event(d: Decision) -> None:
     """Fail a run in which nothing is queued, running or awaited and no step has sent a stop event."""
     state = d.state
-    if state.life != RUNNING or state.visiting or state.children or state.orphans:
+    if state.life != RUNNING or state.visiting or state.children or state.orphans or state.requests:
         return
     last = max(state.steps, key=lambda step: step.done_at)
     name = d.graph.name(state.steps.index(last))

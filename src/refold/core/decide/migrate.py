@@ -8,7 +8,7 @@ from refold.core.decide.decision import Decision
 from refold.core.facts import RunMigrated, RunStarted
 from refold.core.fold import migrate as remapping
 from refold.core.fold.apply import Record, fold
-from refold.core.fold.events import waiting
+from refold.core.fold.events import open_requests, waiting
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Instant
 from refold.core.pipeline import TaskPipeline
@@ -181,6 +181,10 @@ def _of_inboxes(old: Graph, new: Graph, state: RunState) -> Iterator[remapping.M
             yield name, f"{reason}, and it would no longer take {', '.join(types)}"
         elif _gathers(old.step(s).collect) != _gathers(new.step(n).collect):
             yield name, f"{reason}, and it would collect them in another way"
+    for request in open_requests(state):
+        if not new.takers.get(request.asks.answer):
+            asks = f"it has asked {request.asks.id!r}, and a person has to answer"
+            yield request.step, f"{asks}; no step of the new plan would take {request.asks.answer}"
     for type, sender in state.untaken:
         if sender and sender not in new.index:
             yield sender, f"it has sent {type}, which no step took, and the new plan has no such step"

@@ -5,7 +5,7 @@ from typing import Any
 
 from refold.core.decide.decision import Decision
 from refold.core.decide.ending import end_if_asked, end_run, fail_completed, watch_budget, withdraw_waits
-from refold.core.decide.events import catch_failures, end_by_event, end_without_event, take_events
+from refold.core.decide.events import catch_failures, deliver_answers, end_by_event, end_without_event, take_events
 from refold.core.decide.issue import fill_windows, issue_entered, start_waiting_children, try_again
 from refold.core.decide.routing import deliver_signals, enter_step, give_up_items, route
 from refold.core.decide.waits import check_polls
@@ -91,6 +91,7 @@ RULES: Rules = (
 EVENT_RULES: Rules = (
     (lambda d, state: state.life == ENDING, withdraw_waits),
     (lambda d, state: state.deliverable, deliver_signals),
+    (lambda d, state: state.answered and state.life == RUNNING, deliver_answers),
     (lambda d, state: state.judge, catch_failures),
     (lambda d, state: state.stopped is not None or state.untaken or state.failures, end_by_event),
     (lambda d, state: state.budget and state.life == RUNNING and _issues_more(d, state), watch_budget),

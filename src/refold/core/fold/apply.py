@@ -29,6 +29,7 @@ from refold.core.facts import (
     PagesGivenUp,
     PageTaken,
     PassBegan,
+    RequestAnswered,
     Routed,
     RunEnded,
     RunEnding,
@@ -292,6 +293,16 @@ def _over(graph: Graph, state: RunState, move: PassBegan | LoopLeft) -> int:
     return loop
 
 
+def _signal_received(graph: Graph, state: RunState, fact: SignalReceived) -> None:
+    waits.signal_received(graph, state, fact)
+    events.note_answers(state, fact.name)
+
+
+def _signal_taken(graph: Graph, state: RunState, fact: SignalTaken) -> None:
+    waits.signal_taken(graph, state, fact)
+    events.note_answers(state, fact.name)
+
+
 def _run_paused(graph: Graph, state: RunState, fact: RunPaused) -> None:
     if not (state.paused and state.parent is not None and state.paused_by == state.parent.run):
         _may(RunPaused, life_of(state), "the run")
@@ -390,9 +401,10 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = for_every_fact(
         PagesGivenUp: pages.source_given_up,
         EventsTaken: events.taken,
         VisitFailed: events.failed,
+        RequestAnswered: events.answered,
         Routed: _routed,
-        SignalReceived: waits.signal_received,
-        SignalTaken: waits.signal_taken,
+        SignalReceived: _signal_received,
+        SignalTaken: _signal_taken,
         CallSettled: waits.call_settled,
         ChildEnded: waits.child_ended,
         GateDecided: waits.gate_decided,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from refold.core.facts import (
     EventsTaken,
     Fact,
+    RequestAnswered,
     RunEnding,
     RunReopened,
     RunResumed,
@@ -16,7 +17,7 @@ from refold.core.facts import (
 from refold.core.faults import error_value
 from refold.core.fold import visits, waits
 from refold.core.graph import Graph
-from refold.core.outcomes import SECOND, Instant, Sent, Succeeded
+from refold.core.outcomes import ANSWER, SECOND, Instant, Sent, Succeeded
 from refold.core.plan import START, STOP
 from refold.core.state import (
     CANCELLED,
@@ -26,6 +27,7 @@ from refold.core.state import (
     RUNNING,
     Inbox,
     OpenCommand,
+    OpenRequest,
     Ref,
     RunState,
     StepState,
@@ -137,7 +139,45 @@ def settled(graph: Graph, state: RunState, command: str, fact: StepSettled) -> N
         visits.apply_writes(state, report.writes)
     close(graph, state, command, COMPLETED)
     for index, sent in enumerate(report.events):
-        _deliver(graph, state, sent, (state.seq, index), fact.step)
+        if sent.asks is None:
+            _deliver(graph, state, sent, (state.seq, index), fact.step)
+        else:
+            request = OpenRequest(fact.step, fact.visit, (state.seq, index), sent.type, sent.data, sent.asks)
+            state.requests.setdefault(request.asks.id, []).append(request)
+            _note_answer(state, request.asks.id)
+
+
+def _note_answer(state: RunState, id: str) -> None:
+    if state.signals.get(f"{ANSWER}{id}") and id in state.requests:
+        state.answered[id] = None
+    else:
+        visits.clear_obligation(state.answered, id)
+
+
+def note_answers(state: RunState, signal: str) -> None:
+    """Note whether there is an answer to an open request, after a signal has come or was taken."""
+    if state.requests and signal.startswith(ANSWER):
+        _note_answer(state, signal.removeprefix(ANSWER))
+
+
+def answered(graph: Graph, state: RunState, fact: RequestAnswered) -> None:
+    """Close the oldest request with an id, use up the oldest answer to it, and deliver the answer as an event."""
+    signal = f"{ANSWER}{fact.id}"
+    answers, requests = state.signals[signal], state.requests[fact.id]
+    answers.pop(0)
+    request = requests.pop(0)
+    if not answers:
+        del state.signals[signal]
+        state.deliverable.pop(signal, None)
+    if not requests:
+        del state.requests[fact.id]
+    _note_answer(state, fact.id)
+    _deliver(graph, state, fact.sent, (state.seq, 0), request.step)
+
+
+def open_requests(state: RunState) -> list[OpenRequest]:
+    """Return the requests that wait for an answer, the oldest first."""
+    return sorted((each for requests in state.requests.values() for each in requests), key=lambda each: each.ref)
 
 
 def close(graph: Graph, state: RunState, command: str, life: str) -> OpenCommand:
@@ -187,6 +227,8 @@ def reopen(graph: Graph, state: RunState) -> None:
     for s, inbox in state.inboxes.items():
         inbox.since = dict.fromkeys(inbox.groups, state.at)
         _note_taking(graph, state, s)
+    for id in state.requests:
+        _note_answer(state, id)
     state.undone, state.untaken = [], []
 
 
@@ -203,6 +245,8 @@ def sent_by(fact: Fact, index: int) -> Sent:
             return fact.report.events[index]
         case RunStarted():
             return Sent(START, fact.input)
+        case RequestAnswered():
+            return fact.sent
         case VisitFailed():
             data = {"step": fact.step, "visit": fact.visit, "error": error_value(fact.fault)}
             return Sent(fact.event, data)
@@ -219,6 +263,8 @@ def timers_of(graph: Graph, state: RunState, fact: Fact) -> Iterator[str]:
         case StepSettled(report=report):
             for sent in report.events:
                 yield from _timers_for(graph, sent)
+        case RequestAnswered():
+            yield from _timers_for(graph, fact.sent)
         case VisitFailed(event=event) if event:
             yield from _timers_for(graph, sent_by(fact, 0))
         case EventsTaken(step=step):

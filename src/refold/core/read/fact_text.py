@@ -28,6 +28,7 @@ from refold.core.facts import (
     PagesGivenUp,
     PageTaken,
     PassBegan,
+    RequestAnswered,
     Routed,
     RunEnded,
     RunEnding,
@@ -193,6 +194,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
         VisitFailed: lambda fact: (
             f"{_where(fact)} failed for good" + (f", which is sent as {fact.event}" if fact.event else "")
         ),
+        RequestAnswered: lambda fact: f"request {fact.id!r} was answered, which is sent as {fact.sent.type}",
         Routed: lambda fact: "; ".join(_MOVES[type(move)](move) for move in fact.moves),
         SignalReceived: lambda fact: f"signal {fact.name!r} came" + (f" with {fact.value!r}" if fact.value else ""),
         SignalTaken: lambda fact: f"{fact.command} took signal {fact.name!r}",

@@ -6,12 +6,13 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.facts import Fact, GateDecided, StepSettled
+from refold.core.fold.events import open_requests
 from refold.core.fold.gates import Vote, is_decided, vote
 from refold.core.fold.waits import due_at
 from refold.core.graph import Graph
-from refold.core.outcomes import Awaited, Instant
+from refold.core.outcomes import ANSWER, Awaited, Instant, Question
 from refold.core.plan import Gate
-from refold.core.state import OpenCommand, RunState
+from refold.core.state import RUNNING, OpenCommand, OpenRequest, RunState
 from refold.core.times import stamp
 
 
@@ -70,11 +71,8 @@ def how_gate_ended(gate: Gate, step: str, visit: int, log: Iterable[tuple[Instan
     return ""
 
 
-ANSWER = "answer:"  # the prefix of signals that answer questions
-
-
 class OpenQuestion(Struct, frozen=True):
-    """A question of a body that waits for an answer."""
+    """A question that waits for an answer: of a body that waits for it, or a request that a step has sent."""
 
     step: str
     visit: int
@@ -82,16 +80,20 @@ class OpenQuestion(Struct, frozen=True):
     prompt: Any
     metadata: Any = None  # in its stored form
     until: Instant | None = None
+    request: OpenRequest | None = None  # None: a body asks
 
 
 def open_questions(graph: Graph, state: RunState) -> list[OpenQuestion]:
-    """Return the open questions of a run, without those of its children, the longest waiting first."""
-    return [
+    """Return the open questions of a run, without those of its children: first those of bodies, then requests; of
+    each the longest waiting first.
+    """
+    asked = [
         _question(graph, opened, call)
         for opened in state.open.values()
         for call in opened.calls.values()
         if call.signal.startswith(ANSWER) and isinstance(call.input, dict)
     ]
+    return asked + [_requested(request) for request in open_requests(state) if state.life == RUNNING]
 
 
 def _question(graph: Graph, opened: OpenCommand, call: Awaited) -> OpenQuestion:
@@ -99,3 +101,28 @@ def _question(graph: Graph, opened: OpenCommand, call: Awaited) -> OpenQuestion:
     return OpenQuestion(
         graph.name(opened.step), opened.visit, asked["id"], asked["prompt"], asked.get("metadata"), call.until
     )
+
+
+def _requested(request: OpenRequest) -> OpenQuestion:
+    data = request.data
+    return OpenQuestion(
+        request.step, request.visit, request.asks.id, data.get("prompt", ""), data.get("metadata"), request=request
+    )
+
+
+def answer_fields(asks: Question, value: Any) -> dict[str, Any]:
+    """Return the fields of the event that an answer becomes."""
+    fields = value if asks.fields and isinstance(value, dict) else {"response": value}
+    return {**fields, "request_id": asks.id}
+
+
+def why_no_answer(asks: Question, value: Any) -> str:
+    """Return why a value does not answer a request, by the names of its fields; empty if it does."""
+    if not asks.fields:
+        return ""
+    wants = ", ".join(name if required else f"{name} (optional)" for name, required in asks.fields.items())
+    if not isinstance(value, dict):
+        return f"request {asks.id!r} is answered with a map of the fields of {asks.answer}: {wants}"
+    wrong = [f"lacks {name!r}" for name, required in asks.fields.items() if required and name not in value]
+    wrong += [f"has {name!r}" for name in value if name not in asks.fields and name != "request_id"]
+    return f"the answer to request {asks.id!r} {' and '.join(wrong)}; {asks.answer} has {wants}" if wrong else ""

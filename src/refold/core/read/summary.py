@@ -62,10 +62,10 @@ def summarize(graph: Graph, state: RunState) -> Summary:
 
 
 def status_of(graph: Graph, state: RunState, now: Instant) -> str:
-    """Return the status of a run. It is waiting if it has open commands and no worker could run any of them now."""
+    """Return the status of a run. It is waiting if something is open and no worker could run any of it now."""
     if state.paused:
         return PAUSED
-    if state.life != RUNNING or not state.open:
+    if state.life != RUNNING or not (state.open or state.requests):
         return state.life
     for each in reversed(state.open.values()):  # from the newest: the oldest end first and leave slow gaps
         if not _waits(graph, each, now):

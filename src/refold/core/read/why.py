@@ -1,16 +1,17 @@
 """Why the steps of a run wait: the reasons as data, and as short texts."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, structs
 
 from refold.core.commands import SOURCE_TOOL
-from refold.core.fold.events import runs_out, timer_key
+from refold.core.fold.events import open_requests, runs_out, timer_key
 from refold.core.fold.gates import most_votes
 from refold.core.fold.waits import due_at
 from refold.core.graph import Graph
-from refold.core.outcomes import Instant
+from refold.core.outcomes import ANSWER, Instant
 from refold.core.pipeline import TaskPipeline
 from refold.core.plan import BODY, Call, Child, Gate, Step, WorkerWork, is_body
 from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
@@ -19,10 +20,12 @@ from refold.core.state import (
     ISSUED,
     ITEM_WAITING,
     PENDING,
+    RUNNING,
     TERMINAL,
     UNRESOLVED,
     FanOut,
     OpenCommand,
+    OpenRequest,
     RunState,
 )
 
@@ -84,7 +87,7 @@ def reasons(graph: Graph, state: RunState, now: Instant, world: WorkerView | Non
         return []
     by_step: dict[str, list[Reason]] = {name: [] for name in graph.index}
     for reason in of_commands(graph, state, now, world if world is not None else WorkerView()):
-        by_step[reason.step].append(reason)
+        by_step.setdefault(reason.step, []).append(reason)  # a request may be of a step that a new plan lacks
     of_waiting = _of_inbox if graph.by_events else _of_step
     for s in range(len(graph.plan.steps)):
         by_step[graph.name(s)].extend(of_waiting(graph, state, s))
@@ -95,6 +98,16 @@ def of_commands(graph: Graph, state: RunState, now: Instant, world: WorkerView) 
     """Return the reasons of open commands only; the cost does not depend on the size of the graph."""
     for command in state.open:
         yield from _of_command(graph, state, command, now, world)
+    if state.life == RUNNING:
+        yield from map(partial(_of_request, state), open_requests(state))
+
+
+def _of_request(state: RunState, request: OpenRequest) -> Reason:
+    """Return why a request is open: its step has completed, and a person has to answer."""
+    where: dict[str, Any] = {"step": request.step, "visit": request.visit}
+    if state.paused:
+        return Reason(kind="paused", by=state.paused_by, since=state.paused_at, note=_spent(state), **where)
+    return Reason(kind="signal", signal=f"{ANSWER}{request.asks.id}", note=f"request:{request.asks.id}", **where)
 
 
 def _of_command(graph: Graph, state: RunState, command: str, now: Instant, world: WorkerView) -> Iterator[Reason]:
@@ -265,8 +278,13 @@ def _of_items(fan: FanOut, name: str, visit: int) -> Iterator[Reason]:
 
 
 def briefly(graph: Graph, state: RunState, world: WorkerView | None = None) -> dict[str, str]:
-    """Return why each open command has not ended, as a short text."""
+    """Return why each open command has not ended, and why each request is open, as a short text."""
     texts = {command: _reason(graph, state, opened) for command, opened in state.open.items()}
+    if state.life == RUNNING:
+        texts |= {
+            f"{each.step}/{each.visit} request {each.asks.id}": "waits for the answer of a person"
+            for each in open_requests(state)
+        }
     if world is not None:
         for command in state.open:
             for reason in _of_command(graph, state, command, state.at, world):

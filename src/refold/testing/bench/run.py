@@ -6,9 +6,8 @@ from typing import Any, Protocol, TypeVar
 
 from refold.core.faults import fault_text
 from refold.core.fold.apply import Record
-from refold.core.outcomes import SECOND
+from refold.core.outcomes import ANSWER, SECOND
 from refold.core.read.fact_text import fact_text
-from refold.core.read.gates import ANSWER
 from refold.core.read.loaded import Loaded
 from refold.core.read.summary import shown_steps
 from refold.core.read.template_scope import step_value

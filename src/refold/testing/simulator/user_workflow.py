@@ -13,10 +13,9 @@ from msgspec import Struct, structs
 
 from refold.core.commands import SOURCE_TOOL
 from refold.core.expressions import Values
-from refold.core.outcomes import SECOND, Fault
+from refold.core.outcomes import ANSWER, SECOND, Fault
 from refold.core.pipeline import TOOL, TaskPipeline
 from refold.core.plan import BODY, Call, Gate, Plan
-from refold.core.read.gates import ANSWER
 from refold.core.read.why import Reason, reasons
 from refold.core.state import TERMINAL
 from refold.doorbells.local import LocalDoorbell
