@@ -112,7 +112,11 @@ ATTRIBUTES = {
     "ChildFailed": {"fault": "`kind`, `message`, `traceback`"},
     "LiveObjectLost": {"key": "under which it was"},
     "StopEvent": {"result": "what the run gives"},
-    "InputRequestEvent": {"prompt": "what is asked", "metadata": "whatever else the one who asks people should know"},
+    "InputRequestEvent": {
+        "answered_by": "the class of the answer",
+        "prompt": "what is asked",
+        "metadata": "whatever else the one who asks people should know",
+    },
     "ErrorEvent": {
         "step": "that has failed",
         "visit": "for which event, counted from 1",

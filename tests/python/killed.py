@@ -135,7 +135,8 @@ async def begin(db: str, run: str) -> Any:
 
 async def go_on(db: str, run: str) -> Any:
     async with open_engine(db=db, settings=SHORT) as engine:
-        handle = await engine.attach(run, {"paying": paying, "asking": Asking}.get(run, Killed))
+        workflows: dict[str, Any] = {"paying": paying, "asking": Asking}
+        handle = await engine.attach(run, workflows.get(run, Killed))
         return await asyncio.wait_for(handle.result(), 60)
 
 

@@ -62,7 +62,7 @@ async def test_a_step_that_returns_a_request_is_completed_and_never_runs_again()
 
     async with started(propose, got) as handle:
         [id] = await asked(handle)
-        state = (await handle.engine.show(handle.id)).state  # type: ignore[attr-defined]
+        state = (await handle.engine.show(handle.id)).state
         assert state.steps[0].life == "completed" and state.ctx == {"schema": "schema 0"}
         await handle.answer(id, "yes")
         assert await handle.result() == ["yes", "schema 0"]
@@ -297,7 +297,7 @@ async def test_a_step_that_is_mapped_cannot_return_a_request() -> None:
     async with started(begin, one) as handle:
         [item] = await handle.result()
         assert "use `ctx.ask`" in str(item)
-    with pytest.raises(InvalidPlan, match="'annotated' is run by `ctx.map`, so it cannot return InputRequestEvent"):
+    with pytest.raises(InvalidPlan, match=r"'annotated' is run by `ctx\.map`, so it cannot return InputRequestEvent"):
         define(Workflow("w", [begin, annotated]))
 
 
@@ -323,7 +323,9 @@ def test_what_is_wrong_with_requests_is_found_before_anything_runs() -> None:
 
     async def takes_it(ev: Tick) -> StopEvent: ...  # type: ignore[empty-body]
 
-    hint = r"answer is InputResponseEvent, which no step takes; if it is Approved, write `class Tick\(…, answer=Approved"
+    hint = (
+        r"answer is InputResponseEvent, which no step takes; if it is Approved, write `class Tick\(…, answer=Approved"
+    )
     with pytest.raises(InvalidPlan, match=hint):
         define(Workflow("w", [begin, on_continue]))
     with pytest.raises(InvalidPlan, match="takes Tick, which a person answers: take InputResponseEvent"):
@@ -370,7 +372,11 @@ FORMER = {
                             {
                                 "key": "ask:r1",
                                 "signal": "answer:r1",
-                                "input": {"id": "r1", "prompt": "Name?", "metadata": {"a": {"$refold": ["tuple", [1]]}}},
+                                "input": {
+                                    "id": "r1",
+                                    "prompt": "Name?",
+                                    "metadata": {"a": {"$refold": ["tuple", [1]]}},
+                                },
                             }
                         ],
                         "progress": {"published": 1},

@@ -254,7 +254,7 @@ def _unfit_for_items(bodies: Iterable[Body]) -> Iterator[str]:
     for body in bodies:
         for sent in body.signature.sends or () if body.policy.mapped else ():
             if issubclass(sent, InputRequestEvent):
-                yield f"step {body.name!r} is run by `ctx.map`, so it cannot return {sent.__name__}: use `await ctx.ask`"
+                yield f"step {body.name!r} is run by `ctx.map`, so it cannot return {sent.__name__}: use `ctx.ask`"
 
 
 def _others(names: Mapping[type, str]) -> set[str]:
