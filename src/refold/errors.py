@@ -6,7 +6,8 @@ RefoldError
 │   └── OverBound        make the value or its schema smaller or simpler: the check exceeded its limit
 ├── NotFound             there is no such run, workflow, step or gate
 ├── Conflict             another caller was first, or the state of the run does not allow this; look again
-│   └── CannotMigrate    change the plan, or wait until the run has passed the steps in `refusals`
+│   ├── CannotMigrate    change the plan, or wait until the run has passed the steps in `refusals`
+│   └── KeyTaken         use another key, or wait until `run` has ended: the key belongs to it
 ├── RunFailed            the run ended as failed; `error` says why
 │   └── StepFailed       the same for a Python workflow; `__cause__` is the original error, if it was in this process
 ├── RunCancelled         the run ended as cancelled
@@ -61,6 +62,12 @@ class CannotMigrate(Conflict):
         self.refusals = tuple(refusals)  # (step, reason); the step is empty if the reason concerns the whole plan
         lines = [f"  step {step}: {why}" if step else f"  {why}" for step, why in refusals]
         super().__init__("\n".join([f"run {run} cannot follow plan {plan[:12]}:", *lines]))
+
+
+class KeyTaken(Conflict):
+    def __init__(self, why: str, run: str) -> None:
+        self.run = run
+        super().__init__(why)
 
 
 class RunFailed(RefoldError):

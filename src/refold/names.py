@@ -1,10 +1,13 @@
 """Names of steps and playbooks: which are allowed, which are reserved, and which one was probably meant."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 PLAYBOOK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,62}")
+MOST_LABELS, LONGEST_LABEL = 16, 255
 MANY = 500  # of more names than this, only those with the same first letter are compared
 LONGEST_GUESS = 40  # longer words are not taken for typing errors of a key
 
@@ -13,6 +16,18 @@ RESERVED = frozenset({"ctx", "error", "input", "iter", "loop", "output", "run", 
 
 WORDS = frozenset({"and", "else", "false", "if", "in", "is", "none", "not", "null", "or", "true"})
 """Words of the expression language, which cannot be names."""
+
+
+def label_flaw(labels: Mapping[Any, Any]) -> str:
+    """Return what is wrong with the labels of a run, or an empty text."""
+    if len(labels) > MOST_LABELS:
+        return f"a run has at most {MOST_LABELS} labels, and these are {len(labels)}"
+    for key, value in labels.items():
+        if not isinstance(key, str) or LABEL_KEY.fullmatch(key) is None:
+            return f"{key!r} is not the name of a label: at most 63 letters, digits, `_`, `.`, `/` and `-`"
+        if not isinstance(value, str) or len(value) > LONGEST_LABEL or not value.isprintable():
+            return f"the value of label {key!r} is a text of at most {LONGEST_LABEL} printable characters"
+    return ""
 
 
 def meant(name: str, known: Iterable[str]) -> str:

@@ -251,13 +251,26 @@ RunCursor = tuple[Instant, str]
 
 
 class RunFilter(Struct, frozen=True):
-    """Which runs a list shows; None: all of them."""
+    """Which runs a list shows: those that fit everything that is given here."""
 
     status: str | None = None
     workflow: str | None = None
+    name: str | None = None
+    key: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()  # a run has all of them, and may have others
+    since: Instant | None = None  # started at this moment or later
+    until: Instant | None = None  # started before this moment
 
     def fits(self, row: Summary) -> bool:
-        return self.status in (None, row.status) and self.workflow in (None, row.workflow)
+        return (
+            self.status in (None, row.status)
+            and self.workflow in (None, row.workflow)
+            and self.name in (None, row.name)
+            and self.key in (None, row.key)
+            and (self.since is None or row.created_at >= self.since)
+            and (self.until is None or row.created_at < self.until)
+            and all(row.labels.get(key) == value for key, value in self.labels)
+        )
 
 
 ALL_RUNS = RunFilter()

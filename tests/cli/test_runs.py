@@ -45,7 +45,7 @@ def test_the_list_shows_the_newest_first(folder: Path) -> None:
         ("bad", "failed"),
         ("good", "completed"),
     ]
-    assert list(rows[0]) == ["id", "name", "workflow", "status", "created_at", "ended_at"]
+    assert list(rows[0]) == ["id", "name", "workflow", "status", "key", "labels", "created_at", "ended_at"]
     assert rows[0]["ended_at"] is None
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", rows[3]["ended_at"])
     table = refold(folder, "runs", "list").out.splitlines()
@@ -58,6 +58,48 @@ def test_the_list_can_be_shortened(folder: Path) -> None:
     assert [row["name"] for row in listed(folder, "-n", "1")] == ["held"]
     lines = refold(folder, "runs", "list", "-o", "jsonl").out.splitlines()
     assert [json.decode(line)["name"] for line in lines] == ["held", "asks", "bad", "good"]
+
+
+def test_a_list_of_runs_is_filtered_and_says_that_there_is_more(folder: Path) -> None:
+    assert [row["name"] for row in listed(folder, "--name", "bad")] == ["bad"]
+    assert [row["name"] for row in listed(folder, "--workflow", "play", "--since", "1h", "-n", "2")] == ["held", "asks"]
+    assert listed(folder, "--until", "1h") == listed(folder, "--workflow", "nobody") == []
+    first = refold(folder, "runs", "list", "-n", "3")
+    assert first.err.startswith("there are more; to continue: --cursor ")
+    rest = refold(folder, "runs", "list", "-n", "3", "--cursor", first.err.split()[-1])
+    assert [line.split()[0] for line in rest.out.splitlines()[1:]] == ["good"]
+    assert rest.err == ""
+    assert refold(folder, "runs", "list", "-o", "json").err == ""
+    wrong = refold(folder, "runs", "list", "--since", "yesterday")
+    assert (wrong.code, "neither a moment such as" in wrong.err) == (2, True)
+
+
+def test_labels_and_keys_are_shown_and_lists_are_filtered_by_them(tmp_path: Path) -> None:
+    file = playbook(tmp_path, noop("one"))
+    labels = ("--label", "team=data", "--label", "tier=1")
+    assert refold(tmp_path, "run", file, "--detach", "--name", "one", "--key", "k1", *labels, "-q").code == 0
+    assert refold(tmp_path, "run", file, "--name", "two", "--label", "team=shop", "-q").code == 0
+    assert [row["name"] for row in listed(tmp_path, "--label", "team=data")] == ["one"]
+    assert [row["name"] for row in listed(tmp_path, "--label", "team=data", "--label", "tier=2")] == []
+    assert listed(tmp_path, "--key", "k1")[0]["labels"] == {"team": "data", "tier": "1"}
+    table = refold(tmp_path, "runs", "list").out.splitlines()
+    assert table[0].split()[-1] == "LABELS" and table[2].endswith("team=data tier=1")
+    shown = refold(tmp_path, "runs", "show", "one").out
+    assert re.search(r"^key +k1$", shown, re.M) and re.search(r"^label +tier=1$", shown, re.M)
+    wrong = refold(tmp_path, "runs", "list", "--label", "team")
+    assert (wrong.code, "is not of the form name=value" in wrong.err) == (2, True)
+
+
+def test_a_key_that_is_used_again_for_something_else_is_noticed(tmp_path: Path) -> None:
+    file, other = playbook(tmp_path, noop("one")), tmp_path / "o.yaml"
+    other.write_text("apiVersion: refold/v1\nkind: Playbook\nmetadata: {name: other}\nworkflow: [{step: a}]\n")
+    start = ("--detach", "--key", "k", "-q")
+    assert refold(tmp_path, "run", file, *start, "-i", "n=1").err == ""
+    assert refold(tmp_path, "run", file, *start, "-i", "n=1").err == ""
+    again = refold(tmp_path, "run", file, *start, "-i", "n=2")
+    assert (again.code, "was started with other inputs (n), which stay" in again.err) == (0, True)
+    refused = refold(tmp_path, "run", str(other), *start)
+    assert (refused.code, "of workflow 'play', and this is 'other'" in refused.err) == (4, True)
 
 
 def test_a_run_is_found_by_name_id_and_the_beginning_of_its_id(folder: Path) -> None:

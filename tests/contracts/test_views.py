@@ -6,11 +6,13 @@ from typing import TypeVar
 
 import pytest
 
+from refold.core.facts import RunMigrated
 from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
 from refold.core.state import COMPLETED, FAILED, RUNNING
 from refold.errors import NotFound
 from refold.ports import MOST_SCANNED, Abilities, Leased, Queue, RunFilter, RunPage, Store
+from refold.queries.runs import list_runs
 from tests.contracts.stores import (
     LEASE,
     NOON,
@@ -78,12 +80,63 @@ def test_a_part_of_the_list_reads_a_limited_number_of_rows(store: Store) -> None
         for n in range(MOST_SCANNED + 5):
             row = Summary(f"r{n:05}", "rare" if n == 0 else "common", PLAN_HASH, RUNNING, created_at=NOON)
             put(turn, row.run, note(), summary=row)
-    first = store.views.runs(RunFilter(workflow="rare"))
-    assert (names(first), first.more) == ([], True)
-    second = store.views.runs(RunFilter(workflow="rare"), first.after)
-    assert (names(second), second.more) == (["r00000"], False)
+    wanted = RunFilter(RUNNING, "common", name="")
+    page, runs, pages = store.views.runs(wanted, limit=MOST_SCANNED * 2), set[str](), 1
+    runs |= set(names(page))
+    while page.more:
+        page = store.views.runs(wanted, page.after, MOST_SCANNED * 2)
+        runs, pages = runs | set(names(page)), pages + 1
+    assert (len(runs), pages) == (MOST_SCANNED + 4, 2)
+    assert [row.run for row in list_runs(store.views, RunFilter(workflow="rare"), 5)] == ["r00000"]
     assert len(store.views.runs(limit=MOST_SCANNED * 2).rows) == MOST_SCANNED
     assert store.views.count(RunFilter(workflow="common")) == (MOST_SCANNED + 4, False)
+
+
+def test_runs_are_chosen_by_name_key_labels_and_time(store: Store) -> None:
+    for n in range(6):
+        labels = {"team": "data" if n % 2 else "shop", "tier": str(n % 3)}
+        row = Summary(f"r{n}", "w", PLAN_HASH, RUNNING, f"name{n % 3}", f"key{n}", created_at=NOON + n, labels=labels)
+        commit(store, row.run, note(), summary=row)
+    views = store.views
+    assert names(views.runs(RunFilter(name="name1"))) == ["r4", "r1"]
+    assert names(views.runs(RunFilter(key="key2"))) == ["r2"]
+    assert names(views.runs(RunFilter(labels=(("team", "data"),)))) == ["r5", "r3", "r1"]
+    assert names(views.runs(RunFilter(labels=(("team", "data"), ("tier", "0"))))) == ["r3"]
+    assert names(views.runs(RunFilter(labels=(("team", "none"),)))) == []
+    assert names(views.runs(RunFilter(since=NOON + 2, until=NOON + 4))) == ["r3", "r2"]
+    assert names(views.runs(RunFilter(RUNNING, "w", labels=(("team", "shop"),), until=NOON + 3))) == ["r2", "r0"]
+    assert names(views.runs(RunFilter(name="name1", key="key1"))) == ["r1"]
+    assert names(views.runs(RunFilter(name="", workflow="w"))) == []
+    assert views.runs(RunFilter(labels=(("team", "data"),)), limit=1).rows[0].labels == {"team": "data", "tier": "2"}
+    assert views.count(RunFilter(labels=(("team", "data"),), since=NOON + 2)) == (2, False)
+    assert views.count(RunFilter(name="name1", workflow="w")) == (2, False)
+
+
+def test_a_list_by_label_comes_in_parts(store: Store) -> None:
+    for n in range(5):
+        row = Summary(f"r{n}", "w", PLAN_HASH, RUNNING, created_at=NOON, labels={"team": "data"})
+        commit(store, row.run, note(), summary=row)
+    wanted = RunFilter(labels=(("team", "data"),))
+    first = store.views.runs(wanted, limit=3)
+    second = store.views.runs(wanted, first.after, 3)
+    assert (names(first), first.more) == (["r4", "r3", "r2"], True)
+    assert (names(second), second.more) == (["r1", "r0"], False)
+
+
+def test_a_run_that_is_removed_is_not_found_by_its_label_again(store: Store) -> None:
+    row = Summary("r", "w", PLAN_HASH, COMPLETED, "n", "k", created_at=NOON, labels={"team": "data"})
+    commit(store, "r", note(), summary=row)
+    with store.turn(["r"]) as turn:
+        turn.remove("r")
+    for wanted in (RunFilter(labels=(("team", "data"),)), RunFilter(name="n"), RunFilter(key="k")):
+        assert (names(store.views.runs(wanted)), store.views.count(wanted)) == ([], (0, False))
+
+
+def test_a_migrated_run_is_found_by_its_new_workflow(store: Store) -> None:
+    start(store, "r", workflow="old")
+    commit(store, "r", RunMigrated("new plan"), summary=Summary("r", "new", PLAN_HASH, RUNNING, created_at=NOON))
+    assert names(store.views.runs(RunFilter(workflow="new"))) == ["r"]
+    assert names(store.views.runs(RunFilter(workflow="old"))) == []
 
 
 def test_runs_are_counted_up_to_a_number(store: Store) -> None:

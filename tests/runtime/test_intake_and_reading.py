@@ -14,8 +14,9 @@ from refold.errors import Conflict, Corrupt, InvalidValue, NotFound
 from refold.plan import Arc, Call, Child, Loop, Plan, Step
 from refold.ports import Abilities, Done, Store
 from refold.queries.reading import RunReader, graph_of, with_values
+from refold.runtime.keys import run_of_key
 from refold.runtime.mail import Cancel, Pause, Resume, Settle
-from refold.runtime.mailroom import Intake, run_of_key
+from refold.runtime.mailroom import Intake
 from refold.wiring import open_intake
 
 PLAN = Plan(name="p", steps=(Step(name="a", work=Call(tool="t"), arcs=(Arc(to="b"),)), Step(name="b")))

@@ -9,6 +9,7 @@ import click
 from msgspec import DecodeError, ValidationError, json
 
 from refold.errors import InvalidValue
+from refold.names import label_flaw
 from refold.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,6 +68,23 @@ def until_waiting_option(command: F) -> F:
     """`--until-waiting`."""
     about = "Leave the run when only people, signals or timers can continue it, and print the command that continues."
     return click.option("--until-waiting", is_flag=True, help=about)(command)
+
+
+def label_option(about: str) -> Callable[[F], F]:
+    """`--label NAME=VALUE`."""
+    return click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help=about)
+
+
+def labels_of(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the labels of a command line. Raises BadParameter."""
+    labels = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        flaw = label_flaw({name: value}) if sign else f"{pair!r} is not of the form name=value"
+        if flaw:
+            raise click.BadParameter(flaw, param_hint="--label")
+        labels[name] = value
+    return labels
 
 
 def budgets(pairs: Sequence[str]) -> dict[str, int | float]:

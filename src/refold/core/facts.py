@@ -23,6 +23,7 @@ class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
     parent: Parent | None = None
     depth: int = 0
     code: str = ""  # of a Python workflow: module:name, shown to people and never imported
+    labels: dict[str, str] = {}
 
 
 class StepIssued(Struct, frozen=True, tag="step_issued", omit_defaults=True, gc=False):

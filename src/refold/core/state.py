@@ -190,6 +190,7 @@ class RunState(Struct, rename={"arc_inputs": "given", "undone": "lost"}):
     plan: str = ""
     name: str = ""
     key: str = ""
+    labels: dict[str, str] = {}
     input: dict[str, Any] = {}
     parent: Parent | None = None
     depth: int = 0

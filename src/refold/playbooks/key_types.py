@@ -8,7 +8,7 @@ from msgspec import structs
 
 from refold.core import times
 from refold.errors import InvalidValue
-from refold.names import NAME, PLAYBOOK_NAME, RESERVED, WORDS, did_you_mean, tidied
+from refold.names import NAME, PLAYBOOK_NAME, RESERVED, WORDS, did_you_mean, label_flaw, tidied
 from refold.playbooks.blocks.bodies import read_body, read_branches, read_expression
 from refold.playbooks.budgets import read_budget
 from refold.playbooks.checks.secrets import read_entries
@@ -198,6 +198,9 @@ def _labels(reading: Reading, node: Node, key: Key) -> dict[str, Any] | None:
         if isinstance(each.value, dict | list):
             message = f"`{cut(name)}` must be text, a number, true or false, not {kind_of(each.value)}"
             reading.at(each, "wrong-type", message, f"for example `{key.name}: {key.example}`")
+    flaw = label_flaw({name: "" for name in node.nodes}) if isinstance(node.value, dict) else ""
+    if flaw:
+        reading.at(node, "wrong-type", flaw, f"for example `{key.name}: {key.example}`")
     return _map(reading, node, key)
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypedDict, Unpack
 from msgspec import Struct, structs
 
 from refold.core.plan import Plan
-from refold.names import did_you_mean
+from refold.names import did_you_mean, label_flaw
 from refold.playbooks.blocks.bodies import block_word
 from refold.playbooks.blocks.compile import compile_blocks
 from refold.playbooks.budgets import Budget
@@ -39,6 +39,16 @@ class Playbook(Struct, frozen=True):
     metadata: Mapping[str, Any] = {}
     children: tuple["Playbook", ...] = ()  # all that it starts, and all that they start
     code: tuple[str, ...] = ()  # Python workflows among them, as module:name; whoever runs it needs their code
+
+    def labels(self) -> dict[str, str]:
+        """The labels of its runs, from its metadata."""
+        labels = self.metadata.get("labels")
+        texts = {name: _label(value) for name, value in labels.items()} if isinstance(labels, dict) else {}
+        return {} if label_flaw(texts) else texts
+
+
+def _label(value: Any) -> str:
+    return {True: "true", False: "false", None: ""}[value] if isinstance(value, bool | None) else str(value)
 
 
 class Lookups(TypedDict, total=False):

@@ -1,6 +1,7 @@
 """Runs: lists of them, one by what people call it, and everything about one as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 from msgspec import to_builtins
@@ -9,14 +10,14 @@ from refold.core import times
 from refold.core.facts import RunTimedOut, StepFault
 from refold.core.faults import fault_text
 from refold.core.graph import Graph
-from refold.core.outcomes import Fault, Instant
+from refold.core.outcomes import SECOND, Fault, Instant
 from refold.core.read.loaded import Loaded
 from refold.core.read.summary import Summary, pace, shown_steps, status_of
 from refold.core.read.template_scope import LISTED, step_value
 from refold.core.state import CANCELLED, COMPLETED, FAILED, ISSUED, TERMINAL, FanOut, RunState
-from refold.errors import Conflict, NotFound
+from refold.errors import Conflict, InvalidValue, NotFound
 from refold.names import meant
-from refold.ports import ALL_RUNS, RunFilter, Views
+from refold.ports import ALL_RUNS, RunCursor, RunFilter, Views
 from refold.queries.reading import with_values
 
 CANDIDATES = 10  # that are named when a text may mean several runs
@@ -34,15 +35,64 @@ def run_label(row: Summary) -> str:
     return row.name or row.run
 
 
-def list_runs(views: Views, wanted: RunFilter = ALL_RUNS, limit: int | None = None) -> Iterator[Summary]:
-    """The newest runs first; all of them without a limit."""
-    page, left = views.runs(wanted, limit=_some(limit)), limit
+def list_runs(
+    views: Views, wanted: RunFilter = ALL_RUNS, limit: int | None = None, after: RunCursor | None = None
+) -> Iterator[Summary]:
+    """The newest runs first, all of them without a limit, from the beginning or after a place in the list."""
+    page, left = views.runs(wanted, after, _some(limit)), limit
     while True:
         yield from page.rows
         left = None if left is None else left - len(page.rows)
         if not page.more or left == 0:
             return
         page = views.runs(wanted, page.after, _some(left))
+
+
+class RunList(list[Summary]):
+    """A part of the list of runs. `cursor` is where the next part begins; empty: there are no more runs."""
+
+    def __init__(self, rows: Iterable[Summary], cursor: str = "") -> None:
+        super().__init__(rows)
+        self.cursor = cursor
+
+
+def part_of_runs(views: Views, wanted: RunFilter, limit: int, after: RunCursor | None = None) -> RunList:
+    """The newest runs first, at most `limit` of them, after a place in the list."""
+    if limit < 1:
+        raise InvalidValue("limit", f"{limit} is not a number of runs")
+    rows = list(list_runs(views, wanted, limit + 1, after))
+    if len(rows) <= limit:
+        return RunList(rows)
+    last = rows[limit - 1]
+    return RunList(rows[:limit], f"{last.created_at}-{last.run}")
+
+
+def read_cursor(text: str) -> RunCursor | None:
+    """Raises InvalidValue."""
+    at, sign, run = text.partition("-")
+    if text and not (sign and at.isascii() and at.isdigit()):
+        raise InvalidValue("cursor", f"{text!r} is not the cursor of a list of runs")
+    return (int(at), run) if text else None
+
+
+Moment = datetime | str | int | float
+"""A datetime with a zone, an ISO text with a zone, seconds since 1970, or a span such as "2h" for that long ago."""
+
+
+def moment(value: Moment | None, now: Instant) -> Instant | None:
+    """Raises InvalidValue."""
+    if value is None:
+        return None
+    try:
+        return times.instant(value.isoformat() if isinstance(value, datetime) else value)
+    except (ValueError, OverflowError) as error:
+        if not isinstance(value, str):
+            raise InvalidValue("time", f"{value!r} is not a moment: {error}") from None
+    try:
+        return now - round(times.seconds(value) * SECOND)
+    except InvalidValue:
+        why = f"{value!r} is neither a moment such as 2026-01-31T12:00:00Z nor a span such as 2h, for that long ago"
+        raise InvalidValue("time", why) from None
 
 
 def _some(limit: int | None) -> int:
@@ -144,6 +194,8 @@ def run_object(views: Views, graph: Graph, state: RunState, now: Instant) -> dic
             "name": state.name,
             "workflow": graph.plan.name,
             "status": status_of(graph, state, now),
+            "key": state.key,
+            "labels": dict(state.labels),
             "result": result,
             "error": error_object(state.error),
             "steps": steps,
@@ -171,6 +223,8 @@ def row_object(row: Summary) -> dict[str, Any]:
         "name": row.name,
         "workflow": row.workflow,
         "status": row.status,
+        "key": row.key,
+        "labels": dict(row.labels),
         "created_at": stamp(row.created_at),
         "ended_at": stamp(row.ended_at),
     }

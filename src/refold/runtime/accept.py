@@ -184,7 +184,10 @@ class MailReader(Struct):
         except CannotEvaluate as error:
             raise InvalidValue("input", str(error)) from None
         check_inputs(self.d.graph.plan, input, WORK_UNDER_LOCK, mail.input if mail.fits else ())
-        self.d.record_fact(RunStarted(mail.plan.hash, input, mail.name, mail.key, mail.parent, mail.depth, mail.code))
+        started = RunStarted(
+            mail.plan.hash, input, mail.name, mail.key, mail.parent, mail.depth, mail.code, mail.labels
+        )
+        self.d.record_fact(started)
 
     def _settle(self, mail: Settle) -> None:
         lease, done = mail.lease, mail.done

@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -19,16 +20,18 @@ from refold.core.read.gates import OpenQuestion, open_questions
 from refold.core.read.summary import Progress, Summary, progress, shown_steps, status_of
 from refold.core.read.why import WorkerView, briefly
 from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
-from refold.errors import Conflict, InvalidValue, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
+from refold.errors import Conflict, InvalidValue, KeyTaken, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
 from refold.logs import WARNING, event, logger
+from refold.names import label_flaw
 from refold.ports import Abilities, Advance, Clock, RunFilter, Store
 from refold.python.startable import is_playbook
 from refold.queries.reading import stored_value
-from refold.queries.runs import list_runs
+from refold.queries.runs import Moment, RunList, moment, part_of_runs, read_cursor
 from refold.queries.workers import world
 from refold.runtime.archive import export_run, import_run, read_archive
 from refold.runtime.children import fits
 from refold.runtime.handle import Code, Handle, Saved
+from refold.runtime.keys import KeyPolicy, OnTaken, RunKey, check_same_start, place_of
 from refold.runtime.mail import (
     Cancel,
     CancelItems,
@@ -41,7 +44,7 @@ from refold.runtime.mail import (
     Signal,
     Start,
 )
-from refold.runtime.mailroom import Mailroom, run_of_key
+from refold.runtime.mailroom import Mailroom
 from refold.runtime.run_waiters import RunEnd, RunWaiters
 from refold.runtime.turn import RunSnapshot
 from refold.schemas import QUICK
@@ -84,6 +87,9 @@ class RunOptions(Struct, frozen=True):
     key: str = ""  # the same key again gives the same run
     name: str = ""  # for people
     run: str = ""  # its id; empty: a new one
+    labels: Mapping[str, str] = {}
+    key_policy: KeyPolicy = "forever"
+    on_taken: OnTaken = "return"
 
 
 NO_OPTIONS = RunOptions()
@@ -98,6 +104,8 @@ class Beginning(Struct, frozen=True):
     key: str
     run: str
     definition: "Definition | None"
+    labels: dict[str, str] = {}
+    on_taken: OnTaken = "return"
 
 
 class Starter:
@@ -118,7 +126,7 @@ class Starter:
     async def start(self, workflow: "Plan | Playbook", input: "StartInput" = None, /, **named: Any) -> Handle[Any]: ...
 
     async def start(self, workflow: Any, /, *inputs: Any, **named: Any) -> Handle[Any]:
-        """Start a run and return its handle; the same key again gives the run that has it, whatever its inputs."""
+        """Start a run and return its handle. If its key belongs to a run already, `on_taken` decides."""
         return await self._engine.started(workflow, inputs, named, self._options)
 
     @overload
@@ -205,12 +213,29 @@ class Engine:
             known = self._plans[id(plan)] = (plan, prepare(plan))
         return known[1]
 
-    def options(self, *, key: str = "", name: str = "", run: str = "") -> Starter:
+    def options(
+        self,
+        *,
+        key: str = "",
+        name: str = "",
+        run: str = "",
+        labels: Mapping[str, str] | None = None,
+        key_policy: KeyPolicy = "forever",
+        on_taken: OnTaken = "return",
+    ) -> Starter:
         """What is said about a run beside its inputs: `engine.options(key="order-7").start(order, amount=25)`.
 
-        The same `key` again gives the run that has it. `name` is for people, `run` is an id of your own.
+        The same `key` again gives the run that has it: forever, or with `key_policy="while_running"` until that run has
+        ended. `on_taken="raise"` raises KeyTaken instead, and `"cancel_other"` cancels the run that has the key, waits
+        for its end and starts another. A key of a run of another workflow raises KeyTaken in any case.
+
+        `name` and `labels` are for people and for lists of runs, `run` is an id of your own.
         """
-        return Starter(self, RunOptions(key, name, run))
+        flaw = label_flaw(labels or {})
+        if flaw:
+            raise InvalidValue("labels", flaw)
+        RunKey(key, key_policy, on_taken).check()
+        return Starter(self, RunOptions(key, name, run, labels or {}, key_policy, on_taken))
 
     @overload
     async def start(self, workflow: "Flow[P, R]", /, *inputs: P.args, **named: P.kwargs) -> Handle[R]: ...
@@ -238,10 +263,10 @@ class Engine:
         self, workflow: Any, inputs: tuple[Any, ...], named: dict[str, Any], options: RunOptions
     ) -> Beginning:
         """The run that a call asks for. Raises InvalidValue."""
-        plan, definition = workflow, None
+        plan, definition, labels = workflow, None, dict(options.labels)
         if is_playbook(workflow):
             await self._register_needed(workflow)
-            plan = workflow.plan
+            plan, labels = workflow.plan, {**workflow.labels(), **labels}
         elif not isinstance(workflow, Plan):
             definition = await self.code.known(workflow)
             plan = definition.plan
@@ -249,8 +274,20 @@ class Engine:
             input = {**_as_map(inputs), **named}
         else:
             input = definition.begun(definition.inputs.merged(inputs, named))
-        run = run_of_key(options.key) if options.key else options.run or self.new_id()
-        return Beginning(plan, input, options.name, options.key, run, definition)
+        run = await self._run_of_key(options) if options.key else options.run or self.new_id()
+        return Beginning(plan, input, options.name, options.key, run, definition, labels, options.on_taken)
+
+    async def _run_of_key(self, options: RunOptions) -> str:
+        """The run that a start with this key means. A run that is in the way is cancelled first, if that is asked."""
+        key = RunKey(options.key, options.key_policy, options.on_taken)
+        while True:
+            place: tuple[str, Summary | None] = await self.advance(lambda: place_of(self.store.views, key))
+            run, row = place
+            if row is None or key.on_taken != "cancel_other":
+                return run
+            with suppress(Conflict):  # it has ended meanwhile
+                await self.cancel(run, f"another run takes over its key {key.text!r}")
+            await self._wait(run)
 
     async def _is_begun(self, begin: Beginning) -> bool:
         """Whether this has started the run; else the key had it already."""
@@ -261,13 +298,32 @@ class Engine:
             fit = fits(begin.plan, begin.input, QUICK)  # before the lock is taken, for it may take long
             if fit is None:
                 fit = await asyncio.to_thread(fits, begin.plan, begin.input)
-            start = Start(prepared, begin.input, begin.name, begin.key, code=code, fits=bool(fit))
+            start = Start(prepared, begin.input, begin.name, begin.key, code=code, labels=begin.labels, fits=bool(fit))
             await self.mailroom.send(begin.run, start)
         except Conflict:
             if not begin.key:
                 raise
+            await self._check_taken(begin)
             return False
         return True
+
+    async def _check_taken(self, begin: Beginning) -> None:
+        """The key belongs to a run already, which is returned if that is what this start asks for."""
+        key, run = begin.key, begin.run
+        differ: list[str] = await self.advance(lambda: check_same_start(self.store, key, run, begin.plan, begin.input))
+        if begin.on_taken != "return":
+            raise KeyTaken(f"key {key!r} belongs to run {run}", run)
+        if differ:
+            why = "the run that has the key is returned, and these inputs are not used"
+            event(
+                log,
+                WARNING,
+                "key was used again with other inputs",
+                run=run,
+                key=key,
+                inputs=", ".join(differ),
+                why=why,
+            )
 
     @overload
     async def run(self, workflow: "Flow[P, R]", /, *inputs: P.args, **named: P.kwargs) -> R: ...
@@ -402,11 +458,36 @@ class Engine:
         seen: Progress | None = await self.advance(look)
         return seen
 
-    async def runs(self, status: str | None = None, limit: int = 100) -> Sequence[Summary]:
-        rows: Sequence[Summary] = await self.advance(
-            lambda: list(list_runs(self.store.views, RunFilter(status), limit))
-        )
+    async def runs(
+        self,
+        status: str | None = None,
+        limit: int = 100,
+        *,
+        workflow: "str | AnyWorkflow | None" = None,
+        name: str | None = None,
+        key: str | None = None,
+        label: Mapping[str, str] | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        cursor: str = "",
+    ) -> RunList:
+        """List runs, the newest first: those that fit everything that is given, at most `limit` of them.
+
+        `since` and `until` bound the time of the start: a datetime with a zone, an ISO text, or a span such as "2h" for
+        that long ago. If there are more runs, the `cursor` of the list, given to the next call, continues behind it.
+        """
+        if workflow is not None and not isinstance(workflow, str):
+            workflow = await self._name(workflow)
+        now, labels = self.clock.now(), tuple(sorted((label or {}).items()))
+        wanted = RunFilter(status, workflow, name, key, labels, moment(since, now), moment(until, now))
+        after = read_cursor(cursor)
+        rows: RunList = await self.advance(lambda: part_of_runs(self.store.views, wanted, limit, after))
         return rows
+
+    async def _name(self, workflow: "AnyWorkflow") -> str:
+        if isinstance(workflow, Plan):
+            return workflow.name
+        return workflow.plan.name if is_playbook(workflow) else (await self.code.known(workflow)).plan.name
 
     async def history(self, run: str, after: int = 0) -> Sequence[Record]:
         records: Sequence[Record] = await self.advance(lambda: self.store.facts(run, after))

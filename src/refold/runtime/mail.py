@@ -18,6 +18,7 @@ class Start(Struct, frozen=True, gc=False):
     parent: Parent | None = None
     depth: int = 0
     code: str = ""
+    labels: dict[str, str] = {}
     fits: bool = False  # whether the input was checked before the lock was taken
 
 

@@ -1,9 +1,8 @@
 """Delivers mail to runs. Mail that arrives while a turn is committed waits and forms the batch of the next turn."""
 
 import asyncio
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
@@ -227,11 +226,6 @@ def _log_dropped(post: Delivery, error: Exception) -> None:
     event(log, level, "mail was refused", run=post.run, mail=type(post.mail).__name__.lower(), why=text_of(error))
 
 
-def run_of_key(key: str) -> str:
-    """Derive the id of a run from its key, so that there is one run however many callers start it together."""
-    return hashlib.sha256(f"key/{key}".encode()).hexdigest()[:32]
-
-
 class Intake:
     """Delivers mail to runs where no engine runs: a start, a pause, a cancellation, each as one commit. It is
     synchronous and executes nothing; the processes that serve the store find what has changed."""
@@ -244,12 +238,21 @@ class Intake:
         prepared = prepare(plan)
         self.turns.store.put_plan(prepared.hash, prepared.data)
 
-    def start(self, plan: Plan, input: dict[str, Any], run: str, name: str = "", key: str = "", code: str = "") -> bool:
+    def start(
+        self,
+        plan: Plan,
+        input: dict[str, Any],
+        run: str,
+        name: str = "",
+        key: str = "",
+        code: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> bool:
         """Return False if the key has its run already."""
         codec.check_value(input, "input")
         try:
             fit = bool(fits(plan, input))  # before the lock is taken, because it may take long
-            self.send(run, Start(prepare(plan), input, name, key, code=code, fits=fit))
+            self.send(run, Start(prepare(plan), input, name, key, code=code, labels=dict(labels or {}), fits=fit))
         except Conflict:
             if not key:
                 raise

@@ -19,6 +19,8 @@ from refold.cli.options import (
     code_option,
     db_option,
     inputs,
+    label_option,
+    labels_of,
     output_option,
     progress_option,
     quiet_option,
@@ -42,8 +44,8 @@ from refold.queries.reading import RunReader
 from refold.queries.runs import run_label, run_object, unfinished_run
 from refold.queries.workers import serving, serving_any
 from refold.runtime.children import check_inputs
+from refold.runtime.keys import check_same_start, run_of_key
 from refold.runtime.mail import Resume
-from refold.runtime.mailroom import run_of_key
 from refold.wiring import open_intake
 
 ADJECTIVES = """
@@ -77,18 +79,27 @@ def run_name(workflow: str, run: str) -> str:
 
 
 def leave(
-    db: str, plan: Plan, children: Sequence[Plan], input: dict[str, Any], *names: str
+    db: str, plan: Plan, children: Sequence[Plan], input: dict[str, Any], wanted: "Wanted", code: str
 ) -> tuple[dict[str, Any], list[str]]:
     """Store a run for a worker. Return the run as an object, and the live workers that serve every run and have its
-    code if it needs any. `names` are id, name and key of the run, and where its code is."""
+    code if it needs any. `code` says where its code is."""
     with open_intake(db) as (intake, store):
         for child in children:
             intake.register(child)
-        intake.start(plan, input, *names)
+        if not intake.start(plan, input, wanted.run, wanted.name, wanted.key, code, wanted.labels):
+            differ = check_same_start(store, wanted.key, wanted.run, plan, input)
+            if differ:
+                out.print_message(_other_inputs(wanted, differ))
         views = store.views
-        graph, state = RunReader(views, names[0]).read()
+        graph, state = RunReader(views, wanted.run).read()
         bodies = frozenset(f"{BODY}:{plan_hash(each)}" for each in (plan, *children) if each.events)
         return run_object(views, graph, state, now()), serving_any(views, bodies)
+
+
+def _other_inputs(wanted: "Wanted", differ: list[str]) -> str:
+    names = ", ".join(map(out.printable, differ))
+    key = out.printable(wanted.key)
+    return f"warning: run {wanted.run} has the key {key} and was started with other inputs ({names}), which stay"
 
 
 class RunArguments(Struct, frozen=True, kw_only=True):
@@ -100,6 +111,7 @@ class RunArguments(Struct, frozen=True, kw_only=True):
     db: str
     name: str | None
     key: str | None
+    labels: Sequence[str]
     detach: bool
     until_waiting: bool
     dry_run: bool
@@ -116,6 +128,7 @@ class Wanted(Struct, frozen=True):
     key: str
     playbook: Playbook
     input: dict[str, Any]
+    labels: dict[str, str] = {}
 
 
 @click.command()
@@ -124,6 +137,7 @@ class Wanted(Struct, frozen=True):
 @click.option("--input-file", metavar="FILE", help="Inputs, as a JSON object or in YAML; - is stdin.")
 @click.option("--name", metavar="NAME", help="What the run is called (two words are chosen).")
 @click.option("--key", metavar="KEY", help="The same key again means the same run.")
+@label_option("A label, by which lists of runs can be filtered; can be repeated.")
 @click.option("--detach", is_flag=True, help="Write the run and leave it to a worker.")
 @until_waiting_option
 @click.option("--dry-run", is_flag=True, help="Read and check, and say what would run.")
@@ -149,7 +163,8 @@ def run(**given: Any) -> int:
         raise InvalidValue("--name", "a run has a name, or one is chosen")
     run = run_of_key(asked.key) if asked.key else os.urandom(16).hex()
     input = inputs(asked.input, asked.input_file)
-    wanted = Wanted(run, asked.name or run_name(playbook.plan.name, run), asked.key or "", playbook, input)
+    labels = {**playbook.labels(), **labels_of(asked.labels)}
+    wanted = Wanted(run, asked.name or run_name(playbook.plan.name, run), asked.key or "", playbook, input, labels)
     if code:
         _stored_input(asked.file, input)  # refuse wrong inputs before anything is written
     elif _talks(asked.progress, asked.quiet):
@@ -310,7 +325,7 @@ def _execute(wanted: Wanted, asked: RunArguments) -> int:
     )
 
     async def begin(engine: Any) -> None:
-        starter = engine.options(name=wanted.name, key=wanted.key, run=wanted.run)
+        starter = engine.options(name=wanted.name, key=wanted.key, run=wanted.run, labels=wanted.labels)
         is_python = is_code(wanted.playbook.file)
         await starter.start(_workflow(asked.file) if is_python else wanted.playbook, **wanted.input)
 
@@ -412,7 +427,7 @@ def _leave(wanted: Wanted, asked: RunArguments) -> int:
     coded = is_code(asked.file)
     input = _stored_input(asked.file, wanted.input) if coded else wanted.input
     code = shlex.join([asked.file] if coded else wanted.playbook.code)
-    seen, workers = leave(asked.db, plan, children, input, wanted.run, wanted.name, wanted.key, code)
+    seen, workers = leave(asked.db, plan, children, input, wanted, code)
     if asked.output != "table":
         out.print_json(seen, asked.output)
     else:

@@ -1,6 +1,7 @@
 """Commands of `refold runs` that show a run, steer it, record it or remove it."""
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ from msgspec import convert, json, to_builtins
 from refold.cli import database, words
 from refold.cli import output as out
 from refold.cli.commands.items import item_option, step_option
-from refold.cli.options import db_option, inputs, output_option, run_argument, value_of, who
+from refold.cli.options import db_option, inputs, label_option, labels_of, output_option, run_argument, value_of, who
 from refold.core.codec import check_value
 from refold.core.faults import fault_text
 from refold.core.graph import Graph
@@ -23,33 +24,87 @@ from refold.ports import RunFilter, Store
 from refold.queries import runs as queries
 from refold.queries.items import item_numbers
 from refold.queries.reading import RunReader
-from refold.queries.runs import error_text, removable_runs, row_object, run_label, run_object
+from refold.queries.runs import (
+    RunList,
+    error_text,
+    moment,
+    part_of_runs,
+    removable_runs,
+    row_object,
+    run_label,
+    run_object,
+)
 from refold.queries.why import run_reasons, stuck_reasons, unserved_steps
 from refold.runtime.mail import Cancel, CancelItems, Pause, Signal
 
 STATUSES = ("running", "waiting", "paused", "ending", "completed", "failed", "cancelled")
 STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow", "waiting": "yellow"}
 LONG = 60  # characters of a result in a table
+SHOWN = 20  # runs in a table
 
 
 @click.command("list")
 @click.option("--status", type=click.Choice(STATUSES), help="Only those that stand so.")
-@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
+@click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
+@click.option("--name", metavar="NAME", help="Only runs of this name.")
+@click.option("--key", metavar="KEY", help="Only runs with this key.")
+@label_option("Only runs with this label; can be repeated.")
+@click.option("--since", metavar="TIME", help="Started then or later: 2026-01-31T12:00:00Z, or 2h for two hours ago.")
+@click.option("--until", metavar="TIME", help="Started before then.")
+@click.option("-n", "--limit", type=click.IntRange(1), help=f"How many at most ({SHOWN}; all with -o json).")
+@click.option("--cursor", default="", metavar="CURSOR", help="Continue a list that was cut.")
 @output_option
 @db_option
-def list_runs(status: str | None, limit: int, output: str, db: str) -> None:
-    """The newest runs first."""
+def list_runs(limit: int | None, cursor: str, output: str, db: str, **asked: Any) -> None:
+    """The newest runs first: those that fit every option.
+
+    If there are more than the limit, a message on stderr has the cursor with which the list continues.
+    """
+    after = queries.read_cursor(cursor)
     with database.reading(db) as views:
-        rows = list(queries.list_runs(views, RunFilter(status), limit))
+        wanted = _filter(asked, views.now())
+        if limit is None and output != "table":
+            rows = RunList(queries.list_runs(views, wanted, after=after))
+        else:
+            rows = part_of_runs(views, wanted, limit or SHOWN, after)
     if output != "table":
         out.print_json([row_object(row) for row in rows], output)
-        return
+    else:
+        out.print_data(_listed(rows, bool(asked["labels"])))
+    if rows.cursor:
+        out.print_message(f"there are more; to continue: --cursor {rows.cursor}")
+
+
+def _filter(asked: dict[str, Any], now: int) -> RunFilter:
+    return RunFilter(
+        asked["status"],
+        asked["workflow"],
+        asked["name"],
+        asked["key"],
+        tuple(sorted(labels_of(asked["labels"]).items())),
+        moment(asked["since"], now),
+        moment(asked["until"], now),
+    )
+
+
+def _listed(rows: list[Summary], with_labels: bool) -> str:
     now = words.now()
     lines = [
         (row.name, row.run[:8], row.workflow, row.status, words.moment(row.created_at), _took(row, now)) for row in rows
     ]
-    heads = ("NAME", "ID", "WORKFLOW", "STATUS", "STARTED", "TOOK")
-    out.print_data(out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width()))
+    heads: tuple[str, ...] = ("NAME", "ID", "WORKFLOW", "STATUS", "STARTED", "TOOK")
+    if with_labels or any(row.labels for row in rows):
+        heads = (*heads, "LABELS")
+        return _table(heads, [(*line, _labels(row)) for line, row in zip(lines, rows, strict=True)])
+    return _table(heads, lines)
+
+
+def _labels(row: Summary) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(row.labels.items()))
+
+
+def _table(heads: tuple[str, ...], lines: Sequence[tuple[str, ...]]) -> str:
+    return out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width())
 
 
 def _took(row: Summary, now: int) -> str:
@@ -93,6 +148,8 @@ def _put_run(seen: dict[str, Any], state: RunState) -> None:
         f"{out.styled(out.printable(seen['name'] or seen['id']), 'bold', colour)}  {status}",
         f"run       {out.printable(seen['id'])}",
         f"workflow  {out.printable(seen['workflow'])}",
+        *([f"key       {out.printable(seen['key'])}"] if seen["key"] else []),
+        *(f"label     {out.printable(f'{name}={value}')}" for name, value in sorted(seen["labels"].items())),
         f"started   {words.moment(state.started_at)}",
     ]
     if state.ended_at:

@@ -147,7 +147,7 @@ def _may(kind: type, life: str, who: str) -> None:
 def _run_started(graph: Graph, state: RunState, fact: RunStarted) -> None:
     _may(RunStarted, life_of(state), "the run")
     state.life, state.started_at = RUNNING, state.at
-    state.plan, state.name, state.key = fact.plan, fact.name, fact.key
+    state.plan, state.name, state.key, state.labels = fact.plan, fact.name, fact.key, fact.labels
     state.input = fact.input if graph.plan.computed else {**graph.plan.defaults, **fact.input}
     state.parent, state.depth = fact.parent, fact.depth
     state.budget = dict(graph.plan.budget)

@@ -42,6 +42,7 @@ class Summary(Struct, frozen=True, omit_defaults=True, gc=False):
     error: StepFault | None = None
     gates: tuple[str, ...] = ()  # commands that wait for a person
     stuck: str = ""  # the internal error because of which nothing is decided; reports are kept meanwhile
+    labels: dict[str, str] = {}
 
 
 def summarize(graph: Graph, state: RunState) -> Summary:
@@ -58,6 +59,7 @@ def summarize(graph: Graph, state: RunState) -> Summary:
         seq=state.seq,
         error=state.error,
         gates=tuple(command for command, each in state.open.items() if each.step in graph.gates) if graph.gates else (),
+        labels=state.labels,
     )
 
 

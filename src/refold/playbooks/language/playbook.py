@@ -100,7 +100,7 @@ ROOT = Table(
 METADATA = Table(
     "metadata",
     "metadata",
-    "The name of the playbook, and information for people. Only the name has an effect on runs.",
+    "The name of the playbook, and information for people. Only the name and the labels have an effect on runs.",
     (
         Key(
             name="name",
@@ -112,7 +112,12 @@ METADATA = Table(
         Key(name="description", type="text", example="Fetches and sums up.", about="a sentence for people"),
         Key(name="version", type="any", example="3", about="the version of the file, in any form"),
         Key(name="path", type="text", example="reports/daily", about="where it belongs in a collection"),
-        Key(name="labels", type="labels", example="{team: data}", about="names and values to filter by"),
+        Key(
+            name="labels",
+            type="labels",
+            example="{team: data}",
+            about="the labels of its runs, at most 16: `refold runs list --label team=data` shows them",
+        ),
         Key(name="tags", type="texts", example="[daily, report]", about="words to filter by"),
     ),
 )

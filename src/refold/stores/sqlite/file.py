@@ -387,6 +387,8 @@ class File:
                 f'-wal file, then save what is readable: sqlite3 {self.path} ".recover" | sqlite3 recovered.db'
             )
             return Corrupt(self._damage)
+        if getattr(error, "extendedresult", 0) == apsw.SQLITE_CONSTRAINT_DATATYPE:
+            return Corrupt(f"{self.path}: a stored row does not fit its table ({error}); `refold db rebuild` mends it")
         if isinstance(error, apsw.BusyError | apsw.LockedError):
             return Unavailable(f"another program has kept {self.path} locked for {self.patience:g} s")
         if isinstance(error, apsw.FullError):

@@ -41,45 +41,52 @@ LOGS: Final = "select run, max(number) from facts where namespace = ? group by r
 """Every run that has a log, and where its log ends."""
 
 ADD_RUN: Final = """
-    insert into runs (head, status, created_at, summary, seal, namespace, run) values (?, ?, ?, ?, ?, ?, ?)"""
+    insert into runs (head, status, created_at, summary, seal, namespace, run, workflow, name, key)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 """The row of a run that starts."""
 
 MOVE_RUN: Final = "update runs set head = ?, summary = ?, seal = ? where namespace = ? and run = ?"
 """The row of a run that lists show under the same status as before: no index has to be touched."""
 
-CHANGE_RUN: Final = """
-    update runs set head = ?, status = ?, created_at = ?, summary = ?, seal = ? where namespace = ? and run = ?"""
-"""The row of a run that is listed elsewhere now."""
+CHANGE_RUN: Final = "update runs set head = ?, status = ?, summary = ?, seal = ? where namespace = ? and run = ?"
+"""The row of a run that has another status now. All other indexes stay as they are."""
+
+RENAME_RUN: Final = "update runs set workflow = ? where namespace = ? and run = ?"
+"""The run follows another workflow."""
+
+ADD_LABEL: Final = "insert or ignore into labels (namespace, run, label, created_at) values (?, ?, ?, ?)"
+"""A label of a run that starts."""
 
 RUN: Final = "select head, status, created_at, summary, seal from runs where namespace = ? and run = ?"
 """One line of the list."""
 
-RUNS: Final = """
-    select run, head, status, created_at, summary, seal from runs indexed by runs_by_age
-    where namespace = ? order by created_at desc, run desc limit ?"""
-"""The newest runs first."""
+_RUNS_BY: Final = {
+    "age": "runs indexed by runs_by_age where namespace = ?",
+    "status": "runs indexed by runs_by_status where namespace = ? and status = ?",
+    "workflow": "runs indexed by runs_by_workflow where namespace = ? and workflow = ?",
+    "name": "runs indexed by runs_by_name where namespace = ? and name = ? and name <> ''",
+    "key": "runs indexed by runs_by_key where namespace = ? and key = ? and key <> ''",
+    "label": "labels indexed by runs_by_label where namespace = ? and label = ?",
+}
+"""The index that finds runs by one thing that was asked for."""
 
-RUNS_AFTER: Final = """
-    select run, head, status, created_at, summary, seal from runs indexed by runs_by_age
-    where namespace = ? and (created_at, run) < (?, ?) order by created_at desc, run desc limit ?"""
-"""The newest runs behind one of the list."""
 
-RUNS_OF_STATUS: Final = """
-    select run, head, status, created_at, summary, seal from runs indexed by runs_by_status
-    where namespace = ? and status = ? order by created_at desc, run desc limit ?"""
-"""The newest runs of one status first."""
+def runs_by(what: str, bounds: str) -> str:
+    """The newest runs first, found by an index, within bounds such as `and created_at < ?`."""
+    if what != "label":
+        columns, order = "run, head, status, created_at, summary, seal", "order by created_at desc, run desc"
+        return f"select {columns} from {_RUNS_BY[what]} {bounds} {order} limit ?"
+    labelled = f"select namespace, run, created_at from {_RUNS_BY[what]} {bounds}"
+    return f"""
+        select runs.run, head, status, runs.created_at, summary, seal from ({labelled}) labelled
+        join runs on runs.namespace = labelled.namespace and runs.run = labelled.run
+        order by labelled.created_at desc, labelled.run desc limit ?"""
 
-RUNS_OF_STATUS_AFTER: Final = """
-    select run, head, status, created_at, summary, seal from runs indexed by runs_by_status
-    where namespace = ? and status = ? and (created_at, run) < (?, ?) order by created_at desc, run desc limit ?"""
-"""The newest runs of one status behind one of the list."""
 
-COUNT_RUNS: Final = "select count(*) from (select 1 from runs indexed by runs_by_age where namespace = ? limit ?)"
-"""How many runs there are, up to a number."""
+def count_runs_by(what: str, bounds: str) -> str:
+    """How many runs an index finds, up to a number."""
+    return f"select count(*) from (select 1 from {_RUNS_BY[what]} {bounds} limit ?)"
 
-COUNT_RUNS_OF_STATUS: Final = """
-    select count(*) from (select 1 from runs indexed by runs_by_status where namespace = ? and status = ? limit ?)"""
-"""How many runs there are of one status, up to a number."""
 
 RUNS_CALLED: Final = """
     select run, head, status, created_at, summary, seal from runs indexed by runs_by_age
@@ -331,6 +338,7 @@ REMOVE_RUN: Final = (
     "delete from snapshots where namespace = ? and run = ?",
     "delete from streams where namespace = ? and run = ?",
     "delete from dead where namespace = ? and run = ?",
+    "delete from labels where namespace = ? and run = ?",
     "delete from runs where namespace = ? and run = ?",
 )
 """Everything that belongs to a run."""
@@ -346,6 +354,7 @@ FORGET: Final = (
     "delete from runs where namespace = ?",
     "delete from snapshots where namespace = ?",
     "delete from dead where namespace = ?",
+    "delete from labels where namespace = ?",
 )
 """Everything that can be made again from the logs."""
 

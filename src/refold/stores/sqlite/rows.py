@@ -68,6 +68,11 @@ def run_row(run: str, head: int, summary: Summary) -> Values:
     return head, status, created_at, data, crc32(_pack((run, head, status, created_at, data)))
 
 
+def label_text(name: str, value: str) -> str:
+    """A label as the index of labels has it."""
+    return f"{name}={value}"
+
+
 def check_run(run: str, row: Values) -> None:
     if type(run) is not str:
         raise malformed("runs", (run,), "run", "it is not text in UTF-8")

@@ -12,6 +12,7 @@ from msgspec import Struct, json
 from refold.core import codec
 from refold.core.codec import encode_letter
 from refold.core.commands import Command, Held, Letter
+from refold.core.facts import RunMigrated
 from refold.core.fold.apply import Record
 from refold.core.outcomes import Instant
 from refold.core.read.summary import Summary
@@ -33,6 +34,7 @@ from refold.stores.sqlite.rows import (
     dead_rows,
     fact_rows,
     fresh,
+    label_text,
     read_fact,
     read_run,
     run_row,
@@ -51,7 +53,7 @@ class Draft:
         run = self.run = writes.run
         self.facts = fact_rows(namespace, writes)
         self.head = writes.expected + len(self.facts)
-        self.row = run_row(run, self.head, writes.summary)
+        self.row, self.summary = run_row(run, self.head, writes.summary), writes.summary
         plan = writes.summary.plan
         self.orders: list[tuple[str, CommandRow | Held | None]] = [
             (id, None if order is None else fresh(run, order, plan) if isinstance(order, Command) else order)
@@ -82,7 +84,8 @@ class Buffer(Struct):
     troubled: set[str] = set()  # runs whose letters or timers have changed
     blobs: dict[Named, bytes] = {}
     facts: list[Values] = []
-    runs: dict[str, tuple[str | None, Values]] = {}
+    runs: dict[str, tuple[str | None, Values, Summary]] = {}
+    migrated: set[str] = set()  # runs that may have another workflow now
     timers: dict[Named, Values | None] = {}
     letters: dict[Named, Values] = {}
     read: dict[Named, None] = {}
@@ -93,7 +96,10 @@ class Buffer(Struct):
         run, rest = draft.run, draft.rest
         self.touched.add(run)
         self.facts += draft.facts
-        self.runs[run] = (self.runs[run][0] if run in self.runs else stored_status, draft.row)
+        stored = self.runs[run][0] if run in self.runs else stored_status
+        self.runs[run] = (stored, draft.row, draft.summary)
+        if any(type(fact) is RunMigrated for fact in rest.facts):
+            self.migrated.add(run)
         if draft.timers or draft.letters or rest.read_letters:
             self._add_mail(draft)
         if rest.blobs:
@@ -130,13 +136,22 @@ class Buffer(Struct):
 
     def _flush_runs(self, file: File) -> None:
         writing: dict[str, list[Values]] = {}
-        for run, (stored, row) in self.runs.items():
-            query, values = queries.CHANGE_RUN if stored else queries.ADD_RUN, (*row, self.namespace, run)
+        for run, (stored, row, summary) in self.runs.items():
+            place, query, values = (self.namespace, run), queries.ADD_RUN, row
             if stored == row[1]:
-                query, values = queries.MOVE_RUN, (row[0], row[3], row[4], self.namespace, run)
+                query, values = queries.MOVE_RUN, (row[0], row[3], row[4], *place)
+            elif stored:
+                query, values = queries.CHANGE_RUN, (row[0], row[1], row[3], row[4], *place)
+            else:
+                values = (*row, *place, summary.workflow, summary.name, summary.key)
+                labels = [(*place, label_text(*label), summary.created_at) for label in summary.labels.items()]
+                writing.setdefault(queries.ADD_LABEL, []).extend(labels)
             writing.setdefault(query, []).append(values)
+            if run in self.migrated:
+                writing.setdefault(queries.RENAME_RUN, []).append((summary.workflow, *place))
         for query, rows in writing.items():
-            file.write(query, rows)
+            if rows:
+                file.write(query, rows)
 
     def _flush_mail(self, file: File) -> None:
         space = self.namespace

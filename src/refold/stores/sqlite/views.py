@@ -31,13 +31,14 @@ from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong, readable_rows
 from refold.stores.sqlite.locks import LOCK_NAME, file_system_of, mount_table
-from refold.stores.sqlite.rows import CommandRow, check, read_dead, read_queued, read_run
+from refold.stores.sqlite.rows import CommandRow, check, label_text, read_dead, read_queued, read_run
 from refold.stores.sqlite.tables import ALL, Tables, read_mark
 
 T = TypeVar("T")
 LINES = 1000  # read at once while they are searched
 TABLES = (
     "runs",
+    "labels",
     "facts",
     "commands",
     "timers",
@@ -84,14 +85,11 @@ class SqliteViews:
             return self.clock.now()
 
     def runs(self, wanted: RunFilter = ALL_RUNS, after: RunCursor | None = None, limit: int = 100) -> RunPage:
-        most = MOST_SCANNED if wanted.workflow is not None else min(limit, MOST_SCANNED)
-        status = () if wanted.status is None else (wanted.status,)
-        query = queries.RUNS_AFTER if after is not None else queries.RUNS
-        if status:
-            query = queries.RUNS_OF_STATUS_AFTER if after is not None else queries.RUNS_OF_STATUS
-        if after is not None:
-            query = query.replace("(?, ?)", _place(after))
-        rows = self._ask(query, *status, *(after or ()), most + 1)
+        ways = _ways(wanted)
+        most = MOST_SCANNED if len(ways) > 1 else min(limit, MOST_SCANNED)
+        what, value = self._shortest(ways, wanted)
+        bounds, moments = _bounds(wanted, after)
+        rows = self._ask(queries.runs_by(what, bounds), *value, *moments, most + 1)
         page: list[Summary] = []
         last, more = after, len(rows) > most
         for row in rows[:most]:
@@ -106,13 +104,20 @@ class SqliteViews:
         return readable_rows(_summary, self._ask(queries.RUNS_CALLED, status, text, limit), self.report)
 
     def count(self, wanted: RunFilter = ALL_RUNS, most: int = 10_000) -> tuple[int, bool]:
-        if wanted.workflow is not None:
-            number = self._count_pages(wanted, most)
-        elif wanted.status is not None:
-            number = self._ask(queries.COUNT_RUNS_OF_STATUS, wanted.status, most + 1)[0][0]
-        else:
-            number = self._ask(queries.COUNT_RUNS, most + 1)[0][0]
+        ways = _ways(wanted)
+        number = self._count_pages(wanted, most) if len(ways) > 1 else self._count(ways[0], wanted, most + 1)
         return min(number, most), number > most
+
+    def _count(self, way: "Way", wanted: RunFilter, most: int) -> int:
+        what, value = way
+        bounds, moments = _bounds(wanted)
+        return int(self._ask(queries.count_runs_by(what, bounds), *value, *moments, most)[0][0])
+
+    def _shortest(self, ways: "Sequence[Way]", wanted: RunFilter) -> "Way":
+        """The way that finds the fewest rows; counting stops at as many as one part of a list may read."""
+        if len(ways) == 1:
+            return ways[0]
+        return min(ways, key=lambda way: self._count(way, wanted, MOST_SCANNED))
 
     def _count_pages(self, wanted: RunFilter, most: int) -> int:
         page = self.runs(wanted, limit=MOST_SCANNED)
@@ -267,6 +272,36 @@ def examine(file: File, thorough: bool = False) -> Health:
             "mode": mode,
         },
     )
+
+
+Way = tuple[str, tuple[str, ...]]
+"""An index that finds runs, and the value to look for."""
+
+
+def _ways(wanted: RunFilter) -> list[Way]:
+    """Every index that serves a filter. Those that are not used are compared with the rows that were read."""
+    values = (
+        ("key", wanted.key),
+        ("name", wanted.name),
+        *(("label", label_text(*label)) for label in wanted.labels),
+        ("status", wanted.status),
+        ("workflow", wanted.workflow),
+    )
+    ways: list[Way] = [(what, (value,)) for what, value in values if value]
+    is_all = all(value is None or value for _, value in values)  # what is empty is in no index
+    return (ways or [("age", ())]) if is_all else [*ways, ("age", ())]
+
+
+def _bounds(wanted: RunFilter, after: RunCursor | None = None) -> tuple[str, Values]:
+    """Bounds of a query, and their values."""
+    bounds, moments = "", list[Any]()
+    if wanted.since is not None:
+        bounds, moments = " and created_at >= ?", [wanted.since]
+    if wanted.until is not None:
+        bounds, moments = bounds + " and created_at < ?", [*moments, wanted.until]
+    if after is not None:
+        bounds, moments = f"{bounds} and (created_at, run) < {_place(after)}", [*moments, *after]
+    return bounds, tuple(moments)
 
 
 def _place(after: RunCursor) -> str:
