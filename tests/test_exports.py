@@ -11,7 +11,7 @@ from refold import tool_api
 PUBLIC = (
     "Collect Context Engine ErrorEvent Event Handle InputRequestEvent InputResponseEvent Live RefoldError Retry "
     "RunCancelled RunFailed Settings StartEvent StopEvent SyncContext Workflow flow open_engine options playbook "
-    "resource run_sync step"
+    "run_sync step"
 )
 PLAN = "Arc Call Child Gate Input Loop Plan Poll Quality Retry Source Step Wait"
 STAGES = "LoopDecision LoopStage ParallelStage Pipeline PipelineResult PipelineState Stage StageFailed StageResult"
@@ -31,6 +31,12 @@ def test_the_public_names_are_these() -> None:
 def test_the_names_for_authors_of_tools_and_sources_are_these() -> None:
     assert tool_api.__all__ == FOR_TOOLS.split(" ")
     assert all(hasattr(tool_api, name) for name in tool_api.__all__)
+
+
+def test_everything_of_refold_can_be_imported_without_hiding_the_standard_module_resource() -> None:
+    code = "import resource; from refold import *; from refold import resource as made; print(resource.__name__, made)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("resource <function resource")
 
 
 def test_every_public_name_can_be_imported() -> None:

@@ -74,6 +74,7 @@ ATTRIBUTES = {
         "retry": "of steps that say nothing themselves",
         "types": "classes of objects that the context and results may hold, besides those that events name",
         "children": "workflows that its steps start, if their bodies do not name them",
+        "on_error": "what the final failure of a step becomes, if it says nothing itself and does not take this event",
         "on_failure": "what happens to steps at work when one has failed for good",
         "live": "what an export does with live objects: leaves them out, refuses, or keeps those that say how",
     },

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from refold.python.context import Context, SyncContext
     from refold.python.events import ErrorEvent, Event, InputRequestEvent, InputResponseEvent, StartEvent, StopEvent
     from refold.python.session import Live
-    from refold.python.workflow import Collect, Workflow, flow, resource, step
+    from refold.python.workflow import Collect, Workflow, flow, step
+    from refold.python.workflow import (
+        resource as resource,  # not in __all__: the standard library has a module `resource`
+    )
     from refold.runtime.engine import Engine
     from refold.runtime.handle import Handle
     from refold.settings import Settings
@@ -44,7 +47,6 @@ __all__ = [
     "open_engine",
     "options",
     "playbook",
-    "resource",
     "run_sync",
     "step",
 ]

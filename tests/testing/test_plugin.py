@@ -1,4 +1,4 @@
-"""The fixture `refold`, and what it costs those who do not use it."""
+"""The fixture `refold_engine`, and what it costs those who do not use it."""
 
 import os
 import subprocess
@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 USED = """
+import refold
 from refold import Context, StartEvent, StopEvent, Workflow, step
 
 class Nap(Workflow):
@@ -17,11 +18,12 @@ class Nap(Workflow):
         await ctx.sleep("7d")
         return StopEvent(result=ev.n)
 
-def test_a_nap(refold):
-    assert refold.run(Nap, n=4) == 4
+def test_a_nap(refold_engine):
+    assert refold_engine.run(Nap, n=4) == 4
+    assert refold.Workflow is Workflow  # the argument does not hide the package
 
-async def test_it_in_an_async_test(refold):
-    assert refold.run(Nap, n=5) == 5
+async def test_it_in_an_async_test(refold_engine):
+    assert refold_engine.run(Nap, n=5) == 5
 """
 
 UNUSED = """

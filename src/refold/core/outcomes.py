@@ -8,6 +8,7 @@ from msgspec import Struct
 class SetKey(Struct, frozen=True, tag="set", omit_defaults=True):
     key: str
     value: Any = None
+    read: int | None = None  # the version that the writer had read before, if it had; a newer one is overwritten
 
 
 class DeleteKey(Struct, frozen=True, tag="delete"):

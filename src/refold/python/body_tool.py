@@ -67,16 +67,36 @@ class BodyTool:
             await _flushed(body_call)
             if isinstance(error, CancelledError):
                 raise
-            self.originals.keep(call, error)  # also what is no Exception: `sys.exit` ends the step, not the worker
-            fault = fault_for_policy(error, call.settings.get(ON) or self.definition.step(call.command.step).retry.on)
-            return Done(Failed(fault), usage=body_call.usage)
+            return self._failed(body_call, error)
         if body_call.calls.pending:
             return await _suspended(body_call)  # the body has swallowed it
         if body_call.published.count:
             await body_call.published.flush()
         self._pass_on(body_call)
         body_call.state.ended = call.command.step
-        return _told(body_call) if mapped else _completed(body_call)
+        return _told(body_call) if mapped else self._completed(body_call)
+
+    def _completed(self, body_call: BodyCall) -> Done:
+        def renew(stale: StaleWrite) -> Done:
+            """Apply the changes of `ctx.update` to the newest value. What they raise fails the try, like the body."""
+            try:
+                can_renew = body_call.state.renewed(stale)
+            except Exception as error:
+                return self._failed(body_call, error)
+            if can_renew:
+                return self._completed(body_call)
+            return Done(Parked(until=body_call.services.clock.now(), reason="somebody else was faster"))
+
+        writes, events = body_call.state.writes(), tuple(body_call.events)
+        return Done(
+            Succeeded(None), writes=writes, usage=body_call.usage, events=events, renew=renew if writes else None
+        )
+
+    def _failed(self, body_call: BodyCall, error: BaseException) -> Done:
+        call = body_call.call
+        self.originals.keep(call, error)  # also what is no Exception: `sys.exit` ends the step, not the worker
+        fault = fault_for_policy(error, call.settings.get(ON) or self.definition.step(call.command.step).retry.on)
+        return Done(Failed(fault), usage=body_call.usage)
 
     def _pass_on(self, body_call: BodyCall) -> None:
         """Count the references to live objects in events, and let go of objects that are used up."""
@@ -154,14 +174,3 @@ def _told(body_call: BodyCall) -> Done:
         return Done(Failed(Fault("context", why, retryable=False)), usage=body_call.usage)
     events = [{"type": each.type, "data": each.data} for each in body_call.events]
     return Done(Succeeded({"events": events}), usage=body_call.usage)
-
-
-def _completed(body_call: BodyCall) -> Done:
-    def renew(stale: StaleWrite) -> Done:
-        if body_call.state.renewed(stale):
-            return _completed(body_call)
-        return Done(Parked(until=body_call.services.clock.now(), reason="somebody else was faster"))
-
-    writes = body_call.state.writes()
-    events = tuple(body_call.events)
-    return Done(Succeeded(None), writes=writes, usage=body_call.usage, events=events, renew=renew if writes else None)

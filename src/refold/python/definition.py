@@ -23,7 +23,16 @@ from refold.python.inputs import Inputs, inputs_of_event, inputs_of_function
 from refold.python.session import NAME, Live
 from refold.python.signatures import Signature, data_classes, field_hints, is_event, read_signature
 from refold.python.values import ValueCodec, fields_of, make_object
-from refold.python.workflow import FLOW, Flow, Policy, Workflow, bodies_of, checked_retry, resources_of
+from refold.python.workflow import (
+    FLOW,
+    Flow,
+    Policy,
+    Workflow,
+    bodies_of,
+    checked_retry,
+    resources_of,
+    with_default_error,
+)
 
 DEFINITION = "__refold_definition__"
 REQUEST = "refold.InputRequestEvent"  # the type of a question that no annotation of the workflow names
@@ -193,10 +202,10 @@ def with_children(definition: Definition) -> list[Definition]:
 
 
 def _made(workflow: Workflow[Any]) -> Definition:
-    bodies = {
-        name: Body(name, function, read_signature(name, function), policy)
-        for name, policy, function in bodies_of(workflow)
-    }
+    bodies = {}
+    for step, policy, function in bodies_of(workflow):
+        signature = read_signature(step, function)
+        bodies[step] = Body(step, function, signature, with_default_error(workflow, signature.takes, policy))
     name = workflow.name or type(workflow).__name__
     classes = list(_event_classes(bodies.values()))
     names = _names(classes)

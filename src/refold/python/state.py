@@ -28,6 +28,7 @@ class Entry(Struct):
     gone: bool = False
     changes: list[tuple[Change, Any]] = []  # made to whatever is there, or to the default; empty: it was simply set
     version: int = 0  # that the changes began with
+    read: int | None = None  # the version that the body had read before it set the key
     alone: bool = False  # if somebody else has written meanwhile, all that the body did is void
 
 
@@ -37,6 +38,7 @@ class State:
     def __init__(self, memory: Memory, codec: ValueCodec) -> None:
         self._memory, self._exact = memory, codec
         self._own: dict[str, Entry] = {}
+        self._read: set[str] = set()  # keys whose stored values the body has read
         self.ended = ""  # the step whose body has returned: from here on nobody hears of what it says
 
     def check_open(self) -> None:
@@ -52,7 +54,8 @@ class State:
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.check_open()
-        self._own[_checked(key)] = Entry(self._exact.put(value, f"context.{key}"))
+        read = self._memory.versions.get(key, 0) if key in self._read else None
+        self._own[_checked(key)] = Entry(self._exact.put(value, f"context.{key}"), read=read)
 
     def __contains__(self, key: str) -> bool:
         entry = self._own.get(key)
@@ -128,8 +131,8 @@ class State:
                     self._own[key] = Entry(gone=True)
                 case PutIf(key=key, version=version, value=value):
                     self._own[key] = Entry(value, version=version, alone=True)
-                case SetKey(key=key, value=value):
-                    self._own[key] = Entry(value)
+                case SetKey(key=key, value=value, read=read):
+                    self._own[key] = Entry(value, read=read)
                 case _:
                     raise AssertionError(write)
 
@@ -149,6 +152,7 @@ class State:
         entry = self._own.get(key)
         if entry is not None:
             return _MISSING if entry.gone else self._exact.get(entry.value, f"context.{key}")
+        self._read.add(key)
         return self._exact.get(self._memory.ctx[key], f"context.{key}") if key in self._memory.ctx else _MISSING
 
 
@@ -157,7 +161,7 @@ def _write(key: str, entry: Entry) -> Write:
         return DeleteKey(key)
     if entry.changes or entry.alone:
         return PutIf(key, entry.version, entry.value)
-    return SetKey(key, entry.value)
+    return SetKey(key, entry.value, entry.read)
 
 
 def _checked(key: str) -> str:

@@ -131,7 +131,8 @@ class Workflow(Generic[R]):
     Class attributes are its options: `name`, `timeout` of a run, `retry` of steps that say nothing themselves, `types`
     of objects that the context and results may hold, `children` that its steps start, and whether a failure cancels
     steps that are at work or lets them finish (`on_failure = "drain"`). `live` says what an export does with live
-    objects: leaves them out, refuses, or keeps those that say themselves how.
+    objects: leaves them out, refuses, or keeps those that say themselves how. `on_error` is the event that the final
+    failure of a step becomes, if the step says nothing itself and does not take that event.
 
     `Workflow[int]` tells a type checker what its runs result in; nothing else depends on it.
     """
@@ -144,6 +145,7 @@ class Workflow(Generic[R]):
     hands_on: Sequence[Any] = ()  # workflows whose results are stored in its own state
     on_failure: Literal["cancel", "drain"] = "cancel"
     live: Literal["drop", "refuse", "keep"] = "drop"
+    on_error: type | None = None
 
     def __init__(
         self,
@@ -153,7 +155,10 @@ class Workflow(Generic[R]):
         timeout: str | int | float | None = None,
         retry: Retry | None = None,
         types: Sequence[type] = (),
+        on_error: type | None = None,
     ) -> None:
+        if on_error is not None:
+            self.on_error = on_error
         if name:
             self.name = name
         if timeout is not None:
@@ -176,6 +181,18 @@ def bodies_of(workflow: Workflow[Any]) -> list[tuple[str, Policy, Callable[..., 
     if twice:
         raise InvalidPlan([f"two steps are called {name!r}" for name in twice])
     return [(name, getattr(body, POLICY, Policy()), body) for name, body in marked]
+
+
+def with_default_error(workflow: Workflow[Any], takes: Sequence[type], policy: Policy) -> Policy:
+    """Return the policy of a step with the `on_error` of its workflow, unless the step has its own.
+
+    A step that takes the event itself is left out: else its own failure would lead to it again, without end. So is a
+    step that only `ctx.map` runs.
+    """
+    error = workflow.on_error
+    if policy.on_error is not None or policy.mapped or not isinstance(error, type):
+        return policy
+    return policy if any(issubclass(error, each) for each in takes) else structs.replace(policy, on_error=error)
 
 
 def resource(make: Body) -> Body:

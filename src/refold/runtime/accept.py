@@ -44,6 +44,7 @@ from refold.core.outcomes import (
     PutIf,
     Report,
     Sent,
+    SetKey,
     Succeeded,
     TimedOut,
     Write,
@@ -53,6 +54,7 @@ from refold.core.plan import Child, Gate
 from refold.core.read.gates import how_gate_ended
 from refold.core.state import ENDING, FAILED, INITIAL, RUNNING, TERMINAL, OpenCommand
 from refold.errors import Conflict, InvalidValue, LeaseLost, NotFound, StaleWrite
+from refold.logs import WARNING, event, logger
 from refold.ports import Done, Lease, StoreTurn
 from refold.queries.reading import stored_value
 from refold.runtime.children import begun_with, check_inputs
@@ -75,6 +77,8 @@ from refold.runtime.mail import (
 )
 from refold.runtime.operations import apply_operation, refuse_spent
 from refold.schemas import WORK_UNDER_LOCK, misfits, misfits_text, schema_flaw
+
+log = logger("runtime")
 
 
 def check_form(form: dict[str, Any], answers: Any) -> None:
@@ -239,9 +243,18 @@ class MailReader(Struct):
                     raise Conflict(f"{command} writes when its loop ends; no version of {write.key!r} holds till then")
                 if write.version != version:
                     raise StaleWrite(write.key, held, version, write.key in state.ctx)
+            elif isinstance(write, SetKey) and write.read not in (None, version) and write.key not in written:
+                self._log_lost_update(command, write.key)
             elif held is not None and write.key not in written and not _fits(write, held):
                 raise Conflict(f"context key {write.key!r} holds a {type(held).__name__}; this does not fit: {write}")
             written.add(write.key)
+
+    def _log_lost_update(self, command: str, key: str) -> None:
+        """The body has read a value and set another one, and what was written in between is overwritten."""
+        why = "another step has set it since this one read it; `ctx.update` loses nothing"
+        event(
+            log, WARNING, "an update of the context was lost", run=self.d.state.run, command=command, key=key, why=why
+        )
 
     def _writes_later(self, command: str) -> bool:
         loop = self.d.graph.step(self.d.state.open[command].step).loop
