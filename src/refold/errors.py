@@ -1,6 +1,7 @@
 """Every deliberate error of Refold, named by what the catcher should do.
 
 RefoldError
+├── Diverged             correct the body: a durable call has other arguments than the recorded one at its place
 ├── InvalidPlan          correct the workflow; `problems` lists everything that is wrong with it
 ├── InvalidValue         correct the value; `path` says where it is
 │   └── OverBound        make the value or its schema smaller or simpler: the check exceeded its limit
@@ -47,6 +48,20 @@ class InvalidValue(RefoldError):
 
 class OverBound(InvalidValue):
     pass
+
+
+class Diverged(RefoldError):
+    """A body that started over made another durable call than the recorded one. Nothing was called."""
+
+    kind, retryable = "diverged", False  # another try would find the same record
+
+    def __init__(self, function: str, now: str, recorded: str) -> None:
+        self.function, self.now, self.recorded = function, now, recorded
+        super().__init__(
+            f"this body started over and calls {function}({now}), where it has recorded {function}({recorded}). "
+            "Nothing was called. Arguments must be the same in every pass: take times, ids and chance from ctx.now(), "
+            "ctx.uuid() and ctx.random(), which are recorded, or name the call with ctx.options(key=...)"
+        )
 
 
 class NotFound(RefoldError):

@@ -75,7 +75,7 @@ def test_durable_calls_of_python_steps_are_given_again(tmp_path: Path) -> None:
         assert t.unrecorded == []
         t.run(Crawl, pages=4)
         assert sorted(flows.fetched) == [2, 3]
-        assert [each.partition(":")[0] for each in t.unrecorded] == ["fetch/3 (call", "fetch/4 (call"]
+        assert [each.partition("/1/")[0] for each in t.unrecorded] == ["fetch/3 (call", "fetch/4 (call"]
 
 
 def test_children_are_recorded_with_their_parent(tmp_path: Path) -> None:

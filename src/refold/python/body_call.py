@@ -13,6 +13,7 @@ from refold.core.plan import Plan
 from refold.errors import InvalidValue
 from refold.names import a
 from refold.ports import Clock, Executor, Meanwhile, Memory, ToolCall
+from refold.python.call_records import TaskNumbers, unnumbered
 from refold.python.definition import Definition
 from refold.python.durable_calls import RecordedCalls
 from refold.python.events import InputRequestEvent
@@ -41,6 +42,9 @@ class BodyServices(Struct):
     register: Callable[["Plan | Playbook"], Awaitable[str]]
     look: Callable[[str], Awaitable[ChildRun]]  # at a run, by its id
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+    task_numbers: TaskNumbers
+    chance: Callable[[], float]
+    new_id: Callable[[], str]
     isolated: Executor | None = None  # processes for steps that want one
 
 
@@ -65,7 +69,8 @@ class Published:
             return
         self._lines.append(line)
         if self._sending is None:
-            self._sending = asyncio.create_task(self._send())
+            with unnumbered():
+                self._sending = asyncio.create_task(self._send())
             self._sending.add_done_callback(self._sent)
         if len(self._lines) >= LINES_AHEAD:
             await self.flush()

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from refold.core.faults import fault_from_exception
 from refold.core.outcomes import Failed, Fault, Parked, Succeeded, Suspended
 from refold.errors import InvalidValue, StaleWrite, ToolFailed
 from refold.logs import WARNING, logger
 from refold.logs import event as log_event
 from refold.ports import Done, Memory, ToolCall
 from refold.python.body_call import BodyCall, BodyServices, as_events, fault_for_policy
+from refold.python.call_records import TASK
 from refold.python.context import Context, SyncContext, waiting_on
 from refold.python.definition import Body, Definition
 from refold.python.durable_calls import Suspension
@@ -72,6 +74,11 @@ class BodyTool:
             return await _suspended(body_call)  # the body has swallowed it
         if body_call.published.count:
             await body_call.published.flush()
+        diverged = body_call.calls.records.diverged
+        if diverged is not None:
+            self.originals.keep(call, diverged)
+            return Done(Failed(fault_from_exception(diverged)), usage=body_call.usage)
+        _log_unasked(body_call)
         self._pass_on(body_call)
         body_call.state.ended = call.command.step
         return _told(body_call) if mapped else self._completed(body_call)
@@ -124,6 +131,8 @@ class BodyTool:
 
     async def _value(self, body: Body, body_call: BodyCall, events: list[Any]) -> Any:
         signature = body.signature
+        self.services.task_numbers.begin(get_running_loop())
+        TASK.set(body_call.calls.records.body)
         given = events if signature.as_list else events[0]
         if not signature.is_async:
             seen = (
@@ -145,6 +154,14 @@ def _asked_before(body_call: BodyCall, event: Any) -> str:
     id = event.request_id or f"{body_call.call.command.id}/request"
     calls, key = body_call.calls, f"ask:{id}"
     return id if key in calls.recorded or key in calls.memory.awaited else ""
+
+
+def _log_unasked(body_call: BodyCall) -> None:
+    """A body that completes without having asked for recorded calls is not the body that made them."""
+    unasked = body_call.calls.records.unasked()
+    if unasked:
+        at = {"run": body_call.call.run, "step": body_call.call.command.step, "command": body_call.call.command.id}
+        log_event(log, WARNING, "body has not asked for recorded calls", at, calls=", ".join(unasked))
 
 
 def _is_told_to_end(error: BaseException) -> bool:

@@ -12,6 +12,7 @@ from refold.core.times import seconds
 from refold.errors import ChildFailed, Unavailable
 from refold.logs import WARNING, event, logger
 from refold.python.body_call import BodyCall, ChildRun
+from refold.python.call_records import unnumbered
 from refold.python.durable_calls import Span
 from refold.python.startable import is_playbook
 from refold.python.values import ValueCodec
@@ -72,11 +73,13 @@ class Children:
         if isinstance(workflow, Plan) or is_playbook(workflow):
             plan = await self._patiently(lambda: self._services.register(workflow))
             codec = self._body_call.definition.codec
+            called = (workflow if isinstance(workflow, Plan) else workflow.plan).name
         else:
             child = await self._patiently(lambda: self._services.adopt(workflow))
-            plan, codec = child.hash, child.codec
+            plan, codec, called = child.hash, child.codec, child.plan.name
         put = {name: codec.put(each, f"input.{name}") for name, each in given.items()}
-        name = self._calls.key(KIND, [plan, put], key)
+        records = self._calls.asked()
+        name = records.named(KIND, key) if key is not None else records.child(KIND, called, plan, put)
         until = None if timeout is None else self.now() + round(seconds(timeout) * SECOND)
         return ChildCall(Awaited(name, until, child=plan, input=put), codec)
 
@@ -84,7 +87,8 @@ class Children:
         """Repeat the work while the store is unavailable, so that the body does not see the outage."""
         while True:
             try:
-                return await work()
+                with unnumbered():
+                    return await work()
             except Unavailable as error:
                 call = self._body_call.call
                 at = {"run": call.run, "step": call.command.step, "command": call.command.id}

@@ -1,11 +1,15 @@
 """The context of a body: state, events, durable calls, questions, and what the run publishes."""
 
 import asyncio
+import hashlib
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+from uuid import UUID
 
 from msgspec.structs import replace
 
@@ -16,6 +20,7 @@ from refold.core.retry import delay, may_retry
 from refold.core.times import seconds
 from refold.errors import InvalidValue
 from refold.python.body_call import BodyCall, fault_for_policy
+from refold.python.call_records import TASK, CalledFunction, TaskPlace, called_function
 from refold.python.children import Children, result_of
 from refold.python.definition import REQUEST, define, is_workflow
 from refold.python.durable_calls import CallOptions, Span
@@ -35,6 +40,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Items = Iterable[Any] | AsyncIterable[Any] | Mapping[str, Any] | Callable[[], Iterable[Any] | AsyncIterable[Any]]
 """A list, an iterator, a source as a map with its `kind`, or a generator function."""
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DurableCalls:
@@ -59,11 +67,24 @@ class DurableCalls:
         `ctx.options(key="charge").call(charge, card)`. With a timeout, each try raises TimeoutError when it is over;
         a function in a thread cannot be stopped, but its late result is ignored.
         """
-        calls, key, codec = self._body_call.calls, self._options.key, self._body_call.definition.codec
-        where = "arguments; give the call a key with ctx.options(key=...)"
-        arguments = None if key is not None else codec.put([list(inputs), named], where)
-        name = calls.key(f"call:{getattr(work, '__qualname__', type(work).__name__)}", arguments, key)
+        calls, codec = self._body_call.calls, self._body_call.definition.codec
+        name = self._key(work, inputs, named)
         return codec.get(await calls.once(name, partial(self._tried, partial(work, *inputs, **named))))
+
+    def _key(self, work: Callable[..., Any], inputs: tuple[Any, ...], named: dict[str, Any]) -> str:
+        records, codec = self._body_call.calls.asked(), self._body_call.definition.codec
+        function = called_function(work)
+        if self._options.key is not None:
+            return records.named(f"call:{function.former_name}", self._options.key)
+        try:
+            put = codec.put([list(inputs), named], "arguments")
+        except InvalidValue as error:
+            why = f"{str(error).partition(': ')[2]}; or give the call a key: ctx.options(key=...).call(...)"
+            raise InvalidValue(f"{error.path} of {function.former_name}", why) from None
+        if (function.inputs or function.named) and not records.by_former_rule:
+            with suppress(InvalidValue):  # what it is bound to need not be data
+                put = codec.put([[*function.inputs, *inputs], {**function.named, **named}])
+        return records.call(function, *put)
 
     async def _tried(self, work: Callable[[], Any]) -> Any:
         attempt, retry = 1, checked_retry(self._options.retry, "ctx.call") or Retry()
@@ -157,7 +178,6 @@ class Context(DurableCalls):
         self.state, self.session, self.children = body_call.state, body_call.session, Children(body_call)
         self._calls, self._services = body_call.calls, body_call.services
         self._definition, self._call = body_call.definition, body_call.call
-        self._asked = 0
 
     def options(
         self, *, key: str | None = None, retry: Retry | None = None, timeout: Span | None = None
@@ -221,10 +241,8 @@ class Context(DurableCalls):
 
         Those who follow the run see the question as an InputRequestEvent.
         """
-        self._asked += 1
-        command = self._call.command
-        id = id or f"{command.id}/{self._asked}"
-        key = self._calls.key("ask", None, id)
+        id = id or self._calls.asked().question(self._call.command.id)
+        key = self._calls.asked().named("ask", id)
         input = {"id": id, "prompt": prompt, "metadata": self._put(metadata, "metadata")}
         if key in self._calls.recorded or key in self._calls.memory.awaited:
             self._body_call.published.pass_over()
@@ -237,15 +255,38 @@ class Context(DurableCalls):
     async def sleep(self, span: Span, *, key: str | None = None) -> None:
         """Sleep durably: the span is kept across restarts, and no worker is occupied meanwhile."""
         span = seconds(span)
-        await self._calls.outcome(Awaited(self._calls.key("sleep", span, key), self._until(span)))
+        records = self._calls.asked()
+        name = records.named("sleep", key) if key is not None else records.sleep(span)
+        await self._calls.outcome(Awaited(name, self._until(span)))
 
     async def wait_for(self, signal: str, *, timeout: Span | None = None, key: str | None = None) -> Any:
         """Wait for a signal of this name and return its value; a signal that came early is kept.
 
         Raises TimeoutError.
         """
-        name = self._calls.key("signal", signal, key)
+        records = self._calls.asked()
+        name = records.named("signal", key) if key is not None else records.signal(signal)
         return await self._awaited(Awaited(name, self._until(timeout), signal), f"signal {signal!r}", timeout)
+
+    async def now(self) -> datetime:
+        """Return the time, in UTC. It is recorded: a body that starts over gets the same."""
+        return EPOCH + timedelta(microseconds=await self._once("now", self._services.clock.now))
+
+    async def uuid(self) -> UUID:
+        """Return a new UUID. It is recorded: a body that starts over gets the same."""
+        return UUID(await self._once("uuid", lambda: uuid_text(self._services.new_id())))
+
+    async def random(self) -> float:
+        """Return a random number from 0 to 1, without 1. It is recorded: a body that starts over gets the same."""
+        number: float = await self._once("random", self._services.chance)
+        return number
+
+    async def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        async def made() -> Any:
+            return make()
+
+        key = self._calls.asked().call(CalledFunction(f"refold:{name}", f"refold.{name}"), [], {})
+        return await self._calls.once(key, made)
 
     def usage(self, **amounts: int | float) -> None:
         """Report what was used, by unit: `ctx.usage(tokens=312, usd=0.004)`.
@@ -269,6 +310,11 @@ class Context(DurableCalls):
 
     def _until(self, span: Span | None) -> int | None:
         return None if span is None else self._services.clock.now() + round(seconds(span) * SECOND)
+
+
+def uuid_text(id: str) -> str:
+    """Return a UUID of version 4 that is made from a random id."""
+    return str(UUID(bytes=hashlib.sha256(id.encode()).digest()[:16], version=4))
 
 
 Wait = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
@@ -374,6 +420,21 @@ class SyncContext(SyncDurableCalls):
         """Wait for a signal and return its value; one that came early is kept. Raises TimeoutError."""
         return self._wait(self._context.wait_for, signal, timeout=timeout, key=key)
 
+    def now(self) -> datetime:
+        """Return the time, in UTC. It is recorded: a body that starts over gets the same."""
+        moment: datetime = self._wait(self._context.now)
+        return moment
+
+    def uuid(self) -> UUID:
+        """Return a new UUID. It is recorded: a body that starts over gets the same."""
+        id: UUID = self._wait(self._context.uuid)
+        return id
+
+    def random(self) -> float:
+        """Return a random number from 0 to 1, without 1. It is recorded: a body that starts over gets the same."""
+        number: float = self._wait(self._context.random)
+        return number
+
 
 def waiting_on(loop: asyncio.AbstractEventLoop) -> Wait:
     """Let a thread wait for what is done on the loop."""
@@ -383,12 +444,19 @@ def waiting_on(loop: asyncio.AbstractEventLoop) -> Wait:
 
         def begin_on_loop() -> None:
             """If the loop has ended, nothing is begun: no thread would wait for it."""
-            loop.create_task(begin()).add_done_callback(partial(_pass_on, done))
+            place = TASK.get()
+            TASK.set(None)  # this task is not one that the body has created
+            loop.create_task(_begin_at(place, begin)).add_done_callback(partial(_pass_on, done))
 
         loop.call_soon_threadsafe(begin_on_loop)
         return done.result()
 
     return wait
+
+
+async def _begin_at(place: TaskPlace | None, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    TASK.set(place)
+    return await begin()
 
 
 def _pass_on(done: "Future[Any]", task: "asyncio.Task[Any]") -> None:

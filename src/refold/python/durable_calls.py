@@ -1,17 +1,15 @@
 """The recorded durable calls of a body: each has a key, is made once, and is found again when the body starts over."""
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from refold.core.outcomes import Awaited, Blob, Cancelled, Outcome, Succeeded
 from refold.core.plan import Retry
-from refold.errors import InvalidValue
 from refold.ports import Meanwhile, Memory
+from refold.python.call_records import TASK, CallRecords, unnumbered
 
 Span = str | int | float
 ReadBlob = Callable[[Blob], Awaitable[Any]]
@@ -39,24 +37,14 @@ class RecordedCalls:
         self.check_open = check_open  # raises if the body has returned
         self.recorded: dict[str, Outcome] = dict(memory.recorded)
         self.pending: dict[str, Awaited] = {}
-        self._times: dict[str, int] = {}  # how often there was a call of a name
+        self.records = CallRecords(memory.recorded, memory.awaited)  # which of them is which
         self._busy = 0  # calls under way in this very moment
         self._quiet: asyncio.Event | None = None  # none of them is; made with the first
 
-    def key(self, kind: str, arguments: Any, given: str | None) -> str:
-        """Return the key of a call: its kind and the given key, or its kind, a hash of its arguments and a count of
-        equal calls.
-        """
+    def asked(self) -> CallRecords:
+        """Return the records, to find the key of a call. Raises Conflict if the body has returned."""
         self.check_open()
-        if given is not None:
-            name = f"{kind}:{given}"
-            if name in self._times:
-                raise InvalidValue(given, "two durable calls of one step have this key; each needs its own")
-        else:
-            text = msgspec.json.encode(arguments, order="sorted")
-            name = f"{kind}:{hashlib.sha256(text).hexdigest()[:12]}"
-        self._times[name] = self._times.get(name, 0) + 1
-        return name if given is not None else f"{name}:{self._times[name]}"
+        return self.records
 
     async def outcome(self, call: Awaited) -> Outcome:
         """Return the recorded outcome, or suspend the body by raising Suspension."""
@@ -79,8 +67,13 @@ class RecordedCalls:
         self._quiet = self._quiet or asyncio.Event()
         self._quiet.clear()
         try:
-            result = await work()
-            await self.meanwhile.record(key, Succeeded(result))
+            token = TASK.set(self.records.inside())
+            try:
+                result = await work()
+            finally:
+                TASK.reset(token)
+            with unnumbered():
+                await self.meanwhile.record(key, Succeeded(result))
         finally:
             self._busy -= 1
             if not self._busy:
@@ -92,7 +85,8 @@ class RecordedCalls:
         """Record a call as cancelled unless it has an outcome; its child run is cancelled."""
         if key not in self.recorded:
             self.recorded[key] = Cancelled(reason)
-            await self.meanwhile.record(key, Cancelled(reason))
+            with unnumbered():
+                await self.meanwhile.record(key, Cancelled(reason))
 
     async def _suspend(self) -> None:
         """Let other tasks of the body continue first, so that their calls finish or are known as waiting too."""

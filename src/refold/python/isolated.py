@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Sequence
+from random import random
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from refold.errors import Conflict, ToolFailed
 from refold.executors.functions import resolve
 from refold.ports import Clock, Memory, ToolCall
 from refold.python.body_call import BodyCall, BodyServices, as_events
+from refold.python.call_records import TaskNumbers
 from refold.python.context import Context, SyncContext
 from refold.python.definition import Body, define
 from refold.python.session import Session
@@ -62,7 +64,7 @@ def run_here(order: dict[str, Any]) -> Any:
     async def refuse(*_: Any) -> Any:
         raise Conflict("a step in a process of its own starts no child runs; let another step start them")
 
-    services = BodyServices(_NoClock(), refuse, refuse, refuse, refuse, refuse)
+    services = BodyServices(_NoClock(), refuse, refuse, refuse, refuse, refuse, TaskNumbers(), random, _no_id)
     body_call = BodyCall(
         call, definition, Memory(order["ctx"], order["versions"]), services, Session(definition.resources, {}, {})
     )
@@ -78,6 +80,10 @@ def run_here(order: dict[str, Any]) -> Any:
         body_call.send(event)
     writes = list(body_call.state.writes())
     return msgspec.to_builtins({"events": body_call.events, "usage": body_call.usage, "writes": writes})
+
+
+def _no_id() -> str:
+    raise Conflict("a step in a process of its own records nothing; let another step ask for an id")
 
 
 class _NoClock(Clock):

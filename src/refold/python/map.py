@@ -15,6 +15,7 @@ from refold.core.plan import BODY, STOP, Loop, Plan, Step
 from refold.core.times import seconds
 from refold.errors import ChildFailed, InvalidValue
 from refold.python.body_call import BodyCall
+from refold.python.call_records import unnumbered
 from refold.python.children import result_of
 from refold.python.definition import Definition, is_workflow
 from refold.python.durable_calls import CallOptions
@@ -172,8 +173,10 @@ class FanOutCall:
         else:
             listed = enumerate(await all_items(items))
             put = {"items": [item_data(each, self._put(step, codec, n, each), how) for n, each in listed]}
-        hash = await self._body_call.services.register(plan)
-        key = self._body_call.calls.key("map", [hash, put], self._options.key)
+        with unnumbered():
+            hash = await self._body_call.services.register(plan)
+        records, given = self._body_call.calls.asked(), self._options.key
+        key = records.named("map", given) if given is not None else records.child("map", plan.name, hash, put)
         outcome = await self._body_call.calls.outcome(Awaited(key, child=hash, input=put, want=plan.steps[0].name))
         value = result_of(outcome, key, None)
         read = self._events if step is not None else codec.get
@@ -186,9 +189,10 @@ class FanOutCall:
         return None if name is None else definition.step(name)
 
     async def _child(self, work: Any) -> tuple[str, ValueCodec]:
-        if isinstance(work, Plan) or is_playbook(work):
-            return await self._body_call.services.register(work), self._body_call.definition.codec
-        child: Definition = await self._body_call.services.adopt(work)
+        with unnumbered():
+            if isinstance(work, Plan) or is_playbook(work):
+                return await self._body_call.services.register(work), self._body_call.definition.codec
+            child: Definition = await self._body_call.services.adopt(work)
         return child.hash, child.codec
 
     def _put(self, step: Step | None, codec: ValueCodec, number: int, item: Any) -> dict[str, Any]:

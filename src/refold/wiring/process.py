@@ -116,6 +116,8 @@ def assemble(
         stored.value,
         register=lambda workflow: process().engine.register(workflow),
         enrol=_enrolment(store, world) if shared else _keep_to_oneself,
+        chance=world.chance,
+        new_id=world.new_id,
         in_thread=world.in_thread,
         isolated=world.isolated_bodies or world.executors.get("process"),
     )

@@ -37,11 +37,14 @@ class PythonCode:
         *,
         register: Register,
         enrol: Callable[[Abilities], Awaitable[None]],
+        chance: Callable[[], float],
+        new_id: Callable[[], str],
         in_thread: InThread | None = None,
         isolated: Executor | None = None,
     ) -> None:
         self.turns, self.advance, self.worker, self.tools, self.read_value = turns, advance, worker, tools, read_value
         self.register, self.enrol, self.in_thread, self.isolated = register, enrol, in_thread, isolated
+        self.chance, self.new_id = chance, new_id
         self.adopted: dict[str, Definition] = {}
         self.sessions: dict[str, Session] = {}
         self._parents: dict[str, str] = {}
@@ -72,6 +75,8 @@ class PythonCode:
     async def close(self) -> None:
         if self._threads is not None:
             self._threads.close()
+        if self._services is not None:
+            self._services.task_numbers.end()
 
     def _serve(self, definition: "Definition") -> None:
         from refold.python.body_tool import BodyTool, RaisedErrors
@@ -114,6 +119,7 @@ class PythonCode:
     def _rooms(self) -> "BodyServices":
         from refold.executors.inline import Threads
         from refold.python.body_call import BodyServices, ChildRun
+        from refold.python.call_records import TaskNumbers
 
         async def look(run: str) -> ChildRun:
             def seen() -> ChildRun:
@@ -132,7 +138,16 @@ class PythonCode:
                 self._threads = Threads(self.worker.slots)
                 in_thread = self._threads.run
             self._services = BodyServices(
-                self.worker.clock, self.read_value, self.known, self.register, look, in_thread, self.isolated
+                clock=self.worker.clock,
+                read_blob=self.read_value,
+                adopt=self.known,
+                register=self.register,
+                look=look,
+                in_thread=in_thread,
+                task_numbers=TaskNumbers(),
+                chance=self.chance,
+                new_id=self.new_id,
+                isolated=self.isolated,
             )
         return self._services
 

@@ -176,7 +176,11 @@ class PatientDesk(Struct, frozen=True):
         return memory if memory is not None else await self._asked(lambda: self.desk.recall(self.lease))
 
     async def record(self, key: str, outcome: Outcome) -> None:
-        """Record a durable call. Raises ToolFailed for a result that holds a secret, and records nothing of it."""
+        """Record a durable call. Raises ToolFailed for a result that holds a secret, and records nothing of it.
+
+        The key of a call shows its arguments.
+        """
+        key = self.redaction.text(key)
         if isinstance(outcome, Failed):
             outcome = Failed(self.redaction.fault(outcome.fault))
         elif isinstance(outcome, Succeeded):

@@ -222,7 +222,7 @@ class _Run:
     def _of_bodies(self) -> Iterator[Recorded]:
         taken = self._events()
         for fact in self.facts:
-            if isinstance(fact, CallSettled) and fact.key.startswith("call:"):
+            if isinstance(fact, CallSettled) and fact.key.startswith(("call:", "call/")):
                 step = fact.command.partition("/")[0]
                 events = taken.get(fact.command)
                 outcome = self._whole(fact.outcome)

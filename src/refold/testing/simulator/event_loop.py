@@ -234,6 +234,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._next_task = itertools.count(1).__next__  # that of asyncio is shared by all loops
         self._on_task_done: Callable[..., object] = self._task_done  # one object, for call_soon to know it by
         self._closed = False
+        self._factory: Any = None
 
     def process(self, name: str) -> SimProcess:
         """Start a process; its name is free again when it is dead."""
@@ -268,6 +269,18 @@ class SimLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Coro[T], *, name: str | None = None, context: Ctx = None) -> _Task[T]:
+        if self._factory is None:
+            return self._make_task(self, coro, name=name, context=context)
+        task: _Task[T] = self._factory(self, coro, name=name, context=context)
+        return task
+
+    def get_task_factory(self) -> Any:
+        return self._factory or self._make_task
+
+    def set_task_factory(self, factory: Any) -> None:
+        self._factory = factory
+
+    def _make_task(self, _: Any, coro: Coro[T], *, name: str | None = None, context: Ctx = None) -> _Task[T]:
         if self._closed:
             raise RuntimeError("the loop is closed")
         number = self._next_task()
@@ -390,7 +403,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     add_reader = add_signal_handler = add_writer = remove_reader = remove_signal_handler = remove_writer = _REFUSED
     connect_accepted_socket = connect_read_pipe = connect_write_pipe = create_connection = create_server = _REFUSED
     create_datagram_endpoint = create_unix_connection = create_unix_server = getaddrinfo = getnameinfo = _REFUSED
-    default_exception_handler = get_exception_handler = get_task_factory = run_forever = run_in_executor = _REFUSED
-    sendfile = set_debug = set_default_executor = set_exception_handler = set_task_factory = start_tls = _REFUSED
+    default_exception_handler = get_exception_handler = run_forever = run_in_executor = _REFUSED
+    sendfile = set_debug = set_default_executor = set_exception_handler = start_tls = _REFUSED
     sock_accept = sock_connect = sock_recv = sock_recv_into = sock_recvfrom = sock_recvfrom_into = _REFUSED
     sock_sendall = sock_sendfile = sock_sendto = stop = subprocess_exec = subprocess_shell = _REFUSED
