@@ -185,7 +185,8 @@ def test_what_an_object_or_a_closure_counts_is_no_part_of_the_call() -> None:
         made.append("charged")
 
     before = called_function(client.charge), called_function(charge)
-    client.charge(), charge()
+    client.charge()
+    charge()
     assert (called_function(client.charge), called_function(charge)) == before
     assert called_function(Client().charge) == before[0]
     client.name = "paypal"
@@ -399,7 +400,7 @@ async def test_tasks_are_numbered_by_their_creation() -> None:
     another.begin(asyncio.get_running_loop())
     token = TASK.set(records.body)
     try:
-        assert await asyncio.gather(place(0.02), place(0), nested()) == ["1", "2", ["3.1", "3.2"]]
+        assert list(await asyncio.gather(place(0.02), place(0), nested())) == ["1", "2", ["3.1", "3.2"]]
     finally:
         TASK.reset(token)
         another.end()
@@ -441,7 +442,7 @@ async def test_a_key_in_place_of_arguments_finds_a_call_whatever_they_are(tmp_pa
 async def test_an_argument_that_cannot_be_stored_is_named_with_its_function() -> None:
     @refold.flow
     async def hot(ctx: Context) -> None:
-        await ctx.call(report, object())  # type: ignore[arg-type]
+        await ctx.call(report, object())  # type: ignore[call-overload]
 
     async with refold.open_engine(settings=SHORT) as engine:
         with pytest.raises(StepFailed) as failed:
