@@ -242,6 +242,9 @@ class Store(Protocol):
     def foreign_writes(self) -> int:
         """Return a number that changes when another process has written."""
 
+    def compact(self) -> None:
+        """Give the space of removed runs back. Takes as long as writing everything again; other writers wait."""
+
     def close(self) -> None:
         """End the store and its views; what was committed stays."""
 
@@ -383,6 +386,12 @@ class Views(Protocol):
 
     def sizes(self) -> Mapping[str, int]:
         """How many rows there are, by table."""
+
+    def backup(self, target: str) -> None:
+        """Write everything that is committed to a new file, while others read and write.
+
+        Raises Conflict if the file exists, or Unusable if this store has no file or the target cannot be written.
+        """
 
     def report(self, error: Corrupt) -> None:
         """Take note of something that cannot be used, as of a row that cannot be read."""

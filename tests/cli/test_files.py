@@ -14,7 +14,7 @@ from refold.cli.words import now
 from refold.core.outcomes import SECOND
 from refold.stores.clock import machine_steady
 from refold.stores.sqlite.store import SqliteStore
-from tests.cli.program import PROGRAM, environment, noop, playbook, refold
+from tests.cli.program import PROGRAM, environment, noop, playbook, refold, shell, started, until
 from tests.contracts.stores import commit, note
 
 
@@ -189,3 +189,35 @@ def test_a_run_without_a_terminal_loads_no_drawing_library(folder: Path) -> None
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, check=True)
     assert done.stderr.endswith(b"[]\n")
     assert PROGRAM[0] == sys.executable
+
+
+def test_a_backup_is_a_complete_copy_made_while_another_process_writes(tmp_path: Path) -> None:
+    file = playbook(tmp_path, shell("one", "echo x >> begun; test -e go || sleep 600", "two"), noop("two"))
+    assert refold(tmp_path, "run", playbook(tmp_path, noop("a"), name="other.yaml"), "--name", "done").code == 0
+    with started(tmp_path, "run", file, "--name", "open", "-q"):
+        until((tmp_path / "begun").exists)
+        done = refold(tmp_path, "db", "backup", "copy.db")
+        assert done.code == 0, done.err
+    assert "copy.db is a copy of refold.db" in done.err
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
+    assert refold(tmp_path, "db", "check", "--db", "copy.db").err == "2 runs read, 0 problems\n"
+    (tmp_path / "go").touch()
+    assert refold(tmp_path, "runs", "resume", "open", "--db", "copy.db", "-q").code == 0
+    again = refold(tmp_path, "db", "backup", "copy.db")
+    assert again.code == 4 and "a backup replaces no file" in again.err
+    assert refold(tmp_path, "db", "backup", "nowhere/copy.db").code == 5
+    assert not list(tmp_path.glob("*-unfinished"))
+
+
+def test_vacuum_gives_the_space_of_removed_runs_back(tmp_path: Path) -> None:
+    big = playbook(tmp_path, 'step: big\ntool: {kind: python, code: "result = [str(i) * 20 for i in range(20000)]"}')
+    assert refold(tmp_path, "run", big, "--name", "big", "-q").code == 0
+    assert refold(tmp_path, "runs", "delete", "big").code == 0
+    before = refold(tmp_path, "db", "info", "-o", "json").data
+    assert before["free"] > 1_000_000
+    done = refold(tmp_path, "db", "vacuum")
+    assert done.code == 0, done.err
+    after = refold(tmp_path, "db", "info", "-o", "json").data
+    assert after["free"] == 0
+    assert after["size"] < before["size"] - 1_000_000
+    assert refold(tmp_path, "db", "check").code == 0

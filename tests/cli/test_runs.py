@@ -114,15 +114,39 @@ def test_a_run_that_is_not_there_is_not_found_and_something_like_it_is_named(fol
     assert refold(folder, "runs", "pause", "zzzzzzzzz").code == 3
 
 
-def test_a_text_that_may_mean_several_runs_is_refused_with_the_candidates(tmp_path: Path) -> None:
+def test_a_name_of_several_runs_means_the_newest_and_is_refused_where_something_is_changed(tmp_path: Path) -> None:
     file = playbook(tmp_path, noop("one"))
     for _ in range(2):
         assert refold(tmp_path, "run", file, "--detach", "--name", "twin", "-q").code == 0
-    done = refold(tmp_path, "runs", "show", "twin")
     rows = listed(tmp_path)
-    assert (done.code, done.out) == (4, "")
-    assert done.err.splitlines()[0] == "error: 'twin' may mean several runs:"
-    assert [line.split()[0] for line in done.err.splitlines()[1:]] == [row["id"] for row in rows]
+    assert refold(tmp_path, "runs", "show", "twin", "-o", "json").data["id"] == rows[0]["id"]
+    for command in (("runs", "pause"), ("runs", "cancel"), ("runs", "resume"), ("runs", "retry"), ("gates", "approve")):
+        done = refold(tmp_path, *command, "twin")
+        assert (done.code, done.out) == (4, "")
+        assert done.err.splitlines()[0] == "error: 'twin' may mean several runs; type the id of the one you mean:"
+        assert [line.split()[0] for line in done.err.splitlines()[1:]] == [row["id"] for row in rows]
+
+
+def test_a_run_is_not_changed_by_less_than_six_characters_of_its_id(tmp_path: Path) -> None:
+    assert refold(tmp_path, "run", playbook(tmp_path, noop("one")), "--detach", "--name", "mine", "-q").code == 0
+    run = listed(tmp_path)[0]["id"]
+    assert refold(tmp_path, "runs", "show", run[:2], "-o", "json").data["id"] == run
+    done = refold(tmp_path, "runs", "cancel", run[:5])
+    assert done.code == 4
+    assert "too short to change a run by it" in done.err
+    assert refold(tmp_path, "runs", "pause", run[:6]).code == 0
+
+
+def test_delete_removes_runs_that_are_over_with_the_runs_that_they_started(tmp_path: Path) -> None:
+    playbook(tmp_path, noop("one"), name="child.yaml")
+    parent = playbook(tmp_path, "step: sub\ntool: {kind: playbook, path: child.yaml}")
+    assert refold(tmp_path, "run", parent, "--name", "top", "-q").code == 0
+    assert refold(tmp_path, "run", parent, "--name", "open", "--detach", "-q").code == 0
+    assert len(listed(tmp_path)) == 4
+    refused = refold(tmp_path, "runs", "delete", "top", "open")
+    assert (refused.code, len(listed(tmp_path))) == (4, 4)
+    assert refold(tmp_path, "runs", "delete", "top").err == "2 runs removed\n"
+    assert [row["name"] for row in listed(tmp_path)] == ["", "open"]
 
 
 def test_show_tells_how_a_run_stands(folder: Path) -> None:
@@ -274,7 +298,7 @@ def test_prune_removes_what_ended_long_ago_and_nothing_else(tmp_path: Path) -> N
     def prune(*options: str) -> Done:
         return refold(tmp_path, "runs", "prune", *options)
 
-    assert prune("--older-than", "30d") == (0, "", "0 runs were removed\n")
+    assert prune("--older-than", "30d") == (0, "", "0 runs removed\n")
     dry = prune("--older-than", "0s", "--dry-run")
     assert (dry.code, dry.err, len(listed(tmp_path))) == (0, "2 runs would be removed\n", 3)
     assert [row["name"] for row in json.decode(prune("--older-than", "0s", "-o", "json").out)] == ["older", "old"]

@@ -45,6 +45,13 @@ async def test_a_lost_lease_is_a_warning_with_its_run_step_command_and_worker(
     assert fields(record) == known
 
 
+async def test_a_command_that_is_settled_between_two_looks_is_no_lost_lease(caplog: pytest.LogCaptureFixture) -> None:
+    keeper, held = LeaseKeeper(HandDesk(), Now(), "w", 30.0), lease()
+    keeper.hold(held).reporting = True
+    keeper.hear(Beat([place(held)], {}))
+    assert not caplog.records
+
+
 async def test_a_heartbeat_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     desk = HandDesk()
 

@@ -40,12 +40,13 @@ RUNS = (
     "retry",
     "signal",
     "migrate",
+    "delete",
     "prune",
     "record",
 )
 GATES = ("list", "show", "approve", "reject", "answer")
 DLQ = ("list", "show", "redrive")
-DB = ("info", "check", "rebuild", "migrate")
+DB = ("info", "check", "backup", "vacuum", "rebuild", "migrate")
 SECRET = ("set", "list", "rm", "rotate")
 COMMANDS = (
     "run",

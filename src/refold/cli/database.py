@@ -43,10 +43,13 @@ def check_exists(db: str) -> None:
         raise NotFound(f"there is no database {db}: `refold run` makes one, --db names another")
 
 
-def find_run(views: Views, text: str | None) -> Summary:
-    """Find a run by its id, its name, or the beginning of its id; without a text the newest."""
+def find_run(views: Views, text: str | None, changes: bool = False) -> Summary:
+    """Find a run by its id, its name, or the beginning of its id; without a text the newest.
+
+    A command that `changes` the run asks when several runs have the name; one that only looks takes the newest.
+    """
     try:
-        return runs.find_run(views, text)
+        return runs.find_run(views, text, changes)
     except runs.AmbiguousRun as error:
         raise Conflict(_candidates(error)) from None
 
@@ -56,7 +59,8 @@ def _candidates(error: runs.AmbiguousRun) -> str:
     shown = [f"{row.run}  {row.name}  {row.status}  {words.moment(row.created_at)}" for row in rows]
     lines = [f"  {output.printable(line)}" for line in shown]
     ellipsis = ["  … and more"] if len(error.rows) > runs.CANDIDATES else []
-    return "\n".join([f"error: {error.text!r} may mean several runs:", *lines, *ellipsis])
+    head = f"error: {error.text!r} may mean several runs; type the id of the one you mean:"
+    return "\n".join([head, *lines, *ellipsis])
 
 
 def run_names(db: str, beginning: str) -> list[str]:

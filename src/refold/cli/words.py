@@ -42,6 +42,16 @@ def span(seconds: float) -> str:
     return " ".join([*parts, f"{left} s"][:2])
 
 
+def size(count: int) -> str:
+    """Return a number of bytes as people read it."""
+    amount, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+
+
 def took(began: Instant, ended: Instant) -> str:
     return span((ended - began) / SECOND)
 

@@ -62,7 +62,7 @@ def runs_to_retry(views: Views, fingerprints: Sequence[str], runs: Sequence[str]
     """The runs in which something failed for these reasons. A child is retried through its topmost parent."""
     failed = [letter.run for letter in views.dead(limit=EVERY)] if everything else []
     failed += [letter.run for text in fingerprints for letter in letters_of(views, text)]
-    failed += [find_run(views, text).run for text in runs]
+    failed += [find_run(views, text, changes=True).run for text in runs]
     rows = (views.summary(run) for run in dict.fromkeys(failed))
     tops = [[row, *ancestors(views, row)][-1] for row in rows if row is not None]
     return list({row.run: row for row in tops if not row.parent}.values())

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from refold.core import times
-from refold.core.facts import RunTimedOut, StepFault
+from refold.core.facts import ChildEnded, RunTimedOut, StepFault
 from refold.core.faults import fault_text
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Fault, Instant
@@ -18,9 +18,10 @@ from refold.core.state import CANCELLED, COMPLETED, FAILED, ISSUED, TERMINAL, Fa
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.names import meant
 from refold.ports import ALL_RUNS, RunCursor, RunFilter, Views
-from refold.queries.reading import with_values
+from refold.queries.reading import RunReader, with_values
 
 CANDIDATES = 10  # that are named when a text may mean several runs
+SHORTEST = 6  # characters of an id that are enough to change its run
 NEWEST = 1000  # runs among which a mistyped name is looked for
 PAGE = 1000  # rows read at once
 
@@ -103,12 +104,16 @@ class AmbiguousRun(Conflict):
     """The text may mean several runs; `rows` are the newest of them."""
 
     def __init__(self, text: str, rows: list[Summary]) -> None:
-        super().__init__(f"{text!r} may mean several runs: {', '.join(row.run for row in rows)}")
+        super().__init__(f"{text!r} may mean several runs: {', '.join(row.run for row in rows)}; type one of these ids")
         self.text, self.rows = text, rows
 
 
-def find_run(views: Views, text: str | None) -> Summary:
-    """Find a run by its id, its name, or the beginning of its id; without a text the newest."""
+def find_run(views: Views, text: str | None, changes: bool = False) -> Summary:
+    """Find a run by its id, its name, or the beginning of its id; without a text the newest.
+
+    A name that several runs have means the newest of them, unless the caller `changes` the run: then it must be clear
+    which one is meant, and the beginning of an id has at least SHORTEST characters.
+    """
     if text is None:
         return newest_run(views)
     exact = views.summary(text) if text else None
@@ -116,8 +121,14 @@ def find_run(views: Views, text: str | None) -> Summary:
         return exact
     rows = list(views.called(text, limit=CANDIDATES + 1)) if text else []
     named = [row for row in rows if row.name == text]
-    if len(rows) == 1 or len(named) == 1:
-        return (named or rows)[0]
+    if named and (len(named) == 1 or not changes):
+        return named[0]
+    if changes and rows and not named and len(text) < SHORTEST:
+        raise Conflict(
+            f"{text!r} is too short to change a run by it: type its name, or {SHORTEST} characters of its id"
+        )
+    if len(rows) == 1:
+        return rows[0]
     if not rows:
         raise NotFound(_no_such_run(views, text))
     raise AmbiguousRun(text, named or rows)
@@ -153,6 +164,25 @@ def ancestors(views: Views, row: Summary) -> Iterator[Summary]:
     while parent is not None:
         yield parent
         parent = views.summary(parent.parent) if parent.parent else None
+
+
+def with_started(views: Views, row: Summary) -> list[Summary]:
+    """Return the run, the runs that it started, and the runs that those started, as far as they still exist."""
+    family, todo = {row.run: row}, [row.run]
+    while todo:
+        _, state = RunReader(views, todo.pop()).read()
+        for child in {*state.children.values(), *state.orphans, *_ended_children(views, state.run)}:
+            started = views.summary(child) if child not in family else None
+            if started is not None:
+                family[child] = started
+                todo.append(child)
+    return list(family.values())
+
+
+def _ended_children(views: Views, run: str) -> Iterator[str]:
+    for _, _, fact in views.facts(run):
+        if isinstance(fact, ChildEnded):
+            yield fact.child
 
 
 def removable_runs(views: Views, before: Instant) -> Iterator[Summary]:

@@ -15,7 +15,7 @@ from refold.core.plan import hash_of
 from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED
-from refold.errors import Conflict, Corrupt, NotFound
+from refold.errors import Conflict, Corrupt, NotFound, Unusable
 from refold.ports import (
     ALL_RUNS,
     HAND_BACKS,
@@ -254,6 +254,9 @@ class MemoryStore:
 
     def foreign_writes(self) -> int:
         return 0  # no other process can write here
+
+    def compact(self) -> None:
+        """Removed runs take no space."""
 
     def close(self) -> None:
         """There is nothing to release."""
@@ -612,6 +615,9 @@ class MemoryViews:
 
     def health(self, thorough: bool = False) -> Health:
         return Health(is_durable=False)
+
+    def backup(self, target: str) -> None:
+        raise Unusable(f"{target} was not written: what is only in memory cannot be backed up; give the engine a `db`")
 
     def sizes(self) -> Mapping[str, int]:
         store = self._store

@@ -39,6 +39,7 @@ class HeldLease(Struct):
     lease: Lease
     body: asyncio.Task[Any] | None = None  # cancelled if the lease is lost; None: not running
     stopped: bool = False  # the body was cancelled, or must not start
+    reporting: bool = False  # the body has ended, so only the desk can tell whether the lease is still valid
     watch: Stopwatch = field(default_factory=Stopwatch)  # how long its body has run
 
 
@@ -136,7 +137,7 @@ class LeaseKeeper:
 
     def _lose(self, where: Place, level: int, why: str) -> None:
         held = self.held.get(where)
-        if held is None:
+        if held is None or held.reporting:
             return
         event(log, level, why, fields_of(held.lease))
         held.stopped = True

@@ -221,8 +221,9 @@ class Worker:
             if not body.ended:
                 held.body = body.task
                 await asyncio.wait((body.task,))
-                held.body = None  # from here on the desk refuses the report if the lease is lost
+                held.body = None
             done = _came_of(body, held, self.clock, self.redaction)
+            held.reporting = True  # from here on the desk refuses the report if the lease is lost
         except asyncio.CancelledError:
             held.body = None
             body.task.cancel()

@@ -116,11 +116,18 @@ def _of_views(views: Views) -> Iterator[CheckResult]:
 def info(output: str, db: str) -> None:
     """What the file is, and how much is in it."""
     with database.reading(db) as views:
-        seen: dict[str, Any] = {**views.health().details, "rows": views.sizes(), "workers": list(abilities(views))}
+        health = views.health()
+        seen: dict[str, Any] = {
+            "size": health.size,
+            **health.details,
+            "rows": views.sizes(),
+            "workers": list(abilities(views)),
+        }
     if output != "table":
         out.print_json(seen, output)
         return
     rows = seen.pop("rows")
+    seen |= {name: words.size(seen[name]) for name in ("size", "free") if name in seen}
     lines = [
         (key.replace("_", " "), ", ".join(value) if isinstance(value, list) else str(value))
         for key, value in seen.items()
@@ -188,4 +195,40 @@ def rebuild(output: str, db: str) -> int:
     return exits.UNREACHABLE if wrong else exits.OK
 
 
-COMMANDS = {"info": info, "check": check, "rebuild": rebuild, "migrate": migrate, "doctor": doctor}
+@click.command()
+@db_option
+def vacuum(db: str) -> None:
+    """Give the space of removed runs back to the disk.
+
+    Other processes wait until it is done. It needs as much free space as the file has now.
+    """
+    with database.writing(db) as store:
+        before = store.views.health().size
+        store.compact()
+        after = store.views.health().size
+    out.print_message(f"{db}: {words.size(before)} before, {words.size(after)} now")
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@db_option
+def backup(file: str, db: str) -> None:
+    """Write a copy of the database to FILE, while others use it.
+
+    The copy is complete: every commit before the moment of the copy is in it. No file is overwritten. Artifacts and
+    secrets are kept in files of their own and are not copied.
+    """
+    with database.reading(db) as views:
+        views.backup(file)
+    out.print_message(f"{file} is a copy of {db}, {words.size(os.path.getsize(file))}")
+
+
+COMMANDS = {
+    "backup": backup,
+    "vacuum": vacuum,
+    "info": info,
+    "check": check,
+    "rebuild": rebuild,
+    "migrate": migrate,
+    "doctor": doctor,
+}

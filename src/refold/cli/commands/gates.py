@@ -73,7 +73,7 @@ def answer(run: str, question: str, value: str | None, pairs: tuple[str, ...], o
     value_given = inputs(pairs, None) if pairs else value_of(value or "")
     check_value(value_given, "value")
     with database.reading(db) as views:
-        row = database.find_run(views, run)
+        row = database.find_run(views, run, changes=True)
         question_found = find_question(views, row, question)
         if question_found is None:
             ids = ", ".join(other.id for _, other in questions_of(views, row)) or "none"
@@ -213,7 +213,7 @@ def _decide(run: str, gate: str | None, refuses: bool, choices: dict[str, Any]) 
     if choices["feedback"] is not None and choices["pairs"]:
         raise click.UsageError("--feedback and -i exclude each other")
     with database.reading(choices["db"]) as views:
-        row = database.find_run(views, run)
+        row = database.find_run(views, run, changes=True)
         graph, state = RunReader(views, row.run).read()
         if graph.by_events:
             raise Conflict(f"{run_label(row)} has no gates; `refold gates answer {run_label(row)} ID VALUE`")

@@ -46,7 +46,7 @@ def migrate(run: str, target: str, dry_run: bool, output: str, db: str) -> None:
     plan, else nothing is changed and the steps that stand in the way are named. Code that is at work starts over.
     """
     with database.reading(db) as views:
-        row = database.find_run(views, run)
+        row = database.find_run(views, run, changes=True)
         to = _target(views, target, db)
         seen = _preview(views, row, to)
     if not dry_run:

@@ -206,7 +206,7 @@ def resume(
     if detach:
         _check_alone("--detach", **{"--until-waiting": until_waiting})
     with database.reading(db) as views:
-        row = database.find_run(views, run) if run is not None else unfinished_run(views)
+        row = database.find_run(views, run, changes=True) if run is not None else unfinished_run(views)
         if row.status in TERMINAL:
             raise Conflict(f"run {run_label(row)} is {row.status}: `refold runs retry` reopens one that failed")
         others = () if detach else _others_with_code(views, row, code)
@@ -275,7 +275,7 @@ def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) ->
 
     shown = {name: asked.pop(name) for name in ("output", "progress", "quiet")}
     with database.reading(db) as views:
-        row = database.find_run(views, run)
+        row = database.find_run(views, run, changes=True)
         leaves = detach or row.status not in TERMINAL
         others = () if leaves else _others_with_code(views, row, code)
         mail = another_try(views, row.run, **asked)

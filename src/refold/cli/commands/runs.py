@@ -33,6 +33,7 @@ from refold.queries.runs import (
     row_object,
     run_label,
     run_object,
+    with_started,
 )
 from refold.queries.why import run_reasons, stuck_reasons, unserved_steps
 from refold.runtime.mail import Cancel, CancelItems, Pause, Signal
@@ -266,7 +267,7 @@ def cancel(run: str, reason: str, step: str, items: tuple[str, ...], db: str) ->
     """
     if items:
         with database.reading(db) as views:
-            step, numbers = item_numbers(views, database.find_run(views, run).run, step, items)
+            step, numbers = item_numbers(views, database.find_run(views, run, changes=True).run, step, items)
         name = _send(db, run, CancelItems(step, numbers, who()))
         out.print_message(f"{name}: {', '.join(items)} of {step} cancelled")
         return
@@ -305,7 +306,7 @@ def _send(db: str, text: str, mail: Pause | Cancel | CancelItems | Signal) -> st
     from refold.wiring import open_intake
 
     with database.reading(db) as views:
-        row = database.find_run(views, text)
+        row = database.find_run(views, text, changes=True)
     name = run_label(row)
     if row.status in TERMINAL:
         raise Conflict(f"run {name} is {row.status}")
@@ -333,7 +334,30 @@ def prune(older_than: str, dry_run: bool, output: str, db: str) -> None:
         return
     for row in rows:
         out.print_data(out.printable(f"{row.run}  {row.name}  {row.status}  {words.moment(row.ended_at)}"))
-    out.print_message(f"{len(rows)} runs {'would be' if dry_run else 'were'} removed")
+    which = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
+    out.print_message(f"{which} {'would be ' if dry_run else ''}removed")
+
+
+@click.command()
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@db_option
+def delete(runs: tuple[str, ...], db: str) -> None:
+    """Remove runs that are over, with the runs that they started and everything that belongs to them.
+
+    Nothing is removed if one of them is not over, or was started by a run that is not.
+    """
+    with database.reading(db) as views:
+        rows = [database.find_run(views, text, changes=True) for text in runs]
+        family = {each.run: each for row in rows for each in with_started(views, row)}
+        for row in family.values():
+            if row.status not in TERMINAL:
+                raise Conflict(f"run {run_label(row)} is {row.status}: `refold runs cancel` ends it")
+    with database.writing(db) as store:
+        removed = _remove(store, list(family.values()))
+    kept = [row for row in family.values() if row not in removed]
+    if kept:
+        raise Conflict(f"run {run_label(kept[0])} was not removed: the run that started it is not over")
+    out.print_message(f"{len(removed)} run{'' if len(removed) == 1 else 's'} removed")
 
 
 def _remove(store: Store, rows: list[Summary]) -> list[Summary]:
@@ -382,6 +406,7 @@ COMMANDS = {
     "pause": pause,
     "cancel": cancel,
     "signal": signal,
+    "delete": delete,
     "prune": prune,
     "record": record,
 }

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import apsw
 from msgspec import Struct
 
-from refold.errors import Ambiguous, Corrupt, RefoldError, Unavailable, Unusable
+from refold.errors import Ambiguous, Conflict, Corrupt, RefoldError, Unavailable, Unusable
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.locks import (
     FileLook,
@@ -238,6 +238,59 @@ class File:
         finally:
             self.lock.release()
 
+    def compact(self) -> None:
+        """Write the file again without free pages. Raises Unavailable if another writer does not end in time, or if
+        the disk has no space for a second copy; the file is then as it was."""
+        self.lock.take(self.patience)
+        try:
+            self.check_place()
+            self.marker.begin()
+            try:
+                self._cursor.execute("vacuum")
+                self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            finally:
+                self.marker.end()
+        except apsw.Error as error:
+            raise self._named(error) from error
+        finally:
+            self.lock.release()
+
+    def backup(self, target: str) -> None:
+        """Write what is committed to a new file; writers are not disturbed. The copy has its final name only when it
+        is complete and on the disk. Raises Conflict or Unusable."""
+        unfinished = f"{target}-unfinished"
+        if os.path.lexists(target):
+            raise Conflict(f"{target} exists: a backup replaces no file; name another one")
+        try:
+            os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # only the owner may read it
+            try:
+                self._copy_into(unfinished)
+                _sync(unfinished)
+                os.link(unfinished, target)  # fails if another process has written the target meanwhile
+                _sync(os.path.dirname(os.path.abspath(target)))
+            finally:
+                os.unlink(unfinished)
+        except FileExistsError as error:
+            raise Conflict(f"{error.filename2 or error.filename} exists: remove it if no backup is running") from None
+        except OSError as error:
+            raise Unusable(f"{target} cannot be written: {error.strerror}") from error
+        except apsw.FullError as error:
+            raise Unusable(f"{target} cannot be written: no space is left for it") from error
+        except apsw.Error as error:
+            raise self._named(error) from error
+
+    def _copy_into(self, path: str) -> None:
+        """Write the copy again if the file was read as immutable and another process wrote to it meanwhile."""
+        while True:
+            self.db.pragma("query_only", 0)  # or the copy could not be written; the file itself was opened for reading
+            try:
+                self._cursor.execute("vacuum into ?", (path,))
+            finally:
+                self.db.pragma("query_only", READING_PRAGMAS["query_only"] if self.reading else 0)
+            if self._still is None or not self._has_been_written():
+                return
+            os.truncate(path, 0)
+
     def close(self) -> None:
         with self.guard:
             if self.reading:
@@ -449,6 +502,15 @@ def _text(kind: str, value: Any) -> Any:
         return value.decode()
     except UnicodeDecodeError:
         return value  # the reader of the column refuses it
+
+
+def _sync(path: str) -> None:
+    """Return when the file, or the names in the folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

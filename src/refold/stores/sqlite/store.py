@@ -167,6 +167,10 @@ class SqliteStore:
             self.file.write(queries.REMOVE_WORKER, gone)
         return len(gone)
 
+    def compact(self) -> None:
+        with self.file.guard:
+            self.file.compact()
+
     def close(self) -> None:
         self.views.close()
         self.file.close()

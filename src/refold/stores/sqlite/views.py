@@ -208,6 +208,10 @@ class SqliteViews:
         with self._connection() as file:
             return {table: file.rows(f"select count(*) from {table}", ())[0][0] for table in TABLES}
 
+    def backup(self, target: str) -> None:
+        with self._connection() as file:
+            file.backup(target)
+
     def report(self, error: Corrupt) -> None:
         if self._on_wrong is None:
             raise error
@@ -268,6 +272,7 @@ def examine(file: File, thorough: bool = False) -> Health:
             "synchronous": synchronous,
             "page_size": page_size,
             "pages": pages,
+            "free": page_size * int(pragma("freelist_count")),
             "log_bytes": log_bytes,
             "mode": mode,
         },
