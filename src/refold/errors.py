@@ -16,6 +16,7 @@ RefoldError
 ├── LeaseLost            drop the result: another worker has the command now
 ├── ChildFailed          the child run of a step failed or was cancelled; `fault` says why
 ├── StageFailed          the same for a stage; `stage` is its name, with its branch if there are several
+├── RequestRefused       the run refused the request, or ended without an answer; the message says why
 ├── LiveObjectLost       create the object again, or declare how: the process that had it has ended
 ├── ToolFailed           record `fault`: the try failed, in this process or in another
 ├── StaleWrite           apply the update again to `current`, the newest value of the key
@@ -105,6 +106,10 @@ class StageFailed(RefoldError):
     def __init__(self, stage: str, why: str) -> None:
         self.stage = stage
         super().__init__(f"stage {stage!r} failed: {why}")
+
+
+class RequestRefused(RefoldError):
+    pass
 
 
 class LiveObjectLost(RefoldError, KeyError):

@@ -363,6 +363,9 @@ class Views(Protocol):
     def lines(self, run: str, after: int = 0, limit: int | None = None, search: str = "") -> Sequence[tuple[int, Any]]:
         """What the steps of a run printed and published, with numbers from 1; `search`: only lines with this text."""
 
+    def last_lines(self, run: str, before: int | None = None, limit: int = 100) -> Sequence[tuple[int, Any]]:
+        """Lines with numbers below `before`, or of the whole stream, the last one first."""
+
     def plan(self, hash: str) -> bytes | None: ...
 
     def plans(self, beginning: str, limit: int = 10) -> Sequence[str]:

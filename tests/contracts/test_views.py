@@ -112,6 +112,14 @@ def test_runs_are_chosen_by_name_key_labels_and_time(store: Store) -> None:
     assert views.count(RunFilter(name="name1", workflow="w")) == (2, False)
 
 
+def test_a_side_stream_is_read_from_its_end(store: Store) -> None:
+    commit(store, "r", note(), lines=["a", "b", "c"])
+    views = store.views
+    assert list(views.last_lines("r", limit=2)) == [(3, "c"), (2, "b")]
+    assert list(views.last_lines("r", 2)) == [(1, "a")]
+    assert list(views.last_lines("r", 1)) == list(views.last_lines("no")) == []
+
+
 def test_a_list_by_label_comes_in_parts(store: Store) -> None:
     for n in range(5):
         row = Summary(f"r{n}", "w", PLAN_HASH, RUNNING, created_at=NOON, labels={"team": "data"})

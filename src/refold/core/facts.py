@@ -242,6 +242,7 @@ class SignalReceived(Struct, frozen=True, tag="signal_received", omit_defaults=T
     name: str
     value: Any = None
     sender: str = ""
+    request: str = ""  # the id of the request that the signal carries, if it carries one
 
 
 class SignalTaken(Struct, frozen=True, tag="signal_taken"):

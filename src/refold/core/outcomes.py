@@ -115,6 +115,12 @@ Outcome = Succeeded | Failed | TimedOut | Cancelled | Parked | Suspended
 
 ANSWER = "answer:"  # the prefix of signals that answer questions, before the id of the question
 
+REQUEST_SIGNAL = "request:"
+"""Begins the name of a signal that carries a request to the run: a map of `id` and `value`."""
+
+REPLY = "reply:"
+"""Begins the key under which a body records the answer to a request; the id of the request follows."""
+
 
 class Question(Struct, frozen=True, omit_defaults=True):
     """What makes an event a request to a person: it waits, and its answer is an event of another type."""

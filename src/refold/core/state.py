@@ -233,6 +233,7 @@ class RunState(Struct, rename={"arc_inputs": "given", "undone": "lost"}):
     orphans: dict[str, None] = {}  # child runs of dropped commands that have not ended yet
     signals: dict[str, list[Any]] = {}  # signal -> values that no command has taken yet
     waiting: dict[str, list[str]] = {}  # signal -> commands, or command#call
+    replies: dict[str, int] = {}  # id of a request to the run -> the fact with its answer; 0: it is not answered
     arc_inputs: dict[int, dict[str, Any]] = {}  # arc -> the inputs that it gives to the visit it leads to
     ctx: dict[str, Any] = {}
     versions: dict[str, int] = {}

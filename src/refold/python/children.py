@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from refold.core.commands import child_id
 from refold.core.faults import fault_from_exception, text_of
 from refold.core.outcomes import SECOND, Awaited, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, TimedOut
@@ -43,6 +45,12 @@ class Children:
         start = await self._start(workflow, given, key, timeout)
         outcome = await self._calls.outcome(start.call)
         return start.codec.get(result_of(outcome, start.call.key, timeout))
+
+    async def started(self, workflow: Any, given: Mapping[str, Any], key: str | None) -> str:
+        """Start a workflow that is not waited for, and return the id of its run. Raises ChildFailed."""
+        start = await self._start(workflow, given, key, None)
+        outcome = await self._calls.outcome(replace(start.call, detached=True))
+        return str(result_of(outcome, start.call.key, None)["run"])
 
     async def first(
         self, starts: Mapping[str, tuple[Any, Mapping[str, Any]]], timeout: Span | None = None

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import inspect
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from refold.core.faults import short
-from refold.core.outcomes import ANSWER, SECOND, Awaited
+from refold.core.outcomes import ANSWER, REQUEST_SIGNAL, SECOND, Awaited
 from refold.core.plan import Plan, Retry
 from refold.core.retry import delay, may_retry
 from refold.core.times import seconds
@@ -27,6 +27,7 @@ from refold.python.durable_calls import CallOptions, Span
 from refold.python.events import StopEvent
 from refold.python.inputs import Inputs
 from refold.python.map import FanOutCall, MapOptions, by_calls, check
+from refold.python.requests import IncomingRequest, RequestAnswer
 from refold.python.startable import is_playbook
 from refold.python.state import Change, collect_events
 from refold.python.values import Mapped
@@ -34,7 +35,7 @@ from refold.python.workflow import Flow, Workflow, checked_retry
 
 if TYPE_CHECKING:
     from refold.playbooks.playbook import Playbook
-    from refold.python.startable import StartInput
+    from refold.python.startable import AnyWorkflow, StartInput
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -126,6 +127,15 @@ class DurableCalls:
         takes = define(workflow).inputs if is_workflow(workflow) else Inputs()
         children = Children(self._body_call)
         return await children.result(workflow, takes.merged(inputs, named), self._options.key, self._options.timeout)
+
+    async def start_child(self, workflow: "AnyWorkflow", /, *inputs: Any, **named: Any) -> str:
+        """Start another workflow as a run of its own and return its id as soon as it is stored. It is not waited for,
+        and continues when this run ends; `engine.attach` gives a handle for it. Raises ChildFailed if it cannot start.
+        """
+        if self._options.retry is not None or self._options.timeout is not None:
+            raise InvalidValue("options", "a run that is not waited for has neither a retry nor a timeout here")
+        takes = define(workflow).inputs if is_workflow(workflow) else Inputs()
+        return await Children(self._body_call).started(workflow, takes.merged(inputs, named), self._options.key)
 
     @overload
     async def map(
@@ -288,6 +298,19 @@ class Context(DurableCalls):
         key = self._calls.asked().call(CalledFunction(f"refold:{name}", f"refold.{name}"), [], {})
         return await self._calls.once(key, made)
 
+    async def next_request(self, name: str, *, timeout: Span | None = None, key: str | None = None) -> IncomingRequest:
+        """Wait for a request of this name and return it; one that came early is kept. Raises TimeoutError.
+
+        Answer it with `await request.reply(value)` or `await request.refuse(reason)`.
+        """
+        taken = await self.wait_for(f"{REQUEST_SIGNAL}{name}", timeout=timeout, key=key)
+        return IncomingRequest(RequestAnswer(self._body_call, taken["id"], name), taken["value"])
+
+    async def requests(self, name: str) -> AsyncIterator[IncomingRequest]:
+        """The requests of this name, one after the other, without an end: use it with `async for`."""
+        while True:
+            yield await self.next_request(name)
+
     def usage(self, **amounts: int | float) -> None:
         """Report what was used, by unit: `ctx.usage(tokens=312, usd=0.004)`.
 
@@ -351,6 +374,11 @@ class SyncDurableCalls:
     def run_child(self, workflow: Any, /, *inputs: Any, **named: Any) -> Any:
         """Run another workflow as a child of this run and return its result. Raises ChildFailed or TimeoutError."""
         return self._wait(self._durable.run_child, workflow, *inputs, **named)
+
+    def start_child(self, workflow: "AnyWorkflow", /, *inputs: Any, **named: Any) -> str:
+        """Start another workflow that is not waited for, and return the id of its run; see `Context.start_child`."""
+        run: str = self._wait(self._durable.start_child, workflow, *inputs, **named)
+        return run
 
     @overload
     def map(
@@ -434,6 +462,30 @@ class SyncContext(SyncDurableCalls):
         """Return a random number from 0 to 1, without 1. It is recorded: a body that starts over gets the same."""
         number: float = self._wait(self._context.random)
         return number
+
+    def next_request(self, name: str, *, timeout: Span | None = None, key: str | None = None) -> "SyncIncomingRequest":
+        """Wait for a request of this name and return it; see `Context.next_request`. Raises TimeoutError."""
+        request = self._wait(self._context.next_request, name, timeout=timeout, key=key)
+        return SyncIncomingRequest(request, self._waits)
+
+    def requests(self, name: str) -> "Iterator[SyncIncomingRequest]":
+        """The requests of this name, one after the other, without an end."""
+        while True:
+            yield self.next_request(name)
+
+
+class SyncIncomingRequest:
+    """The same as IncomingRequest, for steps without `async`."""
+
+    def __init__(self, request: IncomingRequest, wait: Wait) -> None:
+        self._request, self._waits = request, wait
+        self.id, self.name, self.value = request.id, request.name, request.value
+
+    def reply(self, value: Any = None) -> None:
+        self._waits(partial(self._request.reply, value))
+
+    def refuse(self, reason: str) -> None:
+        self._waits(partial(self._request.refuse, reason))
 
 
 def waiting_on(loop: asyncio.AbstractEventLoop) -> Wait:

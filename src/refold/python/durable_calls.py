@@ -88,6 +88,12 @@ class RecordedCalls:
             with unnumbered():
                 await self.meanwhile.record(key, Cancelled(reason))
 
+    async def settle(self, key: str, outcome: Outcome) -> None:
+        """Record an outcome under a key, unless an earlier try has recorded one."""
+        if key not in self.recorded:
+            await self.meanwhile.record(key, outcome)
+            self.recorded[key] = outcome
+
     async def _suspend(self) -> None:
         """Let other tasks of the body continue first, so that their calls finish or are known as waiting too."""
         for _ in range(3):

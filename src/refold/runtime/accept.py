@@ -33,6 +33,7 @@ from refold.core.fold.waits import outcome_of_timer
 from refold.core.graph import Graph
 from refold.core.outcomes import (
     ITSELF,
+    REQUEST_SIGNAL,
     AddTo,
     AppendTo,
     Awaited,
@@ -69,6 +70,7 @@ from refold.runtime.mail import (
     Note,
     Pause,
     Reopen,
+    Request,
     Resume,
     RetryItems,
     Settle,
@@ -163,6 +165,9 @@ class MailReader(Struct):
                 self._report(command, Report(self._attempt(command), Cancelled(mail.reason)))
             case Look():
                 pass
+            case Request():
+                self._known()
+                self._request(mail)
             case Reopen() | RetryItems() | CancelItems() | Migrate():
                 self._known()
                 apply_operation(self.d, mail)
@@ -317,6 +322,18 @@ class MailReader(Struct):
         if opened is None or command in self.settled:
             raise NotFound(f"run {self.d.state.run} has no open command {command!r}")
         return opened.attempt
+
+    def _request(self, mail: Request) -> None:
+        state = self.d.state
+        if not self.d.graph.by_events:
+            why = "it is not a Python workflow, and only bodies of those answer requests"
+            raise Conflict(f"run {state.run} answers no request: {why}")
+        if mail.id in state.replies:
+            return  # it was sent before: its answer is here, or will be
+        if state.life in TERMINAL:
+            raise Conflict(f"run {state.run} is {state.life}")
+        value = {"id": mail.id, "value": mail.value}
+        self.d.record_fact(SignalReceived(f"{REQUEST_SIGNAL}{mail.name}", value, mail.sender, mail.id))
 
     def _operate(self, mail: Signal | DecideGate | Pause | Resume | Cancel) -> None:
         state = self.d.state

@@ -11,16 +11,27 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from msgspec import Struct
 
 from refold.core import codec
-from refold.core.facts import StepFault
+from refold.core.facts import CallSettled, StepFault
 from refold.core.faults import text_of
 from refold.core.fold.apply import Record
 from refold.core.graph import Graph, PreparedPlan, prepare
+from refold.core.outcomes import Cancelled, Failed, Outcome, Succeeded
 from refold.core.plan import Plan
 from refold.core.read.gates import OpenQuestion, open_questions
 from refold.core.read.summary import Progress, Summary, progress, shown_steps, status_of
 from refold.core.read.why import WorkerView, briefly
 from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
-from refold.errors import Conflict, InvalidValue, KeyTaken, NotFound, RefoldError, RunCancelled, RunFailed, Unavailable
+from refold.errors import (
+    Conflict,
+    InvalidValue,
+    KeyTaken,
+    NotFound,
+    RefoldError,
+    RequestRefused,
+    RunCancelled,
+    RunFailed,
+    Unavailable,
+)
 from refold.logs import WARNING, event, logger
 from refold.names import label_flaw
 from refold.ports import Abilities, Advance, Clock, RunFilter, Store
@@ -39,6 +50,7 @@ from refold.runtime.mail import (
     Migrate,
     Pause,
     Reopen,
+    Request,
     Resume,
     RetryItems,
     Signal,
@@ -63,6 +75,7 @@ log = logger("runtime")
 
 PLANS = 100  # prepared plans that are kept
 AT_ONCE = 1000  # lines of a side stream in one read
+SOON = 0.002  # seconds between the first two looks for an answer
 FOLLOW = 0.05  # seconds between two looks at a side stream
 
 
@@ -545,6 +558,20 @@ class Engine:
         self.mailroom.wake(run)
         return run
 
+    async def last_line(self, run: str, stream: str) -> tuple[int, Any] | None:
+        """Return the last line of a side stream that belongs to this stream, and its number."""
+        before: int | None = None
+        while True:
+            lines: Sequence[tuple[int, Any]] = await self.advance(
+                partial(self.store.views.last_lines, run, before, AT_ONCE)
+            )
+            for number, line in lines:
+                if isinstance(line, dict) and line.get("stream") == stream:
+                    return number, line
+            if not lines or lines[-1][0] == 1:
+                return None
+            before = lines[-1][0]
+
     async def lines(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]:
         """Return the next lines of the side stream, at most a fixed number."""
         found: Sequence[tuple[int, Any]] = await self.advance(partial(self.store.views.lines, run, after, AT_ONCE))
@@ -569,6 +596,37 @@ class Engine:
     async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None:
         codec.check_value(value, "value")
         await self.mailroom.send(run, Signal(name, value, sender))
+
+    async def request(
+        self, run: str, name: str, value: Any = None, *, id: str = "", timeout: float | None = None, sender: str = ""
+    ) -> Any:
+        """Send a request to a run, wait for the answer of its body and return it as it is stored.
+
+        The same `id` again is the same request: it is not sent again, and its answer is returned. Raises RequestRefused
+        or TimeoutError.
+        """
+        codec.check_value(value, "value")
+        id = id or self.new_id()
+        await self.mailroom.send(run, Request(id, name, value, sender))
+        outcome = await asyncio.wait_for(self._answer(run, id, name), timeout)
+        if isinstance(outcome, Succeeded):
+            blob = outcome.blob
+            return outcome.result if blob is None else await self.advance(lambda: self._stored_value(run, blob.hash))
+        raise RequestRefused(outcome.fault.message if isinstance(outcome, Failed) else f"run {run} gave no answer")
+
+    async def _answer(self, run: str, id: str, name: str) -> Outcome:
+        """Look for the answer until it is there. Raises RequestRefused if the run has ended without it."""
+        pause = SOON
+        while True:
+            state = (await self._look(run)).state
+            at = state.replies.get(id, 0)
+            if at:
+                [(_, _, fact)] = await self.advance(partial(self.store.facts, run, at - 1, 1))
+                return fact.outcome if isinstance(fact, CallSettled) else Cancelled()
+            if state.life in TERMINAL:
+                raise RequestRefused(f"run {run} is {state.life}, and has not answered the request {name!r}")
+            await self.clock.sleep(pause)
+            pause = min(pause * 1.5, FOLLOW)
 
     async def decide(
         self, run: str, step: str, option: str, *, by: str = "", feedback: Any = None, visit: int | None = None

@@ -16,6 +16,7 @@ from refold.core.fold.apply import Record
 from refold.core.outcomes import ANSWER, Suspended
 from refold.core.read.gates import OpenQuestion, answer_fields, why_no_answer
 from refold.core.state import OpenRequest, RunState
+from refold.core.times import seconds
 from refold.errors import Conflict, InvalidValue, NotFound, RunFailed, StepFailed
 from refold.ports import Clock
 from refold.python.events import InputResponseEvent
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     R = TypeVar("R", covariant=True, default=Any)
 else:
     R = typing.TypeVar("R", covariant=True)
+Span = str | int | float
 LOOK_FOR_CHILDREN = 0.05  # seconds
 
 
@@ -75,7 +77,7 @@ class Family:
                     self._over.add(run)
                 elif isinstance(fact, StepSettled) and isinstance(fact.report.outcome, Suspended):
                     for call in fact.report.outcome.calls:
-                        if call.child:
+                        if call.child and not call.detached:
                             child = child_id(run, f"{fact.step}/{fact.visit}#{call.key}")
                             self._meet(child, call.child, self.calls.get(run) or call.key.partition(":")[2])
         return self._over >= self._facts.keys()
@@ -181,6 +183,12 @@ class Runs(Protocol):
 
     async def lines(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]: ...
 
+    async def last_line(self, run: str, stream: str) -> tuple[int, Any] | None: ...
+
+    async def request(
+        self, run: str, name: str, value: Any = None, *, id: str = "", timeout: float | None = None, sender: str = ""
+    ) -> Any: ...
+
     async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None: ...
 
     async def export(self, run: str, live: Saved | None = None) -> bytes: ...
@@ -282,6 +290,27 @@ class Handle(Generic[R]):
 
     async def cancel(self, reason: str = "") -> None:
         await self.engine.cancel(self.id, reason)
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """A value of the run's context, as the steps that have completed left it; the default if there is none."""
+        state = await self._state()
+        return self._get(state.ctx[key], f"context.{key}") if key in state.ctx else default
+
+    async def latest(self) -> Shown | None:
+        """What the run has published last; None if it has published nothing. It does not wait."""
+        last = await self.engine.last_line(self.id, "event")
+        return None if last is None else self._shown(self.id, *last)
+
+    async def request(self, name: str, value: Any = None, *, id: str = "", timeout: Span | None = None) -> Any:
+        """Send a request to the run and return the answer of its body, which takes it with `ctx.requests(name)`.
+
+        A request that comes early is kept. The same `id` again is the same request, which a caller that was
+        interrupted uses to get its answer. Raises RequestRefused if the body refuses it or the run ends without an
+        answer, and TimeoutError after `timeout`: the request stays, and may still be answered.
+        """
+        limit = None if timeout is None else seconds(timeout)
+        value = self._put(value, "value")
+        return self._get(await self.engine.request(self.id, name, value, id=id, timeout=limit), "reply")
 
     async def signal(self, name: str, value: Any = None) -> None:
         await self.engine.signal(self.id, name, self._put(value, "value"))

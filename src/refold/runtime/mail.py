@@ -50,6 +50,15 @@ class Signal(Struct, frozen=True):
     sender: str = ""
 
 
+class Request(Struct, frozen=True):
+    """A request that a body of the run answers. One that is sent twice is one request."""
+
+    id: str
+    name: str
+    value: Any = None
+    sender: str = ""
+
+
 class DecideGate(Struct, frozen=True):
     step: str
     option: str
@@ -113,6 +122,7 @@ Mail = (
     | Note
     | Expire
     | Signal
+    | Request
     | DecideGate
     | Pause
     | Resume

@@ -563,6 +563,13 @@ class MemoryViews:
     def snapshot(self, run: str) -> bytes | None:
         return self._store.snapshots.get(run)
 
+    def last_lines(self, run: str, before: int | None = None, limit: int = 100) -> Sequence[tuple[int, Any]]:
+        committed = self._store.committed.get(run)
+        if committed is None:
+            return []
+        last = committed.line_count if before is None else min(before - 1, committed.line_count)
+        return [(n, json.decode(committed.lines[n - 1])) for n in range(last, max(last - limit, 0), -1)]
+
     def lines(self, run: str, after: int = 0, limit: int | None = None, search: str = "") -> Sequence[tuple[int, Any]]:
         committed = self._store.committed.get(run)
         if committed is None:

@@ -4,7 +4,19 @@ from refold.core.commands import child_id
 from refold.core.facts import CallSettled, ChildEnded, GateDecided, SignalReceived, SignalTaken, StepIssued
 from refold.core.fold import gates, visits
 from refold.core.graph import Graph
-from refold.core.outcomes import SECOND, Failed, Fault, Instant, Outcome, Parked, Report, Succeeded, Suspended, TimedOut
+from refold.core.outcomes import (
+    REPLY,
+    SECOND,
+    Failed,
+    Fault,
+    Instant,
+    Outcome,
+    Parked,
+    Report,
+    Succeeded,
+    Suspended,
+    TimedOut,
+)
 from refold.core.plan import Call, Child, Gate, Quality, Step, WorkerWork
 from refold.core.state import OpenCommand, RunState
 from refold.core.times import stamp
@@ -96,6 +108,8 @@ def suspend(state: RunState, command: str, suspended: Suspended) -> None:
 
 def signal_received(graph: Graph, state: RunState, fact: SignalReceived) -> None:
     state.signals.setdefault(fact.name, []).append(fact.value)
+    if fact.request:
+        state.replies[fact.request] = 0
     if fact.name in state.waiting:
         state.deliverable[fact.name] = None
 
@@ -123,6 +137,8 @@ def signal_taken(graph: Graph, state: RunState, fact: SignalTaken) -> None:
 
 def call_settled(graph: Graph, state: RunState, fact: CallSettled) -> None:
     record(state, fact.command, fact.key, fact.outcome)
+    if fact.key.startswith(REPLY):
+        state.replies[fact.key.removeprefix(REPLY)] = state.seq
 
 
 def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:

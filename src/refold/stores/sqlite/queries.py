@@ -316,6 +316,10 @@ ADD_LINE: Final = "insert into streams (namespace, run, n, data, seal) values (?
 STREAM: Final = "select n, data, seal from streams where namespace = ? and run = ? and n > ? order by n limit ?"
 """A side stream from a number on; -1: all of it."""
 
+STREAM_BACKWARDS: Final = """
+    select n, data, seal from streams where namespace = ? and run = ? and n < ? order by n desc limit ?"""
+"""A side stream from its end, or from a number, backwards."""
+
 PUT_WORKER: Final = """
     insert or replace into workers (namespace, worker, lock, tools, queues) values (?, ?, ?, ?, ?)"""
 """Who claims, the lock that it holds for life, and what it can take."""

@@ -31,7 +31,7 @@ from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong, readable_rows
 from refold.stores.sqlite.locks import LOCK_NAME, file_system_of, mount_table
-from refold.stores.sqlite.rows import CommandRow, check, label_text, read_dead, read_queued, read_run
+from refold.stores.sqlite.rows import FAR, CommandRow, check, label_text, read_dead, read_queued, read_run
 from refold.stores.sqlite.tables import ALL, Tables, read_mark
 
 T = TypeVar("T")
@@ -163,6 +163,16 @@ class SqliteViews:
             check(f"line {expected} of run {run}", (run, expected, data), mark if n == expected else -1, "streams")
             if wanted in data:
                 yield n, columns.LINES.decoded((run, n), "data", json.decode, data)
+
+    def last_lines(self, run: str, before: int | None = None, limit: int = 100) -> Sequence[tuple[int, Any]]:
+        rows = self._ask(queries.STREAM_BACKWARDS, run, FAR if before is None else before, limit)
+        lines: list[tuple[int, Any]] = []
+        for row in rows:
+            columns.LINES.check((run, row[0]), row)
+            n, data, mark = row
+            check(f"line {n} of run {run}", (run, n, data), mark, "streams")
+            lines.append((n, columns.LINES.decoded((run, n), "data", json.decode, data)))
+        return lines
 
     def plan(self, hash: str) -> bytes | None:
         return self._tables.plan(hash)
