@@ -64,6 +64,7 @@ OPTIONS = {
     "flow": {
         "timeout": "a span for the whole run",
         "retry": "how often the function is tried, and when",
+        "types": "classes of objects that the context, results and signals may hold, beside those of annotations",
     },
 }
 
@@ -131,7 +132,7 @@ INTERNAL = {
     "Workflow": frozenset({"hands_on"}),
     "Context": frozenset({"children"}),
     "SyncContext": frozenset({"waiting_by"}),
-    "Engine": frozenset({"code", "lines", "follow", "workers", "started", "completed", "questions"}),
+    "Engine": frozenset({"code", "lines", "follow", "workers", "started", "completed", "questions", "signal_stored"}),
     "Settings": frozenset({"tool_limits"}),
     "State": frozenset(
         {"change", "check_open", "take_alone", "stored", "writes", "take_over", "renewed", "keep", "kept"}
@@ -204,9 +205,30 @@ ABOUT = {
 VALUES = """\
 ## Values
 
-Inputs, events, the context, results of durable calls and of runs come back exactly as they were: text, numbers of any
-size, `Decimal`, `Fraction`, NaN, bytes, `datetime`, `date`, `time`, `timedelta`, `UUID`, enums, tuples, sets, lists,
-maps with any such keys, events, and objects of classes that the workflow knows: those that its events name in their
-fields, and its `types`. Anything else is refused when it is written, with the path to it. Nothing is pickled, and
-nothing that is read is ever imported or called because data says so.
+Inputs, events, the context, signals, results of durable calls and of runs come back exactly as they were: text, numbers
+of any size, `Decimal`, `Fraction`, NaN, bytes, `datetime`, `date`, `time`, `timedelta`, `UUID`, paths, tuples, sets,
+lists, maps with any such keys, `OrderedDict`, `defaultdict`, `Counter`, `deque`, events, and objects of classes that
+the workflow knows: dataclasses, pydantic models, msgspec structs, enums and flags, named tuples, and subclasses of
+`str`, `int`, `float` and `bytes`. An object is restored without its constructor: no validator and no `__post_init__`
+runs again, and aliases play no part.
+
+A workflow knows the classes that annotations name, at any depth:
+
+- the parameters and the result of a flow, and the fields of events;
+- the result of a class, as in `Workflow[Receipt]`, or of a step, as in `-> StopEvent[Receipt]`;
+- the parameters and the result of a function that is given to `ctx.call` or `ctx.map`, for that call, and of the
+  functions that a body names, everywhere;
+- `type=` of `ctx.wait_for` and `ctx.ask`, for that value;
+- `types` of the workflow or of `@flow(types=[...])`.
+
+Anything else is refused when it is written, with the path to it, and raises `refold.errors.Unstorable`. If the
+annotated result of a function or of a flow cannot be stored, it is refused before anything runs. A result that turns
+out not to be storable fails its step, and is never tried again: the call was made. Nothing is pickled, and nothing
+that is read is ever imported or called because data says so. A secret, such as pydantic's `SecretStr`, is always
+refused: hand on its name, and read it where it is used.
+
+Inputs of a flow, and the fields of a `StartEvent`, are checked against their annotations before a run starts. JSON
+that stands for a value is converted, as in `{"x": 1, "y": 2}` for a dataclass or `"2026-01-02"` for a date, so that
+the command line and playbooks can give such inputs; text is not taken for a number. An input that is not declared is
+refused by name. The same conversion is made for `ctx.wait_for("paid", type=Payment)`.
 """

@@ -4,7 +4,8 @@ RefoldError
 ├── Diverged             correct the body: a durable call has other arguments than the recorded one at its place
 ├── InvalidPlan          correct the workflow; `problems` lists everything that is wrong with it
 ├── InvalidValue         correct the value; `path` says where it is
-│   └── OverBound        make the value or its schema smaller or simpler: the check exceeded its limit
+│   ├── OverBound        make the value or its schema smaller or simpler: the check exceeded its limit
+│   └── Unstorable       return or write something else: this cannot be stored exactly, and trying again is useless
 ├── NotFound             there is no such run, workflow, step or gate
 ├── Conflict             another caller was first, or the state of the run does not allow this; look again
 │   ├── CannotMigrate    change the plan, or wait until the run has passed the steps in `refusals`
@@ -49,6 +50,10 @@ class InvalidValue(RefoldError):
 
 class OverBound(InvalidValue):
     pass
+
+
+class Unstorable(InvalidValue):
+    retryable = False
 
 
 class Diverged(RefoldError):

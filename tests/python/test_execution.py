@@ -467,9 +467,9 @@ async def test_inputs_that_a_class_declares_are_checked_at_the_start() -> None:
     assert await result(only, url="x") == ["x", 1]
     workflow = Workflow("w", [only])
     async with open_engine(settings=SHORT) as engine:
-        with pytest.raises(InvalidValue, match=r"Begin\.url: this field is missing"):
+        with pytest.raises(InvalidValue, match="input `url`: `w` needs it, and it is not given"):
             await engine.start(workflow)
-        with pytest.raises(InvalidValue, match=r"Begin\.depth: int is declared, and this is a str"):
+        with pytest.raises(InvalidValue, match="input `depth`: int is declared, and this is a str"):
             await engine.start(workflow, url="x", depth="deep")
 
 

@@ -215,7 +215,7 @@ def test_a_child_that_fails_is_a_failure_of_the_step(folder: Path) -> None:
 def test_an_input_that_only_the_run_knows_is_told_by_name_at_the_start(folder: Path) -> None:
     play = playbook(folder, CRAWL.replace("2 + 2", "'four'"), TOLD)
     done = refold(folder, "run", play)
-    assert (done.code, "Begin.count: int is declared, and this is a str" in done.err) == (1, True), done.err
+    assert (done.code, "input `count`: int is declared, and this is a str" in done.err) == (1, True), done.err
 
 
 @pytest.mark.parametrize(

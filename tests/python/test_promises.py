@@ -29,7 +29,7 @@ from refold import (
 )
 from refold.core import facts
 from refold.errors import Conflict, InvalidValue, Unavailable
-from refold.python.values import MARK
+from refold.python.data_classes import MARK
 from refold.stages import Pipeline, Stage
 from refold.stores.memory import MemoryStore
 from refold.wiring import WallClock

@@ -9,7 +9,8 @@ from refold.core.commands import Letter, LetterStart
 from refold.core.graph import Graph
 
 MARK = "$refold"  # see `python/values.py`
-COLLECTIONS = ("tuple", "set", "frozenset")
+COLLECTIONS = ("tuple", "set", "frozenset", "deque")
+MAPS = ("map", "ordered_dict", "counter", "default_dict")
 
 
 def to_plain_data(value: Any) -> Any:
@@ -23,9 +24,12 @@ def to_plain_data(value: Any) -> Any:
         return {key: to_plain_data(item) for key, item in value.items()}
     kind, *arguments = encoded
     if kind == "object":
-        return to_plain_data(arguments[-1])
-    if kind == "map":
-        return {str(to_plain_data(key)): to_plain_data(item) for key, item in arguments[0]}
+        fields = arguments[-1]
+        if isinstance(fields, dict) and len(fields) > 1:
+            fields = {name: each for name, each in fields.items() if name != MARK}  # which fields of a model were set
+        return to_plain_data(fields)
+    if kind in MAPS:
+        return {str(to_plain_data(key)): to_plain_data(item) for key, item in arguments[-1]}
     return to_plain_data(arguments[0]) if kind in COLLECTIONS else arguments[0]
 
 

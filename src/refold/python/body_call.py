@@ -154,6 +154,8 @@ def as_events(step: str, value: Any) -> list[Any]:
     """
     if value is None:
         return []
+    if type(value) is tuple:
+        return list(value)
     if isinstance(value, (dict, tuple, set, str, bytes, int, float)) or hasattr(value, "__next__"):
         gave = f"it gave {a(type(value).__name__)}; a step gives an event, a list of events, or None"
         raise InvalidValue(f"step {step!r}", gave)

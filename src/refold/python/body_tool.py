@@ -15,13 +15,13 @@ from refold.ports import Done, Memory, ToolCall
 from refold.python.body_call import BodyCall, BodyServices, as_events, fault_for_policy
 from refold.python.call_records import TASK
 from refold.python.context import Context, SyncContext, waiting_on
+from refold.python.data_classes import MARK
 from refold.python.definition import Body, Definition
 from refold.python.durable_calls import Suspension
 from refold.python.events import InputRequestEvent, InputResponseEvent
 from refold.python.isolated import run_isolated
 from refold.python.map import ON
 from refold.python.session import Session, live_keys
-from refold.python.values import MARK
 
 log = logger("worker")
 
@@ -135,13 +135,11 @@ class BodyTool:
         TASK.set(body_call.calls.records.body)
         given = events if signature.as_list else events[0]
         if not signature.is_async:
-            seen = (
-                (SyncContext(Context(body_call), waiting_on(get_running_loop())), given)
-                if signature.wants_context
-                else (given,)
-            )
-            return await self.services.in_thread(partial(body.function, *seen))
-        return await (body.function(Context(body_call), given) if signature.wants_context else body.function(given))
+            context = SyncContext(Context(body_call), waiting_on(get_running_loop()))
+            return await self.services.in_thread(partial(body.function, *signature.arguments(context, given)))
+        if not signature.wants_context:
+            return await body.function(given)
+        return await body.function(*signature.arguments(Context(body_call), given))
 
 
 def _asked_before(body_call: BodyCall, event: Any) -> str:

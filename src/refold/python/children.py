@@ -85,6 +85,7 @@ class Children:
         else:
             child = await self._patiently(lambda: self._services.adopt(workflow))
             plan, codec, called = child.hash, child.codec, child.plan.name
+            given = child.inputs.checked(child.plan.name, given)
         put = {name: codec.put(each, f"input.{name}") for name, each in given.items()}
         records = self._calls.asked()
         name = records.named(KIND, key) if key is not None else records.child(KIND, called, plan, put)

@@ -19,18 +19,21 @@ from refold.core.plan import Plan, Retry
 from refold.core.retry import delay, may_retry
 from refold.core.times import seconds
 from refold.errors import InvalidValue
+from refold.python.annotations import classes_named, codec_for_call
 from refold.python.body_call import BodyCall, fault_for_policy
 from refold.python.call_records import TASK, CalledFunction, TaskPlace, called_function
 from refold.python.children import Children, result_of
 from refold.python.definition import REQUEST, define, is_workflow
 from refold.python.durable_calls import CallOptions, Span
 from refold.python.events import StopEvent
+from refold.python.field_types import check as check_type
+from refold.python.field_types import fitted
 from refold.python.inputs import Inputs
 from refold.python.map import FanOutCall, MapOptions, by_calls, check
 from refold.python.requests import IncomingRequest, RequestAnswer
 from refold.python.startable import is_playbook
 from refold.python.state import Change, collect_events
-from refold.python.values import Mapped
+from refold.python.values import Mapped, ValueCodec
 from refold.python.workflow import Flow, Workflow, checked_retry
 
 if TYPE_CHECKING:
@@ -68,12 +71,13 @@ class DurableCalls:
         `ctx.options(key="charge").call(charge, card)`. With a timeout, each try raises TimeoutError when it is over;
         a function in a thread cannot be stopped, but its late result is ignored.
         """
-        calls, codec = self._body_call.calls, self._body_call.definition.codec
+        codec = codec_for_call(self._body_call.definition.codec, work)  # refuses a result that could not be recorded
         name = self._key(work, inputs, named)
-        return codec.get(await calls.once(name, partial(self._tried, partial(work, *inputs, **named))))
+        done = await self._body_call.calls.once(name, partial(self._tried, partial(work, *inputs, **named), codec))
+        return codec.get(done)
 
     def _key(self, work: Callable[..., Any], inputs: tuple[Any, ...], named: dict[str, Any]) -> str:
-        records, codec = self._body_call.calls.asked(), self._body_call.definition.codec
+        records, codec = self._body_call.calls.asked(), self._body_call.definition.codec.opened()
         function = called_function(work)
         if self._options.key is not None:
             return records.named(f"call:{function.former_name}", self._options.key)
@@ -87,20 +91,21 @@ class DurableCalls:
                 put = codec.put([[*function.inputs, *inputs], {**function.named, **named}])
         return records.call(function, *put)
 
-    async def _tried(self, work: Callable[[], Any]) -> Any:
+    async def _tried(self, work: Callable[[], Any], codec: ValueCodec) -> Any:
         attempt, retry = 1, checked_retry(self._options.retry, "ctx.call") or Retry()
         limit = None if self._options.timeout is None else seconds(self._options.timeout)
         while True:
             try:
                 result = self._made(work)
                 value = await (result if limit is None else asyncio.wait_for(result, limit))
-                return self._body_call.definition.codec.put(value, "result")
+                break
             except Exception as error:
                 fault = fault_for_policy(error, retry.on)
                 if not may_retry(retry, attempt, fault):
                     raise
                 await self._body_call.services.clock.sleep(delay(retry, attempt, fault, 0.5) / SECOND)
                 attempt += 1
+        return codec.put(value, "result")
 
     async def _made(self, work: Callable[[], Any]) -> Any:
         function = work.func if isinstance(work, partial) else work
@@ -147,8 +152,8 @@ class DurableCalls:
 
     @overload
     async def map(
-        self, work: Callable[..., Awaitable[StopEvent]], items: Items, **how: Unpack[MapOptions]
-    ) -> Mapped[Any]: ...
+        self, work: Callable[..., Awaitable[StopEvent[R]]], items: Items, **how: Unpack[MapOptions]
+    ) -> Mapped[R]: ...
 
     @overload
     async def map(self, work: Callable[..., Awaitable[R]], items: Items, **how: Unpack[MapOptions]) -> Mapped[R]: ...
@@ -199,8 +204,21 @@ class Context(DurableCalls):
         """
         return DurableCalls(self._body_call, CallOptions(key, retry, timeout))
 
-    def get(self, key: str, default: Any = None) -> Any:
-        return self.state.get(key, default)
+    @overload
+    def get(self, key: str, default: Any = None) -> Any: ...
+
+    @overload
+    def get(self, key: str, *, type: type[R]) -> R: ...
+
+    @overload
+    def get(self, key: str, default: R, *, type: type[R]) -> R: ...
+
+    def get(self, key: str, default: Any = None, *, type: Any = None) -> Any:
+        """Return a value of the run, or the default. With a type, anything else raises InvalidValue."""
+        value = self.state.get(key, default)
+        if type is not None:
+            check_type(value, type, f"context.{key}")
+        return value
 
     def set(self, key: str, value: Any) -> None:
         """Set a value of the run; other steps see it when this step has completed.
@@ -226,8 +244,7 @@ class Context(DurableCalls):
         """Show an event, or any value, to those who follow the run; no step gets it."""
         self.state.check_open()
         command = self._call.command
-        known = type(event) in self._definition.names
-        name, data = self._definition.sent(event, command.step) if known else ("", self._put(event, "published"))
+        name, data = self._definition.shown(event, command.step)
         await self._show(name, data, name or short(repr(event), 200))
 
     async def _show(self, type: str, data: Any, text: str) -> None:
@@ -246,10 +263,23 @@ class Context(DurableCalls):
         full = collect_events(self.state, self._call.command, sent, n, by)
         return None if full is None else [self._definition.received(type, data) for type, data in full]
 
-    async def ask(self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None) -> Any:
+    @overload
+    async def ask(
+        self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None, type: type[R]
+    ) -> R: ...
+
+    @overload
+    async def ask(
+        self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None, type: Any = None
+    ) -> Any: ...
+
+    async def ask(
+        self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None, type: Any = None
+    ) -> Any:
         """Ask a person and wait for the answer, without limit or for `timeout`. Raises TimeoutError.
 
-        Those who follow the run see the question as an InputRequestEvent.
+        Those who follow the run see the question as an InputRequestEvent. With a type, the answer is of that type, as
+        in `wait_for`.
         """
         id = id or self._calls.asked().question(self._call.command.id)
         key = self._calls.asked().named("ask", id)
@@ -260,7 +290,7 @@ class Context(DurableCalls):
             shown = {"prompt": prompt, "request_id": id, "metadata": input["metadata"]}
             await self._show(REQUEST, shown, short(str(prompt), 200))
         call = Awaited(key, self._until(timeout), f"{ANSWER}{id}", input=input)
-        return await self._awaited(call, f"the question {prompt!r}", timeout)
+        return await self._awaited(call, f"the question {prompt!r}", timeout, type)
 
     async def sleep(self, span: Span, *, key: str | None = None) -> None:
         """Sleep durably: the span is kept across restarts, and no worker is occupied meanwhile."""
@@ -269,14 +299,27 @@ class Context(DurableCalls):
         name = records.named("sleep", key) if key is not None else records.sleep(span)
         await self._calls.outcome(Awaited(name, self._until(span)))
 
-    async def wait_for(self, signal: str, *, timeout: Span | None = None, key: str | None = None) -> Any:
+    @overload
+    async def wait_for(
+        self, signal: str, *, timeout: Span | None = None, key: str | None = None, type: type[R]
+    ) -> R: ...
+
+    @overload
+    async def wait_for(
+        self, signal: str, *, timeout: Span | None = None, key: str | None = None, type: Any = None
+    ) -> Any: ...
+
+    async def wait_for(
+        self, signal: str, *, timeout: Span | None = None, key: str | None = None, type: Any = None
+    ) -> Any:
         """Wait for a signal of this name and return its value; a signal that came early is kept.
 
-        Raises TimeoutError.
+        With a type, the value is of that type: an object of it that was sent, or JSON that stands for one. Raises
+        InvalidValue for any other value, and TimeoutError.
         """
         records = self._calls.asked()
         name = records.named("signal", key) if key is not None else records.signal(signal)
-        return await self._awaited(Awaited(name, self._until(timeout), signal), f"signal {signal!r}", timeout)
+        return await self._awaited(Awaited(name, self._until(timeout), signal), f"signal {signal!r}", timeout, type)
 
     async def now(self) -> datetime:
         """Return the time, in UTC. It is recorded: a body that starts over gets the same."""
@@ -328,8 +371,11 @@ class Context(DurableCalls):
     def _put(self, value: Any, path: str) -> Any:
         return self._definition.codec.put(value, path)
 
-    async def _awaited(self, call: Awaited, what: str, timeout: Span | None) -> Any:
-        return self._definition.codec.get(result_of(await self._calls.outcome(call), what, timeout))
+    async def _awaited(self, call: Awaited, what: str, timeout: Span | None, type: Any = None) -> Any:
+        raw, codec = result_of(await self._calls.outcome(call), what, timeout), self._definition.codec
+        if type is None:
+            return codec.get(raw, what)
+        return fitted(codec.with_classes(classes_named([type])).get(raw, what), type, what)
 
     def _until(self, span: Span | None) -> int | None:
         return None if span is None else self._services.clock.now() + round(seconds(span) * SECOND)
@@ -390,8 +436,8 @@ class SyncDurableCalls:
 
     @overload
     def map(
-        self, work: Callable[..., Awaitable[StopEvent]], items: Items, **how: Unpack[MapOptions]
-    ) -> Mapped[Any]: ...
+        self, work: Callable[..., Awaitable[StopEvent[R]]], items: Items, **how: Unpack[MapOptions]
+    ) -> Mapped[R]: ...
 
     @overload
     def map(self, work: Callable[..., Awaitable[R]], items: Items, **how: Unpack[MapOptions]) -> Mapped[R]: ...
@@ -436,17 +482,37 @@ class SyncContext(SyncDurableCalls):
         """Show an event, or any value, to those who follow the run; no step gets it."""
         self._wait(self._context.publish, event)
 
-    def ask(self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None) -> Any:
+    @overload
+    def ask(
+        self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None, type: type[R]
+    ) -> R: ...
+
+    @overload
+    def ask(
+        self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None, type: Any = None
+    ) -> Any: ...
+
+    def ask(
+        self, prompt: str, *, id: str = "", metadata: Any = None, timeout: Span | None = None, type: Any = None
+    ) -> Any:
         """Ask a person and wait for the answer, for `timeout` at most. Raises TimeoutError."""
-        return self._wait(self._context.ask, prompt, id=id, metadata=metadata, timeout=timeout)
+        return self._wait(self._context.ask, prompt, id=id, metadata=metadata, timeout=timeout, type=type)
 
     def sleep(self, span: Span, *, key: str | None = None) -> None:
         """Sleep durably; the thread of the step is free meanwhile."""
         self._wait(self._context.sleep, span, key=key)
 
-    def wait_for(self, signal: str, *, timeout: Span | None = None, key: str | None = None) -> Any:
+    @overload
+    def wait_for(self, signal: str, *, timeout: Span | None = None, key: str | None = None, type: type[R]) -> R: ...
+
+    @overload
+    def wait_for(
+        self, signal: str, *, timeout: Span | None = None, key: str | None = None, type: Any = None
+    ) -> Any: ...
+
+    def wait_for(self, signal: str, *, timeout: Span | None = None, key: str | None = None, type: Any = None) -> Any:
         """Wait for a signal and return its value; one that came early is kept. Raises TimeoutError."""
-        return self._wait(self._context.wait_for, signal, timeout=timeout, key=key)
+        return self._wait(self._context.wait_for, signal, timeout=timeout, key=key, type=type)
 
     def now(self) -> datetime:
         """Return the time, in UTC. It is recorded: a body that starts over gets the same."""

@@ -11,18 +11,36 @@ from msgspec import Struct, structs
 
 from refold.core import plan as data
 from refold.core.graph import analyse
-from refold.core.outcomes import Question, Sent
+from refold.core.outcomes import Fault, Question, Sent
+from refold.core.plain_values import to_plain_data
 from refold.core.plan import BODY, ONCE, START, STOP, EventType, Plan, Retry, plan_hash
 from refold.core.times import seconds
 from refold.errors import InvalidPlan, InvalidValue
 from refold.names import a
+from refold.python.annotations import (
+    classes_named,
+    codec_for_class,
+    field_hints,
+    hints_in_body,
+    hints_of,
+    why_not_stored,
+)
 from refold.python.checks import Sketch, problems_of
-from refold.python.events import ErrorEvent, Event, InputRequestEvent, InputResponseEvent, StartEvent, StopEvent
+from refold.python.data_classes import MARK, fields_of, make_object
+from refold.python.events import (
+    ErrorEvent,
+    Event,
+    InputRequestEvent,
+    InputResponseEvent,
+    StartEvent,
+    StopEvent,
+    defined_event,
+)
 from refold.python.field_types import check_fields, needed, with_defaults
 from refold.python.inputs import Inputs, inputs_of_event, inputs_of_function
 from refold.python.session import NAME, Live
-from refold.python.signatures import Signature, data_classes, field_hints, is_event, read_signature
-from refold.python.values import ValueCodec, fields_of, make_object
+from refold.python.signatures import Signature, field_classes, generic_conflicts, is_event, read_signature
+from refold.python.values import ValueCodec
 from refold.python.workflow import (
     FLOW,
     Flow,
@@ -112,6 +130,27 @@ class Definition(Struct, frozen=True):
         stored = self.codec.put_fields(fields, cls.__name__)
         return stored if _answer_fields(cls) else stored.get("response")
 
+    def shown(self, value: Any, sender: str) -> tuple[str, Any]:
+        """Return a published value as its type and its stored data. An event needs no declaration to be published."""
+        if type(value) in self.names:
+            return self.sent(value, sender)
+        if isinstance(value, Event):
+            check_fields(type(value), vars(value), type(value).__name__)
+            return "", codec_for_class(self.codec, type(value)).put(value, "published")
+        return "", self.codec.put(value, "published")
+
+    def seen(self, type: str, data: Any) -> Any:
+        """Return a published value. An event that no step takes is of its class, or plain data if this process has not
+        defined that class.
+        """
+        if type:
+            return self.received(type, data)
+        marked = data.get(MARK) if isinstance(data, dict) else None
+        if not isinstance(marked, list) or marked[:1] != ["object"] or marked[1] in self.codec.classes:
+            return self.codec.get(data)
+        cls = defined_event(marked[1])
+        return to_plain_data(data) if cls is None else codec_for_class(self.codec, cls).get(data)
+
     def _unknown(self, cls: type) -> str:
         if not is_event(cls):
             return f"it gave {a(cls.__name__)}; a step gives an event, a list of events, or None"
@@ -132,6 +171,8 @@ class Definition(Struct, frozen=True):
         if not isinstance(raw, dict):
             raise InvalidValue(type, f"a map of fields is wanted, and this is {a(raw.__class__.__name__)}")
         fields = with_defaults(cls, self.codec.get_fields({**raw, "events": None} if of_error else raw, cls.__name__))
+        if type == START:
+            fields = self.inputs.fitted(fields)
         if of_error:
             fields["events"] = [self.received(each["type"], each["data"]) for each in raw.get("events", ())]
         check_fields(cls, fields, cls.__name__)
@@ -142,8 +183,8 @@ class Definition(Struct, frozen=True):
 
         Raises InvalidValue.
         """
-        raw = {name: self.codec.put(each, f"input.{name}") for name, each in inputs.items()}
-        self.inputs.check(self.plan.name, raw)
+        given = self.inputs.checked(self.plan.name, inputs)
+        raw = {name: self.codec.put(each, f"input.{name}") for name, each in given.items()}
         self.received(START, raw)
         return raw
 
@@ -212,6 +253,7 @@ def _made(workflow: Workflow[Any]) -> Definition:
     problems = list(problems_of(name, [_sketch(body) for body in bodies.values() if not body.policy.mapped]))
     problems += _unfit_for_processes(workflow, bodies.values())
     problems += _unfit_for_items(bodies.values())
+    problems += generic_conflicts((name, body.signature) for name, body in bodies.items())
     if problems:
         raise InvalidPlan(problems)
     retry = checked_retry(workflow.retry, name)
@@ -223,12 +265,16 @@ def _made(workflow: Workflow[Any]) -> Definition:
         events=tuple(_types(names)),
     )
     analyse(plan)
-    stored = {*workflow.types, *(each for cls in classes for each in data_classes(cls))}
+    stored = {*workflow.types, *(each for cls in classes for each in field_classes(cls))}
     stored |= {cls for cls in classes if issubclass(cls, StopEvent) and cls is not StopEvent}
     known = {cls: each for cls, each in names.items() if each not in (START, STOP)}
     of_data = {each: cls for cls, each in (_names(sorted(stored, key=_full)) | known | {Live: NAME}).items()}
     handed_on = {cls for each in workflow.hands_on for cls in define(each).codec.classes.values()}
     of_data |= {_full(cls): cls for cls in handed_on.difference(of_data.values())}
+    flow = next((getattr(body.function, FLOW) for body in bodies.values() if hasattr(body.function, FLOW)), None)
+    codec = ValueCodec(of_data).with_classes(classes_named(_hints_of(workflow, bodies.values(), flow)))
+    if flow is not None:
+        _check_flow(name, flow, codec)
     by_type = {each: cls for cls, each in names.items() if cls is not StartEvent or START not in _others(names)}
     return Definition(
         workflow=workflow,
@@ -237,11 +283,33 @@ def _made(workflow: Workflow[Any]) -> Definition:
         bodies=bodies,
         classes=by_type,
         names=names,
-        codec=ValueCodec(of_data),
+        codec=codec,
         resources=resources_of(workflow),
         mapped={body.name: _step(body, names, retry) for body in bodies.values() if body.policy.mapped},
         inputs=_inputs(bodies.values(), by_type[START]),
     )
+
+
+def _hints_of(workflow: Workflow[Any], bodies: Iterable[Body], flow: Callable[..., Any] | None) -> Iterator[Any]:
+    """Yield the annotations whose classes the values of a workflow may have."""
+    yield from (Fault, *workflow.types)
+    yield from (base for cls in type(workflow).__mro__ for base in getattr(cls, "__orig_bases__", ()))
+    for body in bodies:
+        yield from (*body.signature.takes, *body.signature.hints, *body.policy.sends)
+        yield from hints_in_body(body.function if flow is None else flow)
+    yield from hints_of(flow).values() if flow is not None else ()
+
+
+def _check_flow(name: str, flow: Callable[..., Any], codec: ValueCodec) -> None:
+    """Raise InvalidPlan if no result, or no value of an input, could be stored."""
+    hints, needed = hints_of(flow), inputs_of_function(flow).needed
+    why = why_not_stored(hints.get("return"), codec.names)
+    if why:
+        raise InvalidPlan([f"flow {name!r}: its result could not be stored: {why}"])
+    for input in sorted(needed):
+        why = why_not_stored(hints.get(input), codec.names)
+        if why:
+            raise InvalidPlan([f"flow {name!r}: its input {input!r} could not be stored: {why}"])
 
 
 def _inputs(bodies: Iterable[Body], start: type) -> Inputs:

@@ -6,8 +6,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.outcomes import Awaited, Blob, Cancelled, Outcome, Succeeded
+from refold.core.faults import fault_from_exception
+from refold.core.outcomes import Awaited, Blob, Cancelled, Failed, Outcome, Succeeded
 from refold.core.plan import Retry
+from refold.errors import Unstorable
 from refold.ports import Meanwhile, Memory
 from refold.python.call_records import TASK, CallRecords, unnumbered
 
@@ -57,10 +59,14 @@ class RecordedCalls:
     async def once(self, key: str, work: Callable[[], Awaitable[Any]]) -> Any:
         """Do the work and record its result, unless there is a recorded one.
 
-        A failure is raised in the body and not recorded.
+        A failure is raised in the body and not recorded, except that a result which cannot be stored is recorded as a
+        failure: the work was done, and is never done again.
         """
         if key in self.recorded:
             done = await self._whole(self.recorded[key])
+            if isinstance(done, Failed):
+                path, _, why = done.fault.message.partition(": ")
+                raise Unstorable(path, why)
             assert isinstance(done, Succeeded)
             return done.result
         self._busy += 1
@@ -74,6 +80,12 @@ class RecordedCalls:
                 TASK.reset(token)
             with unnumbered():
                 await self.meanwhile.record(key, Succeeded(result))
+        except Unstorable as error:
+            refused = Failed(fault_from_exception(error))
+            self.recorded[key] = refused
+            with unnumbered():
+                await self.meanwhile.record(key, refused)
+            raise
         finally:
             self._busy -= 1
             if not self._busy:

@@ -8,28 +8,41 @@ from msgspec import Struct
 
 from refold.errors import InvalidPlan, InvalidValue
 from refold.names import a, did_you_mean
-from refold.python.field_types import declared
+from refold.python.annotations import hints_of
+from refold.python.field_types import declared, fitted, needed
 
 Kind = inspect.Parameter
 
 
 class Inputs(Struct, frozen=True):
-    """The names of the inputs that a workflow declares."""
+    """The inputs that a workflow declares."""
 
     names: tuple[str, ...] = ()
     needed: frozenset[str] = frozenset()
     others: bool = True  # whether any other is taken too
     places: tuple[str, ...] | None = None  # of a flow: those that can be given by place
+    hints: dict[str, Any] = {}  # annotations
 
-    def check(self, workflow: str, given: Mapping[str, Any]) -> None:
-        """Raise InvalidValue with the first input that is missing or that the workflow does not have."""
-        for name in self.names:
-            if name in self.needed and name not in given:
-                raise InvalidValue(f"input `{name}`", f"`{workflow}` needs it, and it is not given")
+    def checked(self, workflow: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs as the workflow declares them.
+
+        Raises InvalidValue with the first input that the workflow does not have, that is missing, or that is of
+        another type.
+        """
         for name in given:
             if not self.others and name not in self.names:
                 hint = did_you_mean(name, self.names)
                 raise InvalidValue(f"input `{name}`", f"`{workflow}` has no such input; {hint}")
+        for name in self.names:
+            if name in self.needed and name not in given:
+                raise InvalidValue(f"input `{name}`", f"`{workflow}` needs it, and it is not given")
+        return self.fitted(given)
+
+    def fitted(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs with plain JSON replaced by what the annotations declare. Raises InvalidValue."""
+        if not self.hints:
+            return dict(given)
+        return {name: fitted(each, self.hints.get(name, Any), f"input `{name}`") for name, each in given.items()}
 
     def merged(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs of a run, from the arguments of a call.
@@ -62,8 +75,9 @@ class Inputs(Struct, frozen=True):
 
 
 def inputs_of_event(cls: type) -> Inputs:
-    """Return the inputs that a start event declares; the event checks which are missing, and takes others too."""
-    return Inputs(tuple(declared(cls)))
+    """Return the inputs that a start event declares. If it declares some, it takes no others."""
+    hints = declared(cls)
+    return Inputs(tuple(hints), needed(cls), not hints, hints=hints)
 
 
 def inputs_of_function(function: Callable[..., Any]) -> Inputs:
@@ -80,9 +94,11 @@ def inputs_of_function(function: Callable[..., Any]) -> Inputs:
     if unnamed:
         raise InvalidPlan([f"@flow: {name!r} takes {', '.join(unnamed)} by place only; inputs have names"])
     named = [each for each in rest if each.kind in (Kind.POSITIONAL_OR_KEYWORD, Kind.KEYWORD_ONLY)]
+    hints = hints_of(function)
     return Inputs(
         tuple(each.name for each in named),
         frozenset(each.name for each in named if each.default is Kind.empty),
         any(each.kind is Kind.VAR_KEYWORD for each in rest),
         tuple(each.name for each in rest if each.kind is Kind.POSITIONAL_OR_KEYWORD),
+        {each.name: hints[each.name] for each in named if each.name in hints},
     )

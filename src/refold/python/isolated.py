@@ -69,11 +69,11 @@ def run_here(order: dict[str, Any]) -> Any:
         call, definition, Memory(order["ctx"], order["versions"]), services, Session(definition.resources, {}, {})
     )
     events = [definition.received(each["type"], each["data"]) for each in call.input["events"]]
-    given = (events if body.signature.as_list else events[0],)
+    given = events if body.signature.as_list else events[0]
     context: Context | SyncContext = Context(body_call)
     if not body.signature.is_async:
         context = SyncContext(Context(body_call), lambda begin: asyncio.run(begin()))
-    value = body.function(*((context, *given) if body.signature.wants_context else given))
+    value = body.function(*body.signature.arguments(context, given))
     if inspect.iscoroutine(value):
         value = asyncio.run(value)
     for event in as_events(body.name, value):

@@ -88,9 +88,10 @@ def step(body: Any = None, /, **policy: Any) -> Any:
     said = _policy(**policy)
 
     def mark(body: Any) -> Any:
-        if not callable(body):
+        function = body.__func__ if isinstance(body, (staticmethod, classmethod)) else body
+        if not callable(function):
             raise InvalidPlan([f"@step stands before {a(type(body).__name__)}; it must stand before a function"])
-        setattr(body, POLICY, said)
+        setattr(function, POLICY, said)
         return body
 
     return mark if body is None else mark(body)
@@ -173,7 +174,7 @@ def bodies_of(workflow: Workflow[Any]) -> list[tuple[str, Policy, Callable[..., 
     found: dict[str, Callable[..., Any]] = {}
     for cls in reversed(type(workflow).__mro__):
         for name, member in vars(cls).items():
-            if hasattr(member, POLICY) or name in found:
+            if hasattr(getattr(member, "__func__", member), POLICY) or name in found:
                 found[name] = getattr(workflow, name)
     marked = [(name, body) for name, body in found.items() if hasattr(body, POLICY)]
     marked += [(_name(body), body) for body in getattr(workflow, "functions", ())]
@@ -270,14 +271,19 @@ def flow(  # type: ignore[overload-cannot-match]
 
 
 @overload
-def flow(*, timeout: str | int | float | None = None, retry: Retry | None = None) -> FlowDecorator: ...
+def flow(
+    *, timeout: str | int | float | None = None, retry: Retry | None = None, types: Sequence[type] = ()
+) -> FlowDecorator: ...
 
 
-def flow(function: Any = None, /, *, timeout: Any = None, retry: Retry | None = None) -> Any:
+def flow(
+    function: Any = None, /, *, timeout: Any = None, retry: Retry | None = None, types: Sequence[type] = ()
+) -> Any:
     """A function of `ctx` and inputs as a workflow; what it returns is the result of the run.
 
     Its durable calls are recorded: after a crash it starts over, and finds what was done. One without `async` is run in
-    a thread, and awaits nothing.
+    a thread, and awaits nothing. Inputs are checked against the annotations, and the classes that the annotations of
+    the function name can be stored; `types` names others.
     """
 
     def made(function: Callable[..., Any]) -> Flow[..., Any]:
@@ -287,7 +293,7 @@ def flow(function: Any = None, /, *, timeout: Any = None, retry: Retry | None = 
         body.__name__ = name
         setattr(body, FLOW, function)
         step(body)
-        return Flow(function, Workflow(name, [body], timeout=timeout, retry=retry))
+        return Flow(function, Workflow(name, [body], timeout=timeout, retry=retry, types=types))
 
     return made if function is None else made(function)
 

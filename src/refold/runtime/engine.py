@@ -594,8 +594,26 @@ class Engine:
                     await self.clock.sleep(FOLLOW)
 
     async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None:
+        """Send a signal to a run; one that comes early is kept. A Python workflow takes any value that can be stored, a
+        playbook takes JSON."""
+        await self.signal_stored(run, name, await self._encoded(run, value), sender)
+
+    async def signal_stored(self, run: str, name: str, value: Any = None, sender: str = "") -> None:
+        """Send a signal whose value is in its stored form."""
         codec.check_value(value, "value")
         await self.mailroom.send(run, Signal(name, value, sender))
+
+    async def _encoded(self, run: str, value: Any) -> Any:
+        """Return a value in the form in which the run reads it. Raises InvalidValue."""
+        if value is None or type(value) in (bool, str):
+            return value
+        from refold.python.values import ValueCodec
+
+        seen = await self._look(run)
+        if not seen.graph.by_events:
+            return value
+        definition = self.code.of(seen.state.plan)
+        return (ValueCodec() if definition is None else definition.codec).opened().put(value, "value")
 
     async def request(
         self, run: str, name: str, value: Any = None, *, id: str = "", timeout: float | None = None, sender: str = ""

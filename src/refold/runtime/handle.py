@@ -191,6 +191,8 @@ class Runs(Protocol):
 
     async def signal(self, run: str, name: str, value: Any = None, sender: str = "") -> None: ...
 
+    async def signal_stored(self, run: str, name: str, value: Any = None) -> None: ...
+
     async def export(self, run: str, live: Saved | None = None) -> bytes: ...
 
     async def pause(self, run: str, by: str = "") -> None: ...
@@ -313,7 +315,7 @@ class Handle(Generic[R]):
         return self._get(await self.engine.request(self.id, name, value, id=id, timeout=limit), "reply")
 
     async def signal(self, name: str, value: Any = None) -> None:
-        await self.engine.signal(self.id, name, self._put(value, "value"))
+        await self.engine.signal(self.id, name, value)
 
     async def requests(self) -> list[Request]:
         """What people are asked now, by the run or by its child runs: events that steps have returned, and the
@@ -347,10 +349,10 @@ class Handle(Generic[R]):
             definition, run = asked.definition, asked.run
         if definition is not None:
             is_event = isinstance(value, InputResponseEvent)
-            value = definition.answer(value) if is_event else definition.codec.put(value, "answer")
+            value = definition.answer(value) if is_event else definition.codec.opened().put(value, "answer")
         if asked is not None and asked.question.request is not None:
             _check_answer(asked.question.request, value, definition)
-        await self.engine.signal(run, f"{ANSWER}{request_id}", value)
+        await self.engine.signal_stored(run, f"{ANSWER}{request_id}", value)
 
     async def export(self) -> bytes:
         """The whole run as JSON, with all that waits in it: for `engine.restore`, here or elsewhere.
@@ -388,7 +390,7 @@ class Handle(Generic[R]):
         known = self.engine.code.of(plan) if plan else self.definition
         value = line["data"]
         if known is not None:
-            value = known.received(line["type"], value) if line["type"] else known.codec.get(value)
+            value = known.seen(line["type"], value)
         return Shown(number, line["step"], value, run, stage)
 
     def _original(self, failed: RunFailed) -> BaseException | None:

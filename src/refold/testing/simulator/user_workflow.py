@@ -349,8 +349,6 @@ class WorkflowSimulation(Simulation):
             self.acts.add(key)
             name = reason.signal.split(", ")[0]
             value = self.subject.answer if name.startswith(ANSWER) else self.subject.signals.get(name)
-            if self.subject.definition is not None:
-                value = self.subject.definition.codec.put(value, "value")
             await stubborn(lambda: engine.signal(run, name, value))
 
     def _pass_over(self) -> None:
