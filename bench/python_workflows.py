@@ -1,5 +1,8 @@
 """Python workflows: on SQLite beside the raw store loop, and `import refold` beside a bare interpreter.
 
+Each workload is written twice: with events, and as a flow. Below them stands where the time of a step goes, by the
+rooms of Refold and by what they use; it is counted apart, because a profile makes everything slower.
+
 `python -m bench.python_workflows [--quick] [--json FILE]` prints the table. With `--line w1` or `--line w2` it runs one
 workload once and prints a line of JSON as the scripts in bench/peers/ do, so that `bench.peer_runs` can set them side
 by side.
@@ -7,24 +10,32 @@ by side.
 
 import argparse
 import asyncio
+import cProfile
 import os
+import pstats
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from bench.durable import REPEATS, Bench, Figure
-from refold import Collect, Engine, Event, StartEvent, StopEvent, Workflow, open_engine, step
+from refold import Collect, Context, Engine, Event, StartEvent, StopEvent, Workflow, flow, open_engine, step
+from refold.runtime import turn_thread
 from refold.settings import Settings
 
 WINDOW = 64
-CHAIN, FAN = 0.5, 3.0  # times the raw loop's single commits per second, at least
+CHAIN, FAN = (0.6, 0.55), (5.0, 4.0)  # with events, as a flow: times the raw loop's single commits per second, at least
+MANY, RUNS, STEPS = 1.5, 500, 3  # the same, of runs that are started at once
+LATENCY = 4.0  # raw commits for a run of one step, at most
 IMPORTS = 6.0  # times `python -c pass`, at most
 
 Body = Callable[[Engine], Awaitable[None]]
@@ -73,6 +84,59 @@ def fan_of(n: int) -> Workflow:
     return Workflow("fan", [start, work, join])
 
 
+class Short(Workflow):
+    """As many steps as it is told."""
+
+    @step
+    async def start(self, ev: StartEvent) -> Tick | StopEvent:
+        return Tick(v=1, n=ev.n) if ev.n > 1 else StopEvent(result=1)
+
+    @step
+    async def inc(self, ev: Tick) -> Tick | StopEvent:
+        v = ev.v + 1
+        return Tick(v=v, n=ev.n) if v < ev.n else StopEvent(result=v)
+
+
+async def plus_one(v: int) -> int:
+    return v + 1
+
+
+@flow
+async def chain_flow(ctx: Context, n: int) -> int:
+    v = 0
+    for _ in range(n):
+        v = await ctx.call(plus_one, v)
+    return v
+
+
+@flow
+async def fan_flow(ctx: Context, n: int) -> int:
+    return sum(await asyncio.gather(*(ctx.call(plus_one, i) for i in range(n))))
+
+
+@flow
+async def one_flow(ctx: Context, n: int) -> int:
+    """One step is the body itself, as it is with events."""
+    return n
+
+
+def started(workflow: Any, n: int, result: int) -> Body:
+    async def body(engine: Engine) -> None:
+        handle = await engine.start(workflow, n=n)
+        assert await handle.result() == result
+
+    return body
+
+
+def at_once(workflow: Any, runs: int) -> Body:
+    one = started(workflow, STEPS, STEPS)
+
+    async def body(engine: Engine) -> None:
+        await asyncio.gather(*(one(engine) for _ in range(runs)))
+
+    return body
+
+
 def chain(n: int) -> Body:
     async def body(engine: Engine) -> None:
         handle = await engine.start(Chain, n=n)
@@ -102,9 +166,68 @@ async def in_memory(body: Body) -> float:
         return time.perf_counter() - began
 
 
-def durable(bench: Bench, n: int) -> None:
-    bench.compare(f"Python chain of {n} steps", n, chain(n), CHAIN, n)
-    bench.compare(f"Python fan-out of {n} and collect", n, fan(n), FAN, n)
+def durable(bench: Bench, n: int, runs: int) -> None:
+    bench.compare(f"chain of {n} steps, events", n, chain(n), CHAIN[0], n)
+    bench.compare(f"chain of {n} steps, flow", n, started(chain_flow, n, n), CHAIN[1], n)
+    bench.compare(f"fan-out of {n} and collect, events", n, fan(n), FAN[0], n)
+    bench.compare(f"fan-out of {n} and gather, flow", n, started(fan_flow, n, n * (n + 1) // 2), FAN[1], n)
+    bench.compare(f"{runs} runs of {STEPS} steps at once, events", STEPS * runs, at_once(Short, runs), MANY, n)
+    bench.compare(f"{runs} runs of {STEPS} steps at once, flow", STEPS * runs, at_once(chain_flow, runs), MANY, n)
+    latency(bench, "events", started(Short, 1, 1), max(runs // 2, 5))
+    latency(bench, "flow", started(one_flow, 1, 1), max(runs // 2, 5))
+
+
+def latency(bench: Bench, form: str, one: Body, times: int) -> None:
+    """The median of runs one after the other, in raw commits of the same minute."""
+    seconds: list[float] = []
+
+    async def body(engine: Engine) -> None:
+        for _ in range(times):
+            began = time.perf_counter()
+            await one(engine)
+            seconds.append(time.perf_counter() - began)
+
+    ratios = []
+    for _ in range(bench.repeats):
+        seconds.clear()
+        raw = bench.raw(1000)["commit_ms"]
+        bench.timed(body)
+        ratios.append(1000 * statistics.median(seconds) / raw)
+    bench.note(f"one-step run, {form}, p50, in raw commits", statistics.median(ratios), f"<= {LATENCY:g}", LATENCY)
+
+
+def where_time_goes(bench: Bench, name: str, body: Body, steps: int) -> None:
+    """Print the microseconds of a step in each room, by a profile, which adds to every call. It sees one thread, so all
+    turns stay on the thread of the caller."""
+    profile, short = cProfile.Profile(), turn_thread.SHORT
+
+    async def profiled(engine: Engine) -> None:
+        await engine.runs()  # the first turn has a thread of its own
+        profile.enable()
+        await body(engine)
+        profile.disable()
+
+    turn_thread.SHORT = 60.0
+    try:
+        bench.timed(profiled)
+    finally:
+        turn_thread.SHORT = short
+    rooms: Counter[str] = Counter()
+    calls = 0
+    for (file, _, function), (_, count, own, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        rooms[_room(file, function)] += own
+        calls += count
+    shares = ", ".join(f"{room} {1e6 * own / steps:.0f}" for room, own in rooms.most_common())
+    print(f"where a step of the {name} spends its time, in us under a profile: {shares}; {calls / steps:.0f} calls")
+
+
+def _room(file: str, function: str) -> str:
+    if file == "~":
+        return "SQLite" if "apsw" in function or "Cursor" in function else "built-in functions"
+    parts = Path(file).parts
+    if "refold" not in parts:
+        return "asyncio" if "asyncio" in parts else "other libraries"
+    return "/".join(parts[parts.index("refold") + 1 : -1][:2]) or "refold"
 
 
 def import_ratio(rounds: int) -> float:
@@ -150,7 +273,10 @@ def measure(quick: bool) -> Results:
         bench = Bench(place)
         bench.repeats = 1 if quick else REPEATS
         bench.heads()
-        durable(bench, 100 if quick else 1000)
+        n = 100 if quick else 1000
+        durable(bench, n, n // 2)
+        where_time_goes(bench, "chain with events", chain(n), n)
+        where_time_goes(bench, "chain as a flow", started(chain_flow, n, n), n)
         bench.note("import refold", import_ratio(3 if quick else 25), f"<= {IMPORTS:g} x python -c pass", IMPORTS)
         bench.tell_synchronous()
         return Results(bench.figures, sorted(bench.synchronous))

@@ -29,11 +29,20 @@ async def test_a_transfer_is_told_beside_the_copy_of_the_same_file() -> None:
 def test_python_workflows_are_told_with_what_they_wrote_and_how_safely(tmp_path: Path) -> None:
     bench = Bench(str(tmp_path))
     bench.repeats = 1
-    python_workflows.durable(bench, 20)
-    one, many = bench.figures
-    assert one.written is not None and many.written is not None
-    assert one.written.synchronous == many.written.synchronous == 2 and bench.synchronous == {2}
-    assert one.written.commits >= 20 > many.written.commits
+    python_workflows.durable(bench, 20, 5)
+    chains, fans, runs, latencies = (bench.figures[at : at + 2] for at in range(0, 8, 2))  # with events, and as a flow
+    for one, many in zip(chains, fans, strict=True):
+        assert one.written is not None and many.written is not None
+        assert one.written.synchronous == many.written.synchronous == 2 and bench.synchronous == {2}
+        assert one.written.commits >= 20 > many.written.commits
+    assert all(each.written is not None and each.written.facts > 5 * 3 for each in runs)
+    assert all(each.value > 0 for each in latencies)
+
+
+def test_the_report_says_where_the_time_of_a_step_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    python_workflows.where_time_goes(Bench(str(tmp_path)), "chain", python_workflows.chain(5), 5)
+    told = capsys.readouterr().out
+    assert all(f"{room} " in told for room in ("core/decide", "runtime", "stores/sqlite"))
 
 
 @pytest.mark.parametrize("workload", python_workflows.WORKLOADS)

@@ -1,5 +1,6 @@
 """What is computed once is handed on: plans, inputs of items, and runs that have just ended."""
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from refold import flow
+from refold import Engine, Event, StartEvent, StopEvent, Workflow, flow, step
 from refold.core import graph as prepared
 from refold.core import plan as plans
 from refold.core.expressions import TemplateScope, Values
 from refold.core.fold.apply import Record
 from refold.core.graph import analyse
 from refold.core.plan import Call, Child, Loop, Plan, Step, read_plan
+from refold.core.read.summary import Summary
 from refold.ports import ToolCall
 from refold.queries import reading
+from refold.settings import Settings
 from refold.stores.memory import MemoryStore, MemoryTurn
 from refold.wiring import open_engine
 from refold.wiring.world import wall
@@ -30,13 +33,19 @@ class CountingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__(wall)
         self.reads: list[str] = []
+        self.looks: list[str] = []  # at rows of runs, and turns that write nothing
 
     def facts(self, run: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
         self.reads.append("facts")
         return super().facts(run, after, limit)
 
+    def summary(self, run: str) -> Summary | None:
+        self.looks.append("summary")
+        return super().summary(run)
+
     @contextmanager
     def turn(self, runs: Sequence[str]) -> Iterator[MemoryTurn]:
+        before = sum(len(self.logs.get(run, ())) for run in runs)
         with super().turn(runs) as turn:
             blob, facts = turn.blob, turn.facts
 
@@ -50,6 +59,12 @@ class CountingStore(MemoryStore):
 
             turn.blob, turn.facts = counted_blob, counted_facts  # type: ignore[method-assign]
             yield turn
+        if runs and before == sum(len(self.logs.get(run, ())) for run in runs):
+            self.looks.append("turn")  # a turn that was opened only to read
+
+
+class Second(Event):
+    v: int
 
 
 class CountingLanguage(Values):
@@ -120,6 +135,28 @@ async def test_a_run_that_has_just_ended_is_not_read_back(written_as: str) -> No
         assert (await engine.wait(run)).result == LARGE
         assert await engine.result(run) == LARGE
     assert store.reads == []
+
+
+class Steps(Workflow[int]):
+    @step
+    async def first(self, ev: StartEvent) -> Second:
+        return Second(v=1)
+
+    @step
+    async def second(self, ev: Second) -> StopEvent:
+        return StopEvent(result=ev.v)
+
+
+async def test_the_memory_of_a_body_comes_with_its_claim_and_an_open_run_is_waited_for_without_a_look() -> None:
+    store = CountingStore()
+
+    async def one(engine: Engine) -> int:
+        handle = await engine.start(Steps)
+        return await handle.result()
+
+    async with open_engine(store=store, settings=Settings(slots=2)) as engine:
+        assert await asyncio.gather(*(one(engine) for _ in range(20))) == [1] * 20
+        assert store.looks == []
 
 
 async def test_a_run_that_was_reopened_is_not_taken_for_the_one_that_had_ended() -> None:

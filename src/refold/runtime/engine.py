@@ -392,9 +392,10 @@ class Engine:
             self.ends.forget(run, end)
 
     async def _seen(self, run: str, end: RunEnd, look_first: bool) -> RunSnapshot:
-        """Return the run as it ended. If another process has ended it, it is read as soon as the store answers."""
+        """Return the run as it ended. If another process has ended it, it is read as soon as the store answers. A run
+        that is open in memory is waited for without a look; if another process has ended it, the next poll tells."""
         seen = None
-        if not (look_first and await self.ends.is_over(run)):
+        if self.mailroom.turns.is_open(run) or not (look_first and await self.ends.is_over(run)):
             self.ends.watch(run)
             seen = await end
         while seen is None:

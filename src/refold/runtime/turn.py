@@ -22,7 +22,7 @@ from refold.core.plain_values import escape_inputs
 from refold.core.plan import Child, hash_of
 from refold.core.read.loaded import Loaded
 from refold.core.read.summary import summarize
-from refold.core.state import TERMINAL, RunState
+from refold.core.state import ENDING, RUNNING, TERMINAL, RunState
 from refold.errors import Ambiguous, Corrupt, LeaseLost, NotFound, RefoldError, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Lease, Memory, Offer, Store, StoreTurn, Writes
@@ -39,7 +39,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1, 300  # seconds before a run that is stuck is dec
 
 log = logger("runtime")
 
-_OWN = (Start, Settle)  # mail that concerns its run alone
+_OWN = (Start, Settle, Note)  # mail that concerns its run alone
 _PATIENT = (Settle, Note, Expire, Look)  # mail that can wait until a run that is stuck is tried again
 
 
@@ -233,7 +233,7 @@ class Turns:
         with self.store.turn(runs) as turn:
             for run in by_run:  # in the order of their mail, so that the run that was due first continues first
                 self._advance_or_keep(turn, run, by_run[run], turn_id, heads, turned)
-            states = partial(self._of_events, by_run)
+            states = partial(self._of_events, turn)
             for posts in by_run.values():
                 turned.issued -= self._claim_next(turn, posts, states)
             offered = offer() if turned.issued > 0 or turned.freed else None
@@ -395,10 +395,18 @@ class Turns:
         for post in posts:
             post.error = error if isinstance(error, Exception) else _as_exception(error)
 
-    def _of_events(self, by_run: Collection[str], run: str) -> RunState | None:
-        """The state of a run of a Python workflow that was folded in this turn."""
-        known = self.known.get(run) if run in by_run else None
-        return known.state if known is not None and known.graph.by_events else None
+    def _of_events(self, turn: StoreTurn, run: str) -> RunState | None:
+        """The state of a run of a Python workflow, if the one in memory has every fact of its log."""
+        known = self.known.get(run)
+        if known is None or not known.graph.by_events or known.state.seq != turn.head(run):
+            return None
+        return known.state
+
+    def is_open(self, run: str) -> bool:
+        """Whether the run has begun and has not ended, as far as this process knows; any thread may ask. False may
+        also mean that the run is not in memory."""
+        known = self.known.get(run)
+        return known is not None and known.state.life in (RUNNING, ENDING)
 
     def recall(self, run: str, command: str) -> Memory:
         with self.store.turn([run]) as turn:
