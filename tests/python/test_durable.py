@@ -65,3 +65,28 @@ async def test_a_large_result_is_in_a_blob_and_a_claim_of_the_same_turn_brings_t
         assert memory.recorded["go"] == Succeeded(3)
         big = memory.recorded["big"]
         assert isinstance(big, Succeeded) and big.blob is not None and big.blob.size > 100_000
+
+
+async def test_a_claim_brings_no_memory_that_lacks_what_another_process_has_recorded() -> None:
+    town = Town()
+    async with town.house("one", serves=False) as one, town.house("two", serves=False) as two:
+        await one.engine.options(run="r").start(PLAN)
+        await one.engine.options(run="s").start(PLAN)
+        elsewhere, here = await claimed(two), await claimed(one)
+        await two.desk.record(elsewhere, "k", Succeeded(1))
+        await two.desk.hand_back(elsewhere)
+        again = await one.desk.settle(here, Done(Succeeded(1)), CAN)
+        assert again is not None and again.run == elsewhere.run and again.memory is None
+        assert (await one.desk.recall(again)).recorded == {"k": Succeeded(1)}
+
+
+async def test_a_claim_brings_the_memory_of_a_run_that_had_no_mail_in_the_turn() -> None:
+    async with Town().house("one", serves=False) as process:
+        for run in ("r", "s"):
+            await process.engine.options(run=run).start(PLAN)
+        first, second = await claimed(process), await claimed(process)
+        await process.desk.record(first, "k", Succeeded(1))
+        await process.desk.hand_back(first)
+        again = await process.desk.settle(second, Done(Succeeded(1)), CAN)
+        assert again is not None and again.run == first.run
+        assert again.memory is not None and again.memory.recorded == {"k": Succeeded(1)}

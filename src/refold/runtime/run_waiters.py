@@ -14,6 +14,7 @@ from refold.runtime.turn import RunSnapshot
 log = logger("runtime")
 
 PAGE = 100  # runs in one query
+SOON = 0.1  # seconds until the first look at a run that its waiter has not looked at
 RECENT, SMALL = 32, 1000  # runs that ended last and are remembered; facts that such a run has at most
 
 RunEnd = asyncio.Future[RunSnapshot | None]
@@ -25,9 +26,12 @@ class RunWaiters:
         self.store, self.advance, self.poll = store, advance, poll
         self._ends: dict[str, list[RunEnd]] = {}
         self._watched: set[str] = set()  # runs of `_ends` that exist
+        self._unseen: set[str] = set()  # those at which nobody has looked since their waiter came
         self._recent: OrderedDict[str, RunSnapshot] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._first_timer: asyncio.TimerHandle | None = None
+        self._first_looks: set[asyncio.Task[None]] = set()
 
     def expect(self, run: str) -> RunEnd:
         """Call this before the run starts, because it may end immediately. The caller must call `forget` later."""
@@ -41,11 +45,18 @@ class RunWaiters:
         if not ends:
             del self._ends[run]
             self._watched.discard(run)
+            self._unseen.discard(run)
 
-    def watch(self, run: str) -> None:
-        """The run exists, so another process may end it: ask the store from time to time."""
+    def watch(self, run: str, seen: bool = True) -> None:
+        """The run exists, so another process may end it: ask the store from time to time. If the waiter has not `seen`
+        the row of the run, another process may have ended it already: ask soon, for all such runs together. Most of
+        them have ended here before that, and need no look."""
         self._watched.add(run)
         self._look_later()
+        if not seen:
+            self._unseen.add(run)
+            if self._first_timer is None:
+                self._first_timer = asyncio.get_running_loop().call_later(SOON, self._look_at_unseen)
 
     def ended(self, snapshot: RunSnapshot) -> None:
         """A run has ended in this process."""
@@ -86,14 +97,23 @@ class RunWaiters:
 
     async def _look(self) -> None:
         try:
-            runs = sorted(self._watched)
-            for start in range(0, len(runs), PAGE):
-                for run, answer in await self._ask(runs[start : start + PAGE]):
-                    if answer:
-                        self._resolve(run, answer if isinstance(answer, Exception) else None)
+            await self._look_at(sorted(self._watched))
         finally:
             self._looking = None
             self._look_later()
+
+    def _look_at_unseen(self) -> None:
+        runs, self._unseen, self._first_timer = sorted(self._unseen), set(), None
+        if runs:
+            task = asyncio.get_running_loop().create_task(self._look_at(runs))
+            self._first_looks.add(task)
+            task.add_done_callback(self._first_looks.discard)
+
+    async def _look_at(self, runs: Sequence[str]) -> None:
+        for start in range(0, len(runs), PAGE):
+            for run, answer in await self._ask(runs[start : start + PAGE]):
+                if answer:
+                    self._resolve(run, answer if isinstance(answer, Exception) else None)
 
     async def _ask(self, runs: Sequence[str]) -> list[tuple[str, bool | Exception]]:
         answers: list[tuple[str, bool | Exception]] = await self.advance(
