@@ -393,7 +393,7 @@ class Engine:
 
     async def _seen(self, run: str, end: RunEnd, look_first: bool) -> RunSnapshot:
         """Return the run as it ended. If another process has ended it, it is read as soon as the store answers. A run
-        that is open in memory is waited for without a look; if another process has ended it, a look soon after tells."""
+        that is open in memory is waited for without a look; if another process has ended it, a look soon tells."""
         seen, is_open = None, look_first and self.mailroom.turns.is_open(run)
         if is_open or not (look_first and await self.ends.is_over(run)):
             self.ends.watch(run, seen=not is_open)
