@@ -12,7 +12,8 @@ RefoldError
 │   └── KeyTaken         use another key, or wait until `run` has ended: the key belongs to it
 ├── RunFailed            the run ended as failed; `error` says why
 │   └── StepFailed       the same for a Python workflow; `__cause__` is the original error, if it was in this process
-├── RunCancelled         the run ended as cancelled
+│       └── RunTimeout   the run ended because it exceeded its timeout, `after` seconds; also a TimeoutError
+├── RunCancelled         the run ended as cancelled; `reason` says why
 ├── Stopped              exit with its `code`: a signal stopped the process, and the run continues later
 ├── LeaseLost            drop the result: another worker has the command now
 ├── ChildFailed          the child run of a step failed or was cancelled; `fault` says why
@@ -128,8 +129,17 @@ class LiveObjectLost(RefoldError, KeyError):
         return str(self.args[0])
 
 
+class RunTimeout(StepFailed, TimeoutError):
+    def __init__(self, run: str, error: Any, after: float) -> None:
+        self.after = after
+        super().__init__(run, error)
+        self.args = (f"run {run} has exceeded its timeout of {after:g} s",)
+
+
 class RunCancelled(RefoldError):
-    pass
+    def __init__(self, run: str, reason: str = "") -> None:
+        self.run, self.reason = run, reason
+        super().__init__(f"run {run} was cancelled" + (f": {reason}" if reason else ""))
 
 
 class Stopped(RefoldError):

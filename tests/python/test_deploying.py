@@ -316,10 +316,10 @@ class Marks:
         return Workflow("w", [only])
 
 
-async def test_a_cancelled_wait_for_a_run_cancels_the_run() -> None:
+async def test_a_cancelled_wait_for_a_run_cancels_the_run_if_that_is_asked_for() -> None:
     marks = Marks()
     async with open_engine(settings=SHORT) as engine:
-        waiting = asyncio.create_task(engine.run(marks.workflow()))
+        waiting = asyncio.create_task(engine.options(cancel_with_caller=True).run(marks.workflow()))
         await asyncio.wait_for(marks.begun.wait(), 60)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -330,7 +330,7 @@ async def test_a_cancelled_wait_for_a_run_cancels_the_run() -> None:
     assert marks.seen == ["cancelled", "cleaned up"]
 
 
-async def test_a_cancelled_wait_for_a_plan_cancels_the_run_too() -> None:
+async def test_a_cancelled_wait_for_a_plan_cancels_the_run_if_that_is_asked_for() -> None:
     begun, ended = asyncio.Event(), list[str]()
 
     async def hang(call: Any) -> None:
@@ -342,7 +342,7 @@ async def test_a_cancelled_wait_for_a_plan_cancels_the_run_too() -> None:
 
     plan = Plan(name="p", steps=(Step(name="a", work=Call(tool="hang"), arcs=(Arc(to="b"),)), Step(name="b")))
     async with open_engine({"hang": hang}, settings=SHORT) as engine:
-        running = asyncio.create_task(engine.run(plan))
+        running = asyncio.create_task(engine.options(cancel_with_caller=True).run(plan))
         await asyncio.wait_for(begun.wait(), 60)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(running, 0.01)
@@ -371,7 +371,7 @@ async def test_a_cancelled_wait_for_a_run_that_another_caller_started_does_not_c
     async with open_engine(settings=SHORT) as engine:
         workflow = marks.workflow()
         await engine.options(key="one").start(workflow)
-        waiting = asyncio.create_task(engine.options(key="one").run(workflow))
+        waiting = asyncio.create_task(engine.options(key="one", cancel_with_caller=True).run(workflow))
         await asyncio.wait_for(marks.begun.wait(), 60)
         await asyncio.sleep(0.05)
         waiting.cancel()

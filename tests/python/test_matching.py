@@ -449,4 +449,4 @@ async def test_an_argument_that_cannot_be_stored_is_named_with_its_function() ->
             await engine.run(hot)
     assert isinstance(failed.value.__cause__, InvalidValue)
     text = str(failed.value.__cause__)
-    assert text.startswith("arguments[0][0] of report: ") and "ctx.options(key=...)" in text
+    assert text.startswith("argument 1 of report: ") and "ctx.options(key=...)" in text

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import compress
 from math import inf
 from operator import is_not
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import NODEFAULT, Struct, convert, json, structs, to_builtins
 
@@ -38,6 +38,12 @@ class Arc(PlanData, frozen=True):
     input: dict[str, Template] = {}  # merged over the input of the target
 
 
+if TYPE_CHECKING:
+    FaultKind = str | type[BaseException]
+else:
+    FaultKind = str  # as it is stored
+
+
 class Retry(PlanData, frozen=True):
     """How often and when a failed command is tried again. `attempts` includes the first try."""
 
@@ -46,7 +52,14 @@ class Retry(PlanData, frozen=True):
     delay: float = 0.0
     max_delay: float | None = None
     jitter: float = 0.0  # 0.5 takes between 50 and 100 % of the delay
-    on: tuple[str, ...] = ()  # kinds of fault; empty: any
+    on: tuple[FaultKind, ...] = ()  # kinds of fault, or classes of exceptions; empty: any
+
+    def __post_init__(self) -> None:
+        """A class of exceptions is kept by its name: a plan is data."""
+        on: Any = self.on if isinstance(self.on, tuple | list) else (self.on,)
+        if on is not self.on or any(isinstance(each, type) for each in on):
+            names = tuple(each.__name__ if isinstance(each, type) else each for each in on)
+            structs.force_setattr(self, "on", names)
 
 
 ONCE = Retry()

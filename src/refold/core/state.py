@@ -213,9 +213,11 @@ class RunState(Struct, rename={"arc_inputs": "given", "undone": "lost"}):
     deliverable: dict[str, None] = {}  # signals that have come and that a command waits for
     polls: dict[str, int] = {}  # polling commands, with the fact after which their condition must be looked at
     cancel: str | None = None  # the reason of a cancellation that was asked for and not acted on yet
+    cancel_reason: str = ""  # of the last cancellation that was asked for, also after it was acted on
     cancels: int = 0  # how often a cancellation was asked for
     cut: dict[int, None] = {}  # steps whose visit was stopped because the run ended
-    timed_out: float | None = None  # seconds, if the run exceeded its time limit
+    timed_out: float | None = None  # seconds, if the run exceeded its time limit and does not end yet
+    exceeded: float | None = None  # the same, also after the run has ended because of it
     failures: list[StepFault] = []  # unhandled failures, the first one first
     final: list[str] = []  # finalizers still to run
     # Of a Python workflow, whose steps follow each other by events

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from refold.core.faults import fault_from_exception
 from refold.core.outcomes import Blob, Fault, Instant, Sent
-from refold.core.plan import Plan
+from refold.core.plan import FaultKind, Plan
 from refold.errors import InvalidValue
 from refold.names import a
 from refold.ports import Clock, Executor, Meanwhile, Memory, ToolCall
@@ -140,7 +140,7 @@ async def _whole(services: BodyServices, run: str, blob: Blob) -> Any:
     return await services.read_blob(run, blob.hash)
 
 
-def fault_for_policy(error: BaseException, on: Iterable[str]) -> Fault:
+def fault_for_policy(error: BaseException, on: Iterable[FaultKind]) -> Fault:
     """Return the fault of an exception. If a retry policy names a class of it, the fault has the name of that class."""
     fault, names = fault_from_exception(error), frozenset(on)
     named = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in names), "")

@@ -1,9 +1,10 @@
 """The tool that runs the bodies of a Python workflow: async ones on the event loop, others in threads."""
 
 from asyncio import CancelledError, current_task, get_running_loop
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
+from traceback import clear_frames
 from typing import Any
 
 from refold.core.faults import fault_from_exception
@@ -25,7 +26,8 @@ from refold.python.session import Session, live_keys
 
 log = logger("worker")
 
-MOST_ERRORS = 100  # exceptions that are kept for those who wait for their runs
+MOST_ERRORS = 10_000  # exceptions that are kept for those who wait for their runs
+WHOLE_ERRORS = 100  # those of them that keep the variables of their frames, which may be large
 
 
 class RaisedErrors:
@@ -33,9 +35,13 @@ class RaisedErrors:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str, int], BaseException] = OrderedDict()
+        self._whole: deque[BaseException] = deque()
 
     def keep(self, call: ToolCall, error: BaseException) -> None:
         self._kept[(call.run, call.command.step, call.command.visit)] = error
+        self._whole.append(error)
+        if len(self._whole) > WHOLE_ERRORS:
+            clear_frames(self._whole.popleft().__traceback__)
         while len(self._kept) > MOST_ERRORS:
             self._kept.popitem(last=False)
 

@@ -82,13 +82,13 @@ class DurableCalls:
         if self._options.key is not None:
             return records.named(f"call:{function.former_name}", self._options.key)
         try:
-            put = codec.put([list(inputs), named], "arguments")
+            put = _put_arguments(codec, inputs, named)
         except InvalidValue as error:
             why = f"{str(error).partition(': ')[2]}; or give the call a key: ctx.options(key=...).call(...)"
             raise InvalidValue(f"{error.path} of {function.former_name}", why) from None
         if (function.inputs or function.named) and not records.by_former_rule:
             with suppress(InvalidValue):  # what it is bound to need not be data
-                put = codec.put([[*function.inputs, *inputs], {**function.named, **named}])
+                put = _put_arguments(codec, (*function.inputs, *inputs), {**function.named, **named})
         return records.call(function, *put)
 
     async def _tried(self, work: Callable[[], Any], codec: ValueCodec) -> Any:
@@ -379,6 +379,13 @@ class Context(DurableCalls):
 
     def _until(self, span: Span | None) -> int | None:
         return None if span is None else self._services.clock.now() + round(seconds(span) * SECOND)
+
+
+def _put_arguments(
+    codec: ValueCodec, inputs: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    listed = [codec.put(each, f"argument {number}") for number, each in enumerate(inputs, 1)]
+    return listed, {name: codec.put(each, f"argument {name!r}") for name, each in named.items()}
 
 
 def uuid_text(id: str) -> str:

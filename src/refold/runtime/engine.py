@@ -30,9 +30,10 @@ from refold.errors import (
     RequestRefused,
     RunCancelled,
     RunFailed,
+    RunTimeout,
     Unavailable,
 )
-from refold.logs import WARNING, event, logger
+from refold.logs import INFO, WARNING, event, logger
 from refold.names import label_flaw
 from refold.ports import Abilities, Advance, Clock, RunFilter, Store
 from refold.python.startable import is_playbook
@@ -40,6 +41,7 @@ from refold.queries.reading import stored_value
 from refold.queries.runs import Moment, RunList, moment, part_of_runs, read_cursor
 from refold.queries.workers import world
 from refold.runtime.archive import export_run, import_run, read_archive
+from refold.runtime.caller_contexts import CallerContexts
 from refold.runtime.children import fits
 from refold.runtime.handle import Code, Handle, Saved
 from refold.runtime.keys import KeyPolicy, OnTaken, RunKey, check_same_start, place_of
@@ -103,6 +105,7 @@ class RunOptions(Struct, frozen=True):
     labels: Mapping[str, str] = {}
     key_policy: KeyPolicy = "forever"
     on_taken: OnTaken = "return"
+    cancel_with_caller: bool = False
 
 
 NO_OPTIONS = RunOptions()
@@ -181,6 +184,7 @@ class EngineParts(Struct, frozen=True):
     code: Code  # of Python workflows
     workers: Callable[[], Mapping[str, Abilities]]  # workers that are alive, of this process and of others
     service: Service
+    contexts: CallerContexts
     queues: tuple[str, ...] | None = None  # queues that the worker of this process serves; None: all
 
 
@@ -188,7 +192,7 @@ class Engine:
     def __init__(self, parts: EngineParts) -> None:
         self.store, self.mailroom, self.advance, self.clock = parts.store, parts.mailroom, parts.advance, parts.clock
         self.new_id, self.ends, self.code, self.workers = parts.new_id, parts.waiters, parts.code, parts.workers
-        self.service, self.queues = parts.service, parts.queues
+        self.service, self.queues, self.contexts = parts.service, parts.queues, parts.contexts
         self.homes: dict[str, str] = {}  # plans and where the code is that their runs need; shown to people
         self._plans: dict[int, tuple[Plan, PreparedPlan]] = {}
 
@@ -235,6 +239,7 @@ class Engine:
         labels: Mapping[str, str] | None = None,
         key_policy: KeyPolicy = "forever",
         on_taken: OnTaken = "return",
+        cancel_with_caller: bool = False,
     ) -> Starter:
         """What is said about a run beside its inputs: `engine.options(key="order-7").start(order, amount=25)`.
 
@@ -242,13 +247,14 @@ class Engine:
         ended. `on_taken="raise"` raises KeyTaken instead, and `"cancel_other"` cancels the run that has the key, waits
         for its end and starts another. A key of a run of another workflow raises KeyTaken in any case.
 
-        `name` and `labels` are for people and for lists of runs, `run` is an id of your own.
+        `name` and `labels` are for people and for lists of runs, `run` is an id of your own. With
+        `cancel_with_caller`, `run` cancels the run it has started if its caller is cancelled while it waits.
         """
         flaw = label_flaw(labels or {})
         if flaw:
             raise InvalidValue("labels", flaw)
         RunKey(key, key_policy, on_taken).check()
-        return Starter(self, RunOptions(key, name, run, labels or {}, key_policy, on_taken))
+        return Starter(self, RunOptions(key, name, run, labels or {}, key_policy, on_taken, cancel_with_caller))
 
     @overload
     async def start(self, workflow: "Flow[P, R]", /, *inputs: P.args, **named: P.kwargs) -> Handle[R]: ...
@@ -307,6 +313,7 @@ class Engine:
         codec.check_value(begin.input, "input")
         prepared = self._prepared(begin.plan)
         code = self.homes.get(prepared.hash, "") if begin.definition is None else begin.definition.home
+        is_new = self.contexts.keep(begin.run)
         try:
             fit = fits(begin.plan, begin.input, QUICK)  # before the lock is taken, for it may take long
             if fit is None:
@@ -314,6 +321,8 @@ class Engine:
             start = Start(prepared, begin.input, begin.name, begin.key, code=code, labels=begin.labels, fits=bool(fit))
             await self.mailroom.send(begin.run, start)
         except Conflict:
+            if is_new:
+                self.contexts.forget(begin.run)  # another process has started the run
             if not begin.key:
                 raise
             await self._check_taken(begin)
@@ -352,7 +361,8 @@ class Engine:
     async def run(self, workflow: Any, /, *inputs: Any, **named: Any) -> Any:
         """Start a run and wait for its result. Raises RunFailed or RunCancelled.
 
-        If the caller is cancelled while it waits, the run is cancelled too; a run of `start` continues.
+        To wait is not to own: if the caller is cancelled while it waits, the run continues, and `attach` waits for it
+        again. `options(cancel_with_caller=True)` cancels the run instead.
         """
         return await self.completed(workflow, inputs, named, NO_OPTIONS)
 
@@ -367,15 +377,23 @@ class Engine:
             if begin.definition is not None:
                 return await Handle(self, run, begin.definition).result()
             return await self._result(await self._seen(run, end, look_first=bool(begin.key)))
-        except asyncio.CancelledError:
-            if own and not self.service.has_failed:
-                try:
-                    await self.mailroom.send(run, Cancel("its caller no longer waits for it"))
-                except RefoldError as error:
-                    event(log, WARNING, "run could not be cancelled", run=run, why=text_of(error))
+        except asyncio.CancelledError as cancelled:
+            if not self.service.has_failed:
+                await self._left_by_caller(run, own and options.cancel_with_caller, cancelled)
             raise
         finally:
             self.ends.forget(run, end)
+
+    async def _left_by_caller(self, run: str, cancels: bool, cancelled: asyncio.CancelledError) -> None:
+        if not cancels:
+            how = f"engine.attach({run!r}, workflow) waits for it again, engine.cancel({run!r}) cancels it"
+            cancelled.add_note(f"run {run} is not cancelled: {how}")
+            event(log, INFO, "run continues without its caller", run=run, how=how)
+            return
+        try:
+            await self.mailroom.send(run, Cancel("its caller no longer waits for it"))
+        except RefoldError as error:
+            event(log, WARNING, "run could not be cancelled", run=run, why=text_of(error))
 
     async def result(self, run: str) -> Any:
         return await self._result(await self._wait(run))
@@ -429,9 +447,11 @@ class Engine:
     async def _result(self, seen: RunSnapshot) -> Any:
         state = seen.state
         if state.life == FAILED:
+            if state.exceeded is not None and state.error is not None and not state.error.step:
+                raise RunTimeout(state.run, state.error, state.exceeded)
             raise RunFailed(state.run, state.error)
         if state.life == CANCELLED:
-            raise RunCancelled(f"run {state.run} was cancelled")
+            raise RunCancelled(state.run, state.cancel_reason)
         return await self._value(seen)
 
     async def _shown(self, seen: RunSnapshot) -> RunReport:

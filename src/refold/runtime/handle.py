@@ -17,7 +17,7 @@ from refold.core.outcomes import ANSWER, Suspended
 from refold.core.read.gates import OpenQuestion, answer_fields, why_no_answer
 from refold.core.state import OpenRequest, RunState
 from refold.core.times import seconds
-from refold.errors import Conflict, InvalidValue, NotFound, RunFailed, StepFailed
+from refold.errors import Conflict, InvalidValue, NotFound, RunFailed, RunTimeout, StepFailed
 from refold.ports import Clock
 from refold.python.events import InputResponseEvent
 from refold.python.stages.progress import StageProgress, stage_progress, stages_of
@@ -228,7 +228,10 @@ class Handle(Generic[R]):
         except RunFailed as failed:
             if self.definition is None:
                 raise
-            raise self._failed(failed) from self._original(failed)
+            if isinstance(failed, RunTimeout):
+                raise
+            original = self._original(failed)
+            raise self._failed(failed, original is None) from original
         result: R = self._get(value, "result")
         return result
 
@@ -397,7 +400,7 @@ class Handle(Generic[R]):
         error = failed.error
         return None if error is None else self.engine.code.original(self.id, error.step, error.visit)
 
-    def _failed(self, failed: RunFailed) -> StepFailed:
+    def _failed(self, failed: RunFailed, shows_traceback: bool) -> StepFailed:
         error = failed.error
         fault = error.fault if error is not None else None
         told = StepFailed(self.id, error)
@@ -405,7 +408,7 @@ class Handle(Generic[R]):
             what = fault_text(fault) if fault is not None else error.why
             where = f"step {error.step!r} (visit {error.visit}) of " if error.step else ""
             told.args = (f"{where}run {self.id} failed: {what}",)
-        if fault is not None and fault.traceback:
+        if shows_traceback and fault is not None and fault.traceback:
             told.add_note(fault.traceback)
         return told
 

@@ -3,8 +3,10 @@
 import asyncio
 import os
 import random
+import shlex
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -165,13 +167,26 @@ class SyncRunner:
     def run_sync(self, workflow: "Plan | Playbook", input: "StartInput" = None, /, **named: Any) -> Any: ...
 
     def run_sync(self, workflow: Any, /, *inputs: Any, **named: Any) -> Any:
-        """Run a workflow to its end and return its result; works inside a running event loop too (notebooks)."""
+        """Run a workflow to its end and return its result; works inside a running event loop too (notebooks).
+
+        Ctrl-C leaves the run in its database, and prints the command that resumes it.
+        """
+        begun: list[str] = []
 
         async def run() -> Any:
             async with open_engine(**self._opening) as engine:
-                return await engine.options(key=self._key, name=self._name).run(workflow, *inputs, **named)
+                handle = await engine.options(key=self._key, name=self._name).start(workflow, *inputs, **named)
+                begun.append(handle.id)
+                return await handle.result()
 
-        return _in_a_thread(run) if _is_in_a_loop() else asyncio.run(run())
+        try:
+            return _in_a_thread(run) if _is_in_a_loop() else asyncio.run(run())
+        except KeyboardInterrupt:
+            db = self._opening["db"]
+            if begun and db is not None:
+                again = f"refold runs resume {begun[0]} --db {shlex.quote(os.fspath(db))}"
+                print(f"run {begun[0]} is not cancelled\nto go on: {again}", file=sys.stderr)
+            raise
 
 
 def options(
@@ -222,16 +237,30 @@ def _is_in_a_loop() -> bool:
 
 def _in_a_thread(run: Callable[[], Any]) -> Any:
     ended: list[Any] = []
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
+
+    async def main() -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        running.append((asyncio.get_running_loop(), task))
+        return await run()
 
     def target() -> None:
         try:
-            ended.extend((asyncio.run(run()), None))
+            ended.extend((asyncio.run(main()), None))
         except BaseException as error:
             ended.extend((None, error))
 
     thread = Thread(target=target, name="refold-run-sync")
     thread.start()
-    thread.join()
+    try:
+        thread.join()
+    except KeyboardInterrupt:  # only the main thread gets it
+        for loop, task in running:
+            with suppress(RuntimeError):  # the loop is closed: the run has ended
+                loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise
     result, error = ended
     if error is not None:
         raise error

@@ -15,6 +15,7 @@ from refold.queries.reading import stored_value
 from refold.queries.workers import abilities as live_abilities
 from refold.registry import LazyRegistry
 from refold.runtime.background import Listener, ServedRuns, Sweep, Timers
+from refold.runtime.caller_contexts import CallerContexts
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine, EngineParts, Service
 from refold.runtime.mailroom import Mailroom, TurnObserver
@@ -100,12 +101,19 @@ def assemble(
         at_once=world.at_once,
     )
     desk = LocalDesk(store, advance, mailroom)
+    contexts = CallerContexts()
     registry = make_tools(tools, world, settings, stored.blob, name)
     queues = settings.queues or None
     runs = frozenset({only}) if only else None
     abilities = Abilities(worker=name, queues=queues, tools=frozenset(registry), runs=runs)
     worker = Worker(
-        desk, registry, stored.settings, world.clock, world.doorbell, abilities, _worker_options(settings, world)
+        desk,
+        registry,
+        stored.settings,
+        world.clock,
+        world.doorbell,
+        abilities,
+        _worker_options(settings, world, contexts),
     )
     served_runs = ServedRuns(only, turns, advance, worker.serve_runs) if only else None
     code = PythonCode(
@@ -133,6 +141,7 @@ def assemble(
             code=code,
             workers=lambda: live_abilities(store.views) if shared else {worker.can.worker: worker.can},
             service=service,
+            contexts=contexts,
             queues=queues,
         )
     )
@@ -213,13 +222,14 @@ def _turn_options(settings: Settings, options: TurnOptions | None) -> TurnOption
     )
 
 
-def _worker_options(settings: Settings, world: World) -> WorkerOptions:
+def _worker_options(settings: Settings, world: World, contexts: CallerContexts) -> WorkerOptions:
     return WorkerOptions(
         slots=settings.slots,
         lease_for=settings.lease_for,
         poll=settings.poll,
         heartbeat=world.heartbeat,
         redaction=world.secrets.redaction if world.secrets is not None else NO_REDACTION,
+        context_of=contexts.of,
     )
 
 
@@ -229,6 +239,7 @@ def _observer(process: Callable[[], Process]) -> TurnObserver:
     def run_ended(snapshot: RunSnapshot) -> None:
         run, served_runs = snapshot.state.run, process().served_runs
         process().code.run_ended(run)
+        process().engine.contexts.forget(run)
         if served_runs is not None:
             served_runs.ended(run)
         process().engine.ends.ended(snapshot)
@@ -236,6 +247,7 @@ def _observer(process: Callable[[], Process]) -> TurnObserver:
     def children_started(births: Sequence[tuple[str, str]]) -> None:
         served_runs = process().served_runs
         process().code.children_started(births)
+        process().engine.contexts.started(births)
         if served_runs is not None:
             served_runs.add(births)
 

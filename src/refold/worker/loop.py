@@ -4,6 +4,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context, copy_context
 from typing import Any
 
 from msgspec import Struct, structs
@@ -24,6 +25,10 @@ Settings = Callable[[Lease], Awaitable[Mapping[str, Any]]]
 """Returns the settings of the tool of a leased command, from the plan."""
 
 
+def _no_context(run: str) -> Context | None:
+    return None
+
+
 class WorkerOptions(Struct, frozen=True, kw_only=True):
     slots: int = 16  # commands at a time
     lease_for: float = 30.0  # seconds
@@ -31,6 +36,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     patience: float = 5.0  # seconds for bodies to end when they are cancelled
     heartbeat: Heartbeat = as_task
     redaction: Redaction = NO_REDACTION
+    context_of: Callable[[str], Context | None] = _no_context  # the context variables of whoever started a run here
 
 
 class Worker:
@@ -48,6 +54,8 @@ class Worker:
         self.desk, self.tools, self.settings, self.clock, self.doorbell = desk, tools, settings, clock, doorbell
         self.can, self.slots, self.lease_for, self.poll = can, options.slots, options.lease_for, options.poll
         self.patience, self.heartbeat, self.redaction = options.patience, options.heartbeat, options.redaction
+        self.context_of = options.context_of
+        self._context = copy_context()  # that of the engine: a body must not see that of another caller
         self.keeper = LeaseKeeper(desk, clock, can.worker, self.lease_for)
         self._busy: set[asyncio.Task[None]] = set()
         self._promised = 0  # free slots that are offered to a turn
@@ -61,6 +69,7 @@ class Worker:
     async def run(self) -> None:
         """Run until stopped: fill the slots, then wait for the doorbell, the clock, or a free slot."""
         self._over.clear()
+        self._context = copy_context()
         try:
             async with guarded_loop(), self.heartbeat(self.keeper):
                 while not self._stopping:
@@ -148,7 +157,7 @@ class Worker:
         return self.slots - len(self._busy) - self._promised
 
     def _begin(self, lease: Lease) -> None:
-        task = asyncio.create_task(self._work(self.keeper.hold(lease)))
+        task = asyncio.create_task(self._work(self.keeper.hold(lease)), context=self._context.copy())
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
 
@@ -215,7 +224,8 @@ class Worker:
         beside = CallServices(printed.say, meanwhile, held.watch)
         if held.stopped:
             return None
-        body = Body(run_tool(lease, settings, self.tools, self.clock, beside, self.redaction))
+        context = self.context_of(lease.run)
+        body = Body(run_tool(lease, settings, self.tools, self.clock, beside, self.redaction), context)
         done = None
         try:
             if not body.ended:

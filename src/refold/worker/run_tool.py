@@ -7,7 +7,7 @@ import asyncio
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import AsyncIterator, Coroutine, Generator, Mapping
 from contextlib import asynccontextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from opcode import opmap
 from typing import Any, Generic, TypeVar
 
@@ -34,8 +34,9 @@ class Body(Generic[Result]):
     ended = False  # at its first step: `result` is what came of it, unless it was cancelled
     result: Result
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Result]) -> None:
-        context, loop = copy_context(), asyncio.get_running_loop()
+    def __init__(self, coroutine: Coroutine[Any, Any, Result], context: Context | None = None) -> None:
+        """Run it in a copy of this context, or of the current one."""
+        context, loop = copy_context() if context is None else context.copy(), asyncio.get_running_loop()
         outer = asyncio.current_task(loop)
         assert outer is not None
         rest = _Rest(coroutine)

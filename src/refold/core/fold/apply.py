@@ -321,12 +321,12 @@ def _run_resumed(graph: Graph, state: RunState, fact: RunResumed) -> None:
 
 
 def _cancel_asked(graph: Graph, state: RunState, fact: CancelAsked) -> None:
-    state.cancel = fact.reason
+    state.cancel = state.cancel_reason = fact.reason
     state.cancels += 1
 
 
 def _run_timed_out(graph: Graph, state: RunState, fact: RunTimedOut) -> None:
-    state.timed_out = fact.after
+    state.timed_out = state.exceeded = fact.after
 
 
 def _run_ending(graph: Graph, state: RunState, fact: RunEnding) -> None:

@@ -130,7 +130,7 @@ def _latest(graph: Graph, state: RunState) -> Latest | None:
 
 def _go_on(graph: Graph, state: RunState, budget: dict[str, int | float]) -> None:
     state.life, state.outcome, state.ended_at = RUNNING, "", 0
-    state.result = state.blob = state.error = state.cancel = state.timed_out = None
+    state.result = state.blob = state.error = state.cancel = state.timed_out = state.exceeded = None
     state.also_failed, state.failures, state.final = (), [], []
     state.cut, state.cancels = {}, 0
     state.budget.update(budget)
