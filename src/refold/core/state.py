@@ -105,6 +105,7 @@ class Inbox(Struct, gc=False):
     open: int = 0  # unfinished commands of the step
     groups: dict[str, list[Ref]] = {}  # of a step that collects events: its groups
     since: dict[str, Instant] = {}  # when the first event of a group came
+    emptied: int = 0  # version of the key with the number of events, when the step was run for none of them
 
 
 class OpenRequest(Struct, gc=False):

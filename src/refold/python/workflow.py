@@ -29,6 +29,9 @@ ISOLATIONS = ("inline", "process")
 class Collect:
     """Events that are gathered before a step is run: so many of these types, or as many as a context key says.
 
+    If the key is 0, the step is run with an empty list as soon as nothing else is running or waiting, because no other
+    step can set another number then.
+
     `by` names a field: those with the same value belong together. After `timeout`, counted from the first of a batch,
     the step fails instead.
     """

@@ -7,7 +7,7 @@ from refold.core.decide.decision import Decision
 from refold.core.decide.ending import end_run
 from refold.core.decide.routing import final_fault
 from refold.core.facts import EventsTaken, RequestAnswered, StepFault, StepSettled, VisitFailed
-from refold.core.fold.events import DEFAULT_WORKERS, waiting
+from refold.core.fold.events import DEFAULT_WORKERS, expecting_none, waiting
 from refold.core.outcomes import ANSWER, Failed, Fault, Report, Sent
 from refold.core.plan import STOP, Collect
 from refold.core.read.gates import answer_fields
@@ -104,9 +104,17 @@ def gather_no_longer(d: Decision, step: str, group: str) -> None:
 
 
 def end_without_event(d: Decision) -> None:
-    """Fail a run in which nothing is queued, running or awaited and no step has sent a stop event."""
+    """Fail a run in which nothing is queued, running or awaited and no step has sent a stop event.
+
+    A step that collects 0 events is run first, with an empty list: only now no other step can set another number.
+    """
     state = d.state
     if state.life != RUNNING or state.visiting or state.children or state.orphans or state.requests:
+        return
+    empty = list(expecting_none(d.graph, state))
+    for name in empty:
+        d.record_fact(EventsTaken(name, state.steps[d.graph.index[name]].visits + 1, ((),), ("",)))
+    if empty:
         return
     last = max(state.steps, key=lambda step: step.done_at)
     name = d.graph.name(state.steps.index(last))

@@ -89,7 +89,7 @@ def _group(sent: Sent, by: str) -> str:
 def taken(graph: Graph, state: RunState, fact: EventsTaken) -> None:
     """Turn each batch of events into an open command."""
     s = graph.index[fact.step]
-    step, inbox = state.steps[s], state.inboxes[s]
+    step, inbox = state.steps[s], state.inboxes.get(s) or state.inboxes.setdefault(s, Inbox())
     groups = fact.groups or ("",) * len(fact.batches)
     for visit, (batch, group) in enumerate(zip(fact.batches, groups, strict=True), fact.first):
         state.open[f"{fact.step}/{visit}"] = OpenCommand(s, visit, events=batch, group=group)
@@ -100,9 +100,29 @@ def taken(graph: Graph, state: RunState, fact: EventsTaken) -> None:
     if graph.step(s).collect is None:
         _advance(inbox, len(fact.batches))
     else:
-        for batch, group in zip(fact.batches, fact.groups, strict=True):
-            _withdraw(inbox, group, len(batch), state.at)
+        for visit, (batch, group) in enumerate(zip(fact.batches, fact.groups, strict=True), fact.first):
+            if batch:
+                _withdraw(inbox, group, len(batch), state.at)
+            else:
+                state.open[f"{fact.step}/{visit}"].input = {"events": []}
+                inbox.emptied = _version(graph, state, s)
     _note_taking(graph, state, s)
+
+
+def _version(graph: Graph, state: RunState, s: int) -> int:
+    """Return the version of the context key that says how many events a step collects."""
+    collect = graph.step(s).collect
+    return 0 if collect is None else state.versions.get(str(collect.n), 0)
+
+
+def expecting_none(graph: Graph, state: RunState) -> Iterator[str]:
+    """Yield the steps that collect as many events as a context key says, where the key is 0 and no events wait."""
+    for s, step in enumerate(graph.plan.steps):
+        if step.collect is not None and isinstance(step.collect.n, str) and not step.collect.by:
+            wanted, inbox = state.ctx.get(step.collect.n), state.inboxes.get(s) or Inbox()
+            is_zero = type(wanted) is int and wanted == 0
+            if is_zero and not inbox.groups and inbox.emptied != _version(graph, state, s):
+                yield step.name
 
 
 def _advance(inbox: Inbox, count: int) -> None:
@@ -222,6 +242,8 @@ def reopen(graph: Graph, state: RunState) -> None:
         inbox = state.inboxes[s]
         if graph.step(s).collect is None:
             inbox.waiting, inbox.head = [*refs, *inbox.waiting[inbox.head :]], 0
+        elif not refs:
+            inbox.emptied = 0
         else:
             inbox.groups = {group: [*refs, *inbox.groups.pop(group, [])], **inbox.groups}
     for s, inbox in state.inboxes.items():
