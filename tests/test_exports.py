@@ -10,7 +10,8 @@ from refold import tool_api
 
 PUBLIC = (
     "Collect Context Engine ErrorEvent Event Handle InputRequestEvent InputResponseEvent Live RefoldError Retry "
-    "RunCancelled RunFailed Settings StartEvent StopEvent SyncContext Workflow flow open_engine options playbook "
+    "RunCancelled RunFailed Settings StartEvent StopEvent SyncContext SyncEngine SyncHandle Workflow flow open_engine "
+    "options playbook "
     "run_sync step"
 )
 PLAN = "Arc Call Child Gate Input Loop Plan Poll Quality Retry Source Step Wait"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from refold.runtime.engine import Engine
     from refold.runtime.handle import Handle
+    from refold.runtime.sync import SyncEngine, SyncHandle
     from refold.settings import Settings
     from refold.wiring import open_engine, options, run_sync
     from refold.wiring.playbook_files import playbook
@@ -42,6 +43,8 @@ __all__ = [
     "StartEvent",
     "StopEvent",
     "SyncContext",
+    "SyncEngine",
+    "SyncHandle",
     "Workflow",
     "flow",
     "open_engine",
@@ -86,6 +89,10 @@ def __getattr__(name: str) -> Any:
         from refold.runtime.handle import Handle
 
         return Handle
+    if name in ("SyncEngine", "SyncHandle"):
+        from refold.runtime import sync
+
+        return getattr(sync, name)
     if name == "Settings":
         from refold.settings import Settings
 

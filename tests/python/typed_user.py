@@ -4,7 +4,21 @@ import asyncio
 from typing import Any, assert_type
 
 import refold
-from refold import Collect, Context, Event, Handle, Retry, StartEvent, StopEvent, SyncContext, Workflow, flow, step
+from refold import (
+    Collect,
+    Context,
+    Event,
+    Handle,
+    Retry,
+    StartEvent,
+    StopEvent,
+    SyncContext,
+    SyncEngine,
+    SyncHandle,
+    Workflow,
+    flow,
+    step,
+)
 from refold.plan import Call, Plan
 from refold.plan import Step as PlanStep
 from refold.stages import Pipeline, PipelineResult, Stage
@@ -89,6 +103,7 @@ async def main() -> None:
         assert_type(await engine.options(key="k").run(Crawl, urls=["a", "bb"]), int)
         assert_type(await (await engine.start(Crawl, {"urls": []})).result(), int)
         assert_type(await (await engine.attach(handle.id, order)).result(), float)
+        assert_type((await engine.runs(label={"a": "b"})).cursor, str)
         async for shown in handle.stream():
             print(shown.number, shown.value)
         untyped = await engine.start(Untyped)
@@ -98,6 +113,23 @@ async def main() -> None:
         print(await untyped.result(), await planned.result(), await playbook.result())
         pipeline = Pipeline("two", [Stage("first", order), Stage("then", Crawl)])
         assert_type(await engine.run(pipeline, item="tea"), PipelineResult)
+
+
+def without_async() -> None:
+    with refold.open_engine(db="runs.db") as engine:
+        assert_type(engine, SyncEngine)
+        handle = engine.options(key="order-7", key_policy="while_running", labels={"a": "b"}).start(
+            order, "tea", amount=2
+        )
+        assert_type(handle, SyncHandle[float])
+        assert_type(handle.result(), float)
+        assert_type(engine.run(order, item="tea"), float)
+        assert_type(engine.start(Crawl, {"urls": []}).result(), int)
+        assert_type(engine.attach(handle.id, order).result(), float)
+        assert_type(engine.show(handle.id).status, str)
+        assert_type([row.labels for row in engine.runs(workflow=order, since="2h")], list[dict[str, str]])
+        handle.signal("go", 1)
+        handle.cancel("enough")
 
 
 def everything() -> dict[str, Any]:

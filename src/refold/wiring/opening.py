@@ -6,7 +6,7 @@ import random
 import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from refold.playbooks.playbook import Playbook
     from refold.python.startable import StartInput
     from refold.python.workflow import Flow, Workflow
+    from refold.runtime.sync import LoopThread, SyncEngine
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,21 +37,46 @@ R = TypeVar("R")
 log = logger("engine")
 
 
-@asynccontextmanager
-async def open_engine(
+class EngineOpening:
+    """An engine that is opened by `async with`, or by `with` for code without `async`."""
+
+    def __init__(self, process: AbstractAsyncContextManager[Process]) -> None:
+        self._process = process
+        self._thread: LoopThread | None = None
+
+    async def __aenter__(self) -> Engine:
+        return (await self._process.__aenter__()).engine
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._process.__aexit__(*error)
+
+    def __enter__(self) -> "SyncEngine":
+        from refold.runtime.sync import LoopThread, SyncEngine
+
+        self._thread = LoopThread(self)
+        return SyncEngine(self._thread)
+
+    def __exit__(self, *error: Any) -> None:
+        assert self._thread is not None
+        self._thread.close()
+
+
+def open_engine(
     tools: Mapping[str, Tool] | None = None,
     *,
     evaluate: Evaluate | None = None,
     db: str | os.PathLike[str] | None = None,
     store: Store | None = None,
     settings: Settings | None = None,
-) -> AsyncIterator[Engine]:
+) -> EngineOpening:
     """Open an engine that executes its own runs and all others in the store, until it is closed.
+
+    `async with open_engine() as engine` gives an Engine. `with open_engine() as engine` gives a SyncEngine, which has
+    the same methods and awaits nothing: it runs the engine on a thread of its own.
 
     `db` is a SQLite file, created if it does not exist; without it, everything is in memory and ends with the process.
     """
-    async with open_process(tools, evaluate=evaluate, db=db, store=store, settings=settings) as process:
-        yield process.engine
+    return EngineOpening(open_process(tools, evaluate=evaluate, db=db, store=store, settings=settings))
 
 
 @asynccontextmanager
