@@ -18,6 +18,7 @@ import refold.plan
 import refold.stages
 from docs.build import python_page_words as words
 from refold.python.context import DurableCalls
+from refold.python.requests import IncomingRequest
 from refold.python.session import Session
 from refold.python.state import State
 from refold.runtime.handle import Request, Shown
@@ -55,6 +56,9 @@ SECTIONS = (
             "Handle",
             "handle.stream()",
             "handle.requests()",
+            "ctx.requests()",
+            "SyncEngine",
+            "SyncHandle",
         ),
     ),
     Section(PIPELINES, tuple(name for name in refold.stages.__all__ if name != "StageFailed")),
@@ -70,6 +74,7 @@ PARTS = {
     "ctx.session": Session,
     "handle.stream()": Shown,
     "handle.requests()": Request,
+    "ctx.requests()": IncomingRequest,
 }
 """What has no public name, by the call that returns it."""
 MODULES = (refold, refold.stages, refold.plan, refold.errors)

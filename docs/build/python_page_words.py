@@ -37,6 +37,9 @@ NOT_CALLED = frozenset(
         "SyncContext",
         "Engine",
         "Handle",
+        "SyncEngine",
+        "SyncHandle",
+        "ctx.requests()",
         "Live",
         "PipelineState",
         "ctx.options()",
@@ -98,6 +101,20 @@ ATTRIBUTES = {
         "get, set, update, send, collect, usage, log": "the methods of `Context`",
     },
     "Handle": {"id": "the id of the run"},
+    "SyncEngine": {
+        "register, result, wait, show, runs, history, logs, export, restore": "the methods of `Engine`",
+        "signal, decide, pause, resume, retry, cancel, migrate": "the methods of `Engine`",
+    },
+    "SyncHandle": {
+        "id": "the id of the run",
+        "pause, resume, cancel, get, latest, request, signal": "the methods of `Handle`",
+        "requests, answer, export, why, usage, progress": "the methods of `Handle`",
+    },
+    "IncomingRequest": {
+        "id": "of the request",
+        "name": "with which it was sent",
+        "value": "what was sent",
+    },
     "Shown": {
         "number": "with which a later stream goes on: `handle.stream(after=number)`",
         "step": "who has published it",
@@ -132,7 +149,9 @@ INTERNAL = {
     "Workflow": frozenset({"hands_on"}),
     "Context": frozenset({"children"}),
     "SyncContext": frozenset({"waiting_by"}),
-    "Engine": frozenset({"code", "lines", "follow", "workers", "started", "completed", "questions", "signal_stored"}),
+    "Engine": frozenset(
+        {"code", "lines", "follow", "workers", "started", "completed", "questions", "signal_stored", "last_line"}
+    ),
     "Settings": frozenset({"tool_limits"}),
     "State": frozenset(
         {"change", "check_open", "take_alone", "stored", "writes", "take_over", "renewed", "keep", "kept"}
