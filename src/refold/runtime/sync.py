@@ -195,10 +195,17 @@ class SyncEngine(SyncStarter):
         labels: Mapping[str, str] | None = None,
         key_policy: KeyPolicy = "forever",
         on_taken: OnTaken = "return",
+        cancel_with_caller: bool = False,
     ) -> SyncStarter:
         """What is said about a run beside its inputs; see `Engine.options`."""
         starter = self.engine.options(
-            key=key, name=name, run=run, labels=labels, key_policy=key_policy, on_taken=on_taken
+            key=key,
+            name=name,
+            run=run,
+            labels=labels,
+            key_policy=key_policy,
+            on_taken=on_taken,
+            cancel_with_caller=cancel_with_caller,
         )
         return SyncStarter(starter, self.thread)
 
