@@ -156,7 +156,7 @@ INTERNAL = {
     "State": frozenset(
         {"change", "check_open", "take_alone", "stored", "writes", "take_over", "renewed", "keep", "kept"}
     ),
-    "Session": frozenset({"sent", "handled", "end", "saved"}),
+    "Session": frozenset({"sent", "handled", "end", "saved", "offer", "open", "close", "has_resources"}),
     "PipelineState": frozenset({"answered"}),
 }
 """What is there for the engine."""

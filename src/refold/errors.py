@@ -14,6 +14,7 @@ RefoldError
 │   └── StepFailed       the same for a Python workflow; `__cause__` is the original error, if it was in this process
 │       └── RunTimeout   the run ended because it exceeded its timeout, `after` seconds; also a TimeoutError
 ├── RunCancelled         the run ended as cancelled; `reason` says why
+├── EngineClosed         open another engine, and attach to the run: this one is closed
 ├── Stopped              exit with its `code`: a signal stopped the process, and the run continues later
 ├── LeaseLost            drop the result: another worker has the command now
 ├── ChildFailed          the child run of a step failed or was cancelled; `fault` says why
@@ -140,6 +141,14 @@ class RunCancelled(RefoldError):
     def __init__(self, run: str, reason: str = "") -> None:
         self.run, self.reason = run, reason
         super().__init__(f"run {run} was cancelled" + (f": {reason}" if reason else ""))
+
+
+class EngineClosed(RefoldError):
+    def __init__(self) -> None:
+        super().__init__(
+            "the engine is closed: open another one with `refold.open_engine(...)`; unfinished runs continue there, "
+            "and `engine.attach` gives their handles"
+        )
 
 
 class Stopped(RefoldError):

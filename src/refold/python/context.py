@@ -204,6 +204,13 @@ class Context(DurableCalls):
         """
         return DurableCalls(self._body_call, CallOptions(key, retry, timeout))
 
+    async def resource(self, name: str) -> Any:
+        """Return the live object that the method of this name, marked with `@resource`, makes.
+
+        It is made when this process has none for the run, and the same for all steps of the run and its child runs.
+        """
+        return await self.session.open(name)
+
     @overload
     def get(self, key: str, default: Any = None) -> Any: ...
 
@@ -484,6 +491,10 @@ class SyncContext(SyncDurableCalls):
     def waiting_by(self, wait: Wait) -> "SyncContext":
         """The same context with another way to wait: a simulation has no second thread."""
         return SyncContext(self._context, wait)
+
+    def resource(self, name: str) -> Any:
+        """Return the live object that the method of this name, marked with `@resource`, makes."""
+        return self._wait(self._context.resource, name)
 
     def publish(self, event: Any) -> None:
         """Show an event, or any value, to those who follow the run; no step gets it."""

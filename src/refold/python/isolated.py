@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from random import random
 from typing import Any
 
@@ -65,9 +65,8 @@ def run_here(order: dict[str, Any]) -> Any:
         raise Conflict("a step in a process of its own starts no child runs; let another step start them")
 
     services = BodyServices(_NoClock(), refuse, refuse, refuse, refuse, refuse, TaskNumbers(), random, _no_id)
-    body_call = BodyCall(
-        call, definition, Memory(order["ctx"], order["versions"]), services, Session(definition.resources, {}, {})
-    )
+    session = Session(definition.resources, {}, {})
+    body_call = BodyCall(call, definition, Memory(order["ctx"], order["versions"]), services, session)
     events = [definition.received(each["type"], each["data"]) for each in call.input["events"]]
     given = events if body.signature.as_list else events[0]
     context: Context | SyncContext = Context(body_call)
@@ -75,7 +74,9 @@ def run_here(order: dict[str, Any]) -> Any:
         context = SyncContext(Context(body_call), lambda begin: asyncio.run(begin()))
     value = body.function(*body.signature.arguments(context, given))
     if inspect.iscoroutine(value):
-        value = asyncio.run(value)
+        value = asyncio.run(_closing(session, value))
+    elif session.has_resources:
+        asyncio.run(session.close())
     for event in as_events(body.name, value):
         body_call.send(event)
     writes = list(body_call.state.writes())
@@ -84,6 +85,14 @@ def run_here(order: dict[str, Any]) -> Any:
 
 def _no_id() -> str:
     raise Conflict("a step in a process of its own records nothing; let another step ask for an id")
+
+
+async def _closing(session: Session, value: Awaitable[Any]) -> Any:
+    """Close the resources on the event loop on which they were opened."""
+    try:
+        return await value
+    finally:
+        await session.close()
 
 
 class _NoClock(Clock):

@@ -3,16 +3,22 @@
 They exist in this process for as long as the run, and are not stored.
 """
 
+import asyncio
+import inspect
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from refold.errors import Conflict, LiveObjectLost
+from refold.logs import WARNING, event, logger
 from refold.names import a
+
+log = logger("worker")
 
 Until = Literal["used", "run", "parent", "export", "never"]
 """When a live object is let go: when the events that carry it were handled, when the run ends (that of the parent, if
@@ -71,7 +77,14 @@ class Session:
         self, factories: Mapping[str, Callable[[], Any]], saved: Mapping[str, Saved], classes: Mapping[str, type]
     ) -> None:
         self._held: dict[str, LiveObject] = {}
-        self._factories, self._saved, self._classes = factories, dict(saved), classes
+        self._factories, self._saved, self._classes = dict(factories), dict(saved), classes
+        self._opening: dict[str, asyncio.Task[Any]] = {}
+        self._opened = AsyncExitStack()  # closes the resources
+        self.has_resources = False  # that have to be closed
+
+    def offer(self, factories: Mapping[str, Callable[[], Any]]) -> None:
+        """Add the resources of another workflow that shares this session; those that are known stay."""
+        self._factories = {**factories, **self._factories}
 
     def __getitem__(self, key: str | Live) -> Any:
         name = key.key if isinstance(key, Live) else key
@@ -84,7 +97,44 @@ class Session:
             return _revived(name, self._saved[name], self._classes)
         if name not in self._factories:
             raise LiveObjectLost(name)
-        return self._factories[name]()
+        make = self._factories[name]
+        if _is_async(make):
+            raise Conflict(f"resource {name!r} is made with `async`: write `await ctx.resource({name!r})`")
+        if not inspect.isgeneratorfunction(make):
+            return make()
+        self.has_resources = True
+        return self._opened.enter_context(contextmanager(make)())
+
+    async def open(self, name: str) -> Any:
+        """Return a live object; a resource that is not there is opened, once for all who ask at the same time."""
+        if name in self._held or name in self._saved or not _is_async(self._factories.get(name)):
+            return self[name]
+        if name not in self._opening:
+            self._opening[name] = asyncio.create_task(self._open(name))
+        return await asyncio.shield(self._opening[name])  # a body that is cancelled leaves it to the others
+
+    async def _open(self, name: str) -> Any:
+        make = self._factories[name]
+        self.has_resources = True
+        try:
+            if inspect.isasyncgenfunction(make):
+                value = await self._opened.enter_async_context(asynccontextmanager(make)())
+            else:
+                value = await make()
+            self[name] = value
+            return value
+        finally:
+            del self._opening[name]
+
+    async def close(self) -> None:
+        """Close the resources that were opened, the last one first. What they raise is logged."""
+        if self._opening:
+            await asyncio.wait(self._opening.values())
+        opened, self._opened = self._opened, AsyncExitStack()
+        try:
+            await opened.aclose()
+        except Exception as error:
+            event(log, WARNING, "a resource of a run could not be closed", error=error)
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.put(key, value)
@@ -155,6 +205,10 @@ class Session:
         if policy != "keep":
             return dict.fromkeys([*self._saved, *held], LEFT_OUT)
         return {**self._saved, **{key: _saved(key, value, names) for key, value in held.items()}}
+
+
+def _is_async(make: Any) -> bool:
+    return inspect.iscoroutinefunction(make) or inspect.isasyncgenfunction(make)
 
 
 def _saved(key: str, value: Any, names: Mapping[type, str]) -> Saved:

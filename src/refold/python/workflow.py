@@ -200,7 +200,11 @@ def with_default_error(workflow: Workflow[Any], takes: Sequence[type], policy: P
 
 
 def resource(make: Body) -> Body:
-    """A method that makes a live object of that name, for `ctx.session`, whenever this process has none."""
+    """A method that makes a live object of that name, whenever this process has none: `await ctx.resource("name")`.
+
+    It is a function or a generator, with `async` or without. A generator yields the object once; what follows the
+    `yield` closes it, when the run has ended or the engine closes. Without `async`, `ctx.session["name"]` does it too.
+    """
     setattr(make, RESOURCE, True)
     return make
 

@@ -14,7 +14,7 @@ from refold.core.faults import text_of
 from refold.core.graph import prepare
 from refold.core.outcomes import Instant
 from refold.core.plan import Plan
-from refold.errors import Conflict, NotFound, Unavailable
+from refold.errors import Conflict, EngineClosed, NotFound, Unavailable
 from refold.logs import DEBUG, ERROR, WARNING, event, logger
 from refold.ports import Advance, AtOnce, Doorbell, Lease, Offer
 from refold.runtime.children import fits
@@ -193,7 +193,10 @@ class Mailroom:
             try:
                 turned = await self.advance(partial(self.turns.commit, posts, offering))
             except Exception as error:  # a defect, but the senders must not wait for ever because of it
-                event(log, ERROR, "turn ended with an internal error", run=posts[0].run, runs=len(posts), error=error)
+                if not isinstance(error, EngineClosed):
+                    event(
+                        log, ERROR, "turn ended with an internal error", run=posts[0].run, runs=len(posts), error=error
+                    )
                 for post in posts:
                     post.error = error
             for post, reply in batch:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from refold.core.faults import text_of
 from refold.core.state import TERMINAL
-from refold.errors import NotFound, Unavailable
+from refold.errors import EngineClosed, NotFound, Unavailable
 from refold.logs import WARNING, event, logger
 from refold.ports import Advance, Store
 from refold.runtime.turn import RunSnapshot
@@ -66,6 +66,15 @@ class RunWaiters:
             if len(self._recent) > RECENT:
                 self._recent.popitem(last=False)
         self._resolve(state.run, snapshot)
+
+    def close(self) -> None:
+        """The engine is closed: whoever waits gets EngineClosed, because nothing would ever wake it."""
+        self._watched.clear()
+        for task in (self._timer, self._looking):
+            if task is not None:
+                task.cancel()
+        for run in list(self._ends):
+            self._resolve(run, EngineClosed())
 
     def look_now(self) -> None:
         """Another process has written. With more than a page of waiters, the next poll finds what has changed."""

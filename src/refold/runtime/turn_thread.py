@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
+from refold.errors import EngineClosed
+
 SHORT = 0.005  # seconds for which an event loop may be blocked
 TURNS_ON_THREAD = 10  # turns that stay on the thread after a long one
 
@@ -21,13 +23,20 @@ class InCaller:
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self._closed = False
 
     async def __call__(self, work: Callable[[], Any]) -> Any:
         return self.here(work)[1]
 
     def here(self, work: Callable[[], Any]) -> tuple[bool, Any]:
         with self._lock:
+            if self._closed:
+                raise EngineClosed
             return True, work()
+
+    def close(self) -> None:
+        """From here on every turn raises EngineClosed."""
+        self._closed = True
 
 
 class TurnThread:
@@ -40,6 +49,7 @@ class TurnThread:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="refold-turns")
         self._lock = Lock()
+        self._closed = False
         self._wary = 1  # turns until the thread of the caller is tried again; the first turn may create a file
 
     async def __call__(self, work: Callable[[], Any]) -> Any:
@@ -50,6 +60,8 @@ class TurnThread:
 
     def here(self, work: Callable[[], Any]) -> tuple[bool, Any]:
         """Run the turn on the thread of the caller. Returns False if it may not run there now, and nothing was done."""
+        if self._closed:
+            raise EngineClosed
         if self._wary or not self._lock.acquire(blocking=False):
             return False, None
         try:
@@ -58,6 +70,8 @@ class TurnThread:
             self._lock.release()
 
     def close(self) -> None:
+        """From here on every turn raises EngineClosed."""
+        self._closed = True
         self._thread.shutdown()
 
     def _on_thread(self, work: Callable[[], Any]) -> Any:

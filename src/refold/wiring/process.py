@@ -63,9 +63,10 @@ class Process(Struct, frozen=True):
         await self.worker.stop(grace)
 
     async def close(self) -> None:
-        """Close tools and Python code; only after the end of `serve`."""
+        """Close tools and Python code, and wake those who wait for runs; only after the end of `serve`."""
         await self.tools.close()
         await self.code.close()
+        self.engine.ends.close()
 
 
 def assemble(

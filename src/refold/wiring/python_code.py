@@ -1,5 +1,6 @@
 """The Python workflows of a process: their bodies become tools of its worker, and the store knows their plans."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ class PythonCode:
         self.chance, self.new_id = chance, new_id
         self.adopted: dict[str, Definition] = {}
         self.sessions: dict[str, Session] = {}
+        self._closing: set[asyncio.Task[None]] = set()  # sessions of runs that have ended
         self._parents: dict[str, str] = {}
         self._saved: dict[str, dict[str, tuple[str, str]]] = {}
         self._services: BodyServices | None = None
@@ -73,6 +75,11 @@ class PythonCode:
         return None if self._originals is None else self._originals.find(run, step, visit)
 
     async def close(self) -> None:
+        """Close the resources of all runs, and the threads of bodies."""
+        if self._closing:
+            await asyncio.wait(self._closing)
+        for session in self.sessions.values():
+            await session.close()
         if self._threads is not None:
             self._threads.close()
         if self._services is not None:
@@ -96,6 +103,8 @@ class PythonCode:
             run = self._root(run)
             if run not in self.sessions:
                 self.sessions[run] = Session(definition.resources, self._saved.pop(run, {}), definition.codec.classes)
+            elif definition.resources:
+                self.sessions[run].offer(definition.resources)
             return self.sessions[run]
 
         return session
@@ -153,7 +162,14 @@ class PythonCode:
 
     def run_ended(self, run: str) -> None:
         """End the live objects of a run with it; those of a child belong to its parent."""
-        if self._parents.pop(run, None) is None and run in self.sessions and not self.sessions[run].end():
+        if self._parents.pop(run, None) is not None or run not in self.sessions:
+            return
+        session = self.sessions[run]
+        if session.has_resources:
+            closing = asyncio.get_running_loop().create_task(session.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+        if not session.end():
             del self.sessions[run]
 
     def children_started(self, births: Sequence[tuple[str, str]]) -> None:

@@ -42,7 +42,11 @@ async def kept_in(
     """Yield the store and where its turns run. A file gets a thread of its own, so that it cannot block the loop."""
     _check(store, db)
     if db is None:
-        yield store if store is not None else MemoryStore(wall, machine_steady()), InCaller()
+        in_caller = InCaller()
+        try:
+            yield store if store is not None else MemoryStore(wall, machine_steady()), in_caller
+        finally:
+            in_caller.close()
         return
     advance = TurnThread()
     try:
