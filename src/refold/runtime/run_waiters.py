@@ -24,6 +24,7 @@ RunEnd = asyncio.Future[RunSnapshot | None]
 class RunWaiters:
     def __init__(self, store: Store, advance: Advance, poll: float = 1.0) -> None:
         self.store, self.advance, self.poll = store, advance, poll
+        self._closed = False
         self._ends: dict[str, list[RunEnd]] = {}
         self._watched: set[str] = set()  # runs of `_ends` that exist
         self._unseen: set[str] = set()  # those at which nobody has looked since their waiter came
@@ -35,6 +36,8 @@ class RunWaiters:
 
     def expect(self, run: str) -> RunEnd:
         """Call this before the run starts, because it may end immediately. The caller must call `forget` later."""
+        if self._closed:
+            raise EngineClosed
         end: RunEnd = asyncio.get_running_loop().create_future()
         self._ends.setdefault(run, []).append(end)
         return end
@@ -69,10 +72,10 @@ class RunWaiters:
 
     def close(self) -> None:
         """The engine is closed: whoever waits gets EngineClosed, because nothing would ever wake it."""
-        self._watched.clear()
-        for task in (self._timer, self._looking):
-            if task is not None:
-                task.cancel()
+        self._closed = True
+        for each in (self._timer, self._looking, self._first_timer, *self._first_looks):
+            if each is not None:
+                each.cancel()
         for run in list(self._ends):
             self._resolve(run, EngineClosed())
 
@@ -96,7 +99,7 @@ class RunWaiters:
         return answer
 
     def _look_later(self) -> None:
-        if self._timer is None and self._looking is None:
+        if self._timer is None and self._looking is None and not self._closed:
             self._timer = asyncio.get_running_loop().call_later(self.poll, self._begin_to_look)
 
     def _begin_to_look(self) -> None:
