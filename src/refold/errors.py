@@ -3,6 +3,7 @@
 RefoldError
 ├── Diverged             correct the body: a durable call has other arguments than the recorded one at its place
 ├── InvalidPlan          correct the workflow; `problems` lists everything that is wrong with it
+├── NameTaken            give one of the two workflows another name; `places` says where they are
 ├── InvalidValue         correct the value; `path` says where it is
 │   ├── OverBound        make the value or its schema smaller or simpler: the check exceeded its limit
 │   └── Unstorable       return or write something else: this cannot be stored exactly, and trying again is useless
@@ -42,6 +43,14 @@ class InvalidPlan(RefoldError):
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems: tuple[Any, ...] = tuple(problems)
         super().__init__("; ".join(self.problems))
+
+
+class NameTaken(RefoldError):
+    def __init__(self, name: str, places: tuple[str, str], advice: str) -> None:
+        self.name, self.places = name, places
+        first, second = places
+        where = f"{first} and {second}" if first != second else f"two of {first}"
+        super().__init__(f"two different workflows are called {name!r}: {where}; {advice}")
 
 
 class InvalidValue(RefoldError):

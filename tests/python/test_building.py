@@ -207,7 +207,8 @@ def test_a_batch_is_of_one_or_more(n: Any) -> None:
 def test_a_subclass_goes_where_its_parent_goes() -> None:
     async def start(ev: StartEvent) -> Image: ...  # type: ignore[empty-body]
 
-    assert EventType(name="Image", bases=("Page",)) in plan(start, stop).events
+    image = EventType(name="Image", bases=("Page",), required=("url",), optional=("width",))
+    assert image in plan(start, stop).events
 
 
 def test_classes_of_one_name_and_two_modules_are_kept_apart() -> None:

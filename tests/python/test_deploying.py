@@ -190,7 +190,7 @@ def renamed() -> Workflow:
     async def join(done: list[Done]) -> StopEvent:
         return StopEvent()
 
-    return Workflow("Crawl", [begin, load, join])
+    return Workflow("CrawlAnew", [begin, load, join])
 
 
 async def test_a_step_that_is_open_and_gone_stands_in_the_way() -> None:
@@ -209,7 +209,7 @@ async def test_events_that_nobody_would_take_stand_in_the_way() -> None:
     async def join(done: list[Done]) -> StopEvent:
         return StopEvent()
 
-    [(name, why)] = await refused(Workflow("Crawl", [begin, fetch, join]))
+    [(name, why)] = await refused(Workflow("CrawlNotes", [begin, fetch, join]))
     assert (name, why) == ("fetch", "1 events wait for it, and it would no longer take Page")
 
 
@@ -240,10 +240,10 @@ async def test_a_run_that_is_over_is_not_moved_and_says_what_to_do() -> None:
         with pytest.raises(RunCancelled):
             await asyncio.wait_for(handle.result(), 60)
         with pytest.raises(Conflict, match=r"is cancelled, and only one that is under way .* retry .* reopens it"):
-            await handle.migrate(crawl(tens))
+            await handle.migrate(crawl(waits))
         await engine.retry(handle.id)
         with pytest.raises(Conflict, match=r"follows plan .* already"):
-            await handle.migrate(crawl(tens))
+            await handle.migrate(crawl(waits))
         new = await handle.migrate(crawl(tens, timeout=300.0))
         assert await asyncio.wait_for(new.result(), 60) == [10, 20]
 

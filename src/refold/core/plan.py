@@ -174,6 +174,20 @@ class EventType(PlanData, frozen=True):
 
     name: str
     bases: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()  # the names of its fields, sorted
+    optional: tuple[str, ...] = ()  # fields with a default
+
+    @property
+    def fields(self) -> frozenset[str]:
+        return frozenset((*self.required, *self.optional))
+
+
+class CodeIdentity(PlanData, frozen=True):
+    """Which Python code the bodies of a workflow are. It is part of the hash of the plan, so that no worker runs the
+    bodies of another workflow, however much alike they are."""
+
+    name: str  # `module:qualname`, or the name that the author gave
+    arguments: dict[str, Any] = {}  # of the constructor of an instance, in their stored form
 
 
 class Step(PlanData, frozen=True):
@@ -244,6 +258,13 @@ class Plan(PlanData, frozen=True):
     constants: dict[str, Any] = {}  # further names that expressions can read
     events: tuple[EventType, ...] = ()  # the types of events, if steps follow each other by events and not by arcs
     language: str = ""  # the language of expressions; empty: there are none, or the engine has a default
+    code: CodeIdentity | None = None  # None: a playbook, or Python code that was hashed without it (`former_plan`)
+
+
+def former_plan(plan: Plan) -> Plan:
+    """Return the plan as it was hashed before code and fields of events were part of it."""
+    events = tuple(structs.replace(each, required=(), optional=()) for each in plan.events)
+    return structs.replace(plan, code=None, events=events)
 
 
 def durations(plan: Plan) -> Iterator[tuple[str, float]]:

@@ -81,14 +81,15 @@ class Children:
         if isinstance(workflow, Plan) or is_playbook(workflow):
             plan = await self._patiently(lambda: self._services.register(workflow))
             codec = self._body_call.definition.codec
-            called = (workflow if isinstance(workflow, Plan) else workflow.plan).name
+            former, called = plan, (workflow if isinstance(workflow, Plan) else workflow.plan).name
         else:
             child = await self._patiently(lambda: self._services.adopt(workflow))
             plan, codec, called = child.hash, child.codec, child.plan.name
             given = child.inputs.checked(child.plan.name, given)
+            former = child.former.hash if self._calls.records.by_former_rule else ""
         put = {name: codec.put(each, f"input.{name}") for name, each in given.items()}
         records = self._calls.asked()
-        name = records.named(KIND, key) if key is not None else records.child(KIND, called, plan, put)
+        name = records.named(KIND, key) if key is not None else records.child(KIND, called, former, put)
         until = None if timeout is None else self.now() + round(seconds(timeout) * SECOND)
         return ChildCall(Awaited(name, until, child=plan, input=put), codec)
 

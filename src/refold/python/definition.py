@@ -1,10 +1,8 @@
 """Compiles a Python workflow to a plan, with all that is needed to run its bodies here: classes, names, functions."""
 
 import inspect
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from os.path import basename, splitext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -13,7 +11,7 @@ from refold.core import plan as data
 from refold.core.graph import analyse
 from refold.core.outcomes import Fault, Question, Sent
 from refold.core.plain_values import to_plain_data
-from refold.core.plan import BODY, ONCE, START, STOP, EventType, Plan, Retry, plan_hash
+from refold.core.plan import BODY, ONCE, START, STOP, CodeIdentity, EventType, Plan, Retry, former_plan, plan_hash
 from refold.core.times import seconds
 from refold.errors import InvalidPlan, InvalidValue
 from refold.names import a
@@ -26,7 +24,7 @@ from refold.python.annotations import (
     why_not_stored,
 )
 from refold.python.checks import Sketch, problems_of
-from refold.python.data_classes import MARK, fields_of, make_object
+from refold.python.data_classes import MARK, fields_of, hidden_defaults, make_object
 from refold.python.events import (
     ErrorEvent,
     Event,
@@ -36,13 +34,16 @@ from refold.python.events import (
     StopEvent,
     defined_event,
 )
-from refold.python.field_types import check_fields, needed, with_defaults
+from refold.python.field_types import check_fields, declared, needed, with_defaults
+from refold.python.identity import OWN, identity_of, missing_arguments, module_name, rebuilt, stored_arguments
 from refold.python.inputs import Inputs, inputs_of_event, inputs_of_function
 from refold.python.session import NAME, Live
 from refold.python.signatures import Signature, field_classes, generic_conflicts, is_event, read_signature
+from refold.python.startable import is_playbook
 from refold.python.values import ValueCodec
 from refold.python.workflow import (
     FLOW,
+    POLICY,
     Flow,
     Policy,
     Workflow,
@@ -77,6 +78,7 @@ class Definition(Struct, frozen=True):
     mapped: Mapping[str, data.Step] = {}  # steps that are run for items alone
     inputs: Inputs = Inputs()
     found_at: str = ""  # where somebody has found it, as module:name
+    former_rule: bool = False  # its runs were hashed, and their durable calls recorded, before plans named their code
 
     @property
     def place(self) -> str:
@@ -90,11 +92,24 @@ class Definition(Struct, frozen=True):
             return self.found_at
         flows = [getattr(body.function, FLOW) for body in self.bodies.values() if hasattr(body.function, FLOW)]
         named = flows[0] if flows else type(self.workflow)
-        module = named.__module__
-        if module == "__main__":
-            module = splitext(basename(getattr(sys.modules[module], "__file__", None) or ""))[0]
-        unknown = not module or module.startswith("refold.python.") or "<" in named.__qualname__
+        module = module_name(named.__module__)
+        unknown = module == "__main__" or module.startswith(OWN) or "<" in named.__qualname__
         return "" if unknown else f"{module}:{named.__qualname__}"
+
+    @property
+    def identity(self) -> CodeIdentity:
+        return identity_of(self.workflow) if self.plan.code is None else self.plan.code
+
+    @property
+    def former(self) -> "Definition":
+        """The same code for runs that were hashed before plans named their code."""
+        plan = former_plan(self.plan)
+        return structs.replace(self, plan=plan, hash=plan_hash(plan), former_rule=True)
+
+    def is_of(self, workflow: Any, known: "Definition | None") -> bool:
+        """Whether it runs instances of a class, or older runs of a workflow that is known here."""
+        is_older = self.former_rule and known is not None and known.identity == self.identity
+        return type(self.workflow) is workflow or is_older
 
     def step(self, name: str) -> data.Step:
         return self.mapped[name] if name in self.mapped else next(s for s in self.plan.steps if s.name == name)
@@ -202,7 +217,7 @@ def define(workflow: Any, found_at: str = "") -> Definition:
         raise InvalidPlan([f"{workflow!r} is no workflow: it must be a subclass or an instance of refold.Workflow"])
     known: Definition | None = vars(owner).get(DEFINITION)
     if known is None:
-        known = _made(owner() if isinstance(owner, type) else owner)
+        known = _made(_instance(owner) if isinstance(owner, type) else owner)
         setattr(owner, DEFINITION, known)
     if found_at and known.found_at != found_at:
         known = structs.replace(known, found_at=found_at)
@@ -210,12 +225,37 @@ def define(workflow: Any, found_at: str = "") -> Definition:
     return known
 
 
+def _instance(cls: type[Workflow[Any]]) -> Workflow[Any]:
+    missing = missing_arguments(cls)
+    if missing:
+        why = f"{cls.__qualname__} needs arguments ({', '.join(missing)}): give an instance, as in"
+        raise InvalidPlan([f"{why} `{cls.__name__}({'=…, '.join(missing)}=…)`, or name one of its module"])
+    return cls()
+
+
+def define_stored(cls: type[Workflow[Any]], plan: Plan) -> Definition | None:
+    """Return the workflow of a stored plan, built again from a class and the arguments in the plan; None if the plan is
+    not one of this class, or is not what the class is by now. Raises what the constructor raises."""
+    if plan.code is None or plan.code.name != class_name(cls):
+        return None
+    definition = define(rebuilt(cls, plan.code.arguments))
+    return definition if definition.hash == plan_hash(plan) else None
+
+
+def class_name(cls: type[Workflow[Any]]) -> str:
+    """Return the name by which instances of a class are known, unless they are given names of their own."""
+    return cls.name or f"{module_name(cls.__module__)}:{cls.__qualname__}"
+
+
 def is_workflow(value: Any) -> bool:
     return isinstance(value, Workflow | Flow) or (isinstance(value, type) and issubclass(value, Workflow))
 
 
 def child_workflows(definition: Definition) -> Iterator[Any]:
-    """Yield the workflows that its bodies name or that it declares: it may start them as children."""
+    """Yield the workflows that its bodies name or that it declares: it may start them as children.
+
+    One that needs arguments is a class of which the bodies make instances.
+    """
     yield from definition.workflow.children
     for body in definition.bodies.values():
         function = inspect.unwrap(getattr(body.function, FLOW, body.function))
@@ -235,7 +275,8 @@ def with_children(definition: Definition) -> list[Definition]:
     found = {definition.hash: definition}
     todo = [definition]
     while todo:
-        for each in map(define, child_workflows(todo.pop())):
+        children = [each for each in child_workflows(todo.pop()) if not missing_arguments(each)]
+        for each in map(define, children):
             if each.hash not in found:
                 found[each.hash] = each
                 todo.append(each)
@@ -243,6 +284,9 @@ def with_children(definition: Definition) -> list[Definition]:
 
 
 def _made(workflow: Workflow[Any]) -> Definition:
+    problems = list(_option_problems(workflow))
+    if problems:
+        raise InvalidPlan(problems)
     bodies = {}
     for step, policy, function in bodies_of(workflow):
         signature = read_signature(step, function)
@@ -250,19 +294,22 @@ def _made(workflow: Workflow[Any]) -> Definition:
     name = workflow.name or type(workflow).__name__
     classes = list(_event_classes(bodies.values()))
     names = _names(classes)
-    problems = list(problems_of(name, [_sketch(body) for body in bodies.values() if not body.policy.mapped]))
+    problems += list(problems_of(name, [_sketch(body) for body in bodies.values() if not body.policy.mapped]))
     problems += _unfit_for_processes(workflow, bodies.values())
     problems += _unfit_for_items(bodies.values())
     problems += generic_conflicts((name, body.signature) for name, body in bodies.items())
     if problems:
         raise InvalidPlan(problems)
     retry = checked_retry(workflow.retry, name)
+    by_type = {each: cls for cls, each in names.items() if cls is not StartEvent or START not in _others(names)}
+    inputs = _inputs(bodies.values(), by_type[START])
     plan = Plan(
         name=name,
         steps=tuple(_step(body, names, retry) for body in bodies.values() if not body.policy.mapped),
         on_failure=workflow.on_failure,
         timeout=None if workflow.timeout is None else seconds(workflow.timeout),
-        events=tuple(_types(names)),
+        events=tuple(_types(names, by_type[START], inputs)),
+        code=identity_of(workflow),
     )
     analyse(plan)
     stored = {*workflow.types, *(each for cls in classes for each in field_classes(cls))}
@@ -275,7 +322,6 @@ def _made(workflow: Workflow[Any]) -> Definition:
     codec = ValueCodec(of_data).with_classes(classes_named(_hints_of(workflow, bodies.values(), flow)))
     if flow is not None:
         _check_flow(name, flow, codec)
-    by_type = {each: cls for cls, each in names.items() if cls is not StartEvent or START not in _others(names)}
     return Definition(
         workflow=workflow,
         plan=plan,
@@ -286,7 +332,7 @@ def _made(workflow: Workflow[Any]) -> Definition:
         codec=codec,
         resources=resources_of(workflow),
         mapped={body.name: _step(body, names, retry) for body in bodies.values() if body.policy.mapped},
-        inputs=_inputs(bodies.values(), by_type[START]),
+        inputs=inputs,
     )
 
 
@@ -312,6 +358,44 @@ def _check_flow(name: str, flow: Callable[..., Any], codec: ValueCodec) -> None:
             raise InvalidPlan([f"flow {name!r}: its input {input!r} could not be stored: {why}"])
 
 
+_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (lambda value: isinstance(value, str), "a text: the name by which it is known"),
+    "timeout": (lambda value: value is None or isinstance(value, str | int | float), "the time limit of a run"),
+    "retry": (lambda value: value is None or isinstance(value, Retry), "a Retry, for steps that have none"),
+    "types": (lambda value: _are(lambda each: True, value), "classes whose objects may be stored"),
+    "children": (lambda value: _are(_is_startable, value), "the workflows that its steps start"),
+    "hands_on": (lambda value: _are(_is_startable, value), "workflows whose results it stores"),
+    "on_failure": (lambda value: value in ("cancel", "drain"), "'cancel' or 'drain'"),
+    "live": (lambda value: value in ("drop", "refuse", "keep"), "'drop', 'refuse' or 'keep'"),
+    "functions": (lambda value: _are(callable, value), "the functions that are its steps"),
+}
+"""The attributes of a workflow that are its options: what each may be, and what it is for."""
+
+
+def _are(fits: Callable[[Any], bool], value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(map(fits, value))
+
+
+def _is_startable(value: Any) -> bool:
+    return isinstance(value, Plan) or is_workflow(value) or is_playbook(value)
+
+
+def _option_problems(workflow: Workflow[Any]) -> Iterator[str]:
+    """Yield the steps and attributes of a user that have the name of an option."""
+    for name, (fits, meaning) in _OPTIONS.items():
+        value = getattr(workflow, name, None)
+        if hasattr(value, POLICY):
+            yield (
+                f"a step of {type(workflow).__name__} is called {name!r}, which is an option of Workflow: {meaning}; "
+                "give the step another name"
+            )
+        elif hasattr(workflow, name) and not fits(value):
+            yield (
+                f"{type(workflow).__name__}.{name} is {value!r}, and it is an option of Workflow: {meaning}; "
+                "an attribute of your own needs another name"
+            )
+
+
 def _inputs(bodies: Iterable[Body], start: type) -> Inputs:
     flow = next((getattr(body.function, FLOW) for body in bodies if hasattr(body.function, FLOW)), None)
     return inputs_of_event(start) if flow is None else inputs_of_function(flow)
@@ -324,6 +408,8 @@ def _unfit_for_processes(workflow: Workflow[Any], bodies: Iterable[Body]) -> Ite
         if body.policy.isolation == "process" and not found:
             where = f"{cls.__module__}.{cls.__qualname__}"
             yield f"step {body.name!r} wants a process, which could not import {where}: write a class, in a module"
+        elif body.policy.isolation == "process" and stored_arguments(workflow) is None:
+            yield f"step {body.name!r} wants a process, and the arguments of {cls.__qualname__} are not plain data"
 
 
 def _unfit_for_items(bodies: Iterable[Body]) -> Iterator[str]:
@@ -366,13 +452,36 @@ def _full(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _types(names: Mapping[type, str]) -> Iterator[EventType]:
+def _types(names: Mapping[type, str], start: type, inputs: Inputs) -> Iterator[EventType]:
     told: set[str] = set()
     for cls, name in names.items():
         if not issubclass(cls, InputRequestEvent) and name not in told:  # people take requests, no step does
             told.add(name)
             above = (names[each] for each in cls.__mro__[1:] if each in names)
-            yield EventType(name=name, bases=tuple(dict.fromkeys(each for each in above if each != name)))
+            bases = tuple(dict.fromkeys(each for each in above if each != name))
+            required, optional = _shape_of_inputs(start, inputs) if name == START else _shape(cls)
+            yield EventType(name=name, bases=bases, required=required, optional=optional)
+
+
+Shape = tuple[tuple[str, ...], tuple[str, ...]]
+"""The fields of events that must be given, and those with a default. Both are sorted: their order has no meaning."""
+
+
+def _shape(cls: Any) -> Shape:
+    """Return the fields of a class of the user; those that it has from a class of Refold are left out."""
+    if issubclass(cls, StopEvent):
+        return (), ()  # no step takes it
+    own: list[Any] = [each for each in cls.__mro__ if each.__module__.startswith(OWN)]
+    names = declared(cls).keys() - hidden_defaults(cls).keys() - {name for each in own for name in declared(each)}
+    models = getattr(cls, "model_fields", None)
+    required = needed(cls) if models is None else {name for name, each in models.items() if each.is_required()}
+    return tuple(sorted(names & required)), tuple(sorted(names - required))
+
+
+def _shape_of_inputs(start: type, inputs: Inputs) -> Shape:
+    if start is not StartEvent:
+        return _shape(start)
+    return tuple(sorted(inputs.needed)), tuple(sorted(set(inputs.names) - inputs.needed))
 
 
 def _sketch(body: Body) -> Sketch:

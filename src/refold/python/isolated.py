@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Sequence
 from random import random
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -17,6 +17,7 @@ from refold.python.body_call import BodyCall, BodyServices, as_events
 from refold.python.call_records import TaskNumbers
 from refold.python.context import Context, SyncContext
 from refold.python.definition import Body, define
+from refold.python.identity import rebuilt
 from refold.python.session import Session
 
 RUN_HERE = f"{__name__}:run_here"
@@ -30,6 +31,7 @@ async def run_isolated(body: Body, body_call: BodyCall) -> None:
     memory = body_call.calls.memory
     order = {
         "workflow": body_call.definition.place,
+        "arguments": body_call.definition.identity.arguments,
         "step": body.name,
         "run": call.run,
         "command": msgspec.to_builtins(call.command),
@@ -57,7 +59,7 @@ class NoDesk:
 
 def run_here(order: dict[str, Any]) -> Any:
     """Run a body in this process, for another one. Its name comes from imported code, never from data of a run."""
-    definition = define(resolve(order["workflow"]).call)
+    definition = define(rebuilt(cast(Any, resolve(order["workflow"]).call), order["arguments"]))
     body = definition.bodies[order["step"]]
     call = ToolCall(order["run"], msgspec.convert(order["command"], Command), {}, meanwhile=NoDesk())
 

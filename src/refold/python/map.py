@@ -193,6 +193,8 @@ class FanOutCall:
             if isinstance(work, Plan) or is_playbook(work):
                 return await self._body_call.services.register(work), self._body_call.definition.codec
             child: Definition = await self._body_call.services.adopt(work)
+            if self._body_call.calls.records.by_former_rule:  # the plan of the items was recorded with that hash
+                return await self._body_call.services.register(child.former.plan), child.codec
         return child.hash, child.codec
 
     def _put(self, step: Step | None, codec: ValueCodec, number: int, item: Any) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from refold.python.events import StartEvent, StopEvent
 from refold.python.inputs import inputs_of_function
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from typing_extensions import TypeVar
 
     R = TypeVar("R", default=Any)
@@ -23,6 +25,7 @@ else:
 P = ParamSpec("P")
 Body = typing.TypeVar("Body", bound=Callable[..., Any])
 POLICY, RESOURCE, FLOW = "__refold_step__", "__refold_resource__", "__refold_flow__"
+ARGUMENTS, GIVEN_NAME = "__refold_arguments__", "__refold_name__"
 ISOLATIONS = ("inline", "process")
 
 
@@ -132,11 +135,16 @@ def checked_retry(retry: Retry | None, where: str) -> Retry | None:
 class Workflow(Generic[R]):
     """Subclass it and mark methods with `@step`, or put functions together: `Workflow("name", [first, second])`.
 
-    Class attributes are its options: `name`, `timeout` of a run, `retry` of steps that say nothing themselves, `types`
-    of objects that the context and results may hold, `children` that its steps start, and whether a failure cancels
-    steps that are at work or lets them finish (`on_failure = "drain"`). `live` says what an export does with live
-    objects: leaves them out, refuses, or keeps those that say themselves how. `on_error` is the event that the final
-    failure of a step becomes, if the step says nothing itself and does not take that event.
+    Class attributes are its options: `name`, by which it is known instead of `module:Class`, `timeout` of a run,
+    `retry` of steps that say nothing themselves, `types` of objects that the context and results may hold, `children`
+    that its steps start, and whether a failure cancels steps that are at work or lets them finish
+    (`on_failure = "drain"`). `live` says what an export does with live objects: leaves them out, refuses, or keeps
+    those that say themselves how. `on_error` is the event that the final failure of a step becomes, if the step says
+    nothing itself and does not take that event.
+
+    Arguments of a constructor of its own that are plain data belong to what the workflow is: `Greet("Hello")` and
+    `Greet("Adieu")` are two workflows, and any process that has registered `Greet` can run both. With other arguments,
+    give each instance a `name`.
 
     `Workflow[int]` tells a type checker what its runs result in; nothing else depends on it.
     """
@@ -150,6 +158,11 @@ class Workflow(Generic[R]):
     on_failure: Literal["cancel", "drain"] = "cancel"
     live: Literal["drop", "refuse", "keep"] = "drop"
     on_error: type | None = None
+
+    def __new__(cls, *arguments: Any, **named: Any) -> "Self":
+        workflow = super().__new__(cls)
+        vars(workflow)[ARGUMENTS] = arguments, named  # here, because a subclass may have an `__init__` of its own
+        return workflow
 
     def __init__(
         self,
@@ -279,14 +292,22 @@ def flow(  # type: ignore[overload-cannot-match]
 
 @overload
 def flow(
-    *, timeout: str | int | float | None = None, retry: Retry | None = None, types: Sequence[type] = ()
+    *, name: str = "", timeout: str | int | float | None = None, retry: Retry | None = None, types: Sequence[type] = ()
 ) -> FlowDecorator: ...
 
 
 def flow(
-    function: Any = None, /, *, timeout: Any = None, retry: Retry | None = None, types: Sequence[type] = ()
+    function: Any = None,
+    /,
+    *,
+    name: str = "",
+    timeout: Any = None,
+    retry: Retry | None = None,
+    types: Sequence[type] = (),
 ) -> Any:
     """A function of `ctx` and inputs as a workflow; what it returns is the result of the run.
+
+    It is known by `module:function`, or by `name`.
 
     Its durable calls are recorded: after a crash it starts over, and finds what was done. One without `async` is run in
     a thread, and awaits nothing. Inputs are checked against the annotations, and the classes that the annotations of
@@ -294,13 +315,13 @@ def flow(
     """
 
     def made(function: Callable[..., Any]) -> Flow[..., Any]:
-        name = _name(function)
         inputs_of_function(function)
         body = _awaiting(function) if inspect.iscoroutinefunction(inspect.unwrap(function)) else _plain(function)
-        body.__name__ = name
+        body.__name__ = _name(function)
         setattr(body, FLOW, function)
+        setattr(body, GIVEN_NAME, name)
         step(body)
-        return Flow(function, Workflow(name, [body], timeout=timeout, retry=retry, types=types))
+        return Flow(function, Workflow(name or body.__name__, [body], timeout=timeout, retry=retry, types=types))
 
     return made if function is None else made(function)
 

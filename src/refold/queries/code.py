@@ -7,16 +7,18 @@ from typing import NamedTuple
 from refold.core.facts import RunStarted
 from refold.core.graph import Graph
 from refold.core.pipeline import TaskPipeline
-from refold.core.plan import BODY, Child, Step
+from refold.core.plan import BODY, Child, CodeIdentity, Step
 from refold.core.read.summary import Summary
 from refold.core.read.why import SHORT
-from refold.core.state import BYPASSED, COMPLETED, SKIPPED, TERMINAL, RunState
+from refold.core.state import BYPASSED, COMPLETED, PAUSED, RUNNING, SKIPPED, TERMINAL, WAITING, RunState
 from refold.errors import NotFound
-from refold.ports import Views
+from refold.ports import RunFilter, Views
 from refold.queries.reading import RunReader, graph_of
+from refold.queries.runs import list_runs
 from refold.queries.workers import serving
 
 OVER = frozenset({COMPLETED, SKIPPED, BYPASSED})
+UNFINISHED = (RUNNING, WAITING, PAUSED)
 
 
 class Need(NamedTuple):
@@ -81,6 +83,7 @@ class CodeHere(NamedTuple):
 
     target: str  # where
     workflow: str
+    code: CodeIdentity | None = None
 
 
 def workers_with_code(views: Views, row: Summary, here: Mapping[str, CodeHere]) -> Collection[str]:
@@ -100,11 +103,28 @@ def workers_with_code(views: Views, row: Summary, here: Mapping[str, CodeHere]) 
     return having.keys()
 
 
+def open_plans(
+    views: Views, workflows: Collection[str], known: Collection[str], newest: int | None = None
+) -> dict[str, bytes]:
+    """The stored plans that unfinished runs of these workflows follow, by their hashes, except the known ones.
+
+    `newest`: only so many runs are looked at, for each workflow and status.
+    """
+    plans: dict[str, bytes] = {}
+    for workflow in workflows:
+        for status in UNFINISHED:
+            for row in list_runs(views, RunFilter(status=status, workflow=workflow), newest):
+                if row.plan not in known and row.plan not in plans and (data := views.plan(row.plan)) is not None:
+                    plans[row.plan] = data
+    return plans
+
+
 def _absent(views: Views, row: Summary, need: Need, here: Mapping[str, CodeHere]) -> str:
-    workflow, run = graph_of(views, need.plan).plan.name, need.run
+    needed, run = graph_of(views, need.plan).plan, need.run
+    workflow = needed.name
     missing = f"the code of {workflow} (plan {need.plan[:SHORT]}) is not here"
     for plan, code in here.items():
-        if code.workflow == workflow:
+        if code.workflow == workflow and (needed.code is None or code.code in (None, needed.code)):
             now = f"{missing}: {code.target} is plan {plan[:SHORT]} by now"
             if run is not None:
                 return f"{now}; `refold runs migrate {run.name or run.run} --to {code.target}` moves the run to it"

@@ -42,8 +42,10 @@ def world(
     queues = {worker: frozenset(can.queues) for worker, can in workers.items() if can.queues is not None}
     hashes = {tool.removeprefix(CODE) for can in tools.values() for tool in can if tool.startswith(CODE)}
     plans = {plan: data for plan in sorted(hashes) if (data := views.plan(plan)) is not None}
-    names = {plan: stored_plan(plan, data).name for plan, data in plans.items()}
-    return WorkerView(held or {}, elsewhere, tuple(workers), tools, names, queues)
+    known = {plan: stored_plan(plan, data) for plan, data in plans.items()}
+    names = {hash: plan.name for hash, plan in known.items()}
+    codes = {hash: plan.code for hash, plan in known.items() if plan.code is not None}
+    return WorkerView(held or {}, elsewhere, tuple(workers), tools, names, codes, queues)
 
 
 def world_of(views: Views, row: Summary, here: Sequence[Abilities] = ()) -> WorkerView:

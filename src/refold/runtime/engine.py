@@ -199,7 +199,9 @@ class Engine:
     async def register(self, workflow: "AnyWorkflow") -> str:
         """Make a workflow known, so that others can start it as their child; returns its hash.
 
-        From here on this process runs the bodies of a Python workflow, whoever has started a run of it.
+        From here on this process runs the bodies of a Python workflow, whoever has started a run of it. A class whose
+        constructor needs arguments has no hash (the result is empty): the process runs its instances as stored runs
+        need them. Raises NameTaken if another workflow has its name.
         """
         if isinstance(workflow, Plan):
             prepared = self._prepared(workflow)
@@ -208,7 +210,7 @@ class Engine:
         if is_playbook(workflow):
             await self._register_needed(workflow)
             return await self.register(workflow.plan)
-        return (await self.code.known(workflow)).hash
+        return await self.code.registered(workflow)
 
     async def _register_needed(self, playbook: "Playbook") -> None:
         """All that a playbook starts: other playbooks, and Python workflows, whose code is imported."""
@@ -546,14 +548,14 @@ class Engine:
 
         A run of a Python workflow needs its workflow: only that can read what the run has stored.
         """
-        definition, plan = None, ""
-        if workflow is not None:
-            plan = await self.register(workflow)
-            definition = self.code.of(plan)
+        plan = "" if workflow is None else await self.register(workflow)
         summary = await self.advance(lambda: self.store.summary(run))
         if summary is None:
             raise NotFound(f"there is no run {run}")
-        if plan and summary.plan != plan:
+        definition, served = self.code.of(plan), self.code.of(summary.plan)
+        if served is not None and served.is_of(workflow, definition):
+            definition = served
+        elif workflow is not None and summary.plan != plan:
             name = self._name_of(workflow, definition)
             hint = f"; `migrate(run, {plan!r})` moves it" if summary.workflow == name else ""
             ours = f"{name} ({plan[:12]})"
@@ -561,6 +563,8 @@ class Engine:
         return Handle(self, run, definition)
 
     def _name_of(self, workflow: Any, definition: "Definition | None") -> str:
+        if isinstance(workflow, type):
+            return workflow.__name__
         plan = workflow if isinstance(workflow, Plan) else (definition or workflow).plan
         return str(plan.name)
 
@@ -576,6 +580,7 @@ class Engine:
             lambda: import_run(self.store, data, turns.evaluate, turns.languages, self.new_id)
         )
         self.code.revive(run, read_archive(data).live)
+        await self.code.adopt_stored()
         self.mailroom.wake(run)
         return run
 

@@ -105,7 +105,13 @@ class Code(Protocol):
     """The Python workflows of a process."""
 
     async def known(self, workflow: Any) -> "Definition":
-        """From here on this process runs its bodies. Raises InvalidPlan."""
+        """From here on this process runs its bodies. Raises InvalidPlan or NameTaken."""
+
+    async def registered(self, workflow: Any) -> str:
+        """The same; returns its hash, which is empty for a class that needs arguments."""
+
+    async def adopt_stored(self) -> None:
+        """Serve the instances of registered classes that runs in the store need."""
 
     def live(self, run: str, definition: Any) -> Saved:
         """What an export says of the live objects of a run. Raises Conflict."""

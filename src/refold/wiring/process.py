@@ -30,6 +30,8 @@ from refold.worker.loop import Worker, WorkerOptions
 from refold.worker.redaction import NO_REDACTION
 from refold.worker.run_tool import RESULT
 
+NEW_RUNS = 200  # runs in which instances of workflows are looked for when another process has written
+
 
 class Process(Struct, frozen=True):
     """An engine, with a worker and a sweep that serve every run of the store, or one run and the runs it starts."""
@@ -267,6 +269,7 @@ def _foreign_write(process: Callable[[], Process], world: World) -> Callable[[],
         served_runs = process().served_runs
         if served_runs is not None:
             await served_runs.gather()  # or the worker would not take commands of runs that others have started
+        await process().code.adopt_stored(NEW_RUNS)
         world.doorbell.ring()
         process().engine.ends.look_now()
         await process().worker.keeper.look()

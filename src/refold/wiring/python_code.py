@@ -2,11 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import json
+
+from refold.core.faults import text_of
 from refold.core.plan import BODY, Plan
-from refold.errors import NotFound
+from refold.errors import NameTaken, NotFound
+from refold.logs import INFO, WARNING, event, logger
 from refold.ports import Abilities, Advance, Executor, Tool
+from refold.queries.code import open_plans
+from refold.queries.reading import stored_plan
 from refold.registry import LazyRegistry
 from refold.runtime.turn import Turns
 from refold.wiring.world import InThread
@@ -19,7 +26,9 @@ if TYPE_CHECKING:
     from refold.python.body_tool import RaisedErrors
     from refold.python.definition import Definition
     from refold.python.session import Session
+    from refold.python.workflow import Workflow
 
+log = logger("engine")
 
 Register = Callable[["Plan | Playbook"], Awaitable[str]]
 """Stores a workflow and all that it starts; returns the hash of its plan."""
@@ -46,7 +55,11 @@ class PythonCode:
         self.turns, self.advance, self.worker, self.tools, self.read_value = turns, advance, worker, tools, read_value
         self.register, self.enrol, self.in_thread, self.isolated = register, enrol, in_thread, isolated
         self.chance, self.new_id = chance, new_id
-        self.adopted: dict[str, Definition] = {}
+        self.adopted: dict[str, Definition] = {}  # by the hashes of their plans
+        self._named: dict[bytes, Definition] = {}  # by their identities
+        self._former: dict[str, dict[bytes, Definition]] = {}  # by their former hashes and identities
+        self._classes: dict[str, type[Workflow[Any]]] = {}  # of instances with arguments, by their names
+        self._looked_at: set[str] = set()  # stored plans that were compared with these classes
         self.sessions: dict[str, Session] = {}
         self._closing: set[asyncio.Task[None]] = set()  # sessions of runs that have ended
         self._parents: dict[str, str] = {}
@@ -56,17 +69,88 @@ class PythonCode:
         self._originals: RaisedErrors | None = None
 
     async def known(self, workflow: Any) -> "Definition":
+        """From now on this process runs the bodies of a workflow and of all that it starts. Raises NameTaken."""
         from refold.python.definition import define, with_children
 
         definition = define(workflow)
-        if definition.hash not in self.adopted:
-            found = with_children(definition)
+        served = self.adopted.get(definition.hash)
+        if served is None or served.workflow is not definition.workflow:
+            found = [each for each in with_children(definition) if self._is_new(each)]
             for each in found:
                 await self.register(each.plan)
             for each in found:
                 self._serve(each)
-            await self.enrol(self.worker.can)
+                self._note_classes(each)
+            if found:
+                await self.enrol(self.worker.can)
+                await self.adopt_stored()
         return definition
+
+    async def registered(self, workflow: Any) -> str:
+        """Make a workflow known and return its hash. A class that needs arguments has none: its instances are built
+        again from stored plans."""
+        from refold.python.definition import class_name
+        from refold.python.identity import missing_arguments
+
+        if not missing_arguments(workflow):
+            return (await self.known(workflow)).hash
+        self._classes[class_name(workflow)] = workflow
+        await self.adopt_stored()
+        return ""
+
+    def _is_new(self, definition: "Definition") -> bool:
+        """Whether a definition is to be served, instead of none or of one that it replaces. Raises NameTaken."""
+        from refold.python.identity import is_current, is_same_code, place_of
+
+        served = self.adopted.get(definition.hash)
+        known = served or self._named.get(_key(definition))
+        if known is None or (served is None and place_of(known.workflow) == place_of(definition.workflow)):
+            return True
+        if served is not None and is_same_code(served.workflow, definition.workflow):
+            return False
+        if place_of(known.workflow) != place_of(definition.workflow) or is_current(known.workflow):
+            raise _name_taken(known, definition)
+        at = {"workflow": definition.plan.name, "plan": definition.hash, "code": definition.identity.name}
+        event(log, INFO, "workflow was defined again; bodies that start from now on are those of the new code", at)
+        return True
+
+    def _note_classes(self, definition: "Definition") -> None:
+        """Remember the classes of which other instances may be asked for: by bodies, or by runs in the store."""
+        from refold.python.definition import child_workflows, class_name
+        from refold.python.identity import constructor, missing_arguments
+
+        cls = type(definition.workflow)
+        if constructor(cls) is not None and definition.identity.arguments:
+            self._classes[class_name(cls)] = cls
+        for each in child_workflows(definition):
+            if missing_arguments(each):
+                self._classes[class_name(each)] = each
+
+    async def adopt_stored(self, newest: int | None = None) -> None:
+        """Serve the instances that unfinished runs in the store need, if their classes are here.
+
+        `newest`: only so many runs are looked at.
+        """
+        if not self._classes:
+            return
+        from refold.python.definition import define_stored
+
+        views, names = self.turns.store.views, {cls.name or cls.__name__ for cls in self._classes.values()}
+        plans = await self.advance(partial(open_plans, views, names, self._looked_at, newest))
+        for hash, data in plans.items():
+            plan = stored_plan(hash, data)
+            cls = self._classes.get(plan.code.name) if plan.code is not None else None
+            if cls is None:
+                continue
+            self._looked_at.add(hash)
+            try:
+                definition = define_stored(cls, plan)
+            except Exception as error:
+                at = {"workflow": plan.name, "plan": hash}
+                event(log, WARNING, "instance of a workflow could not be built again", at, why=text_of(error))
+                continue
+            if definition is not None:
+                await self.known(definition.workflow)
 
     def of(self, plan: str) -> "Definition | None":
         return self.adopted.get(plan)
@@ -86,6 +170,19 @@ class PythonCode:
             self._services.task_numbers.end()
 
     def _serve(self, definition: "Definition") -> None:
+        key, former = _key(definition), definition.former
+        self._named[key] = definition
+        self._add_bodies(definition)
+        others = self._former.setdefault(former.hash, {})
+        others[key] = former
+        if len(others) == 1:
+            self._add_bodies(former)
+        elif self.adopted.pop(former.hash, None) is not None:
+            self.worker.remove_tool(f"{BODY}:{former.hash}")  # nothing says whose runs these are
+            at = {"workflow": definition.plan.name, "plan": former.hash}
+            event(log, WARNING, "several workflows may be that of older runs; migrate these runs", at)
+
+    def _add_bodies(self, definition: "Definition") -> None:
         from refold.python.body_tool import BodyTool, RaisedErrors
 
         self.adopted[definition.hash] = definition
@@ -176,3 +273,20 @@ class PythonCode:
         """Remember the parents of children, because a child uses the live objects of its parent."""
         if self._originals is not None:
             self._parents.update({child: parent for parent, child in births})
+
+
+def _key(definition: "Definition") -> bytes:
+    """Return the identity of a workflow as a key."""
+    return json.encode(definition.identity, order="sorted")
+
+
+def _name_taken(known: "Definition", new: "Definition") -> NameTaken:
+    from refold.python.identity import is_current, source_place, stored_arguments
+
+    if type(known.workflow) is type(new.workflow) and stored_arguments(new.workflow) is None:
+        advice = "their arguments are not plain data, so give each instance a `name` of its own"
+    elif "<locals>" not in new.identity.name and not is_current(new.workflow):
+        advice = "the second was replaced by the first, which was defined later: use that one, or name one of them"
+    else:
+        advice = "give one of them another `name`"
+    return NameTaken(new.identity.name, (source_place(known.workflow), source_place(new.workflow)), advice)

@@ -90,6 +90,10 @@ class Worker:
         self.can = structs.replace(self.can, tools=(self.can.tools or frozenset()) | {name})
         self.doorbell.ring()
 
+    def remove_tool(self, name: str) -> None:
+        """From now on the worker claims no commands of this tool."""
+        self.can = structs.replace(self.can, tools=(self.can.tools or frozenset()) - {name})
+
     def serve_runs(self, runs: frozenset[str]) -> None:
         """From now on the worker claims only commands of these runs."""
         self.can = structs.replace(self.can, runs=runs)

@@ -39,8 +39,8 @@ from refold.names import did_you_mean
 from refold.playbooks.playbook import Playbook
 from refold.playbooks.problems import show_all
 from refold.ports import RunFilter, Views
-from refold.queries.code import CodeHere, workers_with_code
-from refold.queries.reading import RunReader
+from refold.queries.code import CodeHere, needs, workers_with_code
+from refold.queries.reading import RunReader, graph_of
 from refold.queries.runs import run_label, run_object, unfinished_run
 from refold.queries.workers import serving, serving_any
 from refold.runtime.children import check_inputs
@@ -296,7 +296,7 @@ def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) ->
 
 def _others_with_code(views: Views, row: Summary, code: Sequence[str]) -> Collection[str]:
     """Return the workers of other processes that have the code of a run, if this process has not. Raises NotFound."""
-    return workers_with_code(views, row, _code_here(code) if code else {})
+    return workers_with_code(views, row, _code_here(code, views, row) if code else {})
 
 
 def _tell_going_on(row: Summary, others: Collection[str], shown: Mapping[str, Any]) -> None:
@@ -340,13 +340,28 @@ def _workflow(target: str) -> Any:
     return load(target)
 
 
-def _code_here(targets: Sequence[str]) -> dict[str, CodeHere]:
-    """Return the Python workflows of these names and all that they start, by the hashes of their plans."""
-    from refold.python.definition import define, with_children
+def _code_here(targets: Sequence[str], views: Views, row: Summary) -> dict[str, CodeHere]:
+    """Return the Python workflows of these names and all that they start, by the hashes of their plans.
+
+    Of a class, also the instances that the run needs. An older run may be one of any workflow with its former hash; if
+    there are several, none is taken.
+    """
+    from refold.python.definition import define, define_stored, with_children
+    from refold.python.identity import missing_arguments
     from refold.python.load import load
 
-    definitions = ((target, each) for target in targets for each in with_children(define(load(target), target)))
-    return {definition.hash: CodeHere(target, definition.plan.name) for target, definition in definitions}
+    here: dict[str, CodeHere] = {}
+    former: dict[str, dict[str, CodeHere]] = {}
+    for target in targets:
+        workflow = load(target)
+        found = [] if missing_arguments(workflow) else with_children(define(workflow, target))
+        if isinstance(workflow, type):
+            instances = (define_stored(workflow, graph_of(views, need.plan).plan) for need in needs(views, row))
+            found += [each for each in instances if each is not None]
+        for each in found:
+            here[each.hash] = CodeHere(target, each.plan.name, each.plan.code)
+            former.setdefault(each.former.hash, {})[each.hash] = here[each.hash]
+    return {**{hash: next(iter(codes.values())) for hash, codes in former.items() if len(codes) == 1}, **here}
 
 
 def _stored_input(target: str, input: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from refold.core.fold.waits import due_at
 from refold.core.graph import Graph
 from refold.core.outcomes import ANSWER, Instant
 from refold.core.pipeline import TaskPipeline
-from refold.core.plan import BODY, Call, Child, Gate, Step, WorkerWork, is_body
+from refold.core.plan import BODY, Call, Child, CodeIdentity, Gate, Step, WorkerWork, is_body
 from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
 from refold.core.state import (
     ENTERED,
@@ -47,6 +47,7 @@ class WorkerView(Struct, frozen=True):
     workers: Sequence[str] | None = None  # live workers; None: unknown
     tools: Mapping[str, frozenset[str]] = {}  # worker -> its tools, if it has listed them
     plans: Mapping[str, str] = {}  # plans whose code workers have: hash -> name
+    codes: Mapping[str, CodeIdentity] = {}  # which code that is, by the same hashes; older plans have none
     queues: Mapping[str, frozenset[str]] = {}  # worker -> its queues, if it does not serve all
 
 
@@ -54,7 +55,8 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     """Why a step or a command waits. The kinds, and the fields that each of them has:
 
     running (worker, until)   slot (worker, until, note: the code it needs)   no_worker (note: as well)
-    no_code (note: as well, sources: plans of that name whose code workers have, run)   no_tool (note: which)
+    no_code (note: as well, sources: plans of that workflow whose code workers have, places: where, run)
+    no_tool (note: which)
     no_queue (note: which)   paused (by, since, note)   backoff (until)
     batch (count, signal: the group, until, note: how many events are wanted)
     parked (until, signal, note)   timer (until)   signal (signal, until)   gate (until, assignee, note, count:
@@ -77,6 +79,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     signal: str = ""
     run: str = ""
     sources: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
     count: int = 0
     note: str = ""
 
@@ -151,13 +154,24 @@ def _placed(graph: Graph, state: RunState, opened: OpenCommand, world: WorkerVie
             return structs.replace(reason, kind="no_queue", note=step.queue)
         if not coded:
             return structs.replace(reason, kind="no_tool", note=tool)
-        others = tuple(plan[:SHORT] for plan, name in world.plans.items() if name == graph.plan.name)
-        return structs.replace(reason, kind="no_code", note=note, sources=others, run=state.name or state.run)
+        others = [plan for plan in world.plans if _may_follow(graph, world, plan)]
+        sources = tuple(plan[:SHORT] for plan in others)
+        places = tuple(world.codes[plan].name if plan in world.codes else "" for plan in others)
+        run = state.name or state.run
+        return structs.replace(reason, kind="no_code", note=note, sources=sources, places=places, run=run)
     busy = [each for each in (*world.held.values(), *world.elsewhere) if able is None or each.worker in able]
     if not busy:
         return structs.replace(reason, note=note)
     first = min(busy, key=lambda holder: holder.until)
     return structs.replace(reason, worker=first.worker, until=first.until, note=note)
+
+
+def _may_follow(graph: Graph, world: WorkerView, plan: str) -> bool:
+    """Whether another plan may be a later version of the same workflow: its code has the same identity. Of an older run
+    nothing but the name of its workflow is known."""
+    if world.plans[plan] != graph.plan.name:
+        return False
+    return graph.plan.code is None or world.codes.get(plan) in (None, graph.plan.code)
 
 
 def _tool(step: Step, opened: OpenCommand, plan: str) -> str:
@@ -184,8 +198,13 @@ def no_code(reason: Reason) -> str:
     problem = f"no live worker has the code of plan {plan} ({name})"
     if not reason.sources:
         return f"{problem}; start one that has it"
-    how = f"`refold runs migrate {reason.run} --to {reason.sources[-1]}`"
-    return f"{problem}; workers have {', '.join(reason.sources)}: migrate with {how}"
+    if len(reason.sources) == 1:
+        how = f"`refold runs migrate {reason.run} --to {reason.sources[0]}`"
+        return f"{problem}; workers have {reason.sources[0]}: migrate with {how}"
+    named = zip(reason.sources, reason.places or ("",) * len(reason.sources), strict=True)
+    having = ", ".join(f"{source} ({place})" if place else source for source, place in named)
+    how = f"`refold runs migrate {reason.run} --to PLAN`"
+    return f"{problem}; workers have {having}: migrate with {how}, to the plan of its own code"
 
 
 def _waits(graph: Graph, opened: OpenCommand, now: Instant, where: dict[str, Any]) -> Reason:
