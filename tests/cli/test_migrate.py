@@ -186,3 +186,35 @@ def server(folder: Path) -> Iterator[None]:
             yield
         finally:
             process.kill()
+
+
+def test_all_runs_of_a_workflow_are_listed_and_moved_together(tmp_path: Path) -> None:
+    playbook(tmp_path, noop("first", "last"), noop("last", result="old"))
+    for name in ("one", "two"):
+        assert refold(tmp_path, "run", "play.yaml", "--name", name, "--detach", "--quiet").code == 0
+    playbook(tmp_path, noop("first", "between"), noop("between", "last"), noop("last", result="new"))
+    listed = refold(tmp_path, "runs", "migrate", "--all", "--to", "play.yaml", "--dry-run")
+    assert [line.split(" would follow plan ")[0] for line in listed.err.splitlines()[::2]] == ["two", "one"]
+    assert "step between has come to the plan" in listed.err
+    moved = refold(tmp_path, "runs", "migrate", "--all", "--to", "play.yaml")
+    assert moved.code == 0
+    assert moved.err.count(" follows plan ") == 2
+    assert "follows another plan" in refold(tmp_path, "runs", "migrate", "--all", "--to", "play.yaml").err
+    assert refold(tmp_path, "runs", "resume", "one", "--quiet").out == "new\n"
+
+
+def test_a_run_that_stays_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    playbook(tmp_path, noop("first", "last"), noop("last"))
+    refold(tmp_path, "run", "play.yaml", "--name", "one", "--detach", "--quiet")
+    playbook(tmp_path, noop("begin"))
+    done = refold(tmp_path, "runs", "migrate", "--all", "--to", "play.yaml")
+    assert done.code == 4
+    assert done.err.startswith("one stays on plan")
+    assert "step first: first/1 is open, and the new plan has no such step" in done.err
+
+
+@pytest.mark.parametrize("arguments", [[], ["one", "--all"]])
+def test_one_run_or_all_of_them_are_named(tmp_path: Path, arguments: list[str]) -> None:
+    done = refold(tmp_path, "runs", "migrate", *arguments, "--to", "play.yaml")
+    assert done.code == 2
+    assert "name a RUN, or give --all" in done.err

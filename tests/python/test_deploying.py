@@ -13,7 +13,7 @@ from refold.core.plan import Arc, Call, Step
 from refold.errors import CannotMigrate, Conflict, RunCancelled
 from refold.plan import Plan
 from refold.wiring import rebuild_file
-from tests.python.house import SHORT, Done, Page, until
+from tests.python.house import SHORT, Done, Page, stops, until
 
 
 class Note(Event):
@@ -414,3 +414,38 @@ async def test_a_run_continues_in_another_process_with_every_option_of_the_origi
         assert (state.deadline, state.open["only/1"].attempt) == (before.deadline, 2)
         assert await asyncio.wait_for(handle.result(lambda request: 21), 60) == 42
         assert [shown.value async for shown in handle.stream()][:2] == ["begun", "begun"]
+
+
+async def test_all_unfinished_runs_of_a_workflow_are_moved_after_a_deployment(tmp_path: Path) -> None:
+    db = tmp_path / "refold.db"
+    runs = [await left(db, crawl(waits)) for _ in range(2)]
+    async with open_engine(db=db, settings=SHORT) as engine:
+        other = Workflow("Other", [stops(lambda ev: None)])
+        new = crawl(tens, timeout=300.0)
+        planned = await engine.migrate_all(new, dry_run=True)
+        assert [(each.run, each.refused) for each in planned] == [(run, "") for run in reversed(runs)]
+        assert {(await engine.show(run)).state.plan for run in runs} == {planned[0].plan}
+        assert await engine.migrate_all(other) == [], "these are runs of another workflow"
+        moved = await engine.migrate_all(new, by="ann")
+        assert [each.run for each in moved] == [each.run for each in planned]
+        for run in runs:
+            await engine.signal(run, "go")
+            assert (await asyncio.wait_for(engine.wait(run), 60)).result == [10, 20]
+        assert await engine.migrate_all(new) == []
+
+
+async def test_a_run_that_cannot_be_moved_stays_and_the_others_are_moved(tmp_path: Path) -> None:
+    db = tmp_path / "refold.db"
+
+    async def first_only(ctx: Context, ev: Page) -> int:
+        if ev.n == 2:
+            await ctx.wait_for("go")
+        return ev.n
+
+    stays, moves = await left(db, crawl(first_only)), await left(db, crawl(waits))
+    async with open_engine(db=db, settings=SHORT) as engine:
+        found = {each.run: each for each in await engine.migrate_all(crawl(tens, collect=Collect(Done, n=2, by="x")))}
+        assert "it would collect them in another way" in found[stays].refused
+        assert not found[moves].refused
+        assert (await engine.show(stays)).state.plan == found[stays].plan
+        assert (await engine.show(moves)).state.plan == found[moves].to

@@ -17,7 +17,7 @@ import pytest
 import refold
 from refold import Context, Engine, Event, StartEvent, StopEvent, Workflow, open_engine, step
 from refold.core.plan import read_plan
-from refold.errors import InvalidPlan, NameTaken
+from refold.errors import CannotMigrate, InvalidPlan, NameTaken
 from refold.python.definition import define
 from refold.wiring import open_process
 from tests.python import former_flows
@@ -306,6 +306,31 @@ async def test_a_class_that_needs_arguments_is_not_started_without_them() -> Non
             await engine.start(Greet, who="Ada")
 
 
+# Steps and attributes that are called like an option
+
+
+@pytest.mark.parametrize("name", ["retry", "timeout", "name", "types", "children", "on_failure", "hands_on", "live"])
+def test_a_step_that_is_called_like_an_option_is_refused_by_name(name: str) -> None:
+    async def body(self: Any, ev: StartEvent) -> StopEvent: ...  # type: ignore[empty-body]
+
+    workflow = type("Own", (Workflow,), {name: step(body)})
+    with pytest.raises(InvalidPlan, match=f"a step of Own is called '{name}', which is an option of Workflow"):
+        define(workflow)
+
+
+def test_an_attribute_that_is_called_like_an_option_is_refused_by_name() -> None:
+    class Own(Workflow[Any]):
+        def __init__(self) -> None:
+            super().__init__()
+            self.children = ["Ann", "Bob"]
+
+        @step
+        async def go(self, ev: StartEvent) -> StopEvent: ...  # type: ignore[empty-body]
+
+    with pytest.raises(InvalidPlan, match=r"Own\.children is \['Ann', 'Bob'\].*needs another name"):
+        define(Own)
+
+
 # The hash
 
 
@@ -339,6 +364,69 @@ def test_an_older_plan_is_decoded_and_keeps_its_hash() -> None:
     from refold.core.plan import canonical
 
     assert read_plan(canonical(former.plan)).code is None
+
+
+ITEMS = """
+from refold import Context, Event, StartEvent, StopEvent, Workflow, step
+
+class Item(Event):
+    {fields}
+
+class Count(Workflow):
+    @step
+    async def begin(self, ev: StartEvent) -> Item:
+        return Item({values})
+
+    @step
+    async def end(self, ctx: Context, ev: Item) -> StopEvent:
+        await ctx.wait_for("go")
+        return StopEvent(result=vars(ev))
+"""
+
+
+async def left_in_the_middle(db: Path, workflow: Any) -> str:
+    async with open_engine(db=db, settings=SHORT) as engine:
+        run = (await engine.start(workflow)).id
+        while "end/1" not in (await engine.show(run)).state.open:
+            await asyncio.sleep(0.01)
+        await suspended(engine, run)
+    return str(run)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ("a: int; b: int", "Item would need b, which it does not have: give a default"),
+        ("b: int = 0", "Item would lose a: keep the field until no run needs it"),
+    ],
+)
+async def test_a_run_whose_events_do_not_fit_the_new_code_waits_and_is_not_migrated(
+    fields: str, why: str, modules: Any, tmp_path: Path
+) -> None:
+    db = tmp_path / "refold.db"
+    old = modules("items", ITEMS.format(fields="a: int", values="a=1"))
+    run = await left_in_the_middle(db, old.Count)
+    (tmp_path / "modules" / "items.py").write_text(ITEMS.format(fields=fields, values=""))
+    new = importlib.reload(old)
+    async with open_engine(db=db, settings=SHORT) as engine:
+        hash = await engine.register(new.Count)
+        await engine.signal(run, "go")
+        assert "no live worker has the code" in str((await engine.show(run)).waits)
+        with pytest.raises(CannotMigrate, match=why):
+            await engine.migrate(run, hash)
+
+
+async def test_a_field_with_a_default_is_added_by_a_migration(modules: Any, tmp_path: Path) -> None:
+    db = tmp_path / "refold.db"
+    old = modules("items", ITEMS.format(fields="a: int", values="a=1"))
+    run = await left_in_the_middle(db, old.Count)
+    (tmp_path / "modules" / "items.py").write_text(ITEMS.format(fields="a: int; b: int = 7", values="a=1"))
+    new = importlib.reload(old)
+    async with open_engine(db=db, settings=SHORT) as engine:
+        await engine.migrate(run, await engine.register(new.Count))
+        await engine.signal(run, "go")
+        handle = await engine.attach(run, new.Count)
+        assert await asyncio.wait_for(handle.result(), 60) == {"a": 1, "b": 7}
 
 
 # Runs that were hashed by the former rule

@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from refold.core import codec
 from refold.core.facts import CallSettled, StepFault
@@ -59,6 +59,7 @@ from refold.runtime.mail import (
     Start,
 )
 from refold.runtime.mailroom import Mailroom
+from refold.runtime.migrations import Migration, preview_all
 from refold.runtime.run_waiters import RunEnd, RunWaiters
 from refold.runtime.turn import RunSnapshot
 from refold.schemas import QUICK
@@ -709,6 +710,23 @@ class Engine:
         turns = self.mailroom.turns
         graph: Graph = await self.mailroom.advance(lambda: turns.graph(plan))
         await self.mailroom.send(run, Migrate(plan, graph, by))
+
+    async def migrate_all(self, workflow: "AnyWorkflow", *, dry_run: bool = False, by: str = "") -> Sequence[Migration]:
+        """Let all unfinished runs of a workflow follow its present plan, as after a deployment.
+
+        Each run is moved or stays by itself: `refused` says why one stays. `dry_run` moves none and returns what would
+        happen.
+        """
+        hash = await self.register(workflow)
+        graph: Graph = await self.advance(lambda: self.mailroom.turns.graph(hash))
+        found: list[Migration] = await self.advance(lambda: preview_all(self.store.views, hash, graph))
+        for number, each in enumerate(found if not dry_run else ()):
+            if not each.refused:
+                try:
+                    await self.mailroom.send(each.run, Migrate(hash, graph, by))
+                except Conflict as error:
+                    found[number] = structs.replace(each, refused=str(error))
+        return found
 
     async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None:
         """Cancel the run, or one open command of it, which then counts as a failure of its step."""

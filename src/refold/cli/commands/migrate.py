@@ -1,26 +1,24 @@
-"""The command `runs migrate`: an unfinished run continues with another plan."""
+"""The command `runs migrate`: an unfinished run, or all of a workflow, continue with another plan."""
 
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import click
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from refold.cli import database
+from refold.cli import database, exits
 from refold.cli import output as out
 from refold.cli.commands.playbooks import STDIN, is_code, read_file, read_workflow
 from refold.cli.options import db_option, output_option, run_argument, who
-from refold.core.decide.migrate import restarting
 from refold.core.graph import Graph, analyse
 from refold.core.plan import Plan, plan_hash
-from refold.core.read.summary import Summary
 from refold.errors import Conflict, NotFound
 from refold.ports import Views
-from refold.queries.reading import RunReader, graph_of, stored_plan
-from refold.queries.runs import run_label
+from refold.queries.reading import graph_of, stored_plan
 from refold.runtime.mail import Migrate
-from refold.runtime.operations import SHORT, refuse
+from refold.runtime.migrations import Migration, preview, preview_all
+from refold.runtime.operations import SHORT
 
 FILES = (".yaml", ".yml")
 
@@ -34,27 +32,39 @@ class Target(Struct, frozen=True):
 
 
 @click.command()
-@run_argument()
+@run_argument(required=False)
 @click.option("--to", "target", required=True, metavar="PLAN", help="Hash, its beginning, FILE or MODULE:CLASS.")
+@click.option("--all", "every", is_flag=True, help="All unfinished runs of the workflow, instead of one.")
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
 @output_option
 @db_option
-def migrate(run: str, target: str, dry_run: bool, output: str, db: str) -> None:
-    """Let a run that is under way follow another plan.
+def migrate(run: str | None, target: str, every: bool, dry_run: bool, output: str, db: str) -> int:
+    """Let a run that is under way follow another plan, or all runs of a workflow after a deployment.
 
     Steps are the same by name. What has happened stays as it is; what is open or waits must have its place in the new
     plan, else nothing is changed and the steps that stand in the way are named. Code that is at work starts over.
+
+    With --all, each run is moved or stays by itself. A run that stays is named with the reason, and the exit code is 4.
     """
+    if every == (run is not None):
+        raise click.UsageError("name a RUN, or give --all for all unfinished runs of the workflow")
     with database.reading(db) as views:
-        row = database.find_run(views, run, changes=True)
         to = _target(views, target, db)
-        seen = _preview(views, row, to)
+        if run is None:
+            found = preview_all(views, to.hash, to.graph)
+        else:
+            found = [preview(views, database.find_run(views, run), to.hash, to.graph)]
     if not dry_run:
-        _move(db, row, to)
+        found = _move(db, found, to, stays=every)
     if output != "table":
-        out.print_json({**seen, "dry_run": dry_run}, output)
-        return
-    _tell(seen, dry_run)
+        shown = [{**each.as_object(), "dry_run": dry_run} for each in found]
+        out.print_json(shown if every else shown[0], output)
+    else:
+        for each in found:
+            _tell(each, dry_run)
+        if not found:
+            out.print_message(f"no unfinished run of {to.graph.plan.name} follows another plan")
+    return exits.CONFLICT if any(each.refused for each in found) else exits.OK
 
 
 def _target(views: Views, text: str, db: str) -> Target:
@@ -81,41 +91,37 @@ def _name(views: Views, hash: str) -> str:
     return "" if data is None else stored_plan(hash, data).name
 
 
-def _preview(views: Views, row: Summary, to: Target) -> dict[str, Any]:
-    """Return what the migration would change. Raises the error that prevents it."""
-    graph, state = RunReader(views, row.run).read()
-    refuse(graph, to.graph, state, to.hash)
-    held = {lease.command for lease in views.leases(row.run) if lease.is_alive}
-    return {
-        "id": row.run,
-        "name": run_label(row),
-        "from": {"plan": state.plan, "workflow": graph.plan.name},
-        "to": {"plan": to.hash, "workflow": to.graph.plan.name},
-        "restarted": sorted(held.intersection(restarting(graph, state))),
-        "new": [name for name in to.graph.index if name not in graph.index],
-        "gone": [name for name in graph.index if name not in to.graph.index],
-    }
-
-
-def _move(db: str, row: Summary, to: Target) -> None:
+def _move(db: str, found: Sequence[Migration], to: Target, stays: bool) -> list[Migration]:
+    """Move the runs. If `stays`, a run that cannot be moved any more is reported, else its error is raised."""
     from refold.wiring import open_intake
 
+    moved: list[Migration] = []
     with open_intake(db) as (intake, _):
         for plan in to.plans:
             intake.register(plan)
-        intake.send(row.run, Migrate(to.hash, intake.turns.graph(to.hash), who()))
+        for each in found:
+            try:
+                if not each.refused:
+                    intake.send(each.run, Migrate(to.hash, intake.turns.graph(to.hash), who()))
+                moved.append(each)
+            except Conflict as error:
+                if not stays:
+                    raise
+                moved.append(structs.replace(each, refused=str(error)))
+    return moved
 
 
-def _tell(seen: dict[str, Any], dry_run: bool) -> None:
-    was, now = seen["from"], seen["to"]
+def _tell(seen: Migration, dry_run: bool) -> None:
+    if seen.refused:
+        out.print_message(
+            f"{seen.name} {'would stay' if dry_run else 'stays'} on plan {seen.plan[:SHORT]}: {seen.refused}"
+        )
+        return
     verb = "would follow" if dry_run else "follows"
-    out.print_message(f"{seen['name']} {verb} plan {_called(now)} instead of {_called(was)}")
-    for command in seen["restarted"]:
+    now, was = f"{seen.to[:SHORT]} ({seen.to_workflow})", f"{seen.plan[:SHORT]} ({seen.workflow})"
+    out.print_message(f"{seen.name} {verb} plan {now} instead of {was}")
+    for command in seen.restarted:
         out.print_message(f"  {command} is at work and {'would start' if dry_run else 'starts'} over with the new code")
-    for what, words in (("new", "has come to the plan"), ("gone", "is no longer in the plan")):
-        for name in seen[what]:
+    for names, words in ((seen.new, "has come to the plan"), (seen.gone, "is no longer in the plan")):
+        for name in names:
             out.print_message(f"  step {name} {words}")
-
-
-def _called(plan: dict[str, str]) -> str:
-    return f"{plan['plan'][:SHORT]} ({plan['workflow']})"

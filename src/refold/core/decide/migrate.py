@@ -12,7 +12,7 @@ from refold.core.fold.events import open_requests, waiting
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Instant
 from refold.core.pipeline import TaskPipeline
-from refold.core.plan import Call, Child, Collect, Gate, Loop, Quality, Step, Wait, WorkerWork, is_body
+from refold.core.plan import START, Call, Child, Collect, Gate, Loop, Quality, Step, Wait, WorkerWork, is_body
 from refold.core.state import RUNNING, RunState
 from refold.errors import Corrupt
 
@@ -181,6 +181,9 @@ def _of_inboxes(old: Graph, new: Graph, state: RunState) -> Iterator[remapping.M
             yield name, f"{reason}, and it would no longer take {', '.join(types)}"
         elif _gathers(old.step(s).collect) != _gathers(new.step(n).collect):
             yield name, f"{reason}, and it would collect them in another way"
+        else:
+            of_step = (type for type, takers in old.takers.items() if s in takers)
+            yield from ((name, f"{reason}, and {why}") for type in of_step for why in _reshaped(old, new, state, type))
     for request in open_requests(state):
         if not new.takers.get(request.asks.answer):
             asks = f"it has asked {request.asks.id!r}, and a person has to answer"
@@ -188,6 +191,23 @@ def _of_inboxes(old: Graph, new: Graph, state: RunState) -> Iterator[remapping.M
     for type, sender in state.untaken:
         if sender and sender not in new.index:
             yield sender, f"it has sent {type}, which no step took, and the new plan has no such step"
+
+
+def _reshaped(old: Graph, new: Graph, state: RunState, type: str) -> Iterator[str]:
+    """Return what a stored event would lose or lack in the new plan; it may gain fields with a default.
+
+    Of a plan that was stored before plans named their code, the fields are not known.
+    """
+    was = next((each for each in old.plan.events if each.name == type), None)
+    now = next((each for each in new.plan.events if each.name == type), None)
+    if was is None or now is None or old.plan.code is None:
+        return
+    stored = was.fields | state.input.keys() if type == START else was.fields
+    lacking, gone = sorted({*now.required} - stored), sorted(was.fields - now.fields)
+    if lacking:
+        yield f"{type} would need {', '.join(lacking)}, which it does not have: give a default"
+    if gone:
+        yield f"{type} would lose {', '.join(gone)}: keep the field until no run needs it"
 
 
 def _gathers(collect: Collect | None) -> str | None:
