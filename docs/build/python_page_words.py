@@ -65,6 +65,7 @@ STEP = {
 OPTIONS = {
     "step": STEP,
     "flow": {
+        "name": "the name by which it is known, instead of `module:function`",
         "timeout": "a span for the whole run",
         "retry": "how often the function is tried, and when",
         "types": "classes of objects that the context, results and signals may hold, beside those of annotations",
@@ -73,7 +74,7 @@ OPTIONS = {
 
 ATTRIBUTES = {
     "Workflow": {
-        "name": "how its runs are listed; that of the class, unless it says otherwise",
+        "name": "how its runs are listed, and by which it is known instead of `module:Class`",
         "timeout": "a span for the whole run; pauses do not count",
         "retry": "of steps that say nothing themselves",
         "types": "classes of objects that the context and results may hold, besides those that events name",

@@ -310,7 +310,7 @@ async def test_a_migration_that_would_leave_an_answer_without_a_step_is_refused(
     async with started(approve, decided) as handle:
         await asked(handle)
         with pytest.raises(CannotMigrate, match="no step of the new plan would take Approved"):
-            await handle.migrate(Workflow("w", [plain, other]))
+            await handle.migrate(Workflow("other", [plain, other]))
 
 
 def test_what_is_wrong_with_requests_is_found_before_anything_runs() -> None:

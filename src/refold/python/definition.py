@@ -1,5 +1,6 @@
 """Compiles a Python workflow to a plan, with all that is needed to run its bodies here: classes, names, functions."""
 
+import dataclasses
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from refold.python.annotations import (
     why_not_stored,
 )
 from refold.python.checks import Sketch, problems_of
-from refold.python.data_classes import MARK, fields_of, hidden_defaults, make_object
+from refold.python.data_classes import MARK, fields_of, make_object
 from refold.python.events import (
     ErrorEvent,
     Event,
@@ -367,6 +368,7 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "hands_on": (lambda value: _are(_is_startable, value), "workflows whose results it stores"),
     "on_failure": (lambda value: value in ("cancel", "drain"), "'cancel' or 'drain'"),
     "live": (lambda value: value in ("drop", "refuse", "keep"), "'drop', 'refuse' or 'keep'"),
+    "on_error": (lambda value: value is None or isinstance(value, type), "the event that a failure becomes"),
     "functions": (lambda value: _are(callable, value), "the functions that are its steps"),
 }
 """The attributes of a workflow that are its options: what each may be, and what it is for."""
@@ -472,9 +474,10 @@ def _shape(cls: Any) -> Shape:
     if issubclass(cls, StopEvent):
         return (), ()  # no step takes it
     own: list[Any] = [each for each in cls.__mro__ if each.__module__.startswith(OWN)]
-    names = declared(cls).keys() - hidden_defaults(cls).keys() - {name for each in own for name in declared(each)}
-    models = getattr(cls, "model_fields", None)
-    required = needed(cls) if models is None else {name for name, each in models.items() if each.is_required()}
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    transient = {each.name for each in fields if each.metadata.get("transient")}  # these are never stored
+    names = declared(cls).keys() - transient - {name for each in own for name in declared(each)}
+    required = needed(cls)
     return tuple(sorted(names & required)), tuple(sorted(names - required))
 
 

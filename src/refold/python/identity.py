@@ -143,7 +143,7 @@ def rebuilt(cls: type[Workflow[Any]], stored: dict[str, Any]) -> Workflow[Any]:
 
 
 def _codec(cls: type[Workflow[Any]]) -> ValueCodec:
-    return ValueCodec({f"{each.__module__}.{each.__qualname__}": each for each in cls.types})
+    return ValueCodec({f"{each.__module__}.{each.__qualname__}": each for each in cls.types if isinstance(each, type)})
 
 
 # Comparing
