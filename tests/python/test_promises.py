@@ -495,7 +495,7 @@ async def test_every_verb_works_while_results_are_awaited() -> None:
         await handle.resume()
         await handle.answer("b", "B")
         await handle.answer("a", "A")
-        assert (await anext(reader)).value["request_id"] in "ab"
+        assert (await anext(reader)).value.request_id in "ab"
         assert (await handle.usage(), await handle.progress()) == ({}, None)
         assert await handle.why()
         await handle.signal("go", "!")
@@ -589,7 +589,7 @@ async def brought(value: Any, db: Path) -> list[Any]:
         found = [request.metadata, *await asyncio.wait_for(handle.result(), 60), *await handle.result()]
         shown = [each.value async for each in handle.stream()]
         assert isinstance(shown[-1], Holds)
-        return [*found, shown[0]["metadata"], shown[-2], shown[-1].value]
+        return [*found, shown[0].metadata, shown[-2], shown[-1].value]
 
 
 async def test_every_kind_of_value_comes_back_by_every_way(tmp_path: Path) -> None:
@@ -744,7 +744,7 @@ async def test_what_is_shown_after_a_question_is_not_lost() -> None:
     async with started(shows) as handle:
         await asyncio.wait_for(handle.result(lambda request: 0), 60)
         shown = [each.value async for each in handle.stream()]
-        assert [each if isinstance(each, int) else each["request_id"] for each in shown] == [1, "a", 2, "b", 3]
+        assert [each if isinstance(each, int) else each.request_id for each in shown] == [1, "a", 2, "b", 3]
 
 
 async def test_readers_of_a_run_that_was_resumed_and_of_a_pipeline_get_all_and_end(tmp_path: Path) -> None:

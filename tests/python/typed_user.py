@@ -1,6 +1,7 @@
 """A file as a user would write it; mypy --strict and pyright must find that every type is known and right."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any, assert_type
 
 import refold
@@ -29,6 +30,11 @@ class Page(Event):
     size: int = 0
 
 
+@dataclass
+class Receipt:
+    total: float
+
+
 class Wanted(StartEvent):
     urls: list[str]
 
@@ -49,6 +55,11 @@ async def order(ctx: Context, item: str, amount: int = 1) -> float:
     await ctx.sleep("1s", key="nap")
     answer: object = await ctx.ask("Send it?", timeout="1d")
     ctx.log(f"{receipt} {answer}")
+    paid = assert_type(await ctx.wait_for("paid", timeout="1d", type=Receipt), Receipt)
+    count = assert_type(await ctx.ask("How many?", type=int), int)
+    ctx.set("count", count + paid.total)
+    assert_type(ctx.get("count", type=float), float)
+    assert_type(ctx.get("missing", 1.5, type=float), float)
     return found * amount
 
 
@@ -58,6 +69,8 @@ def sync_order(ctx: SyncContext, item: str) -> list[str]:
     assert_type(ctx.options(timeout=1).call(charge, "card", 2), str)
     assert_type(ctx.run_child(order, item, amount=2), float)
     ctx.sleep(0.5)
+    assert_type(ctx.wait_for("paid", type=Receipt), Receipt)
+    assert_type(ctx.ask("How many?", type=int), int)
     return [item]
 
 
@@ -83,6 +96,20 @@ class Crawl(Workflow[int]):
         ctx.set("total", sum(page.size for page in pages))
         ctx.update("seen", lambda count: count + 1, 0)
         return StopEvent(result=ctx.get("total"))
+
+
+class Typed(Workflow[Receipt]):
+    @step
+    async def only(self, ev: StartEvent, ctx: Context) -> StopEvent[Receipt]:
+        items = await ctx.map(self.each, [Page(url="a")])
+        assert_type(items[0], Receipt)
+        stop = StopEvent(result=Receipt(ev.get("total", 1.0)))
+        assert_type(stop.result, Receipt)
+        return stop
+
+    @step(mapped=True)
+    async def each(self, page: Page) -> StopEvent[Receipt]:
+        return StopEvent(result=Receipt(page.size))
 
 
 class Untyped(Workflow):
