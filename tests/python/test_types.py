@@ -39,3 +39,15 @@ def test_mistakes_are_found_on_their_lines(checker: str, tmp_path: Path) -> None
     expected = [number for number, line in enumerate(source.splitlines(), 1) if line.endswith("# wrong")]
     found = sorted({int(number) for number in WRONG.findall(checked(checker, source, tmp_path))})
     assert len(expected) == 8 and found == expected
+
+
+def test_the_ports_of_other_engines_programs_pass_the_strict_mode_of_pyright(tmp_path: Path) -> None:
+    ports = sorted((HERE.parent / "ports").glob("*.py"))
+    for path in ports:
+        (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "wrong.py").write_text("number: int = 'text'\n", encoding="utf-8")  # it shows that files are read
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}', encoding="utf-8")
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    errors = [line for line in ended.stdout.splitlines() if " - error" in line]
+    assert len(errors) == 1 and "wrong.py" in errors[0], ended.stdout
