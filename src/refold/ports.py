@@ -287,6 +287,18 @@ class RunPage(Struct, frozen=True):
     more: bool = False  # whether there may be a next part
 
 
+ChangePosition = tuple[int, int]
+"""The number of a change, and the head of its run then: a run that changes several times in a row may keep its number.
+(0, 0) is before everything."""
+
+
+class RunChanges(Struct, frozen=True):
+    """Runs whose logs have grown, each once."""
+
+    position: ChangePosition  # pass it on to get what changes after it
+    heads: Mapping[str, int] = {}  # by run, the number of its last fact; the run that changed first comes first
+
+
 class Leased(Struct, frozen=True):
     """A command that a worker has claimed and not settled."""
 
@@ -347,6 +359,11 @@ class Views(Protocol):
 
     def count(self, wanted: RunFilter = ALL_RUNS, most: int = 10_000) -> tuple[int, bool]:
         """How many runs there are, and whether counting stopped at `most`."""
+
+    def changed(self, since: ChangePosition | None = None, limit: int = 1000) -> RunChanges:
+        """The runs that have changed since a position; None: the present position alone. A commit gets its position
+        under the writer's lock, so a later one never comes before it, and none is missed. If there are as many runs
+        as the limit, there may be more."""
 
     def summary(self, run: str) -> Summary | None: ...
 

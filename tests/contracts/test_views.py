@@ -11,7 +11,7 @@ from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
 from refold.core.state import COMPLETED, FAILED, RUNNING
 from refold.errors import NotFound
-from refold.ports import MOST_SCANNED, Abilities, Leased, Queue, RunFilter, RunPage, Store
+from refold.ports import MOST_SCANNED, Abilities, Leased, Queue, RunChanges, RunFilter, RunPage, Store
 from refold.queries.runs import list_runs
 from tests.contracts.stores import (
     LEASE,
@@ -30,6 +30,7 @@ from tests.contracts.stores import (
 
 T = TypeVar("T")
 SECOND = 1_000_000
+BEFORE = (0, 0)  # the position before every change
 
 
 def elsewhere(read: Callable[[], T]) -> T:
@@ -145,6 +146,56 @@ def test_a_migrated_run_is_found_by_its_new_workflow(store: Store) -> None:
     commit(store, "r", RunMigrated("new plan"), summary=Summary("r", "new", PLAN_HASH, RUNNING, created_at=NOON))
     assert names(store.views.runs(RunFilter(workflow="new"))) == ["r"]
     assert names(store.views.runs(RunFilter(workflow="old"))) == []
+
+
+def test_runs_that_changed_since_a_position_are_told_once_each_in_their_order(store: Store) -> None:
+    assert store.views.changed() == store.views.changed(BEFORE) == RunChanges(BEFORE)
+    for run in ("a", "b", "c"):
+        start(store, run)
+    first = store.views.changed(BEFORE)
+    assert list(first.heads.items()) == [("a", 1), ("b", 1), ("c", 1)]
+    assert store.views.changed(first.position) == RunChanges(first.position)
+    present = store.views.changed().position
+    assert store.views.changed(present) == RunChanges(present)
+    for _ in range(2):
+        commit(store, "b", note(), summary=Summary("b", "contract", PLAN_HASH, RUNNING, created_at=NOON))
+    commit(store, "a", note(), summary=Summary("a", "contract", PLAN_HASH, FAILED, created_at=NOON))
+    later = store.views.changed(first.position)
+    assert list(later.heads.items()) == [("b", 3), ("a", 2)]
+    assert store.views.changed(later.position).heads == {}
+    assert list(store.views.changed(BEFORE).heads.items()) == [("c", 1), ("b", 3), ("a", 2)]
+
+
+def test_changes_come_in_parts(store: Store) -> None:
+    for n in range(5):
+        start(store, f"r{n}")
+    position, runs = BEFORE, list[str]()
+    while (part := store.views.changed(position, limit=2)).heads:
+        position = part.position
+        runs += part.heads
+    assert runs == [f"r{n}" for n in range(5)]
+    commit(store, "r4", note(), summary=Summary("r4", "contract", PLAN_HASH, RUNNING, created_at=NOON))
+    assert store.views.changed(position).heads == {"r4": 2}, "also the run that changed last"
+
+
+def test_no_position_is_used_twice_after_a_run_was_removed(store: Store) -> None:
+    start(store, "stays")
+    start(store, "goes", status=COMPLETED)
+    position = store.views.changed().position
+    with store.turn(["goes"]) as turn:
+        turn.remove("goes")
+    assert store.views.changed(position).heads == {}
+    start(store, "new")
+    assert list(store.views.changed(position).heads) == ["new"], "a reader at the old position would miss it"
+
+
+def test_no_position_is_used_twice_after_what_follows_from_the_logs_was_forgotten(store: Store) -> None:
+    start(store, "r")
+    position = store.views.changed().position
+    with store.turn([]) as turn:
+        turn.forget()
+    start(store, "new")
+    assert list(store.views.changed(position).heads) == ["new"]
 
 
 def test_runs_are_counted_up_to_a_number(store: Store) -> None:

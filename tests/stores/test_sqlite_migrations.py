@@ -5,10 +5,12 @@ from pathlib import Path
 import apsw
 import pytest
 
+from refold.core.read.summary import Summary
+from refold.core.state import RUNNING
 from refold.errors import Corrupt, Unusable
 from refold.stores.sqlite.migrate import APPLICATION, migrate, migrations
 from refold.stores.sqlite.store import SqliteStore
-from tests.contracts.stores import FakeClock, claim_one, commit, issue, note, order
+from tests.contracts.stores import NOON, FakeClock, claim_one, commit, issue, note, order
 from tests.contracts.stores import opened as contract
 from tests.stores.sqlite_files import ask, opened
 
@@ -76,16 +78,44 @@ def test_a_file_of_a_newer_refold_is_refused_by_name_and_left_alone(tmp_path: Pa
     assert ask(tmp_path, "pragma user_version") == [(99,)]
 
 
+SINCE = {  # takes back what a migration has done
+    7: """drop index runs_by_change; alter table runs drop column change; drop table removed_changes;""",
+    6: """drop index runs_by_workflow; drop index runs_by_name; drop index runs_by_key; drop table labels;
+        alter table runs drop column workflow; alter table runs drop column name; alter table runs drop column key;""",
+    5: "drop table marks;",
+    4: "alter table commands drop column hand_backs;",
+}
+
+
+def take_back(folder: Path, version: int) -> None:
+    """Make a file of this schema out of one of the present schema."""
+    db = apsw.Connection(str(folder / "refold.db"))
+    for number in range(max(SINCE), version, -1):
+        db.execute(SINCE[number])
+    db.pragma("user_version", version)
+    db.close()
+
+
+def test_runs_of_an_older_file_count_as_changed_in_the_order_of_their_starts(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with contract("sqlite", tmp_path, clock) as store:
+        for run in ("later", "first"):
+            moment = NOON + (run == "later")
+            commit(store, run, note(), summary=Summary(run, "contract", "hash", RUNNING, created_at=moment))
+    take_back(tmp_path, 6)
+    with contract("sqlite", tmp_path, clock) as store:
+        assert list(store.views.changed((0, 0)).heads.items()) == [("first", 1), ("later", 1)]
+        position = store.views.changed().position
+        commit(store, "new", note())
+        assert list(store.views.changed(position).heads) == ["new"]
+
+
 def test_commands_of_a_file_in_which_hand_backs_were_not_counted_are_taken_up(tmp_path: Path) -> None:
     clock = FakeClock()
     with contract("sqlite", tmp_path, clock) as store:
         issue(store, "r", order("a1"), order("a2"))
         claim_one(store)
-    db = apsw.Connection(str(tmp_path / "refold.db"))
-    db.execute("alter table commands drop column hand_backs")
-    db.execute("drop table marks")
-    db.pragma("user_version", 3)
-    db.close()
+    take_back(tmp_path, 3)
     with contract("sqlite", tmp_path, clock) as store:
         lease = claim_one(store)
         assert lease.command.id == "a2"

@@ -55,8 +55,8 @@ def test_a_query_searches_by_an_index_and_sorts_nothing(tmp_path: Path, name: st
         ("LEASES", "commands_leased (namespace=?)"),
         ("DUE_RUNS", "timers_by_due (namespace=? AND due<?)"),
         ("NEXT_DUE", "timers_by_due (namespace=? AND due>?)"),
-        ("RUNS", "runs_by_age (namespace=?)"),
-        ("RUNS_OF_STATUS", "runs_by_status (namespace=? AND status=?)"),
+        ("CHANGED", "runs_by_change (namespace=? AND change>?)"),
+        ("LAST_CHANGED", "runs_by_change (namespace=?)"),
         ("FACTS", "PRIMARY KEY (namespace=? AND run=? AND number>?)"),
         ("SOME_FACTS", "PRIMARY KEY (namespace=? AND run=? AND number=?)"),
     ],
@@ -64,6 +64,23 @@ def test_a_query_searches_by_an_index_and_sorts_nothing(tmp_path: Path, name: st
 def test_claim_due_expire_and_lists_use_the_index_made_for_them(tmp_path: Path, name: str, index: str) -> None:
     with opened(tmp_path) as store:
         assert any(index in step for step in plan_of(store.file.db, NAMED[name]))
+
+
+@pytest.mark.parametrize(
+    ("what", "index"),
+    [
+        ("age", "runs_by_age (namespace=? AND created_at<?)"),
+        ("status", "runs_by_status (namespace=? AND status=? AND created_at<?)"),
+        ("workflow", "runs_by_workflow (namespace=? AND workflow=? AND created_at<?)"),
+        ("name", "runs_by_name (namespace=? AND name=? AND created_at<?)"),
+        ("key", "runs_by_key (namespace=? AND key=? AND created_at<?)"),
+        ("label", "runs_by_label (namespace=? AND label=? AND created_at<?)"),
+    ],
+)
+def test_a_list_of_runs_uses_the_index_of_what_was_asked_for(tmp_path: Path, what: str, index: str) -> None:
+    with opened(tmp_path) as store:
+        steps = plan_of(store.file.db, queries.runs_by(what, "and created_at < ?"))
+    assert any(index in step for step in steps), steps
 
 
 def test_bound_values_do_not_make_sqlite_prepare_again(tmp_path: Path) -> None:
@@ -99,7 +116,7 @@ def writes(seen: Counter[str]) -> dict[str, int]:
     return {name: count for name, count in seen.items() if name.split("_")[0] in WRITING}
 
 
-WRITING = {"ADD", "MOVE", "CHANGE", "REMOVE", "SET", "CLEAR", "PUT"}
+WRITING = {"ADD", "GROW", "MOVE", "CHANGE", "REMOVE", "SET", "CLEAR", "PUT"}
 
 
 def test_a_step_of_a_chain_writes_what_it_must_and_no_more(tmp_path: Path) -> None:
@@ -113,7 +130,7 @@ def test_a_step_of_a_chain_writes_what_it_must_and_no_more(tmp_path: Path) -> No
             put(turn, "r", note("settled"), note("issued"), commands={"s1": None, "s2": order("s2")})
             assert len(turn.claim(Abilities("w"), 30.0, 1)) == 1
         assert store.file.db.total_changes() - changes == 5  # 2 facts, 1 command out, 1 in, 1 row: as in the raw loop
-    assert writes(seen) == {"ADD_FACT": 1, "REMOVE_COMMAND": 1, "ADD_APART": 1, "MOVE_RUN": 1}
+    assert writes(seen) == {"ADD_FACT": 1, "REMOVE_COMMAND": 1, "ADD_APART": 1, "GROW_RUN": 1}
     assert sum(seen.values()) <= 11
 
 
@@ -191,6 +208,10 @@ def test_a_turn_that_changes_nothing_costs_no_sync(tmp_path: Path) -> None:
 def test_a_status_that_stays_leaves_the_lists_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         commit(store, "r", note(), status=RUNNING)
+        with traced(store) as seen:
+            commit(store, "r", note(), status=RUNNING)
+        assert writes(seen) == {"ADD_FACT": 1, "GROW_RUN": 1}
+        commit(store, "s", note(), status=RUNNING)
         with traced(store) as seen:
             commit(store, "r", note(), status=RUNNING)
         assert writes(seen) == {"ADD_FACT": 1, "MOVE_RUN": 1}

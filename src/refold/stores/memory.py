@@ -21,6 +21,7 @@ from refold.ports import (
     HAND_BACKS,
     MOST_SCANNED,
     Abilities,
+    ChangePosition,
     Expired,
     Health,
     Lease,
@@ -28,6 +29,7 @@ from refold.ports import (
     LiveWorker,
     Place,
     Queue,
+    RunChanges,
     RunCursor,
     RunFilter,
     RunPage,
@@ -98,6 +100,7 @@ class CommittedRun(Struct, frozen=True):
     lines: Sequence[bytes]
     line_count: int
     dead: Sequence[DeadLetter]
+    change: int = 0  # the number of its last change
 
 
 class MemoryStore:
@@ -124,6 +127,7 @@ class MemoryStore:
         self.workers: dict[str, Abilities] = {}
         self.committed: dict[str, CommittedRun] = {}  # for the views, which must not see half a turn
         self.committed_commands: dict[Key, Queued] = {}
+        self.last_change = 0  # the number of the last change of a run
         self.views: Views = MemoryViews(self)
 
     @contextmanager
@@ -146,7 +150,13 @@ class MemoryStore:
         if not log:
             self.committed.pop(run, None)
             return
-        self.committed[run] = CommittedRun(self.rows.get(run), log, len(log), lines, len(lines), self.dead.get(run, ()))
+        row, before = self.rows.get(run), self.committed.get(run)
+        if before is not None and before.head == len(log) and (before.row is not None or row is None):
+            change = before.change
+        else:
+            change = self.last_change = self.last_change + 1
+        dead = self.dead.get(run, ())
+        self.committed[run] = CommittedRun(row, log, len(log), lines, len(lines), dead, change)
 
     def _publish_command(self, key: Key) -> None:
         queued = self.commands.get(key)
@@ -535,6 +545,13 @@ class MemoryViews:
     def count(self, wanted: RunFilter = ALL_RUNS, most: int = 10_000) -> tuple[int, bool]:
         number = sum(wanted.fits(row) for row in self._newest())
         return min(number, most), number > most
+
+    def changed(self, since: ChangePosition | None = None, limit: int = 1000) -> RunChanges:
+        if since is None:
+            return RunChanges((self._store.last_change, 0))
+        runs = [(each.change, each.head, run) for run, each in list(self._store.committed.items()) if each.row]
+        later = sorted(each for each in runs if each[0] > since[0])[:limit]
+        return RunChanges(later[-1][:2] if later else since, {run: head for _, head, run in later})
 
     def summary(self, run: str) -> Summary | None:
         committed = self._store.committed.get(run)

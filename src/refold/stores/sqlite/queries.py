@@ -41,14 +41,18 @@ LOGS: Final = "select run, max(number) from facts where namespace = ? group by r
 """Every run that has a log, and where its log ends."""
 
 ADD_RUN: Final = """
-    insert into runs (head, status, created_at, summary, seal, namespace, run, workflow, name, key)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    insert into runs (head, status, created_at, summary, seal, change, namespace, run, workflow, name, key)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 """The row of a run that starts."""
 
-MOVE_RUN: Final = "update runs set head = ?, summary = ?, seal = ? where namespace = ? and run = ?"
-"""The row of a run that lists show under the same status as before: no index has to be touched."""
+GROW_RUN: Final = "update runs set head = ?, summary = ?, seal = ? where namespace = ? and run = ?"
+"""The row of the run that changed last, under the same status as before: no index has to be touched."""
 
-CHANGE_RUN: Final = "update runs set head = ?, status = ?, summary = ?, seal = ? where namespace = ? and run = ?"
+MOVE_RUN: Final = "update runs set head = ?, summary = ?, seal = ?, change = ? where namespace = ? and run = ?"
+"""The row of a run that lists show under the same status as before: of the indexes, only that of changes is touched."""
+
+CHANGE_RUN: Final = """
+    update runs set head = ?, status = ?, summary = ?, seal = ?, change = ? where namespace = ? and run = ?"""
 """The row of a run that has another status now. All other indexes stay as they are."""
 
 RENAME_RUN: Final = "update runs set workflow = ? where namespace = ? and run = ?"
@@ -56,6 +60,20 @@ RENAME_RUN: Final = "update runs set workflow = ? where namespace = ? and run = 
 
 ADD_LABEL: Final = "insert or ignore into labels (namespace, run, label, created_at) values (?, ?, ?, ?)"
 """A label of a run that starts."""
+
+LAST_CHANGED: Final = """
+    select run, head, change, coalesce((select change from removed_changes where namespace = ?1), 0)
+    from runs indexed by runs_by_change where namespace = ?1 order by change desc limit 1"""
+"""The run that changed last, and the highest number of a removed run. Under the writer's lock the next number can be
+given."""
+
+REMOVED_CHANGE: Final = "select '', 0, 0, change from removed_changes where namespace = ?"
+"""The same where there is no run."""
+
+CHANGED: Final = """
+    select run, head, change from runs indexed by runs_by_change
+    where namespace = ? and change >= ? and (change > ? or head > ?) order by change limit ?"""
+"""The runs that have changed since a position, those that changed first before the others."""
 
 RUN: Final = "select head, status, created_at, summary, seal from runs where namespace = ? and run = ?"
 """One line of the list."""
@@ -334,6 +352,9 @@ REMOVE_WORKER: Final = "delete from workers where namespace = ? and worker = ? a
 """Its process has ended."""
 
 REMOVE_RUN: Final = (
+    """insert into removed_changes (namespace, change)
+    select namespace, change from runs where namespace = ? and run = ?
+    on conflict (namespace) do update set change = max(change, excluded.change)""",
     "delete from facts where namespace = ? and run = ?",
     "delete from commands where namespace = ? and run = ?",
     "delete from timers where namespace = ? and run = ?",
@@ -353,6 +374,9 @@ LIFT_FLOOR: Final = """
 """Commands to come begin above those of a run that is removed, whose ids may come again."""
 
 FORGET: Final = (
+    """insert into removed_changes (namespace, change)
+    select namespace, max(change) from runs where namespace = ? group by namespace
+    on conflict (namespace) do update set change = max(change, excluded.change)""",
     "delete from commands where namespace = ?",
     "delete from timers where namespace = ?",
     "delete from runs where namespace = ?",

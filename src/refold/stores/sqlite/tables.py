@@ -11,11 +11,12 @@ from refold.core.read.summary import Summary
 from refold.errors import Corrupt, NotFound
 from refold.stores.clock import Mark, StoreClock
 from refold.stores.sqlite import columns, queries
-from refold.stores.sqlite.columns import Values
+from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File
 from refold.stores.sqlite.rows import check, read_fact, read_run, seal
 
 ALL = -1  # as a limit
+MOST_CHANGES = 1 << 62
 
 Ask = Callable[..., list[Values]]
 """Runs a query: its text, and what is bound behind the namespace."""
@@ -107,3 +108,18 @@ def put_mark(file: File, namespace: str, clock: StoreClock) -> None:
     mark = clock.mark()
     values = (namespace, mark.at, mark.steady, mark.boot)
     file.write(queries.PUT_MARK, [(*values, seal(values))])
+
+
+def last_change(ask: Callable[[str], Sequence[Values]]) -> tuple[str, int, int]:
+    """Return the run that changed last with its head and the number of that change; no run if it was removed.
+    Raises Corrupt."""
+    rows = ask(queries.LAST_CHANGED) or ask(queries.REMOVED_CHANGE)
+    run, head, change, removed = rows[0] if rows else ("", 0, 0, 0)
+    columns.CHANGES.check((run,), (run, head, change))
+    if type(removed) is not int:
+        raise malformed("removed_changes", (), "change", f"{removed!r} is not an integer")
+    if removed > change:
+        run, head, change = "", 0, removed
+    if not 0 <= change <= MOST_CHANGES:
+        raise malformed("runs", (run,), "change", f"{change} is not the number of a change")
+    return run, head, change

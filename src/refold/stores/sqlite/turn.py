@@ -40,7 +40,7 @@ from refold.stores.sqlite.rows import (
     run_row,
     seal,
 )
-from refold.stores.sqlite.tables import ALL, Tables, put_mark, read_mark
+from refold.stores.sqlite.tables import ALL, Tables, last_change, put_mark, read_mark
 
 Named = tuple[str, str]
 """A run, and the key or the hash of something that belongs to it."""
@@ -136,14 +136,19 @@ class Buffer(Struct):
 
     def _flush_runs(self, file: File) -> None:
         writing: dict[str, list[Values]] = {}
+        last, _, change = last_change(lambda query: file.rows(query, (self.namespace,)))
+        grows = list(self.runs) == [last]  # a position has the head too, so the last run can keep its number
         for run, (stored, row, summary) in self.runs.items():
+            change += 1
             place, query, values = (self.namespace, run), queries.ADD_RUN, row
-            if stored == row[1]:
-                query, values = queries.MOVE_RUN, (row[0], row[3], row[4], *place)
+            if stored == row[1] and grows:
+                query, values = queries.GROW_RUN, (row[0], row[3], row[4], *place)
+            elif stored == row[1]:
+                query, values = queries.MOVE_RUN, (row[0], row[3], row[4], change, *place)
             elif stored:
-                query, values = queries.CHANGE_RUN, (row[0], row[1], row[3], row[4], *place)
+                query, values = queries.CHANGE_RUN, (row[0], row[1], row[3], row[4], change, *place)
             else:
-                values = (*row, *place, summary.workflow, summary.name, summary.key)
+                values = (*row, change, *place, summary.workflow, summary.name, summary.key)
                 labels = [(*place, label_text(*label), summary.created_at) for label in summary.labels.items()]
                 writing.setdefault(queries.ADD_LABEL, []).extend(labels)
             writing.setdefault(query, []).append(values)

@@ -18,10 +18,12 @@ from refold.ports import (
     ALL_RUNS,
     MOST_SCANNED,
     Abilities,
+    ChangePosition,
     Health,
     Leased,
     LiveWorker,
     Queue,
+    RunChanges,
     RunCursor,
     RunFilter,
     RunPage,
@@ -32,7 +34,7 @@ from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong, readable_rows
 from refold.stores.sqlite.locks import LOCK_NAME, file_system_of, mount_table
 from refold.stores.sqlite.rows import FAR, CommandRow, check, label_text, read_dead, read_queued, read_run
-from refold.stores.sqlite.tables import ALL, Tables, read_mark
+from refold.stores.sqlite.tables import ALL, Tables, last_change, read_mark
 
 T = TypeVar("T")
 LINES = 1000  # read at once while they are searched
@@ -126,6 +128,16 @@ class SqliteViews:
             page = self.runs(wanted, page.after, MOST_SCANNED)
             number += len(page.rows)
         return number
+
+    def changed(self, since: ChangePosition | None = None, limit: int = 1000) -> RunChanges:
+        if since is None:
+            with self._connection() as file:
+                _, head, change = last_change(lambda query: file.rows(query, (self.namespace,)))
+            return RunChanges((change, head))
+        change, head = since
+        changes = readable_rows(_change, self._ask(queries.CHANGED, change, change, head, limit), self.report)
+        position = (changes[-1][2], changes[-1][1]) if changes else since
+        return RunChanges(position, {run: head for run, head, _ in changes})
 
     def summary(self, run: str) -> Summary | None:
         return self._tables.summary(run)
@@ -323,6 +335,11 @@ def _place(after: RunCursor) -> str:
     """Return the cursor as a query has it. Text that is not UTF-8 was read as bytes, and SQLite sorts bytes behind all
     text: without the cast the same row would be found again, without end."""
     return f"({', '.join('cast(? as text)' if isinstance(each, bytes) else '?' for each in after)})"
+
+
+def _change(row: Values) -> tuple[str, int, int]:
+    columns.CHANGES.check(row[:1], row)
+    return row[0], row[1], row[2]
 
 
 def _summary(row: Values) -> Summary:
