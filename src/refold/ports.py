@@ -20,7 +20,7 @@ from msgspec import Struct
 from refold.core.commands import Command, Held, Letter
 from refold.core.facts import Fact
 from refold.core.fold.apply import Record
-from refold.core.outcomes import Fault, Instant, Outcome, Sent, Write
+from refold.core.outcomes import Awaited, Fault, Instant, Outcome, Sent, Write
 from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
 from refold.errors import Corrupt, StaleWrite
@@ -33,6 +33,7 @@ class Memory(Struct, frozen=True):
     versions: Mapping[str, int] = {}
     recorded: Mapping[str, Outcome] = {}
     awaited: frozenset[str] = frozenset()  # calls that the run waits for
+    count: int = 0  # how many calls the run has recorded for this command
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -439,6 +440,13 @@ class Desk(Protocol):
 
     async def record(self, lease: Lease, key: str, outcome: Outcome) -> None: ...
 
+    async def expect(self, lease: Lease, calls: Sequence[Awaited]) -> None:
+        """The body keeps running, and waits for these durable calls."""
+
+    async def wake(self, lease: Lease) -> None:
+        """Let the command be claimed again whose body was parked under this lease. Raises LeaseLost if the command is
+        over or another worker has it."""
+
 
 class Meanwhile(Protocol):
     """What a body can do before its try is over. What it records is there when the command is run again."""
@@ -448,6 +456,37 @@ class Meanwhile(Protocol):
     async def record(self, key: str, outcome: Outcome) -> None: ...
 
     async def publish(self, lines: Sequence[Any]) -> None: ...
+
+
+class Sleeper(Protocol):
+    """A body that can be parked, as the worker sees it."""
+
+    def resumed(self, memory: Memory) -> None:
+        """The body has a lease again: it gets what was recorded meanwhile and continues."""
+
+    def dropped(self) -> None:
+        """Another holder owns the command, or nobody does: what this body still does has no effect."""
+
+
+class Parking(Protocol):
+    """Lets a body wait without a slot and without a lease, while its coroutine stays where it is."""
+
+    has_lease: bool
+
+    def attach(self, sleeper: Sleeper) -> None:
+        """Once, when the body begins."""
+
+    def park(self, done: "Done") -> None:
+        """Report that the body waits. From now on it has no lease."""
+
+    async def leased(self) -> bool:
+        """Return True when the body has a lease; a parked one asks for its command. False: it was dropped."""
+
+    async def expect(self, calls: Sequence[Awaited]) -> None:
+        """The body keeps running, and waits for these durable calls."""
+
+    async def news(self) -> Memory:
+        """Return what is recorded now."""
 
 
 class Done(Struct, frozen=True, gc=False):
@@ -509,6 +548,7 @@ class ToolCall(Struct, frozen=True, gc=False):
     settings: Mapping[str, Any]
     say: Say | None = None  # to the run's side stream
     meanwhile: Meanwhile | None = None
+    parking: Parking | None = None
 
     @property
     def input(self) -> Any:

@@ -108,11 +108,16 @@ class Limit:
                 self._timeout.reschedule(self._until + waited)
 
 
+def clocks_of_task() -> list["Stopwatch | Limit"]:
+    """Return the clocks that measure the body that runs in this task."""
+    task = asyncio.current_task()
+    return [each for each in _clocks.get() if each.owner is task]
+
+
 @contextmanager
 def waiting() -> Iterator[None]:
     """Pause the clocks of a body while it waits for its turn."""
-    task = asyncio.current_task()
-    clocks = [each for each in _clocks.get() if each.owner is task]
+    clocks = clocks_of_task()
     for each in clocks:
         each.pause()
     try:

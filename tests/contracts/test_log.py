@@ -6,8 +6,10 @@ import pytest
 
 from refold.core import codec
 from refold.core.facts import (
+    BodyWoke,
     BudgetExceeded,
     Bypassed,
+    CallsAwaited,
     CallSettled,
     CancelAsked,
     ChildEnded,
@@ -120,6 +122,8 @@ SAMPLES: tuple[Fact, ...] = (
     SignalReceived("go", {"deep": [[[]]]}, "me"),
     SignalTaken("go", "a/1"),
     CallSettled("a/1", "key", Succeeded(0)),
+    CallsAwaited("a/1", (Awaited("key", signal="go"),)),
+    BodyWoke("a/1"),
     ChildEnded("child", "a/1", Cancelled("why"), "call", {"tokens": 2.0}),
     GateDecided("a", 1, "approve", "me", ["fine"]),
     RunPaused("me"),

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from refold.core import codec
 from refold.core.commands import Command, Letter, LetterCancel, LetterEnded, LetterPause, LetterResume, LetterStart
 from refold.core.facts import (
+    BodyWoke,
     BudgetExceeded,
     Bypassed,
+    CallsAwaited,
     CallSettled,
     CancelAsked,
     ChildEnded,
@@ -127,6 +129,8 @@ FACTS: tuple[Fact, ...] = (
     SignalReceived("go", [1], "ada"),
     SignalTaken("go", "a/1#k"),
     CallSettled("a/1", "k", Succeeded(1)),
+    CallsAwaited("a/1", (Awaited("k", 5, "go", "child", {"x": 1}, "step", True),)),
+    BodyWoke("a/1"),
     ChildEnded("child", "a/1", Failed(FAULT), "k", {"tokens": 1}),
     GateDecided("a", 1, "approve", "ada", {"x": 1}),
     RunPaused("ada"),

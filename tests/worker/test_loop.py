@@ -71,6 +71,10 @@ class HandDesk:
 
     async def record(self, lease: Lease, key: str, outcome: Outcome) -> None: ...
 
+    async def expect(self, lease: Lease, calls: Sequence[Any]) -> None: ...
+
+    async def wake(self, lease: Lease) -> None: ...
+
     def _lease(self) -> Lease | None:
         if not self.waiting:
             return None

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.outcomes import Blob, Fault, Instant, Outcome, Report, Sent
+from refold.core.outcomes import Awaited, Blob, Fault, Instant, Outcome, Report, Sent
 
 
 class Parent(Struct, frozen=True, omit_defaults=True):
@@ -260,6 +260,19 @@ class CallSettled(Struct, frozen=True, tag="call_settled", omit_defaults=True):
     outcome: Outcome
 
 
+class CallsAwaited(Struct, frozen=True, tag="calls_awaited"):
+    """A body that keeps running waits for these durable calls."""
+
+    command: str
+    calls: tuple[Awaited, ...]
+
+
+class BodyWoke(Struct, frozen=True, tag="body_woke"):
+    """A parked body has continued before what it waits for came, and asks for its command again."""
+
+    command: str
+
+
 class ChildEnded(Struct, frozen=True, tag="child_ended", omit_defaults=True):
     """The child run of this command, or of a durable call in it, ended."""
 
@@ -369,6 +382,8 @@ Fact = (
     | SignalReceived
     | SignalTaken
     | CallSettled
+    | CallsAwaited
+    | BodyWoke
     | ChildEnded
     | GateDecided
     | RunPaused

@@ -104,10 +104,12 @@ class Awaited(Struct, frozen=True, omit_defaults=True):
 
 
 class Suspended(Struct, frozen=True, tag="suspended", omit_defaults=True):
-    """The body waits for durable calls. It takes no slot meanwhile, and starts over with the recorded calls."""
+    """The body waits for durable calls. It takes no slot meanwhile, and continues, or starts over with the recorded
+    calls."""
 
     calls: tuple[Awaited, ...] = ()
     progress: Any = None
+    known: int = -1  # how many recorded calls the body knows, of all its tries; -1: this is not counted
 
 
 Outcome = Succeeded | Failed | TimedOut | Cancelled | Parked | Suspended

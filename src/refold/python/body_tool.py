@@ -18,10 +18,10 @@ from refold.python.call_records import TASK
 from refold.python.context import Context, SyncContext, waiting_on
 from refold.python.data_classes import MARK
 from refold.python.definition import Body, Definition
-from refold.python.durable_calls import Suspension
 from refold.python.events import InputRequestEvent, InputResponseEvent
 from refold.python.isolated import run_isolated
 from refold.python.map import ON
+from refold.python.parking import DurableWaits, Suspension
 from refold.python.session import Session, live_keys
 
 log = logger("worker")
@@ -61,8 +61,11 @@ class BodyTool:
         assert call.meanwhile is not None
         body = self.definition.bodies[call.command.step]
         mapped = call.command.item is not None  # it knows what it has recorded, and nothing of a context
-        memory = Memory(recorded=call.command.recorded) if mapped else await call.meanwhile.recall()
+        recorded = call.command.recorded
+        memory = Memory(recorded=recorded, count=len(recorded)) if mapped else await call.meanwhile.recall()
         body_call = BodyCall(call, self.definition, memory, self.services, self.session(call.run))
+        if call.parking is not None and body.signature.is_async and body.policy.isolation != "process":
+            body_call.calls.waits = DurableWaits(call.parking, body_call)
         try:
             await self._run(body, body_call)
         except Suspension:
@@ -70,12 +73,14 @@ class BodyTool:
         except BaseException as error:
             if _is_told_to_end(error):
                 raise
-            if body_call.calls.pending and not isinstance(error, Exception):
-                return await _suspended(body_call)  # raised through a group of tasks
+            if body_call.calls.pending:
+                return await _suspended(body_call)  # whatever it has raised on its way out
             await _flushed(body_call)
             if isinstance(error, CancelledError):
                 raise
             return self._failed(body_call, error)
+        finally:
+            body_call.calls.waits = None  # the two would keep each other alive
         if body_call.calls.pending:
             return await _suspended(body_call)  # the body has swallowed it
         if body_call.published.count:

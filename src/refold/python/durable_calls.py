@@ -12,6 +12,7 @@ from refold.core.plan import Retry
 from refold.errors import Unstorable
 from refold.ports import Meanwhile, Memory
 from refold.python.call_records import TASK, CallRecords, unnumbered
+from refold.python.parking import DurableWaits, Suspension
 
 Span = str | int | float
 ReadBlob = Callable[[Blob], Awaitable[Any]]
@@ -25,10 +26,6 @@ class CallOptions(Struct, frozen=True):
     timeout: Span | None = None
 
 
-class Suspension(BaseException):
-    """Ends a body that has to wait; the body is run again when the outcome that it waits for is recorded."""
-
-
 class RecordedCalls:
     """The durable calls of one call of a body."""
 
@@ -40,6 +37,8 @@ class RecordedCalls:
         self.recorded: dict[str, Outcome] = dict(memory.recorded)
         self.pending: dict[str, Awaited] = {}
         self.records = CallRecords(memory.recorded, memory.awaited)  # which of them is which
+        self.waits: DurableWaits | None = None  # None: a body that has to wait is ended, and starts over
+        self.is_suspended = False  # once it is, further calls of this pass do nothing
         self._busy = 0  # calls under way in this very moment
         self._quiet: asyncio.Event | None = None  # none of them is; made with the first
 
@@ -49,11 +48,20 @@ class RecordedCalls:
         return self.records
 
     async def outcome(self, call: Awaited) -> Outcome:
-        """Return the recorded outcome, or suspend the body by raising Suspension."""
-        if call.key in self.recorded:
+        """Return the outcome when there is one. A body that cannot be parked is ended with Suspension."""
+        waits = self.waits
+        if waits is not None:
+            if call.key not in self.recorded:
+                await waits.ready()  # this may bring the outcome
+            if call.key in self.recorded:
+                return await self._whole(await waits.recorded(call, self.recorded[call.key]))
+            return await self._whole(await waits.outcome(call))
+        if call.key in self.recorded and not self.is_suspended:
             return await self._whole(self.recorded[call.key])
-        self.pending[call.key] = call
-        await self._suspend()
+        if not self.is_suspended:
+            self.pending[call.key] = call
+            await self._suspend()
+            self.is_suspended = True
         raise Suspension
 
     async def once(self, key: str, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -62,7 +70,14 @@ class RecordedCalls:
         A failure is raised in the body and not recorded, except that a result which cannot be stored is recorded as a
         failure: the work was done, and is never done again.
         """
+        if self.is_suspended:
+            raise Suspension
+        waits = self.waits
+        if waits is not None and (waits.is_dropped or not waits.parking.has_lease):
+            await waits.ready()
         if key in self.recorded:
+            if waits is not None:
+                waits.met(key)
             done = await self._whole(self.recorded[key])
             if isinstance(done, Failed):
                 path, _, why = done.fault.message.partition(": ")
@@ -78,13 +93,11 @@ class RecordedCalls:
                 result = await work()
             finally:
                 TASK.reset(token)
-            with unnumbered():
-                await self.meanwhile.record(key, Succeeded(result))
+            await self._record(key, Succeeded(result))
         except Unstorable as error:
             refused = Failed(fault_from_exception(error))
             self.recorded[key] = refused
-            with unnumbered():
-                await self.meanwhile.record(key, refused)
+            await self._record(key, refused)
             raise
         finally:
             self._busy -= 1
@@ -97,13 +110,22 @@ class RecordedCalls:
         """Record a call as cancelled unless it has an outcome; its child run is cancelled."""
         if key not in self.recorded:
             self.recorded[key] = Cancelled(reason)
-            with unnumbered():
-                await self.meanwhile.record(key, Cancelled(reason))
+            await self._record(key, Cancelled(reason))
+
+    def is_busy(self) -> bool:
+        """Whether a call is under way."""
+        return self._busy > 0
+
+    async def _record(self, key: str, outcome: Outcome) -> None:
+        with unnumbered():
+            await self.meanwhile.record(key, outcome)
+        if self.waits is not None:
+            self.waits.known += 1
 
     async def settle(self, key: str, outcome: Outcome) -> None:
         """Record an outcome under a key, unless an earlier try has recorded one."""
         if key not in self.recorded:
-            await self.meanwhile.record(key, outcome)
+            await self._record(key, outcome)
             self.recorded[key] = outcome
 
     async def _suspend(self) -> None:

@@ -12,6 +12,8 @@ from refold.core.decide.events import gather_no_longer
 from refold.core.decide.inputs import started_with
 from refold.core.expressions import CannotEvaluate
 from refold.core.facts import (
+    BodyWoke,
+    CallsAwaited,
     CallSettled,
     CancelAsked,
     ChildEnded,
@@ -63,6 +65,7 @@ from refold.runtime.mail import (
     Cancel,
     CancelItems,
     DecideGate,
+    Expect,
     Expire,
     Look,
     Mail,
@@ -76,6 +79,7 @@ from refold.runtime.mail import (
     Settle,
     Signal,
     Start,
+    Wake,
 )
 from refold.runtime.operations import apply_operation, refuse_spent
 from refold.schemas import WORK_UNDER_LOCK, misfits, misfits_text, schema_flaw
@@ -158,6 +162,10 @@ class MailReader(Struct):
                 self._start(mail)
             case Note():
                 self._note(mail)
+            case Expect():
+                self._expect(mail)
+            case Wake():
+                self._wake(mail)
             case Expire():
                 self._expire(mail)
             case Cancel(command=command) if command:
@@ -234,7 +242,23 @@ class MailReader(Struct):
         if mail.key not in self.d.state.open[command].recorded:
             self.d.record_fact(CallSettled(command, mail.key, self._boxed(mail.outcome)))
 
+    def _expect(self, mail: Expect) -> None:
+        self._refuse_stale(mail.lease)
+        self.d.record_fact(CallsAwaited(mail.lease.command.id, mail.calls))
+
+    def _wake(self, mail: Wake) -> None:
+        """Free a suspended command for its parked body. If its worker holds it already, nothing has to be done."""
+        command = mail.lease.command
+        opened, held = self.d.state.open.get(command.id), self.turn.lease(self.d.state.run, command.id)
+        is_over = opened is None or opened.attempt != command.attempt
+        if is_over or (held is not None and held.worker != mail.lease.worker):
+            raise LeaseLost(f"{command.id} of run {mail.lease.run} is over, or another worker has it")
+        if opened is not None and opened.held and opened.report is None and held is None:
+            self.d.record_fact(BodyWoke(command.id))
+
     def _refuse_stale(self, lease: Lease) -> None:
+        if lease.command.id in self.d.restarted:
+            raise LeaseLost(f"{lease.command.id} of run {lease.run} starts over, for the run follows another plan")
         if self.held.get(lease.command.id) != lease.generation or lease.command.id in self.settled:
             raise LeaseLost(f"{lease.command.id} of run {lease.run} is no longer held under {lease.generation}")
 

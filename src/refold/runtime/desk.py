@@ -7,10 +7,22 @@ from msgspec import structs
 
 from refold.core.codec import check_value, checked_outcome
 from refold.core.faults import text_of
-from refold.core.outcomes import AddTo, Failed, Fault, Outcome, Parked, PutIf, Sent, Succeeded, Suspended, Write
-from refold.errors import InvalidValue, LeaseLost
+from refold.core.outcomes import (
+    AddTo,
+    Awaited,
+    Failed,
+    Fault,
+    Outcome,
+    Parked,
+    PutIf,
+    Sent,
+    Succeeded,
+    Suspended,
+    Write,
+)
+from refold.errors import InvalidValue, LeaseLost, NotFound
 from refold.ports import Abilities, Advance, Done, Lease, Memory, Place, Store
-from refold.runtime.mail import Note, Settle
+from refold.runtime.mail import Expect, Note, Settle, Wake
 from refold.runtime.mailroom import Mailroom
 
 FAR = 2**63  # every moment is below
@@ -56,6 +68,17 @@ class LocalDesk:
         if isinstance(outcome, Succeeded):
             check_value(outcome.result, key)
         await self.mailroom.send(lease.run, Note(lease, key, outcome))
+
+    async def expect(self, lease: Lease, calls: Sequence[Awaited]) -> None:
+        for call in calls:
+            check_value(call.input, call.key)
+        await self.mailroom.send(lease.run, Expect(lease, tuple(calls)))
+
+    async def wake(self, lease: Lease) -> None:
+        try:
+            await self.mailroom.send(lease.run, Wake(lease))
+        except NotFound as error:
+            raise LeaseLost(str(error)) from error
 
 
 def _honest(done: Done) -> Done:

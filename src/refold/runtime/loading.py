@@ -58,7 +58,8 @@ def decided(turn: StoreTurn, d: Decision, kept: Loaded) -> dict[str, Command | H
 def memory_of(state: RunState, command: str) -> Memory:
     """The maps are copied; their values are never changed in place."""
     opened = state.open[command]
-    return Memory(dict(state.ctx), dict(state.versions), dict(opened.recorded), frozenset(opened.calls))
+    recorded = dict(opened.recorded)
+    return Memory(dict(state.ctx), dict(state.versions), recorded, frozenset(opened.calls), len(recorded))
 
 
 def with_memory(leases: Sequence[Lease], state_of: Callable[[str], RunState | None]) -> Sequence[Lease]:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from refold.core.facts import Parent
 from refold.core.graph import Graph, PreparedPlan
-from refold.core.outcomes import Outcome
+from refold.core.outcomes import Awaited, Outcome
 from refold.ports import Abilities, Done, Lease
 
 
@@ -34,6 +34,19 @@ class Note(Struct, frozen=True, gc=False):
     lease: Lease
     key: str
     outcome: Outcome
+
+
+class Expect(Struct, frozen=True, gc=False):
+    """The body of a command that is running waits for durable calls."""
+
+    lease: Lease
+    calls: tuple[Awaited, ...]
+
+
+class Wake(Struct, frozen=True, gc=False):
+    """A parked body asks for its command again. The lease is the one under which it was parked."""
+
+    lease: Lease
 
 
 class Expire(Struct, frozen=True):
@@ -120,6 +133,8 @@ Mail = (
     Start
     | Settle
     | Note
+    | Expect
+    | Wake
     | Expire
     | Signal
     | Request

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from refold.body_tasks import outside_of_bodies
 from refold.core import codec
 from refold.core.faults import text_of
 from refold.core.graph import prepare
@@ -147,7 +148,7 @@ class Mailroom:
     def _put(self, post: Delivery, reply: asyncio.Future[Delivery] | None) -> None:
         self._waiting.append((post, reply))
         if self._work is None or self._work.done():
-            self._work = asyncio.get_running_loop().create_task(self._deliver())
+            self._work = asyncio.get_running_loop().create_task(self._deliver(), context=outside_of_bodies())
 
     async def _deliver(self) -> None:
         while self._waiting:

@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from refold.body_tasks import outside_of_bodies
 from refold.core.faults import text_of
 from refold.core.state import TERMINAL
 from refold.errors import EngineClosed, NotFound, Unavailable
@@ -105,7 +106,7 @@ class RunWaiters:
     def _begin_to_look(self) -> None:
         self._timer = None
         if self._watched:
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+            self._looking = asyncio.get_running_loop().create_task(self._look(), context=outside_of_bodies())
 
     async def _look(self) -> None:
         try:

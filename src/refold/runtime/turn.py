@@ -30,7 +30,7 @@ from refold.queries.reading import replayed, stored_graph
 from refold.runtime.accept import MailReader, reported
 from refold.runtime.children import DEPTH, ChildLimits
 from refold.runtime.loading import decided, memory_of, with_memory
-from refold.runtime.mail import Expire, Look, Mail, Note, Settle, Start
+from refold.runtime.mail import Expect, Expire, Look, Mail, Note, Settle, Start, Wake
 from refold.runtime.operations import dead_of
 from refold.runtime.turn_log import LogLine, turn_lines, write_lines
 
@@ -40,7 +40,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 1, 300  # seconds before a run that is stuck is dec
 log = logger("runtime")
 
 _OWN = (Start, Settle, Note)  # mail that concerns its run alone
-_PATIENT = (Settle, Note, Expire, Look)  # mail that can wait until a run that is stuck is tried again
+_OF_BODIES = (Note, Expect, Wake)  # mail of bodies that are running or parked; they ask again
+_PATIENT = (Settle, *_OF_BODIES, Expire, Look)  # mail that can wait until a run that is stuck is tried again
 
 
 class Delivery(Struct):
@@ -284,8 +285,8 @@ class Turns:
                 post.error = None
                 letters.append(_kept(run, mail))
                 lines.extend(mail.done.lines)
-            elif isinstance(mail, Note):
-                post.error = Unavailable(f"run {run} is stuck: {stuck.why}")  # its body asks again
+            elif isinstance(mail, _OF_BODIES):
+                post.error = Unavailable(f"run {run} is stuck: {stuck.why}")
             elif isinstance(mail, _PATIENT):
                 post.error = None
         if letters or row.stuck != stuck.why:
@@ -568,7 +569,7 @@ def _result_blob(d: Decision) -> dict[str, Any]:
 
 def _noted(posts: Sequence[Delivery]) -> set[str]:
     """Commands whose bodies report durable calls before they end."""
-    return {post.mail.lease.command.id for post in posts if isinstance(post.mail, Note)}
+    return {post.mail.lease.command.id for post in posts if isinstance(post.mail, (Note, Expect))}
 
 
 def _plan_of(posts: Sequence[Delivery]) -> bytes | None:

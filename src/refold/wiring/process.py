@@ -230,6 +230,7 @@ def _worker_options(settings: Settings, world: World, contexts: CallerContexts) 
         slots=settings.slots,
         lease_for=settings.lease_for,
         poll=settings.poll,
+        parked_bodies=settings.parked_bodies,
         heartbeat=world.heartbeat,
         redaction=world.secrets.redaction if world.secrets is not None else NO_REDACTION,
         context_of=contexts.of,
@@ -258,7 +259,7 @@ def _observer(process: Callable[[], Process]) -> TurnObserver:
         run_ended,
         children_started,
         lambda due, run: process().timers.set(due, run),
-        lambda run, command: process().worker.keeper.withdraw(run, command),
+        lambda run, command: process().worker.withdraw(run, command),
     )
 
 

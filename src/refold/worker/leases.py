@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from itertools import count
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
 from refold.core.faults import text_of
-from refold.core.outcomes import Failed, Outcome, Succeeded
+from refold.core.outcomes import Awaited, Failed, Outcome, Succeeded
 from refold.errors import RefoldError, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Clock, Desk, Lease, Memory, Place, Redaction
@@ -34,10 +34,15 @@ def fields_of(lease: Lease) -> dict[str, str | int]:
     return {**known, "worker": lease.worker, "attempt": command.attempt, "generation": lease.generation}
 
 
+class Stoppable(Protocol):
+    def cancel(self) -> object: ...
+
+
 class HeldLease(Struct):
     where: Place
     lease: Lease
-    body: asyncio.Task[Any] | None = None  # cancelled if the lease is lost; None: not running
+    body: Stoppable | None = None  # cancelled if the lease is lost; None: not running
+    live: Any = None  # the LiveBody that was parked under this lease
     stopped: bool = False  # the body was cancelled, or must not start
     reporting: bool = False  # the body has ended, so only the desk can tell whether the lease is still valid
     watch: Stopwatch = field(default_factory=Stopwatch)  # how long its body has run
@@ -187,6 +192,15 @@ class PatientDesk(Struct, frozen=True):
         elif isinstance(outcome, Succeeded):
             self.redaction.check_result(outcome.result)
         await self._asked(lambda: self.desk.record(self.lease, key, outcome))
+
+    async def read_memory(self) -> Memory:
+        """Return the current memory."""
+        return await self._asked(lambda: self.desk.recall(self.lease))
+
+    async def expect(self, calls: Sequence[Awaited]) -> None:
+        """Wait for durable calls. Raises ToolFailed for an input that holds a secret."""
+        self.redaction.check_result([call.input for call in calls])
+        await self._asked(lambda: self.desk.expect(self.lease, calls))
 
     async def publish(self, lines: Sequence[Any]) -> None:
         shown = [self.redaction.value(line) for line in lines]

@@ -9,15 +9,16 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from refold.body_tasks import noted_tasks
 from refold.core.faults import text_of
 from refold.core.outcomes import Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Offer, Redaction, Tool
-from refold.worker.leases import Heartbeat, HeldLease, LeaseKeeper, PatientDesk, as_task, fields_of
-from refold.worker.output import TryOutput
+from refold.worker.leases import Heartbeat, HeldLease, LeaseKeeper, as_task, fields_of
+from refold.worker.live_body import LiveBody, ParkedBodies
 from refold.worker.redaction import NO_REDACTION, redacted
-from refold.worker.run_tool import Body, CallServices, guarded_loop, run_tool
+from refold.worker.run_tool import CallServices, guarded_loop, run_tool
 
 log = logger("worker")
 
@@ -34,6 +35,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     lease_for: float = 30.0  # seconds
     poll: float = 1.0  # seconds between two claims when the doorbell does not ring
     patience: float = 5.0  # seconds for bodies to end when they are cancelled
+    parked_bodies: int = 10_000  # bodies that wait without a slot; of more, the least recently used are dropped
     heartbeat: Heartbeat = as_task
     redaction: Redaction = NO_REDACTION
     context_of: Callable[[str], Context | None] = _no_context  # the context variables of whoever started a run here
@@ -57,6 +59,7 @@ class Worker:
         self.context_of = options.context_of
         self._context = copy_context()  # that of the engine: a body must not see that of another caller
         self.keeper = LeaseKeeper(desk, clock, can.worker, self.lease_for)
+        self.parked = ParkedBodies(options.parked_bodies)
         self._busy: set[asyncio.Task[None]] = set()
         self._promised = 0  # free slots that are offered to a turn
         self._kept = asyncio.Event()  # set while no slot is offered
@@ -71,19 +74,23 @@ class Worker:
         self._over.clear()
         self._context = copy_context()
         try:
-            async with guarded_loop(), self.heartbeat(self.keeper):
-                while not self._stopping:
-                    await self._kept.wait()  # an offer is answered soon
-                    if await self._take_one():
-                        continue
-                    await self.doorbell.wait(self.poll)
-                await self._kept.wait()
-                while self._busy:  # the heartbeat runs until the last body has ended
-                    await asyncio.wait(self._busy)
+            with noted_tasks(asyncio.get_running_loop()):
+                await self._serve()
         finally:
             self._over.set()
             for task in self._busy:
                 task.cancel()
+
+    async def _serve(self) -> None:
+        async with guarded_loop(), self.heartbeat(self.keeper):
+            while not self._stopping:
+                await self._kept.wait()  # an offer is answered soon
+                if await self._take_one():
+                    continue
+                await self.doorbell.wait(self.poll)
+            await self._kept.wait()
+            while self._busy:  # the heartbeat runs until the last body has ended
+                await asyncio.wait(self._busy)
 
     def add_tool(self, name: str) -> None:
         """From now on the worker also claims commands of this tool."""
@@ -97,6 +104,11 @@ class Worker:
     def serve_runs(self, runs: frozenset[str]) -> None:
         """From now on the worker claims only commands of these runs."""
         self.can = structs.replace(self.can, runs=runs)
+
+    def withdraw(self, run: str, command: str) -> None:
+        """Stop the body of a command that its run has withdrawn."""
+        self.keeper.withdraw(run, command)
+        self.parked.drop_command(run, command)
 
     def offer(self) -> Offer | None:
         """Offer the free slots to a turn that is about to issue commands; `accept` follows."""
@@ -126,6 +138,7 @@ class Worker:
         event(log, INFO, "worker stops", worker=self.can.worker, grace=grace, held=len(self.keeper.held))
         self._stopping = True
         self.doorbell.ring()
+        await self.parked.close(self.patience)
         if await self._over_within(grace):
             return
         self.keeper.stop_bodies()
@@ -194,6 +207,8 @@ class Worker:
                 return None  # the lease was lost
             asking = self.keeper.begin_asking()
             next_lease = await self._settle(lease, done)
+            if held.live is not None:
+                held.live.released()
             return None if next_lease is None else self.keeper.hold(next_lease)
         except asyncio.CancelledError:
             if self._stopping or not self._over.is_set():  # else the process ends, and its leases run out
@@ -216,37 +231,55 @@ class Worker:
             self._unseen = True
             return None
         finally:
+            if held.live is not None and not held.live.is_released():
+                self.parked.drop(held.live)  # its report is not committed
             self.keeper.end_asking(asking)
             self.keeper.release(held)
 
     async def _run(self, held: HeldLease) -> Done | None:
-        """Return the report of the body; None if it was stopped because the lease is lost or the worker stops."""
+        """Return the report of the body, which has ended or is parked; None if it was stopped because the lease is lost
+        or the worker stops."""
         lease = held.lease
-        settings = await self.settings(lease)
-        printed = TryOutput(lease, self.desk.publish, self.clock, self.redaction)
-        meanwhile = PatientDesk(self.desk, lease, self.clock, self.lease_for / 30, self.redaction)
-        beside = CallServices(printed.say, meanwhile, held.watch)
-        if held.stopped:
+        live = self.parked.take(lease) if self.parked else None
+        if live is None:
+            settings = await self.settings(lease)
+            if held.stopped:
+                return None
+            live = LiveBody(held, self.desk, self.clock, self.lease_for / 30, self.redaction)
+            beside = CallServices(live.say, live, live, live.watch)
+            running = run_tool(lease, settings, self.tools, self.clock, beside, self.redaction)
+            live.begin(running, self.parked, self.context_of(lease.run))
+        elif not await self._resumed(live, held):
             return None
-        context = self.context_of(lease.run)
-        body = Body(run_tool(lease, settings, self.tools, self.clock, beside, self.redaction), context)
-        done = None
+        body, printed, done = live.body, live.printed, None
         try:
             if not body.ended:
-                held.body = body.task
-                await asyncio.wait((body.task,))
+                held.body = live
+                await live.rest()
                 held.body = None
-            done = _came_of(body, held, self.clock, self.redaction)
+            done = live.take_report()
+            held.live = live if done is not None else None
+            done = done or _came_of(live, held, self.clock, self.redaction)
             held.reporting = True  # from here on the desk refuses the report if the lease is lost
         except asyncio.CancelledError:
             held.body = None
-            body.task.cancel()
+            live.cancel()
             await asyncio.wait((body.task,))
             raise
         finally:
             if done is None and printed.any:
                 await printed.close()
         return structs.replace(done, lines=await printed.rest()) if done is not None and printed.any else done
+
+    async def _resumed(self, live: LiveBody, held: HeldLease) -> bool:
+        """Let a parked body continue; False if it was stopped before."""
+        held.body = live
+        try:
+            await live.resume(held)
+        except BaseException:
+            self.parked.drop(live)
+            raise
+        return live.has_lease
 
     async def _settle(self, lease: Lease, done: Done) -> Lease | None:
         """Report, and return the next lease. A store that does not answer is asked again while the lease may be valid.
@@ -284,11 +317,13 @@ class Worker:
             return  # the heartbeat finds a lease without a body, and hands it back
 
 
-def _came_of(body: Body[Done], held: HeldLease, clock: Clock, redaction: Redaction) -> Done | None:
+def _came_of(live: LiveBody, held: HeldLease, clock: Clock, redaction: Redaction) -> Done | None:
     """A body that was stopped has no report. A body that ends as cancelled without being stopped has cancelled
     itself."""
+    body = live.body
     if not body.is_cancelled():
-        return body.result if body.ended else body.task.result()
+        done = body.result if body.ended else body.task.result()
+        return done if live.lease is live.first else structs.replace(done, started_at=live.started_at)
     if held.stopped:
         return None
     why = "the body has cancelled its own task, or something that it has begun did so later"

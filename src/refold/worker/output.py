@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from refold.body_tasks import outside_of_bodies
 from refold.core.faults import text_of
 from refold.errors import LeaseLost, Unavailable
 from refold.logs import DEBUG, WARNING, event, logger
@@ -122,7 +123,7 @@ class TryOutput:
             self._timer.cancel()
             self._timer = None
         if self._sending is None:
-            self._sending = self._loop.create_task(self._send())
+            self._sending = self._loop.create_task(self._send(), context=outside_of_bodies())
             self._sending.add_done_callback(self._sent)
 
     def _sent(self, _: object) -> None:

@@ -17,7 +17,7 @@ from refold.core import codec
 from refold.core.faults import fault_from_exception, text_of
 from refold.core.outcomes import SECOND, Cancelled, Failed, Fault, Parked, Succeeded, Suspended, TimedOut
 from refold.errors import OverBound
-from refold.ports import Clock, Done, Lease, Meanwhile, Redaction, Say, Tool, ToolCall
+from refold.ports import Clock, Done, Lease, Meanwhile, Parking, Redaction, Say, Tool, ToolCall
 from refold.schemas import QUICK, SHOWN, Misfit, misfits, misfits_text
 from refold.time_limits import Limit, Stopwatch
 from refold.worker.redaction import NO_REDACTION, redacted
@@ -159,6 +159,7 @@ class CallServices(Struct, frozen=True):
 
     say: Say | None = None
     meanwhile: Meanwhile | None = None
+    parking: Parking | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)  # measures how long it runs
 
 
@@ -203,7 +204,7 @@ async def _run(
     schema = settings.get(RESULT)
     if schema is not None:
         settings = {name: value for name, value in settings.items() if name != RESULT}
-    call, limit = ToolCall(lease.run, command, settings, beside.say, beside.meanwhile), None
+    call, limit = ToolCall(lease.run, command, settings, beside.say, beside.meanwhile, beside.parking), None
     try:
         if command.timeout is None:
             value = await tools[command.tool](call)

@@ -114,7 +114,7 @@ class Decision(Struct):
                 self.new.add(command)
             else:
                 self._touch(command, command not in spared)
-        suspends = effects.reports and _suspends(fact)
+        suspends = effects.awaits_calls or (effects.reports and _suspends(fact))
         before = {command: set(state.open[command].calls) for command in touched} if suspends else {}
         apply.apply(self.graph, state, self.now, fact)
         self.facts.append(fact)

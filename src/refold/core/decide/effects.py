@@ -8,7 +8,9 @@ from msgspec import Struct
 from refold.core.commands import page_id
 from refold.core.fact_kinds import for_every_fact
 from refold.core.facts import (
+    BodyWoke,
     BudgetExceeded,
+    CallsAwaited,
     CallSettled,
     CancelAsked,
     ChildEnded,
@@ -71,7 +73,8 @@ class Effects(Struct, frozen=True):
     commands_touched: Callable[[Any], Sequence[str]] = _none  # the commands that it opens, changes or closes
     opens_commands: bool = False
     reports: bool = False  # it holds what workers have reported
-    answers_call: bool = False  # it answers a durable call; a worker that is running the body keeps its command
+    answers_call: bool = False  # it concerns a durable call; a worker that is running the body keeps its command
+    awaits_calls: bool = False  # child runs of durable calls may have to start
     sends_events: bool = False  # of a workflow of events: steps may receive what it holds
     read_later: bool = False  # later rules of the turn may read it, before the store has it
     writes_letters: bool = False  # letters to other runs may follow from it
@@ -109,6 +112,8 @@ EFFECTS: dict[type, Effects] = for_every_fact(
         SignalReceived: Effects(),
         SignalTaken: Effects(_owner, answers_call=True),
         CallSettled: Effects(_owner, answers_call=True),
+        CallsAwaited: Effects(_owner, answers_call=True, awaits_calls=True),
+        BodyWoke: Effects(_owner),
         ChildEnded: Effects(_owner, answers_call=True, read_later=True),
         GateDecided: Effects(_visit),
         RunPaused: Effects(writes_letters=True),

@@ -5,8 +5,10 @@ from typing import Any
 
 from refold.core.fact_kinds import for_every_fact, for_every_move
 from refold.core.facts import (
+    BodyWoke,
     BudgetExceeded,
     Bypassed,
+    CallsAwaited,
     CallSettled,
     CancelAsked,
     ChildEnded,
@@ -406,6 +408,8 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = for_every_fact(
         SignalReceived: _signal_received,
         SignalTaken: _signal_taken,
         CallSettled: waits.call_settled,
+        CallsAwaited: waits.calls_awaited,
+        BodyWoke: waits.body_woke,
         ChildEnded: waits.child_ended,
         GateDecided: waits.gate_decided,
         RunPaused: _run_paused,

@@ -1,12 +1,22 @@
 """How the fold changes commands that wait without a worker: for signals, times, calls, children, gates and polls."""
 
 from refold.core.commands import child_id
-from refold.core.facts import CallSettled, ChildEnded, GateDecided, SignalReceived, SignalTaken, StepIssued
+from refold.core.facts import (
+    BodyWoke,
+    CallsAwaited,
+    CallSettled,
+    ChildEnded,
+    GateDecided,
+    SignalReceived,
+    SignalTaken,
+    StepIssued,
+)
 from refold.core.fold import gates, visits
 from refold.core.graph import Graph
 from refold.core.outcomes import (
     REPLY,
     SECOND,
+    Awaited,
     Failed,
     Fault,
     Instant,
@@ -95,7 +105,14 @@ def suspend(state: RunState, command: str, suspended: Suspended) -> None:
     opened.report = None
     opened.progress = opened.progress if suspended.progress is None else suspended.progress
     state.judge.pop(command, None)
-    for call in suspended.calls:
+    wait_for_calls(state, command, suspended.calls)
+    has_news = 0 <= suspended.known < len(opened.recorded)  # a call was answered while the body was still running
+    opened.held = bool(opened.calls) and not has_news
+
+
+def wait_for_calls(state: RunState, command: str, calls: tuple[Awaited, ...]) -> None:
+    opened = state.open[command]
+    for call in calls:
         if call.key not in opened.recorded and call.key not in opened.calls:
             opened.calls[call.key] = call
             if call.signal:
@@ -103,7 +120,15 @@ def suspend(state: RunState, command: str, suspended: Suspended) -> None:
             if call.child and not call.detached:
                 owner = f"{command}#{call.key}"
                 state.children[owner] = child_id(state.run, owner)
-    opened.held = bool(opened.calls)
+
+
+def calls_awaited(graph: Graph, state: RunState, fact: CallsAwaited) -> None:
+    wait_for_calls(state, fact.command, fact.calls)
+
+
+def body_woke(graph: Graph, state: RunState, fact: BodyWoke) -> None:
+    """Let workers claim the command again; its open calls stay open."""
+    visits.postpone(state.open[fact.command], 0)
 
 
 def signal_received(graph: Graph, state: RunState, fact: SignalReceived) -> None:

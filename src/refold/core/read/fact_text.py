@@ -5,8 +5,10 @@ from typing import Any
 
 from refold.core.fact_kinds import for_every_fact, for_every_move
 from refold.core.facts import (
+    BodyWoke,
     BudgetExceeded,
     Bypassed,
+    CallsAwaited,
     CallSettled,
     CancelAsked,
     ChildEnded,
@@ -199,6 +201,8 @@ _TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
         SignalReceived: lambda fact: f"signal {fact.name!r} came" + (f" with {fact.value!r}" if fact.value else ""),
         SignalTaken: lambda fact: f"{fact.command} took signal {fact.name!r}",
         CallSettled: lambda fact: f"{fact.command} call {fact.key} {_ended(fact.outcome)}",
+        CallsAwaited: lambda fact: f"{fact.command} waits for {', '.join(call.key for call in fact.calls)}",
+        BodyWoke: lambda fact: f"{fact.command} has continued by itself",
         ChildEnded: lambda fact: f"{fact.command} run {fact.child} {_ended(fact.outcome)}",
         GateDecided: lambda fact: f"{_where(fact)} decided: {fact.option}" + _by(fact.by),
         RunPaused: lambda fact: "run paused" + _by(fact.by),

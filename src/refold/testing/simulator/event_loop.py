@@ -15,6 +15,8 @@ from contextvars import Context, ContextVar, copy_context
 from math import inf
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
+from refold.body_tasks import note_task
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Ctx = Context | None
@@ -287,6 +289,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         task = _Task(coro, number, name or f"Task-{number}", copy_context() if context is None else context, self)
         task.process._tasks[number] = task
         task.add_done_callback(self._on_task_done)
+        note_task(task, context)
         return task
 
     def run_until(self, predicate: Callable[[], bool], limit_time: float = inf, limit_steps: float = inf) -> bool:

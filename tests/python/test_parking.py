@@ -1,0 +1,420 @@
+"""A body that waits is parked: its coroutine stays where it is, without a slot and without a lease."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from refold import Context, Event, StartEvent, StopEvent, SyncContext, Workflow, flow, open_engine, step
+from refold.core.facts import BodyWoke, CallsAwaited, CallSettled, Fact, StepSettled
+from refold.core.outcomes import Suspended
+from refold.runtime.handle import Handle
+from refold.settings import Settings
+from refold.wiring import open_process
+
+SHORT = Settings(lease_for=2.0, sweep_every=0.05, poll=0.05)
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+async def facts(engine: Any, run: str, kind: type[Fact]) -> list[Any]:
+    return [fact for _, _, fact in await engine.history(run) if isinstance(fact, kind)]
+
+
+async def suspended(handle: Handle, times: int = 1) -> None:
+    """Wait until the run has recorded so many times that its body waits."""
+    async with asyncio.timeout(30):
+        while True:
+            settled = await facts(handle.engine, handle.id, StepSettled)
+            if sum(isinstance(fact.report.outcome, Suspended) for fact in settled) >= times:
+                return
+            await asyncio.sleep(0.005)
+
+
+async def result(handle: Handle) -> Any:
+    return await asyncio.wait_for(handle.result(), 30)
+
+
+async def test_no_line_runs_twice_and_finally_does_not_run_while_it_waits() -> None:
+    lines: list[str] = []
+
+    @flow
+    async def order(ctx: Context) -> Any:
+        lines.append("start")
+        try:
+            paid = await ctx.wait_for("paid")
+            lines.append("paid")
+            await ctx.sleep(0.01)
+        finally:
+            lines.append("finally")
+        return paid
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(order)
+        await suspended(handle)
+        assert lines == ["start"]
+        await handle.signal("paid", 3)
+        assert await result(handle) == 3
+    assert lines == ["start", "paid", "finally"]
+
+
+async def test_a_reservation_is_released_at_the_end_and_not_while_the_body_waits() -> None:
+    calls: list[str] = []
+
+    def note(what: str) -> None:
+        calls.append(what)
+
+    @flow
+    async def order(ctx: Context) -> None:
+        await ctx.call(note, "reserve")
+        try:
+            await ctx.wait_for("paid")
+            await ctx.call(note, "ship")
+        finally:
+            await ctx.call(note, "release")
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(order)
+        await suspended(handle)
+        assert calls == ["reserve"]
+        await handle.signal("paid")
+        await result(handle)
+    assert calls == ["reserve", "ship", "release"]
+
+
+async def test_parked_bodies_take_no_slot_and_no_lease() -> None:
+    @flow
+    async def waits(ctx: Context, n: int) -> Any:
+        return n, await ctx.wait_for("go")
+
+    async with open_engine(settings=Settings(lease_for=2.0, sweep_every=0.05, poll=0.05, slots=2)) as engine:
+        handles = [await engine.start(waits, n=n) for n in range(6)]
+        for handle in handles:
+            await suspended(handle)
+        assert not engine.store.views.leases()
+        for handle in reversed(handles):
+            await handle.signal("go", "!")
+        assert [await result(handle) for handle in handles] == [(n, "!") for n in range(6)]
+
+
+@flow
+async def doubled(ctx: Context, n: int) -> int:
+    await ctx.sleep(0.01 * (3 - n))
+    if n == 2:
+        raise ValueError("two")
+    return 2 * n
+
+
+async def test_gather_with_return_exceptions_gives_what_came_of_each_child() -> None:
+    notes: list[str] = []
+
+    @flow
+    async def parent(ctx: Context) -> None:
+        came = await asyncio.gather(*(ctx.run_child(doubled, n=n) for n in range(3)), return_exceptions=True)
+        good = [each for each in came if not isinstance(each, BaseException)]
+        await ctx.call(notes.append, f"{len(good)} of {len(came)}")
+
+    async with open_engine(settings=SHORT) as engine:
+        await result(await engine.start(parent))
+    assert notes == ["2 of 3"]
+
+
+async def test_wait_as_completed_and_task_groups_over_durable_waits() -> None:
+    passes: list[int] = []
+
+    @flow
+    async def parent(ctx: Context) -> Any:
+        passes.append(1)
+        first = [asyncio.create_task(ctx.wait_for(name)) for name in ("a", "b")]
+        done, pending = await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        order = []
+        slow_and_quick: list[Any] = [ctx.sleep(0.2, key="long"), ctx.run_child(doubled, n=1)]
+        for each in asyncio.as_completed(slow_and_quick):
+            order.append(await each)
+        async with asyncio.TaskGroup() as group:
+            one = group.create_task(ctx.run_child(doubled, n=0))
+            two = group.create_task(ctx.wait_for("c"))
+        return [task.result() for task in done], order, one.result(), two.result()
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(parent)
+        await suspended(handle)
+        await handle.signal("b", "B")
+        await handle.signal("c", "C")
+        assert await result(handle) == (["B"], [2, None], 0, "C")
+    assert passes == [1]
+
+
+async def test_a_wait_that_the_body_gives_up_is_withdrawn_and_swallows_no_signal() -> None:
+    @flow
+    async def patient(ctx: Context) -> Any:
+        try:
+            await asyncio.wait_for(ctx.wait_for("news"), 0.1)
+        except TimeoutError:
+            await ctx.call(str, "late")
+        return await ctx.wait_for("news")
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(patient)
+        await suspended(handle, 2)
+        await handle.signal("news", 7)
+        assert await result(handle) == 7
+        assert len(await facts(engine, handle.id, BodyWoke)) == 1  # a plain timer woke it, and it asked for its command
+
+
+async def test_a_durable_sleep_is_ended_by_a_plain_timeout() -> None:
+    @flow
+    async def impatient(ctx: Context) -> str:
+        try:
+            await asyncio.wait_for(ctx.sleep("10s"), 0.1)
+        except TimeoutError:
+            return "timeout"
+        return "slept"
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(impatient)
+        assert await result(handle) == "timeout"
+        assert [fact.outcome.reason for fact in await facts(engine, handle.id, CallSettled)] == [
+            "the body no longer waits for it"
+        ]
+
+
+async def test_a_body_that_keeps_running_gets_its_signal_and_is_not_parked() -> None:
+    ticks: list[int] = []
+
+    @flow
+    async def ticker(ctx: Context) -> Any:
+        async def tick() -> None:
+            while True:
+                ticks.append(1)
+                await asyncio.sleep(0.005)
+
+        ticking = asyncio.create_task(tick())
+        try:
+            return await ctx.wait_for("stop")
+        finally:
+            ticking.cancel()
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(ticker)
+        async with asyncio.timeout(30):
+            while not await facts(engine, handle.id, CallsAwaited):
+                await asyncio.sleep(0.01)
+        await handle.signal("stop", "now")
+        assert await result(handle) == "now"
+        assert len(await facts(engine, handle.id, StepSettled)) == 1
+
+
+async def test_a_body_that_wakes_by_itself_has_its_command_before_it_calls_or_ends() -> None:
+    held: list[bool] = []
+
+    @flow
+    async def wakes(ctx: Context) -> str:
+        waiting = asyncio.create_task(ctx.wait_for("never"))
+        await asyncio.sleep(0.2)
+        await ctx.call(note)
+        waiting.cancel()
+        return "done"
+
+    async with open_engine(settings=SHORT) as engine:
+
+        def note() -> None:
+            held.append(len(engine.store.views.leases()) == 1)
+
+        handle = await engine.start(wakes)
+        await suspended(handle)
+        assert not engine.store.views.leases()
+        assert await result(handle) == "done"
+    assert held == [True]
+
+
+async def test_too_many_parked_bodies_are_dropped_and_start_over() -> None:
+    starts: list[int] = []
+
+    @flow
+    async def waits(ctx: Context, n: int) -> int:
+        starts.append(n)
+        await ctx.wait_for("go")
+        return n
+
+    few = Settings(lease_for=2.0, sweep_every=0.05, poll=0.05, parked_bodies=1)
+    async with open_process(settings=few) as process:
+        handles = []
+        for n in range(3):
+            handles.append(await process.engine.start(waits, n=n))
+            await suspended(handles[-1])
+        assert len(process.worker.parked) == 1
+        for handle in reversed(handles):
+            await handle.signal("go")
+        assert [await result(handle) for handle in handles] == [0, 1, 2]
+    assert sorted(starts) == [0, 0, 1, 1, 2]  # the last one was parked until its signal came
+
+
+async def test_durable_calls_of_a_dropped_body_do_nothing_and_what_it_returns_is_ignored() -> None:
+    done: list[str] = []
+    starts: list[int] = []
+
+    @flow
+    async def stubborn(ctx: Context) -> str:
+        starts.append(1)
+        try:
+            await ctx.wait_for("go")
+        except BaseException:
+            done.append("plain")
+            try:
+                await ctx.call(done.append, "durable")
+            except BaseException:
+                return "swallowed"
+            raise
+        finally:
+            done.append("finally")
+        return "went"
+
+    few = Settings(lease_for=2.0, sweep_every=0.05, poll=0.05, parked_bodies=0)
+    async with open_engine(settings=few) as engine:
+        handle = await engine.start(stubborn)
+        await suspended(handle)
+        await until(lambda: "finally" in done)
+        assert done == ["plain", "finally"]
+        await handle.signal("go")
+        assert await result(handle) == "went"
+    assert len(starts) == 2
+
+
+async def test_a_parked_body_of_a_closed_engine_starts_over_in_the_next_one(tmp_path: Any) -> None:
+    starts: list[int] = []
+    calls: list[str] = []
+
+    @flow
+    async def order(ctx: Context) -> Any:
+        starts.append(1)
+        await ctx.call(calls.append, "reserve")
+        try:
+            return await ctx.wait_for("paid")
+        finally:
+            await ctx.call(calls.append, "release")
+
+    async with open_engine(db=tmp_path / "refold.db", settings=SHORT) as engine:
+        handle = await engine.start(order)
+        await suspended(handle)
+        run = handle.id
+    assert calls == ["reserve"]
+    async with open_engine(db=tmp_path / "refold.db", settings=SHORT) as engine:
+        handle = await engine.attach(run, order)
+        await handle.signal("paid", 1)
+        assert await result(handle) == 1
+    assert (len(starts), calls) == (2, ["reserve", "release"])
+
+
+async def test_recorded_outcomes_reach_a_body_that_starts_over_in_their_order() -> None:
+    seen: list[list[str]] = []
+
+    @flow
+    async def race(ctx: Context) -> list[str]:
+        order: list[str] = []
+        seen.append(order)
+
+        async def one(name: str) -> None:
+            order.append(await ctx.wait_for(name))
+
+        waits = [asyncio.create_task(one(name)) for name in ("a", "b", "c")]
+        await asyncio.gather(*waits)
+        await ctx.wait_for("end")
+        return order
+
+    few = Settings(lease_for=2.0, sweep_every=0.05, poll=0.05, parked_bodies=0)
+    async with open_engine(settings=few) as engine:
+        handle = await engine.start(race)
+        for times, name in enumerate(("c", "a", "b", "end"), 1):
+            await suspended(handle, times)
+            await handle.signal(name, name)
+        assert await result(handle) == ["c", "a", "b"]
+    assert len(seen) == 5
+
+
+async def test_the_time_of_a_step_does_not_run_while_its_body_is_parked() -> None:
+    class Flow(Workflow):
+        @step(timeout=0.5)
+        async def only(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            await ctx.sleep(0.7)
+            return StopEvent(result=await ctx.wait_for("go"))
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(Flow)
+        await suspended(handle, 2)
+        await handle.signal("go", 1)
+        assert await result(handle) == 1
+
+
+async def test_a_run_that_is_paused_keeps_its_parked_body() -> None:
+    starts: list[int] = []
+
+    @flow
+    async def waits(ctx: Context) -> Any:
+        starts.append(1)
+        return await ctx.wait_for("go")
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(waits)
+        await suspended(handle)
+        await handle.pause()
+        await handle.signal("go", 5)
+        await handle.resume()
+        assert await result(handle) == 5
+    assert starts == [1]
+
+
+async def test_a_run_that_ends_lets_go_of_its_parked_bodies() -> None:
+    class Ask(Event):
+        pass
+
+    class Two(Workflow):
+        @step
+        async def begin(self, ev: StartEvent) -> list[Ask]:
+            return [Ask()]
+
+        @step
+        async def waits(self, ctx: Context, ev: Ask) -> StopEvent:
+            await ctx.wait_for("never")
+            return StopEvent()
+
+    async with open_process(settings=SHORT) as process:
+        handle = await process.engine.start(Two)
+        await suspended(handle)
+        assert len(process.worker.parked) == 1
+        await handle.cancel()
+        with pytest.raises(Exception, match="cancelled"):
+            await result(handle)
+        await until(lambda: not len(process.worker.parked))
+
+
+async def test_a_sync_body_starts_over_and_calls_nothing_once_it_is_suspended() -> None:
+    calls: list[str] = []
+
+    class Order(Workflow):
+        @step
+        def order(self, ctx: SyncContext, ev: StartEvent) -> StopEvent:
+            calls.append("start")
+            try:
+                paid = ctx.wait_for("paid")
+            except BaseException:
+                ctx.call(calls.append, "never")
+                raise ValueError("this does not count") from None
+            finally:
+                ctx.call(calls.append, "release")
+            return StopEvent(result=paid)
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(Order)
+        await suspended(handle)
+        assert calls == ["start"]
+        await handle.signal("paid", 1)
+        assert await result(handle) == 1
+    assert calls == ["start", "start", "release"]
