@@ -143,7 +143,7 @@ class RunTimeout(StepFailed, TimeoutError):
     def __init__(self, run: str, error: Any, after: float) -> None:
         self.after = after
         super().__init__(run, error)
-        self.args = (f"run {run} has exceeded its timeout of {after:g} s",)
+        self.args = (f"run {run} failed: no end after {after:g} s, which is its timeout",)
 
 
 class RunCancelled(RefoldError):

@@ -499,6 +499,7 @@ class Done(Struct, frozen=True, gc=False):
     events: tuple[Sent, ...] = ()
     renew: Callable[[StaleWrite], "Done"] | None = None  # what to report instead, if another write came first
     lines: tuple[Any, ...] = ()  # what was printed last, for the run's side stream
+    unasked: tuple[str, ...] = ()  # recorded durable calls that the body did not ask for
 
 
 class Doorbell(Protocol):

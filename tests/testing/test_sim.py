@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refold import testing
+from refold import Context, flow, testing
 from refold.core.commands import Command
 from refold.core.facts import StepSettled
 from refold.errors import InvalidValue, ToolFailed
@@ -36,6 +36,50 @@ def test_a_python_workflow_ends_alike_in_every_seed() -> None:
 def test_waits_questions_and_signals_are_answered_and_weeks_are_passed_over() -> None:
     simulated = sim(Patient, asked=Asked(seeds=6, signals={"word": 5}, answer="no"))
     assert simulated.undisturbed == "completed with ['no', 5]"
+
+
+def charge(order: str, id: str) -> str:
+    return id
+
+
+@flow
+async def chancy(ctx: Context) -> str:
+    await ctx.call(charge, "o1", str(random.random()))
+    await ctx.sleep(1)
+    return "paid"
+
+
+@flow
+async def moody(ctx: Context) -> str:
+    if len(MOODS) % 2 == 0:
+        await ctx.call(charge, "o1", "x")
+    MOODS.append("another")
+    await ctx.sleep(1)
+    return "paid"
+
+
+MOODS: list[str] = []
+
+
+@flow
+async def steady(ctx: Context) -> str:
+    await ctx.call(charge, "o1", str(await ctx.random()))
+    await ctx.sleep(random.random())
+    return "paid"
+
+
+def test_a_body_that_diverges_breaks_a_promise() -> None:
+    with pytest.raises(SimFailed, match=r"S15: .* diverged: this body started over"):
+        sim(chancy, asked=FEW)
+
+
+def test_a_body_that_does_not_ask_for_its_recorded_calls_breaks_a_promise() -> None:
+    with pytest.raises(SimFailed, match="did not ask for calls that it has recorded: call/1/"):
+        sim(moody, asked=FEW)
+
+
+def test_recorded_chance_and_sleeps_of_chance_keep_every_promise() -> None:
+    assert sim(steady, asked=FEW).undisturbed == "completed with 'paid'"
 
 
 def test_a_playbook_with_a_gate_and_a_declared_result_is_simulated(tmp_path: Path) -> None:

@@ -156,6 +156,7 @@ class Report(Struct, frozen=True, omit_defaults=True, gc=False):
     writes: tuple[Write, ...] = ()
     usage: dict[str, int | float] = {}
     events: tuple[Sent, ...] = ()
+    unasked: tuple[str, ...] = ()  # recorded durable calls that the body did not ask for before it completed
 
 
 def fault_of_outcome(outcome: Outcome) -> Fault | None:

@@ -107,7 +107,12 @@ class BodyTool:
 
         writes, events = body_call.state.writes(), tuple(body_call.events)
         return Done(
-            Succeeded(None), writes=writes, usage=body_call.usage, events=events, renew=renew if writes else None
+            Succeeded(None),
+            writes=writes,
+            usage=body_call.usage,
+            events=events,
+            renew=renew if writes else None,
+            unasked=tuple(body_call.calls.records.unasked()),
         )
 
     def _failed(self, body_call: BodyCall, error: BaseException) -> Done:

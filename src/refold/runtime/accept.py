@@ -501,6 +501,7 @@ def reported(lease: Lease, done: Done) -> Report:
         writes=done.writes,
         usage=done.usage,
         events=done.events,
+        unasked=done.unasked,
     )
 
 

@@ -262,7 +262,8 @@ async def _misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
 def _done(value: Any, started_at: int) -> Done:
     kind = type(value)
     if kind is Done:
-        return Done(value.outcome, value.started_at or started_at, value.writes, value.usage, value.events, value.renew)
+        done: Done = value
+        return done if done.started_at else structs.replace(done, started_at=started_at)
     if kind in OUTCOMES:
         return Done(value, started_at)
     return Done(Succeeded(value), started_at)

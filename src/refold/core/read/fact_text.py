@@ -129,7 +129,8 @@ def _events(fact: EventsTaken) -> str:
 
 
 def _reported(report: Report) -> str:
-    return _ended(report.outcome, report.attempt)
+    unasked = f"; it did not ask for {', '.join(report.unasked)}" if report.unasked else ""
+    return _ended(report.outcome, report.attempt) + unasked
 
 
 def _fault(error: StepFault | None) -> str:

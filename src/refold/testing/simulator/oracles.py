@@ -24,8 +24,9 @@ from refold.core.facts import (
     StepIssued,
     StepSettled,
 )
-from refold.core.outcomes import SECOND, Cancelled, Parked, Report, Succeeded, Suspended
+from refold.core.outcomes import SECOND, Cancelled, Failed, Parked, Report, Succeeded, Suspended
 from refold.core.plan import Plan, Step, read_plan
+from refold.errors import Diverged
 from refold.ports import Lease, StoreTurn, Writes
 from refold.stores.memory import MemoryStore
 
@@ -115,6 +116,10 @@ class RunOracle:
         if isinstance(report.outcome, (Parked, Suspended)) or (step.poll and isinstance(report.outcome, Succeeded)):
             self.aside[command, report.attempt] += 1
             return  # it goes on: a step that looks again and again does so in one try
+        why = "did not ask for calls that it has recorded"
+        self.check(not report.unasked, "S15", f"{command} {why}: {', '.join(report.unasked)}")
+        if isinstance(report.outcome, Failed) and report.outcome.fault.kind == Diverged.kind:
+            self.check(False, "S15", f"{command} diverged: {report.outcome.fault.message}")
         key = (command, report.attempt)
         self.check(key not in self.settled, "S2", f"{command}, try {report.attempt}, was settled twice")
         self.check(command not in self.over, "S2", f"{command} was settled after it had succeeded")
