@@ -276,6 +276,19 @@ async def test_a_flow_carries_classes_that_annotations_name(tmp_path: Path) -> N
     assert isinstance(found["made"], Receipt) and found["sum"] == 4
 
 
+@flow
+async def stamped(ctx: Context, receipt: Receipt, at: tuple[int, int] = (0, 0)) -> list[Any]:
+    return [Receipt(receipt.id + 1), at, {MARK: 1}]
+
+
+async def test_items_and_results_of_a_mapped_workflow_come_as_what_they_are() -> None:
+    @flow
+    async def maps(ctx: Context) -> list[Any]:
+        return list(await ctx.map(stamped, [{"receipt": Receipt(1), "at": (1, 2)}, {"receipt": Receipt(5)}]))
+
+    assert await result(maps) == [[Receipt(2), (1, 2), {MARK: 1}], [Receipt(6), (0, 0), {MARK: 1}]]
+
+
 async def test_a_result_that_cannot_be_stored_is_not_retried_and_the_call_is_not_made_again() -> None:
     calls: list[str] = []
 

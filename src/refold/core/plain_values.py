@@ -35,7 +35,8 @@ def to_plain_data(value: Any) -> Any:
 
 def escape_inputs(letters: Sequence[Letter], sender: Graph, graph: Callable[[str], Graph]) -> Sequence[Letter]:
     """Escape the inputs that a playbook gives to Python workflows, so that none is taken for an encoded value."""
-    return letters if sender.by_events or not letters else [_escaped(letter, graph) for letter in letters]
+    is_encoded = sender.by_events or sender.plan.typed
+    return letters if is_encoded or not letters else [_escaped(letter, graph) for letter in letters]
 
 
 def _escaped(letter: Letter, graph: Callable[[str], Graph]) -> Letter:

@@ -258,6 +258,7 @@ class Plan(PlanData, frozen=True):
     constants: dict[str, Any] = {}  # further names that expressions can read
     events: tuple[EventType, ...] = ()  # the types of events, if steps follow each other by events and not by arcs
     language: str = ""  # the language of expressions; empty: there are none, or the engine has a default
+    typed: bool = False  # its items and results are values of Python workflows in their stored form
     code: CodeIdentity | None = None  # None: a playbook, or Python code that was hashed without it (`former_plan`)
 
 

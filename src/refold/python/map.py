@@ -167,6 +167,8 @@ class FanOutCall:
             name = work.name if isinstance(work, Plan) else getattr(work, "__name__", "workflow")
             name = work.plan.name if is_playbook(work) else name
             plan = plan_of_workflow(f"{definition.plan.name}.{name}", child, loop)
+            if not is_plan and source is None and not self._body_call.calls.records.by_former_rule:
+                plan = structs.replace(plan, typed=True)
         plan = with_policies(plan, self._options)
         if source is not None:
             put: dict[str, Any] = {"source": {name: each for name, each in source.items() if name != "kind"}}

@@ -434,7 +434,8 @@ class MailReader(Struct):
         outcome = body.outcome
         if not isinstance(outcome, Succeeded):
             return outcome
-        plain = not self.d.graph.by_events and self._is_coded(body.parent)
+        graph = self.d.graph
+        plain = not graph.by_events and not graph.plan.typed and self._is_coded(body.parent)
         if outcome.blob is None:
             return Succeeded(to_plain_data(outcome.result)) if plain else outcome
         result = stored_value(self.turn, sender, outcome.blob.hash)
