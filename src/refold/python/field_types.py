@@ -87,7 +87,7 @@ def _from_json(cls: Any, value: Any) -> Any:
         return cls.model_validate(value)
     if issubclass(cls, (PurePath, *SCALARS)) and type(value) in (str, int, float):
         return cls(value)
-    raise NotImplementedError
+    raise TypeError(f"{cls.__name__} is not made from {type(value).__name__}")
 
 
 Misfits = Iterator[tuple[str, str]]
