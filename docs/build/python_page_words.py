@@ -155,7 +155,7 @@ INTERNAL = {
     ),
     "Settings": frozenset({"tool_limits"}),
     "State": frozenset(
-        {"change", "check_open", "take_alone", "stored", "writes", "take_over", "renewed", "keep", "kept"}
+        {"change", "check_open", "take_alone", "stored", "writes", "take_over", "renew", "renewed", "keep", "kept"}
     ),
     "Session": frozenset({"sent", "handled", "end", "saved", "offer", "open", "close", "has_resources"}),
     "PipelineState": frozenset({"answered"}),
