@@ -10,6 +10,7 @@ RefoldError
 ├── NotFound             there is no such run, workflow, step or gate
 ├── Conflict             another caller was first, or the state of the run does not allow this; look again
 │   ├── CannotMigrate    change the plan, or wait until the run has passed the steps in `refusals`
+│   ├── RunContinued     send it to `successor`, the run that continues this one
 │   └── KeyTaken         use another key, or wait until `run` has ended: the key belongs to it
 ├── RunFailed            the run ended as failed; `error` says why
 │   └── StepFailed       the same for a Python workflow; `__cause__` is the original error, if it was in this process
@@ -94,6 +95,12 @@ class CannotMigrate(Conflict):
         self.refusals = tuple(refusals)  # (step, reason); the step is empty if the reason concerns the whole plan
         lines = [f"  step {step}: {why}" if step else f"  {why}" for step, why in refusals]
         super().__init__("\n".join([f"run {run} cannot follow plan {plan[:12]}:", *lines]))
+
+
+class RunContinued(Conflict):
+    def __init__(self, run: str, successor: str) -> None:
+        self.successor = successor
+        super().__init__(f"run {run} is continued by run {successor}")
 
 
 class KeyTaken(Conflict):

@@ -62,7 +62,7 @@ def test_the_context_has_its_methods_and_none_that_is_the_engines_own() -> None:
     methods = re.findall(r"^\| `(?:await )?(\w+)\(", section, re.M)
     assert " ".join(methods) == (
         "call run_child start_child map options resource get set update send publish collect ask sleep wait_for"
-        " now uuid random next_request requests usage log"
+        " now uuid random next_request requests continue_with usage log"
     )
     state = page().split("### `ctx.state`")[1].split("\n### ")[0]
     assert re.findall(r"^\| `(\w+)\(", state, re.M) == ["get", "get_or", "bytes", "delete", "keys"]

@@ -45,7 +45,17 @@ def test_the_list_shows_the_newest_first(folder: Path) -> None:
         ("bad", "failed"),
         ("good", "completed"),
     ]
-    assert list(rows[0]) == ["id", "name", "workflow", "status", "key", "labels", "created_at", "ended_at"]
+    assert list(rows[0]) == [
+        "id",
+        "name",
+        "workflow",
+        "status",
+        "key",
+        "labels",
+        "continued_by",
+        "created_at",
+        "ended_at",
+    ]
     assert rows[0]["ended_at"] is None
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", rows[3]["ended_at"])
     table = refold(folder, "runs", "list").out.splitlines()

@@ -70,6 +70,7 @@ INTO_RUN: dict[str, tuple[Fact, ...]] = {
     "completed": (RunStarted("p"), RunEnded("completed")),
     "failed": (RunStarted("p"), RunEnded("failed")),
     "cancelled": (RunStarted("p"), RunEnded("cancelled")),
+    "continued": (RunStarted("p"), RunEnded("continued", successor="next")),
 }
 RUN_FACTS: dict[type, Fact] = {
     RunStarted: RunStarted("p"),

@@ -41,8 +41,20 @@ async def account(ctx: Context, folder: str) -> list[str]:
     return notes
 
 
+@flow
+async def rounds(ctx: Context, folder: str, n: int, total: int = 0) -> int:
+    booked = await ctx.call(book, folder, n)
+    die_at(folder, f"round {n}")
+    if n < 3:
+        ctx.continue_with(folder=folder, n=n + 1, total=total + booked)
+    return total + booked
+
+
 async def begin(db: str) -> None:
     async with open_engine(db=db, settings=SHORT) as engine:
+        if len(sys.argv) > 2:
+            await engine.options(run=RUN).run(rounds, folder=os.path.dirname(db), n=1)
+            return
         handle = await engine.options(run=RUN).start(account, folder=os.path.dirname(db))
         await handle.request("book", 1, id="first")
         await handle.result()
@@ -56,6 +68,12 @@ async def go_on(db: str) -> tuple[list[int], list[int]]:
         replies.append(await handle.request("book", 2, timeout="60s"))
         notes = await asyncio.wait_for(handle.result(), 60)
         return replies, [await (await engine.attach(run, note)).result() for run in notes]
+
+
+async def go_round(db: str) -> tuple[int, list[str]]:
+    async with open_engine(db=db, settings=SHORT) as engine:
+        handle = await engine.attach(RUN, rounds)
+        return await asyncio.wait_for(handle.result(), 60), [row.status for row in await engine.runs()]
 
 
 if __name__ == "__main__":

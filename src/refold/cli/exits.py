@@ -31,7 +31,7 @@ def code_of_run(status: str, timed_out: bool) -> int:
         return TIMED_OUT
     if status == "paused":
         return PAUSED
-    return OK if status in ("completed", "waiting") else FAILED
+    return OK if status in ("completed", "continued", "waiting") else FAILED
 
 
 class WrongRows:

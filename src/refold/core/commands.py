@@ -53,10 +53,17 @@ HELD = Held()
 
 
 class LetterStart(Struct, frozen=True, tag="start", omit_defaults=True):
+    """A run starts another one: its child, or its successor."""
+
     plan: str
-    parent: Parent
+    parent: Parent | None  # None: the successor of a run without a parent
     input: dict[str, Any] = {}
     depth: int = 1
+    name: str = ""
+    key: str = ""
+    labels: dict[str, str] = {}
+    predecessor: str = ""
+    signals: dict[str, list[Any]] = {}
 
 
 class LetterEnded(Struct, frozen=True, tag="ended", omit_defaults=True):
@@ -65,6 +72,13 @@ class LetterEnded(Struct, frozen=True, tag="ended", omit_defaults=True):
     parent: Parent
     outcome: Outcome
     usage: dict[str, int | float] = {}
+
+
+class LetterContinued(Struct, frozen=True, tag="continued"):
+    """A child tells its parent which run continues it."""
+
+    parent: Parent
+    successor: str
 
 
 class LetterCancel(Struct, frozen=True, tag="cancel", omit_defaults=True):
@@ -87,7 +101,7 @@ class LetterReport(Struct, frozen=True, tag="report", omit_defaults=True):
     report: Report
 
 
-LetterBody = LetterStart | LetterEnded | LetterCancel | LetterPause | LetterResume | LetterReport
+LetterBody = LetterStart | LetterEnded | LetterContinued | LetterCancel | LetterPause | LetterResume | LetterReport
 
 
 class Letter(Struct, frozen=True):

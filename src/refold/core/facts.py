@@ -24,6 +24,8 @@ class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
     depth: int = 0
     code: str = ""  # of a Python workflow: module:name, shown to people and never imported
     labels: dict[str, str] = {}
+    predecessor: str = ""  # the run that this one continues
+    signals: dict[str, list[Any]] = {}  # that the predecessor received and did not take
 
 
 class StepIssued(Struct, frozen=True, tag="step_issued", omit_defaults=True, gc=False):
@@ -283,6 +285,15 @@ class ChildEnded(Struct, frozen=True, tag="child_ended", omit_defaults=True):
     usage: dict[str, int | float] = {}
 
 
+class ChildContinued(Struct, frozen=True, tag="child_continued", omit_defaults=True):
+    """The child run of this command, or of a durable call in it, is continued by another run, which is waited for."""
+
+    child: str
+    command: str
+    successor: str
+    call: str = ""
+
+
 class GateDecided(Struct, frozen=True, tag="gate_decided", omit_defaults=True):
     step: str
     visit: int
@@ -341,6 +352,7 @@ class RunEnded(Struct, frozen=True, tag="run_ended", omit_defaults=True):
     blob: Blob | None = None
     error: StepFault | None = None
     also_failed: tuple[StepFault, ...] = ()
+    successor: str = ""  # the run that continues this one
 
 
 class RunReopened(Struct, frozen=True, tag="run_reopened", omit_defaults=True):
@@ -385,6 +397,7 @@ Fact = (
     | CallsAwaited
     | BodyWoke
     | ChildEnded
+    | ChildContinued
     | GateDecided
     | RunPaused
     | RunResumed

@@ -15,6 +15,7 @@ from refold.core.pipeline import TaskPipeline, Template
 
 VISIT_LIMIT = 10_000
 START, STOP = "StartEvent", "StopEvent"  # the events that begin and end a run
+CONTINUE = "refold:continue"  # the event that ends a run and starts its successor, with the inputs of that
 BODY = "workflow"  # the tool of steps that are Python code
 LONGEST = 100 * 365 * 86_400.0  # seconds; an instant must fit into 64 bits
 SCOPES = ("ctx.", "iter.", "step.")

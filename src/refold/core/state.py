@@ -24,7 +24,8 @@ PENDING, ENTERED, ISSUED, COMPLETED, FAILED, SKIPPED, BYPASSED, CANCELLED = (
 )
 # States of a run
 INITIAL, RUNNING, PAUSED, ENDING, WAITING = "initial", "running", "paused", "ending", "waiting"
-TERMINAL = frozenset({COMPLETED, FAILED, CANCELLED})
+CONTINUED = "continued"  # by a successor, which has its result
+TERMINAL = frozenset({COMPLETED, FAILED, CANCELLED, CONTINUED})
 
 # Marks of a forward arc. A taken arc is used up when its target is entered, or immediately if the target is not pending
 UNRESOLVED, TAKEN, DEAD = 0, 1, 2
@@ -192,6 +193,8 @@ class RunState(Struct, rename={"arc_inputs": "given", "undone": "lost"}):
     name: str = ""
     key: str = ""
     labels: dict[str, str] = {}
+    predecessor: str = ""  # the run that this one continues
+    successor: str = ""  # the run that continues this one
     input: dict[str, Any] = {}
     parent: Parent | None = None
     depth: int = 0

@@ -18,6 +18,7 @@ from refold.python.call_records import TASK
 from refold.python.context import Context, SyncContext, waiting_on
 from refold.python.data_classes import MARK
 from refold.python.definition import Body, Definition
+from refold.python.durable_calls import Continuation
 from refold.python.events import InputRequestEvent, InputResponseEvent
 from refold.python.isolated import run_isolated
 from refold.python.map import ON
@@ -138,7 +139,11 @@ class BodyTool:
         if body.policy.isolation == "process":
             await run_isolated(body, body_call)
             return
-        for event in as_events(body.name, await self._value(body, body_call, events)):
+        try:
+            value = await self._value(body, body_call, events)
+        except Continuation:
+            return  # the event that says so is sent
+        for event in as_events(body.name, value):
             id = _asked_before(body_call, event)
             if id:
                 answer = await Context(body_call).ask(event.prompt, id=id, metadata=event.metadata)

@@ -8,14 +8,14 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from refold.core.faults import short
-from refold.core.outcomes import ANSWER, REQUEST_SIGNAL, SECOND, Awaited
-from refold.core.plan import Plan, Retry
+from refold.core.outcomes import ANSWER, REQUEST_SIGNAL, SECOND, Awaited, Sent
+from refold.core.plan import CONTINUE, Plan, Retry
 from refold.core.retry import delay, may_retry
 from refold.core.times import seconds
 from refold.errors import InvalidValue
@@ -24,7 +24,7 @@ from refold.python.body_call import BodyCall, fault_for_policy
 from refold.python.call_records import TASK, CalledFunction, TaskPlace, called_function
 from refold.python.children import Children, result_of
 from refold.python.definition import REQUEST, define, is_workflow
-from refold.python.durable_calls import CallOptions, Span
+from refold.python.durable_calls import CallOptions, Continuation, Span
 from refold.python.events import StopEvent
 from refold.python.field_types import check as check_type
 from refold.python.field_types import fitted
@@ -361,6 +361,19 @@ class Context(DurableCalls):
         while True:
             yield await self.next_request(name)
 
+    def continue_with(self, /, *inputs: Any, **named: Any) -> NoReturn:
+        """End the run as continued, and start its successor with these inputs in the same commit. It does not return.
+
+        The successor has the name, the key, the labels and the parent of the run, and the signals and requests that
+        were not taken; its context is empty. Whoever waits for the result of the run gets that of the successor.
+        """
+        if self._call.command.item is not None:
+            raise InvalidValue("continue_with", "an item of `ctx.map` cannot continue the run of its caller")
+        data = self._definition.begun(self._definition.inputs.merged(inputs, named))
+        self.state.check_open()
+        self._body_call.events.append(Sent(CONTINUE, data))
+        raise Continuation
+
     def usage(self, **amounts: int | float) -> None:
         """Report what was used, by unit: `ctx.usage(tokens=312, usd=0.004)`.
 
@@ -546,6 +559,10 @@ class SyncContext(SyncDurableCalls):
         """Return a random number from 0 to 1, without 1. It is recorded: a body that starts over gets the same."""
         number: float = self._wait(self._context.random)
         return number
+
+    def continue_with(self, /, *inputs: Any, **named: Any) -> NoReturn:
+        """End the run as continued and start its successor with these inputs; see `Context.continue_with`."""
+        self._context.continue_with(*inputs, **named)
 
     def next_request(self, name: str, *, timeout: Span | None = None, key: str | None = None) -> "SyncIncomingRequest":
         """Wait for a request of this name and return it; see `Context.next_request`. Raises TimeoutError."""

@@ -26,6 +26,10 @@ class CallOptions(Struct, frozen=True):
     timeout: Span | None = None
 
 
+class Continuation(BaseException):
+    """Ends a body that lets another run continue its own."""
+
+
 class RecordedCalls:
     """The durable calls of one call of a body."""
 
@@ -124,6 +128,11 @@ class RecordedCalls:
 
     async def settle(self, key: str, outcome: Outcome) -> None:
         """Record an outcome under a key, unless an earlier try has recorded one."""
+        if self.is_suspended:
+            raise Suspension
+        waits = self.waits
+        if waits is not None and (waits.is_dropped or not waits.parking.has_lease):
+            await waits.ready()
         if key not in self.recorded:
             await self._record(key, outcome)
             self.recorded[key] = outcome

@@ -14,7 +14,7 @@ from refold.core.outcomes import SECOND, Fault, Instant
 from refold.core.read.loaded import Loaded
 from refold.core.read.summary import Summary, pace, shown_steps, status_of
 from refold.core.read.template_scope import LISTED, step_value
-from refold.core.state import CANCELLED, COMPLETED, FAILED, ISSUED, TERMINAL, FanOut, RunState
+from refold.core.state import CANCELLED, COMPLETED, CONTINUED, FAILED, ISSUED, TERMINAL, FanOut, RunState
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.names import meant
 from refold.ports import ALL_RUNS, RunCursor, RunFilter, Views
@@ -187,15 +187,16 @@ def _ended_children(views: Views, run: str) -> Iterator[str]:
 
 def removable_runs(views: Views, before: Instant) -> Iterator[Summary]:
     """Runs that ended before a moment and whose parent, if there is one, is over."""
-    for status in (COMPLETED, FAILED, CANCELLED):
+    for status in (COMPLETED, FAILED, CANCELLED, CONTINUED):
         for row in list_runs(views, RunFilter(status)):
             if row.ended_at <= before and not _is_wanted(views, row):
                 yield row
 
 
 def _is_wanted(views: Views, row: Summary) -> bool:
-    parent = views.summary(row.parent) if row.parent else None
-    return parent is not None and parent.status not in TERMINAL
+    """Whether a run that started it, or that continues it, is not over."""
+    needed = [views.summary(run) for run in (row.parent, row.successor) if run]
+    return any(other is not None and other.status not in TERMINAL for other in needed)
 
 
 def is_over(views: Views, run: str) -> bool:
@@ -226,6 +227,8 @@ def run_object(views: Views, graph: Graph, state: RunState, now: Instant) -> dic
             "status": status_of(graph, state, now),
             "key": state.key,
             "labels": dict(state.labels),
+            "continued_by": state.successor or None,
+            "continues": state.predecessor or None,
             "result": result,
             "error": error_object(state.error),
             "steps": steps,
@@ -255,6 +258,7 @@ def row_object(row: Summary) -> dict[str, Any]:
         "status": row.status,
         "key": row.key,
         "labels": dict(row.labels),
+        "continued_by": row.successor or None,
         "created_at": stamp(row.created_at),
         "ended_at": stamp(row.ended_at),
     }

@@ -5,7 +5,16 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from refold.core.commands import Letter, LetterCancel, LetterEnded, LetterPause, LetterReport, LetterResume, LetterStart
+from refold.core.commands import (
+    Letter,
+    LetterCancel,
+    LetterContinued,
+    LetterEnded,
+    LetterPause,
+    LetterReport,
+    LetterResume,
+    LetterStart,
+)
 from refold.core.decide.decision import RUN_TIMER, Decision, starts_at
 from refold.core.decide.ending import GIVEN_UP, end_run
 from refold.core.decide.events import gather_no_longer
@@ -16,6 +25,7 @@ from refold.core.facts import (
     CallsAwaited,
     CallSettled,
     CancelAsked,
+    ChildContinued,
     ChildEnded,
     GateDecided,
     ItemsSettled,
@@ -56,7 +66,7 @@ from refold.core.plain_values import to_plain_data
 from refold.core.plan import Child, Gate
 from refold.core.read.gates import how_gate_ended
 from refold.core.state import ENDING, FAILED, INITIAL, RUNNING, TERMINAL, OpenCommand
-from refold.errors import Conflict, InvalidValue, LeaseLost, NotFound, StaleWrite
+from refold.errors import Conflict, InvalidValue, LeaseLost, NotFound, RunContinued, StaleWrite
 from refold.logs import WARNING, event, logger
 from refold.ports import Done, Lease, StoreTurn
 from refold.queries.reading import stored_value
@@ -354,6 +364,7 @@ class MailReader(Struct):
             raise Conflict(f"run {state.run} answers no request: {why}")
         if mail.id in state.replies:
             return  # it was sent before: its answer is here, or will be
+        self._refuse_continued()
         if state.life in TERMINAL:
             raise Conflict(f"run {state.run} is {state.life}")
         value = {"id": mail.id, "value": mail.value}
@@ -365,6 +376,7 @@ class MailReader(Struct):
             asked = GateDecided(mail.step, mail.visit or 0, mail.option, mail.by, mail.feedback)
             self.d.record_fact(check_vote(self.d, self.turn, asked))
             return
+        self._refuse_continued()
         if state.life in TERMINAL:
             raise Conflict(f"run {state.run} is {state.life}")
         match mail:
@@ -379,6 +391,10 @@ class MailReader(Struct):
                 self.d.record_fact(CancelAsked(mail.reason, mail.by))
             case _:
                 pass  # nothing would change
+
+    def _refuse_continued(self) -> None:
+        if self.d.state.successor:
+            raise RunContinued(self.d.state.run, self.d.state.successor)
 
     def _by_parent(self, by: str) -> bool:
         return self.d.state.parent is not None and by == self.d.state.parent.run
@@ -402,6 +418,10 @@ class MailReader(Struct):
                             body.usage,
                         )
                     )
+            case LetterContinued():
+                if state.life in (RUNNING, ENDING):
+                    parent = body.parent
+                    self.d.record_fact(ChildContinued(letter.sender, parent.command, body.successor, parent.call))
             case LetterReport():
                 self._settle_kept(body)
             case LetterCancel() if body.again or not state.cancels:  # else it is so already
@@ -418,7 +438,19 @@ class MailReader(Struct):
         refused."""
         plan = self.d.graph.plan
         input, fault = begun_with(plan, self.d.state.run, body.input, self.d.evaluate)
-        self.d.record_fact(RunStarted(body.plan, input, parent=body.parent, depth=body.depth))
+        self.d.record_fact(
+            RunStarted(
+                body.plan,
+                input,
+                body.name,
+                body.key,
+                body.parent,
+                body.depth,
+                labels=body.labels,
+                predecessor=body.predecessor,
+                signals=body.signals,
+            )
+        )
         if fault is not None:
             end_run(self.d, FAILED, StepFault(plan.entry or plan.steps[0].name, 0, "input", fault))
 

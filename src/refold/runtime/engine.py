@@ -29,6 +29,7 @@ from refold.errors import (
     RefoldError,
     RequestRefused,
     RunCancelled,
+    RunContinued,
     RunFailed,
     RunTimeout,
     Unavailable,
@@ -49,6 +50,8 @@ from refold.runtime.mail import (
     Cancel,
     CancelItems,
     DecideGate,
+    Look,
+    Mail,
     Migrate,
     Pause,
     Reopen,
@@ -403,7 +406,7 @@ class Engine:
 
     async def wait(self, run: str) -> RunReport:
         """Wait until the run has ended, in whichever process."""
-        return await self._shown(await self._wait(run))
+        return await self._shown(await self._followed(await self._wait(run)))
 
     async def _wait(self, run: str) -> RunSnapshot:
         end = self.ends.expect(run)
@@ -447,7 +450,41 @@ class Engine:
             return seen.blobs[blob.hash]
         return await self.advance(lambda: self._stored_value(state.run, blob.hash))
 
+    async def _followed(self, seen: RunSnapshot) -> RunSnapshot:
+        """Return the run that ended without a successor: the last of those that continue this one."""
+        while seen.state.successor:
+            run = seen.state.successor
+            await self._start_waiting(run)
+            seen = await self._wait(run)
+        return seen
+
+    async def _start_waiting(self, run: str) -> None:
+        """A successor exists as soon as its letter is read; let it be read now."""
+        if await self.advance(lambda: self.store.summary(run)) is None:
+            await self.mailroom.send(run, Look())
+
+    async def current(self, run: str) -> str:
+        """Return the run that continues this one now: itself, or the last of its successors."""
+        while True:
+            row: Summary | None = await self.advance(partial(self.store.summary, run))
+            if row is None or not row.successor:
+                return run
+            run = row.successor
+            await self._start_waiting(run)
+
+    async def _send(self, run: str, mail: Mail) -> str:
+        """Send mail to a run, or to the run that continues it; return which."""
+        while True:
+            try:
+                await self.mailroom.send(run, mail)
+            except RunContinued as continued:
+                run = continued.successor
+                await self._start_waiting(run)
+            else:
+                return run
+
     async def _result(self, seen: RunSnapshot) -> Any:
+        seen = await self._followed(seen)
         state = seen.state
         if state.life == FAILED:
             if state.exceeded is not None and state.error is not None and not state.error.step:
@@ -628,7 +665,7 @@ class Engine:
     async def signal_stored(self, run: str, name: str, value: Any = None, sender: str = "") -> None:
         """Send a signal whose value is in its stored form."""
         codec.check_value(value, "value")
-        await self.mailroom.send(run, Signal(name, value, sender))
+        await self._send(run, Signal(name, value, sender))
 
     async def _encoded(self, run: str, value: Any) -> Any:
         """Return a value in the form in which the run reads it. Raises InvalidValue."""
@@ -652,14 +689,14 @@ class Engine:
         """
         codec.check_value(value, "value")
         id = id or self.new_id()
-        await self.mailroom.send(run, Request(id, name, value, sender))
-        outcome = await asyncio.wait_for(self._answer(run, id, name), timeout)
+        run = await self._send(run, Request(id, name, value, sender))
+        run, outcome = await asyncio.wait_for(self._answer(run, id, name), timeout)
         if isinstance(outcome, Succeeded):
             blob = outcome.blob
             return outcome.result if blob is None else await self.advance(lambda: self._stored_value(run, blob.hash))
         raise RequestRefused(outcome.fault.message if isinstance(outcome, Failed) else f"run {run} gave no answer")
 
-    async def _answer(self, run: str, id: str, name: str) -> Outcome:
+    async def _answer(self, run: str, id: str, name: str) -> tuple[str, Outcome]:
         """Look for the answer until it is there. Raises RequestRefused if the run has ended without it."""
         pause = SOON
         while True:
@@ -667,7 +704,11 @@ class Engine:
             at = state.replies.get(id, 0)
             if at:
                 [(_, _, fact)] = await self.advance(partial(self.store.facts, run, at - 1, 1))
-                return fact.outcome if isinstance(fact, CallSettled) else Cancelled()
+                return run, fact.outcome if isinstance(fact, CallSettled) else Cancelled()
+            if state.successor and any(_carries(values, id) for values in state.signals.values()):
+                run = state.successor
+                await self._start_waiting(run)
+                continue
             if state.life in TERMINAL:
                 raise RequestRefused(f"run {run} is {state.life}, and has not answered the request {name!r}")
             await self.clock.sleep(pause)
@@ -682,11 +723,11 @@ class Engine:
         await self.mailroom.send(run, DecideGate(step, option, by, feedback, visit))
 
     async def pause(self, run: str, by: str = "") -> None:
-        await self.mailroom.send(run, Pause(by))
+        await self._send(run, Pause(by))
 
     async def resume(self, run: str, by: str = "", budget: dict[str, int | float] | None = None) -> None:
         """Resume a paused run, if wanted with new limits of its budget."""
-        await self.mailroom.send(run, Resume(by, _checked(budget)))
+        await self._send(run, Resume(by, _checked(budget)))
 
     async def retry(self, run: str, step: str = "", by: str = "", budget: dict[str, int | float] | None = None) -> None:
         """Resume a run that has failed or was cancelled, with the steps that did not complete, or from the given
@@ -730,7 +771,7 @@ class Engine:
 
     async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None:
         """Cancel the run, or one open command of it, which then counts as a failure of its step."""
-        await self.mailroom.send(run, Cancel(reason, by, command))
+        await self._send(run, Cancel(reason, by, command))
 
     def _serves(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues
@@ -738,6 +779,11 @@ class Engine:
     def _stored_value(self, run: str, hash: str) -> Any:
         with self.store.turn([run]) as turn:
             return stored_value(turn, run, hash)
+
+
+def _carries(values: list[Any], id: str) -> bool:
+    """Whether a request with this id is among signals that were not taken."""
+    return any(isinstance(value, dict) and value.get("id") == id for value in values)
 
 
 def _as_map(inputs: tuple[Any, ...]) -> dict[str, Any]:

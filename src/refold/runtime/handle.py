@@ -189,6 +189,8 @@ class Runs(Protocol):
 
     async def lines(self, run: str, after: int = 0) -> Sequence[tuple[int, Any]]: ...
 
+    async def current(self, run: str) -> str: ...
+
     async def last_line(self, run: str, stream: str) -> tuple[int, Any] | None: ...
 
     async def request(
@@ -304,13 +306,14 @@ class Handle(Generic[R]):
 
     async def get(self, key: str, default: Any = None) -> Any:
         """A value of the run's context, as the steps that have completed left it; the default if there is none."""
-        state = await self._state()
+        state = (await self.engine.show(await self.engine.current(self.id))).state
         return self._get(state.ctx[key], f"context.{key}") if key in state.ctx else default
 
     async def latest(self) -> Shown | None:
         """What the run has published last; None if it has published nothing. It does not wait."""
-        last = await self.engine.last_line(self.id, "event")
-        return None if last is None else self._shown(self.id, *last)
+        run = await self.engine.current(self.id)
+        last = await self.engine.last_line(run, "event")
+        return None if last is None else self._shown(run, *last)
 
     async def request(self, name: str, value: Any = None, *, id: str = "", timeout: Span | None = None) -> Any:
         """Send a request to the run and return the answer of its body, which takes it with `ctx.requests(name)`.
@@ -404,7 +407,7 @@ class Handle(Generic[R]):
 
     def _original(self, failed: RunFailed) -> BaseException | None:
         error = failed.error
-        return None if error is None else self.engine.code.original(self.id, error.step, error.visit)
+        return None if error is None else self.engine.code.original(failed.run, error.step, error.visit)
 
     def _failed(self, failed: RunFailed, shows_traceback: bool) -> StepFailed:
         error = failed.error
@@ -413,7 +416,7 @@ class Handle(Generic[R]):
         if error is not None:
             what = fault_text(fault) if fault is not None else error.why
             where = f"step {error.step!r} (visit {error.visit}) of " if error.step else ""
-            told.args = (f"{where}run {self.id} failed: {what}",)
+            told.args = (f"{where}run {failed.run} failed: {what}",)
         if shows_traceback and fault is not None and fault.traceback:
             told.add_note(fault.traceback)
         return told

@@ -82,7 +82,11 @@ def _command_lines(
             yield LogLine(DEBUG, words, {**fields, "attempt": order.attempt})
     for letter in d.letters:
         if isinstance(letter.body, LetterStart):
-            yield LogLine(DEBUG, "child started", {"child": letter.to, "command": letter.body.parent.command})
+            parent = letter.body.parent
+            command = parent.command if parent is not None and not letter.body.predecessor else ""
+            yield LogLine(
+                DEBUG, "child started" if command else "successor started", {"child": letter.to, "command": command}
+            )
 
 
 def _of_lease(lease: Lease) -> dict[str, Plain]:

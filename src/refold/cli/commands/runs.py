@@ -38,8 +38,15 @@ from refold.queries.runs import (
 from refold.queries.why import run_reasons, stuck_reasons, unserved_steps
 from refold.runtime.mail import Cancel, CancelItems, Pause, Signal
 
-STATUSES = ("running", "waiting", "paused", "ending", "completed", "failed", "cancelled")
-STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow", "waiting": "yellow"}
+STATUSES = ("running", "waiting", "paused", "ending", "completed", "failed", "cancelled", "continued")
+STYLES = {
+    "completed": "green",
+    "continued": "green",
+    "failed": "red",
+    "cancelled": "red",
+    "paused": "yellow",
+    "waiting": "yellow",
+}
 LONG = 60  # characters of a result in a table
 SHOWN = 20  # runs in a table
 
@@ -149,6 +156,8 @@ def _put_run(seen: dict[str, Any], state: RunState) -> None:
         f"{out.styled(out.printable(seen['name'] or seen['id']), 'bold', colour)}  {status}",
         f"run       {out.printable(seen['id'])}",
         f"workflow  {out.printable(seen['workflow'])}",
+        *([f"continued by {seen['continued_by']}"] if seen["continued_by"] else []),
+        *([f"continues {seen['continues']}"] if seen["continues"] else []),
         *([f"key       {out.printable(seen['key'])}"] if seen["key"] else []),
         *(f"label     {out.printable(f'{name}={value}')}" for name, value in sorted(seen["labels"].items())),
         f"started   {words.moment(state.started_at)}",

@@ -15,6 +15,7 @@ from refold.core.commands import (
     Letter,
     LetterBody,
     LetterCancel,
+    LetterContinued,
     LetterEnded,
     LetterPause,
     LetterResume,
@@ -26,6 +27,7 @@ from refold.core.decide.effects import EFFECTS
 from refold.core.expressions import CannotEvaluate, Evaluate
 from refold.core.facts import (
     CallSettled,
+    ChildContinued,
     ChildEnded,
     Dropped,
     Fact,
@@ -51,7 +53,7 @@ from refold.core.graph import Graph
 from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, Suspended
 from refold.core.pipeline import sealed_in
 from refold.core.plan import BODY, Child, Step, WorkerWork
-from refold.core.read.loaded import Loaded, events_of
+from refold.core.read.loaded import Loaded, event_at, events_of
 from refold.core.read.template_scope import RunScope, item_scope
 from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
 
@@ -328,11 +330,34 @@ class Decision(Struct):
                 body = LetterPause() if isinstance(fact, RunPaused) else LetterResume()
                 for child in self.state.children.values():
                     self.post(f"{child}/{self.state.seq}/{body.__class__.__name__}", child, body)
+            case ChildContinued(successor=successor) if self.state.paused:
+                self.post(f"{successor}/{self.state.seq}/LetterPause", successor, LetterPause())
+            case RunEnded(successor=successor) if successor:
+                self._start_successor(successor)
             case RunEnded(status=status) if self.state.parent is not None and not self.state.parent.detached:
                 body_ended = LetterEnded(self.state.parent, _as_outcome(fact, status), self.state.usage)
                 self.post(f"{self.state.run}/ended", self.state.parent.run, body_ended)
             case _:
                 pass
+
+    def _start_successor(self, successor: str) -> None:
+        """Start the run that continues this one, with all that this one has not taken, and tell the parent."""
+        state = self.state
+        assert state.stopped is not None
+        body = LetterStart(
+            plan=state.plan,
+            parent=state.parent,
+            input=as_input(event_at(self.loaded, state.stopped)["data"]),
+            depth=state.depth,
+            name=state.name,
+            key=state.key,
+            labels=state.labels,
+            predecessor=state.run,
+            signals=state.signals,
+        )
+        self.post(f"{successor}/start", successor, body)
+        if state.parent is not None and not state.parent.detached:
+            self.post(f"{state.run}/continued", state.parent.run, LetterContinued(state.parent, successor))
 
     def _start_children(self, plan: str, commands: Iterable[str]) -> None:
         """Start the children of these commands, if it is their time. An item whose child cannot start has none."""

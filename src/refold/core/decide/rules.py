@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from refold.core.commands import child_id
 from refold.core.decide.decision import Decision
 from refold.core.decide.ending import end_if_asked, end_run, fail_completed, watch_budget, withdraw_waits
 from refold.core.decide.events import catch_failures, deliver_answers, end_by_event, end_without_event, take_events
@@ -10,9 +11,10 @@ from refold.core.decide.issue import fill_windows, issue_entered, start_waiting_
 from refold.core.decide.routing import deliver_signals, enter_step, give_up_items, route
 from refold.core.decide.waits import check_polls
 from refold.core.facts import RunEnded, StepFault
+from refold.core.plan import CONTINUE
 from refold.core.read.loaded import event_at
 from refold.core.read.template_scope import run_result
-from refold.core.state import COMPLETED, ENDING, FAILED, INITIAL, PENDING, RUNNING, TERMINAL, RunState
+from refold.core.state import COMPLETED, CONTINUED, ENDING, FAILED, INITIAL, PENDING, RUNNING, TERMINAL, RunState
 
 
 def run_finalizers(d: Decision) -> None:
@@ -48,6 +50,10 @@ def finish_when_nothing_is_open(d: Decision) -> None:
 def _end(d: Decision, outcome: str) -> None:
     state, error = d.state, d.state.error
     other_failures = tuple(failure for failure in state.failures if failure != error)
+    if outcome == COMPLETED and state.stopped is not None and event_at(d.loaded, state.stopped)["type"] == CONTINUE:
+        d.record_moves()
+        d.record_fact(RunEnded(CONTINUED, also_failed=other_failures, successor=child_id(state.run, CONTINUE)))
+        return
     value = _result(d) if outcome == COMPLETED else None
     result, blob = d.box(value)
     d.record_moves()

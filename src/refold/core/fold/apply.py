@@ -11,6 +11,7 @@ from refold.core.facts import (
     CallsAwaited,
     CallSettled,
     CancelAsked,
+    ChildContinued,
     ChildEnded,
     Dropped,
     Entered,
@@ -58,6 +59,7 @@ from refold.core.state import (
     BYPASSED,
     CANCELLED,
     COMPLETED,
+    CONTINUED,
     ENDING,
     ENTERED,
     FAILED,
@@ -100,7 +102,7 @@ RUN_LIFE: Life = {
     RunPaused: (frozenset({RUNNING, ENDING}), (PAUSED,)),
     RunResumed: (frozenset({PAUSED}), (RUNNING, ENDING)),
     RunEnding: (frozenset({RUNNING, PAUSED, ENDING}), (ENDING,)),  # PAUSED: a paused run is cancelled
-    RunEnded: (frozenset({RUNNING, ENDING}), (COMPLETED, FAILED, CANCELLED)),
+    RunEnded: (frozenset({RUNNING, ENDING}), (COMPLETED, FAILED, CANCELLED, CONTINUED)),
     RunReopened: (
         frozenset({FAILED, CANCELLED, COMPLETED}),
         (RUNNING,),
@@ -151,7 +153,9 @@ def _run_started(graph: Graph, state: RunState, fact: RunStarted) -> None:
     state.life, state.started_at = RUNNING, state.at
     state.plan, state.name, state.key, state.labels = fact.plan, fact.name, fact.key, fact.labels
     state.input = fact.input if graph.plan.computed else {**graph.plan.defaults, **fact.input}
-    state.parent, state.depth = fact.parent, fact.depth
+    state.parent, state.depth, state.predecessor = fact.parent, fact.depth, fact.predecessor
+    for name, values in fact.signals.items():
+        waits.keep_signals(state, name, values)
     state.budget = dict(graph.plan.budget)
     if graph.plan.timeout is not None:
         state.deadline = state.at + round(graph.plan.timeout * SECOND)
@@ -358,7 +362,7 @@ def _run_ended(graph: Graph, state: RunState, fact: RunEnded) -> None:
     _may(RunEnded, life_of(state), "the run")
     state.life = state.outcome = fact.status
     state.result, state.blob, state.error = fact.result, fact.blob, fact.error
-    state.also_failed, state.ended_at = fact.also_failed, state.at
+    state.also_failed, state.ended_at, state.successor = fact.also_failed, state.at, fact.successor
     state.paused = False
 
 
@@ -411,6 +415,7 @@ _APPLY: dict[type, Callable[[Graph, RunState, Any], None]] = for_every_fact(
         CallsAwaited: waits.calls_awaited,
         BodyWoke: waits.body_woke,
         ChildEnded: waits.child_ended,
+        ChildContinued: waits.child_continued,
         GateDecided: waits.gate_decided,
         RunPaused: _run_paused,
         RunResumed: _run_resumed,

@@ -18,7 +18,7 @@ from refold.core.faults import error_value
 from refold.core.fold import visits, waits
 from refold.core.graph import Graph
 from refold.core.outcomes import ANSWER, SECOND, Instant, Sent, Succeeded
-from refold.core.plan import START, STOP
+from refold.core.plan import CONTINUE, START, STOP
 from refold.core.state import (
     CANCELLED,
     COMPLETED,
@@ -44,7 +44,7 @@ def begin(graph: Graph, state: RunState) -> None:
 
 def _deliver(graph: Graph, state: RunState, sent: Sent, ref: Ref, sender: str) -> None:
     """Put an event into the inbox of every step that takes its type. The first stop event ends the run."""
-    if sent.type == STOP:
+    if sent.type in (STOP, CONTINUE):
         state.stopped = state.stopped or ref
         return
     takers = graph.takers.get(sent.type, ())

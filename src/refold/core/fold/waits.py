@@ -1,10 +1,13 @@
 """How the fold changes commands that wait without a worker: for signals, times, calls, children, gates and polls."""
 
+from typing import Any
+
 from refold.core.commands import child_id
 from refold.core.facts import (
     BodyWoke,
     CallsAwaited,
     CallSettled,
+    ChildContinued,
     ChildEnded,
     GateDecided,
     SignalReceived,
@@ -15,6 +18,7 @@ from refold.core.fold import gates, visits
 from refold.core.graph import Graph
 from refold.core.outcomes import (
     REPLY,
+    REQUEST_SIGNAL,
     SECOND,
     Awaited,
     Failed,
@@ -195,6 +199,25 @@ def child_ended(graph: Graph, state: RunState, fact: ChildEnded) -> None:
         record(state, fact.command, fact.call, fact.outcome)
     else:
         settle(graph, state, fact.command, fact.outcome)
+
+
+def child_continued(graph: Graph, state: RunState, fact: ChildContinued) -> None:
+    """Wait for the successor in the place of the child. A child that is no longer waited for has an orphan for it."""
+    owner = f"{fact.command}#{fact.call}" if fact.call else fact.command
+    if state.children.get(owner) == fact.child:
+        state.children[owner] = fact.successor
+        if not fact.call and fact.command in state.open:
+            state.open[fact.command].child = fact.successor
+    elif fact.child in state.orphans:
+        del state.orphans[fact.child]
+        state.orphans[fact.successor] = None
+
+
+def keep_signals(state: RunState, name: str, values: list[Any]) -> None:
+    """Keep signals that the predecessor of the run did not take, with the requests that they carry."""
+    state.signals[name] = list(values)
+    if name.startswith(REQUEST_SIGNAL):
+        state.replies.update({value["id"]: 0 for value in values})
 
 
 def gate_decided(graph: Graph, state: RunState, fact: GateDecided) -> None:

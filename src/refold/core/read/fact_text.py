@@ -11,6 +11,7 @@ from refold.core.facts import (
     CallsAwaited,
     CallSettled,
     CancelAsked,
+    ChildContinued,
     ChildEnded,
     Dropped,
     Entered,
@@ -204,6 +205,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
         CallSettled: lambda fact: f"{fact.command} call {fact.key} {_ended(fact.outcome)}",
         CallsAwaited: lambda fact: f"{fact.command} waits for {', '.join(call.key for call in fact.calls)}",
         BodyWoke: lambda fact: f"{fact.command} has continued by itself",
+        ChildContinued: lambda fact: f"{fact.command} run {fact.child} is continued by run {fact.successor}",
         ChildEnded: lambda fact: f"{fact.command} run {fact.child} {_ended(fact.outcome)}",
         GateDecided: lambda fact: f"{_where(fact)} decided: {fact.option}" + _by(fact.by),
         RunPaused: lambda fact: "run paused" + _by(fact.by),
@@ -211,7 +213,9 @@ _TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
         CancelAsked: lambda fact: "cancel asked for" + _by(fact.by) + _because(fact.reason),
         RunTimedOut: lambda fact: f"run timed out after {fact.after:g} s",
         RunEnding: lambda fact: f"run is ending as {fact.outcome}" + _fault(fact.error),
-        RunEnded: lambda fact: f"run {fact.status}" + _fault(fact.error),
+        RunEnded: lambda fact: (
+            f"run {fact.status}" + (f" by run {fact.successor}" if fact.successor else "") + _fault(fact.error)
+        ),
         RunReopened: _reopened,
         RunMigrated: lambda fact: f"run migrated to plan {fact.plan[:12]}" + _by(fact.by),
         BudgetExceeded: lambda fact: f"budget exceeded: {fact.used:g} of {fact.limit:g} {fact.unit} are used up",

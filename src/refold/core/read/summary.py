@@ -43,6 +43,7 @@ class Summary(Struct, frozen=True, omit_defaults=True, gc=False):
     gates: tuple[str, ...] = ()  # commands that wait for a person
     stuck: str = ""  # the internal error because of which nothing is decided; reports are kept meanwhile
     labels: dict[str, str] = {}
+    successor: str = ""  # the run that continues this one
 
 
 def summarize(graph: Graph, state: RunState) -> Summary:
@@ -60,6 +61,7 @@ def summarize(graph: Graph, state: RunState) -> Summary:
         error=state.error,
         gates=tuple(command for command, each in state.open.items() if each.step in graph.gates) if graph.gates else (),
         labels=state.labels,
+        successor=state.successor,
     )
 
 
