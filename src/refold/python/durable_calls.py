@@ -130,9 +130,8 @@ class RecordedCalls:
         """Record an outcome under a key, unless an earlier try has recorded one."""
         if self.is_suspended:
             raise Suspension
-        waits = self.waits
-        if waits is not None and (waits.is_dropped or not waits.parking.has_lease):
-            await waits.ready()
+        if self.waits is not None:
+            await self.waits.ready()
         if key not in self.recorded:
             await self._record(key, outcome)
             self.recorded[key] = outcome
