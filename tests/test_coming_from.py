@@ -19,6 +19,13 @@ ASKED = {
     "HumanResponseEvent ctx.store num_workers retry_policy wait_for_event to_dict from_dict edit_state cancel_run",
     "dbos": "@DBOS.workflow @DBOS.step DBOS.sleep DBOS.recv DBOS.send set_event get_event Queue SetWorkflowID recovery "
     "start_workflow retrieve_workflow write_stream DBOS.patch priority",
+    "temporal": "@workflow.defn @activity.defn execute_activity RetryPolicy start_to_close_timeout heartbeat "
+    "@workflow.signal @workflow.query @workflow.update workflow.sleep workflow.wait workflow.now workflow.uuid4 "
+    "workflow.random execute_child_workflow ABANDON handle.cancel task_queue Worker workflow.patched Replayer "
+    "start_time_skipping get_workflow_handle id_reuse_policy",
+    "langgraph": "StateGraph add_node add_edge add_conditional_edges START END Send interrupt Command(resume= "
+    "checkpointer thread_id @entrypoint @task RetryPolicy get_stream_writer stream_mode get_state get_state_history "
+    "update_state subgraph durability draw_mermaid",
 }
 OWN = {"ctx": refold.Context, "handle": refold.Handle, "engine": refold.Engine, "refold": refold}
 INSIDE = {"ctx.state": State, "ctx.session": Session}
