@@ -28,9 +28,10 @@ class BodyTasks:
         task.add_done_callback(self._end)
 
     def waiters(self) -> dict[asyncio.Task[Any], Any]:
-        """Return what each task waits for; None if it is about to run. A task that has run since waits for another
-        object."""
-        return {task: getattr(task, "_fut_waiter", None) for task in self.running if not task.done()}
+        """Return what each task waits for; None if it is about to run, or has ended and others are about to hear of it.
+        A task that has run since waits for another object."""
+        waiters = {task: getattr(task, "_fut_waiter", None) for task in self.running}
+        return {task: waiter if _is_pending(task) and _is_pending(waiter) else None for task, waiter in waiters.items()}
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         self.running.pop(task, None)
@@ -38,6 +39,10 @@ class BodyTasks:
 
     def task_ended(self, task: asyncio.Task[Any]) -> None:
         """Called when one of the tasks has ended."""
+
+
+def _is_pending(future: Any) -> bool:
+    return future is not None and not future.done()
 
 
 def note_task(task: asyncio.Task[Any], context: Context | None) -> None:

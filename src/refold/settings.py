@@ -16,9 +16,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     poll: float = 1.0  # how long a lost ring of the doorbell can cost
     listen_every: float = 0.2  # seconds between two looks for what other processes have written
     slots: int = 16  # commands a worker runs at once
-    parked_bodies: int = (
-        10_000  # bodies of Python workflows that wait without a slot; more start over when they continue
-    )
+    parked_bodies: int = 10_000  # bodies that wait in memory, without a slot; of more, some start over
     queues: tuple[str, ...] = ()  # from which a worker takes commands; empty: all
     states_kept: int = 1000
     depth_limit: int = 100  # runs that may stand above one another

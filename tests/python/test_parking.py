@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from refold import Context, Event, StartEvent, StopEvent, SyncContext, Workflow, flow, open_engine, step
+from refold.core import codec
 from refold.core.facts import BodyWoke, CallsAwaited, CallSettled, Fact, StepSettled
 from refold.core.outcomes import Suspended
 from refold.runtime.handle import Handle
@@ -167,6 +168,39 @@ async def test_a_wait_that_the_body_gives_up_is_withdrawn_and_swallows_no_signal
         await handle.signal("news", 7)
         assert await result(handle) == 7
         assert len(await facts(engine, handle.id, BodyWoke)) == 1  # a plain timer woke it, and it asked for its command
+
+
+async def test_the_first_of_several_waits_wins_and_the_others_are_withdrawn() -> None:
+    passes: list[int] = []
+
+    @flow
+    async def slow(ctx: Context) -> None:
+        await ctx.sleep("1h")
+
+    @flow
+    async def race(ctx: Context) -> Any:
+        passes.append(1)
+        first = await ctx.first(
+            paid=ctx.wait_for("paid"),
+            cancelled=ctx.wait_for("cancelled"),
+            child=ctx.run_child(slow),
+            answer=ctx.ask("well?"),
+            late=ctx.sleep("1d"),
+        )
+        again = await ctx.first(paid=ctx.wait_for("paid"), late=ctx.sleep("1d"))
+        return first, again, await ctx.first(soon=ctx.sleep(0.01), paid=ctx.wait_for("paid"))
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(race)
+        await suspended(handle)
+        await handle.signal("cancelled", "no money")
+        await suspended(handle, 2)
+        await handle.signal("paid", 5)
+        expected = ("cancelled", "no money"), ("paid", 5), ("soon", None)
+        assert await result(handle) == expected
+        statuses = {row.workflow: row.status for row in engine.store.views.runs().rows}
+    assert statuses == {"race": "completed", "slow": "cancelled"}
+    assert passes == [1]
 
 
 async def test_a_durable_sleep_is_ended_by_a_plain_timeout() -> None:
@@ -337,6 +371,49 @@ async def test_recorded_outcomes_reach_a_body_that_starts_over_in_their_order() 
             await handle.signal(name, name)
         assert await result(handle) == ["c", "a", "b"]
     assert len(seen) == 5
+
+
+async def test_a_race_has_the_same_winner_when_the_body_starts_over() -> None:
+    winners: list[Any] = []
+
+    @flow
+    async def race(ctx: Context) -> Any:
+        winner = await ctx.first(a=ctx.wait_for("a"), b=ctx.wait_for("b"))
+        winners.append(winner)
+        await ctx.sleep(0.01)
+        return winner, await ctx.wait_for("a")
+
+    few = Settings(lease_for=2.0, sweep_every=0.05, poll=0.05, parked_bodies=0)
+    async with open_engine(settings=few) as engine:
+        handle = await engine.start(race)
+        await suspended(handle)
+        await handle.signal("b", "B")
+        await suspended(handle, 3)
+        await handle.signal("a", "A")
+        assert await result(handle) == (("b", "B"), "A")
+    assert len(winners) > 1 and set(winners) == {("b", "B")}
+
+
+async def test_a_body_that_waits_often_runs_once_and_each_wait_costs_the_same() -> None:
+    passes: list[int] = []
+
+    @flow
+    async def loops(ctx: Context, times: int) -> int:
+        passes.append(times)
+        for _ in range(times):
+            await ctx.sleep(0)
+        return times
+
+    costs: dict[int, tuple[int, int]] = {}
+    async with open_engine(settings=SHORT) as engine:
+        for times in (50, 200):
+            handle = await engine.start(loops, times=times)
+            await result(handle)
+            log = [codec.encode_fact(fact) for _, _, fact in await engine.history(handle.id)]
+            costs[times] = len(log), sum(map(len, log))
+    assert passes == [50, 200]
+    for few, many in zip(costs[50], costs[200], strict=True):
+        assert many < 4.2 * few
 
 
 async def test_the_time_of_a_step_does_not_run_while_its_body_is_parked() -> None:

@@ -299,6 +299,32 @@ class Context(DurableCalls):
         call = Awaited(key, self._until(timeout), f"{ANSWER}{id}", input=input)
         return await self._awaited(call, f"the question {prompt!r}", timeout, type)
 
+    async def first(self, **waits: Awaitable[Any]) -> tuple[str, Any]:
+        """Wait for the first of several waits, such as `ctx.first(paid=ctx.wait_for("paid"), late=ctx.sleep("1d"))`.
+
+        Return its name and its result, or raise what it raises. The others are withdrawn: child runs are cancelled.
+        """
+        if not waits:
+            raise InvalidValue("ctx.first", "there is nothing to wait for: give it waits by name")
+        tasks = {name: asyncio.ensure_future(wait) for name, wait in waits.items()}
+        came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def note(_: object) -> None:
+            if not came.done():
+                came.set_result(None)
+
+        for task in tasks.values():
+            task.add_done_callback(note)
+        open_waits = self._calls.waits
+        try:
+            await (came if open_waits is None else open_waits.inner(came))
+            won = next(name for name, task in tasks.items() if task.done())
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        return won, tasks[won].result()
+
     async def sleep(self, span: Span, *, key: str | None = None) -> None:
         """Sleep durably: the span is kept across restarts, and no worker is occupied meanwhile."""
         span = seconds(span)

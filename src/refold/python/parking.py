@@ -48,7 +48,7 @@ class DurableWaits(BodyTasks):
         self.known = body_call.calls.memory.count  # recorded calls that the body knows
         self._told = set(body_call.calls.memory.awaited)  # calls that the run waits for
         self._open: dict[str, OpenWait] = {}
-        self._forever: set[asyncio.Future[Any]] = set()  # waits that were withdrawn in an earlier try
+        self._inner: set[asyncio.Future[Any]] = set()  # that only tasks of this body can end
         self._order = {key: number for number, key in enumerate(body_call.calls.recorded)}
         self._unmet = dict.fromkeys(body_call.calls.recorded)  # recorded calls that the body has not asked for yet
         self._look: asyncio.Handle | None = None
@@ -110,12 +110,16 @@ class DurableWaits(BodyTasks):
             self._open.pop(key, None)
 
     async def _wait_for_ever(self) -> Outcome:
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._forever.add(future)
+        outcome: Outcome = await self.inner(asyncio.get_running_loop().create_future())
+        return outcome
+
+    async def inner(self, future: "asyncio.Future[Any]") -> Any:
+        """Wait for a future that only other tasks of this body can end."""
+        self._inner.add(future)
         try:
             return await future
         finally:
-            self._forever.discard(future)
+            self._inner.discard(future)
 
     async def _withdraw(self, key: str) -> None:
         try:
@@ -128,7 +132,7 @@ class DurableWaits(BodyTasks):
     def resumed(self, memory: Memory) -> None:
         for clock in self._clocks:
             clock.go_on()
-        self._body_call.state.renew(memory)
+        self._body_call.state._renew(memory)
         self._take(memory)
         self._hand_over()
         self._look_soon()
@@ -235,7 +239,7 @@ class DurableWaits(BodyTasks):
 
     def _is_durable(self, waiter: Any) -> bool:
         """Whether only the outcome of a durable call can end this wait."""
-        if waiter in self._forever or waiter in self.running:
+        if waiter in self._inner or waiter in self.running:
             return True
         if any(waiter is wait.future for wait in self._open.values()):
             return True

@@ -41,7 +41,7 @@ class State:
         self._read: set[str] = set()  # keys whose stored values the body has read
         self.ended = ""  # the step whose body has returned: from here on nobody hears of what it says
 
-    def renew(self, memory: Memory) -> None:
+    def _renew(self, memory: Memory) -> None:
         """See what others have written meanwhile; the body's own writes are kept."""
         self._memory = memory
 
