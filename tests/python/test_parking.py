@@ -472,6 +472,25 @@ async def test_a_run_that_ends_lets_go_of_its_parked_bodies() -> None:
         await until(lambda: not len(process.worker.parked))
 
 
+async def test_a_running_body_that_is_cancelled_may_still_call_what_undoes() -> None:
+    calls: list[str] = []
+
+    @flow
+    async def works(ctx: Context) -> None:
+        calls.append("start")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await ctx.call(calls.append, "undo")
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(works)
+        await until(lambda: calls)
+        await handle.cancel()
+        await until(lambda: len(calls) == 2)
+    assert calls == ["start", "undo"]
+
+
 async def test_a_sync_body_starts_over_and_calls_nothing_once_it_is_suspended() -> None:
     calls: list[str] = []
 

@@ -35,7 +35,8 @@ def fields_of(lease: Lease) -> dict[str, str | int]:
 
 
 class Stoppable(Protocol):
-    def cancel(self) -> object: ...
+    def cancel(self, drop: bool = True) -> object:
+        """Cancel a body. With `drop`, the durable calls that it makes on its way out do nothing."""
 
 
 class HeldLease(Struct):
@@ -134,20 +135,20 @@ class LeaseKeeper:
     def withdraw(self, run: str, command: str) -> None:
         """Stop a command that its run has withdrawn, without waiting for the next heartbeat."""
         for where in [each for each in self.held if each[:2] == (run, command)]:
-            self._lose(where, DEBUG, "command withdrawn by its run")
+            self._lose(where, DEBUG, "command withdrawn by its run", drop=False)  # its cleanup may call what undoes
 
     def stop_bodies(self) -> None:
         for where in list(self.held):
             self._lose(where, INFO, "body stopped, for the worker stops")
 
-    def _lose(self, where: Place, level: int, why: str) -> None:
+    def _lose(self, where: Place, level: int, why: str, drop: bool = True) -> None:
         held = self.held.get(where)
         if held is None or held.reporting:
             return
         event(log, level, why, fields_of(held.lease))
         held.stopped = True
         if held.body is not None:
-            held.body.cancel()
+            held.body.cancel(drop)
             held.body = None  # cancelled once: its cleanup must not be cancelled too
 
     def _give_back(self, lease: Lease) -> None:

@@ -109,9 +109,10 @@ class LiveBody:
         if self._sleeper is not None and not self.body.task.done():
             self._sleeper.resumed(memory)
 
-    def cancel(self) -> None:
-        """Stop the body: its lease is lost, or the worker stops."""
-        self._drop()
+    def cancel(self, drop: bool = True) -> None:
+        """Stop the body: its lease is lost, the worker stops, or its run has withdrawn the command."""
+        if drop:
+            self._drop()
         self.body.task.cancel()
 
     def drop(self) -> None:
