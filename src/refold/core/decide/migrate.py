@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from refold.core.decide.decision import Decision
-from refold.core.facts import BodyWoke, RunMigrated, RunStarted
+from refold.core.facts import RunMigrated, RunStarted
 from refold.core.fold import migrate as remapping
 from refold.core.fold.apply import Record, fold
 from refold.core.fold.events import open_requests, waiting
@@ -89,8 +89,8 @@ def _carry_policies(old: Graph, new: Graph, state: RunState) -> None:
 def migrate(d: Decision, new: Graph, fact: RunMigrated) -> None:
     """Record the migration; the caller has checked that there are no refusals.
 
-    Python bodies that are running or suspended start over with the new code. Other running commands finish as they were
-    issued.
+    Python bodies that are running start over with the new code, and suspended ones when what they wait for has come.
+    Other running commands finish as they were issued.
     """
     claimed_now = d.claimed_now()
     migrated(d.graph, new, d.state, d.now, fact)
@@ -98,10 +98,6 @@ def migrate(d: Decision, new: Graph, fact: RunMigrated) -> None:
     d.facts.append(fact)
     d.restarted = [command for command in restarting(new, d.state) if command in claimed_now]
     d.touch_open(claimed_now.difference(d.restarted))
-    for command in restarting(new, d.state):
-        opened = d.state.open[command]
-        if opened.held and opened.report is None and opened.calls:
-            d.record_fact(BodyWoke(command))  # the new code may wait for something else
 
 
 def restarting(graph: Graph, state: RunState) -> list[str]:
