@@ -61,7 +61,7 @@ def test_the_context_has_its_methods_and_none_that_is_the_engines_own() -> None:
     section = page().split("### `Context`")[1].split("\n### ")[0]
     methods = re.findall(r"^\| `(?:await )?(\w+)\(", section, re.M)
     assert " ".join(methods) == (
-        "call run_child start_child map options resource get set update send publish collect ask sleep wait_for"
+        "call run_child start_child map options resource get set update send publish collect ask first sleep wait_for"
         " now uuid random next_request requests continue_with usage log"
     )
     state = page().split("### `ctx.state`")[1].split("\n### ")[0]
