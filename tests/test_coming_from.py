@@ -21,8 +21,8 @@ ASKED = {
     "start_workflow retrieve_workflow write_stream DBOS.patch priority",
     "temporal": "@workflow.defn @activity.defn execute_activity RetryPolicy start_to_close_timeout heartbeat "
     "@workflow.signal @workflow.query @workflow.update workflow.sleep workflow.wait workflow.now workflow.uuid4 "
-    "workflow.random execute_child_workflow ABANDON handle.cancel task_queue Worker workflow.patched Replayer "
-    "start_time_skipping get_workflow_handle id_reuse_policy",
+    "workflow.random execute_child_workflow ABANDON continue_as_new handle.cancel task_queue Worker "
+    "workflow.patched Replayer start_time_skipping get_workflow_handle id_reuse_policy",
     "langgraph": "StateGraph add_node add_edge add_conditional_edges START END Send interrupt Command(resume= "
     "checkpointer thread_id @entrypoint @task RetryPolicy get_stream_writer stream_mode get_state get_state_history "
     "update_state subgraph durability draw_mermaid",
