@@ -267,6 +267,8 @@ def test_a_returned_request_is_a_question_whose_answer_is_checked_by_its_fields(
 @pytest.mark.parametrize("detach", [(), ("--detach",), ("--dry-run",)])
 def test_wrong_inputs_are_refused_before_anything_is_written(folder: Path, detach: tuple[str, ...]) -> None:
     done = refold(folder, "run", "shop:ends", "-i", "m=1", *detach)
+    assert (done.code, "input `m`: `ends` has no such input; known: `n`" in done.err) == (2, True), done.err
+    done = refold(folder, "run", "shop:ends", *detach)
     assert (done.code, "input `n`: `ends` needs it, and it is not given" in done.err) == (2, True), done.err
     assert not detach or not folder.joinpath("refold.db").exists()
     assert refold(folder, "run", "shop:ends", "-i", "n=1", "-q").out == "1\n"

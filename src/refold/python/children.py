@@ -63,13 +63,49 @@ class Children:
         keys = {start.call.key: key for key, start in made.items()}
         done = {keys[name]: outcome for name, outcome in self._calls.recorded.items() if name in keys}
         won = next((key for key, outcome in done.items() if isinstance(outcome, Succeeded)), None)
+        if self._calls.waits is not None:
+            for key in done:
+                self._calls.waits.met(made[key].call.key)
         if won is None:
-            await asyncio.gather(*(self._calls.outcome(start.call) for key, start in made.items() if key not in done))
+            won = await self._race({key: start.call for key, start in made.items() if key not in done}, done)
+        if won is None:
             raise ChildFailed(Fault("child_failed", "; ".join(f"{key}: {_why(done[key], timeout)}" for key in made)))
         for start in made.values():
             await self._calls.give_up(start.call.key, f"{won} was first")
         outcome = await self._calls.outcome(made[won].call)
         return won, made[won].codec.get(result_of(outcome, won, timeout))
+
+    async def _race(self, calls: Mapping[str, Awaited], done: dict[str, Outcome]) -> str | None:
+        """Wait until one of the calls has succeeded, and return its key; None if all of them have ended without.
+
+        What has ended is noted in `done`. A body that cannot be parked is ended instead, and starts over.
+        """
+        waits = self._calls.waits
+        if waits is None:
+            await asyncio.gather(*map(self._calls.outcome, calls.values()))
+            return None
+        with unnumbered():
+            tasks = {key: asyncio.ensure_future(self._calls.outcome(call)) for key, call in calls.items()}
+        try:
+            while tasks:
+                came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+                def note(_: object, came: "asyncio.Future[None]" = came) -> None:
+                    if not came.done():
+                        came.set_result(None)
+
+                for task in tasks.values():
+                    task.add_done_callback(note)
+                await waits.inner(came)
+                for key in [key for key, task in tasks.items() if task.done()]:
+                    done[key] = await tasks.pop(key)
+                    if isinstance(done[key], Succeeded):
+                        return key
+            return None
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     async def seen(self, key: str) -> ChildRun:
         """Return the state of the child run that was started with this key."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct, structs
@@ -128,7 +128,7 @@ class StageRun:
         if stage.join == "first":
             outputs = await self._first(f"{name}{round}", chosen)
         else:
-            outputs = dict(zip(chosen, await asyncio.gather(*map(self._run, chosen.values())), strict=True))
+            outputs = dict(zip(chosen, await _all(map(self._run, chosen.values())), strict=True))
         branches = {
             branch: StageDone(outputs.get(branch), branch not in outputs, each.label if each is not None else "")
             for branch, each in asked.items()
@@ -239,3 +239,15 @@ def _output(value: Any) -> Any:
 
 def _decision(value: Any) -> LoopDecision:
     return value if isinstance(value, LoopDecision) else LoopDecision(bool(value))
+
+
+async def _all(works: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """Return all results. When one fails, cancel the others, and their child runs with them."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    except Exception:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
