@@ -275,7 +275,7 @@ class Decision(Struct):
             not_before=opened.not_before,
             timeout=step.timeout,
             progress=opened.progress,
-            recorded={} if self.graph.by_events else opened.recorded,  # a body recalls them with its memory
+            recorded=opened.recorded,
             sealed=sealed_in(input, self.state.sealed) if self.state.sealed else (),
         )
 
