@@ -514,3 +514,23 @@ async def test_a_sync_body_starts_over_and_calls_nothing_once_it_is_suspended() 
         await handle.signal("paid", 1)
         assert await result(handle) == 1
     assert calls == ["start", "start", "release"]
+
+
+async def test_a_body_that_returns_before_its_tasks_withdraws_what_they_wait_for() -> None:
+    @flow
+    async def sleeps(ctx: Context) -> None:
+        await ctx.wait_for("never")
+
+    @flow
+    async def races(ctx: Context) -> Any:
+        waits = [asyncio.ensure_future(wait) for wait in (ctx.wait_for("a"), ctx.wait_for("b"), ctx.run_child(sleeps))]
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        return next(iter(done)).result()
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(races)
+        await suspended(handle)
+        await handle.signal("a", 1)
+        assert await asyncio.wait_for(handle.result(), 60) == 1
+        [child] = [row.run for row in await engine.runs() if row.run != handle.id]
+        assert (await engine.wait(child)).status == "cancelled"

@@ -68,7 +68,11 @@ class BodyTool:
         if call.parking is not None and body.signature.is_async and body.policy.isolation != "process":
             body_call.calls.waits = DurableWaits(call.parking, body_call)
         try:
-            await self._run(body, body_call)
+            try:
+                await self._run(body, body_call)
+            finally:
+                if body_call.calls.waits is not None:
+                    await body_call.calls.waits.finish()
         except Suspension:
             return await _suspended(body_call)
         except BaseException as error:

@@ -127,6 +127,15 @@ class DurableWaits(BodyTasks):
         except LeaseLost:
             return  # the body is dropped
 
+    async def finish(self) -> None:
+        """The body has ended: withdraw what tasks that it has left behind still wait for. It is not parked again."""
+        self._stop_looking()
+        open_waits, self._open = self._open, {}
+        for key, wait in open_waits.items():
+            wait.future.cancel()
+            if not self.is_dropped:
+                await self._withdraw(key)
+
     # What the worker does with the body
 
     def resumed(self, memory: Memory) -> None:
