@@ -56,7 +56,7 @@ def test_the_readmes_commands_do_what_stands_below_them(tmp_path: Path) -> None:
         (tmp_path / name).write_text(body)
     sessions = "".join(re.findall(r"```console\n(.*?)```", text, re.S))
     commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", sessions, re.M)
-    assert len(commands) == 8
+    assert len(commands) == 11
     for command, expected in commands:
         if "kill -9" in command:
             kill_half_way(tmp_path, command)

@@ -46,7 +46,8 @@ that goes on; the second one kills. Either way, and after `kill -9`, nothing tha
 AFTER = """\
 ## Data
 
-`refold run -o json` and `refold runs show -o json` print one object: `id`, `name`, `workflow`, `status`, `result`,
+`refold run -o json` and `refold runs show -o json` print one object: `id`, `name`, `workflow`, `status`, `key`,
+`labels`, `continued_by` and `continues` (runs before and after it that `ctx.continue_with` joins), `result`,
 `error`, `steps` (by name: `status`, `visits`, `attempts`, `result`, `error`; of a list loop whose items have not all
 completed also `items` with counts, `rate` per second and seconds that are `left`), `usage`, `created_at`, `ended_at`;
 of `runs show` also `stuck`, if no live worker has the code or the tool of a step, or if an internal error keeps the run

@@ -7,7 +7,22 @@ from msgspec import json
 
 from tests.cli.program import noop, playbook, refold, shell
 
-KEYS = ["id", "name", "workflow", "status", "result", "error", "steps", "usage", "created_at", "ended_at"]
+KEYS = [
+    "id",
+    "name",
+    "workflow",
+    "status",
+    "key",
+    "labels",
+    "continued_by",
+    "continues",
+    "result",
+    "error",
+    "steps",
+    "usage",
+    "created_at",
+    "ended_at",
+]
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 
 
