@@ -196,7 +196,7 @@ def test_the_environment_says_how_the_log_is_printed() -> None:
     ("given", "why"),
     [
         ({"REFOLD_LOG": "loud"}, "REFOLD_LOG: 'loud' is neither text nor json"),
-        ({"REFOLD_LOG_LEVEL": "all"}, "REFOLD_LOG_LEVEL: 'all' is no level; there are debug, info, warning, error"),
+        ({"REFOLD_LOG_LEVEL": "x"}, "REFOLD_LOG_LEVEL: 'x' is not a level; the levels are debug, info, warning, error"),
     ],
 )
 def test_a_wrong_value_in_the_environment_is_refused_by_name(given: dict[str, str], why: str) -> None:

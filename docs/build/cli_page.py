@@ -35,12 +35,12 @@ same.
 | 5 | the database cannot be used, or a row of it cannot be read; the row is named, and the others are shown |
 | 6 | the run is paused, by a person or because its budget is used up; `refold runs resume` continues it |
 | 70 | a bug; `--debug` shows where |
-| 124 | the run ran out of its time, or the watching did |
-| 130, 143, 129 | stopped by Ctrl-C, SIGTERM, or a closed terminal; the run goes on with `refold runs resume` |
+| 124 | the run exceeded its timeout, or `runs watch` exceeded its own |
+| 130, 143, 129 | stopped by Ctrl-C, SIGTERM, or a closed terminal; `refold runs resume` continues the run |
 
-`refold run` and `refold runs resume` end in good order when they are asked to: the first Ctrl-C (or SIGTERM, or the
-end of the terminal) lets steps finish for `REFOLD_STOP_GRACE` seconds (10), hands the rest back and prints the command
-that goes on; the second one kills. Either way, and after `kill -9`, nothing that was finished is lost or done again.
+`refold run` and `refold runs resume` stop in good order: the first Ctrl-C (or SIGTERM, or the end of the terminal)
+lets steps finish for `REFOLD_STOP_GRACE` seconds (10), hands the rest back and prints the command that continues the
+run; the second one kills. Either way, and after `kill -9`, nothing that was finished is lost or done again.
 """
 
 AFTER = """\
@@ -51,36 +51,36 @@ AFTER = """\
 `error`, `steps` (by name: `status`, `visits`, `attempts`, `result`, `error`; of a list loop whose items have not all
 completed also `items` with counts, `rate` per second and seconds that are `left`), `usage`, `created_at`, `ended_at`;
 of `runs show` also `stuck`, if no live worker has the code or the tool of a step, or if an internal error keeps the run
-from going on.
+from continuing.
 `refold runs list -o json` prints a list of `id`, `name`, `workflow`, `status`, `created_at`, `ended_at`. The status of
-a run is one of `running`, `waiting`, `paused`, `ending`, `completed`, `failed`, `cancelled`. Moments are in UTC, like
-`2026-11-15T08:00:00.000000Z`; what has not happened is null. An error has `kind` and `message`, that of a run also
-`step`, `visit` and `why`.
+a run is one of `running`, `waiting`, `paused`, `ending`, `completed`, `failed`, `cancelled`, `continued`. Moments
+are in UTC, like `2026-11-15T08:00:00.000000Z`; what has not happened is null. An error has `kind` and `message`, that
+of a run also `step`, `visit` and `why`.
 
 `refold runs why -o json` prints `id`, `status` and `reasons`. Each has a `step`, a `kind`, and what belongs to it:
 
-| kind | what keeps the step from going on |
+| kind | what the step waits for |
 | --- | --- |
 | `running` | nothing: `worker` has it until `until`, unless the lease is extended |
-| `slot` | the slots of those who could take it are busy; `worker` may have one free at `until` |
-| `no_worker` | nobody lives who could take it; `note` is the Python workflow whose code it needs, if it does |
+| `slot` | the slots of the workers that could take it are busy; `worker` may have one free at `until` |
+| `no_worker` | no worker is running that could take it; `note` is the Python workflow whose code it needs, if any |
 | `no_code` | no live worker has the code; `note` is its workflow and plan, `sources` plans that workers have |
 | `no_tool` | no live worker has the tool; `note` is which |
 | `no_queue` | no live worker serves the queue; `note` is which |
 | `paused` | the run is paused, `by` whom and `since` when |
 | `backoff` | the try before has failed; the next is not before `until` |
-| `parked` | it put itself aside until `until` or `signal` |
+| `parked` | it is parked until `until` or `signal` |
 | `timer`, `signal` | a time or a message; `until` is when it ends at the latest |
 | `gate` | a person's decision: `note` is what is asked, `assignee` who, `until` the deadline |
-| `poll` | something must hold, `note`; the next look is at `until` |
+| `poll` | a condition that must become true, `note`; the next look is at `until` |
 | `child` | the child `run` is not over |
 | `window` | so many (`count`) items of a loop, or events of a step, wait for others |
 | `order` | so many (`count`) items of a loop wait until others of it have completed |
 | `batch` | so many (`count`) events wait for others, until there are `note` of them; `signal` is what they share |
 | `join` | these `sources` are not over |
 | `loop` | the loop of the steps in `sources` is not over |
-| `final` | it comes when everything else is over |
-| `stuck` | an internal error, `note`: a defect of Refold and of no step. Reports are kept, and it is tried again |
+| `final` | everything else: it runs at the end of the run |
+| `stuck` | an internal error, `note`: a defect of Refold, not of a step. Reports are kept, and Refold tries again |
 """
 
 

@@ -30,12 +30,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     tool_processes: int = 4096  # of the user, threads included; 0: any
     pass_env: tuple[str, ...] = ()  # what else of the environment tools see: names, or beginnings with a star
     private_addresses: bool = False  # whether http may reach addresses that are not public
-    secrets: str = ""  # the encrypted file of secrets; empty: the one beside the database
+    secrets: str = ""  # the encrypted file of secrets; empty: the one next to the database
     secrets_folder: str = "/run/secrets"  # with a file for each secret
     key_file: str = ""  # of what is encrypted; empty: in the user's own configuration. REFOLD_KEY wins over it
     keyring: bool = False  # whether the system's keyring is asked for secrets
-    artifacts: str = ""  # the folder of the tool `artifact`; empty: beside the database, or .refold/artifacts
-    stop_grace: float = 10.0  # seconds for steps to finish when the program is asked to stop
+    artifacts: str = ""  # the folder of the tool `artifact`; empty: next to the database, or .refold/artifacts
+    stop_grace: float = 10.0  # seconds for steps to finish when the program is stopped
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -79,5 +79,5 @@ class LogSettings(Struct, frozen=True):
         if mode not in ("", "text", "json"):
             raise InvalidValue(LOG, f"{mode!r} is neither text nor json")
         if level and level not in LEVELS:
-            raise InvalidValue(LOG_LEVEL, f"{level!r} is no level; there are {', '.join(LEVELS)}")
+            raise InvalidValue(LOG_LEVEL, f"{level!r} is not a level; the levels are {', '.join(LEVELS)}")
         return cls(mode or "text", level or "info")

@@ -56,7 +56,7 @@ def test_a_waiting_run_follows_the_playbook_as_it_is_now(tmp_path: Path) -> None
     dry = migrate(tmp_path, "play.yaml", "--dry-run")
     assert (dry.code, dry.out) == (0, ""), dry.err
     assert "ship would follow plan" in dry.err
-    assert "step more has come to the plan" in dry.err
+    assert "step more is new in the plan" in dry.err
     before = refold(tmp_path, "runs", "history", "ship").out
     assert "migrated" not in before, "nothing was changed"
     done = migrate(tmp_path, "play.yaml")
@@ -195,7 +195,7 @@ def test_all_runs_of_a_workflow_are_listed_and_moved_together(tmp_path: Path) ->
     playbook(tmp_path, noop("first", "between"), noop("between", "last"), noop("last", result="new"))
     listed = refold(tmp_path, "runs", "migrate", "--all", "--to", "play.yaml", "--dry-run")
     assert [line.split(" would follow plan ")[0] for line in listed.err.splitlines()[::2]] == ["two", "one"]
-    assert "step between has come to the plan" in listed.err
+    assert "step between is new in the plan" in listed.err
     moved = refold(tmp_path, "runs", "migrate", "--all", "--to", "play.yaml")
     assert moved.code == 0
     assert moved.err.count(" follows plan ") == 2

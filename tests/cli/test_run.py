@@ -165,7 +165,7 @@ def test_a_detached_run_waits_for_somebody_and_resume_executes_it(tmp_path: Path
     assert why["reasons"][1]["sources"] == ["one"]
     resumed = refold(tmp_path, "runs", "resume")
     assert (resumed.code, resumed.out) == (0, "5\n")
-    assert resumed.err.startswith("going on with later (")
+    assert resumed.err.startswith("continuing later (")
     assert (tmp_path / "ran").read_text() == "ran\n"
 
 

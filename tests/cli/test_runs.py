@@ -226,14 +226,14 @@ def test_a_run_that_another_process_executes_is_paused_resumed_and_cancelled_thr
         why = refold(tmp_path, "runs", "why", "mine", "-o", "json").data["reasons"]
         assert [(each["step"], each["kind"]) for each in why] == [("slow", "running"), ("last", "join")]
         assert why[0]["worker"].startswith("run-")
-        assert refold(tmp_path, "runs", "pause", "mine").err == "mine is paused; to go on: refold runs resume mine\n"
+        assert refold(tmp_path, "runs", "pause", "mine").err == "mine is paused; to continue: refold runs resume mine\n"
         (tmp_path / "go").touch()
         until(lambda: status(tmp_path) == {"slow": "completed", "last": "pending"})
         assert process.wait(60) == 6  # it leaves a paused run
         with started(tmp_path, "runs", "resume", "mine") as helping:
             until(lambda: status(tmp_path).get("last") == "claimed")
             done = refold(tmp_path, "runs", "cancel", "mine", "--reason", "enough")
-            assert (done.code, done.err) == (0, "mine is asked to end\n")
+            assert (done.code, done.err) == (0, "mine is being cancelled\n")
             assert helping.wait(60) == 1
     assert refold(tmp_path, "runs", "show", "mine", "-o", "json").data["status"] == "cancelled"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.cli.program import PROGRAM, environment, noop, playbook, refold, shell, started, terminal, until
 
 WAITS = shell("slow", "touch begun\nwhile test ! -f go; do sleep 0.02; done", "last")
-TO_GO_ON = "to go on: refold runs resume mine"
+TO_CONTINUE = "to continue: refold runs resume mine"
 
 
 def slow(folder: Path) -> str:
@@ -89,7 +89,7 @@ def test_the_first_ctrl_c_hands_back_and_says_how_to_go_on(tmp_path: Path) -> No
         seen.type(b"\x03")
         assert seen.end() == 130
     assert any("stopping: steps may finish within 0.3 s" in line for line in seen.lines)
-    assert seen.lines[-1] == TO_GO_ON
+    assert seen.lines[-1] == TO_CONTINUE
     assert statuses(tmp_path) == {"first": "completed", "slow": "issued", "last": "pending"}
     (tmp_path / "go").touch()
     resumed = refold(tmp_path, "runs", "resume", "mine", "-q")
@@ -113,7 +113,7 @@ def test_the_second_ctrl_c_kills_at_once_and_nothing_finished_is_lost(tmp_path: 
         seen.until("stopping: ")
         seen.type(b"\x03")
         assert seen.end() == 130
-    assert seen.lines[-2:] == ["killed", TO_GO_ON]
+    assert seen.lines[-2:] == ["killed", TO_CONTINUE]
     (tmp_path / "go").touch()
     assert refold(tmp_path, "runs", "resume", "mine", "-q") == (0, "the end\n", "")
     assert statuses(tmp_path) == dict.fromkeys(("first", "slow", "last"), "completed")
@@ -124,7 +124,7 @@ def test_sigterm_hands_back_and_says_how_to_go_on(tmp_path: Path) -> None:
         until((tmp_path / "begun").exists)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err.splitlines()[-1]) == (143, "", TO_GO_ON)
+    assert (process.returncode, out, err.splitlines()[-1]) == (143, "", TO_CONTINUE)
     assert statuses(tmp_path)["slow"] == "issued"
 
 

@@ -178,7 +178,7 @@ def test_until_waiting_leaves_a_run_that_only_a_person_can_continue(tmp_path: Pa
         done = refold(tmp_path, "runs", "resume", "r", "--until-waiting")
     assert done.code == 0, done.err
     assert "run r is left: ask waits for a decision" in done.err
-    assert done.err.endswith("to go on: refold runs resume r\n")
+    assert done.err.endswith("to continue: refold runs resume r\n")
     assert (statuses(tmp_path), lines(tmp_path, "ran")) == ({"r": "waiting"}, ["x"])
     seen = refold(tmp_path, "runs", "resume", "r", "--until-waiting", "-o", "json")
     assert (seen.code, seen.data["status"]) == (0, "waiting")
@@ -192,4 +192,4 @@ def test_a_run_that_is_paused_by_a_person_ends_refold_run_with_exit_code_6(tmp_p
         _, err = run.communicate(timeout=60)
         assert run.returncode == 6
     assert "run r is paused by ann" in err
-    assert "to go on: refold runs resume r" in err
+    assert "to continue: refold runs resume r" in err

@@ -222,7 +222,7 @@ def test_a_run_that_was_reopened_can_be_cancelled_as_before() -> None:
 
 def test_the_log_tells_it() -> None:
     assert fact_text(RunReopened(("a", "b"), (), "ada")) == "run reopened by ada: again a, b"
-    assert fact_text(RunReopened((), ("a", "b"))) == "run reopened: anew from a"
+    assert fact_text(RunReopened((), ("a", "b"))) == "run reopened: again from a"
     assert fact_text(ItemsIssued("a", 2, 1, 2, None, (1, 4))) == "a/2 items 1, 4 issued again"
 
 

@@ -90,7 +90,7 @@ def stop_politely(lives: Callable[[Path], Iterator[Callable[[], int]]]) -> Figur
             if lived() != TERM:
                 continue  # it had just finished
             figures.kills += 1
-            assert "to go on: the other process" in (folder / "output").read_text()
+            assert "to continue: the other process" in (folder / "output").read_text()
             after = finish(folder, copied(folder), expected, figures, PATIENT)
             assert not [each for each in after.settled() if each.losses], "work was lost instead of handed back"
     print(f"asked to stop: {figures}")

@@ -150,7 +150,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed_and_prints_the_command(tmp_path
     os.kill(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert "KeyboardInterrupt" in errors
-    (line,) = [each for each in errors.splitlines() if each.startswith("to go on: refold runs resume ")]
+    (line,) = [each for each in errors.splitlines() if each.startswith("to continue: refold runs resume ")]
 
     async def row() -> tuple[str, str]:
         async with refold.open_engine(db=db, settings=SHORT) as engine:
@@ -158,7 +158,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed_and_prints_the_command(tmp_path
             return found.run, found.status
 
     run, status = asyncio.run(row())
-    assert (line, status in ("running", "waiting")) == (f"to go on: refold runs resume {run} --db {db}", True)
+    assert (line, status in ("running", "waiting")) == (f"to continue: refold runs resume {run} --db {db}", True)
 
 
 # what a caller learns of a run that has failed

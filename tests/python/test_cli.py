@@ -186,7 +186,7 @@ def test_code_that_another_process_has_is_waited_for(folder: Path) -> None:
         until(lambda: gates(folder))
         with started(folder, "runs", "resume", "open") as second:
             assert second.stderr is not None
-            assert "going on with open" in second.stderr.readline()
+            assert "continuing open" in second.stderr.readline()
             assert "its code is not here; its steps are run by run-" in second.stderr.readline()
 
 

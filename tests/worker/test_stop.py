@@ -16,7 +16,7 @@ from tests.alive import children, living, noted_in, state, within
 
 ROOT = Path(__file__).parents[2]
 STOPPING = "stopping: steps may finish within {} s, then they are handed back; once more kills them\n"
-TO_GO_ON = "to go on: refold runs resume RUN\n"
+TO_CONTINUE = "to continue: refold runs resume RUN\n"
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def test_the_first_signal_hands_back_after_the_grace_and_prints_how_to_go_on(
     with program("hang_later", str(tmp_path), "0.2") as process:
         noted_in(tmp_path, 1)
         process.send_signal(number)
-        assert left(process) == (code, "left running threads 1\n", STOPPING.format("0.2") + TO_GO_ON)
+        assert left(process) == (code, "left running threads 1\n", STOPPING.format("0.2") + TO_CONTINUE)
     assert (tmp_path / "cleaned up").exists(), "a coroutine is cancelled, and its cleanup runs"
 
 
@@ -73,7 +73,7 @@ def test_a_step_that_ends_within_the_grace_counts_and_nothing_new_begins(tmp_pat
         assert process.poll() is None
         (tmp_path / "go").touch()
         code, out, err = left(process)
-        assert (code, out.split(" threads")[0], err) == (130, "left running", TO_GO_ON)
+        assert (code, out.split(" threads")[0], err) == (130, "left running", TO_CONTINUE)
     assert not any(each.name.startswith("pid") for each in tmp_path.iterdir())
 
 
@@ -92,14 +92,14 @@ def test_a_stuck_thread_does_not_keep_the_program_from_leaving(tmp_path: Path) -
         process.send_signal(signal.SIGINT)
         code, out, err = left(process)
         assert (code, out.split(" threads")[0]) == (130, "left running")
-        assert err == STOPPING.format("0.1") + TO_GO_ON
+        assert err == STOPPING.format("0.1") + TO_CONTINUE
 
 
 def test_a_process_of_a_step_is_killed_when_the_step_is_handed_back(tmp_path: Path) -> None:
     with program("hang", str(tmp_path), "0.1", "process") as process:
         pids = set(noted_in(tmp_path, 4)) | children(process.pid)
         process.send_signal(signal.SIGTERM)
-        assert left(process) == (143, "left running threads 1\n", STOPPING.format("0.1") + TO_GO_ON)
+        assert left(process) == (143, "left running threads 1\n", STOPPING.format("0.1") + TO_CONTINUE)
         assert living(pids) == set()
 
 
@@ -112,7 +112,7 @@ def test_the_second_signal_kills_at_once_and_takes_the_processes_along(
         process.send_signal(first)
         assert said(process) == STOPPING.format("3600")
         process.send_signal(second)
-        assert left(process) == (code, "", "killed\n" + TO_GO_ON)
+        assert left(process) == (code, "", "killed\n" + TO_CONTINUE)
         assert within(60.0, lambda: living(pids) == set())
 
 
@@ -123,7 +123,7 @@ def test_the_second_signal_kills_even_if_the_event_loop_is_blocked(tmp_path: Pat
         assert within(60.0, lambda: not is_pending(process.pid, signal.SIGINT) and state(process.pid) == "S")
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert left(process) == (130, "", "killed\n" + TO_GO_ON)
+        assert left(process) == (130, "", "killed\n" + TO_CONTINUE)
 
 
 async def test_without_a_signal_the_work_just_ends_and_the_old_signals_are_back() -> None:
@@ -167,4 +167,4 @@ async def test_work_that_was_stopped_is_cancelled_and_the_exit_code_names_the_si
         await in_foreground(work(), stop, grace=2.5, resume="again", say=ended.append)
     await asyncio.sleep(0)
     assert caught.value.code == 143
-    assert ended[1:] == ["stopped within 2.5", "to go on: again", "work"]
+    assert ended[1:] == ["stopped within 2.5", "to continue: again", "work"]

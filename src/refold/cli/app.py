@@ -218,7 +218,7 @@ def _heard(arguments: Sequence[str]) -> int:
     try:
         return _command(arguments)
     except output.ReaderGone:
-        return exits.OK  # whoever read has read enough
+        return exits.OK  # the reader has read enough
     except (KeyboardInterrupt, click.Abort):
         output.print_message("interrupted")
         return exits.INTERRUPTED
@@ -254,7 +254,7 @@ def _command(arguments: Sequence[str]) -> int:
 
 def _refused(error: RefoldError) -> int:
     if isinstance(error, Stopped):
-        return error.code  # it was said how to go on
+        return error.code  # a message has shown how to continue
     shown = str(error)
     if "\n" not in shown and not isinstance(error, InvalidPlan):
         shown = f"{output.styled('error:', 'red', output.has_colour(sys.stderr))} {shown}"

@@ -32,7 +32,7 @@ def writing(db: str) -> Iterator[Store]:
 
 
 def wrong_rows() -> WrongRows:
-    """The wrong rows of this command. Where there is no command, as when a shell completes a name, nobody sees them."""
+    """The wrong rows of this command. Without a command, as when a shell completes a name, they are not shown."""
     context = click.get_current_context(silent=True)
     return (context.find_object(WrongRows) if context is not None else None) or WrongRows()
 
@@ -64,7 +64,7 @@ def _candidates(error: runs.AmbiguousRun) -> str:
 
 
 def run_names(db: str, beginning: str) -> list[str]:
-    """Names of runs for the completion of a shell, the newest first; an error must not disturb whoever types."""
+    """Names of runs for the completion of a shell, the newest first; an error must not disturb the user who types."""
     try:
         with reading(db) as views:
             names = [runs.run_label(row) for row in runs.list_runs(views, limit=100)]

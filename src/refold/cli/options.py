@@ -91,7 +91,7 @@ def budgets(pairs: Sequence[str]) -> dict[str, int | float]:
     found = inputs(pairs, None)
     for pair, limit in zip(pairs, found.values(), strict=False):
         if isinstance(limit, bool) or not isinstance(limit, int | float) or limit < 0:
-            raise click.BadParameter(f"{pair!r} is no limit, as in tokens=2000", param_hint="--budget")
+            raise click.BadParameter(f"{pair!r} is not a limit such as tokens=2000", param_hint="--budget")
     return found
 
 
@@ -135,7 +135,7 @@ def _from_file(file: str) -> dict[str, Any]:
             text = opened.read()
         found = _from_yaml(text, file) if file.endswith((".yaml", ".yml")) else json.decode(text)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise InvalidValue(file, f"is no JSON: {error}") from None
+        raise InvalidValue(file, f"is not valid JSON: {error}") from None
     except OSError as error:
         raise InvalidValue(file, f"cannot be read: {error.strerror}") from None
     if not isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""Where words go: data to stdout, everything else to stderr; a reader who has left is no error.
+"""Where words go: data to stdout, everything else to stderr; a reader who has left is not an error.
 
 This is the border to the terminal. Names, results and messages come from playbooks, from services and from database
 files of other people, so control codes in them are spelt out, and only the colours of `painted` pass. Data (results,
@@ -30,7 +30,7 @@ _HARMFUL_IN_JSON = re.compile(f"[{OBEYED}]")
 
 
 class ReaderGone(Exception):
-    """Nobody reads any more: what follows a stream may end."""
+    """The reader has left: what follows a stream may end."""
 
 
 class Unwritable(Exception):
@@ -38,7 +38,7 @@ class Unwritable(Exception):
 
 
 def spelt_out(text: str) -> str:
-    """Text of several lines without what a terminal would obey, but for colours of our own."""
+    """Text of several lines without what a terminal would obey, except colours of our own."""
     return text if text.isprintable() else _HARMFUL.sub(_spelt, text)
 
 
@@ -193,7 +193,7 @@ def has_cursor(stream: TextIO | None) -> bool:
 
 
 def terminal_width() -> int:
-    """Of stdout; 0 if it is no terminal, and nothing needs to be cut off."""
+    """Of stdout; 0 if it is not a terminal, and nothing needs to be cut off."""
     return columns(sys.stdout) if is_terminal(sys.stdout) else 0
 
 

@@ -211,7 +211,7 @@ class SyncRunner:
             db = self._opening["db"]
             if begun and db is not None:
                 again = f"refold runs resume {begun[0]} --db {shlex.quote(os.fspath(db))}"
-                print(f"run {begun[0]} is not cancelled\nto go on: {again}", file=sys.stderr)
+                print(f"run {begun[0]} is not cancelled\nto continue: {again}", file=sys.stderr)
             raise
 
 

@@ -42,7 +42,7 @@ class CheckResult(Struct, frozen=True):
 @output_option
 @db_option
 def doctor(output: str, db: str) -> int:
-    """Look for what could go wrong: versions, clock, disk, permissions, and the file itself."""
+    """Check versions, clock, disk, permissions and the database file."""
     findings = [*_of_machine(db), *_of_file(db)]
     if output != "table":
         out.print_json([to_builtins(finding) for finding in findings], output)
@@ -107,14 +107,14 @@ def _of_views(views: Views) -> Iterator[CheckResult]:
         )
     for row in (each for status in UNDER_WAY for each in list_runs(views, RunFilter(status), MANY) if each.stuck):
         yield CheckResult("run", "error", f"{row.name or row.run} is stuck: {row.stuck}")
-    yield CheckResult("workers", "ok", ", ".join(abilities(views)) or "none lives")
+    yield CheckResult("workers", "ok", ", ".join(abilities(views)) or "no worker is running")
 
 
 @click.command()
 @output_option
 @db_option
 def info(output: str, db: str) -> None:
-    """What the file is, and how much is in it."""
+    """Show what the file is, and how much is in it."""
     with database.reading(db) as views:
         health = views.health()
         seen: dict[str, Any] = {
@@ -140,7 +140,10 @@ def info(output: str, db: str) -> None:
 @output_option
 @db_option
 def check(output: str, db: str) -> int:
-    """Read everything: each page of the file, each fact of each log, and fold every run."""
+    """Check the whole file, and fold every run.
+
+    Each page of the file and each fact of each log is read.
+    """
     wrong: list[dict[str, str]] = []
     rows_wrong = WrongRows()
     with database.reading(db, rows_wrong) as views:

@@ -25,7 +25,10 @@ LONG = 60  # characters of a message in a table
 @output_option
 @db_option
 def list_groups(output: str, db: str) -> None:
-    """Reasons of failures that nothing handled, the latest first, with how much failed for each."""
+    """List the reasons of failures that nothing handled.
+
+    The latest come first; each is shown with the number of its failures.
+    """
     with database.reading(db) as views:
         groups = list(failure_groups(views))
     if output != "table":
@@ -91,10 +94,10 @@ def _items(letter: DeadLetter) -> str:
 def redrive(
     fingerprints: Sequence[str], runs: Sequence[str], everything: bool, dry_run: bool, output: str, db: str
 ) -> int:
-    """Retry the runs in which something failed for these reasons, as `refold runs retry` would.
+    """Retry the runs in which something failed for these reasons.
 
-    A run that was started by another one goes on with that one. Nothing is executed here: a worker does it, or
-    `refold runs resume`.
+    Each run is retried as by `refold runs retry`; a run that was started by another run continues together with that
+    run. Nothing is executed here: a worker does it, or `refold runs resume`.
     """
     if not fingerprints and not runs and not everything:
         raise click.UsageError("say what: fingerprints, --run or --all")

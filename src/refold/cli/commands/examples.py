@@ -1,4 +1,4 @@
-"""Commands for a start: `examples` and `examples show` tell what there is, `init` copies one into a folder."""
+"""Commands for a start: `examples` and `examples show` list what there is, `init` copies one into a folder."""
 
 import shlex
 import sys
@@ -91,7 +91,7 @@ generated from their descriptions by `python -m refold.cli.commands.examples`; d
 @output_option
 @click.pass_context
 def examples(ctx: click.Context, output: str) -> None:
-    """List the playbooks that come with Refold, to learn from and to begin with."""
+    """List the example playbooks that come with Refold."""
     if ctx.invoked_subcommand is None:
         _list([example(name) for name in names()], output)
 
@@ -145,8 +145,8 @@ def show(name: str, output: str) -> None:
 def init(folder: str | None, name: str | None) -> None:
     """Copy an example into a folder, to begin with.
 
-    The FOLDER is this one, or a new one with the name of the example that is asked for. No file is overwritten. What
-    to run next is told.
+    The FOLDER is this one, or a new one with the name of the example that is asked for. No file is overwritten. The
+    command to run next is printed.
     """
     chosen = known(name or STARTER)
     target = Path(folder or name or ".")

@@ -66,7 +66,7 @@ async def in_foreground(
                 return working.result()
         finally:
             working.cancel()
-    say(_to_go_on(resume))
+    say(_to_continue(resume))
     raise Stopped(asked.result())
 
 
@@ -81,7 +81,7 @@ def _signals(asked: "asyncio.Future[int]", resume: str) -> Iterator[None]:
         if seen:
             with suppress(OSError):  # the terminal may be closed
                 line = "\n" if os.isatty(2) else ""  # below the progress that is drawn there
-                os.write(2, f"{line}killed\n{_to_go_on(resume)}\n".encode())
+                os.write(2, f"{line}killed\n{_to_continue(resume)}\n".encode())
             os._exit(128 + number)
         seen.append(number)
         loop.call_soon_threadsafe(asked.set_result, number)
@@ -95,8 +95,8 @@ def _signals(asked: "asyncio.Future[int]", resume: str) -> Iterator[None]:
             signal.signal(number, old)
 
 
-def _to_go_on(resume: str) -> str:
-    return f"to go on: {resume}"
+def _to_continue(resume: str) -> str:
+    return f"to continue: {resume}"
 
 
 log = logger("cli")
@@ -143,7 +143,7 @@ class StuckWatch:
             kinds = {reason.kind for _, reason in found}
             if "no_code" in kinds and kinds <= FOLLOWS and self._sees_all():
                 reason = next(each for _, each in found if each.kind == "no_code")
-                raise NotFound(f"{words.why(reason, words.now())}. To go on with it: {self.again} --code MODULE:CLASS")
+                raise NotFound(f"{words.why(reason, words.now())}. To continue it: {self.again} --code MODULE:CLASS")
 
     def _sees_all(self) -> bool:
         return self.process.served_runs is not None and self.process.served_runs.runs <= self._seen.keys()
@@ -202,7 +202,7 @@ def execute(order: Execution, begin: Begin, screen: Screen) -> RunResult:
     last: list[str] = []  # lines that are printed below everything else
 
     def say(line: str) -> None:
-        if line.startswith("to go on"):
+        if line.startswith("to continue"):
             last.append(line)
         else:
             screen.say(line)
@@ -248,7 +248,7 @@ async def _unless_left(
         await asyncio.wait({ending, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
             say(await leaving)
-            say(_to_go_on(order.again))
+            say(_to_continue(order.again))
             return await process.engine.show(order.run)
         return await ending
     finally:

@@ -61,10 +61,10 @@ def question_lines(row: Summary, question: OpenQuestion, now: int) -> Iterator[s
 @output_option
 @db_option
 def answer(run: str, question: str, value: str | None, pairs: tuple[str, ...], output: str, db: str) -> None:
-    """Answer what a Python workflow asks: with `ctx.ask`, or with an `InputRequestEvent` that a step has returned.
+    """Answer a question of a Python workflow.
 
-    ID is that of the question, or its step if it asks only one; `refold gates list` shows it. The VALUE is JSON, or
-    else text.
+    A workflow asks with `ctx.ask`, or with an `InputRequestEvent` that a step returns. ID is that of the question, or
+    its step if it asks only one; `refold gates list` shows it. The VALUE is JSON, or else text.
     """
     from refold.wiring import open_intake
 
@@ -95,9 +95,10 @@ def answer(run: str, question: str, value: str | None, pairs: tuple[str, ...], o
 @output_option
 @db_option
 def list_gates(limit: int, output: str, db: str) -> None:
-    """The gates that wait for a decision and the questions that wait for an answer, of the newest runs first.
+    """List the gates and questions that wait for a person.
 
-    A question of a Python workflow stands under its id, with which `refold gates answer` answers it.
+    Those of the newest runs come first. A question of a Python workflow is listed by its id; `refold gates answer`
+    takes this id.
     """
     with database.reading(db) as views:
         waiting = list(islice(waiting_for_people(views), limit))
@@ -137,7 +138,7 @@ def gate_argument(command: Any) -> Any:
 @output_option
 @db_option
 def show(run: str, gate: str | None, output: str, db: str) -> None:
-    """What a gate asks, what can be chosen, and who has decided so far; or what a question of a Python workflow is."""
+    """Show a gate with its options and votes, or a question."""
     with database.reading(db) as views:
         row = database.find_run(views, run)
         graph, state = RunReader(views, row.run).read()
@@ -177,7 +178,7 @@ def decision_options(command: Any) -> Any:
     for option in (
         click.option("--by", metavar="NAME", default=None, help="Who decides (you)."),
         click.option("--option", metavar="OPTION", help="Which option, if not the one that is meant by the command."),
-        click.option("--feedback", metavar="TEXT", help="What the decision says besides."),
+        click.option("--feedback", metavar="TEXT", help="A comment that is kept with the decision."),
         click.option("-i", "--input", "pairs", multiple=True, metavar="K=V", help="The same as an object, key by key."),
         output_option,
         db_option,
@@ -189,7 +190,7 @@ def decision_options(command: Any) -> Any:
 @click.command()
 @decision_options
 def approve(run: str, gate: str | None, **choices: Any) -> None:
-    """Decide for a gate, so that its run goes on.
+    """Decide for a gate, so that its run continues.
 
     The option is `approve`, or else the first that does not refuse.
     """

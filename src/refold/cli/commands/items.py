@@ -44,13 +44,13 @@ def item_option(command: F) -> F:
     "states",
     multiple=True,
     type=click.Choice(list(dict.fromkeys(STATES.values()))),
-    help="Only those that stand so.",
+    help="Only items in this state.",
 )
 @click.option("-n", "--limit", type=click.IntRange(1), help="How many at most (50 in a table, else all).")
 @output_option
 @db_option
 def items(run: str, step: str | None, states: Sequence[str], limit: int | None, output: str, db: str) -> None:
-    """What became of each item of a list loop.
+    """Show the state of each item of a list loop.
 
     STEP is needed if the run has several loops.
     """
@@ -74,7 +74,7 @@ def items(run: str, step: str | None, states: Sequence[str], limit: int | None, 
 def another_try(
     views: Views, run: str, step: str, loop: str, items: Sequence[str], budget: Sequence[str]
 ) -> Reopen | RetryItems:
-    """What `runs retry` asks of a run: to go on as a whole, or with items of a loop."""
+    """What `runs retry` asks of a run: to continue as a whole, or with items of a loop."""
     if not loop and not items:
         return Reopen(who(), step, budgets(budget))
     if step or budget:

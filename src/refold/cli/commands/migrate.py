@@ -39,10 +39,11 @@ class Target(Struct, frozen=True):
 @output_option
 @db_option
 def migrate(run: str | None, target: str, every: bool, dry_run: bool, output: str, db: str) -> int:
-    """Let a run that is under way follow another plan, or all runs of a workflow after a deployment.
+    """Move unfinished runs to another plan.
 
-    Steps are the same by name. What has happened stays as it is; what is open or waits must have its place in the new
-    plan, else nothing is changed and the steps that stand in the way are named. Code that is at work starts over.
+    One run is moved, or with --all every run of a workflow, as after a deployment. Steps are the same by name. What has
+    happened stays as it is; what is open or waits must have its place in the new plan, else nothing is changed and the
+    steps that prevent it are named. Code that is running starts over.
 
     With --all, each run is moved or stays by itself. A run that stays is named with the reason, and the exit code is 4.
     """
@@ -121,7 +122,7 @@ def _tell(seen: Migration, dry_run: bool) -> None:
     now, was = f"{seen.to[:SHORT]} ({seen.to_workflow})", f"{seen.plan[:SHORT]} ({seen.workflow})"
     out.print_message(f"{seen.name} {verb} plan {now} instead of {was}")
     for command in seen.restarted:
-        out.print_message(f"  {command} is at work and {'would start' if dry_run else 'starts'} over with the new code")
-    for names, words in ((seen.new, "has come to the plan"), (seen.gone, "is no longer in the plan")):
+        out.print_message(f"  {command} is running and {'would start' if dry_run else 'starts'} over with the new code")
+    for names, words in ((seen.new, "is new in the plan"), (seen.gone, "is no longer in the plan")):
         for name in names:
             out.print_message(f"  step {name} {words}")

@@ -24,7 +24,9 @@ RESULT_WIDTH = 60  # characters of a result in the table
 @click.option("--execution", metavar="ID", help="The execution to show, if the log has several.")
 @output_option
 def noetl_log(file: str, execution: str | None, output: str) -> None:
-    """Show the steps, visits, results and end of a run of NoETL, from its event log.
+    """Show a run of NoETL from its event log.
+
+    The steps are shown with their visits and results, and the end of the run.
 
     FILE is an export of NoETL's event table: a JSON list of events, an object with a list `events`, or one JSON object
     per line; - reads stdin. Nothing is stored, and the run cannot be continued.

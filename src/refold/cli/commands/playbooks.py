@@ -100,7 +100,10 @@ def _guess(file: str) -> str:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @output_option
 def validate(files: Sequence[str], output: str) -> int:
-    """Check playbooks without running them; every problem has its place, a code and a hint."""
+    """Check playbooks without running them.
+
+    Each problem is shown with its place, a code and a hint.
+    """
     found: list[dict[str, Any]] = []
     invalid = False
     for name in files:
@@ -149,7 +152,10 @@ def _object(file: str, problem: Problem) -> dict[str, Any]:
 @click.argument("file", metavar="FILE")
 @click.option("--mermaid", is_flag=True, help="As text for Mermaid.")
 def graph(file: str, mermaid: bool) -> None:
-    """Draw a playbook, or a Python workflow that is named like `module:Class`."""
+    """Draw a playbook or a Python workflow.
+
+    FILE is a playbook, or a Python workflow `module:Class`.
+    """
     from refold.playbooks import draw
 
     plan = _drawn(file) if is_code(file) else read_file(file).plan

@@ -135,8 +135,8 @@ class Wanted(Struct, frozen=True):
 @click.argument("file", metavar="FILE")
 @click.option("-i", "--input", multiple=True, metavar="KEY=VALUE", help="An input; JSON, or else text.")
 @click.option("--input-file", metavar="FILE", help="Inputs, as a JSON object or in YAML; - is stdin.")
-@click.option("--name", metavar="NAME", help="What the run is called (two words are chosen).")
-@click.option("--key", metavar="KEY", help="The same key again means the same run.")
+@click.option("--name", metavar="NAME", help="The name of the run (without it, two words are chosen).")
+@click.option("--key", metavar="KEY", help="What the run is for; if a run has this key, no other one is started.")
 @label_option("A label, by which lists of runs can be filtered; can be repeated.")
 @click.option("--detach", is_flag=True, help="Write the run and leave it to a worker.")
 @until_waiting_option
@@ -146,11 +146,11 @@ class Wanted(Struct, frozen=True):
 @quiet_option
 @db_option
 def run(**given: Any) -> int:
-    """Execute a playbook, or a Python workflow that is named like `module:Class`.
+    """Execute a playbook or a Python workflow.
 
-    Progress goes to stderr and the result to stdout. Ctrl-C lets steps finish or hands them back and prints the
-    command that goes on with the run; Ctrl-C once more kills it. Neither loses what was finished. A run that is paused,
-    by a person or by its budget, is left with exit code 6.
+    FILE is a playbook, or a Python workflow `module:Class`. Progress goes to stderr and the result to stdout. Ctrl-C
+    lets steps finish or hands them back and prints the command that continues the run; Ctrl-C once more kills it.
+    Neither loses what was finished. A run that is paused, by a person or by its budget, is left with exit code 6.
     """
     asked = RunArguments(**given)
     if asked.detach and asked.until_waiting:
@@ -195,7 +195,7 @@ def resume(
     db: str,
     **shown: Any,
 ) -> int:
-    """Go on with a run in this process; lift its pause if there is one.
+    """Continue a run in this process; lift its pause if it has one.
 
     Without RUN, the newest that is not over. With --all, every run of the database that is not over, until only
     people, signals or a later time can continue one; paused runs stay paused.
@@ -252,7 +252,7 @@ def _resume_all(db: str, code: Sequence[str], quiet: bool) -> int:
 
 @click.command()
 @run_argument()
-@click.option("--from", "step", default="", metavar="STEP", help="Visit this step and all that follows from it anew.")
+@click.option("--from", "step", default="", metavar="STEP", help="Run this step and all that follows from it again.")
 @click.option("--step", "loop", default="", metavar="STEP", help="Only items of this list loop that did not complete.")
 @click.option("--item", "items", multiple=True, metavar="N|KEY", help="Only this item of the loop; can be repeated.")
 @click.option("--detach", is_flag=True, help="Reopen the run and leave it to a worker.")
@@ -263,13 +263,13 @@ def _resume_all(db: str, code: Sequence[str], quiet: bool) -> int:
 @quiet_option
 @db_option
 def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) -> int:
-    """Go on with a run that has failed or was cancelled.
+    """Continue a run that has failed or was cancelled.
 
     What failed or was stopped gets another visit, of a list loop only the items that were not done; nothing that was
     finished is repeated, unless --from says so.
 
-    With --step or --item only items of a list loop are run again, while the loop goes on or after the end of the run,
-    also of one that has completed because it tolerated their failure; what follows from the loop is not repeated.
+    With --step or --item only items of a list loop are run again, while the loop is running or after the end of the
+    run, also of one that has completed because it tolerated their failure; what follows from the loop is not repeated.
     """
     from refold.wiring import open_intake
 
@@ -283,7 +283,7 @@ def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) ->
         intake.send(row.run, mail)
     name = run_label(row)
     if leaves:
-        out.print_message(f"{name} goes on where a worker takes it; to execute it here: {again(name, db)}")
+        out.print_message(f"{name} continues when a worker takes it; to execute it here: {again(name, db)}")
         return exits.OK
     _tell_going_on(row, others, shown)
 
@@ -301,7 +301,7 @@ def _others_with_code(views: Views, row: Summary, code: Sequence[str]) -> Collec
 
 def _tell_going_on(row: Summary, others: Collection[str], shown: Mapping[str, Any]) -> None:
     if _talks(shown["progress"], shown["quiet"]):
-        out.print_message(f"going on with {run_label(row)} ({row.run[:8]})")
+        out.print_message(f"continuing {run_label(row)} ({row.run[:8]})")
         if others:
             out.print_message(f"its code is not here; its steps are run by {' or '.join(others)}")
 

@@ -52,7 +52,7 @@ SHOWN = 20  # runs in a table
 
 
 @click.command("list")
-@click.option("--status", type=click.Choice(STATUSES), help="Only those that stand so.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status.")
 @click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
 @click.option("--name", metavar="NAME", help="Only runs of this name.")
 @click.option("--key", metavar="KEY", help="Only runs with this key.")
@@ -64,7 +64,7 @@ SHOWN = 20  # runs in a table
 @output_option
 @db_option
 def list_runs(limit: int | None, cursor: str, output: str, db: str, **asked: Any) -> None:
-    """The newest runs first: those that fit every option.
+    """List the runs that match every option, the newest first.
 
     If there are more than the limit, a message on stderr has the cursor with which the list continues.
     """
@@ -121,11 +121,11 @@ def _took(row: Summary, now: int) -> str:
 
 @click.command()
 @run_argument(required=False)
-@click.option("--graph", is_flag=True, help="Draw the workflow, with how each step stands.")
+@click.option("--graph", is_flag=True, help="Draw the workflow with the status of each step.")
 @output_option
 @db_option
 def show(run: str | None, graph: bool, output: str, db: str) -> None:
-    """How a run stands, each of its steps, and its result."""
+    """Show the status of a run and of its steps, and its result."""
     with database.reading(db) as views:
         row = database.find_run(views, run)
         drawn, state = RunReader(views, row.run).read()
@@ -203,7 +203,7 @@ def _short(value: Any) -> str:
 @output_option
 @db_option
 def history(run: str | None, after: int, output: str, db: str) -> None:
-    """The log of a run, fact by fact."""
+    """Show the log of a run, fact by fact."""
     with database.reading(db) as views:
         row = database.find_run(views, run)
         records = views.facts(row.run, after)
@@ -221,7 +221,7 @@ def history(run: str | None, after: int, output: str, db: str) -> None:
 @output_option
 @db_option
 def why(run: str | None, output: str, db: str) -> None:
-    """Why each step that does not go on does not."""
+    """Show for each unfinished step what it waits for."""
     with database.reading(db) as views:
         row = database.find_run(views, run)
         graph, state = RunReader(views, row.run).read()
@@ -255,24 +255,25 @@ BATCH = 100  # runs removed in one commit
 @run_argument()
 @db_option
 def pause(run: str, db: str) -> None:
-    """Hand out nothing more of a run; what is at work finishes.
+    """Pause a run.
 
-    `refold runs resume` lifts the pause.
+    No new work is started, and work that is running finishes. `refold runs resume` lifts the pause.
     """
     name = _send(db, run, Pause(who()))
-    out.print_message(f"{name} is paused; to go on: refold runs resume {name}")
+    out.print_message(f"{name} is paused; to continue: refold runs resume {name}")
 
 
 @click.command()
 @run_argument()
-@click.option("--reason", default="", metavar="TEXT", help="Kept with the run.")
+@click.option("--reason", default="", metavar="TEXT", help="Why it is cancelled; kept with the run.")
 @step_option
 @item_option
 @db_option
 def cancel(run: str, reason: str, step: str, items: tuple[str, ...], db: str) -> None:
-    """End a run; what is at work is stopped, finalizers still run.
+    """Cancel a run.
 
-    With --item only that item of a list loop is cancelled, and the others go on.
+    Work that is running is stopped; `always` steps still run at the end. With --item only that item of a list loop is
+    cancelled, and the others continue.
     """
     if items:
         with database.reading(db) as views:
@@ -283,7 +284,7 @@ def cancel(run: str, reason: str, step: str, items: tuple[str, ...], db: str) ->
     if step:
         raise click.UsageError("--step goes with --item; a step as a whole is not cancelled")
     name = _send(db, run, Cancel(reason, who()))
-    out.print_message(f"{name} is asked to end")
+    out.print_message(f"{name} is being cancelled")
 
 
 @click.command()
@@ -294,9 +295,10 @@ def cancel(run: str, reason: str, step: str, items: tuple[str, ...], db: str) ->
 @output_option
 @db_option
 def signal(run: str, name: str, value: str | None, pairs: tuple[str, ...], output: str, db: str) -> None:
-    """Send a signal to a run: to the step that waits for it, or to the next that will.
+    """Send a signal to a run.
 
-    The VALUE is JSON, or else text.
+    The step that waits for the signal gets it, or else the next step that will wait for it. The VALUE is JSON, or else
+    text.
     """
     if value is not None and pairs:
         raise click.UsageError("VALUE and -i exclude each other")
@@ -351,9 +353,10 @@ def prune(older_than: str, dry_run: bool, output: str, db: str) -> None:
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @db_option
 def delete(runs: tuple[str, ...], db: str) -> None:
-    """Remove runs that are over, with the runs that they started and everything that belongs to them.
+    """Remove runs that are over, with their child runs.
 
-    Nothing is removed if one of them is not over, or was started by a run that is not.
+    Everything that belongs to them is removed. If one of them is not over, or was started by a run that is not over,
+    nothing is removed.
     """
     with database.reading(db) as views:
         rows = [database.find_run(views, text, changes=True) for text in runs]
@@ -379,7 +382,7 @@ def _remove(store: Store, rows: list[Summary]) -> list[Summary]:
                 try:
                     turn.remove(row.run)
                 except (NotFound, Conflict):
-                    continue  # another process has removed it, or it goes on again
+                    continue  # another process has removed it, or it runs again
                 removed.append(row)
     return removed
 
@@ -392,9 +395,9 @@ STDOUT = "-"
 @click.option("-o", "--output", default=STDOUT, metavar="FILE", help="Where to write it (- is stdout).")
 @db_option
 def record(run: str, output: str, db: str) -> None:
-    """Write down what each tool gave in a run and in those it has started: for `t.replay`, and `refold sim --replay`.
+    """Record the results of all tools in a run and its child runs.
 
-    Secrets are as the log has them: redacted, or sealed.
+    `t.replay` and `refold sim --replay` use the recording. Secrets are as the log has them: redacted, or sealed.
     """
     from refold.testing.bench import recordings
 

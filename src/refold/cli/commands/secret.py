@@ -17,11 +17,11 @@ from refold.secrets.spellings import SHORTEST
 @click.argument("name")
 @db_option
 def set_secret(name: str, db: str) -> None:
-    """Keep a secret in the encrypted file beside the database.
+    """Keep a secret in the encrypted file next to the database.
 
-    It is read from stdin, without the line end at its end, or asked for on a terminal, where it is not shown. A JSON
-    object is a secret with fields. The key is made when it is first needed, in a file of your own, `refold secret
-    list` says where; without it the secrets are lost.
+    It is read from stdin, without the last line break. On a terminal it is asked for and not shown. A JSON object is a
+    secret with fields. The key is made when it is first needed, in a file of your own; `refold secret list` shows which
+    file. Without the key the secrets are lost.
     """
     room = _opened(db)
     checked_name(name)
@@ -40,7 +40,7 @@ def _read(name: str) -> str:
     try:
         text = sys.stdin.buffer.read(4 * LARGEST + 1).decode()
     except UnicodeDecodeError:
-        raise click.UsageError("stdin is no UTF-8 text; what is not text can be kept as base64") from None
+        raise click.UsageError("stdin is not UTF-8 text; other data can be kept as base64") from None
     return text.removesuffix("\n").removesuffix("\r")
 
 
@@ -48,7 +48,10 @@ def _read(name: str) -> str:
 @output_option
 @db_option
 def list_secrets(output: str, db: str) -> None:
-    """The names of secrets, where they come from, and since when; where several have one, the first is taken."""
+    """List the names of secrets, and where they come from.
+
+    It also shows since when they exist. If a name has several secrets, the first is used.
+    """
     room = _opened(db)
     sealed = room.file.listed() if os.path.exists(room.file.path) else {}
     rows = []

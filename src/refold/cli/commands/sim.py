@@ -41,19 +41,20 @@ class SimOptions(Struct, frozen=True, kw_only=True):
 @click.option("-i", "--input", multiple=True, metavar="KEY=VALUE", help="An input; JSON, or else text.")
 @click.option("--input-file", metavar="FILE", help="Inputs, as a JSON object or in YAML; - is stdin.")
 @click.option("--replay", multiple=True, metavar="FILE", help="Results of tools, from `refold runs record`.")
-@click.option("--signal", multiple=True, metavar="NAME=VALUE", help="What a signal brings that the run waits for.")
-@click.option("--answer", default="yes", metavar="VALUE", help="What questions are answered with (yes).")
+@click.option("--signal", multiple=True, metavar="NAME=VALUE", help="The value of a signal that the run waits for.")
+@click.option("--answer", default="yes", metavar="VALUE", help="The answer to every question (yes).")
 @click.option("--fake", multiple=True, metavar="NAME", help="A step or kind of Python code that is not to be run.")
 @click.option("--any-result", is_flag=True, help="The result may depend on order and time: do not compare it.")
 @output_option
 @quiet_option
 def sim(**given: Any) -> int:
-    """Run a playbook, or a Python workflow `module:Class`, under many seeds of faults.
+    """Run a playbook or a Python workflow under simulated faults.
 
-    Processes are killed between any two commits, leases are lost, reports come late and in another order, the store
-    fails; time is virtual and nothing leaves this process. Tools are faked: by recordings, by the declared result of
-    their step, or by a value of the usual shape; Python code of a playbook is run, once for each input. Each run must
-    end, finish no step twice, and come to the result of an undisturbed one.
+    FILE is a playbook, or a Python workflow `module:Class`. Processes are killed between any two commits, leases are
+    lost, reports come late and in another order, the store fails; time is virtual and nothing leaves this process.
+    Tools are faked: by recordings, by the declared result of their step, or by a value of the usual shape; Python code
+    of a playbook is run, once for each input. Each run must end, finish no step twice, and have the same result as an
+    undisturbed one.
     """
     from refold.testing.simulator.trials import Asked, simulate_all, subject_of
 

@@ -1,4 +1,4 @@
-"""Commands that follow a run that somebody else executes: `runs watch`, `runs logs -f`."""
+"""Commands that follow a run that another process executes: `runs watch`, `runs logs -f`."""
 
 import gc
 import sys
@@ -29,9 +29,9 @@ EVERY = 0.25  # seconds between two looks
 @quiet_option
 @db_option
 def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> int:
-    """Show how a run goes on until it is over; whoever executes it.
+    """Show the progress of a run until it is over.
 
-    Ctrl-C ends the watching and nothing else.
+    Any process may execute the run. Ctrl-C ends only the watching.
     """
     gc.enable()
     shown = screen(how["progress"], how["quiet"], NO_PLAYBOOK)
@@ -56,12 +56,12 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
 
 @click.command()
 @run_argument(required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run is over.")
-@click.option("--step", metavar="STEP", help="Only what this step said.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the run is over.")
+@click.option("--step", metavar="STEP", help="Only what this step has printed.")
 @output_option
 @db_option
 def logs(run: str | None, follow: bool, step: str | None, output: str, db: str) -> None:
-    """What the steps of a run have printed."""
+    """Show what the steps of a run have printed."""
     gc.enable()
     with database.reading(db) as views:
         row = database.find_run(views, run)

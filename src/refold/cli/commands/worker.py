@@ -42,11 +42,12 @@ class Serving(Struct, frozen=True):
 def worker(
     queues: Sequence[str], slots: int | None, code: Sequence[str], until_idle: bool, quiet: bool, db: str
 ) -> int:
-    """Execute the runs of a database, those of others too, until stopped.
+    """Execute the runs of a database until stopped.
 
-    Several workers can serve one database. Ctrl-C or SIGTERM lets steps finish or hands them back to other workers; a
-    second one kills. Python workflows need --code, because a worker imports only what it is told to. With --until-idle
-    the worker ends when nothing is left that it can do now: for cron and CI.
+    Runs that other processes started are executed too. Several workers can serve one database. Ctrl-C or SIGTERM lets
+    steps finish or hands them back to other workers; a second one kills. Python workflows need --code, because a worker
+    imports only the code that is named. With --until-idle the worker ends when nothing is left that it can do now: for
+    cron and CI.
     """
     known = settings(own_machine=True)
     known = structs.replace(known, slots=slots or known.slots, queues=tuple(queues) or known.queues)
@@ -69,7 +70,7 @@ def serve(wanted: Serving) -> int:
 
 async def _serve(wanted: Serving) -> None:
     def say(line: str) -> None:
-        if not wanted.quiet and not line.startswith("to go on"):
+        if not wanted.quiet and not line.startswith("to continue"):
             out.print_message(line)
 
     async with open_process(db=wanted.db, settings=wanted.settings) as process:

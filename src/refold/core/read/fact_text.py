@@ -150,7 +150,7 @@ def _took(move: Took) -> str:
 
 def _reopened(fact: RunReopened) -> str:
     again = [f"again {', '.join(fact.again)}"] if fact.again else []
-    anew = [f"anew from {fact.anew[0]}"] if fact.anew else []
+    anew = [f"again from {fact.anew[0]}"] if fact.anew else []
     return "run reopened" + _by(fact.by) + _because(", ".join(again + anew))
 
 
@@ -181,7 +181,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
         PageTaken: lambda fact: (
             f"{_where(fact)} has {fact.count} more items" + (", the last" if fact.cursor is None else "")
         ),
-        PagesGivenUp: lambda fact: f"{_where(fact)} given up on its source: {fault_text(fact.fault)}",
+        PagesGivenUp: lambda fact: f"{_where(fact)} gave up its source: {fault_text(fact.fault)}",
         ItemsCancelled: lambda fact: (
             f"{_where(fact)} cancelled items {_listed(fact.items)}" + _by(fact.by) + _because(fact.halts)
         ),
@@ -193,10 +193,10 @@ _TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
         ItemsSettled: lambda fact: (
             f"{_where(fact)} " + "; ".join(f"item {report.item} {_reported(report)}" for report in fact.reports)
         ),
-        ItemsGivenUp: lambda fact: f"{_where(fact)} given up on items {', '.join(map(str, fact.items))}",
+        ItemsGivenUp: lambda fact: f"{_where(fact)} gave up items {', '.join(map(str, fact.items))}",
         EventsTaken: lambda fact: f"{fact.step} takes {_events(fact)}",
         VisitFailed: lambda fact: (
-            f"{_where(fact)} failed for good" + (f", which is sent as {fact.event}" if fact.event else "")
+            f"{_where(fact)} failed permanently" + (f", which is sent as {fact.event}" if fact.event else "")
         ),
         RequestAnswered: lambda fact: f"request {fact.id!r} was answered, which is sent as {fact.sent.type}",
         Routed: lambda fact: "; ".join(_MOVES[type(move)](move) for move in fact.moves),

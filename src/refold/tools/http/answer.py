@@ -164,7 +164,7 @@ def fault_of_error(error: Exception, request: httpx2.Request) -> Fault:
     if "SSLCertVerificationError" in names:
         return Fault("tls", f"{what}: {error}", code="CERTIFICATE", retryable=False)
     code = "DNS_ERROR" if "gaierror" in names else "CONN_REFUSED" if _is_refused(causes) else "CONN_ERROR"
-    return Fault("connection", f"{what} did not come about: {error or type(error).__name__}", code=code, retryable=True)
+    return Fault("connection", f"{what} failed: {error or type(error).__name__}", code=code, retryable=True)
 
 
 def _is_refused(causes: list[BaseException]) -> bool:
