@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,18 @@ def test_a_run_that_is_paused_by_a_person_ends_refold_run_with_exit_code_6(tmp_p
         assert run.returncode == 6
     assert "run r is paused by ann" in err
     assert "to continue: refold runs resume r" in err
+
+
+def test_a_step_that_is_running_when_its_run_is_paused_finishes_before_refold_run_leaves(tmp_path: Path) -> None:
+    file = playbook(
+        tmp_path, shell("slow", "echo x >> began; until test -e go; do sleep 0.05; done", "last"), noop("last")
+    )
+    with started(tmp_path, "run", file, "--name", "r") as run:
+        until(lambda: lines(tmp_path, "began"))
+        assert refold(tmp_path, "runs", "pause", "r").code == 0
+        with pytest.raises(subprocess.TimeoutExpired):  # long enough for several looks
+            run.wait(2)
+        (tmp_path / "go").touch()
+        assert run.wait(60) == 6
+    steps = refold(tmp_path, "runs", "show", "r", "-o", "json").data["steps"]
+    assert (steps["slow"]["status"], lines(tmp_path, "began")) == ("completed", ["x"])

@@ -28,6 +28,9 @@ def moving_run(views: Views, here: Sequence[Abilities] = (), runs: Collection[st
     `here` are the workers of this process; `runs` are the runs to look at, None: all of the store. A run whose rows
     cannot be read does not count as moving: no worker can continue it.
     """
+    for lease in views.leases():  # also of a paused run: what is running finishes
+        if lease.is_alive and (runs is None or lease.run in runs):
+            return views.summary(lease.run)
     rows = _unfinished(views) if runs is None else filter(None, map(views.summary, sorted(runs)))
     for row in rows:
         if row.stuck or row.status == PAUSED or row.status in TERMINAL:
