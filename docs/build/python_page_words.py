@@ -21,7 +21,7 @@ SECTIONS = {
     "In a step": "A step takes `ev`, or `ctx` and `ev`. With `async`, `ctx` is a `Context`. Without `async`, the step "
     'runs in a thread, `ctx` is a `SyncContext`, and nothing is awaited: `ctx.sleep("1s")` blocks.',
     "Running": '`async with refold.open_engine(db="runs.db") as engine` opens an engine that executes runs; `run_sync` '
-    "does everything in one call. Keywords are always inputs of the run. What is said about the run itself stands "
+    "does everything in one call. Keywords are always inputs of the run. Options of the run itself are given "
     'apart: `engine.options(key="order-7").start(order, amount=25)`.',
     "Pipelines": "Workflows one after the other, side by side, or again and again, as one workflow: `refold.stages`.",
     "Errors": "Each is named by what the caller should do. They are in `refold.errors`, with the whole tree.",
@@ -68,7 +68,7 @@ OPTIONS = {
         "name": "the name by which it is known, instead of `module:function`",
         "timeout": "a span for the whole run",
         "retry": "how often the function is tried, and when",
-        "types": "classes of objects that the context, results and signals may hold, beside those of annotations",
+        "types": "classes of objects that the context, results and signals may hold, besides those of annotations",
     },
 }
 
@@ -178,8 +178,8 @@ DATA = {
 }
 
 ABOUT = {
-    "step": """A step of a workflow. It stands before a method or a function, which takes `ev`, or `ctx` and `ev`; what
-        it takes and sends is read from its annotations: one event, a union, a list, or None.""",
+    "step": """A step of a workflow. It is written before a method or a function, which takes `ev`, or `ctx` and `ev`;
+        what it takes and sends is read from its annotations: one event, a union, a list, or None.""",
     "Context": "What a step gets together with its event; one for each try.",
     "ctx.options()": """What `ctx.options(key=..., retry=..., timeout=...)` returns: the durable calls of the context,
         with these options.""",
@@ -248,7 +248,7 @@ that is read is ever imported or called because data says so. A secret, such as 
 refused: hand on its name, and read it where it is used.
 
 Inputs of a flow, and the fields of a `StartEvent`, are checked against their annotations before a run starts. JSON
-that stands for a value is converted, as in `{"x": 1, "y": 2}` for a dataclass or `"2026-01-02"` for a date, so that
+that represents a value is converted, as in `{"x": 1, "y": 2}` for a dataclass or `"2026-01-02"` for a date, so that
 the command line and playbooks can give such inputs; text is not taken for a number. An input that is not declared is
 refused by name. The same conversion is made for `ctx.wait_for("paid", type=Payment)`.
 """

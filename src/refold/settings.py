@@ -19,7 +19,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     parked_bodies: int = 10_000  # bodies that wait in memory, without a slot; of more, some start over
     queues: tuple[str, ...] = ()  # from which a worker takes commands; empty: all
     states_kept: int = 1000
-    depth_limit: int = 100  # runs that may stand above one another
+    depth_limit: int = 100  # how deep child runs may be nested
     processes: int = 0  # that run steps in isolation; 0: one for each processor
     process_grace: float = 2.0  # seconds from the polite to the hard end of such a step
     tool_memory: int | None = None  # bytes for a process of a tool; None: three quarters of the machine's; 0: any

@@ -39,7 +39,7 @@ def test_a_step_that_cannot_be_retried_from_is_told(tmp_path: Path) -> None:
     file = playbook(tmp_path, FLAKY, noop("last"))
     assert refold(tmp_path, "run", file, "--name", "one", "-q").code == 1
     assert "has no step 'nowhere'" in refold(tmp_path, "runs", "retry", "one", "--from", "nowhere").err
-    assert "never come to step 'last'" in refold(tmp_path, "runs", "retry", "one", "--from", "last").err
+    assert "never reached step 'last'" in refold(tmp_path, "runs", "retry", "one", "--from", "last").err
 
 
 @pytest.fixture

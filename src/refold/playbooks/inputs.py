@@ -93,7 +93,7 @@ def check_defaults(reading: Reading, fields: Fields) -> None:
         if found:
             given = fields.node.nodes["workload"].nodes[declared.name]
             message = f"the default of `{declared.name}` does not fit: {misfits_text(found, declared.name)}"
-            reading.at(given, "wrong-input", message, "mend the default, or what `inputs` says of it")
+            reading.at(given, "wrong-input", message, "fix the default, or what `inputs` says of it")
 
 
 def _misfits(declared: Input, value: Any) -> list[Misfit]:

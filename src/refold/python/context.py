@@ -236,7 +236,7 @@ class Context(DurableCalls):
 
     def update(self, key: str, change: Change, default: Any = None) -> None:
         """Change a value that others change too; `change` gets what is there, or the default, and is called again if
-        somebody else was faster. So it returns nothing: only `change` knows the value that counts. If the last of
+        another step was faster. So it returns nothing: only `change` knows the value that counts. If the last of
         several steps has to decide something, use `Collect`, or `ctx.collect`, which gives the list to the last one.
 
         What `change` raises fails the step, also when it is called again.

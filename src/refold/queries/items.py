@@ -30,7 +30,7 @@ def find_loop(graph: Graph, state: RunState, step: str) -> tuple[int, FanOut]:
     s = loops[step or next(iter(loops))]
     fan = state.steps[s].fan
     if fan is None:
-        raise Conflict(f"the run has not come to step {graph.name(s)!r}")
+        raise Conflict(f"the run has not reached step {graph.name(s)!r}")
     return s, fan
 
 

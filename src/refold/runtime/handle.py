@@ -369,7 +369,7 @@ class Handle(Generic[R]):
     async def export(self) -> bytes:
         """The whole run as JSON, with all that waits in it: for `engine.restore`, here or elsewhere.
 
-        Raises Conflict if live objects stand in the way, as the workflow says.
+        Raises Conflict if live objects prevent it, as the workflow says.
         """
         live = None if self.definition is None else self.engine.code.live(self.id, self.definition)
         return await self.engine.export(self.id, live)
@@ -381,14 +381,14 @@ class Handle(Generic[R]):
     async def migrate(self, workflow: Any, by: str = "") -> "Handle[Any]":
         """From here on the run follows this workflow, whose code is at hand; returns the handle that knows it.
 
-        Raises CannotMigrate, with the steps that stand in the way.
+        Raises CannotMigrate, with the steps that prevent it.
         """
         plan = await self.engine.register(workflow)
         await self.engine.migrate(self.id, plan, by)
         return Handle(self.engine, self.id, self.engine.code.of(plan))
 
     async def usage(self) -> dict[str, int | float]:
-        """What was used up until now, with all that child runs have told."""
+        """What was used up until now, with all that child runs have reported."""
         return dict((await self._state()).usage)
 
     async def progress(self) -> StageProgress | None:

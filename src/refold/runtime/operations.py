@@ -88,14 +88,14 @@ def reopen(d: Decision, step: str, by: str, budget: dict[str, int | float]) -> N
 
 def _check_step(d: Decision, step: str) -> None:
     if d.graph.by_events:
-        raise Conflict("steps of this workflow follow events: it goes on with what was lost, and not from a step")
+        raise Conflict("steps of this workflow follow events: it continues with what was lost, and not from a step")
     s = d.graph.index.get(step)
     if s is None:
         raise NotFound(f"{d.graph.plan.name!r} has no step {step!r}; it has {', '.join(d.graph.index)}")
     if s in d.graph.finalizers:
         raise Conflict(f"{step!r} runs when the run ends, and will do so again; nothing follows from it")
     if not d.state.steps[s].visits:
-        raise Conflict(f"the run has never come to step {step!r}")
+        raise Conflict(f"the run has never reached step {step!r}")
 
 
 def dead_of(turn: StoreTurn, d: Decision) -> Sequence[DeadLetter] | None:

@@ -196,13 +196,11 @@ def _is_written(fields: Fields) -> bool:
 
 def _never(reading: Reading, draft: StepDraft, fields: Fields) -> None:
     if draft.block and not isinstance(fields.node.value, dict):
-        hint = "take away what is never done, or mend the condition"
+        hint = "take away what is never done, or fix the condition"
         reading.warn(fields.node, "never-holds", f"this condition of `{draft.block}` never holds", hint)
         return
     node = fields.node.nodes["when"] if "when" in _keys(fields) else target_node(fields)
-    reading.warn(
-        node, "dead-arc", "this arc is never taken: its condition never holds", "leave the arc out, or mend it"
-    )
+    reading.warn(node, "dead-arc", "this arc is never taken: its condition never holds", "leave the arc out, or fix it")
 
 
 def _cannot_fail(draft: StepDraft) -> bool:
@@ -261,14 +259,14 @@ def _place_it(reading: Reading, playbook: PlaybookDraft, said: str) -> None:
     found = re.search(r"step '([^']+)'", said)
     names = playbook.names()
     if found is None or found.group(1) not in names:
-        reading.at(playbook.fields.node, "invalid-plan", said, "mend what it names")
+        reading.at(playbook.fields.node, "invalid-plan", said, "fix what it names")
         return
     node = playbook.draft(found.group(1)).node
     for words, key, code, hint in UNFIT:
         if words in said and key in node.nodes:
             reading.at(node.nodes[key], code, said.replace("'", "`"), hint)
             return
-    reading.at(node.nodes["step"], "invalid-plan", said.replace("'", "`"), "mend what it names")
+    reading.at(node.nodes["step"], "invalid-plan", said.replace("'", "`"), "fix what it names")
 
 
 def _unreachable(reading: Reading, known: _Known) -> None:

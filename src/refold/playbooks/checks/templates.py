@@ -410,7 +410,7 @@ class Reads:
 
 
 EXPECTED = ("not-before", "maybe-missing")  # what a default or a test takes care of
-MEND = "mend the template; this is where it stops making sense"
+FIX = "fix the template; this is where it stops making sense"
 _PATH = r"[a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)*"
 _SUM = rf"(?:{_PATH}|\d{{1,9}})(?: *[-+*] *(?:{_PATH}|\d{{1,9}}))*"
 SIMPLE = re.compile(rf"\{{\{{ *({_SUM}(?: *(?:==|!=|<=?|>=?) *(?:{_SUM}|'[^'\\{{}}]*'))?) *\}}\}}", re.ASCII)
@@ -466,7 +466,7 @@ def _is_broken(reading: Reading, node: Node, undefined: str = "strict") -> bool:
     if problem is None:
         return False
     place = place_inside(reading.source, node, problem.line, problem.column)
-    reading.at_place(place, "template-syntax", problem.message, problem.hint or MEND)
+    reading.at_place(place, "template-syntax", problem.message, problem.hint or FIX)
     return True
 
 

@@ -197,7 +197,7 @@ def _check_code(reading: Reading, info: ToolInfo | None, code: Node | None) -> N
         return
     for found in info.check({"code": code.value}):
         place = place_inside(reading.source, code, max(found.line, 1), max(found.column, 1))
-        reading.at_place(place, "bad-tool", found.message, found.hint or "mend the code")
+        reading.at_place(place, "bad-tool", found.message, found.hint or "fix the code")
 
 
 def _check_values(reading: Reading, kind: Kind, info: ToolInfo, config: Config, nodes: Mapping[str, Node]) -> None:

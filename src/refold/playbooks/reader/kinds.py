@@ -179,7 +179,7 @@ def _check(reading: Reading, node: Node, info: ToolInfo, keys: Mapping[str, Node
             reading.at(node.nodes["kind"], code, found.message, found.hint or f"its keys are {known}")
         elif found.line:
             place = place_inside(reading.source, child, found.line, found.column)
-            reading.at_place(place, code, found.message, found.hint or f"mend the text of `{found.key}`")
+            reading.at_place(place, code, found.message, found.hint or f"fix the text of `{found.key}`")
         else:
             reading.at_key(node, found.key, code, found.message, found.hint or _about(info, found.key))
 

@@ -16,19 +16,19 @@ SAID: dict[str, tuple[str, str, str, bool]] = {
     "mapping values are not allowed": (
         "yaml-syntax",
         "a `:` is not allowed here",
-        "put text that contains `: ` in quotes, or mend the indentation",
+        "put text that contains `: ` in quotes, or fix the indentation",
         False,
     ),
     "did not find expected key": (
         "yaml-syntax",
         "a key was expected here",
-        "mend the indentation, or put the whole text in quotes",
+        "fix the indentation, or put the whole text in quotes",
         False,
     ),
     "did not find expected '-' indicator": (
         "yaml-syntax",
         "an item of a list was expected here",
-        "mend the indentation, or begin the item with `- `",
+        "fix the indentation, or begin the item with `- `",
         False,
     ),
     "did not find expected ',' or ']'": ("yaml-syntax", "this list is not closed", "close it with `]`", True),
@@ -36,10 +36,10 @@ SAID: dict[str, tuple[str, str, str, bool]] = {
     "did not find expected node content": (
         "yaml-syntax",
         "a value was expected here",
-        "add one, or mend the brackets",
+        "add one, or fix the brackets",
         False,
     ),
-    "could not find expected ':'": ("yaml-syntax", "this is not `key: value`", "add the `:` or mend the quotes", True),
+    "could not find expected ':'": ("yaml-syntax", "this is not `key: value`", "add the `:` or fix the quotes", True),
     "found unexpected end of stream": ("yaml-syntax", "this quote is never closed", "close it", True),
     "found unexpected document indicator": ("yaml-syntax", "this quote is never closed", "close it", True),
     "found unknown escape character": (
@@ -62,7 +62,7 @@ def explain(error: YAMLError, text: str) -> Problem:
             return _problem(code, message, hint, mark, text)
     if "cannot start any token" in said and mark is not None:
         return _no_token(mark, text)
-    return _problem("yaml-syntax", said, "mend the quotes, brackets or indentation here", mark, text)
+    return _problem("yaml-syntax", said, "fix the quotes, brackets or indentation here", mark, text)
 
 
 def _no_token(mark: Any, text: str) -> Problem:

@@ -175,7 +175,7 @@ def _tokens(code: str) -> Iterator[tuple[int, int, int]]:
             elif not depth:
                 yield token.type, begin, end
     except (tokenize.TokenError, SyntaxError, IndexError) as error:
-        raise Misplaced(0, f"a value stands in code that is no Python ({error.args[0]})", "mend the code") from None
+        raise Misplaced(0, f"a value stands in code that is no Python ({error.args[0]})", "fix the code") from None
 
 
 def _in_string(text: str, held: Sequence[int], names: Sequence[str]) -> Iterator[tuple[int, Spot]]:
@@ -212,7 +212,7 @@ def _check(text: str, spots: Sequence[Spot], names: Sequence[str]) -> None:
         prepare(code, "<code>")
         tree = ast.parse(code)
     except (InvalidCode, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Misplaced(0, f"a value stands in code that does not compile with it ({error})", "mend the code") from None
+        raise Misplaced(0, f"a value stands in code that does not compile with it ({error})", "fix the code") from None
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _runs_text(node):
             for number, name in enumerate(names):
