@@ -134,7 +134,9 @@ async def test_a_key_that_is_used_again_with_other_inputs_is_logged(caplog: pyte
             assert await engine.options(key="k").run(echo, value=1) == 1
             assert not caplog.records
             assert await engine.options(key="k").run(echo, value=2) == 1
-        assert [record.message for record in caplog.records] == ["key was used again with other inputs"]
+        assert [record.message for record in caplog.records] == [
+            "key 'k' was used again with other inputs (value), which are not used"
+        ]
 
 
 async def test_a_key_is_free_again_when_its_run_has_ended() -> None:

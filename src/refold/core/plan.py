@@ -179,7 +179,7 @@ class EventType(PlanData, frozen=True):
     optional: tuple[str, ...] = ()  # fields with a default
 
     @property
-    def fields(self) -> frozenset[str]:
+    def field_names(self) -> frozenset[str]:
         return frozenset((*self.required, *self.optional))
 
 

@@ -510,7 +510,7 @@ class SyncDurableCalls:
 class SyncContext(SyncDurableCalls):
     """What a step without `async` gets together with its event.
 
-    It has what Context has, and nothing in it is awaited.
+    It has what Context has, except `first`, and nothing in it is awaited.
     """
 
     def __init__(self, context: Context, wait: Wait) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from refold.core import times
-from refold.core.facts import ChildEnded, RunTimedOut, StepFault
+from refold.core.facts import RunTimedOut, StepFault
 from refold.core.faults import fault_text
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Fault, Instant
@@ -18,7 +18,7 @@ from refold.core.state import CANCELLED, COMPLETED, CONTINUED, FAILED, ISSUED, T
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.names import meant
 from refold.ports import ALL_RUNS, RunCursor, RunFilter, Views
-from refold.queries.reading import RunReader, with_values
+from refold.queries.reading import with_values
 
 CANDIDATES = 10  # that are named when a text may mean several runs
 SHORTEST = 6  # characters of an id that are enough to change its run
@@ -167,22 +167,18 @@ def ancestors(views: Views, row: Summary) -> Iterator[Summary]:
 
 
 def with_started(views: Views, row: Summary) -> list[Summary]:
-    """Return the run, the runs that it started, and the runs that those started, as far as they still exist."""
-    family, todo = {row.run: row}, [row.run]
-    while todo:
-        _, state = RunReader(views, todo.pop()).read()
-        for child in {*state.children.values(), *state.orphans, *_ended_children(views, state.run)}:
-            started = views.summary(child) if child not in family else None
-            if started is not None:
-                family[child] = started
-                todo.append(child)
-    return list(family.values())
+    """Return the run, the runs that it started, and the runs that those started, as far as they still exist.
 
-
-def _ended_children(views: Views, run: str) -> Iterator[str]:
-    for _, _, fact in views.facts(run):
-        if isinstance(fact, ChildEnded):
-            yield fact.child
+    Reads the whole list of runs: the log of a run does not name the runs that it started and did not wait for.
+    """
+    children: dict[str, list[Summary]] = {}
+    for each in list_runs(views):
+        if each.parent:
+            children.setdefault(each.parent, []).append(each)
+    family = [row]
+    for each in family:  # grows meanwhile
+        family += children.get(each.run, [])
+    return family
 
 
 def removable_runs(views: Views, before: Instant) -> Iterator[Summary]:

@@ -346,7 +346,7 @@ class Engine:
             event(
                 log,
                 WARNING,
-                "key was used again with other inputs",
+                f"key {key!r} was used again with other inputs ({', '.join(differ)}), which are not used",
                 run=run,
                 key=key,
                 inputs=", ".join(differ),

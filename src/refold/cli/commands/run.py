@@ -452,7 +452,10 @@ def _leave(wanted: Wanted, asked: RunArguments) -> int:
         if workers:
             out.print_message(f"it will be executed by {' or '.join(workers)}")
         else:
-            out.print_message(f"no worker is running: start `refold worker`, or execute it here: {name}")
+            needed = "".join(
+                f" --code {shlex.quote(each)}" for each in (asked.file, *wanted.playbook.code) if is_code(each)
+            )
+            out.print_message(f"no worker is running: start `refold worker{needed}`, or execute it here: {name}")
     return exits.OK
 
 

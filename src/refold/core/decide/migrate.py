@@ -203,8 +203,8 @@ def _reshaped(old: Graph, new: Graph, state: RunState, type: str) -> Iterator[st
     now = next((each for each in new.plan.events if each.name == type), None)
     if was is None or now is None or old.plan.code is None:
         return
-    stored = was.fields | state.input.keys() if type == START else was.fields
-    lacking, gone = sorted({*now.required} - stored), sorted(was.fields - now.fields)
+    stored = was.field_names | state.input.keys() if type == START else was.field_names
+    lacking, gone = sorted({*now.required} - stored), sorted(was.field_names - now.field_names)
     if lacking:
         yield f"{type} would need {', '.join(lacking)}, which it does not have: give a default"
     if gone:
