@@ -309,5 +309,5 @@ def test_steps_of_a_parent_class_are_steps_too_and_may_be_written_anew() -> None
 
 
 def test_something_else_is_no_workflow() -> None:
-    with pytest.raises(InvalidPlan, match="is no workflow"):
+    with pytest.raises(InvalidPlan, match="is not a workflow"):
         define(3)

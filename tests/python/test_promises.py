@@ -138,7 +138,7 @@ async def test_a_store_that_takes_nothing_is_an_error_for_the_caller_that_starts
 
 async def test_an_object_that_is_not_a_store_is_refused_immediately() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"store": object()}, "store: an object is no store"),
+        ({"store": object()}, "store: an object is not a store"),
         ({"db": 3}, "db: it is the path of a file, and this is an int"),
         ({"store": MemoryStore(WallClock().now), "db": "refold.db"}, "store: there is `db` too"),
     ]

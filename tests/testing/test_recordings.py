@@ -125,7 +125,7 @@ def test_what_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
             t.replay("nowhere.json")
         for data in (b"{}", b'{"format": "\xf8"}'):
             (tmp_path / "a.json").write_bytes(data)
-            with pytest.raises(InvalidValue, match=r"a\.json: is no recording"):
+            with pytest.raises(InvalidValue, match=r"a\.json: is not a recording"):
                 t.replay(tmp_path / "a.json")
         (tmp_path / "b.json").write_bytes(json.encode({"format": "other/1", "workflow": "w", "run": "r"}))
         with pytest.raises(InvalidValue, match="of another kind"):

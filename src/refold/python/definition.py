@@ -215,7 +215,7 @@ def define(workflow: Any, found_at: str = "") -> Definition:
     """Return the definition of a Workflow class, an instance or a flow; it is made once. Raises InvalidPlan."""
     owner = workflow.workflow if isinstance(workflow, Flow) else workflow
     if not is_workflow(workflow):
-        raise InvalidPlan([f"{workflow!r} is no workflow: it must be a subclass or an instance of refold.Workflow"])
+        raise InvalidPlan([f"{workflow!r} is not a workflow: it must be a subclass or an instance of refold.Workflow"])
     known: Definition | None = vars(owner).get(DEFINITION)
     if known is None:
         known = _made(_instance(owner) if isinstance(owner, type) else owner)

@@ -96,7 +96,7 @@ def step(body: Any = None, /, **policy: Any) -> Any:
     def mark(body: Any) -> Any:
         function = body.__func__ if isinstance(body, (staticmethod, classmethod)) else body
         if not callable(function):
-            raise InvalidPlan([f"@step stands before {a(type(body).__name__)}; it must stand before a function"])
+            raise InvalidPlan([f"@step is used on {a(type(body).__name__)}; it must be used on a function"])
         setattr(function, POLICY, said)
         return body
 
@@ -230,7 +230,7 @@ def resources_of(workflow: Workflow[Any]) -> dict[str, Callable[[], Any]]:
 def _name(body: Callable[..., Any]) -> str:
     name = getattr(body, "__name__", "")
     if not name or name == "<lambda>":
-        raise InvalidPlan([f"{body!r} is no step: it must be a function with a name"])
+        raise InvalidPlan([f"{body!r} is not a step: it must be a function with a name"])
     return str(name)
 
 

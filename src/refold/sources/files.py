@@ -49,7 +49,7 @@ def begun(cursor: Any, path: str, mark: str) -> Mapping[str, Any]:
         raise refused(f"{cursor!r} is no cursor of this source", "bad_cursor")
     if cursor.get("file") != mark:
         why = f"{path} has changed since its first page was read, so that no place in it is what it was"
-        hint = "let it be while the loop goes on, or read a copy"
+        hint = "do not change it while the loop is running, or read a copy"
         raise ToolFailed(Fault("source_changed", f"{why}; {hint}", retryable=False))
     return cursor
 

@@ -62,7 +62,7 @@ def _form(file: BinaryIO, path: str, keys: Mapping[str, Any]) -> tuple[Form, Lin
     columns = named if named is not None else found
     for column in columns:
         if not isinstance(column, str) or columns.count(column) > 1:
-            raise refused(f"{path}: {column!r} is the name of two columns; `columns` names them anew")
+            raise refused(f"{path}: {column!r} is the name of two columns; give them other names with `columns`")
     check_columns(form.types, columns, "types")
     check_columns(keys.get("filter", {}), columns, "filter")
 

@@ -65,7 +65,9 @@ def _check(store: Store | None, db: str | os.PathLike[str] | None) -> None:
     if db is not None and not isinstance(db, str | os.PathLike):
         raise InvalidValue("db", f"it is the path of a file, and this is {a(type(db).__name__)}")
     if store is not None and not callable(getattr(store, "turn", None)):
-        raise InvalidValue("store", f"{a(type(store).__name__)} is no store; it lacks what refold.ports.Store tells of")
+        raise InvalidValue(
+            "store", f"{a(type(store).__name__)} is not a store; it lacks what refold.ports.Store describes"
+        )
 
 
 @contextmanager

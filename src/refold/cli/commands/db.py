@@ -42,7 +42,7 @@ class CheckResult(Struct, frozen=True):
 @output_option
 @db_option
 def doctor(output: str, db: str) -> int:
-    """Check versions, clock, disk, permissions and the database file."""
+    """Check versions, clock, disk, permissions and the file."""
     findings = [*_of_machine(db), *_of_file(db)]
     if output != "table":
         out.print_json([to_builtins(finding) for finding in findings], output)

@@ -71,7 +71,7 @@ def _is_fit(workflow: Any) -> bool:
 
 
 def _unfit(stage: Stage) -> str:
-    return f"stage {stage.name!r}: {stage.workflow!r} is no workflow"
+    return f"stage {stage.name!r}: {stage.workflow!r} is not a workflow"
 
 
 def _bodies(names: StageNames, stages: Sequence[AnyStage]) -> list[Callable[..., Any]]:

@@ -122,11 +122,11 @@ def _twice(of: str, stages: Sequence[Any]) -> Iterator[str]:
 
 def _stage_problems(stage: Any) -> Iterator[str]:
     if not isinstance(stage, Stage | ParallelStage | LoopStage):
-        yield f"{stage!r} is no stage: write Stage('name', workflow), ParallelStage or LoopStage"
+        yield f"{stage!r} is not a stage: write Stage('name', workflow), ParallelStage or LoopStage"
         return
     name = stage.name
     if not isinstance(name, str) or not name.strip() or any(each in name for each in ("/", "#", BRANCH)):
-        yield f"{name!r} is no name for a stage: it must not be empty or contain '/', '#' or {BRANCH!r}"
+        yield f"{name!r} cannot be the name of a stage: it must not be empty or contain '/', '#' or {BRANCH!r}"
     match stage:
         case Stage():
             yield from _unfit(name, "input", stage.input)

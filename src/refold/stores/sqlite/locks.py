@@ -213,7 +213,9 @@ class LifeLock:
         with suppress(FileExistsError):  # another process has created it
             os.mkdir(self.folder, 0o700)
         if os.path.islink(self.folder):
-            raise Unusable(f"{self.folder} is a link: remove it, for Refold keeps its locks beside the database only")
+            raise Unusable(
+                f"{self.folder} is a link: remove it, because Refold keeps its locks only next to the database"
+            )
         self.name = f"{os.getpid()}-{os.urandom(4).hex()}.lock"
         self._descriptor = _open_private(self._file(self.name))
         _lock(self._descriptor, wait=True)

@@ -64,7 +64,7 @@ def read(file: str | os.PathLike[str]) -> Recording:
     except FileNotFoundError:
         raise NotFound(f"there is no recording {os.fspath(file)}: `refold runs record RUN -o FILE` makes one") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidValue(os.fspath(file), f"is no recording: {error}") from None
+        raise InvalidValue(os.fspath(file), f"is not a recording: {error}") from None
     if found.format != FORMAT:
         raise InvalidValue(os.fspath(file), f"is a recording of another kind: {found.format!r} and not {FORMAT!r}")
     return found
