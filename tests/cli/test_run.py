@@ -157,7 +157,7 @@ def test_a_detached_run_waits_for_somebody_and_resume_executes_it(tmp_path: Path
     done = refold(tmp_path, "run", file, "--detach", "--name", "later")
     assert done.code == 0
     assert done.out.startswith("later  ")
-    how = "start `refold worker`, or execute it here: refold runs resume later"
+    how = "start `refold worker`, or refold runs resume later"
     assert done.err == f"no worker is running: {how}\n"
     assert not (tmp_path / "ran").exists()
     why = refold(tmp_path, "runs", "why", "later", "-o", "json").data
