@@ -106,7 +106,7 @@ def test_inputs_come_from_a_file_and_single_ones_go_over_it(tmp_path: Path) -> N
     with pytest.raises(InvalidValue, match="an object"):
         inputs([], str(file))
     file.write_text("{")
-    with pytest.raises(InvalidValue, match="no JSON"):
+    with pytest.raises(InvalidValue, match="is not valid JSON"):
         inputs([], str(file))
 
 
