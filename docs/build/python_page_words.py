@@ -199,7 +199,6 @@ ABOUT = {
     "Handle": "A run that was started. It may have any number of handles, and continues when there is none.",
     "Handle.pause": "Work that is running finishes; no new work is started, and the time does not count.",
     "Handle.resume": "Lifts a pause.",
-    "Handle.cancel": "The run and its children end as cancelled; a step that is running is cancelled.",
     "Handle.signal": "For `ctx.wait_for`; kept if it comes early.",
     "ctx.state.get": "The value of a key, or the default.",
     "ctx.state.bytes": "The value, if it is bytes.",

@@ -34,6 +34,7 @@ class Memory(Struct, frozen=True):
     recorded: Mapping[str, Outcome] = {}
     awaited: frozenset[str] = frozenset()  # calls that the run waits for
     count: int = 0  # how many calls the run has recorded for this command
+    is_cancelled: bool = False  # the run is cancelled, and the body may clean up
 
 
 class Lease(Struct, frozen=True, gc=False):

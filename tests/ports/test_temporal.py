@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 import refold
-from refold import Context, RunFailed, open_engine, testing
+from refold import Context, RunCancelled, RunFailed, open_engine, testing
 
 
 @dataclass
@@ -146,6 +146,34 @@ async def test_a_saga_takes_back_what_was_booked() -> None:
         with pytest.raises(RunFailed, match="no seat is left"):
             await engine.run(trip)
     assert booked == []
+
+
+cleaned: list[str] = []
+
+
+def clean_up() -> None:
+    cleaned.append("cleaned up")
+
+
+@refold.flow
+async def never_ending(ctx: Context) -> None:
+    """hello_cancellation: the workflow waits for ever, and runs an activity when it is cancelled."""
+    try:
+        await ctx.wait_for("never")
+    finally:
+        await ctx.call(clean_up)
+
+
+def test_a_cancelled_workflow_runs_its_clean_up_activity() -> None:
+    cleaned.clear()
+    with testing.engine() as t:
+        run = t.start(never_ending)
+        t.advance("1h")
+        assert run.status == "waiting"
+        run.cancel()
+        with pytest.raises(RunCancelled):
+            run.result()
+    assert cleaned == ["cleaned up"]
 
 
 @refold.flow

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.facts import Parent
+from refold.core.facts import GRACE, Parent
 from refold.core.outcomes import Instant, Outcome, Report
 
 SOURCE_TOOL = "source"
@@ -84,6 +84,7 @@ class LetterContinued(Struct, frozen=True, tag="continued"):
 class LetterCancel(Struct, frozen=True, tag="cancel", omit_defaults=True):
     reason: str = ""
     again: bool = False  # finalizers do not run either
+    grace: float = GRACE
 
 
 class LetterPause(Struct, frozen=True, tag="pause"):

@@ -319,9 +319,13 @@ class BudgetExceeded(Struct, frozen=True, tag="budget_exceeded"):
     limit: int | float
 
 
+GRACE = 30.0  # seconds for the clean-up of cancelled bodies, unless whoever cancels says otherwise
+
+
 class CancelAsked(Struct, frozen=True, tag="cancel_asked", omit_defaults=True):
     reason: str = ""
     by: str = ""
+    grace: float = GRACE
 
 
 class RunTimedOut(Struct, frozen=True, tag="run_timed_out"):
@@ -344,6 +348,8 @@ class RunEnding(Struct, frozen=True, tag="run_ending", omit_defaults=True):
     error: StepFault | None = None
     withdrawn: tuple[str, ...] = ()  # commands that were cancelled
     final: tuple[str, ...] = ()  # finalizers still to run, in order
+    cleaning: tuple[str, ...] = ()  # commands whose bodies waited: they stay open while the bodies clean up
+    grace: float = 0.0  # seconds that they have for it
 
 
 class RunEnded(Struct, frozen=True, tag="run_ended", omit_defaults=True):

@@ -87,6 +87,9 @@ class Parked(Struct, frozen=True, tag="parked", omit_defaults=True):
     reason: str = ""
 
 
+WITHDRAWN = "the body no longer waits for it"
+"""The reason of a durable wait that was cancelled by its body, or because the run is cancelled."""
+
 ITSELF = "itself"
 """The child of a call that starts the workflow of the run again."""
 

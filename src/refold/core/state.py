@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from refold.core.facts import Parent, StepFault
+from refold.core.facts import GRACE, Parent, StepFault
 from refold.core.outcomes import Awaited, Blob, Fault, Instant, Outcome, Question, Write
 
 # States of a step
@@ -166,6 +166,8 @@ class OpenCommand(Struct, gc=False):
     deadline: Instant | None = None  # when the engine ends it, if no worker does
     assignee: str = ""
     page: int = 0  # the page of the source that it fetches, from 1
+    parks: bool = False  # its body has been parked, so a cancellation can reach it where it waits
+    grace: float | None = None  # seconds for the clean-up of its body; None: it is not cancelled
 
 
 class Latest(Struct, gc=False):
@@ -219,6 +221,7 @@ class RunState(Struct, rename={"arc_inputs": "given", "undone": "lost"}):
     cancel: str | None = None  # the reason of a cancellation that was asked for and not acted on yet
     cancel_reason: str = ""  # of the last cancellation that was asked for, also after it was acted on
     cancels: int = 0  # how often a cancellation was asked for
+    grace: float = GRACE  # seconds that a cancellation leaves to bodies for their clean-up
     cut: dict[int, None] = {}  # steps whose visit was stopped because the run ended
     timed_out: float | None = None  # seconds, if the run exceeded its time limit and does not end yet
     exceeded: float | None = None  # the same, also after the run has ended because of it

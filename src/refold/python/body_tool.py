@@ -8,7 +8,7 @@ from traceback import clear_frames
 from typing import Any
 
 from refold.core.faults import fault_from_exception
-from refold.core.outcomes import Failed, Fault, Parked, Succeeded, Suspended
+from refold.core.outcomes import Cancelled, Failed, Fault, Parked, Succeeded, Suspended
 from refold.errors import InvalidValue, StaleWrite, ToolFailed
 from refold.logs import WARNING, logger
 from refold.logs import event as log_event
@@ -82,7 +82,10 @@ class BodyTool:
                 return await _suspended(body_call)  # whatever it has raised on its way out
             await _flushed(body_call)
             if isinstance(error, CancelledError):
+                if body_call.calls.memory.is_cancelled:
+                    return Done(Cancelled("its run was cancelled"))
                 raise
+            _log_clean_up(body_call, f"it has raised {type(error).__name__}")
             return self._failed(body_call, error)
         finally:
             body_call.calls.waits = None  # the two would keep each other alive
@@ -95,6 +98,9 @@ class BodyTool:
             self.originals.keep(call, diverged)
             return Done(Failed(fault_from_exception(diverged)), usage=body_call.usage)
         _log_unasked(body_call)
+        if body_call.calls.memory.is_cancelled:
+            _log_clean_up(body_call, "it has returned")
+            return Done(Succeeded(None))
         self._pass_on(body_call)
         body_call.state.ended = call.command.step
         return _told(body_call) if mapped else self._completed(body_call)
@@ -185,6 +191,13 @@ def _log_unasked(body_call: BodyCall) -> None:
     if unasked:
         at = {"run": body_call.call.run, "step": body_call.call.command.step, "command": body_call.call.command.id}
         log_event(log, WARNING, "body has not asked for recorded calls", at, calls=", ".join(unasked))
+
+
+def _log_clean_up(body_call: BodyCall, why: str) -> None:
+    """A body whose run was cancelled has not ended with CancelledError. Its run ends as cancelled all the same."""
+    if body_call.calls.memory.is_cancelled:
+        at = {"run": body_call.call.run, "step": body_call.call.command.step, "command": body_call.call.command.id}
+        log_event(log, WARNING, "cancelled body has ended in another way", at, why=why)
 
 
 def _is_told_to_end(error: BaseException) -> bool:

@@ -59,6 +59,7 @@ class RecordedCalls:
                 await waits.ready()  # this may bring the outcome
             if call.key in self.recorded:
                 return await self._whole(await waits.recorded(call, self.recorded[call.key]))
+            await waits.interrupt()
             return await self._whole(await waits.outcome(call))
         if call.key in self.recorded and not self.is_suspended:
             return await self._whole(self.recorded[call.key])
@@ -88,6 +89,8 @@ class RecordedCalls:
                 raise Unstorable(path, why)
             assert isinstance(done, Succeeded)
             return done.result
+        if waits is not None:
+            await waits.interrupt()
         self._busy += 1
         self._quiet = self._quiet or asyncio.Event()
         self._quiet.clear()

@@ -5,6 +5,9 @@ for durable calls alone. A body that keeps running gets the outcomes of its dura
 
 Recorded outcomes are handed to a body one at a time, in the order in which they were recorded, and each when the body
 rests. So a body that starts over meets them in the order in which it met them before.
+
+A body whose run is cancelled gets CancelledError when all that was recorded before has reached it: where it waits, or
+at its next durable call that has no record.
 """
 
 import asyncio
@@ -13,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.body_tasks import BodyTasks
-from refold.core.outcomes import Awaited, Cancelled, Outcome, Suspended
+from refold.core.outcomes import WITHDRAWN, Awaited, Cancelled, Outcome, Suspended
 from refold.errors import LeaseLost, RefoldError
 from refold.ports import Done, Memory, Parking
 from refold.python.call_records import unnumbered
@@ -23,8 +26,6 @@ QUIET = 0.05  # seconds in which no task of the body has run
 ASK_EVERY = 0.2  # seconds between two looks for outcomes, while the body keeps running
 TICKS = 10  # rounds of the loop in which tasks that are about to run may begin their waits
 MOST_INERT = 100  # durable calls of a dropped body that are refused; after that it waits for ever
-
-WITHDRAWN = "the body no longer waits for it"
 
 
 class Suspension(BaseException):
@@ -36,6 +37,13 @@ class OpenWait(Struct, gc=False):
     future: "asyncio.Future[Outcome]"
     outcome: Outcome | None = None  # recorded, and not handed over yet
 
+    def can_end(self) -> bool:
+        return self.outcome is not None and not self.future.done() and not _is_withdrawn(self.outcome)
+
+
+def _is_withdrawn(outcome: Outcome) -> bool:
+    return isinstance(outcome, Cancelled) and outcome.reason == WITHDRAWN
+
 
 class DurableWaits(BodyTasks):
     """The durable waits of one call of a body."""
@@ -45,6 +53,8 @@ class DurableWaits(BodyTasks):
         super().__init__()
         self.parking, self._body_call = parking, body_call
         self.is_dropped = False
+        self.is_cancelled = False  # it has got CancelledError, because its run is cancelled
+        self._is_to_cancel: bool = body_call.calls.memory.is_cancelled  # it will get it
         self.known = body_call.calls.memory.count  # recorded calls that the body knows
         self._told = set(body_call.calls.memory.awaited)  # calls that the run waits for
         self._open: dict[str, OpenWait] = {}
@@ -82,9 +92,11 @@ class DurableWaits(BodyTasks):
 
     async def recorded(self, call: Awaited, outcome: Outcome) -> Outcome:
         """Return an outcome of an earlier try, when the body has met those that were recorded before it."""
-        if isinstance(outcome, Cancelled) and outcome.reason == WITHDRAWN:
+        if _is_withdrawn(outcome):
             self.met(call.key)
-            return await self._wait_for_ever()
+            if not self._is_to_cancel:
+                return await self._wait_for_ever()
+            return await self._wait(OpenWait(call, asyncio.get_running_loop().create_future(), outcome))
         if next(iter(self._unmet), call.key) == call.key:
             self.met(call.key)
             return outcome
@@ -93,6 +105,17 @@ class DurableWaits(BodyTasks):
     async def outcome(self, call: Awaited) -> Outcome:
         """Return what comes of a call that has no recorded outcome yet."""
         return await self._wait(OpenWait(call, asyncio.get_running_loop().create_future()))
+
+    async def interrupt(self) -> None:
+        """Raise CancelledError in a body that makes a new durable call after its run was cancelled."""
+        if self._is_to_cancel:
+            self._cancel()
+            await asyncio.sleep(0)
+
+    def _cancel(self) -> None:
+        assert self._main is not None
+        self._is_to_cancel, self.is_cancelled = False, True
+        self._main.cancel()
 
     async def _wait(self, wait: OpenWait) -> Outcome:
         key = wait.call.key
@@ -129,6 +152,8 @@ class DurableWaits(BodyTasks):
 
     async def finish(self) -> None:
         """The body has ended: withdraw what tasks that it has left behind still wait for. It is not parked again."""
+        if self.is_cancelled and self._main is not None:
+            self._main.uncancel()  # the task of the body continues with the report
         self._stop_looking()
         open_waits, self._open = self._open, {}
         for key, wait in open_waits.items():
@@ -168,6 +193,7 @@ class DurableWaits(BodyTasks):
         """Note what has come for the open waits."""
         self._body_call.calls.memory = memory
         self.known, self._told = memory.count, set(memory.awaited)
+        self._is_to_cancel = memory.is_cancelled and not self.is_cancelled
         came = [key for key, wait in self._open.items() if wait.outcome is None and key in memory.recorded]
         if len(came) > 1:
             numbers = {key: number for number, key in enumerate(memory.recorded)}
@@ -179,7 +205,7 @@ class DurableWaits(BodyTasks):
 
     def _hand_over(self) -> bool:
         """Hand the outcome that was recorded first to the wait for it; False if there is none."""
-        came = [key for key, wait in self._open.items() if wait.outcome is not None and not wait.future.done()]
+        came = [key for key, wait in self._open.items() if wait.can_end()]
         if not came:
             return False
         key = min(came, key=self._order.__getitem__)
@@ -259,6 +285,9 @@ class DurableWaits(BodyTasks):
         if self._hand_over():
             self._look_soon()
             return
+        if self._is_to_cancel:
+            self._cancel()
+            return
         calls = [wait.call for wait in self._open.values()]
         new = [call for call in calls if call.key not in self._told]
         published = self._body_call.published.count
@@ -279,7 +308,8 @@ class DurableWaits(BodyTasks):
                     self._told.update(call.key for call in new)
                 memory = await self.parking.news()
                 self._take(memory)
-                self._hand_over()
+                if not self._hand_over() and self._is_to_cancel:
+                    self._cancel()
                 await asyncio.sleep(ASK_EVERY)
         except RefoldError:
             return  # the body is dropped, or the next report says what is wrong

@@ -388,7 +388,7 @@ class MailReader(Struct):
                 refuse_spent(state, mail.budget)
                 self.d.record_fact(RunResumed(mail.by, mail.budget))
             case Cancel() if state.cancel is None and state.cancels < GIVEN_UP:
-                self.d.record_fact(CancelAsked(mail.reason, mail.by))
+                self.d.record_fact(CancelAsked(mail.reason, mail.by, mail.grace))
             case _:
                 pass  # nothing would change
 
@@ -425,7 +425,7 @@ class MailReader(Struct):
             case LetterReport():
                 self._settle_kept(body)
             case LetterCancel() if body.again or not state.cancels:  # else it is so already
-                self._operate_late(Cancel(body.reason, by=letter.sender))
+                self._operate_late(Cancel(body.reason, by=letter.sender, grace=body.grace))
             case LetterPause():
                 self._operate_late(Pause(by=letter.sender))
             case LetterResume() if state.paused_by == letter.sender:  # else another sender has paused it

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from msgspec import Struct, structs
 
 from refold.core import codec
-from refold.core.facts import CallSettled, StepFault
+from refold.core.facts import GRACE, CallSettled, StepFault
 from refold.core.faults import text_of
 from refold.core.fold.apply import Record
 from refold.core.graph import Graph, PreparedPlan, prepare
@@ -21,6 +21,7 @@ from refold.core.read.gates import OpenQuestion, open_questions
 from refold.core.read.summary import Progress, Summary, progress, shown_steps, status_of
 from refold.core.read.why import WorkerView, briefly
 from refold.core.state import CANCELLED, FAILED, TERMINAL, RunState
+from refold.core.times import seconds
 from refold.errors import (
     Conflict,
     InvalidValue,
@@ -44,7 +45,7 @@ from refold.queries.workers import world
 from refold.runtime.archive import export_run, import_run, read_archive
 from refold.runtime.caller_contexts import CallerContexts
 from refold.runtime.children import fits
-from refold.runtime.handle import Code, Handle, Saved
+from refold.runtime.handle import Code, Handle, Saved, Span
 from refold.runtime.keys import KeyPolicy, OnTaken, RunKey, check_same_start, place_of
 from refold.runtime.mail import (
     Cancel,
@@ -769,9 +770,12 @@ class Engine:
                     found[number] = structs.replace(each, refused=str(error))
         return found
 
-    async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None:
-        """Cancel the run, or one open command of it, which then counts as a failure of its step."""
-        await self._send(run, Cancel(reason, by, command))
+    async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "", grace: Span = GRACE) -> None:
+        """Cancel the run, or one open command of it, which then counts as a failure of its step.
+
+        Bodies that wait get `asyncio.CancelledError` there, and have the grace for their clean-up.
+        """
+        await self._send(run, Cancel(reason, by, command, seconds(grace)))
 
     def _serves(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol
 from msgspec import Struct
 
 from refold.core.commands import child_id
-from refold.core.facts import RunEnded, StepSettled
+from refold.core.facts import GRACE, RunEnded, StepSettled
 from refold.core.faults import fault_text
 from refold.core.fold.apply import Record
 from refold.core.outcomes import ANSWER, Suspended
@@ -207,7 +207,9 @@ class Runs(Protocol):
 
     async def resume(self, run: str, by: str = "", budget: dict[str, int | float] | None = None) -> None: ...
 
-    async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "") -> None: ...
+    async def cancel(
+        self, run: str, reason: str = "", by: str = "", command: str = "", grace: Span = GRACE
+    ) -> None: ...
 
     async def migrate(self, run: str, plan: str, by: str = "") -> None: ...
 
@@ -301,8 +303,10 @@ class Handle(Generic[R]):
     async def resume(self) -> None:
         await self.engine.resume(self.id)
 
-    async def cancel(self, reason: str = "") -> None:
-        await self.engine.cancel(self.id, reason)
+    async def cancel(self, reason: str = "", *, grace: Span = GRACE) -> None:
+        """Cancel the run. An async body that waits gets `asyncio.CancelledError` at its wait, and has `grace` (30 s; a
+        number of seconds, or a text such as "5m") for its clean-up. Cancel it again to end it without."""
+        await self.engine.cancel(self.id, reason, grace=grace)
 
     async def get(self, key: str, default: Any = None) -> Any:
         """A value of the run's context, as the steps that have completed left it; the default if there is none."""

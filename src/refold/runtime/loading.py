@@ -59,7 +59,8 @@ def memory_of(state: RunState, command: str) -> Memory:
     """The maps are copied; their values are never changed in place."""
     opened = state.open[command]
     recorded = dict(opened.recorded)
-    return Memory(dict(state.ctx), dict(state.versions), recorded, frozenset(opened.calls), len(recorded))
+    is_cancelled = opened.grace is not None
+    return Memory(dict(state.ctx), dict(state.versions), recorded, frozenset(opened.calls), len(recorded), is_cancelled)
 
 
 def with_memory(leases: Sequence[Lease], state_of: Callable[[str], RunState | None]) -> Sequence[Lease]:

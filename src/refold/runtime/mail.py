@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.facts import Parent
+from refold.core.facts import GRACE, Parent
 from refold.core.graph import Graph, PreparedPlan
 from refold.core.outcomes import Awaited, Outcome
 from refold.ports import Abilities, Done, Lease
@@ -93,6 +93,7 @@ class Cancel(Struct, frozen=True):
     reason: str = ""
     by: str = ""
     command: str = ""  # empty: the whole run
+    grace: float = GRACE  # seconds for bodies that clean up
 
 
 class Look(Struct, frozen=True):

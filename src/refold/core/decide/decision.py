@@ -186,7 +186,8 @@ class Decision(Struct):
         for child in self.state.orphans:
             if child not in self._orphans:
                 self._orphans.add(child)
-                self.post(f"{child}/cancel", child, LetterCancel("its parent no longer waits for it"))
+                why = "its parent no longer waits for it"
+                self.post(f"{child}/cancel", child, LetterCancel(why, grace=self.state.grace))
 
     def hurry_orphans(self) -> None:
         """Cancel the orphans a second time, so that they give up their finalizers too."""

@@ -122,7 +122,7 @@ EFFECTS: dict[type, Effects] = for_every_fact(
         RunResumed: Effects(writes_letters=True),
         CancelAsked: Effects(),
         RunTimedOut: Effects(),
-        RunEnding: Effects(lambda fact: fact.withdrawn),
+        RunEnding: Effects(lambda fact: (*fact.withdrawn, *fact.cleaning)),
         RunEnded: Effects(writes_letters=True),
         RunReopened: Effects(),
         BudgetExceeded: Effects(),

@@ -16,9 +16,10 @@ def end_run(d: Decision, outcome: str, error: StepFault | None = None) -> None:
     final = _first_finalizers(d, outcome) if state.life == RUNNING else _remaining_finalizers(d, outcome)
     entered = tuple(d.graph.name(s) for s in state.entered)
     asked = state.cancel is not None or state.timed_out is not None
-    withdrawn = _withdrawn(d, outcome == FAILED and plan.on_failure == "drain" and not asked, final)
+    cleaning = _cleaning(d, outcome)
+    withdrawn = _withdrawn(d, outcome == FAILED and plan.on_failure == "drain" and not asked, final, cleaning)
     d.record_moves()
-    d.record_fact(RunEnding(outcome, error, withdrawn, final))
+    d.record_fact(RunEnding(outcome, error, withdrawn, final, cleaning, state.grace if cleaning else 0.0))
     if entered:
         d.move(Dropped(entered))
 
@@ -47,7 +48,17 @@ def _remaining_finalizers(d: Decision, outcome: str) -> tuple[str, ...]:
     return tuple(name for name in d.state.final if name in keeps)
 
 
-def _withdrawn(d: Decision, drains: bool, final: tuple[str, ...]) -> tuple[str, ...]:
+def _cleaning(d: Decision, outcome: str) -> tuple[str, ...]:
+    """Return the commands that a cancellation keeps open, because their bodies wait and may clean up."""
+    state = d.state
+    if outcome != CANCELLED or state.life != RUNNING or not d.graph.by_events:
+        return ()
+    parked = [command for command, opened in state.open.items() if opened.parks and command not in state.judge]
+    running = d.claimed_now() if parked else frozenset()
+    return tuple(command for command in parked if command not in running)
+
+
+def _withdrawn(d: Decision, drains: bool, final: tuple[str, ...], cleaning: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the commands to cancel: all that have not reported. A draining run keeps children and claimed commands."""
     spared = d.claimed_now() if drains else frozenset()
     kept = d.graph.index[final[0]] if final else -1
@@ -55,6 +66,7 @@ def _withdrawn(d: Decision, drains: bool, final: tuple[str, ...]) -> tuple[str, 
         command
         for command, opened in d.state.open.items()
         if command not in d.state.judge
+        and command not in cleaning
         and opened.step != kept
         and not (drains and opened.child)
         and (command not in spared or opened.held)
@@ -70,6 +82,7 @@ def withdraw_waits(d: Decision) -> None:
         command
         for command, opened in state.open.items()
         if (opened.held or opened.not_before > d.now)
+        and opened.grace is None
         and visits.stops(d.graph, state, opened.step)
         and not (command in state.judge or opened.child)
     )

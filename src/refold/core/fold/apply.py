@@ -329,6 +329,7 @@ def _run_resumed(graph: Graph, state: RunState, fact: RunResumed) -> None:
 def _cancel_asked(graph: Graph, state: RunState, fact: CancelAsked) -> None:
     state.cancel = state.cancel_reason = fact.reason
     state.cancels += 1
+    state.grace = fact.grace
 
 
 def _run_timed_out(graph: Graph, state: RunState, fact: RunTimedOut) -> None:
@@ -354,6 +355,8 @@ def _run_ending(graph: Graph, state: RunState, fact: RunEnding) -> None:
         visits.close_command(state, command)
         items.withdraw(state, opened)
         touched[opened.step] = None
+    for command in fact.cleaning:
+        waits.begin_clean_up(state, command, fact.grace)
     for s in touched:
         visits.after_items(graph, state, s)
 

@@ -17,7 +17,17 @@ from refold.core.facts import (
 from refold.core.faults import error_value
 from refold.core.fold import visits, waits
 from refold.core.graph import Graph
-from refold.core.outcomes import ANSWER, SECOND, Instant, Sent, Succeeded
+from refold.core.outcomes import (
+    ANSWER,
+    SECOND,
+    Cancelled,
+    Instant,
+    Parked,
+    Sent,
+    Succeeded,
+    Suspended,
+    fault_of_outcome,
+)
 from refold.core.plan import CONTINUE, START, STOP
 from refold.core.state import (
     CANCELLED,
@@ -145,6 +155,9 @@ def _withdraw(inbox: Inbox, group: str, count: int, at: Instant) -> None:
 def settled(graph: Graph, state: RunState, command: str, fact: StepSettled) -> None:
     """Take the report about a try. Its events are delivered only if it succeeded."""
     opened, report = state.open[command], fact.report
+    if opened.grace is not None and not isinstance(report.outcome, Parked | Suspended):
+        _cleaned_up(graph, state, command, fact)
+        return
     if report.usage:
         visits.add_usage(state, report.usage)
     if type(report.outcome) is not Succeeded:
@@ -165,6 +178,14 @@ def settled(graph: Graph, state: RunState, command: str, fact: StepSettled) -> N
             request = OpenRequest(fact.step, fact.visit, (state.seq, index), sent.type, sent.data, sent.asks)
             state.requests.setdefault(request.asks.id, []).append(request)
             _note_answer(state, request.asks.id)
+
+
+def _cleaned_up(graph: Graph, state: RunState, command: str, fact: StepSettled) -> None:
+    """End the visit of a cancelled body. What it returns is not used; a failure of its clean-up is shown."""
+    withdraw(graph, state, command)
+    fault = fault_of_outcome(fact.report.outcome)
+    if fault is not None and not isinstance(fact.report.outcome, Cancelled):
+        state.failures.append(StepFault(fact.step, fact.visit, "clean-up", fault))
 
 
 def _note_answer(state: RunState, id: str) -> None:

@@ -20,7 +20,9 @@ from refold.core.outcomes import (
     REPLY,
     REQUEST_SIGNAL,
     SECOND,
+    WITHDRAWN,
     Awaited,
+    Cancelled,
     Failed,
     Fault,
     Instant,
@@ -106,7 +108,7 @@ def park(state: RunState, command: str, parked: Parked) -> None:
 def suspend(state: RunState, command: str, suspended: Suspended) -> None:
     """Suspend a body until its durable calls have results; calls with a recorded result are not waited for."""
     opened = state.open[command]
-    opened.report = None
+    opened.report, opened.parks = None, suspended.known >= 0
     opened.progress = opened.progress if suspended.progress is None else suspended.progress
     state.judge.pop(command, None)
     wait_for_calls(state, command, suspended.calls)
@@ -133,6 +135,15 @@ def calls_awaited(graph: Graph, state: RunState, fact: CallsAwaited) -> None:
 def body_woke(graph: Graph, state: RunState, fact: BodyWoke) -> None:
     """Let workers claim the command again; its open calls stay open."""
     visits.postpone(state.open[fact.command], 0)
+
+
+def begin_clean_up(state: RunState, command: str, grace: float) -> None:
+    """Withdraw what the body of a cancelled run waits for, and let workers claim its command for the clean-up."""
+    opened = state.open[command]
+    for key in list(opened.calls):
+        record(state, command, key, Cancelled(WITHDRAWN))
+    visits.postpone(opened, 0)
+    opened.grace, opened.deadline = grace, _deadline(state, grace)
 
 
 def signal_received(graph: Graph, state: RunState, fact: SignalReceived) -> None:
@@ -251,6 +262,8 @@ def outcome_of_timer(step: Step, opened: OpenCommand, now: Instant) -> Outcome |
     moment = due_at(opened)
     if moment is None or moment > now:
         return None
+    if opened.grace is not None:
+        return TimedOut(opened.grace)
     if moment == opened.deadline:
         return _timed_out(step)
     if step.poll is not None:

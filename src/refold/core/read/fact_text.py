@@ -67,6 +67,10 @@ def _by(name: str) -> str:
     return f" by {name}" if name else ""
 
 
+def _cleaning(fact: RunEnding) -> str:
+    return f"; {', '.join(fact.cleaning)} may clean up for {fact.grace:g} s" if fact.cleaning else ""
+
+
 def _because(why: str) -> str:
     return f": {why}" if why else ""
 
@@ -212,7 +216,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
         RunResumed: lambda fact: "run resumed" + _by(fact.by),
         CancelAsked: lambda fact: "cancel asked for" + _by(fact.by) + _because(fact.reason),
         RunTimedOut: lambda fact: f"run timed out after {fact.after:g} s",
-        RunEnding: lambda fact: f"run is ending as {fact.outcome}" + _fault(fact.error),
+        RunEnding: lambda fact: f"run is ending as {fact.outcome}" + _fault(fact.error) + _cleaning(fact),
         RunEnded: lambda fact: (
             f"run {fact.status}" + (f" by run {fact.successor}" if fact.successor else "") + _fault(fact.error)
         ),
