@@ -534,3 +534,32 @@ async def test_a_body_that_returns_before_its_tasks_withdraws_what_they_wait_for
         assert await asyncio.wait_for(handle.result(), 60) == 1
         [child] = [row.run for row in await engine.runs() if row.run != handle.id]
         assert (await engine.wait(child)).status == "cancelled"
+
+
+async def test_a_signal_for_the_loser_of_a_race_is_kept_for_the_next_wait() -> None:
+    @flow
+    async def two(ctx: Context) -> Any:
+        name, value = await ctx.first(a=ctx.wait_for("a"), b=ctx.wait_for("b"))
+        other = await ctx.wait_for("b" if name == "a" else "a", timeout="60s")
+        return [name, value, other]
+
+    async with open_engine(settings=SHORT) as engine:
+        for early in (True, False):
+            handle = await engine.start(two)
+            if not early:
+                await suspended(handle)
+            await asyncio.gather(handle.signal("a", 1), handle.signal("b", 2))
+            assert await result(handle) == ["a", 1, 2]
+
+
+async def test_a_gather_of_waits_gets_every_signal() -> None:
+    @flow
+    async def all_of(ctx: Context) -> Any:
+        return await asyncio.gather(*(ctx.wait_for(name) for name in "abc"))
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(all_of)
+        await suspended(handle)
+        for name in "cab":
+            await handle.signal(name, name)
+        assert await result(handle) == ["a", "b", "c"]

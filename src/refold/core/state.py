@@ -168,6 +168,7 @@ class OpenCommand(Struct, gc=False):
     page: int = 0  # the page of the source that it fetches, from 1
     parks: bool = False  # its body has been parked, so a cancellation can reach it where it waits
     grace: float | None = None  # seconds for the clean-up of its body; None: it is not cancelled
+    awake: bool = False  # a call was answered, and its body has not said yet which other calls it still waits for
 
 
 class Latest(Struct, gc=False):

@@ -36,14 +36,20 @@ from refold.core.state import ASKED, BYPASSED, FAILED, ITEM_RUNNING, RUNNING, Op
 def deliver_signals(d: Decision) -> None:
     """Give kept signals to the commands that wait for them, the oldest first.
 
-    A parked command that a worker has claimed again gets none, because its body may take the signal itself.
+    A parked command that a worker has claimed again gets none, because its body may take the signal itself. Nor does a
+    call of a body that another call has woken: the body may have been waiting for the first of them only.
     """
     claimed_now = d.claimed_now() if d.state.deliverable else frozenset()
     for signal in list(d.state.deliverable):
         for waiter in list(d.state.waiting.get(signal, ())):  # a command may wait for several signals
-            if signal in d.state.deliverable and waiter not in claimed_now:
+            if signal in d.state.deliverable and waiter not in claimed_now and not _is_awake(d, waiter):
                 d.record_moves()
                 d.record_fact(SignalTaken(signal, waiter))
+
+
+def _is_awake(d: Decision, waiter: str) -> bool:
+    command, _, call = waiter.partition("#")
+    return bool(call) and d.state.open[command].awake
 
 
 def give_up_items(d: Decision) -> None:

@@ -114,6 +114,7 @@ def suspend(state: RunState, command: str, suspended: Suspended) -> None:
     wait_for_calls(state, command, suspended.calls)
     has_news = 0 <= suspended.known < len(opened.recorded)  # a call was answered while the body was still running
     opened.held = bool(opened.calls) and not has_news
+    opened.awake = has_news
 
 
 def wait_for_calls(state: RunState, command: str, calls: tuple[Awaited, ...]) -> None:
@@ -130,6 +131,7 @@ def wait_for_calls(state: RunState, command: str, calls: tuple[Awaited, ...]) ->
 
 def calls_awaited(graph: Graph, state: RunState, fact: CallsAwaited) -> None:
     wait_for_calls(state, fact.command, fact.calls)
+    state.open[fact.command].awake = False
 
 
 def body_woke(graph: Graph, state: RunState, fact: BodyWoke) -> None:
@@ -190,6 +192,7 @@ def record(state: RunState, command: str, key: str, outcome: Outcome) -> None:
     opened.recorded[key] = outcome
     if opened.held and opened.report is None:
         visits.postpone(opened, 0)
+        opened.awake = bool(opened.calls)
 
 
 def await_child(graph: Graph, state: RunState, command: str) -> None:
