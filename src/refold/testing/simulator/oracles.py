@@ -50,6 +50,7 @@ class RunOracle:
         self.not_before: dict[str, int] = {}
         self.tries: dict[str, int] = {}  # the last one that was issued
         self.paused = self.cancelled = self.ending = self.stopped = self.ended = False
+        self.cleaning: frozenset[str] = frozenset()  # commands of a cancelled run whose bodies clean up
         self.aside: Counter[tuple[str, int]] = Counter()  # command, attempt -> how often it was put aside
         self.waits: list[float] = []  # seconds between a command's readiness and its claim
 
@@ -82,9 +83,9 @@ class RunOracle:
                 self.paused = False
             case CancelAsked():
                 self.cancelled = True
-            case RunEnding(outcome=outcome):
+            case RunEnding(outcome=outcome, cleaning=cleaning):
                 self.ending, self.paused = True, False
-                self.stopped = outcome == "cancelled"
+                self.stopped, self.cleaning = outcome == "cancelled", frozenset(cleaning)
             case RunEnded():
                 self.ended = self.stopped = True
             case RunReopened():
@@ -268,7 +269,8 @@ class Oracles:
         if oracle.ended:
             left = [*rows, *self.store.timers.get(run, {}), *self._children(run)]
         else:
-            left = [command for command in rows if command.split("/")[0] not in oracle.finalizers]
+            allowed = {command for command in rows if command.split("/")[0] in oracle.finalizers} | oracle.cleaning
+            left = [command for command in rows if command not in allowed]
         if left:
             raise Violation(f"S12: run {run} was cancelled or has ended, and still has {left}")
 
