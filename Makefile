@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PINNED := $(PIP) --require-hashes --only-binary :all: --requirement
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-python bench-peers mutants shape proof crash newcomer lock clean
+.PHONY: help demo test check bench bench-python bench-postgres bench-peers mutants shape proof crash newcomer lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ bench: $(READY) ## Measure, and print the exponents
 
 bench-python: $(READY) ## Measure Python workflows on SQLite, and `import refold`
 	$(BIN)/python -m bench.python_workflows
+
+bench-postgres: $(READY) ## Measure on PostgreSQL, with ratios to what the server alone can commit
+	$(BIN)/python -m bench.postgres
 
 bench-peers: $(READY) ## Measure Python workflows compared with other engines (fetches them into the user's cache)
 	$(BIN)/python -m bench.peer_runs

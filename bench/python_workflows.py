@@ -35,6 +35,7 @@ from refold.settings import Settings
 WINDOW = 64
 CHAIN, FAN = (0.6, 0.55), (5.0, 4.0)  # with events, as a flow: times the raw loop's single commits per second, at least
 MANY, RUNS, STEPS = 1.5, 500, 3  # the same, of runs that are started at once
+WAITS = 1.5  # of flows that wait often, times the CPU time of the same loop with events, at most
 LATENCY = 4.0  # raw commits for a run of one step, at most
 IMPORTS = 6.0  # times `python -c pass`, at most
 
@@ -177,6 +178,46 @@ def durable(bench: Bench, n: int, runs: int) -> None:
     latency(bench, "flow", started(one_flow, 1, 1), max(runs // 2, 5))
 
 
+@flow
+async def waits_flow(ctx: Context, n: int) -> int:
+    for _ in range(n):
+        await ctx.sleep(0)
+    return n
+
+
+class Waits(Workflow):
+    """The same loop, written with events."""
+
+    @step
+    async def start(self, ev: StartEvent) -> Tick:
+        return Tick(v=0, n=ev.n)
+
+    @step
+    async def wait(self, ctx: Context, ev: Tick) -> Tick | StopEvent:
+        await ctx.sleep(0)
+        return Tick(v=ev.v + 1, n=ev.n) if ev.v + 1 < ev.n else StopEvent(result=ev.n)
+
+
+def waits(bench: Bench, runs: int, n: int) -> None:
+    """Bodies that wait often, in memory: the CPU time of flows, compared with the same loop written with events."""
+
+    def seconds(workflow: Any, runs: int, n: int) -> float:
+        async def body(engine: Engine) -> None:
+            handles = [await engine.start(workflow, n=n) for _ in range(runs)]
+            for handle in handles:
+                assert await handle.result() == n
+
+        began = time.process_time()
+        asyncio.run(in_memory(body))
+        return time.process_time() - began
+
+    long = seconds(waits_flow, runs, n)
+    name = f"{runs} flows of {n} waits"
+    bench.note(f"{name}, times the same loop with events", long / seconds(Waits, runs, n), f"<= {WAITS:g}", WAITS)
+    short = seconds(waits_flow, 8 * runs, n // 8)
+    bench.note(f"{name}, times as many waits of 8 times the flows", long / short, f"<= {WAITS:g}", WAITS)
+
+
 def latency(bench: Bench, form: str, one: Body, times: int) -> None:
     """The median of runs one after the other, in raw commits of the same minute."""
     seconds: list[float] = []
@@ -275,6 +316,7 @@ def measure(quick: bool) -> Results:
         bench.heads()
         n = 100 if quick else 1000
         durable(bench, n, n // 2)
+        waits(bench, n // 10, 80 if quick else 800)
         where_time_goes(bench, "chain with events", chain(n), n)
         where_time_goes(bench, "chain as a flow", started(chain_flow, n, n), n)
         bench.note("import refold", import_ratio(3 if quick else 25), f"<= {IMPORTS:g} x python -c pass", IMPORTS)

@@ -7,7 +7,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-SLOW = [HealthCheck.too_slow]  # told by the clock, and a busy machine is no fault of a test
+SLOW = [HealthCheck.too_slow]  # told by the clock, and a busy machine is not a fault of a test
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, suppress_health_check=SLOW)
 settings.register_profile(
     "proof", derandomize=False, deadline=None, database=None, print_blob=True, suppress_health_check=SLOW

@@ -26,7 +26,12 @@ ASKED = {
     "langgraph": "StateGraph add_node add_edge add_conditional_edges START END Send interrupt Command(resume= "
     "checkpointer thread_id @entrypoint @task RetryPolicy get_stream_writer stream_mode get_state get_state_history "
     "update_state subgraph durability draw_mermaid",
+    "runkon-flow": "ActionExecutor ItemProvider GateResolver ScriptEnvProvider WorkflowResolver injected_variables "
+    "approve_gate resume cancel_run fan-out always fail_fast on_fail max_iterations pr_checks foreach",
+    "jamjet": "validate inspect events approve state_patch model_ref tool_ref jamjet.toml remote_agents python_fn "
+    "io_default llm_default no_retry token_budget cost_budget_usd blocked_tools require_approval_for react fleet",
 }
+FILES = ("jamjet", "runkon-flow")  # languages of files: what stands beside their words is no Python
 OWN = {"ctx": refold.Context, "handle": refold.Handle, "engine": refold.Engine, "refold": refold}
 INSIDE = {"ctx.state": State, "ctx.session": Session}
 GIVEN = {"ctx": {"run_id", "attempt", "idempotency_key", "state", "session"}, "handle": {"id"}, "engine": set[str]()}
@@ -45,7 +50,7 @@ def test_what_its_readers_look_for_is_in_the_table(page: Path) -> None:
     assert [word for word in ASKED[page.stem].split() if word not in theirs] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in FILES], ids=lambda page: page.stem)
 def test_every_word_of_ours_exists(page: Path) -> None:
     ours = " ".join(code for row in table(page)[1:] for code in re.findall(r"`([^`]+)`", " ".join(row[1:])))
     found = re.findall(r"(?<![\w.])(ctx|handle|engine|refold)\.(\w+)(?:\.(\w+))?", ours)

@@ -10,9 +10,7 @@ import pytest
 from msgspec import json
 
 from refold import logs
-from refold.errors import InvalidValue
 from refold.executors.inline import collect_logs, log_receiver
-from refold.settings import LogSettings
 
 LOG = logs.logger("test")
 
@@ -183,26 +181,6 @@ def test_what_the_engine_logs_while_a_step_runs_is_no_line_of_the_run(caplog: py
         root.handlers[:] = before
         root.setLevel(level)
     assert said == ["ERROR mine: of the step"]
-
-
-def test_the_environment_says_how_the_log_is_printed() -> None:
-    read = LogSettings.from_environment
-    assert read({}) is None and read({"REFOLD_LOG": "", "REFOLD_LOG_LEVEL": ""}) is None
-    assert read({"REFOLD_LOG": "json"}) == LogSettings("json", "info")
-    assert read({"REFOLD_LOG_LEVEL": "DEBUG"}) == LogSettings("text", "debug")
-
-
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({"REFOLD_LOG": "loud"}, "REFOLD_LOG: 'loud' is neither text nor json"),
-        ({"REFOLD_LOG_LEVEL": "x"}, "REFOLD_LOG_LEVEL: 'x' is not a level; the levels are debug, info, warning, error"),
-    ],
-)
-def test_a_wrong_value_in_the_environment_is_refused_by_name(given: dict[str, str], why: str) -> None:
-    with pytest.raises(InvalidValue) as caught:
-        LogSettings.from_environment(given)
-    assert str(caught.value) == why
 
 
 def test_import_refold_loads_no_logging() -> None:

@@ -14,12 +14,12 @@ PUBLIC = (
     "options playbook "
     "run_sync step"
 )
-PLAN = "Arc Call Child Gate Input Loop Plan Poll Quality Retry Source Step Wait"
+PLAN = "Arc Call Child Fail Gate Input Loop Plan Poll Quality Retry Source Step Wait"
 STAGES = "LoopDecision LoopStage ParallelStage Pipeline PipelineResult PipelineState Stage StageFailed StageResult"
 
 FOR_TOOLS = (
     "Arguments Done Failed Fault Keys Page Pull Source Succeeded Tool ToolCall ToolFailed ToolInfo ToolKey ToolProblem "
-    "refused seconds_of text_of type_name"
+    "folder_of path_of refused seconds_of text_of type_name"
 )
 
 

@@ -150,6 +150,9 @@ be in quotes: `"{{ name }}"`. An undefined name is an error, which is reported b
 | `ctx.x`, `x` | what a `set` has set | everywhere |
 | `steps.fetch`, `fetch` | the result of a step that has run; of a loop `{results, items, stats, failed}` | everywhere |
 | `run.id`, `run.name`, `visit` | the run; how often this step was entered | everywhere |
+| `run.started_at`, `run.folder` | when it was started, and in which folder | everywhere |
+| `run.counts`, `run.failures` | steps for each status; failed ones, with `step` and `error` | everywhere |
+| `run.error` | why the run ends: `kind`, `message`, `step`; null if it completes | `on_fail`, `always` |
 | `item`, `iter.index`, `iter.count` | the item of a loop, its index, their number | `input`, the tool's keys |
 | `item`, `iter.index` | the same | `key` and `after` of the loop |
 | `input.x`, `x` | a value of the step's `input` | the tool's keys |

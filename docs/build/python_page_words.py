@@ -168,6 +168,7 @@ DATA = {
     "Arc": "the way to another step, and when it is taken",
     "Call": "work for a worker: the name of a tool, and its settings",
     "Child": "a run of another plan",
+    "Fail": "a failure, without any work",
     "Gate": "a wait for a person's decision",
     "Wait": "a wait for a moment or a signal",
     "Quality": "a check that a number is high enough",

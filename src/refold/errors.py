@@ -12,6 +12,7 @@ RefoldError
 │   ├── CannotMigrate    change the plan, or wait until the run has passed the steps in `refusals`
 │   ├── RunContinued     send it to `successor`, the run that continues this one
 │   └── KeyTaken         use another key, or wait until `run` has ended: the key belongs to it
+├── Outdated             take the turn again, and read first: another process has changed one of the runs
 ├── RunFailed            the run ended as failed; `error` says why
 │   └── StepFailed       the same for a Python workflow; `__cause__` is the original error, if it was in this process
 │       └── RunTimeout   the run ended because it exceeded its timeout, `after` seconds; also a TimeoutError
@@ -26,9 +27,11 @@ RefoldError
 ├── ToolFailed           record `fault`: the try failed, in this process or in another
 ├── StaleWrite           apply the update again to `current`, the newest value of the key
 ├── Unavailable          the store could not answer; try again
+│   ├── Unreachable      look at the server: it does not answer, or takes no writes
 │   └── Ambiguous        the commit may or may not have been applied; read before trying again
 ├── Unusable             correct what the message names; this store cannot be opened before
 └── Corrupt              stop writing; the stored bytes or the log are damaged
+    ├── TailLost         find out which facts a failover has lost, then accept that or restore them
     └── UnknownFact      written by a newer Refold; upgrade this one
 """
 
@@ -87,6 +90,10 @@ class NotFound(RefoldError):
 
 
 class Conflict(RefoldError):
+    pass
+
+
+class Outdated(RefoldError):
     pass
 
 
@@ -193,6 +200,10 @@ class Unavailable(RefoldError):
     pass
 
 
+class Unreachable(Unavailable):
+    pass
+
+
 class Ambiguous(Unavailable):
     pass
 
@@ -202,6 +213,10 @@ class Unusable(RefoldError):
 
 
 class Corrupt(RefoldError):
+    pass
+
+
+class TailLost(Corrupt):
     pass
 
 

@@ -1,6 +1,7 @@
 """Names of steps and playbooks: which are allowed, which are reserved, and which one was probably meant."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -79,5 +80,6 @@ def a(name: str) -> str:
 
 def tidied(name: str) -> str:
     """Return a name that is allowed for a step, as a suggestion."""
-    words = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
+    plain = "".join(each for each in unicodedata.normalize("NFKD", name) if not unicodedata.combining(each))
+    words = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain).lower()).strip("_")
     return re.sub(r"^[0-9_]+", "", words)[:64]

@@ -23,6 +23,7 @@ from refold.core.fold.apply import Record
 from refold.core.outcomes import Awaited, Fault, Instant, Outcome, Sent, Write
 from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
+from refold.core.state import FAILED
 from refold.errors import Corrupt, StaleWrite
 
 
@@ -63,13 +64,18 @@ Place = tuple[str, str, int]
 
 
 class Abilities(Struct, frozen=True):
-    """What a worker can take: its queues (None: all, by their names), its tools (None: any), and the runs it serves
-    (None: all)."""
+    """What a worker can take: its queues (None: all, by their names), its tools (None: any), the runs it serves
+    (None: all), and its free places by kind of executor; a kind that is not named has as many as are wanted."""
 
     worker: str
     queues: tuple[str, ...] | None = ("default",)
     tools: frozenset[str] | None = None
     runs: frozenset[str] | None = None
+    places: tuple[tuple[str, int], ...] = ()
+
+    def full(self) -> tuple[str, ...]:
+        """The kinds of executors that have no free place."""
+        return tuple(kind for kind, free in self.places if free <= 0) if self.places else ()
 
 
 class Offer(Struct, frozen=True, gc=False):
@@ -79,6 +85,25 @@ class Offer(Struct, frozen=True, gc=False):
     can: Abilities
     slots: int
     number: int  # which offer this is
+
+
+class Hint(Struct, frozen=True, gc=False):
+    """What the caller of a turn remembers of a run whose mail concerns it alone. A store may begin the turn without
+    reading, and verify this when it commits."""
+
+    head: int  # the facts that are folded
+    held: Mapping[str, int] = {}  # commands that are reported, with the generations of their holders
+    is_fresh: bool = False  # the run starts, under an id that was never used
+
+
+class Asked(Struct, gc=False):
+    """Commands that a turn is to lease when everything else is written."""
+
+    can: Abilities
+    lease_for: float
+    limit: int
+    leases: Sequence[Lease] = ()  # known after the commit
+    heads: dict[str, int] = {}  # of the runs of these leases: the number of the last fact
 
 
 class Writes(Struct, gc=False):
@@ -116,6 +141,19 @@ class Expired(Struct, frozen=True):
     run: str
     command: str
     generation: int
+
+
+class Document(Struct, frozen=True):
+    """Something small that belongs to no run: a schedule, a calendar, an entry of a catalogue."""
+
+    kind: str
+    id: str
+    version: int  # grows with every put; a document that is made again does not get a version that it had before
+    data: bytes
+    due: Instant | None = None  # when somebody has to look at it; None: never
+
+
+MOST_DATA = 1024 * 1024  # bytes of one document
 
 
 class StoreTurn(Protocol):
@@ -161,8 +199,15 @@ class StoreTurn(Protocol):
         """Lease what waits, of any run that is not paused, each under the next generation.
 
         The highest priority first, then by the order of the worker's queues; there the runs take turns, and each goes
-        in the order of issue, which a hand-back or a loss does not change. The cost does not grow with the backlog.
+        in the order of issue, which a hand-back or a loss does not change. What has no free place in the worker is
+        passed over: each kind of executor has lanes of its own. The cost does not grow with the backlog.
+        A command that prefers another worker is left to that one until `prefer_until`, or shorter if the store knows
+        that its process has ended.
         """
+
+    def ask(self, can: Abilities, lease_for: float, limit: int) -> Asked:
+        """Claim when the turn has written everything: the leases are known after the commit, and nothing in the turn
+        depends on them. A store that is far away answers in the round trip of the commit."""
 
     def remove(self, run: str) -> None:
         """Remove a run that is over, with all that belongs to it; its id may be used again.
@@ -174,8 +219,22 @@ class StoreTurn(Protocol):
         """Remove every row, command, timer, snapshot and dead letter; return the runs that have a log, from which they
         can be written again.
 
-        Generations continue above every earlier one, so that no report of a former holder is believed.
+        Generations continue above every earlier one, so that no report of a former holder is believed. Documents stay:
+        they follow from nothing else.
         """
+
+    def document(self, kind: str, id: str) -> Document | None:
+        """Return a document, which nobody else changes until this turn has ended."""
+
+    def put_document(self, kind: str, id: str, data: bytes, version: int = 0, due: Instant | None = None) -> int:
+        """Write a document if it has this version, 0 if there must be none; return its new version.
+
+        Raises Conflict, or InvalidValue if it is larger than MOST_DATA; then it has written nothing, and the turn may
+        continue.
+        """
+
+    def delete_document(self, kind: str, id: str, version: int) -> None:
+        """Delete a document if it has this version. Raises Conflict, and the turn may continue."""
 
 
 class Store(Protocol):
@@ -185,11 +244,20 @@ class Store(Protocol):
     """
 
     @property
+    def takes_hints(self) -> bool:
+        """Whether `turn_from` saves anything here."""
+
+    @property
     def views(self) -> "Views":
         """What this store has committed, for readers on any thread."""
 
     def turn(self, runs: Sequence[str]) -> AbstractContextManager[StoreTurn]:
         """Lock these runs: no other turn holds one of them at the same time."""
+
+    def turn_from(self, hints: Mapping[str, Hint]) -> AbstractContextManager[StoreTurn]:
+        """The same for runs of which the caller remembers everything. A store may begin without a lock; then its commit
+        verifies the hints, and raises Outdated if one is wrong, and has written nothing. Letters and timers that have
+        come meanwhile are left for the next turn."""
 
     def now(self) -> Instant:
         """The store's time, from any thread. It follows the machine's clock, but never back."""
@@ -202,6 +270,10 @@ class Store(Protocol):
 
     def turn_of(self, run: str, number: int) -> str | None:
         """The id of the turn that wrote this fact, if it began one: settles what an ambiguous commit did."""
+
+    def was_applied(self, run: str, number: int, turn: str) -> bool:
+        """Whether this turn wrote the fact with this number, after a commit of which that is not known. The answer is
+        final: the former commit cannot be carried out any more. Raises Unavailable."""
 
     def summary(self, run: str) -> Summary | None: ...
 
@@ -244,6 +316,10 @@ class Store(Protocol):
     def foreign_writes(self) -> int:
         """Return a number that changes when another process has written."""
 
+    def listen(self, heard: Callable[[], None]) -> bool:
+        """Have this called, on any thread, soon after another process has written. False: the store cannot do that,
+        and has to be asked by `foreign_writes`."""
+
     def compact(self) -> None:
         """Give the space of removed runs back. Takes as long as writing everything again; other writers wait."""
 
@@ -265,6 +341,8 @@ class RunFilter(Struct, frozen=True):
     labels: tuple[tuple[str, str], ...] = ()  # a run has all of them, and may have others
     since: Instant | None = None  # started at this moment or later
     until: Instant | None = None  # started before this moment
+    parent: str | None = None  # the run that has started it; empty: no run has
+    error: str = ""  # a part of the message of the error with which it failed
 
     def fits(self, row: Summary) -> bool:
         return (
@@ -272,10 +350,19 @@ class RunFilter(Struct, frozen=True):
             and self.workflow in (None, row.workflow)
             and self.name in (None, row.name)
             and self.key in (None, row.key)
+            and self.parent in (None, row.parent)
+            and (not self.error or self.error.lower() in _error_of(row).lower())
             and (self.since is None or row.created_at >= self.since)
             and (self.until is None or row.created_at < self.until)
             and all(row.labels.get(key) == value for key, value in self.labels)
         )
+
+
+def _error_of(row: Summary) -> str:
+    """Return the message of the error with which a run failed; empty: it has not failed."""
+    if row.error is None or row.status != FAILED:
+        return ""
+    return row.error.fault.message if row.error.fault is not None else row.error.why
 
 
 ALL_RUNS = RunFilter()
@@ -309,6 +396,7 @@ class Leased(Struct, frozen=True):
     worker: str  # empty: the worker has given it up, and that is not counted as a loss yet
     until: Instant
     is_alive: bool  # whether the worker's process is running
+    claimed_at: Instant = 0
 
 
 class LiveWorker(Struct, frozen=True):
@@ -403,6 +491,15 @@ class Views(Protocol):
         """Dead letters, those of the runs that ended last first; within a run in the order in which they were
         written."""
 
+    def document(self, kind: str, id: str) -> Document | None: ...
+
+    def documents(self, kind: str, after: str = "", limit: int = 100) -> Sequence[Document]:
+        """The documents of a kind whose ids come after this one, in the order of their ids."""
+
+    def due_documents(self, kind: str, limit: int = 100) -> tuple[Sequence[Document], Instant | None]:
+        """The documents of a kind whose moment has come, the longest due first, and the next moment after now. The cost
+        does not grow with the documents that are not due."""
+
     def health(self, thorough: bool = False) -> Health:
         """`thorough` reads everything and names what is damaged."""
 
@@ -432,6 +529,9 @@ class Desk(Protocol):
     async def extend(self, worker: str, lease_for: float, left: Mapping[Place, float] = {}) -> Sequence[Lease]: ...
 
     async def leases_of(self, worker: str) -> Sequence[Lease]: ...
+
+    async def interrupted(self, leases: Sequence[Lease]) -> Collection[Place]:
+        """Those of these leases whose run was cancelled while their body was running, so that it may clean up."""
 
     async def hand_back(self, lease: Lease, lost: bool = False) -> None: ...
 
@@ -464,6 +564,9 @@ class Sleeper(Protocol):
 
     def resumed(self, memory: Memory) -> None:
         """The body has a lease again: it gets what was recorded meanwhile and continues."""
+
+    def interrupted(self) -> None:
+        """The run of the body is cancelled while it runs: it gets CancelledError, and may clean up."""
 
     def dropped(self) -> None:
         """Another holder owns the command, or nobody does: what this body still does has no effect."""
@@ -584,16 +687,25 @@ class Program(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     env: Mapping[str, str] = {}
     stdin: bytes = b""
-    keep: int = 1024 * 1024  # bytes of each stream that are kept
+    keep: int = 1024 * 1024  # bytes of each stream that are kept: half of them from its beginning, half from its end
+    stdout_file: str = ""  # the file that gets the standard output; it is neither kept nor passed on as lines then
 
 
 class ProgramEnd(Struct, frozen=True, kw_only=True):
-    """How a program ended: its exit code, or minus the signal that killed it, and the first bytes of its output."""
+    """How a program ended: its exit code, or minus the signal that killed it, and what was kept of its output: all of
+    it, or the beginning and the end."""
 
     code: int
     stdout: bytes = b""
     stderr: bytes = b""
-    left_out: int = 0  # bytes beyond those that were kept
+    stdout_end: bytes = b""  # its last bytes, if some between were left out
+    stderr_end: bytes = b""
+    stdout_left_out: int = 0  # bytes
+    stderr_left_out: int = 0
+
+    @property
+    def left_out(self) -> int:
+        return self.stdout_left_out + self.stderr_left_out
 
 
 class Programs(Protocol):

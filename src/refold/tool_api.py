@@ -7,6 +7,7 @@ The description is used wherever Refold must know a kind without running it: `re
 it, `refold schema` lists it for editors, and the reference pages are printed from it.
 """
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -33,6 +34,8 @@ __all__ = [
     "ToolInfo",
     "ToolKey",
     "ToolProblem",
+    "folder_of",
+    "path_of",
     "refused",
     "seconds_of",
     "text_of",
@@ -95,6 +98,31 @@ class ToolInfo(Struct, frozen=True, kw_only=True):
 def refused(why: str, kind: str = "invalid_settings") -> ToolFailed:
     """Return the failure of a call that cannot succeed as it is written, so that it is not tried again."""
     return ToolFailed(Fault(kind, why, retryable=False))
+
+
+def folder_of(call: ToolCall, cwd: str | None = None) -> str | None:
+    """Return the working directory of a call: the folder in which its run was started, or `cwd`, which is relative to
+    it. None: the folder of this process. Raises ToolFailed if the folder of the run does not exist here."""
+    folder = call.command.folder
+    if not folder or (cwd is not None and os.path.isabs(cwd)) or folder == _here():
+        return cwd
+    if not os.path.isdir(folder):
+        why = f"the run was started in {folder}, and there is no such folder here"
+        raise refused(f"{why}: create it, or give the step an absolute `cwd`", "no_folder")
+    return os.path.join(folder, cwd) if cwd else folder
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was removed while this process runs
+        return ""
+
+
+def path_of(call: ToolCall, path: str) -> str:
+    """Return a path as this process can use it: a relative one is relative to the folder of the run."""
+    folder = None if os.path.isabs(path) else folder_of(call)
+    return path if folder is None else os.path.join(folder, path)
 
 
 class Arguments(Struct, frozen=True):
@@ -200,4 +228,4 @@ def text_of(value: Any, what: str) -> str:
 
 def not_installed(error: ModuleNotFoundError, extra: str) -> str:
     """Return a message with the extra of Refold that installs the missing package."""
-    return f"{error.name} is not installed: run `pip install refold[{extra}]`"
+    return f"{error.name} is not installed: run `pip install 'refold[{extra}]'`"

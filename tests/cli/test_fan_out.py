@@ -113,7 +113,7 @@ def test_each_item_may_be_a_run_of_another_playbook(tmp_path: Path) -> None:
     assert (states(found), found["step"]["status"]) == ("completed failed completed", "completed")
     assert [each["result"] for each in found["all"]] == [2, None, 3]
     assert found["failed"][0]["error"]["kind"] == "schema"
-    runs = refold(tmp_path, "runs", "list", "-o", "json").data
+    runs = refold(tmp_path, "runs", "list", "--children", "-o", "json").data
     assert sorted(each["workflow"] for each in runs) == ["one", "one", "play"]
 
 

@@ -74,9 +74,9 @@ def test_doctor_finds_nothing_wrong_where_nothing_is(folder: Path) -> None:
 
 
 def test_doctor_says_what_is_wrong(tmp_path: Path) -> None:
-    (tmp_path / "refold.db").write_text("this is no database, " * 100)
+    (tmp_path / "refold.db").write_text("this is not a database, " * 100)
     done = refold(tmp_path, "doctor")
-    assert (done.code, "no SQLite database" in done.out) == (1, True)
+    assert (done.code, "not a SQLite database" in done.out) == (1, True)
 
 
 def test_doctor_sees_a_file_that_others_may_read(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_info_says_how_much_is_in_the_file(folder: Path) -> None:
 def test_check_reads_everything_and_names_what_is_wrong(tmp_path: Path) -> None:
     file = playbook(tmp_path, noop("one"))
     assert refold(tmp_path, "run", file, "--name", "mine", "-q").code == 0
-    assert refold(tmp_path, "db", "check") == (0, "", "1 runs read, 0 problems\n")
+    assert refold(tmp_path, "db", "check") == (0, "", "1 run read, 0 problems\n")
     with sqlite3.connect(tmp_path / "refold.db") as db:
         db.execute("update facts set at = at + 1 where number = 2")
     db.close()

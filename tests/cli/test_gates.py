@@ -147,6 +147,32 @@ def test_a_form_is_filled_in_key_by_key_and_an_option_can_be_chosen(tmp_path: Pa
     assert (result["option"], result["feedback"], len(result["approvals"])) == ("hold", {"n": 3}, 3)
 
 
+CHOOSE = """
+step: ask
+tool: {kind: gate, choices: "{{ workload.names }}"}
+next: tell
+"""
+TELL = """
+step: tell
+tool: {kind: noop, result: "{{ ask.choices | join(', ') }}"}
+"""
+
+
+def test_several_of_the_choices_that_a_gate_has_computed_can_be_taken(tmp_path: Path) -> None:
+    file = playbook(tmp_path, CHOOSE, TELL)
+    given = ("-i", 'names={"a": "Ada", "b": "Bo"}')
+    assert refold(tmp_path, "run", file, *given, "--detach", "--name", "r", "-q").code == 0
+    assert gates(tmp_path)[0]["choices"] == {"a": "Ada", "b": "Bo"}
+    assert "choice     a  Ada" in refold(tmp_path, "gates", "show", "r").out
+    wrong = refold(tmp_path, "gates", "approve", "r", "--choose", "c")
+    assert wrong.code == 4 and "no choice 'c': its choices are a, b" in wrong.err
+    assert refold(tmp_path, "gates", "reject", "r", "--choose", "a").code == 4
+    assert refold(tmp_path, "gates", "approve", "r", "--choose", "b", "--choose", "a").code == 0
+    assert "decided: approve, b, a" in refold(tmp_path, "runs", "history", "r").out
+    done = refold(tmp_path, "runs", "resume", "r", "-q")
+    assert done.code == 0 and "b, a" in done.out
+
+
 def test_of_several_gates_one_must_be_named(tmp_path: Path) -> None:
     steps = ["step: fork\nnext: [a, b]", *(f"step: {name}\ntool: {{kind: gate}}" for name in "ab")]
     assert refold(tmp_path, "run", playbook(tmp_path, *steps), "--name", "r", "-q", "--detach").code == 0

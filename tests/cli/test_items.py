@@ -59,6 +59,7 @@ def test_a_run_tells_how_many_items_of_its_loops_have_come_to_what(shipped: Path
         "completed": 2,
         "failed": 1,
         "running": 0,
+        "queued": 0,
         "skipped": 1,
         "cancelled": 0,
         "more": False,
@@ -225,3 +226,11 @@ def _again(folder: Path, way: str, fingerprint: str) -> Done:
         return refold(folder, "runs", "retry", "one", "--step", "ship", "-q")
     assert refold(folder, "dlq", "redrive", fingerprint).out == "one  retried\n"
     return refold(folder, "runs", "resume", "one", "-q")
+
+
+def test_a_run_that_fails_in_a_loop_says_why_its_first_item_failed(tmp_path: Path) -> None:
+    code = "raise ValueError(f'no disk {n}')"
+    step = f'step: a\nloop: {{in: [1, 2], iterator: n}}\ntool: {{kind: python, isolation: inline, code: "{code}"}}'
+    done = refold(tmp_path, "run", playbook(tmp_path, step), "--name", "r", "-q")
+    assert done.code == 1 and "2 of 2 items failed: 0, 1; item 0: ValueError: no disk 1" in done.err
+    assert "because   item 0: ValueError: no disk 1" in refold(tmp_path, "runs", "show", "r").out

@@ -98,7 +98,7 @@ def test_a_name_with_control_codes_cannot_forge_a_line(tmp_path: Path) -> None:
 
 def test_a_wrong_value_of_the_variable_is_wrong_usage(tmp_path: Path) -> None:
     done = refold(tmp_path, "runs", "list", REFOLD_LOG="loud")
-    assert (done.code, done.err) == (2, "error: REFOLD_LOG: 'loud' is neither text nor json\n")
+    assert (done.code, done.err) == (2, 'error: REFOLD_LOG: "loud" is not one of text, json\n')
     done = refold(tmp_path, "run", playbook(tmp_path, noop("one")), REFOLD_LOG_LEVEL="all")
-    assert done.code == 2 and "the levels are debug, info, warning, error" in done.err
+    assert done.code == 2 and "is not one of debug, info, warning, error" in done.err
     assert not (tmp_path / "refold.db").exists()

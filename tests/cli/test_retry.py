@@ -74,7 +74,7 @@ def test_failures_are_grouped_by_their_reason_and_redriven(failures: Path) -> No
     assert refold(failures, "dlq", "redrive", "--all").code == 0
     assert groups(failures) == []
     assert refold(failures, "dlq", "redrive").code == 2
-    assert refold(failures, "dlq", "list").out.split()[0] == "FINGERPRINT"
+    assert refold(failures, "dlq", "list")[1:] == ("", "there is no dead letter\n")
 
 
 def test_a_rebuild_finds_the_same_dead_letters(failures: Path) -> None:
@@ -97,7 +97,7 @@ def test_playbooks_start_playbooks_and_their_failures_go_on_with_the_first_one(t
     file = family(tmp_path)
     assert refold(tmp_path, "run", file, "--name", "top", "-q").code == 1
     assert [(each["commands"], each["runs"], each["tool"]) for each in groups(tmp_path)] == [(2, 2, "shell")]
-    assert len(refold(tmp_path, "runs", "list", "-o", "json").data) == 4
+    assert len(refold(tmp_path, "runs", "list", "--children", "-o", "json").data) == 4
     (tmp_path / "mended").touch()
     assert refold(tmp_path, "dlq", "redrive", "--all").out == "top  retried\n"
     assert refold(tmp_path, "runs", "resume", "top", "-q").code == 0
@@ -114,7 +114,7 @@ def test_a_detached_run_has_its_children_with_it(tmp_path: Path) -> None:
 
 def test_a_child_cannot_be_retried_by_itself(tmp_path: Path) -> None:
     assert refold(tmp_path, "run", family(tmp_path), "--name", "top", "-q").code == 1
-    child = next(row for row in refold(tmp_path, "runs", "list", "-o", "json").data if not row["name"])
+    child = next(row for row in refold(tmp_path, "runs", "list", "--children", "-o", "json").data if row["parent"])
     done = refold(tmp_path, "runs", "retry", child["id"])
     assert done.code == 4 and "retry that one" in done.err
 
@@ -148,3 +148,91 @@ def test_a_run_beyond_its_budget_fails_or_goes_to_a_step(tmp_path: Path) -> None
     assert failed.code == 1 and "the budget is 10" in failed.err
     assert refold(tmp_path, "runs", "retry", "dear", "-q", "--budget", "tokens=50").out.strip() == "done"
     assert refold(tmp_path, "run", spending(tmp_path, "{goto: sum_up}"), "-q").out.strip() == "so far"
+
+
+EACH = """\
+step: fetch
+loop: {in: [a, b, c], iterator: name, key: "{{ name }}", tolerate: 2}
+tool: {kind: shell, command: [sh, -c, 'echo "$0" >> calls; test -f mended || test "$0" != b', "{{ name }}"]}
+next: {NEXT}"""
+TELL = """\
+step: tell
+tool: {kind: noop, result: "{{ fetch.stats }}"}"""
+
+
+def tolerated(folder: Path, *behind: str) -> str:
+    following = behind[0].splitlines()[0].removeprefix("step: ") if behind else "tell"
+    return playbook(folder, EACH.replace("{NEXT}", following), *behind, TELL)
+
+
+def run_json(folder: Path, name: str) -> Any:
+    return refold(folder, "runs", "show", name, "-o", "json").data
+
+
+STATS = {"total": 3, "success": 2, "failed": 1}
+MENDED = {"total": 3, "success": 3, "failed": 0}
+
+
+def test_redriving_tolerated_items_keeps_the_result_of_the_run(tmp_path: Path) -> None:
+    assert refold(tmp_path, "run", tolerated(tmp_path), "--name", "r").data == STATS
+    (tmp_path / "mended").touch()
+    redriven = refold(tmp_path, "dlq", "redrive", "--all")
+    assert redriven.code == 0 and "refold runs resume --all" in redriven.err
+    assert refold(tmp_path, "runs", "resume", "r").data == STATS
+    seen = run_json(tmp_path, "r")
+    assert (seen["status"], seen["result"], seen["steps"]["tell"]["visits"]) == ("completed", STATS, 1)
+    assert [each["status"] for each in refold(tmp_path, "runs", "items", "r", "-o", "json").data] == ["completed"] * 3
+    assert sorted((tmp_path / "calls").read_text().split()) == ["a", "b", "b", "c"]
+    assert groups(tmp_path) == []
+
+
+def test_redriving_with_follow_enters_the_steps_behind_the_loop_again(tmp_path: Path) -> None:
+    assert refold(tmp_path, "run", tolerated(tmp_path), "--name", "r").data == STATS
+    (tmp_path / "mended").touch()
+    assert refold(tmp_path, "dlq", "redrive", "--all", "--follow").code == 0
+    assert refold(tmp_path, "runs", "resume", "r").data == MENDED
+    assert run_json(tmp_path, "r")["steps"]["tell"]["visits"] == 2
+
+
+def test_a_completed_run_is_retried_from_a_step_and_not_without_one(tmp_path: Path) -> None:
+    assert refold(tmp_path, "run", tolerated(tmp_path), "--name", "r").data == STATS
+    refused = refold(tmp_path, "runs", "retry", "r")
+    assert refused.code == 4 and "--from STEP" in refused.err
+    assert refold(tmp_path, "runs", "retry", "r", "--from", "tell", "-q").code == 0
+    assert {name: step["visits"] for name, step in run_json(tmp_path, "r")["steps"].items()} == {"fetch": 1, "tell": 2}
+
+
+GATE = "step: ask\ntool: {kind: gate, prompt: ok?}\nnext: tell"
+
+
+def test_retrying_an_item_touches_nothing_but_the_item(tmp_path: Path) -> None:
+    """A run that was rejected at its gate: the item is fetched, and the gate does not ask again."""
+    file = tolerated(tmp_path, GATE)
+    assert refold(tmp_path, "run", file, "--name", "r", "--until-waiting").code == 0
+    early = refold(tmp_path, "runs", "retry", "r", "--step", "fetch", "--item", "b")
+    assert early.code == 4 and "--follow" in early.err
+    refold(tmp_path, "gates", "reject", "r")
+    (tmp_path / "mended").touch()
+    done = refold(tmp_path, "runs", "retry", "r", "--step", "fetch", "--item", "b")
+    assert done.code == 1, "it stays what it was"
+    seen = run_json(tmp_path, "r")
+    assert (seen["status"], seen["error"]["step"]) == ("failed", "ask")
+    assert {name: step["visits"] for name, step in seen["steps"].items()} == {"fetch": 2, "ask": 1, "tell": 0}
+    history = refold(tmp_path, "runs", "history", "r").out
+    assert "run reopened by ann: only items 1 of fetch, nothing that follows" in history
+
+
+def test_with_follow_the_gate_behind_the_items_asks_again(tmp_path: Path) -> None:
+    refold(tmp_path, "run", tolerated(tmp_path, GATE), "--name", "r", "--until-waiting")
+    refold(tmp_path, "gates", "reject", "r")
+    (tmp_path / "mended").touch()
+    assert refold(tmp_path, "runs", "retry", "r", "--step", "fetch", "--item", "b", "--follow", "--detach").code == 0
+    assert refold(tmp_path, "runs", "resume", "r", "--until-waiting").code == 0
+    assert refold(tmp_path, "gates", "approve", "r").code == 0
+    assert refold(tmp_path, "runs", "resume", "r").data == MENDED
+
+
+def test_to_follow_needs_a_loop(tmp_path: Path) -> None:
+    refold(tmp_path, "run", tolerated(tmp_path), "--name", "r", "-q")
+    refused = refold(tmp_path, "runs", "retry", "r", "--follow")
+    assert refused.code == 2 and "--step or --item" in refused.err

@@ -51,10 +51,12 @@ def test_the_list_shows_the_newest_first(folder: Path) -> None:
         "workflow",
         "status",
         "key",
+        "parent",
         "labels",
         "continued_by",
         "created_at",
         "ended_at",
+        "served",
     ]
     assert rows[0]["ended_at"] is None
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", rows[3]["ended_at"])
@@ -76,7 +78,7 @@ def test_a_list_of_runs_is_filtered_and_says_that_there_is_more(folder: Path) ->
     assert listed(folder, "--until", "1h") == listed(folder, "--workflow", "nobody") == []
     first = refold(folder, "runs", "list", "-n", "3")
     assert first.err.startswith("there are more; to continue: --cursor ")
-    rest = refold(folder, "runs", "list", "-n", "3", "--cursor", first.err.split()[-1])
+    rest = refold(folder, "runs", "list", "-n", "3", "--cursor", first.err.splitlines()[0].split()[-1])
     assert [line.split()[0] for line in rest.out.splitlines()[1:]] == ["good"]
     assert rest.err == ""
     assert refold(folder, "runs", "list", "-o", "json").err == ""
@@ -152,11 +154,11 @@ def test_delete_removes_runs_that_are_over_with_the_runs_that_they_started(tmp_p
     parent = playbook(tmp_path, "step: sub\ntool: {kind: playbook, path: child.yaml}")
     assert refold(tmp_path, "run", parent, "--name", "top", "-q").code == 0
     assert refold(tmp_path, "run", parent, "--name", "open", "--detach", "-q").code == 0
-    assert len(listed(tmp_path)) == 4
+    assert len(listed(tmp_path, "--children")) == 3 + 1
     refused = refold(tmp_path, "runs", "delete", "top", "open")
-    assert (refused.code, len(listed(tmp_path))) == (4, 4)
+    assert (refused.code, len(listed(tmp_path, "--children"))) == (4, 4)
     assert refold(tmp_path, "runs", "delete", "top").err == "2 runs removed\n"
-    assert [row["name"] for row in listed(tmp_path)] == ["", "open"]
+    assert sorted(row["name"] for row in listed(tmp_path, "--children")) == ["open", "open.sub"]
 
 
 def test_show_tells_how_a_run_stands(folder: Path) -> None:
@@ -231,7 +233,7 @@ def test_a_run_that_another_process_executes_is_paused_resumed_and_cancelled_thr
         until(lambda: status(tmp_path) == {"slow": "completed", "last": "pending"})
         assert process.wait(60) == 6  # it leaves a paused run
         with started(tmp_path, "runs", "resume", "mine") as helping:
-            until(lambda: status(tmp_path).get("last") == "claimed")
+            until(lambda: status(tmp_path).get("last") == "running")
             done = refold(tmp_path, "runs", "cancel", "mine", "--reason", "enough")
             assert (done.code, done.err) == (0, "mine is being cancelled\n")
             assert helping.wait(60) == 1
@@ -271,7 +273,7 @@ def test_who_watches_may_leave_without_harm(tmp_path: Path) -> None:
         assert watching.stderr.readline().startswith("run play-")
         watching.send_signal(signal.SIGINT)
         assert watching.wait(60) == 130
-    assert listed(tmp_path)[0]["status"] == "running"
+    assert listed(tmp_path)[0]["status"] == "queued"
 
 
 def test_after_kill_9_resume_goes_on_and_repeats_nothing_that_was_finished(tmp_path: Path) -> None:
@@ -316,6 +318,18 @@ def test_prune_removes_what_ended_long_ago_and_nothing_else(tmp_path: Path) -> N
     assert refold(tmp_path, "runs", "show", "old").code == 3
     assert prune("--older-than", "soon").code == 2
     assert prune().code == 2
+
+
+def test_prune_can_choose_by_status_and_workflow(tmp_path: Path) -> None:
+    for name, step in (("one", noop("a")), ("two", '{step: a, tool: {kind: shell, command: ["false"]}}')):
+        file = playbook(tmp_path, step, name=f"{name}.yaml")
+        (tmp_path / file).write_text((tmp_path / file).read_text().replace("name: play", f"name: {name}"))
+        refold(tmp_path, "run", file, "--name", name, "-q")
+    prune = ("runs", "prune", "--older-than", "0s")
+    assert refold(tmp_path, *prune, "--workflow", "two", "--status", "completed").err == "0 runs removed\n"
+    assert refold(tmp_path, *prune, "--status", "failed").err == "1 run removed\n"
+    assert [row["name"] for row in listed(tmp_path)] == ["one"]
+    assert refold(tmp_path, *prune, "--workflow", "one").err == "1 run removed\n"
 
 
 def test_without_a_database_there_is_nothing_to_look_at_and_none_is_made(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_an_expression_of_the_first_step_that_cannot_be_evaluated_fails_the_run(
     file = playbook(tmp_path, step, more="workload: {x: {}}\n")
     done = refold(tmp_path, "run", file)
     assert done.code == 1, done.err
-    assert "a map is no key" in done.err
+    assert "a map is not a key" in done.err
 
 
 def test_a_step_that_stops_the_event_loop_fails_and_the_program_ends_as_usual(tmp_path: Path) -> None:

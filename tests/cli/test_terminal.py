@@ -90,7 +90,7 @@ def test_the_first_ctrl_c_hands_back_and_says_how_to_go_on(tmp_path: Path) -> No
         assert seen.end() == 130
     assert any("stopping: steps may finish within 0.3 s" in line for line in seen.lines)
     assert seen.lines[-1] == TO_CONTINUE
-    assert statuses(tmp_path) == {"first": "completed", "slow": "issued", "last": "pending"}
+    assert statuses(tmp_path) == {"first": "completed", "slow": "queued", "last": "pending"}
     (tmp_path / "go").touch()
     resumed = refold(tmp_path, "runs", "resume", "mine", "-q")
     assert resumed == (0, "the end\n", "")
@@ -103,7 +103,7 @@ def test_a_step_that_finishes_within_the_grace_counts(tmp_path: Path) -> None:
         seen.until("stopping: ")
         (tmp_path / "go").touch()
         assert seen.end() == 130
-    assert statuses(tmp_path) == {"first": "completed", "slow": "completed", "last": "issued"}
+    assert statuses(tmp_path) == {"first": "completed", "slow": "completed", "last": "queued"}
 
 
 def test_the_second_ctrl_c_kills_at_once_and_nothing_finished_is_lost(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_sigterm_hands_back_and_says_how_to_go_on(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err.splitlines()[-1]) == (143, "", TO_CONTINUE)
-    assert statuses(tmp_path)["slow"] == "issued"
+    assert statuses(tmp_path)["slow"] == "queued"
 
 
 def test_a_terminal_that_is_closed_hands_back_quietly(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_terminal_that_is_closed_hands_back_quietly(tmp_path: Path) -> None:
         until((tmp_path / "begun").exists)
         seen.hang_up()
         assert seen.wait() == 128 + signal.SIGHUP
-    assert statuses(tmp_path) == {"first": "completed", "slow": "issued", "last": "pending"}
+    assert statuses(tmp_path) == {"first": "completed", "slow": "queued", "last": "pending"}
     assert "held" not in refold(tmp_path, "runs", "why", "mine").out, "nobody holds what was handed back"
 
 

@@ -48,7 +48,7 @@ def test_a_worker_that_is_stopped_hands_its_step_back_and_another_executes_it(tm
         worker.send_signal(signal.SIGINT)
         worker.communicate(timeout=60)
         assert worker.returncode == 0
-    assert statuses(tmp_path) == {"r": "running"}
+    assert statuses(tmp_path) == {"r": "queued"}
     (tmp_path / "go").touch()
     assert refold(tmp_path, "worker", "--until-idle").code == 0
     assert statuses(tmp_path) == {"r": "completed"}
@@ -93,7 +93,7 @@ def test_a_worker_until_idle_waits_for_the_next_try_and_for_children(tmp_path: P
 def test_a_worker_until_idle_leaves_what_it_cannot_execute(tmp_path: Path) -> None:
     detached(tmp_path, playbook(tmp_path, noop("one") + "\nqueue: gpu"), "elsewhere")
     assert refold(tmp_path, "worker", "--until-idle", "--queue", "cpu").code == 0
-    assert statuses(tmp_path) == {"elsewhere": "running"}
+    assert statuses(tmp_path) == {"elsewhere": "queued"}
     assert refold(tmp_path, "worker", "--until-idle", "--queue", "cpu", "--queue", "gpu").code == 0
     assert statuses(tmp_path) == {"elsewhere": "completed"}
 
@@ -120,7 +120,7 @@ def test_a_worker_executes_python_workflows_whose_code_it_is_given(tmp_path: Pat
     (tmp_path / "shop.py").write_text(PYTHON)
     assert refold(tmp_path, "run", "shop:hello", "-i", "who=Ada", "--detach", "--name", "py").code == 0
     assert refold(tmp_path, "worker", "--until-idle").code == 0
-    assert statuses(tmp_path) == {"py": "running"}  # its code is not imported because a database names it
+    assert statuses(tmp_path) == {"py": "queued"}  # its code is not imported because a database names it
     assert refold(tmp_path, "worker", "--until-idle", "--code", "shop:hello").code == 0
     assert refold(tmp_path, "runs", "show", "py", "-o", "json").data["result"] == "hello Ada"
     unknown = refold(tmp_path, "worker", "--code", "shop:helo")
@@ -165,7 +165,7 @@ def test_resume_detach_lifts_a_pause_and_executes_nothing(tmp_path: Path) -> Non
     done = refold(tmp_path, "runs", "resume", "r", "--detach")
     assert done.code == 0
     assert "none is running" in done.err
-    assert statuses(tmp_path) == {"r": "running"}
+    assert statuses(tmp_path) == {"r": "queued"}
     assert not lines(tmp_path, "ran")
 
 

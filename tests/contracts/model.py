@@ -159,6 +159,7 @@ class Model:
             and (can.queues is None or row.command.queue in can.queues)
             and (can.tools is None or row.command.tool in can.tools)
             and (can.runs is None or row.run in can.runs)
+            and (row.command.prefer in ("", can.worker) or row.command.prefer_until <= self.now)
         ]
 
     def _take(self, row: Row, lease: Lease, can: Abilities) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from refold.core.commands import Command, Letter, LetterCancel
 from refold.core.facts import Fact, SignalReceived
@@ -14,11 +15,14 @@ from refold.core.state import RUNNING
 from refold.ports import Abilities, Lease, Store, StoreTurn, Writes
 from refold.stores.clock import Steady
 from refold.stores.memory import MemoryStore
+from refold.stores.postgres.store import PostgresStore
 from refold.stores.sqlite.store import SqliteStore
+from tests.postgres_server import server_url
 
 STORES: dict[str, Callable[[Path, "FakeClock"], Store]] = {
     "memory": lambda folder, clock: MemoryStore(clock, clock.steady),
     "sqlite": lambda folder, clock: SqliteStore(folder / "refold.db", clock, clock.steady),
+    "postgres": lambda folder, clock: PostgresStore(postgres_url(folder), clock, clock.steady),
 }
 
 NOON: Instant = 1_704_110_400 * SECOND
@@ -45,6 +49,11 @@ class FakeClock:
         """Time passes."""
         self.forward(seconds)
         self.since_boot += round(seconds * SECOND)
+
+
+def postgres_url(folder: Path) -> str:
+    """A namespace for this folder, on the server of the session."""
+    return f"{server_url()}?refold_namespace={quote(str(folder))}"
 
 
 @contextmanager

@@ -1,12 +1,15 @@
 """Which command a worker gets: by priority, then run by run, then as issued; and what it never gets."""
 
+from typing import Any
+
 import pytest
 
-from refold.core.commands import HELD
-from refold.core.outcomes import Succeeded
+from refold.core.commands import HELD, Command
+from refold.core.outcomes import SECOND, Succeeded
 from refold.core.state import COMPLETED, PAUSED, RUNNING
-from refold.ports import Store
+from refold.ports import Abilities, Store
 from tests.contracts.stores import (
+    LEASE,
     NOON,
     PLAN_HASH,
     FakeClock,
@@ -19,6 +22,7 @@ from tests.contracts.stores import (
     issue,
     note,
     order,
+    put,
 )
 
 
@@ -281,9 +285,133 @@ def test_a_holder_who_changes_its_input_changes_nothing_for_the_next(store: Stor
     assert claim_one(store).command.input == {"list": [1]}
 
 
+def parked(id: str = "a1", by: str = "w", seconds: float = 1, **fields: Any) -> Command:
+    """A command whose parked body a worker holds."""
+    return order(id, prefer=by, prefer_until=NOON + round(seconds * SECOND), **fields)
+
+
+def test_the_worker_that_holds_a_parked_body_is_offered_its_command_first(store: Store) -> None:
+    for worker in "wv":
+        store.enrol(Abilities(worker))
+    issue(store, "r", parked("a1"), order("a2"))
+    assert claimed_ids(store, worker="v") == ["a2"]
+    assert claimed_ids(store, worker="w") == ["a1"]
+
+
+def test_any_worker_may_have_the_command_of_a_parked_body_after_a_second(store: Store, clock: FakeClock) -> None:
+    store.enrol(Abilities("w"))
+    issue(store, "r", parked(seconds=1))
+    clock.at = NOON + SECOND - 1
+    assert claimed_ids(store, worker="v") == []
+    clock.at = NOON + SECOND
+    assert claimed_ids(store, worker="v") == ["a1"]
+
+
+def test_a_command_of_a_parked_body_blocks_no_other_command_of_its_run_or_lane(store: Store) -> None:
+    store.enrol(Abilities("w"))
+    issue(store, "r", *(parked(f"p{n}") for n in range(9)), order("a1"), parked("high", priority=3))
+    issue(store, "s", parked("q1"), order("b1"))
+    assert sorted(claimed_ids(store, worker="v")) == ["a1", "b1"]
+    assert len(claimed_ids(store, worker="w")) == 11
+
+
+def test_a_command_that_its_preferred_worker_hands_back_is_still_that_workers(store: Store, clock: FakeClock) -> None:
+    store.enrol(Abilities("w"))
+    issue(store, "r", parked())
+    store.hand_back(claim_one(store, worker="w"))
+    assert claimed_ids(store, worker="v") == []
+    clock.at = NOON + SECOND
+    assert claimed_ids(store, worker="v") == ["a1"]
+
+
+def test_a_command_that_is_issued_and_claimed_in_one_turn_goes_to_its_preferred_worker(store: Store) -> None:
+    for worker in "wv":
+        store.enrol(Abilities(worker))
+    with store.turn(["r"]) as turn:
+        put(turn, "r", note(), commands={"a1": parked()})
+        assert list(turn.claim(Abilities("v"), LEASE, 5)) == []
+        assert ids(turn.claim(Abilities("w"), LEASE, 5)) == ["a1"]
+
+
 def test_the_order_does_not_change_when_workers_come_with_different_abilities(store: Store) -> None:
     issue(store, "r", order("h1", tool="http"), order("s1", tool="shell"), order("h2", tool="http"))
     issue(store, "s", order("h3", tool="http"), order("s2", tool="shell"))
     assert ids(claim(store, 1, tools=frozenset({"shell"}))) == ["s1"]
     assert ids(claim(store, 1, tools=frozenset({"shell"}))) == ["s2"]
     assert claimed_ids(store) == ["h1", "h3", "h2"]
+
+
+FULL = (("interpreter", 0),)
+
+
+def test_a_command_whose_executor_has_no_free_place_is_passed_over(store: Store) -> None:
+    issue(store, "r", order("code1", executor="interpreter", priority=9), order("web", priority=1))
+    issue(store, "s", order("code2", executor="interpreter"))
+    assert claimed_ids(store, places=FULL) == ["web"]
+    assert claimed_ids(store, places=FULL) == []
+    assert claimed_ids(store, places=(("interpreter", 1),)) == ["code1"]
+    assert claimed_ids(store) == ["code2"]
+
+
+def test_one_claim_takes_no_more_than_there_are_places_and_fills_the_slots_with_the_rest(store: Store) -> None:
+    issue(store, "r", *(order(f"code{n}", executor="interpreter") for n in range(4)), order("web1"), order("web2"))
+    leases = claim(store, 5, places=(("interpreter", 2),))
+    assert sorted(ids(leases)) == ["code0", "code1", "web1", "web2"]
+    assert {lease.command.id: lease.command.executor for lease in leases}["code0"] == "interpreter"
+
+
+def test_commands_of_the_same_turn_are_passed_over_too(store: Store) -> None:
+    with store.turn(["r"]) as turn:
+        put(turn, "r", note(), commands={each: order(each, executor="interpreter") for each in ("a", "b", "c")})
+        leases = turn.claim(Abilities("w", places=(("interpreter", 1),)), LEASE, 10)
+        more = turn.claim(Abilities("w", places=FULL), LEASE, 10)
+    assert (ids(leases), ids(more), claimed_ids(store)) == (["a"], [], ["b", "c"])
+
+
+def test_a_worker_without_a_free_place_is_not_remembered_as_one_that_finds_nothing(store: Store) -> None:
+    issue(store, "r", order("code", executor="interpreter"))
+    for places, found in ((FULL, []), (FULL, []), ((("interpreter", 1),), ["code"])):
+        with store.turn(["s"]) as turn:
+            put(turn, "s", note())
+            assert ids(turn.claim(Abilities("w", places=places), LEASE, 5)) == found
+
+
+def test_the_run_whose_turn_comes_first_is_served_first_whatever_executor_it_needs(store: Store) -> None:
+    for n in range(6):
+        issue(store, f"r{n}", order(f"c{n}", executor="interpreter" if n % 2 else ""))
+    assert claimed_ids(store, 4) == ["c0", "c1", "c2", "c3"]
+    assert [claim_one(store).command.id for _ in range(2)] == ["c4", "c5"]
+
+
+def test_priority_and_queue_come_before_the_executor(store: Store) -> None:
+    issue(
+        store, "r", order("late", queue="b"), order("code", queue="a", executor="interpreter"), order("low", queue="a")
+    )
+    issue(store, "s", order("first", queue="b", priority=1, executor="interpreter"))
+    assert claimed_ids(store, queues=("a", "b")) == ["first", "code", "low", "late"]
+
+
+def test_a_paused_run_keeps_its_commands_of_every_executor(store: Store) -> None:
+    issue(store, "r", order("code", executor="interpreter"), order("web"))
+    commit(store, "r", note(), status=PAUSED)
+    assert claimed_ids(store) == []
+    commit(store, "r", note(), status=RUNNING)
+    assert sorted(claimed_ids(store)) == ["code", "web"]
+
+
+def test_a_command_that_starts_later_or_was_handed_back_keeps_its_executor(store: Store, clock: FakeClock) -> None:
+    issue(store, "r", order("later", executor="interpreter", not_before=NOON + 5_000_000))
+    clock.forward(6)
+    assert claimed_ids(store, places=FULL) == []
+    lease = claim_one(store)
+    store.hand_back(lease)
+    assert claimed_ids(store, places=FULL) == []
+    assert claim_one(store, runs=frozenset({"r"})).command.executor == "interpreter"
+
+
+def test_a_worker_of_one_run_passes_over_what_has_no_place(store: Store) -> None:
+    issue(store, "r", order("code", executor="interpreter"), order("web"))
+    only = frozenset({"r"})
+    assert claimed_ids(store, places=FULL, runs=only) == ["web"]
+    assert claimed_ids(store, places=FULL, runs=only) == []
+    assert claimed_ids(store, runs=only) == ["code"]

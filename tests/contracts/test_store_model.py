@@ -35,6 +35,7 @@ edits = st.one_of(
                 "priority": st.sampled_from([0, 0, 0, 1, -1]),
                 "tool": st.sampled_from([*TOOLS[:1] * 3, *TOOLS]),
                 "timeout": st.sampled_from([None, 5.0, 45.0]),
+                "prefer": st.sampled_from(["", "", "", *WORKERS[:2]]),
             }
         ),
         st.integers(1, 3),
@@ -72,6 +73,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         folder = self.closing.enter_context(tempfile.TemporaryDirectory())
         self.store = self.closing.enter_context(opened(kind, Path(folder), self.clock))
+        for worker in WORKERS:  # so that the store knows that they are alive
+            self.store.enrol(Abilities(worker))
         self.model = Model(RUNS)
         self.number = 0
 
@@ -226,7 +229,9 @@ class StoreMachine(RuleBasedStateMachine):
         not_before = self.model.now + delay * SECOND if delay else 0
         for _ in range(count):
             self.number += 1
-            draft.commands[f"c{self.number}"] = order(f"c{self.number}", not_before=not_before, **fields)
+            prefer_until = self.model.now + 3 * SECOND if fields["prefer"] else 0
+            command = order(f"c{self.number}", not_before=not_before, prefer_until=prefer_until, **fields)
+            draft.commands[f"c{self.number}"] = command
 
     def draft_again(self, draft: Draft, which: int, delay: int) -> None:
         for row in self.some_row(draft, which):

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
+from msgspec import structs
 
-from refold.core.facts import RunMigrated
+from refold.core.facts import RunMigrated, StepFault
+from refold.core.outcomes import Fault
 from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
 from refold.core.state import COMPLETED, FAILED, RUNNING
@@ -111,6 +113,21 @@ def test_runs_are_chosen_by_name_key_labels_and_time(store: Store) -> None:
     assert views.runs(RunFilter(labels=(("team", "data"),)), limit=1).rows[0].labels == {"team": "data", "tier": "2"}
     assert views.count(RunFilter(labels=(("team", "data"),), since=NOON + 2)) == (2, False)
     assert views.count(RunFilter(name="name1", workflow="w")) == (2, False)
+
+
+def test_runs_are_found_by_the_run_that_started_them_and_by_their_error(store: Store) -> None:
+    broken = StepFault("one", 1, "unhandled failure", Fault("exit", "The disk is full"))
+    for n, parent in enumerate(("", "r0", "r0", "r1")):
+        row = Summary(f"r{n}", "w", "hash", FAILED if n == 2 else RUNNING, parent=parent, created_at=NOON + n)
+        commit(store, f"r{n}", note(), summary=structs.replace(row, error=broken if n == 2 else None))
+    views = store.views
+    assert names(views.runs(RunFilter(parent=""))) == ["r0"]
+    assert names(views.runs(RunFilter(parent="r0"))) == ["r2", "r1"]
+    assert names(views.runs(RunFilter(RUNNING, parent="r0"))) == ["r1"]
+    assert names(views.runs(RunFilter(error="disk IS"))) == ["r2"]
+    assert names(views.runs(RunFilter(RUNNING, error="disk"))) == []
+    counted = RunFilter(parent="r0"), RunFilter(error="disk"), RunFilter(parent="", error="disk")
+    assert [views.count(each) for each in counted] == [(2, False), (1, False), (0, False)]
 
 
 def test_a_side_stream_is_read_from_its_end(store: Store) -> None:
@@ -337,7 +354,7 @@ def test_leases_are_listed_for_all_runs_or_for_one(store: Store) -> None:
         issue(store, run, order("a/1"))
     lease = claim_one(store, worker="w", runs=frozenset({"r"}))
     claim_one(store, worker="v", runs=frozenset({"s"}))
-    held = Leased("r", "a/1", "w", NOON + round(LEASE * SECOND), True)
+    held = Leased("r", "a/1", "w", NOON + round(LEASE * SECOND), True, NOON)
     assert store.views.leases("r") == [held]
     assert sorted(each.run for each in store.views.leases()) == ["r", "s"]
     assert list(store.views.leases("no")) == []

@@ -48,7 +48,7 @@ def test_a_child_step_is_a_letter_and_not_a_command() -> None:
     then = run.when(RunStarted("hash", depth=2))
     assert then.facts == (issued("a", input={"n": 1}, child=KID),)
     assert then.commands == ()
-    body = LetterStart("plan of the kid", Parent("run", "a/1"), {"n": 1}, depth=3)
+    body = LetterStart("plan of the kid", Parent("run", "a/1"), {"n": 1}, depth=3, name="run.a")
     assert then.letters == (Letter(f"{KID}/start", "run", KID, body),)
 
 

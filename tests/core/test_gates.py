@@ -62,6 +62,42 @@ def test_several_must_choose_the_same_before_it_is_decided() -> None:
     assert run.state.steps[0].result == {**vote("bob"), "approvals": both}
 
 
+CHOOSE = Gate(choices={"path": ["input", "what"]})
+
+
+@pytest.mark.parametrize(
+    ("value", "choices"),
+    [(["red", "blue"], {"red": "red", "blue": "blue"}), ({"r": "Red", "b": 3}, {"r": "Red", "b": "b"})],
+)
+def test_choices_are_computed_when_the_gate_is_entered_and_several_can_be_taken(value: Any, choices: Any) -> None:
+    gated = plan(step("g", "b", work=CHOOSE), step("b"))
+    run = Given(gated, evaluate=start(gated, what=value).evaluate)
+    then = run.when(started(gated, what=value))
+    assert then.facts == (issued("g", input="", choices=choices),)
+    assert open_gates(run.graph, run.state)[0].choices == choices
+    first, second = choices
+    run.when(GateDecided("g", 1, "approve", "ann", choices=(second, first)))
+    result = run.state.steps[0].result
+    assert result["choices"] == [second, first] and result["approvals"][0]["choices"] == [second, first]
+
+
+@pytest.mark.parametrize("value", [[], {}, None, "red", [1]])
+def test_a_gate_whose_choices_lead_nowhere_fails_before_it_waits(value: Any) -> None:
+    gated = plan(step("g", work=CHOOSE))
+    run = Given(gated, evaluate=start(gated, what=value).evaluate)
+    run.when(started(gated, what=value))
+    assert run.state.life == "failed" and not open_gates(run.graph, run.state)
+
+
+def test_the_choices_of_all_who_approve_are_in_the_result_each_once() -> None:
+    gated = plan(step("g", work=Gate(choices={"path": ["input", "what"]}, min_approvals=2)))
+    run = Given(gated, evaluate=start(gated, what=["a", "b", "c"]).evaluate)
+    run.when(started(gated, what=["a", "b", "c"]))
+    run.when(GateDecided("g", 1, "approve", "ann", choices=("b",)))
+    run.when(GateDecided("g", 1, "approve", "bob", choices=("a", "b")))
+    assert run.state.steps[0].result["choices"] == ["b", "a"]
+
+
 def test_votes_for_different_options_do_not_add_up() -> None:
     run = start(plan(step("g", "b", work=Gate(options=("x", "y"), refuse=(), min_approvals=2)), step("b")))
     assert run.when(GateDecided("g", 1, "x", "ann"), GateDecided("g", 1, "y", "bob")).facts == ()
@@ -176,9 +212,9 @@ def test_a_number_that_is_high_enough_goes_on_at_once_and_costs_one_fact() -> No
     "source, score, why",
     [
         (79.5, 79.5, ""),
-        ("90", 0, "a str is no number"),
-        (True, 0, "a bool is no number"),
-        (None, 0, "a NoneType is no number"),
+        ("90", 0, "a str is not a number"),
+        (True, 0, "a bool is not a number"),
+        (None, 0, "a NoneType is not a number"),
     ],
 )
 def test_a_lower_number_and_what_is_none_fail_the_step(source: Any, score: float, why: str) -> None:
@@ -204,7 +240,7 @@ def test_a_low_number_may_only_be_told() -> None:
 
 def test_what_is_no_threshold_fails_the_step() -> None:
     fault = judged(10, threshold="high").state.steps[0].fault
-    assert fault is not None and (fault.kind, fault.message) == ("expression", "'high' is no number to compare with")
+    assert fault is not None and (fault.kind, fault.message) == ("expression", "'high' is not a number to compare with")
 
 
 def test_judgements_beside_each_other_are_replayed_as_they_were_made() -> None:

@@ -128,3 +128,11 @@ def test_it_says_how_many_items_wait_for_others_and_how_many_for_room() -> None:
     run, _ = entered(ordered({"a": [], "b": ["a"], "c": ["b"], "d": [], "e": []}, max_in_flight=2))
     told = {reason.kind: reason.count for reason in reasons(run.graph, run.state, NOON) if reason.item is None}
     assert told == {"window": 1, "order": 2}
+
+
+def test_a_dependency_on_an_item_that_is_not_there_can_be_ignored() -> None:
+    _, then = entered(ordered({"a": ["elsewhere"], "b": ["a", "elsewhere"]}, on_unknown="drop"))
+    fan = then.state.steps[0].fan
+    assert fan is not None and fan.fault is None and fan.order is not None
+    assert fan.order.after == {0: (), 1: ("a",)}
+    assert fan.order.left == {0: 0, 1: 1}

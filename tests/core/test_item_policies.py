@@ -190,7 +190,7 @@ def test_a_chosen_item_takes_along_those_that_were_stopped_with_the_run(order: d
 
 def test_an_item_whose_run_could_not_begin_fails_without_one() -> None:
     run = Given(looped([{"n": 1}, {"n": "x"}], work=Child(plan="other")))
-    run.misfit = lambda plan, input: Fault("schema", "n is no number") if input["n"] == "x" else None
+    run.misfit = lambda plan, input: Fault("schema", "n is not a number") if input["n"] == "x" else None
     then = run.when(started(run.plan))
     assert [letter.to for letter in then.letters] == [child_id("run", "a/1/0")]
     fan = then.state.steps[0].fan

@@ -134,3 +134,24 @@ def test_an_answer_starts_the_time_limit_of_the_step_that_collects_it() -> None:
 def test_an_answer_is_checked_by_the_names_of_its_fields(value: Any, why: str) -> None:
     assert why_no_answer(Question("a", "Said", {"yes": True, "why": False}), value) == why
     assert why_no_answer(Question("a", "Said"), value) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "why"),
+    [
+        ("boolean", True, ""),
+        ("boolean", "maybe", "'maybe' is not a boolean"),
+        ("boolean", 1, "1 is not a boolean"),
+        ("integer", 5, ""),
+        ("integer", True, "True is not an integer"),
+        ("integer", 5.5, "5.5 is not an integer"),
+        ("number", 5, ""),
+        ("string", 5, "5 is not a string"),
+        ("", "anything", ""),
+    ],
+)
+def test_an_answer_is_checked_by_the_kinds_of_plain_fields(kind: str, value: Any, why: str) -> None:
+    fields = why_no_answer(Question("a", "Said", {"yes": True}, {"yes": kind}), {"yes": value})
+    assert fields == (f"the answer to request 'a': yes: {why}" if why else "")
+    alone = why_no_answer(Question("a", "Said", kinds={"response": kind}), value)
+    assert alone == (f"the answer to request 'a': {why}" if why else "")

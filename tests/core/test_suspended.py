@@ -77,7 +77,9 @@ def test_a_child_call_starts_one_child_whose_id_follows_from_the_call() -> None:
     run = start(BOSS)
     letter = run.when(suspended(kid)).letters[0]
     assert (letter.to, letter.key) == (KID, f"{KID}/start")
-    assert letter.body == LetterStart("plan of the kid", Parent("run", "a/1", "kid"), {"n": 1}, depth=1)
+    assert letter.body == LetterStart(
+        "plan of the kid", Parent("run", "a/1", "kid"), {"n": 1}, depth=1, name="run.a.kid"
+    )
     assert run.when(suspended(kid)).letters == ()
 
 

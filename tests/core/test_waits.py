@@ -76,7 +76,7 @@ def test_a_wait_without_anything_to_wait_for_fails() -> None:
 def test_what_is_no_time_is_refused_by_name(wrong: object) -> None:
     _, then = waiting(seconds=wrong)
     assert then.state.error is not None and then.state.error.fault is not None
-    assert then.state.error.fault.message == f"{wrong!r} is no time to wait for"
+    assert then.state.error.fault.message == f"{wrong!r} is not a time to wait for"
 
 
 def test_signals_that_come_early_are_kept_and_taken_oldest_first() -> None:
@@ -192,7 +192,7 @@ def test_a_moment_is_an_iso_text_or_a_number_since_1970(until: object) -> None:
 def test_what_is_no_moment_is_refused_by_name(wrong: object) -> None:
     _, then = waiting(until=wrong)
     assert then.state.error is not None and then.state.error.fault is not None
-    assert then.state.error.fault.message.startswith(f"{wrong!r} is no time to wait for: ")
+    assert then.state.error.fault.message.startswith(f"{wrong!r} is not a time to wait for: ")
 
 
 def rings(run: Given, after: float, command: str = "w/1") -> Outcome | None:

@@ -87,7 +87,7 @@ class Verdicts(Struct):
     states: int = 0
     lost: int = 0  # states in which an acknowledged fact is gone
     most_lost: int = 0  # facts, in one state
-    damaged: int = 0  # states that SQLite cannot read, or that are no state the log ever had
+    damaged: int = 0  # states that SQLite cannot read, or that are not state the log ever had
     with_facts: int = 0
     kinds: dict[str, int] = {}
     first: str = ""  # what was wrong first

@@ -12,7 +12,7 @@ from msgspec import json
 
 from refold.cli.app import called
 from refold.cli.commands import examples
-from refold.cli.commands.examples import FOLDER, example, files, init, names, page
+from refold.cli.commands.examples import FOLDER, example, file_of, files, init, names, page
 from tests.cli.program import refold
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ def test_the_page_is_printed_from_the_playbooks_themselves() -> None:
     text = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     assert text == page(), "write it anew: python -m refold.cli.commands.examples"
     for name in names():
-        assert f"| [{name}](../src/refold/examples/{name}/{name}.yaml) | {example(name).about} |" in text
+        assert f"| [{name}](../src/refold/examples/{name}/{file_of(name).name}) | {example(name).about} |" in text
 
 
 def test_the_readme_leads_to_the_examples() -> None:

@@ -50,7 +50,7 @@ def pages(folder: Path) -> None:
 def retries(folder: Path) -> None:
     run, dead, again = told("retries")
     assert refold(folder, *run).code == 1
-    assert "'to be asked' is no address" in looked(folder, dead)
+    assert "'to be asked' is not an address" in looked(folder, dead)
     letter = folder / "invoices" / "07.json"
     letter.write_text(letter.read_text().replace("to be asked", "c7@example.com"))
     assert ran(folder, again).out == "9 invoices sent, 1125 in all\n"
@@ -75,6 +75,23 @@ def report(folder: Path) -> None:
     assert ran(folder, run).data == {"file": "reports/2026-03-07.html", "visits": 2645, "orders": 84, "rate": 3.2}
     page = (folder / "reports" / "2026-03-07.html").read_text()
     assert page.count("<rect ") == 7 and "84 orders: 3.2 %" in page
+
+
+def desk(folder: Path) -> None:
+    plain, urgent, approve, resume = told("desk")
+    assert ran(folder, plain).data["sent"].endswith("How do I log in?")
+    assert refold(folder, *urgent).code == 0
+    assert refold(folder, *approve).err.splitlines()[0] == "urgent ask: approve, decided"
+    assert ran(folder, resume).data["sent"].endswith("The shop is down.")
+
+
+def triage(folder: Path) -> None:
+    [run] = told("triage")
+    result = ran(folder, run).data
+    assert result["steps"]["critic"]["context"] == "good"
+    assert result["steps"]["each"]["context"] == "foreach each: 3 completed, 0 failed, 0 skipped of 3 reports"
+    assert (folder / "notes-1.4.txt").read_text() == "Two crashes are corrected\n"
+    assert sorted((folder / "urgent.txt").read_text().split()) == ["r1", "r3"]
 
 
 def watcher(folder: Path) -> None:
@@ -128,6 +145,14 @@ def review(folder: Path) -> None:
         assert process.communicate(timeout=60)[0] == "Live logs\n"
     assert (folder / "note.md").read_text().endswith("Live logs; retries with jitter.\n\nReviewed by eve.\n")
     assert json.loads(looked(folder, ["runs", "show", "note", "-o", "json"]))["usage"]["tokens"] > 40
+
+
+def inbox(folder: Path) -> None:
+    [run] = told("inbox")
+    done = ran(folder, [*run, "--name", "mails"]).data
+    assert done == {"folders": ["support", "money", "other"], "answers": ["Dear Ada, we are on it."]}
+    history = looked(folder, ["runs", "items", "mails", "sort", "-o", "json"])
+    assert [each["result"]["tries"] for each in json.loads(history)] == [1, 1, 2]
 
 
 def regions(folder: Path) -> None:
@@ -219,6 +244,7 @@ CHECKS: dict[str, Callable[[Path], None]] = {
     "etl": etl,
     "fanout": fanout,
     "hello": hello,
+    "inbox": inbox,
     "noetl": noetl,
     "pages": pages,
     "pipeline": pipeline,
@@ -233,6 +259,8 @@ CHECKS: dict[str, Callable[[Path], None]] = {
     "secrets": secrets_,
     "sync": sync,
     "training": training,
+    "desk": desk,
+    "triage": triage,
     "watcher": watcher,
 }
 

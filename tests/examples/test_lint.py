@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from refold.cli.app import COMMANDS, refold
-from refold.cli.commands.examples import FOLDER, example, files, names
+from refold.cli.commands.examples import FOLDER, example, file_of, files, names
 from refold.cli.commands.playbooks import read_file
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +19,8 @@ ALL = sorted(
     for path in folder.rglob("*")
     if path.is_file() and "__pycache__" not in path.parts
 )
-PLAYBOOKS = [path for path in ALL if path.suffix == ".yaml"]
+OTHER_YAML = ("refold-bindings.yaml", "verdict.yaml")  # bindings, and the schema of an output
+PLAYBOOKS = [path for path in ALL if path.suffix in (".yaml", ".wf") and path.name not in OTHER_YAML]
 SCRIPTS = [path for path in ALL if path.suffix == ".py" and FOLDER in path.parents]
 HOST = re.compile(r"\b\w+://([^/\s\"'{}:]+)")
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
@@ -45,7 +46,7 @@ def test_the_playbook_is_good_and_nothing_is_to_be_said_about_it(path: Path) -> 
 
 @pytest.mark.parametrize("name", names())
 def test_the_playbook_is_short_and_says_in_a_line_what_it_does(name: str) -> None:
-    text = files(name)[f"{name}.yaml"].decode()
+    text = file_of(name).read_text(encoding="utf-8")
     assert name == "hello" or 25 <= len(text.splitlines()) <= 80
     assert max(map(len, text.splitlines())) <= 120
     assert 40 <= len(example(name).about) <= 100 and example(name).about.endswith(".")
@@ -53,7 +54,7 @@ def test_the_playbook_is_short_and_says_in_a_line_what_it_does(name: str) -> Non
 
 @pytest.mark.parametrize("name", names())
 def test_what_it_says_to_run_is_there(name: str) -> None:
-    assert any(command.startswith(f"refold run {name}.yaml") for command in example(name).commands)
+    assert any(command.startswith(f"refold run {file_of(name).name}") for command in example(name).commands)
     for command in example(name).commands:
         words = shlex.split(command, comments=True)
         if words[0] == "refold":

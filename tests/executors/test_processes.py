@@ -95,6 +95,29 @@ async def test_as_many_bodies_run_at_once_as_there_are_processes_and_no_more(tmp
         assert len(set(await asyncio.gather(*running))) == 3
 
 
+async def test_no_process_starts_before_it_is_needed(tmp_path: Path) -> None:
+    async with pool(3) as processes:
+        first = await processes.run(f"{BODIES}:pid", None)
+        assert await processes.run(f"{BODIES}:pid", None) == first
+        assert len(of_supervisors(processes)) == 1
+
+
+async def test_a_process_that_has_had_no_work_for_a_while_ends_and_another_starts_when_needed() -> None:
+    async with pool(2, idle_for=0.05) as processes:
+        first = await processes.run(f"{BODIES}:pid", None)
+        assert await asyncio.to_thread(within, 60.0, lambda: living([first]) == set())
+        assert await processes.run(f"{BODIES}:pid", None) != first
+
+
+async def test_a_process_that_works_does_not_end_for_being_idle_before(tmp_path: Path) -> None:
+    async with pool(1, idle_for=0.3) as processes:
+        pid = await processes.run(f"{BODIES}:pid", None)
+        running = asyncio.create_task(processes.run(f"{BODIES}:wait_for", str(tmp_path)))
+        await asyncio.sleep(0.6)  # longer than an idle process lives
+        (tmp_path / "go").touch()
+        assert await running == pid or living([pid]) == set()
+
+
 async def test_an_exception_keeps_its_class_its_message_its_traceback_and_what_it_says_of_itself() -> None:
     async with pool() as processes:
         for body in ("fail", "fail_later"):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.noetl.house import House
+from tests.tools.conftest import postgres as postgres
 from tests.tools.web import Site, served
 
 

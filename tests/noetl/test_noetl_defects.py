@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from refold.core.pipeline import TaskPipeline
 from refold.errors import Conflict
-from tests.noetl.house import House, reading
+from refold.playbooks.playbook import read
+from refold.tools.catalog import CATALOG
+from tests.noetl.house import House, errors, problems, reading, whole
 from tests.tools.web import Site, says
 
 Web = tuple[Site, str]
@@ -186,3 +189,144 @@ def test_a_path_that_names_a_default_of_the_workload_is_that_default(house: Hous
 def test_set_ctx_of_a_step_is_read_with_a_warning(house: House) -> None:
     seen = house.play("workflow: [{step: a, set_ctx: {x: 1}, set: {ctx.y: 2}}]")
     assert seen.ctx == {"x": 1, "y": 2} and [each.code for each in seen.warnings] == ["old-form"]
+
+
+def test_python_code_that_names_the_context_runs_behind_a_loop(house: House) -> None:
+    seen = house.play("""\
+workflow:
+  - {step: a, loop: {in: [1, 2], iterator: n}, tool: {kind: noop, result: 1}, next: {arcs: [{step: b}]}}
+  - {step: b, tool: {kind: python, code: "result = context['a']['stats']  # of the context"}}
+""")
+    assert seen.result == {"total": 2, "success": 2, "failed": 0}
+
+
+def test_python_code_reads_the_rows_of_a_statement_under_its_number(house: House) -> None:
+    seen = house.play("""\
+workflow:
+  - {step: s, tool: {kind: duckdb, command: "select 1 as i"}, next: {arcs: [{step: b}]}}
+  - step: b
+    tool:
+      kind: python
+      input: {r: "{{ s }}", rows: "{{ s.command_0.rows }}"}
+      code: "result = [r.get('command_0', {}).get('rows'), rows, r['rows']]"
+""")
+    assert seen.result == [[{"i": 1}]] * 3
+
+
+def test_a_request_may_take_as_long_as_its_task_says() -> None:
+    for key in ("timeout: 60", "timeout_seconds: 60", "spec: {timeout: 60}"):
+        text = f'workflow: [{{step: a, tool: {{kind: http, url: "http://127.0.0.1/", {key}}}}}]'
+        work = reading(text).plan.steps[0].work
+        assert isinstance(work, TaskPipeline) and work.tasks[0].keys["timeout"] == 60
+
+
+def test_a_map_of_data_is_sent_as_a_form_if_the_headers_say_so(house: House, site: Web) -> None:
+    web, address = site
+    web["/form"] = says({"ok": True})
+    house.play(f"""\
+workflow:
+  - step: a
+    tool:
+      kind: http
+      method: POST
+      url: "{address}/form"
+      headers: {{Content-Type: application/x-www-form-urlencoded}}
+      data: {{a: 1, b: x y}}
+""")
+    assert web.asked[-1].body == b"a=1&b=x+y"
+
+
+def test_a_module_below_a_package_can_be_imported_by_name(house: House) -> None:
+    libs = "{request: {from: urllib, import: request}}"
+    code = "code: 'result = request.__name__'"
+    seen = house.play(f"workflow: [{{step: a, tool: {{kind: python, libs: {libs}, {code}}}}}]")
+    assert seen.result == "urllib.request"
+
+
+def test_a_default_that_names_itself_is_the_value_that_is_given(house: House) -> None:
+    text = """\
+workload: {u: "{{ u }}", v: "{{ v | default('d') }}"}
+workflow: [{step: a, tool: {kind: noop, result: "{{ u }}-{{ v }}"}}]
+"""
+    assert house.play(text, {"u": "x"}).result == "x-d"
+    assert house.play(text, {"u": "x", "v": "y"}).result == "x-y"
+    assert house.play(text).result == "-d"
+
+
+def test_defaults_of_policies_may_be_time_limits_in_short() -> None:
+    text = """\
+executor: {spec: {policy: {defaults: {timeout_s: 30}}}}
+workflow:
+  - {step: a, tool: {kind: noop}, next: {arcs: [{step: b}]}}
+  - {step: b, tool: {kind: noop}, spec: {policy: {lifecycle: {timeout_s: 5}}}}
+"""
+    assert [step.timeout for step in reading(text).plan.steps] == [30, 5]
+
+
+def test_an_else_may_stand_next_to_its_then(house: House) -> None:
+    seen = house.play("""\
+workflow:
+  - step: a
+    tool:
+      kind: python
+      code: "raise ValueError('no')"
+      spec:
+        policy:
+          rules:
+            - when: "{{ output.status == 'ok' }}"
+              then: {do: fail}
+            - else:
+              then: {do: continue}
+""")
+    assert seen.status == "completed"
+
+
+def test_a_hint_about_results_of_a_loop_is_read() -> None:
+    loop = "{in: [1], iterator: n, spec: {mode: sequential, policy: {results: {keep: all}}}}"
+    text = f"workflow: [{{step: a, loop: {loop}, tool: {{kind: noop}}}}]"
+    assert not errors(text)
+
+
+def test_a_file_of_noetl_that_is_not_a_playbook_is_named_as_what_it_is() -> None:
+    found = problems("apiVersion: noetl.io/v1\nkind: Subscription\nmetadata: {name: s}\n")
+    assert [each.hint.partition(",")[0] for each in found] == ["a Subscription of NoETL is not a playbook"]
+
+
+@pytest.mark.parametrize("file", ["jobs/copy.yaml", "jobs/copy/copy.yaml", "../copy/copy.yaml", "copy/copy.yaml"])
+def test_a_child_is_found_by_its_path_in_the_layouts_of_published_files(house: House, file: str) -> None:
+    child = "workflow: [{step: a, tool: {kind: noop, result: copied}}]"
+    text = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: p, path: jobs/parent}
+workflow: [{step: p, tool: {kind: playbook, path: jobs/copy, return_step: a}}]
+"""
+    assert house.play(text, files={file: child}).result == "copied"
+
+
+def test_a_statement_may_stand_in_a_file_next_to_the_playbook(house: House) -> None:
+    text = "workflow: [{step: a, tool: {kind: duckdb, script: {uri: sql/one.sql, source: {type: file}}}}]"
+    files = {"jobs/sql/one.sql": b"select 1 as i"}
+    work = read(whole(text), "jobs/play.yaml", CATALOG, lambda name: files[name]).plan
+    assert isinstance(work.steps[0].work, TaskPipeline)
+    assert "select 1 as i" in str(work.steps[0].work.tasks[0])
+    assert [code for code, _ in errors(text)] == ["unreadable-script"]
+    up = text.replace("sql/one.sql", "../one.sql")
+    assert [code for code, _ in errors(up, {"../one.sql": "x"})] == ["unreadable-script"]
+    far = text.replace("type: file", "type: gcs")
+    assert [code for code, _ in errors(far)] == ["unsupported"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "resources"),
+    [
+        ("{cpu: 500m, memory: 512Mi}", {"cpus": 0.5, "memory": "512m"}),
+        ("{cpu: 2, memory: 1G}", {"cpus": 2, "memory": "1g"}),
+        ("{memory: 1Gi}", {"memory": "1g"}),
+    ],
+)
+def test_limits_of_a_container_are_read_in_the_words_of_kubernetes(limits: str, resources: dict[str, Any]) -> None:
+    given = f"{{limits: {limits}, requests: {{cpu: 1}}}}"
+    text = f"workflow: [{{step: a, tool: {{kind: container, image: x, resources: {given}}}}}]"
+    work = reading(text).plan.steps[0].work
+    assert isinstance(work, TaskPipeline) and work.tasks[0].keys["resources"] == resources

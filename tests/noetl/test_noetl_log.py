@@ -1,4 +1,4 @@
-"""The command `noetl-log`: what an event log of NoETL amounts to, as a table and as JSON, and what it refuses."""
+"""The command `noetl log`: what an event log of NoETL amounts to, as a table and as JSON, and what it refuses."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def entered(step: str, **context: Any) -> dict[str, Any]:
 def shown(folder: Path, rows: Any, *options: str) -> Done:
     (folder / "log.json").write_text(rows if isinstance(rows, str) else json.dumps(rows), encoding="utf-8")
     with here(folder):
-        return command("noetl-log", "log.json", *options)
+        return command("noetl", "log", "log.json", *options)
 
 
 def report(folder: Path, rows: Any, *options: str) -> Any:
@@ -125,8 +125,107 @@ def test_what_is_not_an_event_log_is_refused_with_its_place(tmp_path: Path, text
 
 def test_a_missing_file_and_one_that_is_not_text_are_refused(tmp_path: Path) -> None:
     with here(tmp_path):
-        missing = command("noetl-log", "nowhere.json")
+        missing = command("noetl", "log", "nowhere.json")
         (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-        broken = command("noetl-log", "bytes")
+        broken = command("noetl", "log", "bytes")
     assert (missing.code, "there is no file nowhere.json" in missing.err) == (3, True)
     assert (broken.code, "bytes: is not UTF-8 text" in broken.err) == (2, True)
+
+
+LOOP = {"iterations_expected": 2, "iterator_var": "n"}
+
+
+def item(step: str, index: int, data: Any, kind: str = "command.completed") -> dict[str, Any]:
+    return {**done(step, data, f"7:{step}:i{index}", kind), "meta": {"command_id": f"7:{step}:i{index}"}}
+
+
+def asked(folder: Path, rows: Any, *view: str) -> Done:
+    return shown(folder, rows, *view)
+
+
+RUN = numbered(
+    START,
+    entered("load"),
+    done("load", {"rows": 2}),
+    entered("each", **LOOP),
+    item("each", 1, "b"),
+    item("each", 0, "a"),
+    END,
+)
+
+
+def test_the_views_print_what_the_commands_of_runs_print(tmp_path: Path) -> None:
+    rows = [*RUN, *numbered(START, entered("wait"), execution=8)]
+    listed = json.loads(asked(tmp_path, rows, "list", "-o", "json").out)
+    assert {row["id"]: (row["workflow"], row["status"]) for row in listed} == {
+        "7": ("examples/scores", "completed"),
+        "8": ("examples/scores", "queued"),  # the log names no worker that has it
+    }
+    shown_run = json.loads(asked(tmp_path, rows, "show", "7", "-o", "json").out)
+    assert shown_run["created_at"] == "2027-01-15T12:00:00.000000Z"
+    assert shown_run["steps"]["load"]["status"] == "completed"
+    history = asked(tmp_path, rows, "history", "7").out
+    assert "load/1 succeeded" in history and "run completed" in history
+    items = json.loads(asked(tmp_path, rows, "items", "7", "each", "-o", "json").out)
+    assert [(each["item"], each["status"]) for each in items] == [(0, "completed"), (1, "completed")]
+    assert "wait" in asked(tmp_path, rows, "why", "8").out
+    assert not list(tmp_path.glob("*.db")), "nothing is written"
+
+
+def test_a_view_of_a_run_that_the_log_does_not_have_is_refused(tmp_path: Path) -> None:
+    assert asked(tmp_path, RUN, "show", "99").code == 3
+
+
+@pytest.mark.parametrize(
+    ("events", "difference"),
+    [
+        ([entered("a"), done("a", 1), END, {"event_type": "playbook_failed"}], "the run: NoETL would say failed"),
+        ([entered("each", **LOOP), item("each", 1, "b"), item("each", 0, "a"), END], "in the order of their arrival"),
+        (
+            [entered("a"), done("a", 1), entered("a"), done("a", 2, "second"), END],
+            "step a: NoETL would keep an earlier result",
+        ),
+        (
+            [
+                entered("a"),
+                done("a", 1),
+                {"event_type": "command.started", "node_name": "a", "meta": {"command_id": "a"}},
+            ],
+            "step a: NoETL would say running, here it is completed",
+        ),
+    ],
+)
+def test_it_says_where_noetls_own_reconstruction_would_differ(
+    tmp_path: Path, events: list[dict[str, Any]], difference: str
+) -> None:
+    told = shown(tmp_path, numbered(START, *events))
+    assert told.code == 0 and difference in told.err
+    assert any(difference in each for each in report(tmp_path, numbered(START, *events))["differences"])
+
+
+def test_it_says_nothing_where_both_agree(tmp_path: Path) -> None:
+    told = shown(tmp_path, numbered(START, entered("load"), done("load", {"rows": 2}), END))
+    assert "NoETL would" not in told.err
+
+
+def test_an_event_table_is_read_from_its_address(tmp_path: Path, postgres: str) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("create schema if not exists noetl")
+        connection.execute(
+            "create table noetl.event (event_id bigint, execution_id bigint, event_type text, node_name text,"
+            " created_at timestamptz, status text, context jsonb, result jsonb, meta jsonb)"
+        )
+        try:
+            for row in RUN:
+                columns = {name: json.dumps(each) if isinstance(each, dict) else each for name, each in row.items()}
+                names, marks = ", ".join(columns), ", ".join(["%s"] * len(columns))
+                connection.execute(f"insert into noetl.event ({names}) values ({marks})", list(columns.values()))
+            with here(tmp_path):
+                told = command("noetl", "log", postgres, "show", "7", "-o", "json")
+                missing = command("noetl", "log", "--table", "noetl.nothing", postgres)
+        finally:
+            connection.execute("drop schema noetl cascade")
+    assert json.loads(told.out)["status"] == "completed"
+    assert missing.code == 3 and "noetl.nothing cannot be read" in missing.err

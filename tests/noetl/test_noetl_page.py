@@ -53,7 +53,7 @@ def test_the_files_of_the_page_are_read_and_the_commands_print_what_stands_below
     [log] = re.findall(r"```jsonl\n(.*?)```", text, re.S)
     (tmp_path / "events.jsonl").write_text(log, encoding="utf-8")
     commands = COMMAND.findall("".join(re.findall(r"```console\n(.*?)```", text, re.S)))
-    assert len(commands) == 10
+    assert len(commands) == 11
     for command, expected in commands:
         told = run(tmp_path, command)
         for line in expected.splitlines():

@@ -74,7 +74,7 @@ def test_select_names_what_stands_at_a_path(house: House) -> None:
     ):
         seen = house.play(text)
         assert seen.result == [1, [1, 2], "x", 1, None] and seen.ctx == {"first": 1}
-        assert "first" not in seen.results["a"]  # it is no part of the data
+        assert "first" not in seen.results["a"]  # it is not part of the data
 
 
 def test_select_of_a_task_is_read_by_the_tasks_after_it(house: House) -> None:

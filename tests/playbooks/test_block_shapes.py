@@ -65,7 +65,7 @@ BROKEN = {
         'workflow: [{while: "{{ nosuch < 2 }}", do: [{step: b}]}]',
         [("unknown-name", 4, 24)],
     ),
-    "what watches is no expression": (
+    "what watches is not an expression": (
         'workflow: [{while: "{{ visit < 2 }}", do: [{step: b}], stuck_after: 2, stuck_on: b}]',
         [("wrong-type", 4, 82)],
     ),

@@ -66,7 +66,6 @@ BYTES = {
     "not UTF-8": (HEAD.encode() + b"# caf\xe9\n", "not-utf8", (4, 6), "save the file as UTF-8"),
     "cut in a character": ("# é".encode()[:-1], "not-utf8", (1, 3), "save the file as UTF-8"),
     "UTF-16": (HEAD.encode("utf-16"), "not-utf8", (1, 1), "save the file as UTF-8"),
-    "a byte order mark": (b"\xef\xbb\xbf" + HEAD.encode(), "bom", (1, 1), "save it as UTF-8 without BOM"),
     "NUL": (b"a: 1\nb: \0\n", "bad-character", (2, 4), "remove it, or write it as an escape"),
     "an escape of the terminal": (b"a: \x1b[2J\n", "bad-character", (1, 4), "remove it, or write it as an escape"),
     "a mark in the middle": ("a: \ufeff\n".encode(), "bad-character", (1, 4), "remove it, or write it as an escape"),

@@ -1,4 +1,4 @@
-"""What is known of a playbook before it runs: warnings, and what is no problem at all."""
+"""What is known of a playbook before it runs: warnings, and what is not a problem at all."""
 
 import pytest
 from hypothesis import given as for_all

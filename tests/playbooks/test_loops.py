@@ -285,7 +285,7 @@ REFUSED = {
         26,
         "`key` would be the same for each item: it has no expression",
     ),
-    "a key that is no text": (
+    "a key that is not a text": (
         "{in: [1], key: 3}",
         "wrong-type",
         26,
@@ -453,7 +453,7 @@ REFUSED = {
     ),
     "an order beside order": (
         '{in: [1], after: "{{ item }}"}',
-        "old-key",
+        "unknown-key",
         21,
         "a loop has no key `after` in refold/v1",
     ),

@@ -6,6 +6,7 @@
 import asyncio
 import os
 import sys
+from typing import Any
 
 from refold import Context, RunCancelled, flow, open_engine
 from tests.python.killed import SHORT, die_at, mark
@@ -32,8 +33,21 @@ async def saga(ctx: Context, folder: str) -> None:
         die_at(folder, "released")
 
 
+@flow
+async def works(ctx: Context, folder: str) -> None:
+    die_at(folder, "begins")
+    await ctx.call(mark, folder, "book")
+    try:
+        die_at(folder, "works")
+        await asyncio.sleep(3600)
+    finally:
+        await ctx.call(mark, folder, "release")
+
+
 async def begin(db: str) -> None:
     async with open_engine(db=db, settings=SHORT) as engine:
+        if "works" in sys.argv:
+            await engine.options(run=RUN).run(works, folder=os.path.dirname(db))
         handle = await engine.options(run=RUN).start(saga, folder=os.path.dirname(db))
         while not (await engine.show(RUN)).state.waiting:
             await asyncio.sleep(0.01)
@@ -41,10 +55,10 @@ async def begin(db: str) -> None:
         await handle.result()
 
 
-async def go_on(db: str) -> str:
+async def go_on(db: str, workflow: Any = saga) -> str:
     """Wait for the end of the run."""
     async with open_engine(db=db, settings=SHORT) as engine:
-        handle = await engine.attach(RUN, saga)
+        handle = await engine.attach(RUN, workflow)
         try:
             await asyncio.wait_for(handle.result(), 60)
         except RunCancelled:

@@ -119,7 +119,7 @@ def test_a_parameter_without_an_annotation_is_refused() -> None:
 def test_a_value_that_is_not_an_event_is_refused() -> None:
     async def start(ev: int) -> StopEvent: ...  # type: ignore[empty-body]
 
-    assert "says int, which is no class of events" in refused(start)
+    assert "says int, which is not a class of events" in refused(start)
 
 
 def test_too_many_parameters_are_refused() -> None:
@@ -274,7 +274,7 @@ def test_on_error_names_an_event_that_can_hold_an_error() -> None:
 
     async def after(ev: Done) -> StopEvent: ...  # type: ignore[empty-body]
 
-    assert "no subclass of refold.ErrorEvent" in refused(begin, bad, after)
+    assert "not a subclass of refold.ErrorEvent" in refused(begin, bad, after)
     assert plan(begin, good, mend).steps[1].on_error == "Broken"
 
 

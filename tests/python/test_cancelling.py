@@ -1,11 +1,14 @@
 """A cancelled run whose body waits: the body gets CancelledError there, and has time for its clean-up."""
 
 import asyncio
+import json
 import logging
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from refold.core.outcomes import Cancelled, TimedOut
 from refold.errors import RunCancelled
 from refold.runtime.handle import Handle
 from refold.settings import Settings
-from tests.python.killed_cleaning import go_on
+from tests.python.killed_cleaning import go_on, works
 from tests.python.test_parking import SHORT, facts, suspended, until
 
 NOTHING_KEPT = Settings(lease_for=2.0, sweep_every=0.05, poll=0.05, parked_bodies=0)
@@ -249,6 +252,32 @@ async def test_a_body_without_async_is_withdrawn() -> None:
     assert lines == []
 
 
+def killed_at_work(db: str, at: str) -> dict[str, Any]:
+    """Let a process die while its body works; cancel the run on the command line, and return how it stands."""
+    Path(db).with_name("die").write_text(at, encoding="utf-8")
+    program = [sys.executable, "-m", "tests.python.killed_cleaning", db, "works"]
+    died = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    refold = str(Path(sys.executable).with_name("refold"))
+    for arguments in (["cancel", "cancelled"], ["show", "cancelled", "-o", "json"]):
+        command = [refold, "runs", *arguments, "--db", db]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    shown: dict[str, Any] = json.loads(done.stdout)
+    return shown
+
+
+def test_a_run_ends_at_once_if_its_process_is_dead_and_had_recorded_nothing(tmp_path: Path) -> None:
+    assert killed_at_work(str(tmp_path / "refold.db"), "begins")["status"] == "cancelled"
+
+
+async def test_a_body_that_worked_in_a_dead_process_cleans_up_in_the_next_one(tmp_path: Path) -> None:
+    db = str(tmp_path / "refold.db")
+    assert killed_at_work(db, "works")["status"] != "cancelled"
+    (tmp_path / "die").unlink()
+    assert await go_on(db, works) == "cancelled"
+    assert (tmp_path / "marks").read_text(encoding="utf-8").split() == ["book", "release"]
+
+
 @pytest.mark.parametrize("at", ["caught", "refunded", "slept", "released"])
 async def test_after_kill_9_in_the_clean_up_no_completed_call_is_repeated(tmp_path: Path, at: str) -> None:
     (tmp_path / "die").write_text(at, encoding="utf-8")
@@ -259,3 +288,194 @@ async def test_after_kill_9_in_the_clean_up_no_completed_call_is_repeated(tmp_pa
     assert await go_on(str(tmp_path / "refold.db")) == "cancelled"
     marks = Counter((tmp_path / "marks").read_text(encoding="utf-8").splitlines())
     assert marks == {"book": 1, "refund": 1, "release": 1}
+
+
+class Slow:
+    """A call that tells when it is under way, and waits until it is let go or cancelled."""
+
+    def __init__(self) -> None:
+        self.began, self.go = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, what: str) -> str:
+        self.began.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            lines.append(f"{what} interrupted")
+            raise
+        return what
+
+
+slow = Slow()
+
+
+@pytest.fixture(autouse=True)
+def _not_begun() -> None:
+    slow.began, slow.go = asyncio.Event(), asyncio.Event()
+
+
+async def ship(what: str) -> str:
+    return await slow(what)
+
+
+@flow
+async def running(ctx: Context) -> str:
+    lines.append("begins")
+    await ctx.call(do, "book")
+    try:
+        await ctx.call(ship, "parcel")
+    except asyncio.CancelledError:
+        lines.append("seen")
+        await ctx.call(do, "refund")
+        await ctx.sleep(0.01)
+        raise
+    finally:
+        await ctx.call(do, "release")
+    return "shipped"
+
+
+CLEANED = ["begins", "book", "parcel interrupted", "seen", "refund", "release"]
+
+
+async def test_a_running_body_is_interrupted_where_it_is_and_its_clean_up_is_recorded() -> None:
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(running)
+        await slow.began.wait()
+        await handle.cancel("changed my mind")
+        await ends_as_cancelled(handle)
+        assert lines == CLEANED
+        (ending,) = await facts(engine, handle.id, RunEnding)
+        assert (ending.cleaning, ending.withdrawn) == (("running/1",), ())
+        recorded = [fact.key for fact in await facts(engine, handle.id, CallSettled)]
+        assert [key.rpartition("(")[2] for key in recorded if key.startswith("call")] == [
+            '"book")',
+            '"refund")',
+            '"release")',
+        ]
+
+
+async def test_a_running_body_in_another_process_is_interrupted_too(tmp_path: Path) -> None:
+    db = str(tmp_path / "refold.db")
+    async with open_engine(db=db, settings=SHORT) as engine:
+        handle = await engine.start(running)
+        await slow.began.wait()
+        cancelled = subprocess.run(
+            [str(Path(sys.executable).with_name("refold")), "runs", "cancel", handle.id, "--db", db],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert cancelled.returncode == 0, cancelled.stderr
+        await ends_as_cancelled(handle)
+    assert lines == CLEANED
+
+
+async def test_a_call_that_is_being_recorded_when_its_run_is_cancelled_is_recorded() -> None:
+    @flow
+    async def quick(ctx: Context) -> None:
+        try:
+            for n in range(1000):
+                await ctx.call(do, str(n))
+        finally:
+            await ctx.call(do, "release")
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(quick)
+        await until(lambda: len(lines) > 5)
+        await handle.cancel()
+        await ends_as_cancelled(handle)
+        recorded = [fact.key for fact in await facts(engine, handle.id, CallSettled)]
+        assert lines[-1] == "release" and len(lines) < 1000
+        called = [key for key in recorded if key.startswith("call")]
+        assert len(called) == len(lines)
+
+
+async def test_a_running_body_that_was_gone_before_its_clean_up_ended_starts_over_and_is_cancelled_there(
+    tmp_path: Path,
+) -> None:
+    """The second body meets the cancellation behind the calls that were recorded before it."""
+    plain: list[str] = []
+
+    @flow
+    async def works(ctx: Context) -> None:
+        await ctx.call(do, "book")
+        try:
+            plain.append("works")
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await ctx.call(do, "refund")
+            await ctx.wait_for("thanks")
+            raise
+
+    db = str(tmp_path / "refold.db")
+    async with open_engine(db=db, settings=SHORT) as engine:
+        handle = await engine.start(works)
+        await until(lambda: plain)
+        await handle.cancel()
+        await suspended(handle)
+        run = handle.id
+    async with open_engine(db=db, settings=SHORT) as engine:
+        handle = await engine.attach(run, works)
+        await handle.signal("thanks")
+        await ends_as_cancelled(handle)
+    assert lines == ["book", "refund"]
+
+
+async def test_a_running_body_that_has_recorded_nothing_does_not_start_over_when_its_process_is_gone(
+    tmp_path: Path,
+) -> None:
+    @flow
+    async def plain(ctx: Context) -> None:
+        lines.append("once")
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.5)
+
+    db = str(tmp_path / "refold.db")
+    async with open_engine(db=db, settings=SHORT) as engine:
+        handle = await engine.start(plain)
+        await until(lambda: lines)
+        await handle.cancel()
+        run = handle.id
+    async with open_engine(db=db, settings=SHORT) as engine:
+        handle = await engine.attach(run, plain)
+        await ends_as_cancelled(handle)
+    assert lines == ["once"]
+
+
+async def test_a_running_body_without_async_is_ended_and_its_run_with_it() -> None:
+    began, go = threading.Event(), threading.Event()
+
+    @flow
+    def plain(ctx: SyncContext) -> str:
+        began.set()
+        go.wait(60)
+        return "done"
+
+    async with open_engine(settings=SHORT) as engine:
+        handle: Any = await engine.start(plain)
+        await asyncio.to_thread(began.wait, 60)
+        await handle.cancel()
+        await ends_as_cancelled(handle)
+        go.set()
+
+
+async def test_a_running_body_that_swallows_the_cancellation_has_the_grace_and_no_more() -> None:
+    over: list[bool] = []
+
+    @flow
+    async def deaf(ctx: Context) -> None:
+        while not over:
+            lines.append("again")
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(deaf)
+        await until(lambda: lines)
+        await handle.cancel(grace=0.2)
+        await ends_as_cancelled(handle)
+        settled = await facts(engine, handle.id, StepSettled)
+        assert settled[-1].report.outcome == TimedOut(0.2)
+        over.append(True)

@@ -257,7 +257,11 @@ def test_a_returned_request_is_a_question_whose_answer_is_checked_by_its_fields(
         [row] = refold(folder, "runs", "list", "-o", "json").data
         assert row["status"] == "waiting"
         assert "waits for the answer of a person to 'a1'" in refold(folder, "runs", "why", "pays").out
-        for wrong, why in ((["yes"], "a map of the fields of Approved"), (["-i", "no=1"], "lacks 'yes' and has 'no'")):
+        for wrong, why in (
+            (["yes"], "a map of the fields of Approved"),
+            (["-i", "no=1"], "lacks 'yes' and has 'no'"),
+            (["-i", "yes=maybe"], "yes: 'maybe' is not a boolean"),
+        ):
             refused = refold(folder, "gates", "answer", "pays", "a1", *wrong)
             assert (refused.code, why in refused.err) == (2, True), refused.err
         assert refold(folder, "gates", "answer", "pays", "propose", "-i", "yes=true", "-i", "why=cheap").code == 0

@@ -177,3 +177,28 @@ async def test_events_of_the_step_that_continues_are_not_handled_any_more(tmp_pa
     async with open_engine(db=tmp_path / "r.db", settings=SHORT) as engine:
         assert await engine.run(Sends, n=0) == 1
     assert seen == []
+
+
+async def test_the_stream_of_a_handle_goes_on_with_the_runs_that_continue_its_own() -> None:
+    @flow
+    async def shows(ctx: Context, n: int) -> int:
+        await ctx.publish(f"begin {n}")
+        if n < 2:
+            ctx.continue_with(n=n + 1)
+        await ctx.publish("end")
+        return n
+
+    @flow
+    async def parent(ctx: Context) -> int:
+        return await ctx.run_child(shows, n=0)
+
+    expected = ["begin 0", "begin 1", "begin 2", "end"]
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(shows, n=0)
+        seen = [shown async for shown in handle.stream()]
+        assert [shown.value for shown in seen] == expected
+        assert [shown.number for shown in seen] == [1, 1, 1, 2]
+        assert len({shown.run for shown in seen}) == 3
+        assert [shown.value async for shown in handle.stream(1)] == expected[1:]
+        above = await engine.start(parent)
+        assert [shown.value async for shown in above.stream(children=True)] == expected

@@ -325,7 +325,7 @@ async def test_a_cancelled_wait_for_a_run_cancels_the_run_if_that_is_asked_for()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         [row] = await engine.runs()
-        assert row.status == "cancelled"
+        assert (await engine.wait(row.run)).status == "cancelled"
         await until(lambda: len(marks.seen) == 2)
     assert marks.seen == ["cancelled", "cleaned up"]
 

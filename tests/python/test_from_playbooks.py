@@ -190,7 +190,7 @@ def test_code_that_has_changed_is_told_with_what_to_migrate(folder: Path) -> Non
     folder.joinpath("shop.py").write_text(CHANGED, encoding="utf-8")
     child = child_of(folder, "play")["run"]
     done = refold(folder, "runs", "resume", "play", "--code", "shop:Crawl")
-    assert (done.code, f"`refold runs migrate {child} --to shop:Crawl` moves the run to it" in done.err) == (3, True)
+    assert (done.code, "`refold runs migrate play.crawl --to shop:Crawl` moves the run to it" in done.err) == (3, True)
     assert refold(folder, "runs", "migrate", child, "--to", "shop:Crawl").code == 0
     assert refold(folder, "runs", "resume", "play", "--code", "shop:Crawl", "-q").out == "8 2\n"
 

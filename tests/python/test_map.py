@@ -67,7 +67,7 @@ async def test_items_that_are_no_events_or_inputs_are_refused_by_number() -> Non
         async def one(self, ev: Number) -> Squared:
             return Squared(n=ev.n)
 
-    assert "item 1" in str(await error(Wrong, step=False)) and "no map" in str(await error(Wrong, step=False))
+    assert "item 1" in str(await error(Wrong, step=False)) and "not a map" in str(await error(Wrong, step=False))
     assert "takes Number, not Squared" in str(await error(Wrong, step=True))
 
 

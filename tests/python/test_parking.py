@@ -1,15 +1,18 @@
 """A body that waits is parked: its coroutine stays where it is, without a slot and without a lease."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from refold import Context, Event, StartEvent, StopEvent, SyncContext, Workflow, flow, open_engine, step
+from refold.body_tasks import BodyTasks
 from refold.core import codec
 from refold.core.facts import BodyWoke, CallsAwaited, CallSettled, Fact, StepSettled
 from refold.core.outcomes import Suspended
+from refold.errors import InvalidValue
 from refold.runtime.handle import Handle
 from refold.settings import Settings
 from refold.wiring import open_process
@@ -201,6 +204,69 @@ async def test_the_first_of_several_waits_wins_and_the_others_are_withdrawn() ->
         statuses = {row.workflow: row.status for row in engine.store.views.runs().rows}
     assert statuses == {"race": "completed", "slow": "cancelled"}
     assert passes == [1]
+
+
+async def test_a_body_without_async_waits_for_the_first_of_several_waits_too() -> None:
+    winners: list[Any] = []
+
+    @flow
+    async def slow(ctx: Context) -> None:
+        await ctx.sleep("1h")
+
+    @flow
+    def race(ctx: SyncContext) -> Any:
+        later = ctx.later
+        first = ctx.first(
+            paid=later.wait_for("paid"),
+            cancelled=later.wait_for("cancelled"),
+            child=later.run_child(slow),
+            answer=later.ask("well?"),
+            late=later.sleep("1d"),
+        )
+        winners.append(first)
+        again = ctx.first(paid=later.wait_for("paid"), late=later.sleep("1d"))
+        return first, again, ctx.first(soon=later.sleep(0.01), paid=later.wait_for("paid"))
+
+    async with open_engine(settings=SHORT) as engine:
+        handle: Any = await engine.start(race)
+        await suspended(handle)
+        await handle.signal("cancelled", "no money")
+        await suspended(handle, 2)
+        await handle.signal("paid", 5)
+        assert await result(handle) == (("cancelled", "no money"), ("paid", 5), ("soon", None))
+        statuses = {row.workflow: row.status for row in engine.store.views.runs().rows}
+    assert statuses == {"race": "completed", "slow": "cancelled"}
+    assert len(winners) > 1 and set(winners) == {("cancelled", "no money")}
+
+
+async def test_a_race_without_async_raises_what_its_winner_raises_and_takes_only_waits() -> None:
+    @flow
+    def race(ctx: SyncContext) -> str:
+        try:
+            ctx.first(paid=ctx.later.wait_for("paid", timeout=0.01), late=ctx.later.sleep("1d"))
+        except TimeoutError:
+            with pytest.raises(InvalidValue, match=r"soon is not a wait: .*soon=ctx.later.wait_for"):
+                ctx.first(soon=ctx.sleep(0))  # type: ignore[arg-type, func-returns-value]
+            return "timeout"
+        return "paid"
+
+    async with open_engine(settings=SHORT) as engine:
+        assert await asyncio.wait_for(engine.run(race), 30) == "timeout"
+
+
+async def test_signals_for_the_losers_of_a_race_without_async_are_kept_for_the_next_wait() -> None:
+    @flow
+    def two(ctx: SyncContext) -> Any:
+        name, value = ctx.first(a=ctx.later.wait_for("a"), b=ctx.later.wait_for("b"))
+        return [name, value, ctx.wait_for("b" if name == "a" else "a", timeout="60s")]
+
+    async with open_engine(settings=SHORT) as engine:
+        for early in (True, False):
+            handle: Any = await engine.start(two)
+            if not early:
+                await suspended(handle)
+            await asyncio.gather(handle.signal("a", 1), handle.signal("b", 2))
+            assert await result(handle) == ["a", 1, 2]
 
 
 async def test_a_durable_sleep_is_ended_by_a_plain_timeout() -> None:
@@ -563,3 +629,113 @@ async def test_a_gather_of_waits_gets_every_signal() -> None:
         for name in "cab":
             await handle.signal(name, name)
         assert await result(handle) == ["a", "b", "c"]
+
+
+@flow
+async def sleeps(ctx: Context, n: int) -> int:
+    for _ in range(n):
+        await ctx.sleep(0)
+    return n
+
+
+class Next(Event):
+    left: int
+
+
+class Sleeps(Workflow):
+    """The same loop, written with events."""
+
+    @step
+    async def begin(self, ev: StartEvent) -> Next:
+        return Next(left=ev.n)
+
+    @step
+    async def sleep(self, ctx: Context, ev: Next) -> Next | StopEvent:
+        await ctx.sleep(0)
+        return Next(left=ev.left - 1) if ev.left > 1 else StopEvent(result="slept")
+
+
+def cpu_seconds(workflow: Any, waits: int, runs: int) -> float:
+    async def all_runs() -> float:
+        async with open_engine() as engine:
+            began = time.process_time()
+            handles = [await engine.start(workflow, n=waits) for _ in range(runs)]
+            for handle in handles:
+                await handle.result()
+            return time.process_time() - began
+
+    return asyncio.run(all_runs())
+
+
+@pytest.mark.timeout(300)
+def test_the_800th_wait_costs_as_much_as_the_first_and_hardly_more_than_a_loop_of_events() -> None:
+    """Of several tries one is enough: other work on the machine makes each of them slower by chance."""
+    for _ in range(4):
+        short, long = cpu_seconds(sleeps, 100, 8), cpu_seconds(sleeps, 800, 1)
+        if long < 1.5 * short and long < 1.5 * cpu_seconds(Sleeps, 800, 1):
+            return
+    raise AssertionError(f"800 waits of one body took {long:.2f} s, of eight bodies {short:.2f} s")
+
+
+async def test_what_a_body_has_recorded_is_not_in_the_row_of_its_command() -> None:
+    """It would be written again at each wait."""
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(sleeps, n=50)
+        await handle.result()
+        other = await engine.start(waits_often)
+        await suspended(other, 31)
+        [row] = [row for key, row in engine.store.commands.items() if key[0] == other.id]  # type: ignore[attr-defined]
+        assert len(row.data) < 1000
+        await other.signal("go")
+        assert await result(other) is None
+
+
+@flow
+async def waits_often(ctx: Context) -> None:
+    for _ in range(30):
+        await ctx.sleep(0)
+    await ctx.wait_for("go")
+
+
+async def test_asyncio_shows_what_a_task_waits_for() -> None:
+    """Parking reads three names that asyncio does not document: a Python in which they mean something else must not go
+    unnoticed. Without them no body is parked, and nothing else changes."""
+
+    async def wait(future: "asyncio.Future[None]") -> None:
+        await future
+
+    async def nested() -> None:
+        await asyncio.gather(*futures)
+
+    loop = asyncio.get_running_loop()
+    futures: list[asyncio.Future[None]] = [loop.create_future() for _ in range(2)]
+    tasks = [asyncio.create_task(wait(futures[0])), asyncio.create_task(nested())]
+    assert [getattr(task, "_fut_waiter", 0) for task in tasks] == [None, None]  # they have not begun
+    await asyncio.sleep(0)
+    assert getattr(tasks[0], "_fut_waiter", None) is futures[0]
+    gathered = getattr(tasks[1], "_fut_waiter", None)
+    assert getattr(gathered, "_children", None) == futures
+    for future in futures:
+        future.set_result(None)
+    assert futures[0].done() and getattr(tasks[0], "_fut_waiter", None) in (None, futures[0])  # it is about to run
+    await asyncio.gather(*tasks)
+    assert callable(asyncio.tasks._enter_task) and callable(asyncio.tasks._leave_task)  # documented for task classes
+
+
+async def test_without_a_view_of_what_tasks_wait_for_bodies_are_not_parked_and_get_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @flow
+    async def waits(ctx: Context) -> Any:
+        values = await asyncio.gather(ctx.wait_for("a"), ctx.wait_for("b"))
+        await ctx.sleep(0.01)
+        return [*values, await ctx.first(a=ctx.wait_for("a"), late=ctx.sleep("1d"))]
+
+    monkeypatch.setattr(BodyTasks, "waiters", lambda tasks: dict.fromkeys(tasks.running))
+    async with open_engine(settings=SHORT) as engine:
+        handle = await engine.start(waits)
+        for name, value in (("b", 2), ("a", 1), ("a", 3)):
+            await handle.signal(name, value)
+        assert await result(handle) == [1, 2, ("a", 3)]
+        settled = await facts(engine, handle.id, StepSettled)
+        assert not any(isinstance(fact.report.outcome, Suspended) for fact in settled)

@@ -129,7 +129,7 @@ async def test_an_answer_with_fields_may_be_a_map_and_one_that_does_not_fit_is_r
             ("yes", "a map of the fields of Approved: response .optional., yes, comment .optional."),
             ({"comment": "x"}, "lacks 'yes'"),
             ({"yes": True, "no": 1}, "has 'no'"),
-            ({"yes": "maybe"}, "Approved.yes"),
+            ({"yes": "maybe"}, "yes: 'maybe' is not a boolean"),
         ):
             with pytest.raises(InvalidValue, match=why):
                 await handle.answer("a1", value)
@@ -330,7 +330,7 @@ def test_what_is_wrong_with_requests_is_found_before_anything_runs() -> None:
         define(Workflow("w", [begin, on_continue]))
     with pytest.raises(InvalidPlan, match="takes Tick, which a person answers: take InputResponseEvent"):
         define(Workflow("w", [begin, takes_it]))
-    with pytest.raises(InvalidPlan, match="answer is <class 'int'>, which is no subclass of InputResponseEvent"):
+    with pytest.raises(InvalidPlan, match="answer is <class 'int'>, which is not a subclass of InputResponseEvent"):
         type("Wrong", (InputRequestEvent,), {}, answer=int)
 
 

@@ -1,6 +1,7 @@
 """The engine and the handle for code without `async`."""
 
 import contextvars
+import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,9 @@ import refold
 from refold import Context, Settings, SyncContext, flow
 from refold.errors import Conflict, RefoldError, RequestRefused, StepFailed, Unusable
 from refold.plan import Plan, Step
+from refold.runtime.engine import Engine
+from refold.runtime.handle import Handle
+from refold.runtime.sync import Blocking, SyncEngine, SyncHandle
 
 SHORT = Settings(poll=0.05, sweep_every=0.05)
 USER: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
@@ -113,3 +117,18 @@ def test_an_error_inside_with_closes_the_engine() -> None:
     with pytest.raises(Conflict):
         engine.runs()
     assert not [thread for thread in threading.enumerate() if thread.name == "refold-engine"]
+
+
+def test_everything_that_an_engine_does_is_there_without_async() -> None:
+    """What belongs to the engine itself, or to those who run it, is left out."""
+    inner = {"change_schedules", "completed", "lines", "last_line", "signal_stored", "started", "successor"}
+
+    def names(of: type) -> set[str]:
+        return {name for name, value in inspect.getmembers(of, inspect.isfunction) if not name.startswith("_")}
+
+    def blocking(of: type) -> set[str]:
+        found = {name for each in of.__mro__ for name, value in vars(each).items() if isinstance(value, Blocking)}
+        return found | names(of)
+
+    assert names(Engine) - inner - blocking(SyncEngine) == set()
+    assert names(Handle) - blocking(SyncHandle) == set()

@@ -215,7 +215,7 @@ async def test_a_key_of_the_engine_is_not_for_users() -> None:
         ctx.set("refold:x", 1)
         return StopEvent()
 
-    assert "'refold:x' is no key" in str(await error(only))
+    assert "'refold:x' is not a key" in str(await error(only))
 
 
 async def test_a_live_object_is_not_a_value_and_a_value_no_live_object() -> None:

@@ -119,7 +119,7 @@ def test_items_of_a_step_that_is_over_wait_for_the_end_of_the_run(stage: Stage) 
     first = step("each", "long", loop=loop.loop, work=loop.work, input=loop.input)
     run = stage.start(plan(first, step("long", work=work(takes=10))))
     stage.pass_time(1)
-    refused(stage, stage.engine.retry_items(run, "each", [1]), Conflict, "its items are retried after its end")
+    refused(stage, stage.engine.retry_items(run, "each", [1]), Conflict, "wait for its end or cancel it")
     refused(stage, stage.engine.cancel_items(run, "each", [1]), Conflict, "step 'each' is over")
     assert stage.end(run).status == "completed"
     stage.do(stage.engine.retry_items(run, "each", [1]))

@@ -158,7 +158,7 @@ def odd_reports() -> list[Any]:
 
 
 def odd_value(chance: random.Random, depth: int = 0) -> Any:
-    """Something that a body may return: data, data that looks like a mark of the engine, and what is no data at all."""
+    """Something that a body may return: data, data that looks like a mark of the engine, and what is not data."""
     circle: list[Any] = []
     circle.append(circle)
     deep: Any = 1

@@ -112,7 +112,7 @@ ODD: dict[str, tuple[Any, str]] = {
     "a sum with text": (Done(Succeeded(1), writes=(AddTo("k", "x"),)), "context.k: 'x' is not a number"),  # type: ignore[arg-type]
     "a version that is none": (Done(Succeeded(1), writes=(PutIf("k", "x"),)), "context.k: 'x' is not a version"),  # type: ignore[arg-type]
     "an event that is none": (Done(Succeeded(1), events=(5,)), "events: a int is not an event"),  # type: ignore[arg-type]
-    "a beginning that is no moment": (Done(Succeeded(1), started_at="x"), "started_at: 'x' is not a moment"),  # type: ignore[arg-type]
+    "a beginning that is not a moment": (Done(Succeeded(1), started_at="x"), "started_at: 'x' is not a moment"),  # type: ignore[arg-type]
     "an outcome that is none": (Done(5), "outcome: "),  # type: ignore[arg-type]
 }
 

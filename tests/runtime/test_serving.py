@@ -31,7 +31,7 @@ class _Turn:
     def __init__(self, turn: Any) -> None:
         self._turn = turn
 
-    def claim(self, *_: object) -> NoReturn:
+    def ask(self, *_: object) -> NoReturn:
         raise Corrupt("the file is damaged")
 
     def __getattr__(self, name: str) -> Any:

@@ -53,7 +53,7 @@ def works(address: str, postgres: str, folder: Path) -> dict[str, dict[str, Any]
             ("secret", "told in base64", "import base64\nresult = base64.b64encode(token.encode()).decode()"),
             ("secret", "told as a name", "result = {token: 1}"),
             ("error", "raised", "raise ValueError(token, {'a': token.encode()})"),
-            ("no_json", "told beside what is no JSON", "result = {token: object()}"),
+            ("no_json", "told beside what is not JSON", "result = {token: object()}"),
         ):
             add(ends, f"python {way} {name}", kind="python", code=code, isolation=way, input=token)
     code = "import os, sys\nprint(token, file=sys.stderr, flush=True)\nos._exit(3)"
@@ -107,8 +107,8 @@ def _add_cut_and_wrapped(add: Any) -> None:
     filler = "head -c {} /dev/zero | tr '\\0' {}"
     mib, before = 1024 * 1024, 15  # characters of the secret before the cut
     for ends, name, script in (
-        ("completed", "output cut", filler.format(mib - before, "x") + '; printf %s "$TOKEN$TOKEN"'),
-        ("completed", "errors cut", f'{{ {filler.format(mib - before, "x")}; printf %s "$TOKEN"; }} >&2'),
+        ("secret", "output cut", filler.format(mib - before, "x") + '; printf %s "$TOKEN$TOKEN"'),
+        ("secret", "errors cut", f'{{ {filler.format(mib - before, "x")}; printf %s "$TOKEN"; }} >&2'),
         ("exit", "failed and cut", filler.format(mib - before, "x") + '; printf %s "$TOKEN"; exit 3'),
         ("exit", "last line cut", f'{{ printf %s "$TOKEN"; {filler.format(8000 - 20, "y")}; }} >&2; exit 3'),
         ("exit", "long line cut", filler.format(16 * 1024 - before, "z") + '; echo "$TOKEN"; sleep 0.3; exit 3'),

@@ -43,7 +43,7 @@ def fragments() -> list[bytes]:
 def house(tmp_path_factory: pytest.TempPathFactory, postgres: str) -> tuple[Path, dict[str, Any], str]:
     folder = tmp_path_factory.mktemp("canary")
     env = environment(REFOLD_SECRET_CANARY=CANARY)
-    hidden = [HEART.hex()]  # so that this very command line is no hit
+    hidden = [HEART.hex()]  # so that this very command line is not a hit
     done = subprocess.run(
         [sys.executable, "-m", "tests.secrets.house", str(folder), postgres, *hidden],
         cwd=ROOT,

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 from refold.core.outcomes import Fault
+from refold.core.pipeline import TaskPipeline
 from refold.errors import InvalidValue, ToolFailed
+from refold.playbooks.playbook import read
 from refold.secrets.entry_cache import EntryCache
 from refold.secrets.keychain import EntryOwner, Keychain
 from refold.secrets.keychain_kinds import KINDS, Sources
 from refold.secrets.providers import Folder
 from refold.secrets.redactor import Redactor
+from refold.tools.catalog import CATALOG
+from refold.tools.pipeline.secrets import as_auth
 from tests.secrets.rooms import CANARY, Hand, Stored, room
 
 PLACE = EntryOwner("plan-1", "run-1", "root-1")
@@ -328,3 +332,45 @@ async def test_the_room_of_a_process_makes_keychains(tmp_path: Path) -> None:
     assert await chain.field("a", "value") == CANARY and await chain.field("b", "pw") == "correct-horse"
     assert opened.redaction.text(f"{CANARY} correct-horse") == "*** ***"
     assert list(chain.aliases()) == ["a", "b"]
+
+
+async def test_a_name_that_the_keychain_does_not_have_is_that_of_a_stored_credential() -> None:
+    house = House(pg_local={"type": "postgres", "data": {"db_host": "h", "db_user": "u"}})
+    chain = house.chain({"name": "api", "kind": "bearer", "token": "t"})
+    assert dict(await chain.entry("pg_local")) == {"db_host": "h", "db_user": "u"}
+    with pytest.raises(ToolFailed, match=r"no entry 'other'; it has api. As a stored secret: .*refold secret set"):
+        await chain.entry("other")
+
+
+@pytest.mark.parametrize(
+    ("entry", "keys"),
+    [
+        (
+            {"db_host": "h", "db_port": 1, "db_user": "u", "db_password": "p", "db_name": "d"},
+            {"host": "h", "port": 1, "user": "u", "password": "p", "database": "d"},
+        ),
+        (
+            {"value": "postgresql://h/d", "token": "postgresql://h/d", "password": "postgresql://h/d"},
+            {"url": "postgresql://h/d"},
+        ),
+        ({"host": "h", "database": "d"}, {"host": "h", "database": "d"}),
+    ],
+)
+def test_a_credential_of_a_database_may_have_noetls_names(entry: dict[str, Any], keys: dict[str, Any]) -> None:
+    assert as_auth("postgres", entry) == keys
+
+
+def test_the_credential_of_one_side_of_a_transfer_is_known_by_its_place() -> None:
+    text = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: t}
+workflow:
+  - step: a
+    tool:
+      kind: transfer
+      source: {type: postgres, auth: pg_local, query: "select 1"}
+      target: {type: duckdb, database: x.duckdb, table: t}
+"""
+    work = read(text, "t.yaml", CATALOG).plan.steps[0].work
+    assert isinstance(work, TaskPipeline) and work.tasks[0].credentials == ("source.auth",)

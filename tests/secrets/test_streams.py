@@ -145,9 +145,11 @@ class Talking:
         self.out, self.err = out, err
 
     async def run(self, program: Program, say: Say | None = None) -> ProgramEnd:
-        out, err = self.out[: program.keep], self.err[: program.keep]
-        left_out = len(self.out) + len(self.err) - len(out) - len(err)
-        return ProgramEnd(code=0, stdout=out, stderr=err, left_out=left_out)
+        if len(self.out) <= program.keep:
+            return ProgramEnd(code=0, stdout=self.out, stderr=self.err)
+        first, last = self.out[: program.keep - program.keep // 2], self.out[-(program.keep // 2) :]
+        left_out = len(self.out) - program.keep
+        return ProgramEnd(code=0, stdout=first, stdout_end=last, stderr=self.err, stdout_left_out=left_out)
 
     async def close(self) -> None:
         pass
@@ -162,11 +164,15 @@ async def test_the_output_of_a_program_is_never_cut_within_a_secret(spelling: st
         "hex with spaces": data.hex(" ").encode(),
         "utf-16": SECRET.encode("utf-16-le"),
     }[spelling]
-    for inside in range(1, len(spelt)):
-        out = b"." * (100 - inside) + spelt + b"." * 50
-        ended = await RedactedPrograms(Talking(out, b"err"), redaction()).run(Program(argv=["x"], keep=100))
-        is_whole = redaction().where(ended.stdout.decode()) == "$"  # all but the padding of a code
-        assert ended.stdout.strip(b".") == b"" or is_whole, inside
-        assert ended.left_out == len(out) - len(ended.stdout) and ended.stderr == b"err"
+    for filling in (b"", b"." * 5000):
+        for inside in range(1, len(spelt)):
+            before, behind = b"." * (200 - inside) + spelt + b"." * 300, b"." * 300 + spelt + b"." * (200 - inside)
+            out = before + filling + behind
+            ended = await RedactedPrograms(Talking(out, b"err"), redaction()).run(Program(argv=["x"], keep=400))
+            for kept in (ended.stdout, ended.stdout_end):
+                is_whole = redaction().where(kept.decode()) == "$"  # all but the padding of a code
+                assert len(kept.strip(b".")) <= 4 or is_whole, inside
+            assert ended.left_out == len(out) - len(ended.stdout) - len(ended.stdout_end) and ended.stderr == b"err"
+            assert out.startswith(ended.stdout) and out.endswith(ended.stdout_end)
     whole = await RedactedPrograms(Talking(b"x" * 300), redaction()).run(Program(argv=["x"], keep=100))
-    assert len(whole.stdout) == 100 and whole.left_out == 200
+    assert len(whole.stdout) == len(whole.stdout_end) == 50 and whole.left_out == 200

@@ -107,10 +107,10 @@ async def test_a_file_in_another_encoding_is_read_in_it(sources: Sources, tmp_pa
     assert await sources.all("csv", {"path": str(path), "encoding": "latin-1"}) == [{"stadt": "Köln"}]
     wrong = await sources.fault("csv", {"path": str(path)})
     assert (wrong.kind, wrong.retryable) == ("parse", False)
-    assert wrong.message == f"{path}, line 2: it is no utf-8: invalid start byte at its byte 2"
+    assert wrong.message == f"{path}, line 2: it is not utf-8: invalid start byte at its byte 2"
     refused = await sources.fault("csv", {"path": str(path), "encoding": "utf-16"})
     assert "cannot be read from its middle; convert it to utf-8" in refused.message
-    assert "no encoding of text" in (await sources.fault("csv", {"path": str(path), "encoding": "klingon"})).message
+    assert "not an encoding of text" in (await sources.fault("csv", {"path": str(path), "encoding": "klingon"})).message
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_a_file_in_another_encoding_is_read_in_it(sources: Sources, tmp_pa
         ("a,a\n", {}, "'a' is the name of two columns"),
         ("amount\n", {"types": {"amuont": "number"}}, "`types`: there is no column `amuont`; did you mean `amount`?"),
         ("amount\n", {"filter": {"x": 1}}, "`filter`: there is no column `x`; there are `amount`"),
-        ("a\n", {"types": {"a": "integer"}, "filter": {"a": "x"}}, "`filter.a`: 'x' is no integer"),
+        ("a\n", {"types": {"a": "integer"}, "filter": {"a": "x"}}, "`filter.a`: 'x' is not of the type integer"),
         ("a\n", {"filter": {"a": {"b": 1}}}, "`filter.a` is a value or a list of values"),
         ("a\n", {"types": {"a": "date"}}, "`types.a` is one of text, integer, number, bool, not 'date'"),
         ("a\n", {"delimiter": "::"}, "`delimiter` must be one character, not '::'"),
@@ -173,7 +173,7 @@ async def test_a_line_that_is_no_json_is_named(sources: Sources, tmp_path: Path)
     page = await sources.pull("jsonl", settings, None, 2)
     assert page["items"] == [{"a": 1}, [2]]
     fault = await sources.fault("jsonl", settings, page["cursor"], 2)
-    assert fault.message.startswith(f"{path}, line 4: it is no JSON: ")
+    assert fault.message.startswith(f"{path}, line 4: it is not JSON: ")
     assert "line 3: `filter` is for maps" in (await sources.fault("jsonl", {**settings, "filter": {"a": 1}})).message
 
 

@@ -111,6 +111,7 @@ SEALED: dict[str, tuple[str, ...]] = {  # what the seal of each table is over
     "snapshots": ("run", "data"),
     "streams": ("run", "n", "data"),
     "dead": ("run", "n", "fingerprint", "at", "data"),
+    "documents": ("kind", "id", "version", "due", "data"),
 }
 KEYS = {
     "facts": ("namespace", "run", "number"),
@@ -125,6 +126,7 @@ KEYS = {
     "plans": ("namespace", "hash"),
     "workers": ("namespace", "worker"),
     "generations": ("namespace",),
+    "documents": ("namespace", "kind", "id"),
 }
 JSON = {
     "facts": "data",
@@ -277,7 +279,7 @@ def change_text_to_no_text(craft: Craft) -> None:
     where, key = _row(craft, db, table)
     types = {row[1]: row[2] for row in db.execute(f"pragma table_info({table})")}
     column = craft.chance.choice([each for each, kind in types.items() if kind == "TEXT" and each != "namespace"])
-    craft.done.append(f"{table} {key!r}.{column} is no UTF-8")
+    craft.done.append(f"{table} {key!r}.{column} is not UTF-8")
     db.execute(f"update {table} set {column} = cast(x'ff2f80' as text) where {where}", key)
     _forge(craft, db, table)
     db.close()

@@ -66,7 +66,7 @@ CHANGING: tuple[tuple[str, ...], ...] = (
     ("db", "migrate"),
     ("runs", "list"),
 )
-DATA = ("record", "logs", "resume", "run", "retry")  # their stdout is data, and exact where it is no terminal
+DATA = ("record", "logs", "resume", "run", "retry")  # their stdout is data, and exact where it is not a terminal
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_a_crafted_file_crashes_no_command_and_reaches_nothing_outside(tmp_path:
 
 @pytest.mark.parametrize("seed", [20261143, 20261367, 20264689])
 def test_seeds_that_once_crashed_a_command_crash_none(tmp_path: Path, real: Path, seed: int) -> None:
-    """Values under a forged seal that are no UTF-8, and a run whose id is none."""
+    """Values under a forged seal that are not UTF-8, and a run whose id is none."""
     attack(tmp_path / "place", real, seed, looking=1, changing=16)
 
 

@@ -15,7 +15,7 @@ def test_whoever_has_claimed_lives_until_its_file_is_closed(tmp_path: Path) -> N
         with opened(tmp_path) as other:
             claim_one(other, worker="w")
             assert living(store) == ["w"]
-            assert store.views.leases() == [Leased("r", "a/1", "w", NOON + 30_000_000, True)]
+            assert store.views.leases() == [Leased("r", "a/1", "w", NOON + 30_000_000, True, NOON)]
         assert living(store) == []
         assert [lease.is_alive for lease in store.views.leases()] == [False], "no worker holds a lease of the dead"
 

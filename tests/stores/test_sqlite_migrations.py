@@ -10,7 +10,7 @@ from refold.core.state import RUNNING
 from refold.errors import Corrupt, Unusable
 from refold.stores.sqlite.migrate import APPLICATION, migrate, migrations
 from refold.stores.sqlite.store import SqliteStore
-from tests.contracts.stores import NOON, FakeClock, claim_one, commit, issue, note, order
+from tests.contracts.stores import NOON, FakeClock, claim_one, claimed_ids, commit, issue, note, order
 from tests.contracts.stores import opened as contract
 from tests.stores.sqlite_files import ask, opened
 
@@ -79,6 +79,12 @@ def test_a_file_of_a_newer_refold_is_refused_by_name_and_left_alone(tmp_path: Pa
 
 
 SINCE = {  # takes back what a migration has done
+    10: "drop index runs_by_parent; alter table runs drop column parent;",
+    9: """drop index commands_first; drop index commands_waiting; alter table commands drop column executor;
+        create index commands_first on commands (namespace, queue, priority desc, turn) where turn is not null;
+        create index commands_waiting on commands (namespace, run, queue, priority desc, place)
+            where state = 'waiting';""",
+    8: "drop table documents;",
     7: """drop index runs_by_change; alter table runs drop column change; drop table removed_changes;""",
     6: """drop index runs_by_workflow; drop index runs_by_name; drop index runs_by_key; drop table labels;
         alter table runs drop column workflow; alter table runs drop column name; alter table runs drop column key;""",
@@ -124,3 +130,15 @@ def test_commands_of_a_file_in_which_hand_backs_were_not_counted_are_taken_up(tm
     with contract("sqlite", tmp_path, clock) as store:
         assert ask(tmp_path, "select id, hand_backs from commands order by id") == [("a1", 0), ("a2", 1)]
         assert {each.command.id for each in store.extend("w", 30)} == {"a1", "a2"}
+
+
+def test_commands_of_a_file_without_executors_are_taken_up_and_new_ones_have_theirs(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with contract("sqlite", tmp_path, clock) as store:
+        issue(store, "r", order("a1"), order("a2"))
+    take_back(tmp_path, 8)
+    full = (("interpreter", 0),)
+    with contract("sqlite", tmp_path, clock) as store:
+        issue(store, "s", order("b1", executor="interpreter"), order("b2"))
+        assert sorted(claimed_ids(store, places=full)) == ["a1", "a2", "b2"]
+        assert claimed_ids(store) == ["b1"]

@@ -139,7 +139,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "refold.db"
     path.write_bytes(b"a shopping list, not a database\n" * 100)
-    with pytest.raises(Corrupt, match=f"{path} is no SQLite database"):
+    with pytest.raises(Corrupt, match=f"{path} is not a SQLite database"):
         SqliteStore(path, FakeClock())
     assert path.read_bytes() == b"a shopping list, not a database\n" * 100
 

@@ -13,10 +13,11 @@ import apsw
 import pytest
 
 from refold.errors import Unavailable
+from refold.ports import Abilities
 from refold.stores.sqlite.locks import LifeLock, WriterLock
 from refold.stores.sqlite.store import SqliteStore
 from tests.alive import within
-from tests.contracts.stores import FakeClock, claim, claim_one, commit, holder, issue, note, order
+from tests.contracts.stores import NOON, FakeClock, claim, claim_one, claimed_ids, commit, holder, issue, note, order
 from tests.crash.processes import ended, fork, kill
 from tests.stores.sqlite_files import ask, opened
 
@@ -288,3 +289,27 @@ def test_a_log_that_a_reader_has_kept_long_is_cut_when_it_can_be(
             commit(store, "r", note("x" * 500, n))
         assert (tmp_path / "refold.db-wal").stat().st_size < 100 * 4200
         assert len(store.facts("r")) == 131
+
+
+def test_the_command_of_a_body_that_was_parked_in_a_dead_process_is_claimed_at_once(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    with opened(tmp_path) as store:
+        issue(store, "r", order("a1"), order("a2"))
+        pid = fork(lambda: claim_and_wait(tmp_path, ready), tmp_path / "output")
+        assert within(60, ready.exists)
+        other = holder(store, "r", "a1")
+        assert other is not None
+        parked = order("a2", prefer=other.worker, prefer_until=NOON + 1_000_000)
+        issue(store, "r", parked)
+        assert claimed_ids(store) == []
+        kill(pid)
+        assert claimed_ids(store) == ["a2"]
+
+
+def test_the_command_of_a_body_that_was_parked_by_a_closed_engine_is_claimed_at_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        with opened(tmp_path) as other:
+            other.enrol(Abilities("closed"))
+            issue(store, "r", order("a1", prefer="closed", prefer_until=NOON + 1_000_000))
+            assert claimed_ids(store) == []
+        assert claimed_ids(store) == ["a1"]

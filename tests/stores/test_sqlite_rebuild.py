@@ -118,7 +118,7 @@ class Story:
 
 
 def projections(folder: Path) -> dict[str, Any]:
-    """All that the logs must give again. Who holds what is no fact, and a held command has no row to be claimed by."""
+    """All that the logs must give again. A lease is not a fact, and a held command has no row to be claimed by."""
     commands = "select run, id, queue, priority, tool, not_before, plan, data from commands where state <> 'held'"
     return {
         "runs": ask(folder, "select run, head, status, created_at, summary, seal from runs order by run"),

@@ -199,7 +199,7 @@ def test_a_host_object_is_no_value() -> None:
         "{{ [obj] | first }}",
         "a{{ obj }}",
     ):
-        with pytest.raises(CannotEvaluate, match=r"a Boom is no value|is no map|no method"):
+        with pytest.raises(CannotEvaluate, match=r"a Boom is not a value|is not a map|no method"):
             STRICT.value(template, {"obj": Boom()})
 
 

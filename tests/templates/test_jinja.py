@@ -53,8 +53,8 @@ IN_CHAINABLE = [
 WRONG_IN_CHAINABLE = [
     ("text | center(100000)", "the filter 'center': a width is between 0 and 1000"),
     ("text.zfill('a')", "`.zfill()`: a width is between 0 and 1000"),
-    ("map | filesizeformat", "the filter 'filesizeformat': a map is no text"),
-    ("text | filesizeformat", "the filter 'filesizeformat': a text is no size"),
+    ("map | filesizeformat", "the filter 'filesizeformat': a map is not a text"),
+    ("text | filesizeformat", "the filter 'filesizeformat': a text is not a size"),
     ("[1, 2] < [1, 'a']", "`<`: a number cannot be compared with a text"),
     ("'%d' % text", "`%`"),
     ("text | xmlattr", "there is no filter 'xmlattr'"),

@@ -106,7 +106,7 @@ def test_a_comment_is_no_statement() -> None:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{% for x in n %}{% endfor %}", "a number is no list to go through (column 13 of"),
+        ("{% for x in n %}{% endfor %}", "a number is not a list to go through (column 13 of"),
         ("a\n {% for k, v in rows %}{% endfor %}", "a map cannot be unpacked into 2 names (line 2, column 2"),
         ("{% for a, b in [[1, 2, 3]] %}{% endfor %}", "a list of 3 cannot be unpacked into 2 names"),
         ("{% set a, b = 5 %}", "a number cannot be unpacked into 2 names"),

@@ -25,7 +25,7 @@ from tests.templates.views import CHAINABLE, STRICT, value, world
         ("{{ text.x }}", "'text' is a text"),
         ("{{ map[text] }}", "'map.hello' is not defined"),
         ("{{ rows[n + 4].id }}", "'rows[7].id' is not defined"),
-        ("{{ map[list] }}", "'map[a list]' is not defined: a list is no key"),
+        ("{{ map[list] }}", "'map[a list]' is not defined: a list is not a key"),
         ("{{ (rows | first).idd }}", "did you mean '(…).id'?"),
         ("{{ map.z == 1 }}", "'map.z' is not defined"),
         ("{{ nobody == none }}", "'nobody' is not defined"),
@@ -183,7 +183,7 @@ def test_a_view_may_say_in_its_own_way_that_it_has_no_such_name(view: TemplateSc
 
 def test_an_error_speaks_of_maps_and_lists_and_not_of_the_classes_that_show_them() -> None:
     for template, kind in (("{{ {map: 1} }}", "map"), ("{{ {list: 1} }}", "list")):
-        with pytest.raises(CannotEvaluate, match=f"a {kind} is no key"):
+        with pytest.raises(CannotEvaluate, match=f"a {kind} is not a key"):
             value(template)
 
 

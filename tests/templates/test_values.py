@@ -112,11 +112,11 @@ def test_a_result_is_a_copy() -> None:
 @pytest.mark.parametrize(
     ("template", "why"),
     [
-        ("{{ 1e308 * 10 }}", "inf is no number"),
-        ("{{ 1e308 * 10 - 1e308 * 10 }}", "nan is no number"),
-        ("{{ {1: 2} }}", "the key 1 of a map is no text"),
+        ("{{ 1e308 * 10 }}", "inf is not a number"),
+        ("{{ 1e308 * 10 - 1e308 * 10 }}", "nan is not a number"),
+        ("{{ {1: 2} }}", "the key 1 of a map is not a text"),
         ("{{ 2 ** 127 }}", "too large"),
-        ("{{ x }}", "nan is no number"),
+        ("{{ x }}", "nan is not a number"),
         ("{{ empty | first }}", "no value"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_body_that_diverges_breaks_a_promise() -> None:
 
 def test_a_body_that_does_not_ask_for_its_recorded_calls_breaks_a_promise() -> None:
     with pytest.raises(SimFailed, match="did not ask for calls that it has recorded: call/1/"):
-        sim(moody, asked=FEW)
+        sim(moody, asked=Asked(seeds=100))
 
 
 def test_recorded_chance_and_sleeps_of_chance_keep_every_promise() -> None:

@@ -52,7 +52,7 @@ def _called(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    print("a line that is no message", flush=True)
+    print("a line that is not a message", flush=True)
     asks = {"jsonrpc": "2.0", "id": 1, "method": "roots/list"}
     for line in sys.stdin:
         message = json.loads(line)

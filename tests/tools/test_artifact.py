@@ -129,8 +129,8 @@ async def test_what_is_not_there_may_come_yet(artifact: ArtifactTool, ref: Any) 
         ({"action": "put", "uri": "a"}, "`put` needs `uri` and `data`"),
         ({"action": "put", "data": "a"}, "`put` needs `uri` and `data`"),
         ({"action": "put", "uri": "a", "data": 5, "format": "text"}, "`data` is written as text and must be text"),
-        ({"action": "put", "uri": "a", "data": "%", "format": "base64"}, "`data` is no base64"),
-        ({"action": "put", "uri": "a", "data": "\ud800"}, "`data` is no text"),
+        ({"action": "put", "uri": "a", "data": "%", "format": "base64"}, "`data` is not base64"),
+        ({"action": "put", "uri": "a", "data": "\ud800"}, "`data` is not text"),
         ({"action": "drop"}, "`action` must be one of get, put, list"),
     ],
 )

@@ -338,7 +338,7 @@ async def test_a_body_in_an_encoding_that_nobody_asked_for_fails_with_what_to_do
     assert (fault.kind, fault.retryable) == ("parse", False) and "`accept-encoding: gzip`" in fault.message
     site["/x"] = Answer(200, {"content-encoding": ", ".join(["gzip"] * 50)}, b"abc")
     assert "50 encodings" in (await fault_of(http, get(f"{at}/x"))).message
-    site["/x"] = Answer(200, {"content-encoding": "gzip"}, b"this is no gzip")
+    site["/x"] = Answer(200, {"content-encoding": "gzip"}, b"this is not gzip")
     assert "cannot be unpacked" in (await fault_of(http, get(f"{at}/x"))).message
 
 

@@ -145,7 +145,7 @@ async def test_a_program_gets_its_variables_and_what_it_complains_about_is_heard
     result = await mcp(call(None, config, None, lambda stream, text: heard.append((stream, text))))
     assert result["text"] == "v4lue"
     assert result["endpoint"] == " ".join(SERVER)
-    assert heard == [("stderr", "a line that is no message")]
+    assert heard == [("stderr", "a line that is not a message")]
 
 
 async def test_a_program_that_leaves_before_it_answers_may_be_tried_again(mcp: McpTool) -> None:

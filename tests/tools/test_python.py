@@ -96,6 +96,7 @@ async def test_code_sees_its_input_and_its_context(python: PythonTool, isolation
         "step": "a",
         "visit": 1,
         "attempt": 1,
+        "last_error": None,
         "item": None,
         "idempotency_key": "run-1/a/1",
         "usage": {},

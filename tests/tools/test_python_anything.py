@@ -105,7 +105,7 @@ async def test_a_value_with_an_obvious_form_takes_it(opened: Engine, isolation: 
 REFUSED = {
     "NaN": ("result = {'rate': [float('nan')]}", "result.rate[0]: nan cannot be represented in JSON"),
     "infinity": ("result = float('-inf')", "result: -inf cannot be represented in JSON"),
-    "bytes": ("result = {'file': b'x'}", "result.file: bytes are no JSON value"),
+    "bytes": ("result = {'file': b'x'}", "result.file: bytes are not a JSON value"),
     "a circle": ("x = []\nx.append(x)\nresult = x", "result[0][0]"),
     "a wide circle": ("x = {}\nx.update(a=x, b=x)\nresult = [x, object()]", "result[0]"),
     "deep": ("x = 1\nfor _ in range(100_000):\n    x = [x]\nresult = x", "result[0]"),

@@ -179,7 +179,7 @@ CIRCLE.append((CIRCLE,))
     ("value", "why"),
     [
         ({"rows": [1, object()]}, "result.rows[1]: a object is not a JSON value"),
-        ({"raw": b"abc"}, "result.raw: bytes are no JSON value: decode them, or encode them as base64"),
+        ({"raw": b"abc"}, "result.raw: bytes are not a JSON value: decode them, or encode them as base64"),
         ({"n": (math.nan,)}, "result.n[0]: nan cannot be represented in JSON"),
         ({"n": math.inf}, "result.n: inf cannot be represented in JSON"),
         ({1: 2}, "result: the key 1 is not a string"),

@@ -129,4 +129,4 @@ def test_every_other_place_is_refused(template: str, why: str) -> None:
 
 
 def test_code_without_values_is_not_read() -> None:
-    assert spliced("this is no Python # at all", "") == "this is no Python # at all"
+    assert spliced("this is not Python # at all", "") == "this is not Python # at all"

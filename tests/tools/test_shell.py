@@ -163,11 +163,50 @@ async def test_the_encoding_is_that_of_all_streams(shell: ShellTool) -> None:
     assert fault.kind == "invalid_settings"
 
 
+async def test_of_output_beyond_the_limit_the_beginning_and_the_end_are_kept(shell: ShellTool) -> None:
+    script = "echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last"
+    done = await shell(call({"script": script}, {"max_output": 1000}))
+    left_out = 3_000_000 + len("first\n\nlast\n") - 1000
+    assert done["stdout"] == f"first\n{'x' * 494}\n… [{left_out} bytes are left out] …\n{'x' * 494}\nlast\n"
+    assert done["truncated"] == left_out and done["stderr"] == ""
+
+
+async def test_a_step_can_raise_the_limit_of_its_output(shell: ShellTool) -> None:
+    script = "head -c 3000000 /dev/zero; head -c 1000 /dev/zero >&2"
+    done = await shell(call({"script": script}, {"max_output": 3_000_000}))
+    assert (len(done["stdout"]), len(done["stderr"]), done["truncated"]) == (3_000_000, 1000, 0)
+    for wrong in (-1, 1 << 40):
+        fault = await fault_of(shell, call({"script": script}, {"max_output": wrong}))
+        assert fault.kind == "invalid_settings" and "stdout_file" in fault.message
+
+
+async def test_output_can_go_to_a_file_which_appears_when_the_program_has_succeeded(
+    shell: ShellTool, tmp_path: Path
+) -> None:
+    keys = {"cwd": str(tmp_path), "stdout_file": "big.bin"}
+    script = "head -c 5000000 /dev/zero; test ! -e big.bin; echo aside >&2"
+    done = await shell(call({"script": script}, keys))
+    assert done == {
+        "exit_code": 0,
+        "stdout": "",
+        "stderr": "aside\n",
+        "truncated": 0,
+        "stdout_file": str(tmp_path / "big.bin"),
+        "stdout_bytes": 5_000_000,
+    }
+    assert (tmp_path / "big.bin").stat().st_size == 5_000_000
+    fault = await fault_of(shell, call({"script": "echo new; exit 3"}, keys))
+    assert fault.kind == "exit" and (tmp_path / "big.bin").stat().st_size == 5_000_000
+    assert [each.name for each in tmp_path.iterdir()] == ["big.bin"]
+    fault = await fault_of(shell, call({"script": "echo new"}, {**keys, "stdout_file": "gone/x"}))
+    assert fault.kind == "no_file" and "gone/x" in fault.message
+
+
 async def test_output_beyond_a_mebibyte_is_counted_and_not_kept(shell: ShellTool) -> None:
     said: list[str] = []
     config = {"command": ["head", "-c", "50000000", "/dev/zero"]}
     done = await shell(call(None, config, None, lambda _, line: said.append(line)))
-    assert len(done["stdout"]) == 1024 * 1024
+    assert done["stdout"].count("\0") == 1024 * 1024
     assert done["truncated"] == 50_000_000 - 1024 * 1024
     assert sum(map(len, said)) < 1_100_000
     assert said[-1].endswith("bytes more are left out)")

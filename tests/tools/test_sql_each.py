@@ -59,7 +59,7 @@ async def test_a_map_or_a_list_is_json_in_sqlite() -> None:
         fault = await database.fault("select $1", [2**70])
         assert fault.message.startswith("a number of `params` is too large for SQLite")
         fault = await database.fault("select cast(x'ff' as text)")
-        assert fault.message == "a text of the result is no UTF-8; cast it to blob"
+        assert fault.message == "a text of the result is not UTF-8; cast it to blob"
 
 
 async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ async def test_a_library_that_is_not_installed_is_named_with_what_to_do(monkeypa
         monkeypatch.setitem(sys.modules, library, None)
         fault = await fault_of(database_tools(lambda: no_http)[kind](), call(None, {"query": "select 1"}))
         assert fault.kind == "missing_package"
-        assert fault.message == f"{library} is not installed: run `pip install refold[{kind}]`"
+        assert fault.message == f"{library} is not installed: run `pip install 'refold[{kind}]'`"
 
 
 async def test_statements_that_change_a_session_can_be_many(postgres: str) -> None:

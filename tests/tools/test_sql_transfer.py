@@ -321,4 +321,4 @@ async def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.Monk
     tool: Tool = database_tools(lambda: tool)["transfer"]()
     given = {"source": {"type": "csv", "path": "x"}, "target": {"type": "csv", "path": str(tmp_path / "y")}}
     fault = await fault_of(tool, call(None, given))
-    assert fault.message == "duckdb is not installed: run `pip install refold[duckdb]`"
+    assert fault.message == "duckdb is not installed: run `pip install 'refold[duckdb]'`"

@@ -75,6 +75,9 @@ class HandDesk:
 
     async def wake(self, lease: Lease) -> None: ...
 
+    async def interrupted(self, leases: Sequence[Lease]) -> Sequence[Place]:
+        return ()
+
     def _lease(self) -> Lease | None:
         if not self.waiting:
             return None

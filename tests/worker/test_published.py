@@ -1,4 +1,4 @@
-"""What a body shows: what could not be shown is no secret."""
+"""What a body shows: what could not be shown is not a secret."""
 
 import asyncio
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 
 from refold import Engine
 from refold.core.facts import StepSettled
-from refold.core.outcomes import SECOND, Report, Succeeded, TimedOut
+from refold.core.outcomes import Report, Succeeded, TimedOut
 from refold.executors.inline import Threads
 from refold.playbooks.playbook import read
 from refold.settings import Settings
@@ -98,7 +98,7 @@ async def test_to_wait_for_an_interpreter_is_no_part_of_a_timeout(kind: str, tmp
             let_go = time.time_ns() // 1000
         report = await report_of(opened, run)
     assert report.outcome == Succeeded(1)
-    assert report.claimed_at < let_go - HELD * SECOND / 2, "it had a slot all the while"
+    assert report.claimed_at >= let_go, "no worker takes it before an interpreter is free"
     assert report.started_at >= let_go, "but it had not started"
 
 

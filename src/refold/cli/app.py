@@ -12,6 +12,7 @@ import click
 from refold import __version__
 from refold.cli import exits, output
 from refold.cli.exits import WrongRows
+from refold.cli.settings import loaded
 from refold.errors import InvalidPlan, RefoldError, Stopped
 
 
@@ -45,20 +46,25 @@ RUNS = (
     "record",
 )
 GATES = ("list", "show", "approve", "reject", "answer")
+SCHEDULES = ("create", "list", "show", "pause", "resume", "trigger", "backfill", "preview", "delete")
 DLQ = ("list", "show", "redrive")
-DB = ("info", "check", "backup", "vacuum", "rebuild", "migrate")
+AUDIT = ("list", "verify")
+TOKEN = ("create", "list", "revoke", "link")
+NOETL = ("log",)
+DB = ("info", "check", "backup", "copy", "vacuum", "rebuild", "migrate")
 SECRET = ("set", "list", "rm", "rotate")
 COMMANDS = (
     "run",
     "worker",
+    "serve",
     "validate",
     "graph",
     "sim",
     "schema",
-    "noetl-log",
     "examples",
     "init",
     "doctor",
+    "settings",
     "completion",
 )
 
@@ -97,10 +103,28 @@ def _command_of_dlq(name: str) -> click.Command:
     return dlq.COMMANDS[name]
 
 
+def _command_of_schedules(name: str) -> click.Command:
+    from refold.cli.commands import schedules
+
+    return schedules.COMMANDS[name]
+
+
 def _command_of_secret(name: str) -> click.Command:
     from refold.cli.commands import secret
 
     return secret.COMMANDS[name]
+
+
+def _command_of_audit(name: str) -> click.Command:
+    from refold.cli.commands import audit
+
+    return audit.COMMANDS[name]
+
+
+def _command_of_token(name: str) -> click.Command:
+    from refold.cli.commands import token
+
+    return token.COMMANDS[name]
 
 
 def _command_of_db(name: str) -> click.Command:
@@ -119,7 +143,15 @@ def _command_of_refold(name: str) -> click.Command:
             from refold.cli.commands.worker import worker
 
             return worker
-        case "validate" | "graph" | "schema":
+        case "serve":
+            from refold.cli.commands.serve import serve
+
+            return serve
+        case "validate":
+            from refold.cli.commands.validate import validate
+
+            return validate
+        case "graph" | "schema":
             from refold.cli.commands import playbooks
 
             return playbooks.COMMANDS[name]
@@ -135,12 +167,18 @@ def _command_of_refold(name: str) -> click.Command:
             from refold.cli.commands.completion import completion
 
             return completion
-        case "noetl-log":
-            from refold.cli.commands.noetl_log import noetl_log
+        case "settings":
+            from refold.cli.commands.settings import settings
 
-            return noetl_log
+            return settings
         case _:
             return _command_of_db(name)
+
+
+def _command_of_noetl(name: str) -> click.Command:
+    from refold.cli.commands import noetl
+
+    return noetl.COMMANDS[name]
 
 
 class LazyGroup(click.Group):
@@ -167,7 +205,11 @@ def _group(name: str, names: Sequence[str], load: Callable[[str], click.Command]
 runs = _group("runs", RUNS, _command_of_runs, "Look at runs, and steer them.")
 gates = _group("gates", GATES, _command_of_gates, "See what waits for a person, and decide.")
 dlq = _group("dlq", DLQ, _command_of_dlq, "See what failed permanently, and try it again.")
+schedules = _group("schedules", SCHEDULES, _command_of_schedules, "Start workflows at their times.")
 secret = _group("secret", SECRET, _command_of_secret, "Keep secrets, encrypted.")
+audit = _group("audit", AUDIT, _command_of_audit, "See who did what through the server.")
+token = _group("token", TOKEN, _command_of_token, "Say who may use the server, and what for.")
+noetl = _group("noetl", NOETL, _command_of_noetl, "Look at what NoETL has left behind.")
 db = _group("db", DB, _command_of_db, "Look after the database file.")
 
 
@@ -175,7 +217,17 @@ db = _group("db", DB, _command_of_db, "Look after the database file.")
     cls=LazyGroup,
     names=COMMANDS,
     load=_command_of_refold,
-    commands={"runs": runs, "gates": gates, "dlq": dlq, "secret": secret, "db": db},
+    commands={
+        "runs": runs,
+        "gates": gates,
+        "dlq": dlq,
+        "schedules": schedules,
+        "secret": secret,
+        "token": token,
+        "audit": audit,
+        "noetl": noetl,
+        "db": db,
+    },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
 )
@@ -193,16 +245,15 @@ def refold(debug: bool, color: str) -> None:
     if color != "auto":
         os.environ.pop("NO_COLOR", None)
         os.environ["FORCE_COLOR" if color == "always" else "NO_COLOR"] = "1"
-    if output.prints_log():
-        _print_log()
+    _print_log()
 
 
 def _print_log() -> None:
-    from refold import logs, settings
+    wanted = loaded()
+    if wanted.prints_log:
+        from refold import logs
 
-    wanted = settings.LogSettings.from_environment(os.environ)
-    if wanted is not None:
-        logs.configure(wanted.mode, wanted.level)
+        logs.configure(wanted.command.log or "text", wanted.command.log_level or "info")
 
 
 def called(arguments: Sequence[str]) -> int:

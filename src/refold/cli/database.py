@@ -3,21 +3,39 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
 
 import click
 
 from refold.cli import output, words
 from refold.cli.exits import WrongRows
+from refold.cli.settings import usual_db
 from refold.core.read.summary import Summary
 from refold.errors import Conflict, NotFound, RefoldError
 from refold.ports import Store, Views
 from refold.queries import runs
-from refold.stores.open import open_store, open_views
+from refold.stores.open import is_server, open_store, open_views, refuse_other_urls
+
+_FOREIGN: ContextVar[Views | None] = ContextVar("refold_foreign_views", default=None)
+
+
+@contextmanager
+def in_place_of_files(views: Views) -> Iterator[None]:
+    """Let commands that read a database file read these views, whatever file they name."""
+    token = _FOREIGN.set(views)
+    try:
+        yield
+    finally:
+        _FOREIGN.reset(token)
 
 
 @contextmanager
 def reading(db: str, wrong: WrongRows | None = None) -> Iterator[Views]:
     """Open an existing file to read it: no lock is taken, and nothing is changed."""
+    foreign = _FOREIGN.get()
+    if foreign is not None:
+        yield foreign
+        return
     check_exists(db)
     with closing(open_views(db, words.now, (wrong or wrong_rows()).report)) as views:
         yield views
@@ -39,7 +57,8 @@ def wrong_rows() -> WrongRows:
 
 def check_exists(db: str) -> None:
     """Only `refold run` creates a file."""
-    if not os.path.exists(db):
+    refuse_other_urls(db)
+    if not is_server(db) and not os.path.exists(db):
         raise NotFound(f"there is no database {db}: `refold run` makes one, --db names another")
 
 
@@ -63,10 +82,10 @@ def _candidates(error: runs.AmbiguousRun) -> str:
     return "\n".join([head, *lines, *ellipsis])
 
 
-def run_names(db: str, beginning: str) -> list[str]:
+def run_names(db: str | None, beginning: str) -> list[str]:
     """Names of runs for the completion of a shell, the newest first; an error must not disturb the user who types."""
     try:
-        with reading(db) as views:
+        with reading(db or usual_db()) as views:
             names = [runs.run_label(row) for row in runs.list_runs(views, limit=100)]
     except RefoldError:
         return []

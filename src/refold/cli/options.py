@@ -2,31 +2,60 @@
 
 import os
 import pwd
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import click
-from msgspec import DecodeError, ValidationError, json
+from msgspec import DecodeError, Struct, json, structs
 
-from refold.errors import InvalidValue
+from refold.cli.settings import DEFAULT, loaded, usual_db
+from refold.errors import InvalidValue, NotFound
 from refold.names import label_flaw
 from refold.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DB = "refold.db"
-
 
 def db_option(command: F) -> F:
-    """`--db FILE`."""
-    about = f"The database file ({DB}, or REFOLD_DB)."
-    return click.option("--db", metavar="FILE", default=DB, envvar="REFOLD_DB", help=about)(command)
+    """`--db DATABASE`."""
+    about = "The database: a file, or postgresql://... (refold.db, or what REFOLD_DB or refold.toml says)."
+    return click.option("--db", metavar="FILE", default=usual_db, help=about)(command)
 
 
 def output_option(command: F) -> F:
     """`-o FORMAT`."""
     formats = click.Choice(["table", "json", "jsonl"])
     return click.option("-o", "--output", type=formats, default="table", help="What is printed (table).")(command)
+
+
+class BindingArguments(Struct, frozen=True):
+    """What a command line says about who answers for agents."""
+
+    file: str | None = None  # None: the file that belongs to the workflow
+    agent: list[str] = []  # a program and its arguments, for all agents that are not bound otherwise
+
+
+UNBOUND = BindingArguments()
+
+
+def bindings_options(command: F) -> F:
+    """`--bindings FILE` and `--agent COMMAND`."""
+    about = "Which tools answer for agents and other names (refold-bindings.yaml in the project of the file)."
+    agent = "A program that answers for all agents that are not bound; it gets the prompt on its standard input."
+    command = click.option("--agent", metavar="COMMAND", help=agent)(command)
+    return click.option("--bindings", metavar="FILE", help=about)(command)
+
+
+def binding_arguments(file: str | None, agent: str | None) -> BindingArguments:
+    """Return what was given. Raises BadParameter if the command is not one that a shell could read."""
+    try:
+        argv = shlex.split(agent) if agent is not None else []
+    except ValueError as error:
+        raise click.BadParameter(f"{agent!r} is not a command: {error}", param_hint="--agent") from None
+    if agent is not None and not argv:
+        raise click.BadParameter("it names no program", param_hint="--agent")
+    return BindingArguments(file, argv)
 
 
 def quiet_option(command: F) -> F:
@@ -47,7 +76,7 @@ def run_argument(required: bool = True) -> Callable[[F], F]:
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from refold.cli.database import run_names
 
-        return run_names(str(ctx.params.get("db") or DB), incomplete)
+        return run_names(ctx.params.get("db"), incomplete)
 
     return click.argument("run", metavar="RUN" if required else "[RUN]", required=required, shell_complete=complete)
 
@@ -60,8 +89,18 @@ def budget_option(command: F) -> F:
 
 def code_option(command: F) -> F:
     """`--code module:Class`."""
-    about = "A Python workflow whose code is needed, as in shop.orders:Order."
-    return click.option("--code", multiple=True, metavar="MODULE:CLASS", help=about)(command)
+    about = "A Python workflow whose code is needed, as in shop.orders:Order; added to `code` of refold.toml."
+
+    def with_usual(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*loaded().command.code, *given)))
+
+    return click.option("--code", multiple=True, metavar="MODULE:CLASS", callback=with_usual, help=about)(command)
+
+
+def follow_option(command: F) -> F:
+    """`--follow`."""
+    about = "Visit the steps behind the loop again too, with the new values."
+    return click.option("--follow", is_flag=True, help=about)(command)
 
 
 def until_waiting_option(command: F) -> F:
@@ -96,22 +135,22 @@ def budgets(pairs: Sequence[str]) -> dict[str, int | float]:
 
 
 def settings(own_machine: bool = False) -> Settings:
-    """Read the settings from the environment. On the user's own machine, private addresses are allowed by default."""
-    unless_said = {"REFOLD_PRIVATE_ADDRESSES": "true"} if own_machine else {}
-    try:
-        return Settings.from_environment({**unless_said, **os.environ})
-    except ValidationError as error:
-        raise InvalidValue("REFOLD_* in the environment", str(error)) from None
+    """Return the settings of the engine. Only on the user's own machine are private addresses allowed by default."""
+    found = loaded()
+    if not own_machine and found.origin("private_addresses") == DEFAULT:
+        return structs.replace(found.engine, private_addresses=False)
+    return found.engine
 
 
-def inputs(pairs: Sequence[str], file: str | None) -> dict[str, Any]:
-    """Return the inputs of the file, with each `key=value` merged over them."""
+def inputs(pairs: Sequence[str], file: str | None, texts: Collection[str] = ()) -> dict[str, Any]:
+    """Return the inputs of the file, with each `key=value` merged over them. `texts` are inputs whose value is text."""
     found = _from_file(file) if file else {}
     for pair in pairs:
         key, sign, text = pair.partition("=")
         if not sign or not key:
             raise click.BadParameter(f"{pair!r} is not of the form key=value", param_hint="-i")
-        found[key] = value_of(text)
+        value = value_of(text)
+        found[key] = text if key in texts and not isinstance(value, str) else value
     return found
 
 
@@ -131,11 +170,13 @@ def _from_yaml(text: str, file: str) -> Any:
 
 def _from_file(file: str) -> dict[str, Any]:
     try:
-        with click.open_file(file, encoding="utf-8") as opened:
+        with click.open_file(file, encoding="utf-8-sig") as opened:
             text = opened.read()
         found = _from_yaml(text, file) if file.endswith((".yaml", ".yml")) else json.decode(text)
     except (DecodeError, UnicodeDecodeError) as error:
         raise InvalidValue(file, f"is not valid JSON: {error}") from None
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {file}") from None
     except OSError as error:
         raise InvalidValue(file, f"cannot be read: {error.strerror}") from None
     if not isinstance(found, dict):

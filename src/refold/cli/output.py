@@ -120,11 +120,6 @@ def forgive_encodings() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def prints_log() -> bool:
-    """Whether the log of the engine goes to stderr."""
-    return bool(os.environ.get("REFOLD_LOG") or os.environ.get("REFOLD_LOG_LEVEL"))
-
-
 def is_terminal(stream: TextIO | None) -> bool:
     try:
         return stream is not None and stream.isatty()

@@ -10,10 +10,12 @@ from typing import Any, Protocol
 from msgspec import json, to_builtins
 
 from refold.cli import output, words
+from refold.cli.settings import loaded
 from refold.cli.tree import PLAIN, PRETTY, Canvas, Glyphs, Meter, PlaybookLines, drawn, painted
 from refold.core.faults import fault_text
 from refold.core.outcomes import SECOND
 from refold.core.read.summary import Progress, StepProgress
+from refold.queries.runs import error_text
 
 MANY = 20  # lines shown together; further changes are only counted
 PACE = 2 * SECOND  # between two lines about one loop
@@ -78,7 +80,10 @@ class Changes:
         name = progress.name or progress.run
         if not progress.ended_at:
             return f"run {name}: {progress.status}"
-        return f"run {name}: {progress.status} after {words.took(progress.started_at, progress.ended_at)}"
+        took = words.took(progress.started_at, progress.ended_at)
+        error = progress.error
+        why = f": {output.printable(error_text(error))}" if error is not None and not error.step else ""
+        return f"run {name}: {progress.status} after {took}{why}"
 
 
 def _only_leads(row: StepProgress) -> bool:
@@ -287,7 +292,7 @@ DRAWERS: dict[str, Callable[[PlaybookLines], Drawer]] = {"lines": TextProgress, 
 
 def screen(kind: str, quiet: bool, source: PlaybookLines) -> Screen:
     if kind == "auto":
-        whole = output.has_cursor(sys.stderr) and not output.prints_log()  # log lines would break the tree
+        whole = output.has_cursor(sys.stderr) and not loaded().prints_log  # log lines would break the tree
         kind = "none" if quiet else "tree" if whole else "lines"
     return Screen(_tree(source) if kind == "tree" else DRAWERS[kind](source))
 

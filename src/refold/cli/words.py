@@ -76,7 +76,7 @@ def why(reason: Reason, now: Instant) -> str:
     return f"{text}: {reason.note}" if reason.note and not is_said else text
 
 
-SAID = ("gate", "batch", "window", "no_code")  # kinds whose texts already contain the note
+SAID = ("gate", "batch", "window", "no_code", "paused")  # kinds whose texts already contain the note
 
 
 def _signal(reason: Reason, now: Instant) -> str:
@@ -153,3 +153,8 @@ KINDS: dict[str, Callable[[Reason, Instant], str]] = {
     "loop": lambda reason, now: "waits until the loop of " + ", ".join(reason.sources) + " is over",
     "final": lambda reason, now: "comes at the end of the run",
 }
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, such as `1 run` and `2 runs`."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

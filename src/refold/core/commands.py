@@ -8,6 +8,8 @@ from msgspec import Struct
 from refold.core.facts import GRACE, Parent
 from refold.core.outcomes import Instant, Outcome, Report
 
+LONGEST_NAME = 200  # characters of the name of a child run
+
 SOURCE_TOOL = "source"
 """The tool that fetches the next page of a source."""
 
@@ -26,6 +28,15 @@ def child_id(run: str, owner: str, attempt: int = 1) -> str:
     return hashlib.sha256(f"{run}/{owner}/{attempt}".encode()).hexdigest()[:32]
 
 
+def child_name(parent: str, owner: str) -> str:
+    """Return the name of the child run that a command, or a durable call in it, starts: the name of the parent, and the
+    step with its item, with the visit if it is not the first, and with the durable call."""
+    command, _, call = owner.partition("#")
+    step, visit, *item = command.split("/")
+    name = f"{parent}.{step}" + (f"#{visit}" if visit != "1" else "") + "".join(f"[{each}]" for each in item)
+    return (f"{name}.{call}" if call else name)[:LONGEST_NAME]
+
+
 class Command(Struct, frozen=True, omit_defaults=True, gc=False):
     """An order to run a visit of a step, or one of its items: what a worker gets, and how the store queues it."""
 
@@ -42,7 +53,16 @@ class Command(Struct, frozen=True, omit_defaults=True, gc=False):
     timeout: float | None = None
     progress: Any = None
     recorded: dict[str, Outcome] = {}  # results of durable calls of earlier tries, by key
+    executor: str = ""  # the kind of executor that the body needs; empty: none, it runs in the engine
     sealed: tuple[str, ...] = ()  # digests of the sealed results in the input; other data of that form is plain data
+    last_error: str = ""  # the message of the failed try before this one
+    folder: str = ""  # the working directory; empty: that of the worker
+    prefer: str = ""  # the worker that holds its parked body, and is the only one that may claim it
+    prefer_until: Instant = 0  # until this moment; then any worker may, and its body starts over there
+
+    def is_for(self, worker: str, now: Instant) -> bool:
+        """Whether this worker may claim the command now, as far as parked bodies matter."""
+        return not self.prefer or self.prefer == worker or now >= self.prefer_until
 
 
 class Held(Struct, frozen=True):
@@ -64,6 +84,7 @@ class LetterStart(Struct, frozen=True, tag="start", omit_defaults=True):
     labels: dict[str, str] = {}
     predecessor: str = ""
     signals: dict[str, list[Any]] = {}
+    folder: str = ""
 
 
 class LetterEnded(Struct, frozen=True, tag="ended", omit_defaults=True):

@@ -22,7 +22,11 @@ class Missing(Exception):
 
 
 class CannotEvaluate(Exception):
-    """An expression has no value; the visit that it belongs to fails with this message."""
+    """An expression has no value; the visit that it belongs to fails with this message, and a fault of this kind."""
+
+    def __init__(self, message: str = "", kind: str = "expression") -> None:
+        self.kind = kind
+        super().__init__(message)
 
 
 def no_value(error: BaseException) -> CannotEvaluate:
@@ -38,10 +42,11 @@ class TemplateScope(Protocol):
 
 
 class Aliased(Struct, frozen=True):
-    """A value with further names to read parts of it by. Only `data` is shown and stored."""
+    """A value with further names to read parts of it by. Only `data` is shown and stored, with the `kept` names."""
 
     data: Any
     aliases: Mapping[str, Any]
+    kept: tuple[str, ...] = ()  # aliases that belong to the value when all of it is passed on
 
 
 _NAMED = (dict, Mapping)
@@ -64,6 +69,15 @@ def unaliased(value: Any) -> Any:
     while isinstance(value, Aliased):
         value = value.data
     return value
+
+
+def passed_on(value: Any) -> Any:
+    """Return the data of a value, with the aliases that belong to it when all of it is passed on."""
+    kept: dict[str, Any] = {}
+    while isinstance(value, Aliased):
+        kept |= {name: value.aliases[name] for name in value.kept}
+        value = value.data
+    return {**kept, **value} if kept and isinstance(value, dict) else value
 
 
 class Evaluate(Protocol):

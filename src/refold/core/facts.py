@@ -15,6 +15,15 @@ class Parent(Struct, frozen=True, omit_defaults=True):
     detached: bool = False  # the parent does not wait for the child
 
 
+class Planned(Struct, frozen=True, omit_defaults=True):
+    """The planned time of a schedule for which a run was started."""
+
+    id: str  # of the schedule
+    planned: Instant
+    previous: Instant | None = None  # the planned time of the start before
+    backfill: str = ""
+
+
 class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
     plan: str
     input: dict[str, Any] = {}
@@ -26,6 +35,8 @@ class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
     labels: dict[str, str] = {}
     predecessor: str = ""  # the run that this one continues
     signals: dict[str, list[Any]] = {}  # that the predecessor received and did not take
+    folder: str = ""  # in which the run was started: the working directory of its steps. Empty: that of the worker
+    schedule: Planned | None = None
 
 
 class StepIssued(Struct, frozen=True, tag="step_issued", omit_defaults=True, gc=False):
@@ -41,6 +52,7 @@ class StepIssued(Struct, frozen=True, tag="step_issued", omit_defaults=True, gc=
     child: str = ""  # the child's run id
     signals: tuple[str, ...] = ()  # further signals; the first that comes ends the wait
     assignee: str = ""  # the person who is asked to decide
+    choices: dict[str, str] = {}  # of a gate, with a label for each
 
 
 class StepSettled(Struct, frozen=True, tag="step_settled", omit_defaults=True, gc=False):
@@ -191,7 +203,8 @@ class Entered(Struct, frozen=True, tag="entered", array_like=True, gc=False):
 
 
 class Took(Struct, frozen=True, tag="took", array_like=True):
-    """The visit ended: the arcs it took (by position), what they set, and the fault if an expression failed."""
+    """The visit ended: the arcs it took (by position), what they set and append, and the fault if an expression
+    failed."""
 
     step: str
     visit: int
@@ -200,6 +213,7 @@ class Took(Struct, frozen=True, tag="took", array_like=True):
     fault: Fault | None = None
     inputs: dict[int, dict[str, Any]] = {}  # arc, by position -> the inputs that it gives to the next visit
     quiet: bool = False  # no arc was taken, and people need not be told
+    appends: dict[str, list[Any]] = {}  # elements that are added to lists in the context
 
 
 class Bypassed(Struct, frozen=True, tag="bypassed", array_like=True):
@@ -300,6 +314,7 @@ class GateDecided(Struct, frozen=True, tag="gate_decided", omit_defaults=True):
     option: str
     by: str = ""
     feedback: Any = None
+    choices: tuple[str, ...] = ()  # those of the gate's choices that were taken
 
 
 class RunPaused(Struct, frozen=True, tag="run_paused", omit_defaults=True):
@@ -369,6 +384,8 @@ class RunReopened(Struct, frozen=True, tag="run_reopened", omit_defaults=True):
     by: str = ""
     budget: dict[str, int | float] = {}  # new limits
     items: dict[str, tuple[int, ...]] = {}  # list loop -> only these items
+    alone: bool = False  # only items run: no arc is taken, and the run then ends as it had ended
+    follows: bool = False  # `anew` is entered by the arcs of `again`, when that has completed
 
 
 class RunMigrated(Struct, frozen=True, tag="run_migrated", omit_defaults=True):

@@ -393,10 +393,10 @@ def _arcs_without_conditions(step: Step, arcs: Iterable[int]) -> frozenset[int] 
             return None
         if arc.on == "failure" or (taken and step.mode == "exclusive"):
             continue
-        if arc.when is not None or arc.set or arc.input:
+        if arc.when is not None or arc.set or arc.append or arc.input:
             return None
         taken.append(a)
-    return None if step.set else frozenset(taken)
+    return None if step.set or step.append or step.patch is not None else frozenset(taken)
 
 
 def _through(walk: _Walk, wiring: _Wiring, forward: list[int]) -> dict[int, int]:

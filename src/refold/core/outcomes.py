@@ -90,6 +90,9 @@ class Parked(Struct, frozen=True, tag="parked", omit_defaults=True):
 WITHDRAWN = "the body no longer waits for it"
 """The reason of a durable wait that was cancelled by its body, or because the run is cancelled."""
 
+RUN_CANCELLED = "run cancelled"
+"""The key of the record that says when the run of a running body was cancelled: calls recorded before it came first."""
+
 ITSELF = "itself"
 """The child of a call that starts the workflow of the run again."""
 
@@ -133,6 +136,7 @@ class Question(Struct, frozen=True, omit_defaults=True):
     id: str
     answer: str  # the type of the event that the answer becomes
     fields: dict[str, bool] = {}  # the fields of that event, and which are required; empty: it has only `response`
+    kinds: dict[str, str] = {}  # of fields that take one kind of plain value: boolean, integer, number or string
 
 
 class Sent(Struct, frozen=True, omit_defaults=True):

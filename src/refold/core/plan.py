@@ -35,6 +35,7 @@ class Arc(PlanData, frozen=True):
     on: Literal["success", "failure", "both", "timeout"] = "success"  # timeout: of a gate with `on_timeout: goto`
     when: Template = None  # None: no condition
     set: dict[str, Template] = {}
+    append: dict[str, Template] = {}  # each is a list, whose elements are added to the list in the context
     each_pass: bool = False
     input: dict[str, Template] = {}  # merged over the input of the target
 
@@ -89,11 +90,13 @@ class Gate(PlanData, frozen=True, tag="gate"):
     options: tuple[str, ...] = ("approve", "reject")
     refuse: tuple[str, ...] = ("reject",)  # options that fail the visit
     timeout: float | None = None
-    on_timeout: Literal["fail", "continue", "goto"] = "fail"  # goto: along the arcs that listen to the timeout
+    # When nobody decides in time. refuse: as if a person had refused; goto: along the arcs that listen to the timeout
+    on_timeout: Literal["fail", "refuse", "continue", "goto"] = "fail"
     labels: dict[str, str] = {}  # option -> its text for people
     form: dict[str, Any] | None = None  # JSON Schema of the feedback; a refusal may have any feedback
     assignee: Template = None
     min_approvals: int = 1  # different people who must choose the same option; one refusal decides
+    choices: Template = None  # texts, or a map of values to labels: who does not refuse may name any number of them
 
 
 class Quality(PlanData, frozen=True, tag="quality"):
@@ -110,10 +113,18 @@ class Child(PlanData, frozen=True, tag="child"):
     plan: str = ""  # empty: the workflow itself
 
 
+class Fail(PlanData, frozen=True, tag="fail"):
+    """The visit needs no worker: it fails immediately, with this kind of fault."""
+
+    kind: Template
+    message: Template = ""
+    data: Template = None
+
+
 WorkerWork = Call | TaskPipeline
 """What a worker does; all other work is done by the engine."""
 
-Work = Call | TaskPipeline | Wait | Gate | Quality | Child
+Work = Call | TaskPipeline | Wait | Gate | Quality | Child | Fail
 
 
 class Poll(PlanData, frozen=True):
@@ -157,6 +168,7 @@ class Loop(PlanData, frozen=True, rename=STORED_NAMES):
     key: Template = None  # the key of an item; a second item with the same key is left out
     after: Template = None  # the keys of the items that must complete before an item begins
     on_cycle: Literal["fail", "drop"] = "fail"  # drop: a dependency that closes a circle is ignored
+    on_unknown: Literal["fail", "drop"] = "fail"  # drop: a dependency on a key that no item has is ignored
     # How many items may fail, as a number or as "1%"; None: none, or any number if `min_success` is given.
     tolerate: int | str | None = None
     min_success: int | str | None = None  # how many items must complete, as a number or as "1%"
@@ -203,6 +215,8 @@ class Step(PlanData, frozen=True):
         "end"  # when no arc is taken: its branch ends, or ends without a notice, or fails
     )
     set: dict[str, Template] = {}
+    append: dict[str, Template] = {}  # as of an arc
+    patch: Template = None  # its value is a map: further keys of the context, whose names the result decides
     retry: Retry = ONCE
     timeout: float | None = None
     loop: Loop | None = None
@@ -258,6 +272,7 @@ class Plan(PlanData, frozen=True):
     computed: bool = False  # defaults may have expressions, and maps are merged with the given ones
     constants: dict[str, Any] = {}  # further names that expressions can read
     events: tuple[EventType, ...] = ()  # the types of events, if steps follow each other by events and not by arcs
+    result: Template = None  # what a completed run returns; None: the result of the step that completed last
     language: str = ""  # the language of expressions; empty: there are none, or the engine has a default
     typed: bool = False  # its items and results are values of Python workflows in their stored form
     code: CodeIdentity | None = None  # None: a playbook, or Python code that was hashed without it (`former_plan`)
@@ -487,5 +502,5 @@ def _poll_problems(step: Step, poll: Poll) -> Iterator[str]:
 def _loop_problems(name: str, work: Work, loop: Loop) -> Iterator[str]:
     if loop.max_in_flight < 1:
         yield f"step {name!r} has max_in_flight {loop.max_in_flight}; at least 1 is needed"
-    if isinstance(work, Wait | Gate | Quality):
+    if isinstance(work, Wait | Gate | Quality | Fail):
         yield f"step {name!r} loops over a {type(work).__name__.lower()}, which has no items"

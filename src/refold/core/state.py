@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from refold.core.facts import GRACE, Parent, StepFault
+from refold.core.facts import GRACE, Parent, Planned, StepFault
 from refold.core.outcomes import Awaited, Blob, Fault, Instant, Outcome, Question, Write
 
 # States of a step
@@ -135,6 +135,8 @@ class StepState(Struct, gc=False, rename={"kept_input": "given"}):
     result: Any = None
     blob: Blob | None = None
     fault: Fault | None = None
+    took: Instant = 0  # how long the last try took that completed the visit
+    used: dict[str, int | float] = {}  # what the tries of the last visit have used
     fan: FanOut | None = None
     shown: FanOut | None = None  # the last finished fan-out: what expressions read while the next one is running
     redo: bool = False  # the next visit continues with the items that this one left undone
@@ -165,9 +167,12 @@ class OpenCommand(Struct, gc=False):
     group: str = ""  # the group of the inbox that these events come from
     deadline: Instant | None = None  # when the engine ends it, if no worker does
     assignee: str = ""
+    choices: dict[str, str] = {}  # of a gate, with a label for each
     page: int = 0  # the page of the source that it fetches, from 1
     parks: bool = False  # its body has been parked, so a cancellation can reach it where it waits
+    parked_by: str = ""  # the worker that has parked its body
     grace: float | None = None  # seconds for the clean-up of its body; None: it is not cancelled
+    last_error: str = ""  # the message of its last failed try, shortened
     awake: bool = False  # a call was answered, and its body has not said yet which other calls it still waits for
 
 
@@ -179,6 +184,21 @@ class Latest(Struct, gc=False):
     result: Any = None
     blob: Blob | None = None
     fan: FanOut | None = None
+
+
+class KeptEnd(Struct):
+    """How a run had ended whose items are run again alone, and what it had left undone: it will end so again."""
+
+    outcome: str
+    result: Any = None
+    blob: Blob | None = None
+    error: StepFault | None = None
+    also_failed: tuple[StepFault, ...] = ()
+    failures: list[StepFault] = []
+    cut: dict[int, None] = {}
+    ready: list[int] = []
+    over: list[int] = []
+    exceeded: float | None = None
 
 
 class RunState(Struct, rename={"arc_inputs": "given", "undone": "lost"}):
@@ -199,10 +219,12 @@ class RunState(Struct, rename={"arc_inputs": "given", "undone": "lost"}):
     predecessor: str = ""  # the run that this one continues
     successor: str = ""  # the run that continues this one
     input: dict[str, Any] = {}
+    folder: str = ""  # the working directory of its steps; empty: that of the worker
     parent: Parent | None = None
     depth: int = 0
     started_at: Instant = 0
     ended_at: Instant = 0
+    schedule: Planned | None = None  # the time for which a schedule has started the run
     deadline: Instant | None = None  # of the run
     steps: list[StepState] = []
     arcs: bytearray = field(default_factory=bytearray)  # marks of forward arcs
@@ -251,6 +273,7 @@ class RunState(Struct, rename={"arc_inputs": "given", "undone": "lost"}):
     usage: dict[str, int | float] = {}
     budget: dict[str, int | float] = {}  # the limit per unit of usage
     latest: Latest | None = None
+    kept: KeptEnd | None = None  # while only items of an ended run are run again
     result: Any = None
     blob: Blob | None = None
     error: StepFault | None = None

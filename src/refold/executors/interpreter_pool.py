@@ -28,8 +28,9 @@ PendingInterpreter = asyncio.Future[Interpreter]
 
 
 class InterpreterPool:
-    """`env` is the environment that bodies see. After `orders_each` calls a process is replaced, so that memory and
-    other leftovers do not accumulate. Each process imports the modules in `preload` before its first call."""
+    """At most `size` processes, which start when they are needed. One that has had no work for `idle_for` seconds ends
+    (0: none does). `env` is the environment that bodies see. After `orders_each` calls a process is replaced, so that
+    leftovers do not accumulate. Each process imports the modules in `preload` before its first call."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class InterpreterPool:
         env: Mapping[str, str] | None = None,
         orders_each: int = 1000,
         preload: Sequence[str] = (),
+        idle_for: float = 0.0,
     ) -> None:
         self.size, self.grace, self.orders_each, self.preload = size, grace, orders_each, preload
         self.supervisors = supervisors if supervisors is not None else Supervisors()
@@ -48,6 +50,8 @@ class InterpreterPool:
         self._room = asyncio.Semaphore(size)
         self._idle: list[PendingInterpreter] = []  # the last one returned is used first, so that the others may sleep
         self._ending: set[asyncio.Task[Any]] = set()
+        self.idle_for = idle_for
+        self._retiring: dict[PendingInterpreter, asyncio.TimerHandle] = {}  # when idle ones end
         self._closed = False
 
     async def run(self, call: str, input: Any, say: Say | None = None) -> Any:
@@ -79,7 +83,7 @@ class InterpreterPool:
     async def warm(self) -> None:
         """Start all processes, and return when they are ready."""
         while len(self._idle) < self.size:
-            self._idle.append(self._start())
+            self._keep(self._start())
         await asyncio.gather(*self._idle)
 
     async def close(self) -> None:
@@ -88,6 +92,8 @@ class InterpreterPool:
         for _ in range(self.size):
             await self._room.acquire()
         idle, self._idle = self._idle, []
+        while self._retiring:
+            self._retiring.popitem()[1].cancel()
         for interpreter in await asyncio.gather(*idle, return_exceptions=True):
             if isinstance(interpreter, Interpreter):
                 self._end(interpreter.close(self.grace))
@@ -103,10 +109,12 @@ class InterpreterPool:
     async def _take(self) -> Interpreter:
         while True:
             pending = self._idle.pop() if self._idle else self._start()
+            if (retiring := self._retiring.pop(pending, None)) is not None:
+                retiring.cancel()
             try:
                 process = await asyncio.shield(pending)
             except asyncio.CancelledError:
-                self._idle.append(pending)
+                self._keep(pending)
                 raise
             if not process.dead:
                 return process
@@ -123,7 +131,22 @@ class InterpreterPool:
         else:
             ready: PendingInterpreter = asyncio.get_running_loop().create_future()
             ready.set_result(process)
-            self._idle.append(ready)
+            self._keep(ready)
+
+    def _keep(self, pending: PendingInterpreter) -> None:
+        """Let an idle process wait for work, and end if there is none."""
+        self._idle.append(pending)
+        if self.idle_for:
+            loop = asyncio.get_running_loop()
+            self._retiring[pending] = loop.call_later(self.idle_for, self._retire, pending)
+
+    def _retire(self, pending: PendingInterpreter) -> None:
+        self._retiring.pop(pending, None)
+        self._idle.remove(pending)
+        if not pending.done():
+            self._keep(pending)  # it is still starting
+        elif not pending.cancelled() and pending.exception() is None:
+            self._end(pending.result().close(self.grace))
 
     async def _replace(self, ending: Coroutine[Any, Any, Any]) -> Any:
         """Return when the process is gone; it also ends if the caller is cancelled."""
@@ -133,7 +156,7 @@ class InterpreterPool:
 
     def _start_another(self) -> None:
         if not self._closed:
-            self._idle.append(self._start())
+            self._keep(self._start())
 
     def _start(self) -> PendingInterpreter:
         return asyncio.create_task(self._started())

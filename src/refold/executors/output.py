@@ -73,13 +73,14 @@ def _end_of_character(data: bytes, at: int) -> int:
 
 
 class OutputPipe:
-    """A pipe that a process prints to. The first `keep` bytes are kept; the number of the others is counted."""
+    """A pipe that a process prints to. Of more than `keep` bytes, one half is kept from the beginning and one from the
+    end, and the others are counted."""
 
     def __init__(self, stream: str, keep: int = 0) -> None:
         self.lines = OutputLines(stream)
-        self.keep = keep
-        self.kept = bytearray()
-        self.left_out = 0
+        self._first, self._last = keep - keep // 2, keep // 2
+        self._beginning, self._rest = bytearray(), bytearray()
+        self._dropped = 0  # bytes between the two
         self._ours, self.theirs = os.pipe()
         os.set_blocking(self._ours, False)
         self._loop = asyncio.get_running_loop()
@@ -115,8 +116,26 @@ class OutputPipe:
                 self._loop.remove_reader(self._ours)
                 self._listening = False
             return False
-        room = self.keep - len(self.kept)
-        self.kept += data[:room]
-        self.left_out += max(len(data) - room, 0)
+        self._keep(data)
         self.lines.feed(data)
         return True
+
+    def _keep(self, data: bytes) -> None:
+        room = self._first - len(self._beginning)
+        self._beginning += data[:room]
+        self._rest += data[room:]
+        if len(self._rest) > 2 * self._last + CHUNK:  # not at every read, because it moves what stays
+            self._drop()
+
+    def _drop(self) -> None:
+        too_many = len(self._rest) - self._last
+        self._dropped += too_many
+        del self._rest[:too_many]
+
+    def kept(self) -> tuple[bytes, bytes, int]:
+        """Return what was printed: the beginning, the end, and how many bytes between them are left out. If all was
+        kept, it is the beginning."""
+        if not self._dropped and len(self._rest) <= self._last:
+            return bytes(self._beginning + self._rest), b"", 0
+        self._drop()
+        return bytes(self._beginning), bytes(self._rest), self._dropped

@@ -12,12 +12,16 @@ if TYPE_CHECKING:
     from refold.executors.programs import Programs
     from refold.executors.supervised import Supervisors
 
+IDLE_FOR = 60.0  # seconds after which an interpreter without work ends
+
 
 class ProcessServices:
     """No part of it is imported, created or started before a step needs it."""
 
-    def __init__(self, size: int, grace: float, limits: Limits, env: Mapping[str, str]) -> None:
-        self.size, self.grace, self.limits, self.env = size, grace, limits, env
+    def __init__(
+        self, size: int, grace: float, limits: Limits, env: Mapping[str, str], idle_for: float = IDLE_FOR
+    ) -> None:
+        self.size, self.grace, self.limits, self.env, self.idle_for = size, grace, limits, env, idle_for
 
     async def run(self, call: str, input: Any, say: Say | None = None) -> Any:
         return await self.interpreters.run(call, input, say)
@@ -37,7 +41,9 @@ class ProcessServices:
     def interpreters(self) -> "InterpreterPool":
         from refold.executors.interpreter_pool import InterpreterPool
 
-        return InterpreterPool(self.size, grace=self.grace, supervisors=self.supervisors, env=self.env)
+        return InterpreterPool(
+            self.size, grace=self.grace, supervisors=self.supervisors, env=self.env, idle_for=self.idle_for
+        )
 
     @cached_property
     def programs(self) -> "Programs":

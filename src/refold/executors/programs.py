@@ -66,10 +66,15 @@ class RunningProgram:
         self._unwritten = memoryview(program.stdin)
         self._stdin = -1
         self._listening: asyncio.TimerHandle | None = None
-        self._pipes = OutputPipe("stdout", program.keep), OutputPipe("stderr", program.keep)
-        for pipe in self._pipes:
+        files: dict[int, int] = {}
+        if program.stdout_file:
+            path = os.path.join(program.cwd or "", program.stdout_file)
+            files[1] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        streams = {2: "stderr"} if program.stdout_file else {1: "stdout", 2: "stderr"}
+        self._pipes = {number: OutputPipe(stream, program.keep) for number, stream in streams.items()}
+        for number, pipe in self._pipes.items():
             pipe.lines.begin(say)
-        files = {number: pipe.theirs for number, pipe in enumerate(self._pipes, 1)}
+            files[number] = pipe.theirs
         try:
             if program.stdin:
                 files[0], self._stdin = os.pipe()
@@ -89,9 +94,16 @@ class RunningProgram:
         self._listening = self._loop.call_later(LISTEN_AFTER, self._listen)
 
     def ended(self, code: int) -> ProgramEnd:
-        out, err = self._pipes
+        out, out_end, out_left = self._pipes[1].kept() if 1 in self._pipes else (b"", b"", 0)
+        err, err_end, err_left = self._pipes[2].kept()
         return ProgramEnd(
-            code=code, stdout=bytes(out.kept), stderr=bytes(err.kept), left_out=out.left_out + err.left_out
+            code=code,
+            stdout=out,
+            stderr=err,
+            stdout_end=out_end,
+            stderr_end=err_end,
+            stdout_left_out=out_left,
+            stderr_left_out=err_left,
         )
 
     def close(self) -> None:
@@ -99,12 +111,12 @@ class RunningProgram:
         if self._listening is not None:
             self._listening.cancel()
         self._close_stdin()
-        for pipe in self._pipes:
+        for pipe in self._pipes.values():
             pipe.drain()
             pipe.close()
 
     def _listen(self) -> None:
-        for pipe in self._pipes:
+        for pipe in self._pipes.values():
             pipe.listen()
 
     def _write(self) -> None:

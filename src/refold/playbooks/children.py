@@ -1,12 +1,12 @@
 """Playbooks that start other playbooks or Python workflows: each file is read once, and circles are refused."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from refold.core.pipeline import Started
 from refold.core.plan import Child, Plan, plan_hash
-from refold.errors import RefoldError
+from refold.errors import NotFound, RefoldError
 from refold.playbooks.inputs import check_given
 from refold.playbooks.problems import InvalidPlaybook, Problem
 from refold.playbooks.python_workflows import FindWorkflow, PythonWorkflow, check_python_inputs
@@ -32,6 +32,9 @@ class Readable(Protocol):
     @property
     def plan(self) -> Plan: ...
 
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
 
 P = TypeVar("P", bound=Readable)
 
@@ -48,7 +51,9 @@ class ChildReader(Generic[P]):
     ) -> None:
         self.load, self._read, self.secrets, self._code = load, read, secrets, code
         self.above: list[str] = []
+        self.in_circles: set[str] = set()  # files that start each other
         self.playbooks: dict[str, P] = {}
+        self._broken: dict[str, InvalidPlaybook] = {}
         self.python_workflows: dict[str, PythonWorkflow] = {}
 
     def child(self, reading: Reading, node: Node, file: str) -> tuple[str, Plan] | None:
@@ -89,13 +94,40 @@ class ChildReader(Generic[P]):
     def end(self) -> None:
         self.above.pop()
 
-    def named(self, name: str) -> str:
+    def get(self, file: str) -> P:
+        """Return what a file holds, which is read once. Raises RefoldError, and InvalidPlaybook with its problems."""
+        if self.load is None or len(self.above) >= DEEPEST:
+            raise NotFound(f"`{file}` cannot be read from here")
+        if file in self._broken:
+            raise self._broken[file]
+        if file not in self.playbooks:
+            try:
+                self.playbooks[file] = self._read(self.load(file), file, self)
+            except InvalidPlaybook as error:
+                self._broken[file] = error
+                raise
+        return self.playbooks[file]
+
+    def circle(self, there: str) -> str:
+        """Return the files that start each other, down to this one, and note them."""
+        files = self.above[self.above.index(there) :]
+        self.in_circles.update(files)
+        return " > ".join([*files, there])
+
+    def named(self, name: str, suffixes: Sequence[str] = SUFFIXES) -> str:
         """The file next to this one that has the name."""
-        files = [name + suffix for suffix in SUFFIXES]
+        files = [name + suffix for suffix in suffixes]
         return next((file for file in files if self._is_there(self._seen_from_here(file))), files[0])
 
     def is_readable(self, file: str) -> bool:
         return self._is_there(self._seen_from_here(file))
+
+    def text(self, file: str) -> str | None:
+        """The text of a file, named relative to the file that is being read; None if it cannot be read."""
+        try:
+            return None if self.load is None else self.load(self._seen_from_here(file)).decode()
+        except (RefoldError, UnicodeError, OSError):
+            return None
 
     def _seen_from_here(self, file: str) -> str:
         return os.path.normpath(os.path.join(os.path.dirname(self.above[-1]), file))
@@ -111,7 +143,7 @@ class ChildReader(Generic[P]):
             reading.at(node, "unreadable-child", f"`{file}` cannot be read from here", "put the steps into this file")
             return False
         try:
-            self.playbooks[file] = self._read(self.load(file), file, self)
+            self.get(file)
         except InvalidPlaybook as error:
             first = next(each for each in error.problems if each.severity == "error")
             where = f"{file}:{first.place.line}:{first.place.column}"
@@ -123,8 +155,8 @@ class ChildReader(Generic[P]):
         return True
 
     def _refuse_circle(self, reading: Reading, node: Node, there: str) -> None:
-        circle = " > ".join([*self.above[self.above.index(there) :], there])
-        reading.at(node, "circle", f"these playbooks start each other: {circle}", "a playbook may start only itself")
+        message = f"these playbooks start each other: {self.circle(there)}"
+        reading.at(node, "circle", message, "a playbook may start only itself")
 
 
 def names_code(text: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.core.graph import Graph, analyse
-from refold.core.plan import Arc, Child, Loop, Plan, Step, WorkerWork, tool_of
+from refold.core.plan import Arc, Call, Child, Loop, Plan, Step, WorkerWork, tool_of
 
 SYMBOLS = {
     "": "○",
@@ -136,8 +136,8 @@ def _line(graph: Graph, s: int, width: int) -> str:
 
 
 def _only_leads(step: Step) -> bool:
-    """Whether the step was generated for a block and does nothing."""
-    return step.when is False and "." in step.name
+    """Whether the step only has arcs: it was generated for a block, or is a node that leads on."""
+    return step.when is False and ("." in step.name or (step.work == Call() and step.input is None))
 
 
 def _kind(step: Step) -> str:
@@ -197,10 +197,27 @@ def arc_label(arc: Arc) -> str:
     return " ".join(filter(None, [said, f"if {_short(arc.when)}" if arc.when is not None else ""]))
 
 
+JAMJET_FORMS = frozenset({"$if", "$unless", "$timer", "$asked", "$action"})
+
+
+def _jamjet_condition(when: Mapping[str, Any]) -> str:
+    """A condition of a JamJet file, with what was known before it was looked at."""
+    parts = [str(when["$if"])] if when.get("$if") else []
+    parts += [f"not ({each})" for each in when.get("$unless", ())]
+    parts += ["time is up" if when["$timer"] else "a signal came"] if "$timer" in when else []
+    parts += ["the agent asks back"] if when.get("$asked") else []
+    parts += [f"the verdict is to {when['$action']}"] if "$action" in when else []
+    return _short(" and ".join(parts))
+
+
 def _short(template: Any) -> str:
     """A template without its braces, cut if it is long."""
     if isinstance(template, list):
         return f"{len(template)} items"
+    if isinstance(template, dict) and JAMJET_FORMS.intersection(template):
+        return _jamjet_condition(template)
+    if isinstance(template, dict) and len(template) == 1:  # `$enough_succeeded`: a condition that no file can write
+        return " ".join(str(each).removeprefix("$").replace("_", " ") for each in template)
     text = " ".join(str(template).split()) if not isinstance(template, bool) else str(template).lower()
     if text.startswith("{{") and text.endswith("}}"):
         text = text[2:-2].strip()

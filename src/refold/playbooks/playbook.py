@@ -1,12 +1,13 @@
 """Reads a playbook: YAML text to a plan with the positions of its parts, or everything that is wrong with it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, Unpack
 
 from msgspec import Struct, structs
 
 from refold.core.plan import Plan
 from refold.names import did_you_mean, label_flaw
+from refold.playbooks.bindings import Bindings
 from refold.playbooks.blocks.bodies import block_word
 from refold.playbooks.blocks.compile import compile_blocks
 from refold.playbooks.budgets import Budget
@@ -14,6 +15,7 @@ from refold.playbooks.checks.check import check, with_result
 from refold.playbooks.checks.secrets import sealed_steps
 from refold.playbooks.children import ChildReader, Load
 from refold.playbooks.inputs import check_defaults
+from refold.playbooks.jamjet.forms import form_of
 from refold.playbooks.key_types import READERS
 from refold.playbooks.language.playbook import TABLES
 from refold.playbooks.noetl.playbook import LANGUAGES, noetl_draft, noetl_reading
@@ -26,6 +28,7 @@ from refold.playbooks.yaml import text as yaml_text
 from refold.playbooks.yaml.text import Node
 
 LANGUAGE = "refold/v1"
+WF = ".wf"  # the ending of files in the language of runkon-flow
 
 
 class Playbook(Struct, frozen=True):
@@ -39,6 +42,7 @@ class Playbook(Struct, frozen=True):
     metadata: Mapping[str, Any] = {}
     children: tuple["Playbook", ...] = ()  # all that it starts, and all that they start
     code: tuple[str, ...] = ()  # Python workflows among them, as module:name; whoever runs it needs their code
+    unbound: tuple[Problem, ...] = ()  # names that a run needs an answer for, and nothing is bound to
 
     def labels(self) -> dict[str, str]:
         """The labels of its runs, from its metadata."""
@@ -54,13 +58,18 @@ def _label(value: Any) -> str:
 class Lookups(TypedDict, total=False):
     """Functions that find what a playbook names; each is called only if the playbook needs it.
 
-    `secrets` returns the names of all secrets, so that other names are errors. `sources` returns the kinds of sources,
-    and `code` finds Python workflows.
+    `secrets` returns the names of all secrets, so that other names are errors, or warnings without `needs_secrets`.
+    `sources` returns the kinds of sources,
+    `code` finds Python workflows, and `bindings` returns which tools answer for agents and other names. `unit` names
+    one of several workflows in a file.
     """
 
     secrets: Secrets | None
+    needs_secrets: bool
     sources: Sources
     code: FindWorkflow
+    bindings: Callable[[], Bindings]
+    unit: str | None
 
 
 def read(
@@ -75,7 +84,7 @@ def read(
     def read_one(text: str | bytes, file: str, child_reader: ChildReader[Playbook]) -> Playbook:
         child_reader.begin(file)
         try:
-            return _read(text, file, catalog, child_reader, asked.get("sources", dict))
+            return _read(text, file, catalog, child_reader, asked)
         finally:
             child_reader.end()
 
@@ -90,16 +99,22 @@ def read(
 
 
 def _read(
-    text: str | bytes, file: str, catalog: Catalog, child_reader: ChildReader[Playbook], sources: Sources
+    text: str | bytes, file: str, catalog: Catalog, child_reader: ChildReader[Playbook], asked: Lookups
 ) -> Playbook:
-    source = yaml_text.decode(text, file) if isinstance(text, bytes) else text
+    source = (yaml_text.decode(text, file) if isinstance(text, bytes) else text).removeprefix("\ufeff")
+    if file.endswith(WF):
+        return _read_wf(source, file, child_reader, asked)
     root = yaml_text.read(source, file)
+    form = form_of(root)
+    if form:
+        return _read_jamjet(source, root, form, file, catalog, child_reader, asked)
     language = root.value.get("apiVersion") if isinstance(root.value, dict) else None
     older = language in LANGUAGES
     reading = noetl_reading(source, str(language)) if older else Reading(source, TABLES, READERS)
     reading.sealed = sealed_steps(reading, root)
     reading.child_reader, reading.catalog, reading.secrets = child_reader, catalog, child_reader.secrets
-    reading.sources = sources
+    reading.needs_secrets = asked.get("needs_secrets", True)
+    reading.sources, reading.bindings = asked.get("sources", dict), asked.get("bindings", Bindings)
     playbook = None
     try:
         if older or _is_ours(reading, root):
@@ -114,6 +129,37 @@ def _read(
     return Playbook(playbook.plan, file, source, Places(source, playbook), problems, metadata)
 
 
+def _read_wf(source: str, file: str, child_reader: ChildReader[Playbook], asked: Lookups) -> Playbook:
+    from refold.playbooks.wf.reader import read_wf  # loaded only for such files
+
+    found = read_wf(source, file, child_reader, asked.get("bindings", Bindings))
+    for plan in found.inner:
+        child_reader.playbooks[f"{file}#{plan.name}"] = Playbook(plan, file, found.source, {})
+    return Playbook(found.plan, file, found.source, found.places, found.warnings, found.metadata, unbound=found.unbound)
+
+
+def _read_jamjet(
+    source: str, root: Node, form: str, file: str, catalog: Catalog, child_reader: ChildReader[Playbook], asked: Lookups
+) -> Playbook:
+    from refold.playbooks.jamjet.reader import read_jamjet  # loaded only for such files
+
+    reading = Reading(source, {}, {})
+    reading.language, reading.child_reader, reading.catalog = "jamjet", child_reader, catalog
+    reading.bindings = asked.get("bindings", Bindings)
+    found = None
+    try:
+        unit = asked.get("unit") if len(child_reader.above) == 1 else None
+        found = read_jamjet(reading, root, form, unit)
+    except TooMany:
+        pass  # a hundred of them are enough to begin with
+    problems = in_order(reading.problems)
+    if found is None or reading.failed():
+        raise InvalidPlaybook(problems, file, source)
+    for each in found.children:
+        child_reader.playbooks[f"{file}#{each.plan.name}"] = Playbook(each.plan, file, source, each.places)
+    return Playbook(found.plan, file, source, found.places, problems, found.metadata)
+
+
 def _is_ours(reading: Reading, root: Node) -> bool:
     """Report a file in another language, which is not read as if it were in this one."""
     if not isinstance(root.value, dict):
@@ -124,6 +170,9 @@ def _is_ours(reading: Reading, root: Node) -> bool:
     if language is None or not isinstance(language.value, str) or language.value == LANGUAGE:
         return True
     hint = did_you_mean(language.value, [LANGUAGE, *LANGUAGES])
+    kind = root.value.get("kind")
+    if language.value.startswith("noetl.io/") and isinstance(kind, str) and kind != "Playbook":
+        hint = f"a {cut(kind)} of NoETL is not a playbook, and Refold has nothing that runs it"
     reading.at(language, "unknown-language", f"`{cut(language.value)}`  is not a language that Refold can read", hint)
     return False
 

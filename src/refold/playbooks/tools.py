@@ -14,6 +14,7 @@ from refold.core.pipeline import Rule, Task, TaskPipeline
 from refold.core.plan import Call, Gate, Poll, Quality, Retry, Wait, Work
 from refold.core.times import instant
 from refold.names import NAME, did_you_mean
+from refold.playbooks.bindings import bound_data, how_to_bind
 from refold.playbooks.children import read_child, started_of
 from refold.playbooks.language.tables import Key
 from refold.playbooks.reader.kinds import Catalog, KindValues, read_kind
@@ -21,7 +22,6 @@ from refold.playbooks.reader.reading import Fields, Reading, cut, kind_of
 from refold.playbooks.reader.templates import holds_secret, is_secret, is_template
 from refold.playbooks.yaml.text import Node
 from refold.templates import paths_of
-from refold.tool_api import ToolInfo
 
 GROWING_DELAY = 1.0  # seconds; a delay of 0 cannot grow
 
@@ -44,6 +44,8 @@ RETRY_KEYS = ("attempts", "backoff", "delay")
 
 def read_else(reading: Reading, node: Node, key: Key) -> Fields:
     """An action, with or without `then` around it."""
+    if node.value is None and not reading.strict:
+        return Fields(node, {})  # `- else:` with its action next to it
     inner = node.nodes.get("then") if isinstance(node.value, dict) else None
     return reading.table(inner if inner is not None and len(node.nodes) == 1 else node, key.of)
 
@@ -60,7 +62,9 @@ def _rule(reading: Reading, fields: Fields, labels: list[str], at: int) -> Rule 
         if not {"then", "else"} & fields.node.nodes.keys():
             reading.missing(fields.node, "a rule", "then", "{do: fail}")
         return None
-    if "else" in fields.values and {"when", "then"} & fields.values.keys():
+    otherwise: Fields | None = fields.get("else")
+    is_bare = otherwise is not None and otherwise.node.value is None
+    if otherwise is not None and not is_bare and {"when", "then"} & fields.values.keys():
         reading.at(fields.node, "bad-rule", "`else` must be alone in a rule", "write two rules")
     do = action.get("do", "continue")
     if do != "retry":
@@ -163,6 +167,7 @@ def read_gate(values: Mapping[str, Any]) -> Gate:
         labels={name: label for name, label in labels.items() if label != name},
         form=values.get("form"),
         assignee=values.get("assignee"),
+        choices=values.get("choices"),
         min_approvals=max(values.get("min_approvals", 1), 1),
     )
 
@@ -222,26 +227,65 @@ def read_tool(reading: Reading, step: Fields, catalog: Catalog) -> ToolWork:
 def _call(reading: Reading, node: Node, found: KindValues) -> ToolWork:
     static = found.static()
     return ToolWork(
-        Call(tool=found.info.kind, settings=settings_of(reading, found.info, found.values)),
+        Call(tool=found.info.kind, settings=settings_of(reading, found)),
         {name: value for name, value in found.values.items() if name not in static},
         input_node(reading, node),
         [child for name, child in found.keys.items() if name in found.values and name not in static],
     )
 
 
-def settings_of(reading: Reading, info: ToolInfo, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that are not rendered, and the folder in which a script is looked for."""
-    static = {key.name for key in info.keys if key.static}
-    settings = {name: value for name, value in values.items() if name in static}
-    beside = {"folder": reading.child_reader.folder()} if info.kind == "python" and "script" in settings else {}
-    return {**settings, **beside}
+def settings_of(reading: Reading, found: KindValues) -> dict[str, Any]:
+    """The keys that are not rendered, the folder in which a script is looked for, and the tool that is an agent."""
+    static = found.static()
+    settings = {name: value for name, value in found.values.items() if name in static}
+    if found.info.kind == "python" and "script" in settings:
+        return {**settings, "folder": reading.child_reader.folder()}
+    if found.info.kind == "agent":
+        return _agent_settings(reading, found, settings)
+    return settings
+
+
+def _agent_settings(reading: Reading, found: KindValues, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of an agent, with the tool that answers for it, as plain data."""
+    by, agent = found.keys.get("by"), found.keys.get("agent")
+    task = None
+    if by is not None:
+        task = bound_tool(reading, by, reading.catalog)
+    elif agent is not None and isinstance(agent.value, str) and not is_template(agent.value):
+        bindings = reading.bindings()
+        task = bindings.agent(agent.value)
+        if task is None:
+            message = f"no tool is bound to the agent `{cut(agent.value)}`"
+            reading.at(agent, "unknown-agent", message, how_to_bind("agents", agent.value))
+    without = {name: value for name, value in settings.items() if name != "by"}
+    return without if task is None else {**without, "bound": bound_data(task)}
+
+
+def bound_tool(reading: Reading, node: Node, catalog: Catalog) -> Task | None:
+    """Read a tool that answers for a name. Problems are reported, and None is returned."""
+    found = read_kind(reading, node, catalog)
+    if found is None:
+        return None
+    if found.info.by_engine or found.info.kind in ("playbook", "agent"):
+        message = f"`{found.info.kind}` cannot answer for a name"
+        hint = "take a tool that a worker runs, such as `shell`, `llm` or `python`"
+        reading.at(node.nodes["kind"], "bad-tool", message, hint)
+        return None
+    static, given = found.static(), input_node(reading, node)
+    return Task(
+        name=found.info.kind,
+        kind=found.info.kind,
+        settings=settings_of(reading, found),
+        keys={name: resolved(value) for name, value in found.values.items() if name not in static},
+        input=resolved(given.value) if given is not None else {},
+    )
 
 
 def _by_engine(reading: Reading, kind: str, keys: dict[str, Node], values: dict[str, Any]) -> ToolWork:
     nodes = list(keys.values())
     match kind:
         case "gate":
-            rendered = [keys[name] for name in ("prompt", "assignee") if name in keys]
+            rendered = [keys[name] for name in ("prompt", "assignee", "choices") if name in keys]
             return ToolWork(read_gate(values), rendered=rendered, arcs=ways_out(keys))
         case "quality":
             return ToolWork(read_quality(values), rendered=nodes)
@@ -325,7 +369,7 @@ def resolved(value: Any) -> Any:
 
 def inside(pipeline: TaskPipeline) -> frozenset[str]:
     """The additional names that templates of its tasks can read."""
-    names = {"_attempt", "_prev", "_task", "outcome", "output", "results", *SECRETS}
+    names = {"_attempt", "_last_error", "_prev", "_task", "outcome", "output", "results", *SECRETS}
     for task in pipeline.tasks:
         names |= {task.name, *task.input, *(key for key in _set_keys(task) if "." not in key)}
     return frozenset(names)
@@ -403,7 +447,7 @@ def _task(reading: Reading, at: int, names: list[str], node: Node, catalog: Cata
     task = Task(
         name=names[at],
         kind=info.kind,
-        settings=settings_of(reading, info, values),
+        settings=settings_of(reading, known),
         keys={name: resolved(value) for name, value in values.items() if name not in static},
         input=resolved(given.value) if given is not None else {},
         set=_sets(reading, node),
@@ -445,7 +489,19 @@ def _with_spec(reading: Reading, task: Task, node: Node, names: list[str], at: i
 
 
 INSIDE = frozenset(
-    {"_attempt", "_prev", "_task", "command_id", "execution_id", "job", "keychain", "outcome", "output", "results"}
+    {
+        "_attempt",
+        "_last_error",
+        "_prev",
+        "_task",
+        "command_id",
+        "execution_id",
+        "job",
+        "keychain",
+        "outcome",
+        "output",
+        "results",
+    }
     | {"secrets", "worker_id"}
 )
 """Names that only the worker knows."""

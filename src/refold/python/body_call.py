@@ -87,6 +87,11 @@ class Published:
         if self._error is not None:
             raise self._error
 
+    @property
+    def sending(self) -> "asyncio.Task[None] | None":
+        """What stores the lines that are not stored yet; it needs the lease of the body."""
+        return self._sending
+
     def _sent(self, sending: asyncio.Task[None]) -> None:
         if not sending.cancelled():
             self._error = sending.exception() or self._error

@@ -8,7 +8,7 @@ from traceback import clear_frames
 from typing import Any
 
 from refold.core.faults import fault_from_exception
-from refold.core.outcomes import Cancelled, Failed, Fault, Parked, Succeeded, Suspended
+from refold.core.outcomes import RUN_CANCELLED, Cancelled, Failed, Fault, Parked, Succeeded, Suspended
 from refold.errors import InvalidValue, StaleWrite, ToolFailed
 from refold.logs import WARNING, logger
 from refold.logs import event as log_event
@@ -27,6 +27,7 @@ from refold.python.session import Session, live_keys
 
 log = logger("worker")
 
+RUN_WAS_CANCELLED = "its run was cancelled"
 MOST_ERRORS = 10_000  # exceptions that are kept for those who wait for their runs
 WHOLE_ERRORS = 100  # those of them that keep the variables of their frames, which may be large
 
@@ -64,8 +65,11 @@ class BodyTool:
         mapped = call.command.item is not None  # it knows what it has recorded, and nothing of a context
         recorded = call.command.recorded
         memory = Memory(recorded=recorded, count=len(recorded)) if mapped else await call.meanwhile.recall()
+        parks = call.parking is not None and body.signature.is_async and body.policy.isolation != "process"
+        if memory.is_cancelled and (not parks or memory.recorded.keys() <= {RUN_CANCELLED}):
+            return Done(Cancelled(RUN_WAS_CANCELLED))  # nothing was recorded that its clean-up could undo
         body_call = BodyCall(call, self.definition, memory, self.services, self.session(call.run))
-        if call.parking is not None and body.signature.is_async and body.policy.isolation != "process":
+        if parks and call.parking is not None:
             body_call.calls.waits = DurableWaits(call.parking, body_call)
         try:
             try:
@@ -83,7 +87,7 @@ class BodyTool:
             await _flushed(body_call)
             if isinstance(error, CancelledError):
                 if body_call.calls.memory.is_cancelled:
-                    return Done(Cancelled("its run was cancelled"))
+                    return Done(Cancelled(RUN_WAS_CANCELLED))
                 raise
             _log_clean_up(body_call, f"it has raised {type(error).__name__}")
             return self._failed(body_call, error)
@@ -128,7 +132,7 @@ class BodyTool:
 
     def _failed(self, body_call: BodyCall, error: BaseException) -> Done:
         call = body_call.call
-        self.originals.keep(call, error)  # also what is no Exception: `sys.exit` ends the step, not the worker
+        self.originals.keep(call, error)  # also what is not Exception: `sys.exit` ends the step, not the worker
         fault = fault_for_policy(error, call.settings.get(ON) or self.definition.step(call.command.step).retry.on)
         return Done(Failed(fault), usage=body_call.usage)
 

@@ -59,7 +59,7 @@ def _untaken(sent: type, steps: Sequence[Sketch]) -> str:
 
 def _own_problems(step: Sketch) -> Iterator[str]:
     if step.on_error is not None and not issubclass(step.on_error, ErrorEvent):
-        yield f"step {step.name!r}: on_error is {step.on_error.__name__}, which is no subclass of refold.ErrorEvent"
+        yield f"step {step.name!r}: on_error is {step.on_error.__name__}, which is not a subclass of refold.ErrorEvent"
     if any(issubclass(each, StopEvent) for each in step.takes):
         yield f"step {step.name!r} takes StopEvent, with which the run is over"
     for each in step.takes:

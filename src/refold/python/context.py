@@ -20,14 +20,14 @@ from refold.core.retry import delay, may_retry
 from refold.core.times import seconds
 from refold.errors import InvalidValue
 from refold.python.annotations import classes_named, codec_for_call
-from refold.python.body_call import BodyCall, fault_for_policy
+from refold.python.body_call import BodyCall, Published, fault_for_policy
 from refold.python.call_records import TASK, CalledFunction, TaskPlace, called_function
 from refold.python.children import Children, result_of
 from refold.python.definition import REQUEST, define, is_workflow
 from refold.python.durable_calls import CallOptions, Continuation, Span
 from refold.python.events import StopEvent
 from refold.python.field_types import check as check_type
-from refold.python.field_types import fitted
+from refold.python.field_types import fitted, plain_kind
 from refold.python.inputs import Inputs
 from refold.python.map import FanOutCall, MapOptions, by_calls, check
 from refold.python.requests import IncomingRequest, RequestAnswer
@@ -111,7 +111,8 @@ class DurableCalls:
         function = work.func if isinstance(work, partial) else work
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
             return await work()
-        made = await self._body_call.services.in_thread(work)
+        with self._body_call.calls.uninterrupted():  # a thread cannot be stopped
+            made = await self._body_call.services.in_thread(work)
         return await made if inspect.isawaitable(made) else made
 
     @overload
@@ -265,7 +266,7 @@ class Context(DurableCalls):
         there are fewer.
         """
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise InvalidValue("n", f"{n!r} is no number of events; it counts from 1")
+            raise InvalidValue("n", f"{n!r} is not a number of events; it counts from 1")
         sent = self._definition.sent(event, self._call.command.step)
         full = collect_events(self.state, self._call.command, sent, n, by)
         return None if full is None else [self._definition.received(type, data) for type, data in full]
@@ -291,6 +292,8 @@ class Context(DurableCalls):
         id = id or self._calls.asked().question(self._call.command.id)
         key = self._calls.asked().named("ask", id)
         input = {"id": id, "prompt": prompt, "metadata": self._put(metadata, "metadata")}
+        if plain_kind(type):
+            input["kind"] = plain_kind(type)
         if key in self._calls.recorded or key in self._calls.memory.awaited:
             self._body_call.published.pass_over()
         else:
@@ -306,6 +309,8 @@ class Context(DurableCalls):
         """
         if not waits:
             raise InvalidValue("ctx.first", "there is nothing to wait for: give it waits by name")
+        if self._calls.waits is None:
+            return await self._calls.first(waits)
         tasks = {name: asyncio.ensure_future(wait) for name, wait in waits.items()}
         came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -316,8 +321,9 @@ class Context(DurableCalls):
         for task in tasks.values():
             task.add_done_callback(note)
         open_waits = self._calls.waits
+        assert open_waits is not None
         try:
-            await (came if open_waits is None else open_waits.inner(came))
+            await open_waits.inner(came)
             won = next(name for name, task in tasks.items() if task.done())
         finally:
             for task in tasks.values():
@@ -443,6 +449,11 @@ Wait = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
 """Begins a coroutine and blocks until it is done."""
 
 
+def published_by(context: Context) -> Published:
+    """Return what the body of a context has shown to those who follow the run."""
+    return context._body_call.published
+
+
 class SyncDurableCalls:
     """The same as DurableCalls, for steps without `async`: each call blocks the thread of the step."""
 
@@ -510,7 +521,8 @@ class SyncDurableCalls:
 class SyncContext(SyncDurableCalls):
     """What a step without `async` gets together with its event.
 
-    It has what Context has, except `first`, and nothing in it is awaited.
+    It has what Context has, and nothing in it is awaited. `ctx.later` is the same context with waits that do not wait
+    by themselves: `ctx.first` takes them.
     """
 
     def __init__(self, context: Context, wait: Wait) -> None:
@@ -554,6 +566,22 @@ class SyncContext(SyncDurableCalls):
     ) -> Any:
         """Ask a person and wait for the answer, for `timeout` at most. Raises TimeoutError."""
         return self._wait(self._context.ask, prompt, id=id, metadata=metadata, timeout=timeout, type=type)
+
+    @property
+    def later(self) -> Context:
+        """The waits that `first` takes: `ctx.later.wait_for("paid")` waits only there."""
+        return self._context
+
+    def first(self, **waits: Awaitable[Any]) -> tuple[str, Any]:
+        """Wait for the first of several waits, as in
+        `ctx.first(paid=ctx.later.wait_for("paid"), late=ctx.later.sleep("1d"))`; see `Context.first`.
+        """
+        for name, wait in waits.items():
+            if not inspect.isawaitable(wait):
+                why = f"{name} is not a wait: give it waits of `ctx.later`, as in {name}=ctx.later.wait_for(...)"
+                raise InvalidValue("ctx.first", why)
+        came: tuple[str, Any] = self._wait(self._context.first, **waits)
+        return came
 
     def sleep(self, span: Span, *, key: str | None = None) -> None:
         """Sleep durably; the thread of the step is free meanwhile."""

@@ -35,7 +35,7 @@ from refold.python.events import (
     StopEvent,
     defined_event,
 )
-from refold.python.field_types import check_fields, declared, needed, with_defaults
+from refold.python.field_types import check_fields, declared, needed, plain_kind, with_defaults
 from refold.python.identity import OWN, identity_of, missing_arguments, module_name, rebuilt, stored_arguments
 from refold.python.inputs import Inputs, inputs_of_event, inputs_of_function
 from refold.python.session import NAME, Live
@@ -137,7 +137,8 @@ class Definition(Struct, frozen=True):
         fields = fields_of(event, cls.__name__) | {"request_id": id}
         check_fields(cls, fields, cls.__name__)
         data = self.codec.put_fields(fields, cls.__name__)
-        return Sent(self.names.get(cls, REQUEST), data, asks=Question(id, self.names[answer], _answer_fields(answer)))
+        asks = Question(id, self.names[answer], _answer_fields(answer), _answer_kinds(answer))
+        return Sent(self.names.get(cls, REQUEST), data, asks=asks)
 
     def answer(self, event: InputResponseEvent) -> Any:
         """Return an event that answers a request as the value of an answer. Raises InvalidValue."""
@@ -209,6 +210,12 @@ def _answer_fields(cls: type) -> dict[str, bool]:
     """Return the fields of an answer, and which are required; nothing if `response` is all that it has."""
     names = [name for name in field_hints(cls) if name != "request_id"]
     return {name: name in needed(cls) for name in names} if names != ["response"] else {}
+
+
+def _answer_kinds(cls: type) -> dict[str, str]:
+    """Return the kinds of the fields that take one kind of plain value."""
+    kinds = {name: plain_kind(hint) for name, hint in field_hints(cls).items() if name != "request_id"}
+    return {name: kind for name, kind in kinds.items() if kind}
 
 
 def define(workflow: Any, found_at: str = "") -> Definition:

@@ -1,18 +1,20 @@
 """The recorded durable calls of a body: each has a key, is made once, and is found again when the body starts over."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from msgspec import Struct
 
 from refold.core.faults import fault_from_exception
-from refold.core.outcomes import Awaited, Blob, Cancelled, Failed, Outcome, Succeeded
+from refold.core.outcomes import WITHDRAWN, Awaited, Blob, Cancelled, Failed, Outcome, Succeeded
 from refold.core.plan import Retry
 from refold.errors import Unstorable
 from refold.ports import Meanwhile, Memory
 from refold.python.call_records import TASK, CallRecords, unnumbered
-from refold.python.parking import DurableWaits, Suspension
+from refold.python.parking import DurableWaits, Suspension, is_withdrawn
 
 Span = str | int | float
 ReadBlob = Callable[[Blob], Awaitable[Any]]
@@ -30,6 +32,41 @@ class Continuation(BaseException):
     """Ends a body that lets another run continue its own."""
 
 
+class Race:
+    """The waits of one `first` in a body that cannot be parked."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, Awaited] = {}  # they have no outcome
+        self.last: dict[asyncio.Task[Any] | None, str] = {}  # what each task has asked for last
+        self._stuck: set[asyncio.Task[Any] | None] = set()
+        self._moved = asyncio.Event()
+
+    async def outcome(self, call: Awaited, recorded: Outcome | None) -> Outcome:
+        """Return a recorded outcome. Without one, this task waits until it is cancelled."""
+        task = asyncio.current_task()
+        self.last[task] = call.key
+        if recorded is not None and not is_withdrawn(recorded):
+            return recorded
+        if recorded is None:
+            self.open[call.key] = call
+        self._stuck.add(task)
+        self._moved.set()
+        never: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        return await never
+
+    async def all_wait(self, tasks: Collection["asyncio.Future[Any]"]) -> None:
+        """Return when each task has ended, or waits for what has not come."""
+        for task in tasks:
+            task.add_done_callback(lambda _: self._moved.set())
+        while not all(task.done() or task in self._stuck for task in tasks):
+            self._moved.clear()
+            await self._moved.wait()
+
+
+RACE: ContextVar[Race | None] = ContextVar("refold_race", default=None)
+"""Set in the tasks of a `first` of a body that cannot be parked."""
+
+
 class RecordedCalls:
     """The durable calls of one call of a body."""
 
@@ -44,6 +81,7 @@ class RecordedCalls:
         self.waits: DurableWaits | None = None  # None: a body that has to wait is ended, and starts over
         self.is_suspended = False  # once it is, further calls of this pass do nothing
         self._busy = 0  # calls under way in this very moment
+        self._uninterrupted = 0  # parts of calls that a cancellation of the run does not interrupt
         self._quiet: asyncio.Event | None = None  # none of them is; made with the first
 
     def asked(self) -> CallRecords:
@@ -61,6 +99,9 @@ class RecordedCalls:
                 return await self._whole(await waits.recorded(call, self.recorded[call.key]))
             await waits.interrupt()
             return await self._whole(await waits.outcome(call))
+        race = RACE.get()
+        if race is not None and not self.is_suspended:
+            return await self._whole(await race.outcome(call, self.recorded.get(call.key)))
         if call.key in self.recorded and not self.is_suspended:
             return await self._whole(self.recorded[call.key])
         if not self.is_suspended:
@@ -68,6 +109,36 @@ class RecordedCalls:
             await self._suspend()
             self.is_suspended = True
         raise Suspension
+
+    async def first(self, waits: Mapping[str, Awaitable[Any]]) -> tuple[str, Any]:
+        """The durable race of a body that cannot be parked: if nothing has come, it is ended, and starts over.
+
+        Of several outcomes the one that was recorded first wins, in this pass and in all later ones.
+        """
+        race = Race()
+        token = RACE.set(race)
+        try:
+            tasks = {name: asyncio.ensure_future(wait) for name, wait in waits.items()}
+        finally:
+            RACE.reset(token)
+        try:
+            await race.all_wait(tasks.values())
+            over = [name for name, task in tasks.items() if task.done()]
+            if not over:
+                self.pending.update(race.open)
+                await self._suspend()
+                self.is_suspended = True
+                raise Suspension
+            order = {key: number for number, key in enumerate(self.recorded)}
+            last = {name: race.last.get(tasks[name]) for name in over}
+            won = min(over, key=lambda name: order.get(last[name] or "", -1))
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        for key in race.open:
+            await self.give_up(key, WITHDRAWN)
+        return won, tasks[won].result()
 
     async def once(self, key: str, work: Callable[[], Awaitable[Any]]) -> Any:
         """Do the work and record its result, unless there is a recorded one.
@@ -123,8 +194,22 @@ class RecordedCalls:
         """Whether a call is under way."""
         return self._busy > 0
 
+    def can_be_interrupted(self) -> bool:
+        return not self._uninterrupted
+
+    @contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        """What happens in it has an effect that must be recorded: a cancellation of the run comes after it."""
+        self._uninterrupted += 1
+        try:
+            yield
+        finally:
+            self._uninterrupted -= 1
+            if self.waits is not None:  # soon, because a call that has returned is recorded first
+                asyncio.get_running_loop().call_soon(self.waits.cancel_if_interrupted)
+
     async def _record(self, key: str, outcome: Outcome) -> None:
-        with unnumbered():
+        with unnumbered(), self.uninterrupted():
             await self.meanwhile.record(key, outcome)
         if self.waits is not None:
             self.waits.known += 1

@@ -174,7 +174,9 @@ class InputRequestEvent(Event):
         super().__init_subclass__(**options)
         if answer is not None:
             if not (isinstance(answer, type) and issubclass(answer, InputResponseEvent)):
-                raise InvalidPlan([f"{cls.__name__}: answer is {answer!r}, which is no subclass of InputResponseEvent"])
+                raise InvalidPlan(
+                    [f"{cls.__name__}: answer is {answer!r}, which is not a subclass of InputResponseEvent"]
+                )
             cls.answered_by = answer
 
 

@@ -32,6 +32,14 @@ def declared(cls: type) -> dict[str, Any]:
     }
 
 
+PLAIN_KINDS: dict[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def plain_kind(hint: Any) -> str:
+    """Return the kind of plain value that an annotation allows; empty if it allows anything else."""
+    return PLAIN_KINDS.get(hint, "") if isinstance(hint, type) else ""
+
+
 def check_fields(cls: type, fields: Mapping[str, Any], path: str) -> None:
     """Raises InvalidValue for the first field that is missing or is not what it should be."""
     for name, hint in declared(cls).items():

@@ -21,14 +21,14 @@ from refold.errors import InvalidValue
 from refold.python.values import ValueCodec
 from refold.python.workflow import ARGUMENTS, FLOW, GIVEN_NAME, Flow, Workflow
 
-OWN = "refold.python."  # modules of Refold, whose classes are no code of a user
+OWN = "refold.python."  # modules of Refold, whose classes are not code of a user
 SCALARS = (str, int, float, complex, bool, bytes, frozenset, type(None))
 Kind = inspect.Parameter
 ANY_NUMBER = (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
 
 
 def identity_of(workflow: Workflow[Any]) -> CodeIdentity:
-    """Return the identity of an instance. Arguments that are not plain data are no part of it."""
+    """Return the identity of an instance. Arguments that are not plain data are not part of it."""
     return CodeIdentity(
         name=_given_name(workflow) or place_of(workflow),
         arguments=stored_arguments(workflow) or {},

@@ -71,7 +71,7 @@ async def all_items(items: Any) -> list[Any]:
     if isinstance(items, AsyncIterable):
         return [each async for each in items]
     if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
-        raise InvalidValue("items", f"a {type(items).__name__} is no list, iterator or source of items")
+        raise InvalidValue("items", f"a {type(items).__name__} is not a list, iterator or source of items")
     return list(items)
 
 
@@ -206,7 +206,7 @@ class FanOutCall:
                 raise InvalidValue(f"item {number}", f"step {step.name!r} takes {', '.join(step.accepts)}, not {type}")
             return {"type": type, "data": data}
         if not isinstance(item, dict):
-            raise InvalidValue(f"item {number}", f"a run has inputs by name; a {type_of(item)} is no map of them")
+            raise InvalidValue(f"item {number}", f"a run has inputs by name; a {type_of(item)} is not a map of them")
         return {"data": {name: codec.put(each, f"item {number}.{name}") for name, each in item.items()}}
 
     def _events(self, told: dict[str, Any]) -> Any:

@@ -6,17 +6,20 @@ for durable calls alone. A body that keeps running gets the outcomes of its dura
 Recorded outcomes are handed to a body one at a time, in the order in which they were recorded, and each when the body
 rests. So a body that starts over meets them in the order in which it met them before.
 
-A body whose run is cancelled gets CancelledError when all that was recorded before has reached it: where it waits, or
-at its next durable call that has no record.
+A body whose run is cancelled gets CancelledError where it waits or runs. One that starts over gets it when all that was
+recorded before has reached it: where it waits, or at its next durable call that has no record.
 """
 
 import asyncio
+from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.body_tasks import BodyTasks
-from refold.core.outcomes import WITHDRAWN, Awaited, Cancelled, Outcome, Suspended
+from refold.core.outcomes import RUN_CANCELLED, WITHDRAWN, Awaited, Cancelled, Outcome, Suspended
 from refold.errors import LeaseLost, RefoldError
 from refold.ports import Done, Memory, Parking
 from refold.python.call_records import unnumbered
@@ -38,10 +41,18 @@ class OpenWait(Struct, gc=False):
     outcome: Outcome | None = None  # recorded, and not handed over yet
 
     def can_end(self) -> bool:
-        return self.outcome is not None and not self.future.done() and not _is_withdrawn(self.outcome)
+        return self.outcome is not None and not self.future.done() and not is_withdrawn(self.outcome)
 
 
-def _is_withdrawn(outcome: Outcome) -> bool:
+def _until_cancel(recorded: Mapping[str, Outcome]) -> set[str]:
+    """Return the calls that were recorded before the run of a running body was cancelled. A body that waited is brought
+    to its waits instead."""
+    if RUN_CANCELLED not in recorded or any(map(is_withdrawn, recorded.values())):
+        return set()
+    return set(takewhile(lambda key: key != RUN_CANCELLED, recorded))
+
+
+def is_withdrawn(outcome: Outcome) -> bool:
     return isinstance(outcome, Cancelled) and outcome.reason == WITHDRAWN
 
 
@@ -59,8 +70,11 @@ class DurableWaits(BodyTasks):
         self._told = set(body_call.calls.memory.awaited)  # calls that the run waits for
         self._open: dict[str, OpenWait] = {}
         self._inner: set[asyncio.Future[Any]] = set()  # that only tasks of this body can end
-        self._order = {key: number for number, key in enumerate(body_call.calls.recorded)}
-        self._unmet = dict.fromkeys(body_call.calls.recorded)  # recorded calls that the body has not asked for yet
+        recorded = [key for key in body_call.calls.recorded if key != RUN_CANCELLED]
+        self._order = {key: number for number, key in enumerate(recorded)}
+        self._unmet = dict.fromkeys(recorded)  # recorded calls that the body has not asked for yet
+        self._until_cancel = _until_cancel(body_call.calls.recorded)
+        self._is_interrupted = False  # it gets CancelledError wherever it is
         self._look: asyncio.Handle | None = None
         self._before: dict[Any, Any] = {}  # what each task waited for at the last look
         self._restless = 0  # looks in a row at which a task had run
@@ -89,10 +103,14 @@ class DurableWaits(BodyTasks):
     def met(self, key: str) -> None:
         """The body has asked for a recorded call."""
         self._unmet.pop(key, None)
+        if key in self._until_cancel:
+            self._until_cancel.remove(key)
+            if self._is_to_cancel and not self._until_cancel:
+                asyncio.get_running_loop().call_soon(self._interrupt)
 
     async def recorded(self, call: Awaited, outcome: Outcome) -> Outcome:
         """Return an outcome of an earlier try, when the body has met those that were recorded before it."""
-        if _is_withdrawn(outcome):
+        if is_withdrawn(outcome):
             self.met(call.key)
             if not self._is_to_cancel:
                 return await self._wait_for_ever()
@@ -111,6 +129,25 @@ class DurableWaits(BodyTasks):
         if self._is_to_cancel:
             self._cancel()
             await asyncio.sleep(0)
+
+    def interrupted(self) -> None:
+        if self.is_dropped or self.is_cancelled:
+            return
+        calls = self._body_call.calls
+        calls.memory = replace(calls.memory, is_cancelled=True)
+        self.known += 1  # the record that says so
+        self._is_to_cancel = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        self._is_interrupted = True
+        self.cancel_if_interrupted()
+
+    def cancel_if_interrupted(self) -> None:
+        """Raise CancelledError in a body that was running when its run was cancelled. If a call must be recorded first,
+        this is called again."""
+        if self._is_interrupted and self._is_to_cancel and self._body_call.calls.can_be_interrupted():
+            self._cancel()
 
     def _cancel(self) -> None:
         assert self._main is not None
@@ -240,6 +277,8 @@ class DurableWaits(BodyTasks):
         self._look = None
         if not self._open or not self.parking.has_lease:
             return
+        if self._waits_for_lines():
+            return
         waiters = self.waiters()
         if ticks and any(waiter is None for waiter in waiters.values()):
             self._look = asyncio.get_running_loop().call_soon(self._look_at_once, ticks - 1)
@@ -249,12 +288,21 @@ class DurableWaits(BodyTasks):
             self._before = waiters
             self._look_later()
 
+    def _waits_for_lines(self) -> bool:
+        """Whether published lines are being stored, which needs the lease: then the next look is after that."""
+        sending = self._body_call.published.sending
+        if sending is not None:
+            sending.add_done_callback(lambda _: self._look_soon())
+        return sending is not None
+
     def _look_later(self) -> None:
         self._look = asyncio.get_running_loop().call_later(QUIET, self._look_again)
 
     def _look_again(self) -> None:
         self._look = None
         if not self._open or not self.parking.has_lease:
+            return
+        if self._waits_for_lines():
             return
         before, self._before = self._before, self.waiters()
         ran = before.keys() != self._before.keys() or any(

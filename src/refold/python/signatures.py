@@ -113,7 +113,7 @@ def _classes(name: str, where: str, hint: Any) -> Iterator[type]:
         cls = get_origin(each) or each  # a generic event is its class, whatever its parameters are
         if not is_event(cls):
             shown = getattr(each, "__name__", None) or repr(each)
-            raise InvalidPlan([f"step {name!r}: {where} says {shown}, which is no class of events"])
+            raise InvalidPlan([f"step {name!r}: {where} says {shown}, which is not a class of events"])
         yield cls
 
 

@@ -170,7 +170,7 @@ def _write(key: str, entry: Entry) -> Write:
 
 def _checked(key: str) -> str:
     if type(key) is not str or not key or key.startswith(OWN):
-        raise InvalidValue("context", f"{key!r} is no key: it must be a text that does not begin with {OWN!r}")
+        raise InvalidValue("context", f"{key!r} is not a key: it must be a text that does not begin with {OWN!r}")
     return key
 
 

@@ -183,7 +183,7 @@ class ValueCodec:
         except InvalidValue:
             raise
         except Exception as error:
-            raise InvalidValue(path, f"this is no stored value: {error!r}") from None
+            raise InvalidValue(path, f"this is not a stored value: {error!r}") from None
 
     def _get_pairs(self, pairs: Any, path: str) -> dict[Any, Any]:
         return {self.get(key, path): self.get(each, path) for key, each in pairs}

@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from refold.core.faults import fault_text
+from refold.core.fold.fanout import ITEMS_FAILED
 from refold.core.graph import Graph
 from refold.core.read.items import ItemRow, LoopSeen, item_rows
 from refold.core.read.loaded import has_keys, item_of_key
@@ -15,6 +17,19 @@ from refold.ports import Views
 from refold.queries.reading import RunReader, with_values
 
 CHUNK = 500  # items read at once
+
+
+def first_failure(views: Views, graph: Graph, state: RunState) -> str:
+    """Return why the first failed item of the loop failed that has failed the run; empty if it was no loop."""
+    error = state.error
+    fault = error.fault if error is not None else None
+    if error is None or fault is None or fault.kind != ITEMS_FAILED or error.step not in graph.index:
+        return ""
+    fan = state.steps[graph.index[error.step]].fan
+    if fan is None or not isinstance(fault.data, list) or not fault.data or fan.visit != error.visit:
+        return ""
+    [row] = rows_of(views, LoopSeen(error.step, state, fan, False), fault.data[:1])
+    return f"item {row.key or row.item}: {fault_text(row.error)}" if row.error is not None else ""
 
 
 def find_loop(graph: Graph, state: RunState, step: str) -> tuple[int, FanOut]:

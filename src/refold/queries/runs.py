@@ -1,7 +1,8 @@
 """Runs: lists of them, one by what people call it, and everything about one as JSON."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from msgspec import to_builtins
@@ -9,17 +10,34 @@ from msgspec import to_builtins
 from refold.core import times
 from refold.core.facts import RunTimedOut, StepFault
 from refold.core.faults import fault_text
+from refold.core.fold.fanout import ITEMS_FAILED, failed_items
 from refold.core.graph import Graph
-from refold.core.outcomes import SECOND, Fault, Instant
-from refold.core.read.loaded import Loaded
-from refold.core.read.summary import Summary, pace, shown_steps, status_of
-from refold.core.read.template_scope import LISTED, step_value
-from refold.core.state import CANCELLED, COMPLETED, CONTINUED, FAILED, ISSUED, TERMINAL, FanOut, RunState
+from refold.core.outcomes import SECOND, Fault, Instant, fault_of_outcome
+from refold.core.plan import WorkerWork
+from refold.core.read.loaded import Loaded, key_of
+from refold.core.read.step_times import StepTimes, step_times
+from refold.core.read.summary import Summary, pace, shown_steps, status_of, waits
+from refold.core.read.template_scope import LISTED, outcomes_of, step_value
+from refold.core.state import (
+    BYPASSED,
+    CANCELLED,
+    COMPLETED,
+    CONTINUED,
+    ENTERED,
+    FAILED,
+    ISSUED,
+    RUNNING,
+    TERMINAL,
+    FanOut,
+    RunState,
+    shown_life,
+)
 from refold.errors import Conflict, InvalidValue, NotFound
 from refold.names import meant
-from refold.ports import ALL_RUNS, RunCursor, RunFilter, Views
+from refold.ports import ALL_RUNS, Leased, RunCursor, RunFilter, Views
 from refold.queries.reading import with_values
 
+STATUSES = ("running", "waiting", "paused", "ending", "completed", "failed", "cancelled", "continued")
 CANDIDATES = 10  # that are named when a text may mean several runs
 SHORTEST = 6  # characters of an id that are enough to change its run
 NEWEST = 1000  # runs among which a mistyped name is looked for
@@ -57,11 +75,20 @@ class RunList(list[Summary]):
         self.cursor = cursor
 
 
-def part_of_runs(views: Views, wanted: RunFilter, limit: int, after: RunCursor | None = None) -> RunList:
-    """The newest runs first, at most `limit` of them, after a place in the list."""
+def part_of_runs(
+    views: Views,
+    wanted: RunFilter,
+    limit: int,
+    after: RunCursor | None = None,
+    keep: Callable[[Summary], bool] | None = None,
+) -> RunList:
+    """The newest runs first, at most `limit` of them, after a place in the list; with `keep` only some of them."""
     if limit < 1:
         raise InvalidValue("limit", f"{limit} is not a number of runs")
-    rows = list(list_runs(views, wanted, limit + 1, after))
+    if keep is None:
+        rows = list(list_runs(views, wanted, limit + 1, after))
+    else:
+        rows = list(islice(filter(keep, list_runs(views, wanted, after=after)), limit + 1))
     if len(rows) <= limit:
         return RunList(rows)
     last = rows[limit - 1]
@@ -136,8 +163,7 @@ def find_run(views: Views, text: str | None, changes: bool = False) -> Summary:
 
 def newest_run(views: Views) -> Summary:
     """The newest run that is not a child of another; else the newest of all."""
-    rows = list(list_runs(views, limit=NEWEST))
-    row = next((row for row in rows if not row.parent), None) or next(iter(rows), None)
+    row = next(list_runs(views, RunFilter(parent=""), 1), None) or next(list_runs(views, limit=1), None)
     if row is None:
         raise NotFound("there are no runs yet")
     return row
@@ -145,8 +171,8 @@ def newest_run(views: Views) -> Summary:
 
 def unfinished_run(views: Views) -> Summary:
     """The newest run that is not over and not a child of another."""
-    for row in list_runs(views, limit=NEWEST):
-        if row.status not in TERMINAL and not row.parent:
+    for row in list_runs(views, RunFilter(parent=""), NEWEST):
+        if row.status not in TERMINAL:
             return row
     raise NotFound("every run is over")
 
@@ -185,11 +211,11 @@ def removable_runs(views: Views, before: Instant) -> Iterator[Summary]:
     """Runs that ended before a moment and whose parent, if there is one, is over."""
     for status in (COMPLETED, FAILED, CANCELLED, CONTINUED):
         for row in list_runs(views, RunFilter(status)):
-            if row.ended_at <= before and not _is_wanted(views, row):
+            if row.ended_at <= before and not is_wanted(views, row):
                 yield row
 
 
-def _is_wanted(views: Views, row: Summary) -> bool:
+def is_wanted(views: Views, row: Summary) -> bool:
     """Whether a run that started it, or that continues it, is not over."""
     needed = [views.summary(run) for run in (row.parent, row.successor) if run]
     return any(other is not None and other.status not in TERMINAL for other in needed)
@@ -200,29 +226,48 @@ def is_over(views: Views, run: str) -> bool:
     return row is None or row.status in TERMINAL
 
 
+QUEUED = "queued"  # the status of what a worker could execute and none does
+
+
+def shown_status(status: str, is_held: bool) -> str:
+    """Return the status of a run for people: it is running only while a worker executes a command of it."""
+    return QUEUED if status == RUNNING and not is_held else status
+
+
+def held_runs(views: Views) -> frozenset[str]:
+    """Return the runs of which a live worker executes something."""
+    return frozenset(lease.run for lease in views.leases() if lease.is_alive)
+
+
 def run_object(views: Views, graph: Graph, state: RunState, now: Instant) -> dict[str, Any]:
-    """Return everything about a run as JSON: its status, each step with its result, and what it has used."""
-    claimed = _claimed(views, state.run) if state.open else frozenset()
-    at_work = {graph.name(opened.step) for command, opened in state.open.items() if command in claimed}
+    """Return everything about a run as JSON: its status, each step with its times and its result, the runs that its
+    steps have started, and what it has used."""
+    leases = {each.command: each for each in views.leases(state.run) if each.is_alive} if state.open else {}
+    held, times = list(leases.values()), step_times(views.facts(state.run))
+    statuses = _step_statuses(graph, state, leases, now)
 
     def computed(loaded: Loaded) -> dict[str, Any]:
         result = loaded.blob(state.blob) if state.blob is not None else state.result
         steps = shown_steps(graph, state)
         for s, step in enumerate(state.steps):
-            shown = steps[graph.name(s)]
+            name = graph.name(s)
+            shown = steps[name]
+            shown["status"] = statuses[s]
             shown["result"] = _result(state, loaded, s) if step.done_at else None
-            shown["error"] = fault_object(shown["error"])
+            shown["error"] = _error_of(graph, state, loaded, s, shown["error"])
             if step.fan is not None and (step.life == ISSUED or step.fan.done < step.fan.count):
                 shown["items"] = _items(step.fan, now if step.life == ISSUED else step.fan.since)
-            if shown["status"] == ISSUED and graph.name(s) in at_work:
-                shown["status"] = "claimed"
+                shown["items"] |= _at_work(graph, step.fan, s, leases)
+            shown |= _times(times.get(name), step.life, [each for each in held if _is_of(each.command, name)])
         return {
             "id": state.run,
             "name": state.name,
             "workflow": graph.plan.name,
-            "status": status_of(graph, state, now),
+            "status": shown_status(status_of(graph, state, now), bool(leases)),
             "key": state.key,
             "labels": dict(state.labels),
+            "parent": state.parent.run if state.parent is not None else None,
+            "cancel_reason": state.cancel_reason or None,
             "continued_by": state.successor or None,
             "continues": state.predecessor or None,
             "result": result,
@@ -236,6 +281,64 @@ def run_object(views: Views, graph: Graph, state: RunState, now: Instant) -> dic
     return with_values(views, state.run, computed)
 
 
+SHOWN_LIVES = {ENTERED: "waiting", BYPASSED: "skipped"}  # words for people, where the engine has others
+
+
+def _step_statuses(graph: Graph, state: RunState, leases: Mapping[str, Leased], now: Instant) -> list[str]:
+    """Return the status of each step. One that is open is running if a worker executes it, queued if a worker could,
+    and waiting otherwise."""
+    statuses = [SHOWN_LIVES.get(life, life) for life in map(shown_life, state.steps)]
+    ranks = ("waiting", QUEUED, "running")
+    best: dict[int, int] = {}
+    for command, opened in state.open.items():
+        rank = 2 if command in leases else 0 if waits(graph, opened, now) else 1
+        best[opened.step] = max(best.get(opened.step, 0), rank)
+    for s, step in enumerate(state.steps):
+        if step.life == ISSUED:
+            statuses[s] = ranks[best.get(s, 0)]
+    return statuses
+
+
+def _error_of(graph: Graph, state: RunState, loaded: Loaded, s: int, fault: Fault | None) -> dict[str, Any] | None:
+    """Return why a step failed; of a list loop with its first failed item. A step that completed, or that is visited
+    again, has no error."""
+    step = state.steps[s]
+    if fault is None or shown_life(step) not in (FAILED, CANCELLED):
+        return None
+    found = fault_object(fault)
+    if found is not None and fault.kind == ITEMS_FAILED and step.fan is not None and step.fan.failed:
+        item = failed_items(step.fan)[0]
+        outcome = outcomes_of(step.fan, loaded, [item])[item]
+        first = fault_of_outcome(outcome) if outcome is not None else None
+        found["first"] = {"item": item, "key": key_of(step.fan, loaded, item) or None, "error": fault_object(first)}
+    return found
+
+
+def _at_work(graph: Graph, fan: FanOut, s: int, leases: Mapping[str, Leased]) -> dict[str, int]:
+    """Return how many items are running, and how many wait for a worker. Items that are runs of their own are all
+    running."""
+    if not isinstance(graph.step(s).work, WorkerWork):
+        return {"running": fan.running, "queued": 0}
+    claimed = sum(_is_of(command, graph.name(s)) for command in leases)
+    return {"running": min(claimed, fan.running), "queued": max(fan.running - claimed, 0)}
+
+
+def _is_of(command: str, step: str) -> bool:
+    return command.partition("/")[0] == step
+
+
+def _times(times: StepTimes | None, life: str, leases: Sequence[Leased]) -> dict[str, Any]:
+    """Return when the last visit of a step began and ended, and how many seconds it took."""
+    if times is None:
+        return {"began_at": None, "ended_at": None, "seconds": None}
+    if life in (ISSUED, ENTERED):
+        claimed = min((each.claimed_at for each in leases), default=0)
+        return {"began_at": stamp(times.began_at or claimed), "ended_at": None, "seconds": None}
+    seconds = times.seconds()
+    rounded = None if seconds is None else round(seconds, 3)
+    return {"began_at": stamp(times.began_at), "ended_at": stamp(times.ended_at), "seconds": rounded}
+
+
 def _items(fan: FanOut, now: Instant) -> dict[str, Any]:
     """Count a loop's items by their states; of a loop that is running, estimate how fast and how long."""
     speed = pace(fan, now)
@@ -245,14 +348,15 @@ def _items(fan: FanOut, now: Instant) -> dict[str, Any]:
     return {**counts, **others, "rate": round(speed.rate, 3), "left": left}
 
 
-def row_object(row: Summary) -> dict[str, Any]:
-    """Return a line of the list as JSON."""
+def row_object(row: Summary, status: str = "") -> dict[str, Any]:
+    """Return a line of the list as JSON. `status`: that for people."""
     return {
         "id": row.run,
         "name": row.name,
         "workflow": row.workflow,
-        "status": row.status,
+        "status": status or row.status,
         "key": row.key,
+        "parent": row.parent or None,
         "labels": dict(row.labels),
         "continued_by": row.successor or None,
         "created_at": stamp(row.created_at),
@@ -293,7 +397,3 @@ def _result(state: RunState, loaded: Loaded, s: int) -> Any:
     if fan is None:
         return value
     return value["results"] if fan.count <= LISTED else {"stats": value["stats"]}
-
-
-def _claimed(views: Views, run: str) -> frozenset[str]:
-    return frozenset(lease.command for lease in views.leases(run))

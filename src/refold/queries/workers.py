@@ -1,10 +1,11 @@
 """Which workers are alive, what they can take, and which of them would execute a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from refold.core.plan import BODY
 from refold.core.read.summary import Summary
 from refold.core.read.why import Holder, WorkerView
+from refold.core.state import PAUSED, TERMINAL
 from refold.ports import Abilities, Views
 from refold.queries.reading import stored_plan
 from refold.queries.runs import ancestors
@@ -22,6 +23,14 @@ def serving(views: Views, row: Summary) -> Mapping[str, Abilities]:
     """The live workers that would execute this run: those that serve every run, this one, or one that it belongs to."""
     names = (ANY_RUN, *(f"run-{each.run[:8]}-" for each in (row, *ancestors(views, row))))
     return {worker: can for worker, can in abilities(views).items() if worker.startswith(names)}
+
+
+def unserved(views: Views, rows: Iterable[Summary]) -> set[str]:
+    """Return those of these runs that are not over or paused, and that no live worker would execute."""
+    names, open_rows = list(abilities(views)), [row for row in rows if row.status not in (*TERMINAL, PAUSED)]
+    if any(name.startswith(ANY_RUN) for name in names):
+        return set()
+    return {row.run for row in open_rows if not names or not serving(views, row)}
 
 
 def serving_any(views: Views, bodies: frozenset[str]) -> list[str]:

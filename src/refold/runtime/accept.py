@@ -121,11 +121,18 @@ def check_vote(d: Decision, turn: StoreTurn, asked: GateDecided) -> GateDecided:
         raise Conflict(_too_late(d, turn, gate, asked.step, visit))
     if asked.option not in gate.options:
         raise Conflict(f"gate {asked.step!r} knows {', '.join(gate.options)}, not {asked.option!r}")
+    for choice in asked.choices:
+        if choice not in opened.choices:
+            there = f"its choices are {', '.join(opened.choices)}" if opened.choices else "it has no choices"
+            raise Conflict(f"gate {asked.step!r} has no choice {choice!r}: {there}")
+    if asked.choices and asked.option in gate.refuse:
+        raise Conflict(f"gate {asked.step!r}: a refusal takes no choices")
     if asked.option not in gate.refuse:
         _check_person(gate, opened, asked)
         if gate.form is not None:
             check_form(gate.form, {} if asked.feedback is None else asked.feedback)
-    return GateDecided(asked.step, visit, asked.option, asked.by, asked.feedback)
+    taken = tuple(dict.fromkeys(asked.choices))
+    return GateDecided(asked.step, visit, asked.option, asked.by, asked.feedback, taken)
 
 
 def _too_late(d: Decision, turn: StoreTurn, gate: Gate, step: str, visit: int) -> str:
@@ -212,7 +219,16 @@ class MailReader(Struct):
             raise InvalidValue("input", str(error)) from None
         check_inputs(self.d.graph.plan, input, WORK_UNDER_LOCK, mail.input if mail.fits else ())
         started = RunStarted(
-            mail.plan.hash, input, mail.name, mail.key, mail.parent, mail.depth, mail.code, mail.labels
+            mail.plan.hash,
+            input,
+            mail.name,
+            mail.key,
+            mail.parent,
+            mail.depth,
+            mail.code,
+            mail.labels,
+            folder=mail.folder,
+            schedule=mail.schedule,
         )
         self.d.record_fact(started)
 
@@ -373,7 +389,7 @@ class MailReader(Struct):
     def _operate(self, mail: Signal | DecideGate | Pause | Resume | Cancel) -> None:
         state = self.d.state
         if isinstance(mail, DecideGate):
-            asked = GateDecided(mail.step, mail.visit or 0, mail.option, mail.by, mail.feedback)
+            asked = GateDecided(mail.step, mail.visit or 0, mail.option, mail.by, mail.feedback, mail.choices)
             self.d.record_fact(check_vote(self.d, self.turn, asked))
             return
         self._refuse_continued()
@@ -449,6 +465,7 @@ class MailReader(Struct):
                 labels=body.labels,
                 predecessor=body.predecessor,
                 signals=body.signals,
+                folder=body.folder,
             )
         )
         if fault is not None:

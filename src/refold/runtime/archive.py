@@ -78,10 +78,10 @@ def _packed(store: Store, turn: StoreTurn, run: str) -> tuple[RunArchive, RunSta
     first = records[0][2] if records else None
     if not isinstance(first, RunStarted):
         return None
-    plans = {hash: plan_data(store, hash) for hash in _named(records)}
+    plans = {hash: plan_data(store, hash) for hash in named_plans(records)}
     state = RunState(run=run)
     replayed(lambda hash: stored_graph(hash, plans[hash]), records, state)
-    named = _blobs([fact for _, _, fact in records])
+    named = named_blobs([fact for _, _, fact in records])
     blobs = {blob.hash: b64encode(stored_blob(turn, run, blob.hash)).decode() for blob in named}
     facts = tuple((at, msgspec.Raw(codec.encode_fact(fact))) for _, at, fact in records)
     plan, *more = map(msgspec.Raw, plans.values())
@@ -91,20 +91,21 @@ def _packed(store: Store, turn: StoreTurn, run: str) -> tuple[RunArchive, RunSta
     return carried, state
 
 
-def _named(records: Sequence[Record]) -> Iterator[str]:
+def named_plans(records: Sequence[Record]) -> Iterator[str]:
     """The plans that the run has followed, in order."""
     return (fact.plan for _, _, fact in records if isinstance(fact, RunStarted | RunMigrated))
 
 
-def _blobs(value: Any) -> Iterator[Blob]:
+def named_blobs(value: Any) -> Iterator[Blob]:
+    """The large values that facts name."""
     if isinstance(value, Blob):
         yield value
     elif isinstance(value, Struct):
         for name in value.__struct_fields__:
-            yield from _blobs(getattr(value, name))
+            yield from named_blobs(getattr(value, name))
     elif isinstance(value, tuple | list):
         for each in value:
-            yield from _blobs(each)
+            yield from named_blobs(each)
 
 
 def read_archive(data: bytes | str) -> OpenedArchive:
@@ -128,7 +129,7 @@ def _checked(carried: RunArchive) -> OpenedArchive:
         raise InvalidValue("export", str(error)) from None
     plans = {hash_of(plan): plan for plan in map(_plan, (carried.plan, *carried.plans))}
     first = facts[0][2] if facts else None
-    if not isinstance(first, RunStarted) or [*plans] != list(dict.fromkeys(_named(facts))):
+    if not isinstance(first, RunStarted) or [*plans] != list(dict.fromkeys(named_plans(facts))):
         raise InvalidValue("export", "its log and its workflow do not belong together")
     if any(hash_of(value) != hash for hash, value in blobs.items()):
         raise InvalidValue("export", "a value is not what its name says")

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 from refold.core.faults import text_of
 from refold.core.outcomes import SECOND, Instant
@@ -156,6 +157,15 @@ log = logger("runtime")
 SHARE = 0.05  # of the time that looking may take, however much other processes write
 
 
+SHORTEST = 0.01  # seconds between two looks
+UNHEARD = 5.0  # seconds after which a store that calls is looked at all the same, because a call may be lost
+
+
+def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(callback)
+
+
 class Listener:
     """Notices what other processes write to the same store. A process that only sends a signal or decides a gate
     commits the turn and leaves the new commands to the processes that serve the run. Those find them with the next
@@ -168,17 +178,37 @@ class Listener:
         clock: Clock,
         heard: Callable[[], Awaitable[None]],
         every: float,
+        listen: Callable[[Callable[[], None]], bool] = lambda heard: False,
     ) -> None:
+        """`listen` is that of the store: if it can call, it is not asked every few moments."""
         self.foreign_writes, self.advance, self.clock, self.every = foreign_writes, advance, clock, every
         self.heard = heard  # called when another process has written
         self._known: int | None = None  # the last value of `foreign_writes`
+        self.listen = listen
+        self._heard_now = asyncio.Event()
 
     async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            is_called = await self.advance(lambda: self.listen(lambda: _call(loop, self._heard_now.set)))
+        except Unavailable:
+            is_called = False
         while True:
             began = self.clock.now()
             await self.once()
             took = (self.clock.now() - began) / SECOND
-            await self.clock.sleep(max(self.every, took / SHARE))
+            if is_called:
+                await self.clock.sleep(max(SHORTEST, took / SHARE))
+                await self._until_called()
+            else:
+                await self.clock.sleep(max(self.every, took / SHARE))
+
+    async def _until_called(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._heard_now.wait(), UNHEARD)
+        if not self._heard_now.is_set():
+            self._known = None  # a ring may have been lost: look once
+        self._heard_now.clear()
 
     async def once(self) -> None:
         try:

@@ -1,6 +1,6 @@
 """The desk of a worker that is in the same process as the store: claims, reports, heartbeats and durable calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -35,7 +35,8 @@ class LocalDesk:
     async def claim(self, can: Abilities, lease_for: float) -> Lease | None:
         def claim() -> Lease | None:
             with self.store.turn([]) as turn:
-                return next(iter(turn.claim(can, lease_for, 1)), None)
+                asked = turn.ask(can, lease_for, 1)
+            return next(iter(asked.leases), None)
 
         lease: Lease | None = await self.advance(claim)
         return lease
@@ -51,6 +52,10 @@ class LocalDesk:
     async def leases_of(self, worker: str) -> Sequence[Lease]:
         held: Sequence[Lease] = await self.advance(lambda: self.store.leases_of(worker))
         return held
+
+    async def interrupted(self, leases: Sequence[Lease]) -> Collection[Place]:
+        found: Collection[Place] = await self.advance(lambda: self.mailroom.turns.interrupted(leases))
+        return found
 
     async def hand_back(self, lease: Lease, lost: bool = False) -> None:
         await self.advance(lambda: self.store.hand_back(lease, lost))

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 log = logger("runtime")
@@ -127,6 +128,7 @@ class Beginning(Struct, frozen=True):
     definition: "Definition | None"
     labels: dict[str, str] = {}
     on_taken: OnTaken = "return"
+    is_fresh: bool = False  # the id of the run was made for it
 
 
 class Starter:
@@ -191,6 +193,8 @@ class EngineParts(Struct, frozen=True):
     service: Service
     contexts: CallerContexts
     queues: tuple[str, ...] | None = None  # queues that the worker of this process serves; None: all
+    folder: str = ""  # the working directory of this process, and so of the steps of runs that it starts
+    wake_schedules: Callable[[], None] = lambda: None  # called when this process has changed a schedule
 
 
 class Engine:
@@ -198,6 +202,7 @@ class Engine:
         self.store, self.mailroom, self.advance, self.clock = parts.store, parts.mailroom, parts.advance, parts.clock
         self.new_id, self.ends, self.code, self.workers = parts.new_id, parts.waiters, parts.code, parts.workers
         self.service, self.queues, self.contexts = parts.service, parts.queues, parts.contexts
+        self.folder, self.wake_schedules = parts.folder, parts.wake_schedules
         self.homes: dict[str, str] = {}  # plans and where the code is that their runs need; shown to people
         self._plans: dict[int, tuple[Plan, PreparedPlan]] = {}
 
@@ -301,7 +306,8 @@ class Engine:
         else:
             input = definition.begun(definition.inputs.merged(inputs, named))
         run = await self._run_of_key(options) if options.key else options.run or self.new_id()
-        return Beginning(plan, input, options.name, options.key, run, definition, labels, options.on_taken)
+        is_fresh = not options.key and not options.run
+        return Beginning(plan, input, options.name, options.key, run, definition, labels, options.on_taken, is_fresh)
 
     async def _run_of_key(self, options: RunOptions) -> str:
         """The run that a start with this key means. A run that is in the way is cancelled first, if that is asked."""
@@ -325,7 +331,17 @@ class Engine:
             fit = fits(begin.plan, begin.input, QUICK)  # before the lock is taken, for it may take long
             if fit is None:
                 fit = await asyncio.to_thread(fits, begin.plan, begin.input)
-            start = Start(prepared, begin.input, begin.name, begin.key, code=code, labels=begin.labels, fits=bool(fit))
+            start = Start(
+                prepared,
+                begin.input,
+                begin.name,
+                begin.key,
+                code=code,
+                labels=begin.labels,
+                fits=bool(fit),
+                folder=self.folder,
+                is_fresh=begin.is_fresh,
+            )
             await self.mailroom.send(begin.run, start)
         except Conflict:
             if is_new:
@@ -467,11 +483,18 @@ class Engine:
     async def current(self, run: str) -> str:
         """Return the run that continues this one now: itself, or the last of its successors."""
         while True:
-            row: Summary | None = await self.advance(partial(self.store.summary, run))
-            if row is None or not row.successor:
+            successor = await self.successor(run)
+            if not successor:
                 return run
-            run = row.successor
-            await self._start_waiting(run)
+            run = successor
+
+    async def successor(self, run: str) -> str:
+        """Return the run that continues this one; empty if there is none."""
+        row: Summary | None = await self.advance(partial(self.store.summary, run))
+        if row is None or not row.successor:
+            return ""
+        await self._start_waiting(row.successor)
+        return row.successor
 
     async def _send(self, run: str, mail: Mail) -> str:
         """Send mail to a run, or to the run that continues it; return which."""
@@ -716,12 +739,20 @@ class Engine:
             pause = min(pause * 1.5, FOLLOW)
 
     async def decide(
-        self, run: str, step: str, option: str, *, by: str = "", feedback: Any = None, visit: int | None = None
+        self,
+        run: str,
+        step: str,
+        option: str,
+        *,
+        by: str = "",
+        feedback: Any = None,
+        visit: int | None = None,
+        choices: Iterable[str] = (),
     ) -> None:
-        """Decide a gate, for the last visit or for the given one. The first decision counts; later ones raise
-        Conflict."""
+        """Decide a gate, for the last visit or for the given one. `choices` are those of the gate's choices that are
+        taken. The first decision counts; later ones raise Conflict."""
         codec.check_value(feedback, "feedback")
-        await self.mailroom.send(run, DecideGate(step, option, by, feedback, visit))
+        await self.mailroom.send(run, DecideGate(step, option, by, feedback, visit, tuple(choices)))
 
     async def pause(self, run: str, by: str = "") -> None:
         await self._send(run, Pause(by))
@@ -732,13 +763,16 @@ class Engine:
 
     async def retry(self, run: str, step: str = "", by: str = "", budget: dict[str, int | float] | None = None) -> None:
         """Resume a run that has failed or was cancelled, with the steps that did not complete, or from the given
-        step."""
+        step. A run that has completed needs a step."""
         await self.mailroom.send(run, Reopen(by, step, _checked(budget)))
 
-    async def retry_items(self, run: str, step: str, items: Iterable[int] = (), by: str = "") -> None:
-        """Run items of a loop again that failed or were cancelled: all of them, or the given ones. Nothing else is
-        repeated."""
-        await self.mailroom.send(run, RetryItems(step, tuple(items), by))
+    async def retry_items(
+        self, run: str, step: str, items: Iterable[int] = (), by: str = "", follow: bool = False
+    ) -> None:
+        """Run items of a loop again that failed or were cancelled: all of them, or the given ones. With `follow`, all
+        steps that follow from the loop are visited again with the new values; otherwise nothing else is repeated, and
+        a run whose loop had completed keeps its status and its result."""
+        await self.mailroom.send(run, RetryItems(step, tuple(items), by, follow))
 
     async def cancel_items(self, run: str, step: str, items: Iterable[int], by: str = "") -> None:
         """Cancel items of a loop; the other items continue."""
@@ -769,6 +803,12 @@ class Engine:
                 except Conflict as error:
                     found[number] = structs.replace(each, refused=str(error))
         return found
+
+    async def change_schedules(self, change: Callable[[Store], T]) -> T:
+        """Change schedules by a function of `refold.runtime.schedule_changes`, and serve at once what is due now."""
+        changed: T = await self.advance(lambda: change(self.store))
+        self.wake_schedules()
+        return changed
 
     async def cancel(self, run: str, reason: str = "", by: str = "", command: str = "", grace: Span = GRACE) -> None:
         """Cancel the run, or one open command of it, which then counts as a failure of its step.

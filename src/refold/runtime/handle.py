@@ -75,6 +75,8 @@ class Family:
                 self._facts[run] = number
                 if isinstance(fact, RunEnded):
                     self._over.add(run)
+                    if fact.successor:
+                        self._meet(fact.successor, self.plans.get(run, ""), self.calls.get(run, ""))
                 elif isinstance(fact, StepSettled) and isinstance(fact.report.outcome, Suspended):
                     for call in fact.report.outcome.calls:
                         if call.child and not call.detached:
@@ -191,6 +193,8 @@ class Runs(Protocol):
 
     async def current(self, run: str) -> str: ...
 
+    async def successor(self, run: str) -> str: ...
+
     async def last_line(self, run: str, stream: str) -> tuple[int, Any] | None: ...
 
     async def request(
@@ -278,16 +282,20 @@ class Handle(Generic[R]):
             await asyncio.sleep(LOOK)
 
     async def stream(self, after: int = 0, *, children: bool | None = None) -> AsyncIterator[Shown]:
-        """All that the run shows, from the first on or after a number, until the run is over; nothing is lost.
+        """All that the run shows, from the first on or after a number, until the run is over; nothing is lost. What the
+        runs show that continue it comes behind, each with its own numbers.
 
         With `children`, as is usual for a pipeline, also what the runs show that it has started here, in between; each
         has its own numbers.
         """
         stages = () if self.definition is None else stages_of(self.definition.plan)
         if not (children if children is not None else stages):
-            async for number, line in self.engine.follow(self.id, after):
-                if line.get("stream") == "event":
-                    yield self._shown(self.id, number, line)
+            run = self.id
+            while run:
+                async for number, line in self.engine.follow(run, after):
+                    if line.get("stream") == "event":
+                        yield self._shown(run, number, line)
+                run, after = await self.engine.successor(run), 0
             return
         family = Family(self.engine, self.id, after)
         async for run, number, line in family.follow():

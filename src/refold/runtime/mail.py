@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.facts import GRACE, Parent
+from refold.core.facts import GRACE, Parent, Planned
 from refold.core.graph import Graph, PreparedPlan
 from refold.core.outcomes import Awaited, Outcome
 from refold.ports import Abilities, Done, Lease
@@ -19,7 +19,10 @@ class Start(Struct, frozen=True, gc=False):
     depth: int = 0
     code: str = ""
     labels: dict[str, str] = {}
+    schedule: Planned | None = None
     fits: bool = False  # whether the input was checked before the lock was taken
+    folder: str = ""  # the working directory of its steps
+    is_fresh: bool = False  # the id of the run was never used
 
 
 class Settle(Struct, frozen=True, gc=False):
@@ -78,6 +81,7 @@ class DecideGate(Struct, frozen=True):
     by: str = ""
     feedback: Any = None
     visit: int | None = None  # None: the last one
+    choices: tuple[str, ...] = ()
 
 
 class Pause(Struct, frozen=True):
@@ -114,6 +118,7 @@ class RetryItems(Struct, frozen=True):
     step: str = ""  # empty: all loops of a run that has completed although items failed
     items: tuple[int, ...] = ()  # empty: all of them
     by: str = ""
+    follow: bool = False  # what follows from the loop is visited again, with the new values
 
 
 class Migrate(Struct, frozen=True):

@@ -20,7 +20,7 @@ from refold.logs import DEBUG, ERROR, WARNING, event, logger
 from refold.ports import Advance, AtOnce, Doorbell, Lease, Offer
 from refold.runtime.children import fits
 from refold.runtime.mail import Look, Mail, Settle, Start
-from refold.runtime.turn import Delivery, RunSnapshot, TurnResult, Turns
+from refold.runtime.turn import Delivery, Rider, RunSnapshot, TurnResult, Turns
 
 log = logger("runtime")
 
@@ -73,6 +73,7 @@ class TurnObserver(Struct, frozen=True):
     children_started: Callable[[Sequence[tuple[str, str]]], None] = _ignore  # parents and their children
     alarm_set: Callable[[Instant, str], None] = _ignore  # a run must be looked at again at this moment
     command_withdrawn: Callable[[str, str], None] = _ignore  # its run and its id
+    body_interrupted: Callable[[str, str], None] = _ignore  # the run is cancelled, and this command may clean up
 
 
 class Mailroom:
@@ -95,9 +96,9 @@ class Mailroom:
         self._company_until = 0.0
         self._nudged: set[str] = set()  # runs for which a look is waiting
 
-    async def send(self, run: str, mail: Mail) -> Delivery:
+    async def send(self, run: str, mail: Mail, rider: Rider | None = None) -> Delivery:
         """Return when the mail is committed. Raises the reason for which the run refuses it."""
-        post = Delivery(run, mail)
+        post = Delivery(run, mail, rider=rider)
         if not self._report_at_once(post):
             self._in_a_row = 0
             reply: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
@@ -220,6 +221,8 @@ class Mailroom:
             self.observer.alarm_set(due, run)
         for run, command in turned.withdrawn:
             self.observer.command_withdrawn(run, command)
+        for run, command in turned.interrupted:
+            self.observer.body_interrupted(run, command)
         for seen in turned.ended:
             self.observer.run_ended(seen)
 
@@ -251,21 +254,25 @@ class Intake:
         key: str = "",
         code: str = "",
         labels: Mapping[str, str] | None = None,
+        folder: str = "",
     ) -> bool:
         """Return False if the key has its run already."""
         codec.check_value(input, "input")
         try:
             fit = bool(fits(plan, input))  # before the lock is taken, because it may take long
-            self.send(run, Start(prepare(plan), input, name, key, code=code, labels=dict(labels or {}), fits=fit))
+            start = Start(
+                prepare(plan), input, name, key, code=code, labels=dict(labels or {}), fits=fit, folder=folder
+            )
+            self.send(run, start)
         except Conflict:
             if not key:
                 raise
             return False
         return True
 
-    def send(self, run: str, mail: Mail) -> None:
+    def send(self, run: str, mail: Mail, rider: Rider | None = None) -> None:
         """Deliver mail, and let the receivers of the letters that follow read them. Raises the reason for a refusal."""
-        post = Delivery(run, mail)
+        post = Delivery(run, mail, rider=rider)
         receivers = self.turns.commit([post]).sent_to
         if post.error is not None:
             raise post.error

@@ -10,7 +10,7 @@ from refold.core.decide.migrate import Refusal, migrate, refusals
 from refold.core.facts import ItemsCancelled, ItemsReopened, RunMigrated, RunReopened
 from refold.core.fold.apply import life_of
 from refold.core.fold.fanout import failed_items
-from refold.core.fold.reopen import reopening
+from refold.core.fold.reopen import reopening, undone
 from refold.core.graph import Graph
 from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
 from refold.core.read.dead_letters import DeadLetter, any_tolerated, dead_letters, tolerated
@@ -50,6 +50,8 @@ def refuse(old: Graph, new: Graph, state: RunState, plan: str) -> None:
         raise Conflict(f"run {state.run} is {state.life}, and only one that is under way is migrated{hint}")
     if state.life != RUNNING:
         raise Conflict(f"run {state.run} is {life_of(state)}, and needs no other plan for that")
+    if state.kept is not None:
+        raise Conflict(f"items of run {state.run} are run again, by the plan by which the run had ended")
     if state.plan == plan:
         raise Conflict(f"run {state.run} follows plan {plan[:SHORT]} already")
     found = refusals(old, new, state) or list(_inputs(new, state))
@@ -77,8 +79,13 @@ def refuse_spent(state: RunState, budget: Mapping[str, int | float]) -> None:
 def reopen(d: Decision, step: str, by: str, budget: dict[str, int | float]) -> None:
     """Record that the run resumes, or raise the reason for which it cannot."""
     state = d.state
-    if state.life not in (FAILED, CANCELLED):
-        raise Conflict(f"run {state.run} is {state.life}: only one that has failed or was cancelled is retried")
+    name = state.name or state.run
+    if state.life == COMPLETED and not step:
+        raise Conflict(
+            f"run {name} is completed, so nothing is left to do; --from STEP runs that step and what follows"
+        )
+    if state.life not in (FAILED, CANCELLED, COMPLETED):
+        raise Conflict(f"run {name} is {state.life}: only one that has ended is retried")
     if state.parent is not None:
         raise Conflict(f"run {state.run} was started by run {state.parent.run}: retry that one")
     if step:
@@ -130,7 +137,7 @@ def _retry(d: Decision, mail: RetryItems) -> None:
     """Run items again while their loop runs, or after the end of the run, which then resumes. Later steps are not
     repeated."""
     if not mail.step:
-        _retry_tolerated(d, mail.by)
+        _retry_tolerated(d, mail)
         return
     s, fan = _loop(d, mail.step)
     chosen = mail.items or tuple(
@@ -141,10 +148,14 @@ def _retry(d: Decision, mail: RetryItems) -> None:
         _check(fan, chosen, (ITEM_COMPLETED,), "has completed")
         _need(chosen, mail.step)
         _check_stops(d, s, fan, chosen)
-        _go_on(d, [mail.step], mail.by, {mail.step: chosen})
+        _go_on(d, [mail.step], mail, {mail.step: chosen})
         return
     if d.state.steps[s].life != ISSUED or d.state.outcome:
-        raise Conflict(f"step {mail.step!r} is over, but run {d.state.run} is not: its items are retried after its end")
+        name = d.state.name or d.state.run
+        raise Conflict(
+            f"step {mail.step!r} is over and run {name} is not: wait for its end or cancel it; then"
+            " `refold runs retry --item` runs items again, and --follow what comes after them"
+        )
     _check(fan, chosen, (ITEM_COMPLETED,), "has completed")
     _check(fan, chosen, (ITEM_RUNNING, ITEM_WAITING), "is not over yet")
     _need(chosen, mail.step)
@@ -152,17 +163,31 @@ def _retry(d: Decision, mail: RetryItems) -> None:
     d.record_fact(ItemsReopened(mail.step, fan.visit, chosen, mail.by))
 
 
-def _retry_tolerated(d: Decision, by: str) -> None:
+def _retry_tolerated(d: Decision, mail: RetryItems) -> None:
     failed = [each.step for each in tolerated(d.graph, d.state)]
     if d.state.life not in TERMINAL or not failed:
         raise Conflict(f"run {d.state.run} has tolerated no failure")
-    _go_on(d, failed, by, {})
+    _go_on(d, failed, mail, {})
 
 
-def _go_on(d: Decision, loops: list[str], by: str, items: dict[str, tuple[int, ...]]) -> None:
+def _go_on(d: Decision, loops: list[str], mail: RetryItems, items: dict[str, tuple[int, ...]]) -> None:
+    """Run items of loops again. Of loops that had completed nothing else, unless the mail says to follow their arcs: no
+    step behind them is visited again, and the run ends as it had ended."""
+    graph, state = d.graph, d.state
     if d.state.parent is not None:
-        raise Conflict(f"run {d.state.run} was started by run {d.state.parent.run}: retry that one")
-    d.record_fact(structs.replace(reopening(d.graph, d.state, by=by, loops=loops), items=items))
+        raise Conflict(f"run {state.run} was started by run {d.state.parent.run}: retry that one")
+    steps = [graph.index[name] for name in loops]
+    if mail.follow or not undone(graph, state).isdisjoint(steps):
+        fact = reopening(graph, state, by=mail.by, loops=loops, follow=mail.follow)
+        d.record_fact(structs.replace(fact, items=items))
+        return
+    for s in steps:
+        fan, step = state.steps[s].fan, state.steps[s]
+        if step.life != COMPLETED or fan is None or fan.visit != step.visits:
+            raise Conflict(
+                f"step {graph.name(s)!r} has not completed its last visit: --from {graph.name(s)} repeats it"
+            )
+    d.record_fact(RunReopened(tuple(loops), by=mail.by, items=items, alone=True))
 
 
 def _cancel(d: Decision, mail: CancelItems) -> None:

@@ -140,7 +140,7 @@ class SyncHandle(Generic[R]):
     progress = Blocking(Handle.progress)
 
 
-async def _next(shown: AsyncIterator[Shown]) -> Shown | None:
+async def _next(shown: AsyncIterator[T]) -> T | None:
     return await anext(shown, None)
 
 
@@ -238,3 +238,16 @@ class SyncEngine(SyncStarter):
     retry = Blocking(Engine.retry)
     cancel = Blocking(Engine.cancel)
     migrate = Blocking(Engine.migrate)
+    migrate_all = Blocking(Engine.migrate_all)
+    retry_items = Blocking(Engine.retry_items)
+    cancel_items = Blocking(Engine.cancel_items)
+    progress = Blocking(Engine.progress)
+    questions = Blocking(Engine.questions)
+    current = Blocking(Engine.current)
+    request = Blocking(Engine.request)
+
+    def follow(self, run: str, after: int = 0) -> Iterator[tuple[int, Any]]:
+        """The lines of its side stream, each with its number, until the run has ended; see `Engine.follow`."""
+        lines = self.engine.follow(run, after)
+        while (each := self.thread.wait(_next(lines))) is not None:
+            yield each

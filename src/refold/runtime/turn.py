@@ -7,31 +7,33 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct, field, structs
 
 from refold.core import codec
 from refold.core.commands import HELD, Command, Held, Letter, LetterReport, LetterStart
 from refold.core.decide.decision import Decision
+from refold.core.executors import executor_of
 from refold.core.expressions import Contained, Evaluate, Languages, unknown
 from refold.core.faults import text_of
 from refold.core.graph import Graph, PreparedPlan
 from refold.core.outcomes import SECOND, Failed, Fault, Instant
 from refold.core.plain_values import escape_inputs
-from refold.core.plan import Child, hash_of
+from refold.core.plan import Child, Step, hash_of
 from refold.core.read.loaded import Loaded
 from refold.core.read.summary import summarize
 from refold.core.state import ENDING, RUNNING, TERMINAL, RunState
-from refold.errors import Ambiguous, Corrupt, LeaseLost, NotFound, RefoldError, Unavailable
+from refold.errors import Ambiguous, Conflict, Corrupt, LeaseLost, NotFound, Outdated, RefoldError, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
-from refold.ports import Lease, Memory, Offer, Store, StoreTurn, Writes
+from refold.ports import Asked, Hint, Lease, Memory, Offer, Place, Store, StoreTurn, Writes
 from refold.queries.reading import replayed, stored_graph
 from refold.runtime.accept import MailReader, reported
 from refold.runtime.children import DEPTH, ChildLimits
 from refold.runtime.loading import decided, memory_of, with_memory
 from refold.runtime.mail import Expect, Expire, Look, Mail, Note, Settle, Start, Wake
 from refold.runtime.operations import dead_of
+from refold.runtime.schedule_writes import wake_schedule
 from refold.runtime.turn_log import LogLine, turn_lines, write_lines
 
 TRIES = 3  # attempts to commit a turn
@@ -44,6 +46,16 @@ _OF_BODIES = (Note, Expect, Wake)  # mail of bodies that are running or parked; 
 _PATIENT = (Settle, *_OF_BODIES, Expire, Look)  # mail that can wait until a run that is stuck is tried again
 
 
+class Rider(Protocol):
+    """Changes documents in the commit that takes a piece of mail. A turn that is tried again calls it again."""
+
+    def admit(self, turn: StoreTurn) -> None:
+        """Raises Conflict if the documents are not what the sender has seen: then the mail is not taken."""
+
+    def write(self, turn: StoreTurn, error: Exception | None) -> None:
+        """Write the documents; the error is the reason for which the run has refused the mail."""
+
+
 class Delivery(Struct):
     """A piece of mail, and what came of it: the reason for a refusal, or the next lease of the sender."""
 
@@ -51,6 +63,7 @@ class Delivery(Struct):
     mail: Mail
     error: Exception | None = None
     next: Lease | None = None  # claimed in the same commit
+    rider: Rider | None = None
 
 
 class CachedRun(Struct):
@@ -92,6 +105,7 @@ class TurnResult(Struct):
     grown: list[str] = []  # runs whose log has outgrown their snapshot
     alarms: list[tuple[Instant, str]] = []  # when a run must be looked at again
     withdrawn: list[tuple[str, str]] = []  # commands that have ended without a report of their holder
+    interrupted: list[tuple[str, str]] = []  # commands whose bodies are running and get CancelledError
     lines: list[tuple[str, LogLine]] = []  # for the log, each with its run
 
 
@@ -101,6 +115,7 @@ class TurnOptions(Struct, frozen=True, kw_only=True):
     keep: int = 1000  # states in memory
     snapshot_every: int = 4000  # facts
     depth_limit: int = DEPTH  # runs above a run
+    executor_of: Callable[[str, Step], str] = executor_of  # where the body of a step runs, by plan and step
     decision: type[Decision] = Decision  # a simulation uses a class that raises in the middle of a turn
 
 
@@ -118,7 +133,7 @@ class Turns:
         options = options or TurnOptions()
         self.store, self.evaluate, self.chance, self.lease_for = store, evaluate, chance, options.lease_for
         self.languages, self.keep, self.snapshot_every = options.languages, options.keep, options.snapshot_every
-        self.decision = options.decision
+        self.decision, self.executor_of = options.decision, options.executor_of
         self._contained = Contained(evaluate)
         self._process, self._turns = new_id(), count()  # a turn is named by its process and a number
         self.child_limits = ChildLimits(
@@ -136,12 +151,20 @@ class Turns:
         for post in posts:
             by_run.setdefault(post.run, []).append(post)
         failure: RefoldError | None = None
+        hinted = self.store.takes_hints
         for _ in range(TRIES):
             turned, turn_id = TurnResult(), f"{self._process}-{next(self._turns):x}"
             heads: dict[str, int] = {}
             try:
-                self._commit(by_run, turn_id, heads, turned, offer)
+                self._commit(by_run, turn_id, heads, turned, offer, self._hints(by_run) if hinted else {})
+            except Outdated as error:
+                for run in by_run:
+                    self.known.pop(run, None)
+                failure = Unavailable(str(error))
+                hinted = False
+                event(log, DEBUG, "turn is taken again", turn=turn_id, runs=len(by_run), why=text_of(error))
             except Unavailable as error:
+                hinted = False
                 failure = self._after_error(error, by_run, turn_id, heads)
                 what = "turn failed" if failure is not None else "turn failed after its commit was carried out"
                 event(log, WARNING, what, turn=turn_id, runs=len(by_run), run=min(by_run), why=text_of(error))
@@ -215,12 +238,23 @@ class Turns:
                 found.append(known.state)
         return found
 
+    def interrupted(self, leases: Sequence[Lease]) -> Collection[Place]:
+        """Return those of these leases whose run was cancelled while their body was running."""
+        cleaning = {
+            (state.run, command)
+            for state in self.states({lease.run for lease in leases})
+            for command, opened in state.open.items()
+            if opened.grace is not None
+        }
+        places = [(lease.run, lease.command.id, lease.generation) for lease in leases]
+        return [place for place in places if place[:2] in cleaning]
+
     def _was_applied(self, turn_id: str, heads: dict[str, int]) -> bool:
         """A commit is atomic, so one fact with the id of this turn shows that it was applied."""
         for _ in range(TRIES):
             with suppress(Unavailable):  # asked once more; the last time it is raised
-                return any(self.store.turn_of(run, head + 1) == turn_id for run, head in heads.items())
-        return any(self.store.turn_of(run, head + 1) == turn_id for run, head in heads.items())
+                return any(self.store.was_applied(run, head + 1, turn_id) for run, head in heads.items())
+        return any(self.store.was_applied(run, head + 1, turn_id) for run, head in heads.items())
 
     def _commit(
         self,
@@ -229,18 +263,52 @@ class Turns:
         heads: dict[str, int],
         turned: TurnResult,
         offer: Callable[[], Offer | None],
+        hints: Mapping[str, Hint],
     ) -> None:
-        runs = sorted(by_run)
-        with self.store.turn(runs) as turn:
+        asked: list[tuple[Delivery, Asked]] = []
+        offered = None
+        with self.store.turn_from(hints) if hints else self.store.turn(sorted(by_run)) as turn:
             for run in by_run:  # in the order of their mail, so that the run that was due first continues first
-                self._advance_or_keep(turn, run, by_run[run], turn_id, heads, turned)
-            states = partial(self._of_events, turn)
+                ridden = [post for post in by_run[run] if post.rider is not None]
+                posts = _admitted(turn, by_run[run]) if ridden else by_run[run]
+                if posts:
+                    self._advance_or_keep(turn, run, posts, turn_id, heads, turned)
+                for post in ridden:
+                    if post in posts and post.rider is not None:
+                        post.rider.write(turn, post.error)
             for posts in by_run.values():
-                turned.issued -= self._claim_next(turn, posts, states)
-            offered = offer() if turned.issued > 0 or turned.freed else None
-            if offered is not None:
-                turned.leases.extend(with_memory(turn.claim(offered.can, self.lease_for, offered.slots), states))
-                turned.issued -= len(turned.leases)
+                asked += self._ask_next(turn, posts)
+            made = offer() if turned.issued > len(asked) or turned.freed else None
+            if made is not None:
+                offered = turn.ask(made.can, self.lease_for, made.slots)
+        for post, request in asked:
+            if request.leases:
+                post.next = with_memory(request.leases, partial(self._of_events, request.heads))[0]
+                turned.issued -= 1
+        if offered is not None:
+            turned.leases.extend(with_memory(offered.leases, partial(self._of_events, offered.heads)))
+            turned.issued -= len(turned.leases)
+
+    def _hints(self, by_run: Mapping[str, Sequence[Delivery]]) -> dict[str, Hint]:
+        """What is remembered of runs whose mail concerns them alone: reports of their bodies, or a start."""
+        hints: dict[str, Hint] = {}
+        for run, posts in by_run.items():
+            known, first = self.known.get(run), posts[0].mail
+            if run in self.stuck or run in self.broken or any(post.rider is not None for post in posts):
+                return {}
+            if known is not None and known.state.schedule is not None:
+                return {}  # its end may change documents
+            if known is None and len(posts) == 1 and isinstance(first, Start) and first.is_fresh:
+                hints[run] = Hint(0, is_fresh=True)
+            elif known is not None and all(isinstance(post.mail, (Settle, Note)) for post in posts):
+                leases = [post.mail.lease for post in posts if isinstance(post.mail, (Settle, Note))]
+                held = {lease.command.id: lease.generation for lease in leases}
+                if any(held[lease.command.id] != lease.generation for lease in leases):
+                    return {}
+                hints[run] = Hint(known.state.seq, held)
+            else:
+                return {}
+        return hints
 
     def _advance_or_keep(
         self, turn: StoreTurn, run: str, posts: list[Delivery], turn_id: str, heads: dict[str, int], turned: TurnResult
@@ -316,8 +384,9 @@ class Turns:
                 post.error = NotFound(f"there is no run {run}")
             return
         d = self.decision(known.graph, known.state, turn.now, self._language(known.graph), self.chance)
-        d.claimed = partial(turn.claimed, run)
+        d.claimed, d.held = partial(turn.claimed, run), partial(turn.generations, run)
         d.refuses, d.misfit = partial(self.child_limits.refuses, known.graph, known.state), self.child_limits.misfit
+        d.executor_of = self.executor_of
         expected = known.state.seq
         reported = {post.mail.lease.command.id for post in posts if isinstance(post.mail, Settle)}
         self._fold_mail(turn, d, posts, letters, reported if len(reported) == len(posts) else reported | _noted(posts))
@@ -353,12 +422,16 @@ class Turns:
         if len(reported) < len(posts):
             turned.freed = turned.freed or _frees(posts)
         _note_orders(turned, run, commands, timers, reported)
+        if d.interrupted:
+            turned.interrupted.extend((run, command) for command in d.interrupted)
         if d.restarted:
             turned.withdrawn.extend((run, command) for command in d.restarted)
         if d.letters:
             turned.sent_to.extend(letter.to for letter in d.letters)
             turned.births.extend((run, letter.to) for letter in d.letters if isinstance(letter.body, LetterStart))
         if known.state.life in TERMINAL:
+            if known.state.schedule is not None:
+                wake_schedule(turn, known.state.schedule)
             turned.ended.append(RunSnapshot(known.graph, known.state, d.now, _result_blob(d)))
 
     def _fold_mail(
@@ -396,10 +469,10 @@ class Turns:
         for post in posts:
             post.error = error if isinstance(error, Exception) else _as_exception(error)
 
-    def _of_events(self, turn: StoreTurn, run: str) -> RunState | None:
+    def _of_events(self, heads: Mapping[str, int], run: str) -> RunState | None:
         """The state of a run of a Python workflow, if the one in memory has every fact of its log."""
         known = self.known.get(run)
-        if known is None or not known.graph.by_events or known.state.seq != turn.head(run):
+        if known is None or not known.graph.by_events or known.state.seq != heads.get(run):
             return None
         return known.state
 
@@ -416,16 +489,13 @@ class Turns:
             raise LeaseLost(f"{command} of run {run} is over")
         return memory_of(known.state, command)
 
-    def _claim_next(self, turn: StoreTurn, posts: list[Delivery], states: Callable[[str], RunState | None]) -> int:
-        """Claim one command for each worker that reported and can take another. Returns how many were claimed."""
-        claimed = 0
-        for post in posts:
-            if isinstance(post.mail, Settle) and post.mail.then is not None and post.error is None:
-                leases = with_memory(turn.claim(post.mail.then, self.lease_for, 1), states)
-                if leases:
-                    post.next = leases[0]
-                    claimed += 1
-        return claimed
+    def _ask_next(self, turn: StoreTurn, posts: list[Delivery]) -> list[tuple[Delivery, Asked]]:
+        """Ask for one command for each worker that reported and can take another."""
+        return [
+            (post, turn.ask(post.mail.then, self.lease_for, 1))
+            for post in posts
+            if isinstance(post.mail, Settle) and post.mail.then is not None and post.error is None
+        ]
 
     def _know(
         self, turn: StoreTurn, run: str, posts: Sequence[Delivery], letters: Sequence[Letter]
@@ -492,6 +562,20 @@ class Turns:
                 turned.grown.append(run)
         while len(self.known) > self.keep:
             self.known.popitem(last=False)
+
+
+def _admitted(turn: StoreTurn, posts: list[Delivery]) -> list[Delivery]:
+    """Return the mail whose riders find the documents as they expect them."""
+    admitted: list[Delivery] = []
+    for post in posts:
+        try:
+            if post.rider is not None:
+                post.rider.admit(turn)
+        except Conflict as error:
+            post.error = error
+        else:
+            admitted.append(post)
+    return admitted
 
 
 def _stuck(run: str, error: BaseException, tries: int, now: Instant) -> Stuck:

@@ -71,12 +71,18 @@ class Keychain:
         return fields[field]
 
     async def entry(self, alias: str) -> Mapping[str, Any]:
-        """Return all its fields by name. Raise ToolFailed, whose message contains none of their values."""
-        entry = self._entries.get(alias)
-        if entry is None:
-            known = ", ".join(self._entries) or "none"
-            raise _failed(f"the keychain has no entry {alias!r}; it has {known}", "not_found")
-        return await self._kept.get(self._place.key(alias, entry.scope), partial(self._fetch, entry))
+        """Return all its fields by name. A name that is not in the keychain is that of a stored credential. Raise
+        ToolFailed, whose message contains none of their values."""
+        entry = self._entries.get(alias) or KeychainEntry(alias, "credential", "local", {"credential": alias})
+        try:
+            return await self._kept.get(self._place.key(alias, entry.scope), partial(self._fetch, entry))
+        except ToolFailed as error:
+            if alias in self._entries:
+                raise
+            cause = error.fault.message.partition(" of the keychain: ")[2]
+        known = ", ".join(self._entries) or "none"
+        why = f"the keychain has no entry {alias!r}; it has {known}. As a stored secret: {cause}"
+        raise _failed(f"{why} (`refold secret set {alias}` keeps one)", "not_found")
 
     async def _fetch(self, entry: KeychainEntry) -> Fetched:
         if entry.kind not in KINDS:
@@ -109,7 +115,7 @@ class Keychain:
 
     def _before(self, entry: KeychainEntry) -> list[str]:
         names = list(self._entries)
-        return names[: names.index(entry.name)]
+        return names[: names.index(entry.name)] if entry.name in self._entries else []
 
 
 def _entry(keys: Mapping[str, Any]) -> KeychainEntry:

@@ -70,6 +70,17 @@ class SecretRedaction:
                 at = begin + first
         return at
 
+    def place_to_begin(self, data: bytes, at: int) -> int:
+        """Return the first position from `at` on that is not within a secret."""
+        if self.redactor is None:
+            return at
+        begin = max(at - self.reach, 0)
+        spans = self.redactor.spans(data[begin : at + self.reach].decode("latin-1"))
+        for first, end in sorted(spans):
+            if begin + first < at < begin + end:
+                at = begin + end
+        return at
+
 
 class _Stream:
     """Searches each text together with those before it, as far back as a secret can reach."""
@@ -153,11 +164,28 @@ class RedactedPrograms:
         reach = self._redaction.reach
         if not reach:
             return await self._programs.run(program, say)
-        ended = await self._programs.run(structs.replace(program, keep=program.keep + reach), say)
-        out = self._redaction.place_to_cut(ended.stdout, program.keep)
-        err = self._redaction.place_to_cut(ended.stderr, program.keep)
-        left_out = ended.left_out + len(ended.stdout) - out + len(ended.stderr) - err
-        return structs.replace(ended, stdout=ended.stdout[:out], stderr=ended.stderr[:err], left_out=left_out)
+        ended = await self._programs.run(structs.replace(program, keep=program.keep + 2 * reach), say)
+        out = self._cut(ended.stdout, ended.stdout_end, ended.stdout_left_out, program.keep)
+        err = self._cut(ended.stderr, ended.stderr_end, ended.stderr_left_out, program.keep)
+        return ProgramEnd(
+            code=ended.code,
+            stdout=out[0],
+            stderr=err[0],
+            stdout_end=out[1],
+            stderr_end=err[1],
+            stdout_left_out=out[2],
+            stderr_left_out=err[2],
+        )
+
+    def _cut(self, beginning: bytes, end: bytes, left_out: int, keep: int) -> tuple[bytes, bytes, int]:
+        """Return as much of a stream as is to be kept; no secret is cut, neither before the gap nor behind it."""
+        if not left_out and len(beginning) <= keep:
+            return beginning, b"", 0
+        behind = end if left_out else beginning
+        first = self._redaction.place_to_cut(beginning, keep - keep // 2)
+        last = self._redaction.place_to_begin(behind, len(behind) - keep // 2)
+        between = left_out + len(beginning) - first + last if left_out else last - first
+        return beginning[:first], behind[last:], between
 
     async def close(self) -> None:
         await self._programs.close()

@@ -142,7 +142,7 @@ def _params(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
 
 PARQUET = ToolInfo(
     kind="parquet",
-    about="The rows of a Parquet file, in order. Needs `pip install refold[duckdb]`." + CHANGED,
+    about="The rows of a Parquet file, in order. Needs `pip install 'refold[duckdb]'`." + CHANGED,
     keys=(
         ToolKey(name="path", type="text", required=True, about=PLACE),
         ToolKey(name="columns", type="list", about="the columns to read (all)"),
@@ -209,8 +209,8 @@ SQL = ToolInfo(
     about="The rows of a query. With `key`, each page starts after the last key of the page before, and costs no more"
     " than its rows if there is an index; the key must be unique and never null. Rows that are added after it are"
     " found. Without `key`, each page skips the rows before it, and the query must have an ORDER BY that gives every"
-    " row a fixed position. The query cannot change data. DuckDB needs `pip install refold[duckdb]`, PostgreSQL needs"
-    " `pip install refold[postgres]`.",
+    " row a fixed position. The query cannot change data. DuckDB needs `pip install 'refold[duckdb]'`, PostgreSQL needs"
+    " `pip install 'refold[postgres]'`.",
     keys=(
         ToolKey(
             name="driver",

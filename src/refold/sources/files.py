@@ -46,7 +46,7 @@ def begun(cursor: Any, path: str, mark: str) -> Mapping[str, Any]:
     if cursor is None:
         return {}
     if not isinstance(cursor, Mapping) or not isinstance(cursor.get("at"), int):
-        raise refused(f"{cursor!r} is no cursor of this source", "bad_cursor")
+        raise refused(f"{cursor!r} is not a cursor of this source", "bad_cursor")
     if cursor.get("file") != mark:
         why = f"{path} has changed since its first page was read, so that no place in it is what it was"
         hint = "do not change it while the loop is running, or read a copy"

@@ -77,7 +77,7 @@ def _place(pull: Pull) -> tuple[Any, int]:
         way = pull.settings.get("next", {})
         return (int(way.get("start", 1)) if "page" in way else None), 0
     if not isinstance(pull.cursor, Mapping) or not {"at", "skip"} <= pull.cursor.keys():
-        raise refused(f"{pull.cursor!r} is no cursor of this source", "bad_cursor")
+        raise refused(f"{pull.cursor!r} is not a cursor of this source", "bad_cursor")
     return pull.cursor["at"], int(pull.cursor["skip"])
 
 

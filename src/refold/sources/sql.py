@@ -76,7 +76,7 @@ class SqlSource:
         rows = await self._rows(pull, f"select * {rows_of} {condition} order by {column} limit {pull.most + 1}", bound)
         keys = [_key_of(row, key) for row in rows]
         if any(one == other for one, other in pairwise([pull.cursor, *keys])):
-            raise _unfit(f"two rows have the same `{key}`, or it is no exact value; take a unique key")
+            raise _unfit(f"two rows have the same `{key}`, or it is not an exact value; take a unique key")
         return Page(rows[: pull.most], keys[pull.most - 1] if len(rows) > pull.most else None)
 
     async def _after_count(self, pull: Pull, query: Query) -> Page:

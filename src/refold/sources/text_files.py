@@ -71,7 +71,7 @@ def _form(file: BinaryIO, path: str, keys: Mapping[str, Any]) -> tuple[Form, Lin
         try:
             return READERS[form.types.get(column, "text")](text)
         except ValueError:
-            raise refused(f"`filter.{column}`: {value!r} is no {form.types[column]}") from None
+            raise refused(f"`filter.{column}`: {value!r} is not of the type {form.types[column]}") from None
 
     return Form(form.encoding, form.delimiter, columns, form.types, filter_of(keys.get("filter", {}), wanted)), lines
 
@@ -97,7 +97,7 @@ def _texts(lines: Lines, encoding: str) -> Iterator[str]:
         try:
             yield raw.decode(encoding)
         except UnicodeDecodeError as error:
-            raise lines.wrong(f"it is no {encoding}: {error.reason} at its byte {error.start + 1}") from None
+            raise lines.wrong(f"it is not {encoding}: {error.reason} at its byte {error.start + 1}") from None
 
 
 def _item(row: Sequence[str], form: Form, lines: Lines) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _encoding(keys: Mapping[str, Any]) -> str:
         known = codecs.lookup(name)
         plain = known.name == "utf-8-sig" or "a\n".encode(known.name) == b"a\n"
     except (LookupError, TypeError, ValueError):
-        raise refused(f"`encoding`: {name!r} is no encoding of text that is known here") from None
+        raise refused(f"`encoding`: {name!r} is not an encoding of text that is known here") from None
     if not plain:
         raise refused(f"`encoding`: a file in {name} cannot be read from its middle; convert it to utf-8")
     return "utf-8" if known.name == "utf-8-sig" else known.name
@@ -179,7 +179,7 @@ def _jsonl_page(pull: Pull) -> Page:
             try:
                 item = msgspec.json.decode(raw)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise lines.wrong(f"it is no JSON: {error}") from None
+                raise lines.wrong(f"it is not JSON: {error}") from None
             if wanted and not isinstance(item, Mapping):
                 raise lines.wrong("`filter` is for maps, and this is none")
             if not wanted or fits(item, wanted):

@@ -1,12 +1,13 @@
 """The waiting commands of the memory store, in the order in which they are claimed."""
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import merge
 
 from msgspec import Struct
 
-Lane = tuple[str, int]
-"""Queue and priority."""
+Lane = tuple[str, str, int]
+"""Queue, kind of executor and priority."""
 
 Waiting = list[tuple[int, str]]
 """A run's commands with their places in the order of issue, which stay the same after a claim."""
@@ -71,13 +72,21 @@ class Lanes:
         if self.turn_of(lane, run) is not None:
             self._lines[lane].move(run, self.number())
 
-    def walk(self, queues: Sequence[str] | None, runs: Collection[str] | None) -> Iterator[tuple[str, Waiting]]:
-        """Yield runs and their commands: highest priority first, then in the order of the queues, then of the turns."""
+    def walk(
+        self, queues: Sequence[str] | None, runs: Collection[str] | None, places: Mapping[str, int]
+    ) -> Iterator[tuple[str, Waiting]]:
+        """Yield runs and their commands: highest priority first, then in the order of the queues, then of the turns.
+        Lanes of executors without a free place are left out."""
         if queues is None:
             queues = sorted({lane[0] for lane in self._lines})
-        lanes = [lane for lane in self._lines if lane[0] in queues]
-        for lane in sorted(lanes, key=lambda lane: (-lane[1], queues.index(lane[0]))):
-            line = self._lines[lane]
-            turns = line.turns if runs is None else sorted((line.turn_of[r], r) for r in runs if r in line.turn_of)
-            for _, run in turns:
-                yield run, line.waiting[run]
+        lanes = [lane for lane in self._lines if lane[0] in queues and places.get(lane[1], 1) > 0]
+        ranks = {(-priority, queues.index(queue)) for queue, _, priority in lanes}
+        for rank in sorted(ranks):
+            alike = [lane for lane in lanes if (-lane[2], queues.index(lane[0])) == rank]
+            for _, run, lane in merge(*(self._turns(lane, runs) for lane in alike)):
+                yield run, self._lines[lane].waiting[run]
+
+    def _turns(self, lane: Lane, runs: Collection[str] | None) -> Iterator[tuple[int, str, Lane]]:
+        line = self._lines[lane]
+        turns = line.turns if runs is None else sorted((line.turn_of[r], r) for r in runs if r in line.turn_of)
+        return ((turn, run, lane) for turn, run in turns)

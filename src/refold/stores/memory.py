@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from msgspec import Struct, json, structs
@@ -21,9 +21,12 @@ from refold.ports import (
     HAND_BACKS,
     MOST_SCANNED,
     Abilities,
+    Asked,
     ChangePosition,
+    Document,
     Expired,
     Health,
+    Hint,
     Lease,
     Leased,
     LiveWorker,
@@ -37,6 +40,7 @@ from refold.ports import (
     Writes,
 )
 from refold.stores.clock import Steady, StoreClock
+from refold.stores.documents import check_put, check_version, next_version
 from refold.stores.lanes import Lane, Lanes
 from refold.stores.lost import log_lost
 from refold.stores.removal import FLOOR_STEP, refuse_removal
@@ -85,7 +89,7 @@ class Queued(Struct, frozen=True):
         return structs.replace(self, worker=None, until=0, deadline=None, losses=losses, given_up=False)
 
     def lane(self) -> Lane:
-        return self.command.queue, self.command.priority
+        return self.command.queue, self.command.executor, self.command.priority
 
 
 Key = tuple[str, str]
@@ -105,6 +109,8 @@ class CommittedRun(Struct, frozen=True):
 
 class MemoryStore:
     """One dict per table of the other stores; the caller holds the lock."""
+
+    takes_hints = False
 
     def __init__(self, now: Callable[[], Instant], steady: Steady | None = None) -> None:
         self.clock = StoreClock(now, steady)
@@ -128,6 +134,8 @@ class MemoryStore:
         self.committed: dict[str, CommittedRun] = {}  # for the views, which must not see half a turn
         self.committed_commands: dict[Key, Queued] = {}
         self.last_change = 0  # the number of the last change of a run
+        self.documents: dict[Key, Document] = {}
+        self.committed_documents: dict[Key, Document] = {}
         self.views: Views = MemoryViews(self)
 
     @contextmanager
@@ -135,6 +143,7 @@ class MemoryStore:
         turn = MemoryTurn(self, self.now())
         try:
             yield turn
+            turn.answer()
         except BaseException:
             turn.roll_back()
             raise
@@ -143,7 +152,12 @@ class MemoryStore:
             self._publish_run(run)
         for key in turn.touched_commands:
             self._publish_command(key)
+        for key in turn.touched_documents:
+            self._publish_document(key)
         self.workers.update(turn.new_workers)
+
+    def turn_from(self, hints: Mapping[str, Hint]) -> AbstractContextManager["MemoryTurn"]:
+        return self.turn(sorted(hints))
 
     def _publish_run(self, run: str) -> None:
         log, lines = self.logs.get(run), self.streams.get(run, [])
@@ -157,6 +171,13 @@ class MemoryStore:
             change = self.last_change = self.last_change + 1
         dead = self.dead.get(run, ())
         self.committed[run] = CommittedRun(row, log, len(log), lines, len(lines), dead, change)
+
+    def _publish_document(self, key: Key) -> None:
+        document = self.documents.get(key)
+        if document is None:
+            self.committed_documents.pop(key, None)
+        else:
+            self.committed_documents[key] = document
 
     def _publish_command(self, key: Key) -> None:
         queued = self.commands.get(key)
@@ -178,6 +199,9 @@ class MemoryStore:
     def turn_of(self, run: str, number: int) -> str | None:
         log = self.logs.get(run, [])
         return log[number - 1].turn if 0 < number <= len(log) else None
+
+    def was_applied(self, run: str, number: int, turn: str) -> bool:
+        return self.turn_of(run, number) == turn
 
     def summary(self, run: str) -> Summary | None:
         return self.rows.get(run)
@@ -249,6 +273,9 @@ class MemoryStore:
     def _is_stale(self, due: Instant, run: str, key: str) -> bool:
         return self.timers.get(run, {}).get(key) != due
 
+    def listen(self, heard: Callable[[], None]) -> bool:
+        return False
+
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         if self._held_by(lease) is None:
             return False
@@ -304,7 +331,9 @@ class MemoryTurn:
         self.undo: list[Callable[[], object]] = []
         self.touched: set[str] = set()  # runs and commands that the views do not show yet
         self.touched_commands: set[Key] = set()
+        self.touched_documents: set[Key] = set()
         self.new_workers: dict[str, Abilities] = {}
+        self.asked: list[Asked] = []
 
     def head(self, run: str) -> int:
         return len(self.store.logs.get(run, ()))
@@ -391,14 +420,28 @@ class MemoryTurn:
             heapq.heappush(self.store.agenda, (due, run, key))
         self._put(timers, key, due)
 
+    def ask(self, can: Abilities, lease_for: float, limit: int) -> Asked:
+        asked = Asked(can, lease_for, limit)
+        self.asked.append(asked)
+        return asked
+
+    def answer(self) -> None:
+        """Claim what was asked for, when everything else is written."""
+        for asked in self.asked:
+            asked.leases = self.claim(asked.can, asked.lease_for, asked.limit)
+            asked.heads = {lease.run: self.head(lease.run) for lease in asked.leases}
+
     def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]:
         self._release_later()
         leases: list[Lease] = []
+        places = dict(can.places)
         while len(leases) < limit:
-            key = self._next(can)
+            key = self._next(can, places)
             if key is None:
                 break
             queued = self.store.commands[key]
+            if queued.command.executor in places:
+                places[queued.command.executor] -= 1
             timeout = queued.command.timeout
             self._queue(
                 key,
@@ -417,7 +460,7 @@ class MemoryTurn:
             assert lease is not None
             leases.append(lease)
         if leases and can.worker not in self.store.workers:
-            self.new_workers[can.worker] = can
+            self.new_workers[can.worker] = structs.replace(can, places=())
         return leases
 
     def remove(self, run: str) -> None:
@@ -442,6 +485,22 @@ class MemoryTurn:
         runs = sorted(run for run, log in store.logs.items() if log)
         self.touched.update(runs)
         return runs
+
+    def document(self, kind: str, id: str) -> Document | None:
+        return self.store.documents.get((kind, id))
+
+    def put_document(self, kind: str, id: str, data: bytes, version: int = 0, due: Instant | None = None) -> int:
+        check_put(kind, id, data)
+        check_version(kind, id, self.document(kind, id), version)
+        made = next_version(version, self.now)
+        self.touched_documents.add((kind, id))
+        self._put(self.store.documents, (kind, id), Document(kind, id, made, bytes(data), due))
+        return made
+
+    def delete_document(self, kind: str, id: str, version: int) -> None:
+        check_version(kind, id, self.document(kind, id), version)
+        self.touched_documents.add((kind, id))
+        self._put(self.store.documents, (kind, id), None)
 
     def _swap(self, name: str, value: Any) -> None:
         """Replace a whole table, so that undoing it keeps its order."""
@@ -477,12 +536,13 @@ class MemoryTurn:
             )
             self._queue(key, queued)
 
-    def _next(self, can: Abilities) -> Key | None:
-        for run, waiting in self.store.lanes.walk(can.queues, can.runs):
+    def _next(self, can: Abilities, places: Mapping[str, int]) -> Key | None:
+        for run, waiting in self.store.lanes.walk(can.queues, can.runs, places):
             if self.store.rows[run].status == PAUSED:
                 continue
             for _, command in waiting:
-                if can.tools is None or self.store.commands[run, command].command.tool in can.tools:
+                order = self.store.commands[run, command].command
+                if (can.tools is None or order.tool in can.tools) and order.is_for(can.worker, self.now):
                     return run, command
         return None
 
@@ -625,7 +685,7 @@ class MemoryViews:
     def leases(self, run: str | None = None) -> Sequence[Leased]:
         commands = sorted(self._store.committed_commands.items())
         return [
-            Leased(*key, "" if queued.given_up else queued.worker, queued.until, not queued.given_up)
+            Leased(*key, "" if queued.given_up else queued.worker, queued.until, not queued.given_up, queued.claimed_at)
             for key, queued in commands
             if queued.worker is not None and run in (None, key[0])
         ]
@@ -636,6 +696,20 @@ class MemoryViews:
         return [letter for _, letters in last for letter in letters if fingerprint in (None, letter.fingerprint)][
             :limit
         ]
+
+    def document(self, kind: str, id: str) -> Document | None:
+        return self._store.committed_documents.get((kind, id))
+
+    def documents(self, kind: str, after: str = "", limit: int = 100) -> Sequence[Document]:
+        found = [each for each in list(self._store.committed_documents.values()) if each.kind == kind]
+        return sorted((each for each in found if each.id > after), key=lambda each: each.id)[:limit]
+
+    def due_documents(self, kind: str, limit: int = 100) -> tuple[Sequence[Document], Instant | None]:
+        now = self.now()
+        documents = [each for each in list(self._store.committed_documents.values()) if each.kind == kind]
+        dues = sorted((each.due, each.id, each) for each in documents if each.due is not None)
+        next_due = next((due for due, _, _ in dues if due > now), None)
+        return [each for due, _, each in dues if due <= now][:limit], next_due
 
     def health(self, thorough: bool = False) -> Health:
         return Health(is_durable=False)
@@ -657,6 +731,7 @@ class MemoryViews:
             "dead": sum(map(len, list(store.dead.values()))),
             "plans": len(store.plans),
             "workers": len(store.workers),
+            "documents": len(store.documents),
         }
 
     def report(self, error: Corrupt) -> None:

@@ -265,7 +265,7 @@ def _pairs(at: int, runs: Sequence[tuple[Run, Run]]) -> Run:
         for key_of, value_of in runs:
             key = plain(key_of(evaluation))
             if type(key) not in SCALARS:
-                raise EvaluationFailed(f"{kind(key)} is no key", at)
+                raise EvaluationFailed(f"{kind(key)} is not a key", at)
             made[key] = value_of(evaluation)
         return made
 

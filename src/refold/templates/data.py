@@ -169,7 +169,7 @@ class Copies:
             return self._container(value, counts, depth + 1)
         if isinstance(value, Aliased):
             return self.of(unaliased(value), counts, depth)
-        raise CannotEvaluate(f"a {type(value).__name__} is no value")
+        raise CannotEvaluate(f"a {type(value).__name__} is not a value")
 
     def _container(self, value: Any, counts: bool, depth: int) -> Any:
         if self.limit is not None:
@@ -182,7 +182,7 @@ class Copies:
 
     def _key(self, key: Any, counts: bool) -> str:
         if not isinstance(key, str):
-            raise CannotEvaluate(f"the key {key!r} of a map is no text")
+            raise CannotEvaluate(f"the key {key!r} of a map is not a text")
         return self._text(key, counts)
 
     def _text(self, text: str, counts: bool) -> str:
@@ -198,5 +198,5 @@ class Copies:
 
 def _finite(value: float) -> float:
     if not isfinite(value):
-        raise CannotEvaluate(f"{value} is no number that JSON can hold")
+        raise CannotEvaluate(f"{value} is not a number that JSON can hold")
     return float(value)

@@ -70,7 +70,7 @@ class Evaluation:
             return view
         if isinstance(value, Aliased):
             return self.taken(view)
-        raise CannotEvaluate(f"a {type(value).__name__} is no value")
+        raise CannotEvaluate(f"a {type(value).__name__} is not a value")
 
     def read(self, container: Any, key: Any) -> Any:
         """Return an element of a list or map."""
@@ -98,7 +98,7 @@ class Evaluation:
         if value is None and self.lenient:
             return
         if not isinstance(value, (str, *LISTS, Mapping)):
-            raise CannotEvaluate(f"{kind(value)} is no list")
+            raise CannotEvaluate(f"{kind(value)} is not a list")
         for element in bare(value):
             self.charge(ITEM)
             yield self.shown(element)
@@ -120,5 +120,5 @@ class Evaluation:
 
     def text(self, value: Any) -> str:
         if type(value) not in SCALARS or (value is None and not self.lenient):
-            raise CannotEvaluate(f"{kind(value)} is no text")
+            raise CannotEvaluate(f"{kind(value)} is not a text")
         return self.written(value)

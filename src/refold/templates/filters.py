@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from msgspec import DecodeError, json
 
+from refold.core import cut_text
 from refold.core.expressions import CannotEvaluate, step_into
 from refold.templates.data import ITEM, LISTS, bare, json_of, kind, whole
 from refold.templates.evaluation import Evaluation
@@ -121,7 +122,7 @@ def stripped(chars: str | None) -> str | None:
     if chars is None:
         return None
     if not isinstance(chars, str):
-        raise CannotEvaluate(f"{kind(chars)} is no text")
+        raise CannotEvaluate(f"{kind(chars)} is not a text")
     once = "".join(dict.fromkeys(chars))
     if len(once) > _MOST_STRIPPED:
         raise CannotEvaluate(f"at most {_MOST_STRIPPED} different characters can be stripped")
@@ -161,7 +162,11 @@ def _fromjson(evaluation: Evaluation, value: Any) -> Any:
     try:
         return json.decode(text)
     except DecodeError as error:
-        raise CannotEvaluate(f"this is no JSON: {error}") from None
+        left_out = cut_text.left_out_of(text)
+        if left_out:
+            why = f"this is not all of the JSON: {left_out} bytes were left out when it was printed"
+            raise CannotEvaluate(f"{why}; raise `max_output` of that step, or let it write a `stdout_file`") from None
+        raise CannotEvaluate(f"this is not JSON: {error}") from None
 
 
 def _urlencode(evaluation: Evaluation, value: Any) -> str:
@@ -217,7 +222,7 @@ def _map(evaluation: Evaluation, value: Any) -> Any:
     if value is None and evaluation.lenient:
         return {}
     if not isinstance(value, Mapping):
-        raise CannotEvaluate(f"{kind(value)} is no map")
+        raise CannotEvaluate(f"{kind(value)} is not a map")
     return bare(value)
 
 
@@ -261,7 +266,7 @@ def _sum(evaluation: Evaluation, value: Any, attribute: str | None = None, start
 
 def _number(value: Any) -> Any:
     if not isinstance(value, (int, float)):
-        raise CannotEvaluate(f"{kind(value)} is no number")
+        raise CannotEvaluate(f"{kind(value)} is not a number")
     return value
 
 
@@ -283,7 +288,7 @@ def _converted(evaluation: Evaluation, to: type[int] | type[float], value: Any, 
         return to(_number(value))
     except (CannotEvaluate, ValueError, OverflowError):
         if default is _UNSET:
-            raise CannotEvaluate(f"{evaluation.written(value)!r} is no number") from None
+            raise CannotEvaluate(f"{evaluation.written(value)!r} is not a number") from None
         return default
 
 
@@ -325,8 +330,20 @@ def record(evaluation: Evaluation, /, **fields: Any) -> dict[str, Any]:
     return fields
 
 
+def _of_times(name: str) -> Filter:
+    """Return a filter of times; rules of zones are loaded with the first use."""
+
+    def act(evaluation: Evaluation, value: Any, *args: Any, **named: Any) -> Any:
+        from refold.templates.time_filters import TIME_FILTERS
+
+        return TIME_FILTERS[name](evaluation, value, *args, **named)
+
+    return act
+
+
 FILTERS: dict[str, Filter] = {
     "abs": _abs,
+    "add_time": _of_times("add_time"),
     "b64decode": _b64decode,
     "b64encode": _b64encode,
     "batch": _batch,
@@ -334,7 +351,9 @@ FILTERS: dict[str, Filter] = {
     "count": _length,
     "float": _float,
     "format": printf,
+    "format_time": _of_times("format_time"),
     "fromjson": _fromjson,
+    "in_zone": _of_times("in_zone"),
     "indent": _indent,
     "int": _int,
     "items": items,
@@ -347,12 +366,14 @@ FILTERS: dict[str, Filter] = {
     "replace": replace,
     "slice": _slice,
     "split": split,
+    "start_of": _of_times("start_of"),
     "string": _string,
     "sum": _sum,
     "title": _plain(str.title),
     "tojson": _tojson,
     "trim": _trim,
     "truncate": _truncate,
+    "unix_time": _of_times("unix_time"),
     "upper": _plain(str.upper),
     "urlencode": _urlencode,
     "values": values,

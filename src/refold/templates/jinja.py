@@ -74,7 +74,7 @@ def _filesizeformat(evaluation: Evaluation, value: Any, binary: bool = False) ->
     try:
         size = float(value if isinstance(value, (int, float)) else evaluation.text(value))
     except ValueError:
-        raise CannotEvaluate(f"{kind(value)} is no size") from None
+        raise CannotEvaluate(f"{kind(value)} is not a size") from None
     base = 1024 if binary else 1000
     if abs(size) < base:
         return "1 Byte" if size == 1 else f"{int(size)} Bytes"

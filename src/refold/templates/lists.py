@@ -35,7 +35,7 @@ def elements(evaluation: Evaluation, value: Any) -> Sequence[Any]:
         evaluation.charge(ITEM * len(data))
         return list(data)
     if not isinstance(value, LISTS):
-        raise CannotEvaluate(f"{kind(value)} is no list")
+        raise CannotEvaluate(f"{kind(value)} is not a list")
     evaluation.charge(TO_READ * len(value))
     return [evaluation.taken(each) for each in bare(value)]
 
@@ -117,7 +117,7 @@ def _attribute(value: Any) -> str | None:
     if value is None or value is UNDEFINED:
         return None
     if not isinstance(value, str):
-        raise CannotEvaluate(f"{kind(value)} is no name of an attribute")
+        raise CannotEvaluate(f"{kind(value)} is not a name of an attribute")
     return value
 
 
@@ -150,7 +150,7 @@ def last(evaluation: Evaluation, value: Any) -> Any:
 
 def _element(evaluation: Evaluation, value: Any, place: int) -> Any:
     if not isinstance(value, (str, *LISTS)):
-        raise CannotEvaluate(f"{kind(value)} is no list")
+        raise CannotEvaluate(f"{kind(value)} is not a list")
     evaluation.charge(TO_READ)
     return read(evaluation, value, place) if len(value) else UNDEFINED
 
@@ -185,9 +185,9 @@ def pairs_in_order(
 ) -> list[Any]:
     """`dictsort`: keys with their values, in the order of the keys, or of the values."""
     if not isinstance(value, Mapping):
-        raise CannotEvaluate(f"{kind(value)} is no map")
+        raise CannotEvaluate(f"{kind(value)} is not a map")
     if not isinstance(by, str) and by is not None and by is not UNDEFINED:
-        raise CannotEvaluate(f"{kind(by)} is no text")
+        raise CannotEvaluate(f"{kind(by)} is not a text")
     evaluation.charge(TO_READ * len(value))
     pairs = [[key, read(evaluation, value, key)] for key in bare(value)]
     keys = _orders(evaluation, [pair[by == "value"] for pair in pairs], case_sensitive)
@@ -299,7 +299,7 @@ def _text_of(attribute: Any) -> str:
     if isinstance(attribute, str):
         return attribute
     if type(attribute) not in SCALARS:
-        raise CannotEvaluate(f"{kind(attribute)} is no name of an attribute")
+        raise CannotEvaluate(f"{kind(attribute)} is not a name of an attribute")
     return str(plain(attribute))
 
 
@@ -331,7 +331,7 @@ def rounded(evaluation: Evaluation, value: Any, digits: Any = _UNSET, how: Any =
     if not isinstance(how, str) or how not in ("common", "ceil", "floor"):
         raise CannotEvaluate("the method is 'common', 'ceil' or 'floor'")
     if type(value) not in (int, float):
-        raise CannotEvaluate(f"{kind(value)} is no number")
+        raise CannotEvaluate(f"{kind(value)} is not a number")
     if how == "common":
         return round(value, max(min(digits, _MOST_PRECISE), -_MOST_PRECISE))
     return _rounded_to_one_side(value, digits, math.ceil if how == "ceil" else math.floor)
@@ -342,7 +342,7 @@ def _digits(value: Any) -> int:
     if value is None:
         return 0
     if not isinstance(value, int) or not _FEWEST_DIGITS <= value <= _MOST_DIGITS:
-        raise CannotEvaluate(f"{kind(value)} is no number of digits")
+        raise CannotEvaluate(f"{kind(value)} is not a number of digits")
     return int(value)
 
 

@@ -50,7 +50,7 @@ def _find_from_behind(evaluation: Evaluation, value: Any, part: str, *bounds: An
 
 def _from_behind(text: str, part: str) -> int:
     if not isinstance(part, str):
-        raise CannotEvaluate(f"{kind(part)} is no text")
+        raise CannotEvaluate(f"{kind(part)} is not a text")
     found = text[::-1].find(part[::-1])
     return len(text) - found - len(part) if found >= 0 else -1
 

@@ -81,7 +81,8 @@ def _selected(view: RunScope, s: int, value: Any) -> Any:
         return value
     select = work.select
     if work.single and work.tasks[0].kind in SQL:
-        value = Aliased(value, {f"command_{number}": value for number in range(MOST_STATEMENTS)})
+        names = {f"command_{number}": value for number in range(MOST_STATEMENTS)}
+        value = Aliased(value, names, kept=("command_0",))
     return Aliased(value, Selected(unaliased(value), select)) if select else value
 
 

@@ -65,7 +65,7 @@ def concatenate(evaluation: Evaluation, *operands: Any) -> str:
 
 def negate(evaluation: Evaluation, value: Any) -> Any:
     if not isinstance(value, _NUMBER):
-        raise CannotEvaluate(f"{kind(value)} is no number")
+        raise CannotEvaluate(f"{kind(value)} is not a number")
     return -value
 
 

@@ -52,7 +52,7 @@ def not_defined(keys: Sequence[Any], absent: Absent, view: TemplateScope) -> str
     if not isinstance(absent.where, Mapping):
         return f"{path!r} is not defined: {before!r} is {kind(absent.where)}"
     if not isinstance(absent.key, Key):
-        return f"{path!r} is not defined: {kind(absent.key)} is no key"
+        return f"{path!r} is not defined: {kind(absent.key)} is not a key"
     meant = _meant(str(absent.key), absent.where, f"{before}.")
     return f"{path!r} is not defined: {before!r} has no {absent.key!r}{meant}"
 

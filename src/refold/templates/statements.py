@@ -114,7 +114,7 @@ class Walk:
         if data is None and self.evaluation.lenient:
             return ()
         if not isinstance(data, (list, tuple, str, Mapping)):
-            raise CannotEvaluate(f"{kind(data)} is no list to go through")
+            raise CannotEvaluate(f"{kind(data)} is not a list to go through")
         if len(data) > MOST_TURNS:
             raise CannotEvaluate(_TOO_MANY_TURNS)
         return list(data) if isinstance(data, Mapping) else data

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from refold.registry import TOOLS, Installed
 from refold.tool_api import ToolInfo
+from refold.tools.agent.info import AGENT
 from refold.tools.artifact.info import ARTIFACT
 from refold.tools.container.info import CONTAINER
 from refold.tools.engine_kinds import GATE, PLAYBOOK, POLL, QUALITY, WAIT
@@ -23,7 +24,7 @@ from refold.tools.transfer.info import TRANSFER
 KINDS = (
     *(PYTHON, SHELL, HTTP, NOOP, ASSERT),
     *(SQLITE, DUCKDB, POSTGRES, TRANSFER),
-    *(ARTIFACT, EMIT, CONTAINER, MCP, LLM),
+    *(ARTIFACT, EMIT, CONTAINER, MCP, LLM, AGENT),
     *(WAIT, GATE, QUALITY, POLL, PLAYBOOK),
 )
 CATALOG: Mapping[str, ToolInfo] = {info.kind: info for info in KINDS}

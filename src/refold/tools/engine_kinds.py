@@ -132,6 +132,12 @@ GATE = ToolInfo(
             about="a JSON Schema of the feedback; an answer that does not fit is refused. A refusal of the gate is not"
             " checked against it",
         ),
+        ToolKey(
+            name="choices",
+            type="any",
+            about="further choices, computed when the gate is entered: a list of texts, or a map of values to labels."
+            " Whoever does not refuse may take any number of them",
+        ),
         ToolKey(name="assignee", type="text", about="who is asked, shown to people; anyone may decide"),
         ToolKey(
             name="min_approvals",
@@ -148,9 +154,10 @@ GATE = ToolInfo(
             " the run to that step only",
         ),
     ),
-    result="`{option, by, at, feedback, approvals}`; after a timeout that is not a failure, `option` is null and `by`"
+    result="`{option, by, at, feedback, approvals}`, with `choices`, the list of those that were taken, if the gate has"
+    " choices; after a timeout that is not a failure, `option` is null and `by`"
     ' is "timeout". A refusal has the same under `error.data`',
-    result_keys=("option", "by", "at", "feedback", "approvals"),
+    result_keys=("option", "by", "at", "feedback", "approvals", "choices"),
     by_engine=True,
     check=check_gate,
     example="""\

@@ -2,14 +2,15 @@
 
 from refold.wiring.opening import open_engine, open_process, options, run_sync
 from refold.wiring.process import Process, assemble, open_secrets
-from refold.wiring.store import open_intake, rebuild_file
-from refold.wiring.world import WallClock, World, language
+from refold.wiring.store import copy_database, open_intake, rebuild_file
+from refold.wiring.world import WallClock, World, language, working_directory
 
 __all__ = [
     "Process",
     "WallClock",
     "World",
     "assemble",
+    "copy_database",
     "language",
     "open_engine",
     "open_intake",
@@ -18,4 +19,5 @@ __all__ = [
     "options",
     "rebuild_file",
     "run_sync",
+    "working_directory",
 ]

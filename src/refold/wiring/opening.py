@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from threading import Thread
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from refold.core.executors import INTERPRETER
 from refold.core.expressions import Evaluate, Values
 from refold.core.plan import Plan
 from refold.doorbells.local import LocalDoorbell
@@ -19,10 +20,11 @@ from refold.executors.process_services import ProcessServices
 from refold.logs import ERROR, INFO, event, logger
 from refold.ports import Store, Tool
 from refold.runtime.engine import Engine, Service
-from refold.settings import Settings
+from refold.settings import PROCESSES_EACH, Settings
+from refold.stores.open import is_server, shown_address
 from refold.wiring.process import Process, assemble, open_secrets
 from refold.wiring.store import kept_in
-from refold.wiring.world import ARTIFACTS, StoreTime, World
+from refold.wiring.world import ARTIFACTS, StoreTime, World, working_directory
 from refold.worker.leases import on_thread
 
 if TYPE_CHECKING:
@@ -96,8 +98,9 @@ async def open_process(
     async with kept_in(store, db) as (kept, advance):
         settings = settings if settings is not None else Settings()
         inline = Inline(settings.slots)
+        interpreters = settings.processes or PROCESSES_EACH * (os.cpu_count() or 1)
         isolated = ProcessServices(
-            settings.processes or os.cpu_count() or 1,
+            interpreters,
             settings.process_grace,
             settings.tool_limits,
             environment(os.environ, settings.pass_env),
@@ -113,8 +116,10 @@ async def open_process(
             advance.here,
             open_secrets(settings, db),
             isolated,
-            settings.artifacts or (f"{os.fspath(db)}-artifacts" if db is not None else ARTIFACTS),
+            settings.artifacts or (f"{os.fspath(db)}-artifacts" if db is not None and not is_server(db) else ARTIFACTS),
             {name: value for name, value in os.environ.items() if name.startswith("DOCKER_")},
+            folder=working_directory(),
+            places={INTERPRETER: interpreters},
         )
         process = assemble(
             kept,
@@ -127,7 +132,7 @@ async def open_process(
             shared=db is not None,
         )
         serving = asyncio.create_task(process.serve())
-        at = {"worker": process.worker.can.worker, "db": os.fspath(db) if db is not None else "", "run": only}
+        at = {"worker": process.worker.can.worker, "db": shown_address(db) if db is not None else "", "run": only}
         event(log, INFO, "engine opened", at, slots=settings.slots)
         try:
             async with _as_long_as(serving, process.service):
@@ -210,7 +215,7 @@ class SyncRunner:
         except KeyboardInterrupt:
             db = self._opening["db"]
             if begun and db is not None:
-                again = f"refold runs resume {begun[0]} --db {shlex.quote(os.fspath(db))}"
+                again = f"refold runs resume {begun[0]} --db {shlex.quote(shown_address(db))}"
                 print(f"run {begun[0]} is not cancelled\nto continue: {again}", file=sys.stderr)
             raise
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from refold.errors import NotFound
+from refold.playbooks.bindings import Bindings
 from refold.playbooks.playbook import Playbook, read
 from refold.python.load import describe_workflow
 from refold.sources.catalog import installed_sources
@@ -18,11 +19,21 @@ def playbook(file: str | os.PathLike[str]) -> Playbook:
     path = os.fspath(file)
     if not os.path.exists(path):
         raise NotFound(f"there is no playbook {os.path.abspath(path)}")
+
+    def load(other: str) -> bytes:
+        return Path(other).read_bytes()
+
+    def bindings() -> Bindings:
+        from refold.playbooks.bindings_file import bindings_for
+
+        return bindings_for(path, installed_tools(), load, installed_sources)
+
     return read(
-        Path(path).read_bytes(),
+        load(path),
         path,
         installed_tools(),
-        lambda other: Path(other).read_bytes(),
+        load,
         sources=installed_sources,
         code=describe_workflow,
+        bindings=bindings,
     )

@@ -7,9 +7,11 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from refold.core import executors
 from refold.core import plan as plans
 from refold.core.expressions import Evaluate
 from refold.core.pipeline import TaskPipeline
+from refold.core.plan import Step
 from refold.ports import Abilities, Advance, Lease, Store, Tool
 from refold.queries.reading import stored_value
 from refold.queries.workers import abilities as live_abilities
@@ -19,10 +21,13 @@ from refold.runtime.caller_contexts import CallerContexts
 from refold.runtime.desk import LocalDesk
 from refold.runtime.engine import Engine, EngineParts, Service
 from refold.runtime.mailroom import Mailroom, TurnObserver
+from refold.runtime.retention import OldRuns
 from refold.runtime.run_waiters import RunWaiters
+from refold.runtime.schedules import ScheduleReader, Schedules
 from refold.runtime.turn import RunSnapshot, TurnOptions, Turns
 from refold.secrets.access import SecretAccess, SecretPlaces, file_beside
 from refold.settings import Settings
+from refold.stores.open import is_server
 from refold.wiring.python_code import PythonCode
 from refold.wiring.tools import make_tools
 from refold.wiring.world import WallClock, World, language
@@ -30,6 +35,7 @@ from refold.worker.loop import Worker, WorkerOptions
 from refold.worker.redaction import NO_REDACTION
 from refold.worker.run_tool import RESULT
 
+SERVER_FILES = os.path.join(".refold", "server")  # what is next to a file, where the database is on a server
 NEW_RUNS = 200  # runs in which instances of workflows are looked for when another process has written
 
 
@@ -44,18 +50,24 @@ class Process(Struct, frozen=True):
     tools: LazyRegistry[Tool]
     code: PythonCode
     service: Service
+    schedules: Schedules
     served_runs: ServedRuns | None = None  # None: it serves every run
     listener: Listener | None = None  # only if other processes may write to the store
     secrets: SecretAccess | None = None
+    old_runs: OldRuns | None = None  # removes what the retention does not keep
 
     async def serve(self) -> None:
         """Run all parts; return after `stop`."""
         async with asyncio.TaskGroup() as group:
             beside = [group.create_task(part()) for part in (self.sweep.run, self.timers.run)]
+            if self.old_runs is not None:
+                beside.append(group.create_task(self.old_runs.run()))
             if self.listener is not None:
                 beside.append(group.create_task(self.listener.run()))
             if self.served_runs is not None:
                 beside.append(group.create_task(self.served_runs.run_for(self.sweep.clock)))
+            else:
+                beside.append(group.create_task(self.schedules.run()))
             await self.worker.run()
             for each in beside:
                 each.cancel()
@@ -93,7 +105,11 @@ def assemble(
         return assembled
 
     advance = world.advance
-    turns = Turns(store, evaluate, world.chance, world.new_id, _turn_options(settings, turn_options))
+
+    def executor_of(plan: str, step: Step) -> str:
+        return executors.executor_of(plan, step, process().code.is_isolated)
+
+    turns = Turns(store, evaluate, world.chance, world.new_id, _turn_options(settings, turn_options, executor_of))
     stored = StoredData(store, turns, advance)
     mailroom = Mailroom(
         turns,
@@ -146,12 +162,16 @@ def assemble(
             service=service,
             contexts=contexts,
             queues=queues,
+            folder=world.folder,
+            wake_schedules=lambda: process().schedules.wake(),
         )
     )
     listener = None
     if shared:
         others_wrote = _foreign_write(process, world)
-        listener = Listener(store.foreign_writes, advance, world.clock, others_wrote, settings.listen_every)
+        listener = Listener(
+            store.foreign_writes, advance, world.clock, others_wrote, settings.listen_every, store.listen
+        )
     assembled = Process(
         engine=engine,
         worker=worker,
@@ -169,11 +189,19 @@ def assemble(
         tools=registry,
         code=code,
         service=service,
+        schedules=Schedules(ScheduleReader(store, turns), advance, mailroom.send, world.clock, shared=shared),
         served_runs=served_runs,
         listener=listener,
         secrets=world.secrets,
+        old_runs=_old_runs(settings, store, world) if not only else None,
     )
     return assembled
+
+
+def _old_runs(settings: Settings, store: Store, world: World) -> OldRuns | None:
+    if settings.retention.is_empty:
+        return None
+    return OldRuns(store, world.advance, world.clock, settings.retention, settings.retention_every)
 
 
 class StoredData:
@@ -215,19 +243,23 @@ class StoredData:
         return await self._advance(read)
 
 
-def _turn_options(settings: Settings, options: TurnOptions | None) -> TurnOptions:
+def _turn_options(
+    settings: Settings, options: TurnOptions | None, executor_of: Callable[[str, Step], str]
+) -> TurnOptions:
     return structs.replace(
         options or TurnOptions(),
         lease_for=settings.lease_for,
         languages=language,
         keep=settings.states_kept,
         depth_limit=settings.depth_limit,
+        executor_of=executor_of,
     )
 
 
 def _worker_options(settings: Settings, world: World, contexts: CallerContexts) -> WorkerOptions:
     return WorkerOptions(
         slots=settings.slots,
+        places=world.places,
         lease_for=settings.lease_for,
         poll=settings.poll,
         parked_bodies=settings.parked_bodies,
@@ -244,6 +276,8 @@ def _observer(process: Callable[[], Process]) -> TurnObserver:
         run, served_runs = snapshot.state.run, process().served_runs
         process().code.run_ended(run)
         process().engine.contexts.forget(run)
+        if snapshot.state.schedule is not None:
+            process().schedules.wake()
         if served_runs is not None:
             served_runs.ended(run)
         process().engine.ends.ended(snapshot)
@@ -260,6 +294,7 @@ def _observer(process: Callable[[], Process]) -> TurnObserver:
         children_started,
         lambda due, run: process().timers.set(due, run),
         lambda run, command: process().worker.withdraw(run, command),
+        lambda run, command: process().worker.keeper.interrupt(run, command),
     )
 
 
@@ -272,6 +307,7 @@ def _foreign_write(process: Callable[[], Process], world: World) -> Callable[[],
             await served_runs.gather()  # or the worker would not take commands of runs that others have started
         await process().code.adopt_stored(NEW_RUNS)
         world.doorbell.ring()
+        process().schedules.wake()
         process().engine.ends.look_now()
         await process().worker.keeper.look()
 
@@ -295,7 +331,7 @@ def open_secrets(settings: Settings, db: str | os.PathLike[str] | None) -> Secre
     """Return access to the secrets. Nothing is read before the first secret is asked for."""
     where = SecretPlaces(
         folder=settings.secrets_folder,
-        file=settings.secrets or (file_beside(db) if db is not None else ""),
+        file=settings.secrets or (file_beside(SERVER_FILES if is_server(db) else db) if db is not None else ""),
         key_file=settings.key_file,
         keyring=settings.keyring,
     )

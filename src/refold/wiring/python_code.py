@@ -86,6 +86,11 @@ class PythonCode:
                 await self.adopt_stored()
         return definition
 
+    def is_isolated(self, plan: str, step: str) -> bool:
+        """Whether the body of a step runs in a process of its own. False too if the code is not in this process."""
+        definition = self.adopted.get(plan)
+        return definition is not None and definition.bodies[step].policy.isolation == "process"
+
     async def registered(self, workflow: Any) -> str:
         """Make a workflow known and return its hash. A class that needs arguments has none: its instances are built
         again from stored plans."""

@@ -3,7 +3,8 @@
 import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
+from typing import TYPE_CHECKING
 
 from refold.core.expressions import Values
 from refold.errors import Corrupt, InvalidValue
@@ -17,6 +18,9 @@ from refold.stores.clock import machine_steady
 from refold.stores.memory import MemoryStore
 from refold.stores.open import open_store
 from refold.wiring.world import language, wall
+
+if TYPE_CHECKING:
+    from refold.runtime.copy_runs import Copied
 
 log = logger("store")
 REPORTED = 1000  # rows, at most
@@ -79,6 +83,14 @@ def open_intake(db: str | os.PathLike[str]) -> Iterator[tuple[Intake, Store]]:
         yield Intake(turns), store
     finally:
         store.close()
+
+
+def copy_database(source: str, target: str, on_copied: Callable[[str], object]) -> "Copied":
+    """Copy every run of a database into another one. Raises Conflict if workers of one of them are running."""
+    from refold.runtime.copy_runs import Copy
+
+    with closing(open_store(source, wall, RowLog().report)) as first, closing(open_store(target, wall)) as second:
+        return Copy(first, second, Values(), language, lambda: os.urandom(16).hex()).all(on_copied)
 
 
 def rebuild_file(

@@ -10,7 +10,7 @@ from refold.ports import Entries, Programs, Tool, ToolCall
 from refold.registry import TOOLS, EntryPoints, LazyRegistry
 from refold.tool_api import not_installed, refused
 from refold.tools.simple import FunctionTool, noop
-from refold.wiring.world import World, language
+from refold.wiring.world import World, templates
 
 if TYPE_CHECKING:
     from refold.executors.process_services import ProcessServices
@@ -66,7 +66,12 @@ def make_tools(
         vault = world.vault
         if vault is None and world.secrets is not None:
             vault = vault_of(world.secrets, tools)
-        return PipelineTool(tools, language, world.clock, worker, vault)
+        return PipelineTool(tools, templates, world.clock, worker, vault)
+
+    def agent() -> Tool:
+        from refold.tools.agent.tool import AgentTool
+
+        return AgentTool(tools)
 
     makers: dict[str, Callable[[], Tool]] = {
         "assert": insisting,
@@ -78,6 +83,7 @@ def make_tools(
         ready = {"function": FunctionTool(world.executors), **ready}
         makers |= {"python": python, "shell": shell, "http": http, **database_tools(http)}
         makers |= _outward(world, lambda: tools["http"], programs, read_blob)
+        makers["agent"] = agent
         makers |= EntryPoints(TOOLS, {*makers, *ready, *BY_ENGINE}).makers()
     tools = LazyRegistry(ready, makers)
     return tools

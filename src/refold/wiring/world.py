@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from refold.core.expressions import unknown
+from refold.core.expressions import Evaluate, unknown
 from refold.core.outcomes import Instant
 from refold.executors.process_services import ProcessServices
 from refold.ports import Advance, AtOnce, Clock, Doorbell, Executor, Store
@@ -31,6 +31,14 @@ ARTIFACTS = os.path.join(".refold", "artifacts")
 def wall() -> Instant:
     """The time of the machine's clock, which may be set back."""
     return time.time_ns() // 1000
+
+
+def working_directory() -> str:
+    """Return the folder of this process; an empty text if it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
 
 
 class WallClock:
@@ -70,12 +78,28 @@ class World(Struct):
     docker: Mapping[str, str] = {}  # environment of docker, added to that of all programs
     vault: "Vault | None" = None  # the secrets of pipelines, where they do not come from `secrets`
     in_thread: InThread | None = None  # runs the bodies without `async`; None: a pool of threads
+    places: Mapping[str, int] = {}  # how many bodies may run at a time, by kind of executor; others have no limit
     isolated_bodies: Executor | None = None  # runs the bodies in processes; None: the executor `process`
+    folder: str = ""  # the working directory of the process; empty: runs that start here record none
 
 
 @cache
-def language(name: str) -> "Templates":
+def language(name: str) -> Evaluate:
     """The language of a plan's expressions; loaded when the first such plan appears."""
+    if name == "jamjet":
+        from refold.templates.jamjet.language import JamjetLanguage
+
+        return JamjetLanguage()
+    if name == "wf":
+        from refold.templates.wf_language import WfLanguage
+
+        return WfLanguage()
+    return templates(name)
+
+
+@cache
+def templates(name: str) -> "Templates":
+    """The templates of a language of playbooks, which the worker renders too."""
     from refold.templates import Templates
 
     if name not in ("refold", "noetl"):

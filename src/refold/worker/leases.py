@@ -38,6 +38,9 @@ class Stoppable(Protocol):
     def cancel(self, drop: bool = True) -> object:
         """Cancel a body. With `drop`, the durable calls that it makes on its way out do nothing."""
 
+    def interrupt(self) -> None:
+        """The run of the body is cancelled: it may clean up, if it can make durable calls."""
+
 
 class HeldLease(Struct):
     where: Place
@@ -45,6 +48,7 @@ class HeldLease(Struct):
     body: Stoppable | None = None  # cancelled if the lease is lost; None: not running
     live: Any = None  # the LiveBody that was parked under this lease
     stopped: bool = False  # the body was cancelled, or must not start
+    interrupted: bool = False  # its run is cancelled, and the body may clean up
     reporting: bool = False  # the body has ended, so only the desk can tell whether the lease is still valid
     watch: Stopwatch = field(default_factory=Stopwatch)  # how long its body has run
 
@@ -90,6 +94,17 @@ class LeaseKeeper:
             event(log, WARNING, "leases could not be looked at", worker=self.worker, why=text_of(error))
             return
         self.hear(Beat(asked, {place(lease): lease for lease in leases}))
+        await self._look_for_cancelled_runs()
+
+    async def _look_for_cancelled_runs(self) -> None:
+        held = [each.lease for each in self.held.values() if each.body is not None and not each.interrupted]
+        try:
+            interrupted = await self.desk.interrupted(held) if held else ()
+        except RefoldError as error:
+            event(log, WARNING, "cancelled runs could not be looked for", worker=self.worker, why=text_of(error))
+            return  # the next look finds the same
+        for run, command, _ in interrupted:
+            self.interrupt(run, command)
 
     def _left(self, asked: Sequence[Place]) -> dict[Place, float]:
         """Return the seconds that are left of each timeout. A timeout starts with the body, not with the claim."""
@@ -136,6 +151,16 @@ class LeaseKeeper:
         """Stop a command that its run has withdrawn, without waiting for the next heartbeat."""
         for where in [each for each in self.held if each[:2] == (run, command)]:
             self._lose(where, DEBUG, "command withdrawn by its run", drop=False)  # its cleanup may call what undoes
+
+    def interrupt(self, run: str, command: str) -> None:
+        """The run of this command is cancelled, and keeps the command open so that its body can clean up."""
+        for held in [each for where, each in self.held.items() if where[:2] == (run, command)]:
+            if held.interrupted or held.stopped or held.reporting:
+                continue
+            event(log, DEBUG, "body interrupted, for its run is cancelled", fields_of(held.lease))
+            held.interrupted = True
+            if held.body is not None:
+                held.body.interrupt()
 
     def stop_bodies(self) -> None:
         for where in list(self.held):

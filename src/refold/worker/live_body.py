@@ -34,6 +34,7 @@ class LiveBody:
     body: Body[Done]
     has_lease = True
     dropped = False
+    is_withdrawn = False  # it was ended because its run is cancelled
     parked: Done | None = None  # the report of a body that wants to be parked, until the worker has taken it
     _sleeper: Sleeper | None = None
     _resting: "asyncio.Future[None] | None" = None  # done when the body has ended or wants to be parked
@@ -114,6 +115,14 @@ class LiveBody:
         if drop:
             self._drop()
         self.body.task.cancel()
+
+    def interrupt(self) -> None:
+        """A body that makes durable calls gets CancelledError where it is, and cleans up. Any other one is ended."""
+        if self._sleeper is not None:
+            self._sleeper.interrupted()
+        else:
+            self.is_withdrawn = True
+            self.body.task.cancel()
 
     def drop(self) -> None:
         """Let go of a parked body."""

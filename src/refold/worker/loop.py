@@ -11,12 +11,13 @@ from msgspec import Struct, structs
 
 from refold.body_tasks import noted_tasks
 from refold.core.faults import text_of
-from refold.core.outcomes import Failed, Fault
+from refold.core.outcomes import Cancelled, Failed, Fault
 from refold.errors import LeaseLost, RefoldError, StaleWrite, Unavailable
 from refold.logs import DEBUG, ERROR, INFO, WARNING, event, logger
 from refold.ports import Abilities, Clock, Desk, Done, Doorbell, Lease, Offer, Redaction, Tool
 from refold.worker.leases import Heartbeat, HeldLease, LeaseKeeper, as_task, fields_of
 from refold.worker.live_body import LiveBody, ParkedBodies
+from refold.worker.places import Places
 from refold.worker.redaction import NO_REDACTION, redacted
 from refold.worker.run_tool import CallServices, guarded_loop, run_tool
 
@@ -32,6 +33,7 @@ def _no_context(run: str) -> Context | None:
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
     slots: int = 16  # commands at a time
+    places: Mapping[str, int] = {}  # of them, those whose bodies need an executor of this kind
     lease_for: float = 30.0  # seconds
     poll: float = 1.0  # seconds between two claims when the doorbell does not ring
     patience: float = 5.0  # seconds for bodies to end when they are cancelled
@@ -58,6 +60,8 @@ class Worker:
         self.patience, self.heartbeat, self.redaction = options.patience, options.heartbeat, options.redaction
         self.context_of = options.context_of
         self._context = copy_context()  # that of the engine: a body must not see that of another caller
+        self.places = Places(options.places)
+        self._abilities: dict[tuple[tuple[str, int], ...], Abilities] = {}  # by the places that are free
         self.keeper = LeaseKeeper(desk, clock, can.worker, self.lease_for)
         self.parked = ParkedBodies(options.parked_bodies)
         self._busy: set[asyncio.Task[None]] = set()
@@ -94,16 +98,26 @@ class Worker:
 
     def add_tool(self, name: str) -> None:
         """From now on the worker also claims commands of this tool."""
-        self.can = structs.replace(self.can, tools=(self.can.tools or frozenset()) | {name})
+        self._change(tools=(self.can.tools or frozenset()) | {name})
         self.doorbell.ring()
 
     def remove_tool(self, name: str) -> None:
         """From now on the worker claims no commands of this tool."""
-        self.can = structs.replace(self.can, tools=(self.can.tools or frozenset()) - {name})
+        self._change(tools=(self.can.tools or frozenset()) - {name})
 
     def serve_runs(self, runs: frozenset[str]) -> None:
         """From now on the worker claims only commands of these runs."""
-        self.can = structs.replace(self.can, runs=runs)
+        self._change(runs=runs)
+
+    def _change(self, **changes: Any) -> None:
+        self.can, self._abilities = structs.replace(self.can, **changes), {}
+
+    def _can_now(self, places: tuple[tuple[str, int], ...]) -> Abilities:
+        """Return what the worker can take, with so many free places."""
+        found = self._abilities.get(places)
+        if found is None:
+            found = self._abilities[places] = structs.replace(self.can, places=places) if places else self.can
+        return found
 
     def withdraw(self, run: str, command: str) -> None:
         """Stop the body of a command that its run has withdrawn."""
@@ -118,12 +132,13 @@ class Worker:
             return None
         self._promised += free
         self._kept.clear()
-        return Offer(self.can, free, self.keeper.begin_asking())
+        return Offer(self._can_now(self.places.reserve(free)), free, self.keeper.begin_asking())
 
     def accept(self, offer: Offer, leases: Sequence[Lease]) -> None:
         self._promised -= offer.slots
         for lease in leases:
             self._begin(lease)
+        self.places.release(offer.can.places, *(lease.command.executor for lease in leases))
         self.keeper.end_asking(offer.number)
         if not self._promised:
             self._kept.set()
@@ -157,16 +172,19 @@ class Worker:
         if self._unseen:
             return False
         asking = self.keeper.begin_asking()
+        can, used = self._can_now(self.places.reserve(1)), list[str]()
         try:
-            lease = await self.desk.claim(self.can, self.lease_for)
+            lease = await self.desk.claim(can, self.lease_for)
             if lease is None:
                 return False
+            used.append(lease.command.executor)
             self._begin(lease)
         except Unavailable as error:
             event(log, WARNING, "no command could be claimed", worker=self.can.worker, why=text_of(error))
             self._unseen = True
             return False  # the doorbell or the clock starts the next claim
         finally:
+            self.places.release(can.places, *used)
             self.keeper.end_asking(asking)
         return True
 
@@ -192,7 +210,8 @@ class Worker:
                 self.doorbell.ring()  # a slot is free, and its last report did not show that no command waits
 
     async def _work_on(self, held: HeldLease) -> HeldLease | None:
-        asking, lease = -1, held.lease
+        asking, lease, used = -1, held.lease, list[str]()
+        places = self.places.held(lease.command.executor)
         if log.isEnabledFor(DEBUG):
             event(log, DEBUG, "command claimed", fields_of(lease))
         try:
@@ -206,10 +225,15 @@ class Worker:
                 self._unseen = True
                 return None  # the lease was lost
             asking = self.keeper.begin_asking()
-            next_lease = await self._settle(lease, done)
+            if not self._stopping:
+                places = self.places.reserve(1, lease.command.executor)
+            next_lease = await self._settle(lease, done, None if self._stopping else self._can_now(places))
             if held.live is not None:
                 held.live.released()
-            return None if next_lease is None else self.keeper.hold(next_lease)
+            if next_lease is None:
+                return None
+            used.append(next_lease.command.executor)
+            return self.keeper.hold(next_lease)
         except asyncio.CancelledError:
             if self._stopping or not self._over.is_set():  # else the process ends, and its leases run out
                 await self._hand_back(lease, lost=not self._stopping)
@@ -233,6 +257,8 @@ class Worker:
         finally:
             if held.live is not None and not held.live.is_released():
                 self.parked.drop(held.live)  # its report is not committed
+            if self.places.release(places, *used):
+                self.doorbell.ring()  # a command that was passed over has a place now
             self.keeper.end_asking(asking)
             self.keeper.release(held)
 
@@ -255,6 +281,8 @@ class Worker:
         try:
             if not body.ended:
                 held.body = live
+                if held.interrupted:  # before it began
+                    live.interrupt()
                 await live.rest()
                 held.body = None
             done = live.take_report()
@@ -281,10 +309,9 @@ class Worker:
             raise
         return live.has_lease
 
-    async def _settle(self, lease: Lease, done: Done) -> Lease | None:
+    async def _settle(self, lease: Lease, done: Done, then: Abilities | None) -> Lease | None:
         """Report, and return the next lease. A store that does not answer is asked again while the lease may be valid.
         A stale write fails the try, unless the body can compute it again."""
-        then = None if self._stopping else self.can
         refused = False
         while True:
             try:
@@ -326,6 +353,8 @@ def _came_of(live: LiveBody, held: HeldLease, clock: Clock, redaction: Redaction
         return done if live.lease is live.first else structs.replace(done, started_at=live.started_at)
     if held.stopped:
         return None
+    if live.is_withdrawn:
+        return Done(Cancelled("its run was cancelled"), clock.now())
     why = "the body has cancelled its own task, or something that it has begun did so later"
     return redacted(Done(Failed(Fault("cancelled_itself", why, type="CancelledError")), clock.now()), redaction)
 

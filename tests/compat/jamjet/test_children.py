@@ -117,7 +117,7 @@ def test_cancel_reaches_the_child_and_its_child_and_the_parent_ends_last(stage: 
     assert names(stage.calls())[-2:] == ["clean_deep", "clean"]
     assert shown.steps["sub"]["status"] == "cancelled"
     [ended] = stage.facts(run, RunEnded)
-    assert ended.also_failed == (), "to be cancelled is no failure"
+    assert ended.also_failed == (), "to be cancelled is not a failure"
     for row in runs:
         assert len(stage.facts(row.run, CancelAsked)) == 1
         kinds = [type(fact) for fact in stage.history(row.run) if isinstance(fact, ChildEnded | RunEnded)]

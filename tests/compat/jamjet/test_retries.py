@@ -190,7 +190,7 @@ NASTY: dict[str, tuple[Callable[[], Awaitable[Any]], str]] = {
     "an object": (lambda: _gives(object()), "invalid_value"),
     "a set": (lambda: _gives({1}), "invalid_value"),
     "a tuple, which would come back as a list": (lambda: _gives((1, 2)), "invalid_value"),
-    "a key that is no text": (lambda: _gives({1: 2}), "invalid_value"),
+    "a key that is not a text": (lambda: _gives({1: 2}), "invalid_value"),
     "not a number": (lambda: _gives(math.nan), "invalid_value"),
     "text that is none": (lambda: _gives("\udc00"), "invalid_value"),
     "a value nested without end": (lambda: _gives(_nested(5000)), "invalid_value"),

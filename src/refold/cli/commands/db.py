@@ -1,10 +1,11 @@
-"""Commands for the database file: `doctor`, `db info`, `db check`, `db rebuild`."""
+"""Commands for the database: `doctor`, `db info`, `db check`, `db copy`, `db rebuild`."""
 
 import os
 import platform
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import click
@@ -16,14 +17,16 @@ from refold.cli import output as out
 from refold.cli.exits import WrongRows
 from refold.cli.options import db_option, output_option
 from refold.core.outcomes import SECOND
-from refold.errors import RefoldError
+from refold.errors import InvalidValue, RefoldError
 from refold.ports import RunFilter, Views
 from refold.queries.dead_letters import EVERY
 from refold.queries.reading import RunReader
 from refold.queries.runs import list_runs
 from refold.queries.workers import abilities
+from refold.stores.open import is_server, migrate_store, refuse_other_urls, shown_address
 
 OLDEST_PYTHON = (3, 11)
+OLD_TRANSACTION = 300  # seconds for which a transaction may keep old rows from being removed
 LITTLE = 100 * 1024 * 1024  # bytes that should be free
 
 MANY = 1000  # runs of each status that are looked at
@@ -42,8 +45,8 @@ class CheckResult(Struct, frozen=True):
 @output_option
 @db_option
 def doctor(output: str, db: str) -> int:
-    """Check versions, clock, disk, permissions and the file."""
-    findings = [*_of_machine(db), *_of_file(db)]
+    """Check versions, clock, disk, permissions and the database."""
+    findings = [*_of_machine(), *(_of_server(db) if is_server(db) else [*_of_folder(db), *_of_file(db)])]
     if output != "table":
         out.print_json([to_builtins(finding) for finding in findings], output)
     else:
@@ -53,12 +56,15 @@ def doctor(output: str, db: str) -> int:
     return exits.FAILED if any(finding.state == "error" for finding in findings) else exits.OK
 
 
-def _of_machine(db: str) -> Iterator[CheckResult]:
+def _of_machine() -> Iterator[CheckResult]:
     yield CheckResult("refold", "ok", __version__)
     good = sys.version_info >= OLDEST_PYTHON
     yield CheckResult("python", "ok" if good else "error", f"{platform.python_version()} on {platform.system()}")
     year = words.moment(words.now())[:4]
     yield CheckResult("clock", "ok" if year >= "2026" else "error", words.moment(words.now()))
+
+
+def _of_folder(db: str) -> Iterator[CheckResult]:
     folder = os.path.dirname(os.path.abspath(db))
     try:
         free = shutil.disk_usage(folder).free
@@ -77,6 +83,44 @@ def _of_file(db: str) -> Iterator[CheckResult]:
     try:
         with database.reading(db) as views:
             yield from _of_views(views)
+    except RefoldError as error:
+        yield CheckResult("database", "error", str(error))
+
+
+def _of_server(db: str) -> Iterator[CheckResult]:
+    try:
+        with database.reading(db) as views:
+            health = views.health(thorough=True)
+            details = health.details
+            yield CheckResult("server", "ok", str(details["server"]))
+            size = f"{health.size // 1024} KiB"
+            yield CheckResult(
+                "database", "ok", f"{details['path']}, schema {health.schema}, {size}, {details['tables']}"
+            )
+            if not health.is_writable:
+                yield CheckResult("writing", "error", "the server takes no writes: it is read-only, or a replica")
+            modes = ", ".join(f"{name} {details[name]}" for name in ("fsync", "full_page_writes", "synchronous_commit"))
+            yield CheckResult("durability", "ok" if health.is_durable else "error", modes)
+            checksums = details["data_checksums"] == "on"
+            yield CheckResult(
+                "checksums",
+                "ok" if checksums else "warning",
+                "pages have checksums" if checksums else "pages have no checksums: a damaged disk is not noticed",
+            )
+            replicas, safe = int(details["replicas"]), int(details["synchronous_replicas"])
+            if replicas and not safe:
+                why = f"all {replicas} replicas are asynchronous: after a failover the last facts may be missing"
+                yield CheckResult("replicas", "warning", why)
+            else:
+                yield CheckResult("replicas", "ok", f"{replicas}, of which {safe} synchronous")
+            age = int(details["oldest_transaction_seconds"])
+            kept = f"{details['dead_rows']} dead rows; the oldest transaction is {words.span(age)} old"
+            yield CheckResult("transactions", "ok" if age < OLD_TRANSACTION else "warning", kept)
+            apart = abs(views.now() - words.now()) / SECOND
+            if apart > 1:
+                why = f"the clocks of this machine and of the server are {words.span(apart)} apart; the server's counts"
+                yield CheckResult("clock", "warning", why)
+            yield from _of_runs(views)
     except RefoldError as error:
         yield CheckResult("database", "error", str(error))
 
@@ -105,6 +149,10 @@ def _of_views(views: Views) -> Iterator[CheckResult]:
         yield CheckResult(
             "clock", "error", f"run {newest.run} was started in the future: {words.moment(newest.created_at)}"
         )
+    yield from _of_runs(views)
+
+
+def _of_runs(views: Views) -> Iterator[CheckResult]:
     for row in (each for status in UNDER_WAY for each in list_runs(views, RunFilter(status), MANY) if each.stuck):
         yield CheckResult("run", "error", f"{row.name or row.run} is stuck: {row.stuck}")
     yield CheckResult("workers", "ok", ", ".join(abilities(views)) or "no worker is running")
@@ -164,18 +212,20 @@ def check(output: str, db: str) -> int:
         out.print_json({"runs": len(rows), "problems": wrong}, output)
     for each in wrong if output == "table" else ():
         out.print_data(f"{out.printable(each['run'] or 'file')}: {out.printable(each['problem'])}")
-    out.print_message(f"{len(rows)} runs read, {len(wrong)} problems")
+    out.print_message(f"{words.counted(len(rows), 'run')} read, {words.counted(len(wrong), 'problem')}")
     return exits.UNREACHABLE if wrong else exits.OK
 
 
 @click.command()
 @db_option
 def migrate(db: str) -> None:
-    """Bring the file up to date with this release of Refold.
+    """Bring the file, or the tables of a server, up to date with this release of Refold.
 
-    Commands that write do that by themselves; those that only look leave an older file as it is and name this one.
+    Commands that write do that by themselves with a file; those that only look leave an older file as it is and name
+    this one. The tables of a server are updated by this command alone: other processes continue meanwhile.
     """
-    with database.writing(db) as store:
+    database.check_exists(db)
+    with closing(migrate_store(db, words.now, database.wrong_rows().report)) as store:
         health = store.views.health()
     out.print_message(f"{health.details['path']} has schema {health.schema}")
 
@@ -209,7 +259,33 @@ def vacuum(db: str) -> None:
         before = store.views.health().size
         store.compact()
         after = store.views.health().size
-    out.print_message(f"{db}: {words.size(before)} before, {words.size(after)} now")
+    out.print_message(f"{shown_address(db)}: {words.size(before)} before, {words.size(after)} now")
+
+
+@click.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@output_option
+def copy(source: str, target: str, output: str) -> None:
+    """Copy all runs of the database FROM into the database TO.
+
+    Each is a file or postgresql://... Finished runs and runs under way are copied, with what their steps printed; a run
+    continues in TO where it was; schedules and calendars are copied too. Each copy is checked: its log must fold to the
+    same state. Stop the workers of both databases before. Runs that are in TO already are left as they are, so an
+    interrupted copy can be begun again. FROM is not changed: do not let workers serve it afterwards, or its runs would
+    continue there too.
+    """
+    from refold.wiring import copy_database
+
+    database.check_exists(source)
+    refuse_other_urls(target)
+    if shown_address(source) == shown_address(target):
+        raise InvalidValue("TO", "it is the same database as FROM")
+    done = copy_database(source, target, lambda run: None)
+    if output != "table":
+        out.print_json({"copied": done.copied, "present": done.present}, output)
+    where = f"{shown_address(source)} to {shown_address(target)}"
+    out.print_message(f"{len(done.copied)} runs copied from {where}, {len(done.present)} were there already")
 
 
 @click.command()
@@ -228,6 +304,7 @@ def backup(file: str, db: str) -> None:
 
 COMMANDS = {
     "backup": backup,
+    "copy": copy,
     "vacuum": vacuum,
     "info": info,
     "check": check,

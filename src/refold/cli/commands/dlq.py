@@ -9,8 +9,8 @@ from msgspec import to_builtins
 
 from refold.cli import database, exits, words
 from refold.cli import output as out
-from refold.cli.commands.run import again
-from refold.cli.options import db_option, output_option, who
+from refold.cli.options import db_option, follow_option, output_option, who
+from refold.cli.settings import db_argument
 from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
 from refold.core.state import COMPLETED
@@ -33,6 +33,9 @@ def list_groups(output: str, db: str) -> None:
         groups = list(failure_groups(views))
     if output != "table":
         out.print_json([{**to_builtins(group), "last": words.stamp(group.last)} for group in groups], output)
+        return
+    if not groups:
+        out.print_message("there is no dead letter")
         return
     heads = ("FINGERPRINT", "COMMANDS", "RUNS", "TOOL", "KIND", "LAST", "MESSAGE")
     lines = [
@@ -87,23 +90,32 @@ def _items(letter: DeadLetter) -> str:
 @click.command()
 @click.argument("fingerprints", nargs=-1, metavar="[FINGERPRINT]...")
 @click.option("--run", "runs", multiple=True, metavar="RUN", help="This run, whatever has failed in it.")
+@follow_option
 @click.option("--all", "everything", is_flag=True, help="All that has failed.")
 @click.option("--dry-run", is_flag=True, help="Only say which.")
 @output_option
 @db_option
 def redrive(
-    fingerprints: Sequence[str], runs: Sequence[str], everything: bool, dry_run: bool, output: str, db: str
+    fingerprints: Sequence[str],
+    runs: Sequence[str],
+    follow: bool,
+    everything: bool,
+    dry_run: bool,
+    output: str,
+    db: str,
 ) -> int:
     """Retry the runs in which something failed for these reasons.
 
     Each run is retried as by `refold runs retry`; a run that was started by another run continues together with that
-    run. Nothing is executed here: a worker does it, or `refold runs resume`.
+    run. In a run that completed because it tolerated failures only the items are run again, and it keeps its result;
+    with --follow the steps behind them are visited again. Nothing is executed here: a worker does it, or `refold runs
+    resume --all`.
     """
     if not fingerprints and not runs and not everything:
         raise click.UsageError("say what: fingerprints, --run or --all")
     with database.reading(db) as views:
         chosen = runs_to_retry(views, fingerprints, runs, everything)
-    results = [_object(row, "would be retried" if dry_run else _retried(db, row)) for row in chosen]
+    results = [_object(row, "would be retried" if dry_run else _retried(db, row, follow)) for row in chosen]
     if output != "table":
         out.print_json(results, output)
     for result in results if output == "table" else ():
@@ -111,17 +123,17 @@ def redrive(
     retried = sum(result["what"] in ("retried", "would be retried") for result in results)
     out.print_message(f"{retried} of {len(results)} runs {'would be' if dry_run else 'were'} reopened")
     if retried and not dry_run:
-        out.print_message(f"to execute one here: {again('RUN', db)}")
+        out.print_message(f"to execute them here: refold runs resume --all{db_argument(db)}; or start `refold worker`")
     return exits.OK if retried == len(results) else exits.FAILED
 
 
-def _retried(db: str, row: Summary) -> str:
+def _retried(db: str, row: Summary, follow: bool) -> str:
     from refold.wiring import open_intake
 
     try:
         with open_intake(db) as (intake, _):
-            tolerated = row.status == COMPLETED  # only what failed is run again, and nothing that follows from it
-            intake.send(row.run, RetryItems(by=who()) if tolerated else Reopen(who()))
+            tolerated = row.status == COMPLETED  # only what failed is run again
+            intake.send(row.run, RetryItems(by=who(), follow=follow) if tolerated else Reopen(who()))
     except (Conflict, NotFound) as error:
         return str(error)
     return "retried"

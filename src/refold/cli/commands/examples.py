@@ -1,5 +1,6 @@
 """Commands for a start: `examples` and `examples show` list what there is, `init` copies one into a folder."""
 
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -36,8 +37,18 @@ class Example(Struct, frozen=True):
 
 def names() -> list[str]:
     """Return the names of all examples, the starter first."""
-    found = sorted(path.parent.name for path in FOLDER.glob("*/*.yaml") if path.stem == path.parent.name)
+    found = sorted(path.parent.name for path in FOLDER.glob("*/*") if path.name in _workflows(path.parent.name))
     return sorted(found, key=lambda name: name != STARTER)
+
+
+def _workflows(name: str) -> tuple[str, ...]:
+    """Return the names that the workflow of an example may have."""
+    return f"{name}.yaml", f"{name}.wf"
+
+
+def file_of(name: str) -> Path:
+    """Return the workflow of an example."""
+    return next(path for each in _workflows(name) if (path := FOLDER / name / each).exists())
 
 
 def known(name: str) -> str:
@@ -47,18 +58,35 @@ def known(name: str) -> str:
 
 
 def example(name: str) -> Example:
-    text = (FOLDER / name / f"{name}.yaml").read_text(encoding="utf-8")
-    head, _, _ = text.partition("\napiVersion:")
+    file = file_of(name)
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".wf":
+        return _example_in_wf(name, text)
+    head = re.split(r"\n(?=apiVersion:|workflow:)", text, maxsplit=1)[0]
     notes = tuple(line.removeprefix("# ") for line in head.splitlines())
     data = read(text, name)
+    if "metadata" not in data.value:
+        return _example_of_jamjet(name, data, notes)
     return Example(name, data.value["metadata"]["description"], tuple(dict.fromkeys(_kinds(data))), notes)
+
+
+def _example_of_jamjet(name: str, data: Node, notes: tuple[str, ...]) -> Example:
+    kinds = dict.fromkeys(node["type"] for node in data.value["nodes"].values())
+    return Example(name, data.value["workflow"]["description"], tuple(kinds), notes)
+
+
+def _example_in_wf(name: str, text: str) -> Example:
+    about = re.search(r'description = "((?:[^"\\]|\\.)*)"', text)
+    notes = tuple(line.removeprefix("// ") for line in text.partition("\nworkflow ")[0].splitlines())
+    tools = [tool for word, tool in (("call", "agent"), ("script", "shell")) if re.search(rf"\b{word} \w", text)]
+    return Example(name, about[1] if about else "", tuple(tools), notes)
 
 
 def files(name: str) -> dict[str, bytes]:
     """Return the files of an example by their paths in its folder, the playbook first."""
     folder = FOLDER / name
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    paths.sort(key=lambda path: path != folder / f"{name}.yaml")
+    paths.sort(key=lambda path: path != file_of(name))
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
@@ -177,7 +205,7 @@ def _copy(target: Path, contents: dict[str, bytes]) -> None:
 def page() -> str:
     rows = []
     for each in map(example, names()):
-        where = f"[{each.name}](../src/refold/examples/{each.name}/{each.name}.yaml)"
+        where = f"[{each.name}](../src/refold/examples/{each.name}/{file_of(each.name).name})"
         rows.append(f"| {where} | {each.about} | {', '.join(f'`{kind}`' for kind in each.tools)} |\n")
     return PAGE + "".join(rows)
 

@@ -23,6 +23,7 @@ from refold.core.read.why import Reason, reasons
 from refold.errors import NotFound, RefoldError, Stopped, Unavailable
 from refold.logs import WARNING, event, logger
 from refold.queries.idle import moving_run
+from refold.queries.items import first_failure
 from refold.queries.reading import RunReader
 from refold.queries.runs import error_text, is_timed_out, run_object
 from refold.queries.workers import world_of
@@ -294,6 +295,8 @@ async def is_idle(process: Process) -> bool:
     runs = None if served is None else served.runs
     if await asyncio.to_thread(moving_run, engine.store.views, (process.worker.can,), runs) is not None:
         return False
+    if served is None and await process.schedules.has_work():
+        return False
     due, _ = await engine.advance(lambda: engine.store.due(DUE))
     return not (due if runs is None else runs.intersection(due))
 
@@ -316,7 +319,8 @@ async def _ended(engine: Engine, shown: RunReport, order: Execution, screen: Scr
         if order.objects
         else None
     )
-    error = error_text(state.error) if state.error is not None else ""
+    cause = await engine.advance(lambda: first_failure(engine.store.views, graph, state))
+    error = "" if state.error is None else "; ".join(filter(None, (error_text(state.error), cause)))
     result = to_plain_data(shown.result) if graph.by_events else shown.result
     return RunResult(shown.status, result, error, exits.code_of_run(shown.status, late), seen)
 

@@ -11,11 +11,12 @@ from msgspec import json
 from refold.cli import database, words
 from refold.cli import output as out
 from refold.cli.options import db_option, inputs, output_option, run_argument, value_of, who
+from refold.cli.unserved import tell_if_unserved
 from refold.core.codec import check_value
 from refold.core.fold.gates import most_votes
 from refold.core.graph import Graph
 from refold.core.outcomes import ANSWER
-from refold.core.read.gates import OpenGate, OpenQuestion, open_gates, why_no_answer
+from refold.core.read.gates import OpenGate, OpenQuestion, open_gates, why_no_answer_to
 from refold.core.read.summary import Summary
 from refold.core.state import RunState
 from refold.errors import Conflict, InvalidValue, NotFound
@@ -79,7 +80,7 @@ def answer(run: str, question: str, value: str | None, pairs: tuple[str, ...], o
             ids = ", ".join(other.id for _, other in questions_of(views, row)) or "none"
             raise NotFound(f"run {run_label(row)} asks no question {question!r}; open: {ids}")
     asking, open_question = question_found
-    why = "" if open_question.request is None else why_no_answer(open_question.request.asks, value_given)
+    why = why_no_answer_to(open_question, value_given)
     if why:
         raise InvalidValue("VALUE", why)
     with open_intake(db) as (intake, _):
@@ -88,6 +89,7 @@ def answer(run: str, question: str, value: str | None, pairs: tuple[str, ...], o
         out.print_json({"run": asking.run, "question": open_question.id, "value": value_given}, output)
         return
     out.print_message(f"{run_label(asking)} {open_question.id}: answered")
+    tell_if_unserved(db, asking.run)
 
 
 @click.command("list")
@@ -104,6 +106,9 @@ def list_gates(limit: int, output: str, db: str) -> None:
         waiting = list(islice(waiting_for_people(views), limit))
     if output != "table":
         out.print_json([waiting_object(row, asked) for row, asked in waiting], output)
+        return
+    if not waiting:
+        out.print_message("no gate and no question waits for a person")
         return
     now = words.now()
     lines = [(run_label(row), *_in_short(asked, now)) for row, asked in waiting]
@@ -163,6 +168,9 @@ def _lines(row: Summary, gate: OpenGate, now: int) -> Iterator[str]:
     for option, label in gate.options.items():
         shown_label = f"  {out.printable(label)}" if label != option else ""
         yield f"option     {out.printable(option)}{shown_label}" + ("  (refuses)" if option in gate.refuse else "")
+    for choice, label in gate.choices.items():
+        shown_label = f"  {out.printable(label)}" if label != choice else ""
+        yield f"choice     {out.printable(choice)}{shown_label}"
     if gate.form is not None:
         yield f"form       {out.printable(json.encode(gate.form).decode())}"
     if gate.min_approvals > 1:
@@ -178,6 +186,13 @@ def decision_options(command: Any) -> Any:
     for option in (
         click.option("--by", metavar="NAME", default=None, help="Who decides (you)."),
         click.option("--option", metavar="OPTION", help="Which option, if not the one that is meant by the command."),
+        click.option(
+            "--choose",
+            "choices",
+            multiple=True,
+            metavar="CHOICE",
+            help="A choice that the gate offers; can be repeated.",
+        ),
         click.option("--feedback", metavar="TEXT", help="A comment that is kept with the decision."),
         click.option("-i", "--input", "pairs", multiple=True, metavar="K=V", help="The same as an object, key by key."),
         output_option,
@@ -222,9 +237,11 @@ def _decide(run: str, gate: str | None, refuses: bool, choices: dict[str, Any]) 
     feedback = inputs(choices["pairs"], None) if choices["pairs"] else choices["feedback"]
     by = who() if choices["by"] is None else choices["by"]
     with open_intake(choices["db"]) as (intake, store):
-        intake.send(row.run, DecideGate(step, option, by, feedback, visit))
+        intake.send(row.run, DecideGate(step, option, by, feedback, visit, choices["choices"]))
         after = RunReader(store.views, row.run).read()
     _print_decision(row, step, visit, option, after, choices["output"])
+    if choices["output"] == "table":
+        tell_if_unserved(choices["db"], row.run)
 
 
 def _print_decision(

@@ -1,6 +1,7 @@
 """Items of a loop: `runs items`, and the options by which other commands choose some of them."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -12,9 +13,10 @@ from refold.cli import output as out
 from refold.cli.options import budgets, db_option, output_option, run_argument, who
 from refold.core.faults import fault_text
 from refold.core.fold.fanout import settled
-from refold.core.read.items import STATES, ItemRow, LoopSeen, items_in
+from refold.core.plan import WorkerWork
+from refold.core.read.items import QUEUED, STATES, ItemRow, LoopSeen, items_in
 from refold.core.read.summary import pace
-from refold.core.state import ISSUED
+from refold.core.state import ISSUED, ITEM_RUNNING
 from refold.ports import Views
 from refold.queries.items import find_loop, item_numbers, item_object, rows_of
 from refold.queries.reading import RunReader
@@ -43,7 +45,7 @@ def item_option(command: F) -> F:
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(list(dict.fromkeys(STATES.values()))),
+    type=click.Choice([QUEUED, *dict.fromkeys(STATES.values())]),
     help="Only items in this state.",
 )
 @click.option("-n", "--limit", type=click.IntRange(1), help="How many at most (50 in a table, else all).")
@@ -58,7 +60,9 @@ def items(run: str, step: str | None, states: Sequence[str], limit: int | None, 
         row = database.find_run(views, run)
         graph, state = RunReader(views, row.run).read()
         s, fan = find_loop(graph, state, step or "")
-        loop = LoopSeen(graph.name(s), state, fan, state.steps[s].life == ISSUED)
+        claimed = frozenset(each.command for each in views.leases(row.run) if each.is_alive)
+        by_workers = isinstance(graph.step(s).work, WorkerWork)
+        loop = LoopSeen(graph.name(s), state, fan, state.steps[s].life == ISSUED, claimed if by_workers else None)
         chosen = items_in(loop, states)
         most = limit if limit is not None else 50 if output == "table" else len(chosen)
         rows = rows_of(views, loop, chosen[:most])
@@ -72,15 +76,17 @@ def items(run: str, step: str | None, states: Sequence[str], limit: int | None, 
 
 
 def another_try(
-    views: Views, run: str, step: str, loop: str, items: Sequence[str], budget: Sequence[str]
+    views: Views, run: str, step: str, loop: str, items: Sequence[str], follow: bool, budget: Sequence[str]
 ) -> Reopen | RetryItems:
     """What `runs retry` asks of a run: to continue as a whole, or with items of a loop."""
     if not loop and not items:
+        if follow:
+            raise click.UsageError("--follow goes with --step or --item: it visits the steps behind a loop again")
         return Reopen(who(), step, budgets(budget))
     if step or budget:
         raise click.UsageError("items of a loop are chosen with --step and --item alone")
     loop, numbers = item_numbers(views, run, loop, items)
-    return RetryItems(loop, numbers, who())
+    return RetryItems(loop, numbers, who(), follow)
 
 
 def _head(loop: LoopSeen, now: int) -> str:
@@ -88,7 +94,9 @@ def _head(loop: LoopSeen, now: int) -> str:
     fan = loop.fan
     speed, rest = pace(fan, now), fan.count - settled(fan) - fan.running
     waiting, cut = (rest, 0) if loop.is_running else (0, rest)
-    counts = [(fan.done, "completed"), (fan.failed, "failed"), (fan.running, "running"), (waiting, "waiting")]
+    issued = Counter(loop.status(item) for item, life in enumerate(fan.status) if life == ITEM_RUNNING)
+    counts = [(fan.done, "completed"), (fan.failed, "failed"), (issued["running"], "running")]
+    counts += [(issued[QUEUED], QUEUED), (waiting + issued["waiting"], "waiting")]
     counts += [(fan.skipped, "skipped"), (fan.cancelled + cut, "cancelled")]
     parts = [f"{loop.step}: {fan.count}{'+' if speed.more else ''} items"]
     parts += [f"{number} {name}" for number, name in counts if number]
@@ -104,6 +112,10 @@ def _print_table(head: str, rows: list[ItemRow], count: int) -> None:
         (str(row.item), out.printable(row.key), row.status, str(row.tries or ""), _short(row.value), _came_of(row))
         for row in rows
     ]
+    if not lines:
+        out.print_data(out.printable(head))
+        out.print_message("no item has this state")
+        return
     out.print_data(
         out.printable(head) + "\n\n" + out.table(heads, lines, out.has_colour(sys.stdout), out.terminal_width())
     )

@@ -20,7 +20,7 @@ from refold.runtime.mail import Migrate
 from refold.runtime.migrations import Migration, preview, preview_all
 from refold.runtime.operations import SHORT
 
-FILES = (".yaml", ".yml")
+FILES = (".yaml", ".yml", ".wf")
 
 
 class Target(Struct, frozen=True):

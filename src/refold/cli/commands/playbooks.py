@@ -2,21 +2,27 @@
 
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import click
+from msgspec import structs
 
-from refold.cli import exits
 from refold.cli import output as out
-from refold.cli.options import DB, output_option, settings
+from refold.cli.options import (
+    UNBOUND,
+    BindingArguments,
+    binding_arguments,
+    bindings_options,
+    settings,
+)
 from refold.cli.tree import PlaybookLines
 from refold.core.plan import Plan
 from refold.errors import InvalidValue, NotFound
 from refold.names import meant
+from refold.playbooks.bindings import Bindings, command_for_agents, with_agent
 from refold.playbooks.children import names_code
 from refold.playbooks.playbook import Lookups, Playbook, read
-from refold.playbooks.problems import InvalidPlaybook, Problem, show_all
+from refold.playbooks.problems import InvalidPlaybook
 from refold.playbooks.python_workflows import PythonWorkflow
 from refold.tool_api import ToolInfo
 from refold.tools.catalog import installed_tools
@@ -24,18 +30,59 @@ from refold.tools.catalog import installed_tools
 STDIN = "-"
 
 
-def read_file(file: str, db: str | None = None) -> Playbook:
-    """Raises InvalidPlaybook with all that is wrong with it; with a database, also secrets that there are not."""
+def read_file(
+    file: str,
+    db: str | None = None,
+    bound: BindingArguments = UNBOUND,
+    needs_secrets: bool = True,
+    unit: str | None = None,
+) -> Playbook:
+    """Raises InvalidPlaybook with all that is wrong with it; with a database, also secrets that there are not.
+
+    They are warnings unless the playbook is to run here and `needs_secrets`. `unit` names one of several workflows in a
+    file; None: whichever comes first.
+    """
 
     def secrets() -> Collection[str] | None:
         from refold.wiring import open_secrets
 
         return open_secrets(settings(), db).names()
 
-    asked = Lookups(secrets=secrets if db is not None else None, sources=_sources, code=_named)
+    def bindings() -> Bindings:
+        return read_bindings_of(file, bound)
+
+    asked = Lookups(secrets=secrets if db is not None else None, sources=_sources, code=_named, bindings=bindings)
+    asked["needs_secrets"] = needs_secrets
+    asked["unit"] = unit
     if file == STDIN:
         return read(sys.stdin.buffer.read(), "<stdin>", installed_tools(), load, **asked)
     return read(load(file), file, installed_tools(), load, **asked)
+
+
+def read_bindings_of(file: str, bound: BindingArguments) -> Bindings:
+    """Return the bindings that the command line names, else those that belong to the file. Raises InvalidPlaybook."""
+    from refold.playbooks.bindings_file import bindings_for, read_bindings
+
+    tools = installed_tools()
+    if bound.file is not None:
+        bindings = read_bindings(load(bound.file), bound.file, tools, _sources)
+    else:
+        bindings = bindings_for("" if file == STDIN else file, tools, load, _sources)
+    return bindings if not bound.agent else with_agent(bindings, command_for_agents(bound.agent))
+
+
+def check_bound(playbook: Playbook) -> None:
+    """Raise InvalidPlaybook if a run would need answers from somebody whom no bindings name, in a file or its children.
+
+    The problems of all files are shown; the exception has those of the last one.
+    """
+    files = [each for each in (playbook, *playbook.children) if each.unbound]
+    for each in files:
+        problems = tuple(structs.replace(problem, severity="error") for problem in each.unbound)
+        error = InvalidPlaybook(problems, each.file, each.source)
+        if each is files[-1]:
+            raise error
+        out.print_message(str(error))
 
 
 def _sources() -> Mapping[str, ToolInfo]:
@@ -90,75 +137,26 @@ def source_of(playbook: Playbook) -> PlaybookLines:
 def _guess(file: str) -> str:
     folder, name = os.path.split(file)
     try:
-        guess = meant(name, [each for each in os.listdir(folder or ".") if each.endswith((".yaml", ".yml"))])
+        guess = meant(name, [each for each in os.listdir(folder or ".") if each.endswith((".yaml", ".yml", ".wf"))])
     except OSError:
         return ""
     return f"; did you mean {os.path.join(folder, guess)}?" if guess else ""
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@output_option
-def validate(files: Sequence[str], output: str) -> int:
-    """Check playbooks without running them.
-
-    Each problem is shown with its place, a code and a hint.
-    """
-    found: list[dict[str, Any]] = []
-    invalid = False
-    for name in files:
-        try:
-            playbook = read_file(name, DB)
-        except InvalidPlaybook as error:
-            invalid = True
-            file, problems, source = error.file, error.problems, error.source
-            said = f"{file}: {_count(problems)}"
-        else:
-            file, problems, source = playbook.file, playbook.warnings, playbook.source
-            said = f"{file}: ok, {_steps(len(playbook.plan.steps))}" + (f", {_count(problems)}" if problems else "")
-        found += [_object(file, each) for each in problems]
-        if output == "table":
-            if problems:
-                out.print_message(show_all(problems, file, source))
-            out.print_data(said)
-    if output != "table":
-        out.print_json(found, output)
-    return exits.USAGE if invalid else exits.OK
-
-
-def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"
-
-
-def _count(problems: Sequence[Problem]) -> str:
-    counts = {kind: sum(each.severity == kind for each in problems) for kind in ("error", "warning")}
-    return ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count)
-
-
-def _object(file: str, problem: Problem) -> dict[str, Any]:
-    return {
-        "file": file,
-        "line": problem.place.line,
-        "column": problem.place.column,
-        "end_column": problem.place.column + problem.length,
-        "severity": problem.severity,
-        "code": problem.code,
-        "message": problem.message,
-        "hint": problem.hint,
-    }
-
-
-@click.command()
 @click.argument("file", metavar="FILE")
+@click.argument("unit", required=False, metavar="[UNIT]")
 @click.option("--mermaid", is_flag=True, help="As text for Mermaid.")
-def graph(file: str, mermaid: bool) -> None:
+@bindings_options
+def graph(file: str, unit: str | None, mermaid: bool, bindings: str | None, agent: str | None) -> None:
     """Draw a playbook or a Python workflow.
 
-    FILE is a playbook, or a Python workflow `module:Class`.
+    FILE is a playbook, or a Python workflow `module:Class`. UNIT is one of several workflows in a file.
     """
     from refold.playbooks import draw
 
-    plan = _drawn(file) if is_code(file) else read_file(file).plan
+    bound = binding_arguments(bindings, agent)
+    plan = _drawn(file) if is_code(file) else read_file(file, None, bound, unit=unit or "").plan
     out.print_exact((draw.mermaid(plan) if mermaid else draw.draw(plan)).rstrip("\n"))
 
 
@@ -174,4 +172,4 @@ def schema() -> None:
     out.print_json(dict(schema(installed_tools(), installed_sources())), "json")
 
 
-COMMANDS = {"validate": validate, "graph": graph, "schema": schema}
+COMMANDS = {"graph": graph, "schema": schema}

@@ -11,13 +11,15 @@ from msgspec import Struct, json
 from refold.cli import database, exits
 from refold.cli import output as out
 from refold.cli.commands.items import another_try
-from refold.cli.commands.playbooks import is_code, read_file, read_workflow, source_of
+from refold.cli.commands.playbooks import check_bound, is_code, read_file, read_workflow, source_of
 from refold.cli.options import (
-    DB,
+    binding_arguments,
+    bindings_options,
     budget_option,
     budgets,
     code_option,
     db_option,
+    follow_option,
     inputs,
     label_option,
     labels_of,
@@ -29,6 +31,7 @@ from refold.cli.options import (
     until_waiting_option,
     who,
 )
+from refold.cli.settings import db_argument, loaded
 from refold.cli.tree import NO_PLAYBOOK
 from refold.cli.words import now
 from refold.core.plan import BODY, Plan, plan_hash
@@ -46,7 +49,7 @@ from refold.queries.workers import serving, serving_any
 from refold.runtime.children import check_inputs
 from refold.runtime.keys import check_same_start, run_of_key
 from refold.runtime.mail import Resume
-from refold.wiring import open_intake
+from refold.wiring import open_intake, working_directory
 
 ADJECTIVES = """
 able airy apt bold brave brief bright brisk calm civil clean clear clever cool cosy crisp curious daring deep eager
@@ -83,10 +86,11 @@ def leave(
 ) -> tuple[dict[str, Any], list[str]]:
     """Store a run for a worker. Return the run as an object, and the live workers that serve every run and have its
     code if it needs any. `code` says where its code is."""
+    folder = working_directory()
     with open_intake(db) as (intake, store):
         for child in children:
             intake.register(child)
-        if not intake.start(plan, input, wanted.run, wanted.name, wanted.key, code, wanted.labels):
+        if not intake.start(plan, input, wanted.run, wanted.name, wanted.key, code, wanted.labels, folder):
             differ = check_same_start(store, wanted.key, wanted.run, plan, input)
             if differ:
                 out.print_message(_other_inputs(wanted, differ))
@@ -118,6 +122,9 @@ class RunArguments(Struct, frozen=True, kw_only=True):
     output: str
     progress: str
     quiet: bool
+    unit: str | None = None
+    bindings: str | None = None
+    agent: str | None = None
 
 
 class Wanted(Struct, frozen=True):
@@ -133,6 +140,7 @@ class Wanted(Struct, frozen=True):
 
 @click.command()
 @click.argument("file", metavar="FILE")
+@click.argument("unit", required=False, metavar="[UNIT]")
 @click.option("-i", "--input", multiple=True, metavar="KEY=VALUE", help="An input; JSON, or else text.")
 @click.option("--input-file", metavar="FILE", help="Inputs, as a JSON object or in YAML; - is stdin.")
 @click.option("--name", metavar="NAME", help="The name of the run (without it, two words are chosen).")
@@ -141,6 +149,7 @@ class Wanted(Struct, frozen=True):
 @click.option("--detach", is_flag=True, help="Write the run and leave it to a worker.")
 @until_waiting_option
 @click.option("--dry-run", is_flag=True, help="Read and check, and say what would run.")
+@bindings_options
 @output_option
 @progress_option
 @quiet_option
@@ -148,21 +157,23 @@ class Wanted(Struct, frozen=True):
 def run(**given: Any) -> int:
     """Execute a playbook or a Python workflow.
 
-    FILE is a playbook, or a Python workflow `module:Class`. Progress goes to stderr and the result to stdout. Ctrl-C
-    lets steps finish or hands them back and prints the command that continues the run; Ctrl-C once more kills it.
-    Neither loses what was finished. A run that is paused, by a person or by its budget, is left with exit code 6.
+    FILE is a playbook, or a Python workflow `module:Class`. UNIT is one of several workflows in a file. Progress goes
+    to stderr and the result to stdout. Ctrl-C lets steps finish or hands them back and prints the command that
+    continues the run; Ctrl-C once more kills it. Neither loses what was finished. A run that is paused, by a person or
+    by its budget, is left with exit code 6.
     """
     asked = RunArguments(**given)
     if asked.detach and asked.until_waiting:
         raise click.UsageError("--detach and --until-waiting exclude each other: a detached run is not executed here")
-    code = is_code(asked.file)
-    playbook = read_workflow(asked.file) if code else read_file(asked.file, None if asked.detach else asked.db)
+    code, bound = is_code(asked.file), binding_arguments(asked.bindings, asked.agent)
+    db = None if asked.detach else asked.db
+    playbook = read_workflow(asked.file) if code else read_file(asked.file, db, bound, unit=asked.unit or "")
     if playbook.warnings and _talks(asked.progress, asked.quiet):
         out.print_message(show_all(playbook.warnings, playbook.file, playbook.source))
     if asked.name == "":
         raise InvalidValue("--name", "a run has a name, or one is chosen")
     run = run_of_key(asked.key) if asked.key else os.urandom(16).hex()
-    input = inputs(asked.input, asked.input_file)
+    input = inputs(asked.input, asked.input_file, _texts(playbook.plan))
     labels = {**playbook.labels(), **labels_of(asked.labels)}
     wanted = Wanted(run, asked.name or run_name(playbook.plan.name, run), asked.key or "", playbook, input, labels)
     if code:
@@ -171,6 +182,7 @@ def run(**given: Any) -> int:
         _tell_unread(wanted)
     if asked.dry_run:
         return _tell_plan(wanted, asked.output)
+    check_bound(playbook)
     return _leave(wanted, asked) if asked.detach else _execute(wanted, asked)
 
 
@@ -228,6 +240,12 @@ def resume(
     return _go_on(row, begin, code, shown, db, until_waiting)
 
 
+def _texts(plan: Plan) -> frozenset[str]:
+    """Return the inputs that are declared as text: `-i zip=12345` is text for them, and not a number."""
+    declared = ((each.name, each.schema) for each in plan.inputs)
+    return frozenset(name for name, schema in declared if isinstance(schema, dict) and schema.get("type") == "string")
+
+
 def _check_alone(option: str, **others: Any) -> None:
     """Raise UsageError if an option is given together with one that it excludes."""
     for name, value in others.items():
@@ -247,7 +265,7 @@ def _resume_all(db: str, code: Sequence[str], quiet: bool) -> int:
     if paused and not quiet:
         which = "1 paused run stays" if paused == 1 else f"{paused} paused runs stay"
         out.print_message(f"{which} paused: refold runs resume RUN")
-    return serve(Serving(db, code, settings(own_machine=True), until_idle=True, quiet=quiet))
+    return serve(Serving(db, code, settings(own_machine=True), True, quiet, loaded().command.playbooks))
 
 
 @click.command()
@@ -255,6 +273,7 @@ def _resume_all(db: str, code: Sequence[str], quiet: bool) -> int:
 @click.option("--from", "step", default="", metavar="STEP", help="Run this step and all that follows from it again.")
 @click.option("--step", "loop", default="", metavar="STEP", help="Only items of this list loop that did not complete.")
 @click.option("--item", "items", multiple=True, metavar="N|KEY", help="Only this item of the loop; can be repeated.")
+@follow_option
 @click.option("--detach", is_flag=True, help="Reopen the run and leave it to a worker.")
 @code_option
 @budget_option
@@ -266,10 +285,11 @@ def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) ->
     """Continue a run that has failed or was cancelled.
 
     What failed or was stopped gets another visit, of a list loop only the items that were not done; nothing that was
-    finished is repeated, unless --from says so.
+    finished is repeated, unless --from says so. --from also works on a run that has completed.
 
-    With --step or --item only items of a list loop are run again, while the loop is running or after the end of the
-    run, also of one that has completed because it tolerated their failure; what follows from the loop is not repeated.
+    With --step or --item items of a list loop are run again, while the loop is running or after the end of the run. If
+    the loop had completed because it tolerated their failure, nothing else is touched: the run keeps its status and
+    its result. With --follow the steps behind the loop are visited again with the new values.
     """
     from refold.wiring import open_intake
 
@@ -308,9 +328,9 @@ def _tell_going_on(row: Summary, others: Collection[str], shown: Mapping[str, An
 
 def again(name: str, db: str, *files: str) -> str:
     """Return the command that resumes a run."""
-    where = "" if db == DB else f" --db {shlex.quote(db)}"
-    code = "".join(f" --code {shlex.quote(file)}" for file in files if is_code(file))
-    return f"refold runs resume {shlex.quote(name)}{where}{code}"
+    needed = [file for file in files if is_code(file) and file not in loaded().command.code]
+    code = "".join(f" --code {shlex.quote(file)}" for file in needed)
+    return f"refold runs resume {shlex.quote(name)}{db_argument(db)}{code}"
 
 
 def _execute(wanted: Wanted, asked: RunArguments) -> int:

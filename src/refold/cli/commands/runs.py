@@ -1,7 +1,8 @@
 """Commands of `refold runs` that show a run, steer it, record it or remove it."""
 
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -11,34 +12,40 @@ from refold.cli import database, words
 from refold.cli import output as out
 from refold.cli.commands.items import item_option, step_option
 from refold.cli.options import db_option, inputs, label_option, labels_of, output_option, run_argument, value_of, who
+from refold.cli.settings import db_argument
+from refold.cli.unserved import NO_PROCESS, how_to_execute, tell_if_unserved
 from refold.core.codec import check_value
 from refold.core.faults import fault_text
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Fault
 from refold.core.read.fact_text import fact_text
 from refold.core.read.summary import Summary
-from refold.core.state import TERMINAL, RunState
+from refold.core.state import PAUSED, RUNNING, TERMINAL, RunState
 from refold.core.times import seconds
 from refold.errors import Conflict, NotFound
-from refold.ports import RunFilter, Store
+from refold.ports import RunFilter, Store, Views
 from refold.queries import runs as queries
-from refold.queries.items import item_numbers
+from refold.queries.items import first_failure, item_numbers
 from refold.queries.reading import RunReader
 from refold.queries.runs import (
+    QUEUED,
     RunList,
     error_text,
+    held_runs,
     moment,
     part_of_runs,
     removable_runs,
     row_object,
     run_label,
     run_object,
+    shown_status,
     with_started,
 )
 from refold.queries.why import run_reasons, stuck_reasons, unserved_steps
+from refold.queries.workers import unserved
 from refold.runtime.mail import Cancel, CancelItems, Pause, Signal
 
-STATUSES = ("running", "waiting", "paused", "ending", "completed", "failed", "cancelled", "continued")
+STATUSES = ("queued", "running", "waiting", "paused", "ending", "completed", "failed", "cancelled", "continued")
 STYLES = {
     "completed": "green",
     "continued": "green",
@@ -48,7 +55,9 @@ STYLES = {
     "waiting": "yellow",
 }
 LONG = 60  # characters of a result in a table
+CHILDREN = 50  # that are shown with their parent
 SHOWN = 20  # runs in a table
+NOBODY = "no worker"  # beside the status of a run that no process executes
 
 
 @click.command("list")
@@ -57,6 +66,10 @@ SHOWN = 20  # runs in a table
 @click.option("--name", metavar="NAME", help="Only runs of this name.")
 @click.option("--key", metavar="KEY", help="Only runs with this key.")
 @label_option("Only runs with this label; can be repeated.")
+@click.option("--error", default="", metavar="TEXT", help="Only failed runs with this in their error.")
+@click.option("--parent", metavar="RUN", help="Only runs that this run has started.")
+@click.option("--children", is_flag=True, help="Also runs that other runs have started.")
+@click.option("--unserved", is_flag=True, help="Only runs that are not over and that no process executes.")
 @click.option("--since", metavar="TIME", help="Started then or later: 2026-01-31T12:00:00Z, or 2h for two hours ago.")
 @click.option("--until", metavar="TIME", help="Started before then.")
 @click.option("-n", "--limit", type=click.IntRange(1), help=f"How many at most ({SHOWN}; all with -o json).")
@@ -66,39 +79,78 @@ SHOWN = 20  # runs in a table
 def list_runs(limit: int | None, cursor: str, output: str, db: str, **asked: Any) -> None:
     """List the runs that match every option, the newest first.
 
-    If there are more than the limit, a message on stderr has the cursor with which the list continues.
+    Runs that other runs have started are left out, unless --children or --parent asks for them. A run is queued while
+    no worker executes anything of it, although one could. If there are more than the limit, a message on stderr has the
+    cursor with which the list continues.
     """
     after = queries.read_cursor(cursor)
     with database.reading(db) as views:
-        wanted = _filter(asked, views.now())
+        wanted, held = _filter(views, asked), held_runs(views)
+        keep = _keeps(views, asked, held)
         if limit is None and output != "table":
-            rows = RunList(queries.list_runs(views, wanted, after=after))
+            rows = RunList(filter(keep, queries.list_runs(views, wanted, after=after)))
         else:
-            rows = part_of_runs(views, wanted, limit or SHOWN, after)
+            rows = part_of_runs(views, wanted, limit or SHOWN, after, keep)
+        alone = unserved(views, rows)
     if output != "table":
-        out.print_json([row_object(row) for row in rows], output)
+        out.print_json([{**row_object(row, _status(row, held)), "served": _served(row, alone)} for row in rows], output)
     else:
-        out.print_data(_listed(rows, bool(asked["labels"])))
+        out.print_data(_listed(rows, bool(asked["labels"]), held, alone))
     if rows.cursor:
         out.print_message(f"there are more; to continue: --cursor {rows.cursor}")
+    if alone and output == "table":
+        which = "1 of these runs" if len(alone) == 1 else f"{len(alone)} of these runs"
+        out.print_message(f"no process executes {which}; to execute: refold worker{db_argument(db)}")
 
 
-def _filter(asked: dict[str, Any], now: int) -> RunFilter:
+def _filter(views: Views, asked: dict[str, Any]) -> RunFilter:
+    now = views.now()
+    parent = database.find_run(views, asked["parent"]).run if asked["parent"] else None if asked["children"] else ""
     return RunFilter(
-        asked["status"],
+        RUNNING if asked["status"] == QUEUED else asked["status"],
         asked["workflow"],
         asked["name"],
         asked["key"],
         tuple(sorted(labels_of(asked["labels"]).items())),
         moment(asked["since"], now),
         moment(asked["until"], now),
+        parent,
+        asked["error"],
     )
 
 
-def _listed(rows: list[Summary], with_labels: bool) -> str:
+def _keeps(views: Views, asked: dict[str, Any], held: frozenset[str]) -> Callable[[Summary], bool] | None:
+    """Return what the stored rows do not say: whether a run is executed, and whether it could be. None: nothing of it
+    was asked for."""
+    status = asked["status"] if asked["status"] in (QUEUED, RUNNING) else None
+    if status is None and not asked["unserved"]:
+        return None
+    return lambda row: (
+        status in (None, _status(row, held)) and (not asked["unserved"] or row.run in unserved(views, [row]))
+    )
+
+
+def _status(row: Summary, held: frozenset[str]) -> str:
+    return shown_status(row.status, row.run in held)
+
+
+def _served(row: Summary, alone: set[str]) -> bool | None:
+    """Whether a process would execute the run; None: it is over."""
+    return None if row.status in TERMINAL else row.run not in alone
+
+
+def _listed(rows: list[Summary], with_labels: bool, held: frozenset[str], alone: set[str]) -> str:
     now = words.now()
     lines = [
-        (row.name, row.run[:8], row.workflow, row.status, words.moment(row.created_at), _took(row, now)) for row in rows
+        (
+            row.name,
+            row.run[:8],
+            row.workflow,
+            _status(row, held) + (f" ({NOBODY})" if row.run in alone else ""),
+            words.moment(row.created_at),
+            _took(row, now),
+        )
+        for row in rows
     ]
     heads: tuple[str, ...] = ("NAME", "ID", "WORKFLOW", "STATUS", "STARTED", "TOOK")
     if with_labels or any(row.labels for row in rows):
@@ -130,17 +182,30 @@ def show(run: str | None, graph: bool, output: str, db: str) -> None:
         row = database.find_run(views, run)
         drawn, state = RunReader(views, row.run).read()
         seen = run_object(views, drawn, state, words.now())
+        cause = first_failure(views, drawn, state)
         stuck = unserved_steps(views, row, drawn, state, words.now())
+        children = part_of_runs(views, RunFilter(parent=row.run), CHILDREN)
+        held, alone = held_runs(views), bool(unserved(views, [row]))
     waits = [words.why(reason, words.now()) for reason in stuck_reasons(row)]
     waits += [f"{reason.step}: {words.why(reason, words.now())}" for reason in stuck]
     if waits:
         seen["stuck"] = waits
+    seen["served"] = None if row.status in TERMINAL else not alone
+    seen["children"] = [row_object(each, _status(each, held)) for each in sorted(children, key=_by_start)]
     if graph:
         out.print_data(_drawn(drawn, seen))
     elif output != "table":
         out.print_json(seen, output)
     else:
-        _put_run(seen, state)
+        _put_run(seen, state, cause)
+        if children.cursor:
+            out.print_message(f"there are more children: refold runs list --parent {shlex.quote(run_label(row))}")
+        if alone and state.life != PAUSED and not state.paused:
+            out.print_message(f"{NO_PROCESS} {run_label(row)}; to execute it: {how_to_execute(row, db)}")
+
+
+def _by_start(row: Summary) -> tuple[int, str]:
+    return row.created_at, row.name
 
 
 def _drawn(graph: Graph, seen: dict[str, Any]) -> str:
@@ -149,7 +214,7 @@ def _drawn(graph: Graph, seen: dict[str, Any]) -> str:
     return draw(graph.plan, {name: step["status"] for name, step in seen["steps"].items()}).rstrip("\n")
 
 
-def _put_run(seen: dict[str, Any], state: RunState) -> None:
+def _put_run(seen: dict[str, Any], state: RunState, cause: str) -> None:
     colour, width = out.has_colour(sys.stdout), out.terminal_width()
     status = out.styled(seen["status"], STYLES.get(seen["status"], "cyan"), colour)
     lines = [
@@ -166,21 +231,60 @@ def _put_run(seen: dict[str, Any], state: RunState) -> None:
         lines.append(f"took      {words.took(state.started_at, state.ended_at)}")
     lines += [f"used      {out.printable(unit)} {amount:g}" for unit, amount in seen["usage"].items()]
     lines += [f"waits     {out.printable(each)}" for each in seen.get("stuck", ())]
+    lines += [f"cancelled {out.printable(seen['cancel_reason'])}"] if seen["cancel_reason"] else []
     if state.error is not None:
         lines.append(f"error     {out.styled(out.printable(error_text(state.error)), 'red', colour)}")
+        lines += [f"because   {out.printable(cause)}"] if cause else []
     elif state.life in TERMINAL:
         lines.append(f"result    {_short(seen['result'])}")
-    heads = ("STEP", "STATUS", "VISITS", "TRIES", "RESULT")
+    heads = ("STEP", "STATUS", "VISITS", "TRIES", "BEGAN", "TOOK", "RESULT")
     steps = [
-        (name, step["status"], str(step["visits"]), str(step["attempts"]), _came_of(step))
+        (name, step["status"], str(step["visits"]), str(step["attempts"]), *_when(step, state), _came_of(step))
         for name, step in seen["steps"].items()
     ]
-    out.print_data("\n".join(lines) + "\n\n" + out.table(heads, steps, colour, width))
+    parts = ["\n".join(lines), out.table(heads, steps, colour, width)]
+    if seen["children"]:
+        parts.append(_children(seen["children"], colour, width))
+    parts += [_traceback(name, step["error"]) for name, step in seen["steps"].items() if _has_traceback(step)]
+    out.print_data("\n\n".join(parts))
+
+
+def _when(step: dict[str, Any], state: RunState) -> tuple[str, str]:
+    """When a step began, as the time of day, and how long it took, or has taken until now."""
+    began = moment(step["began_at"], 0)
+    if began is None:
+        return "", ""
+    took = words.span(step["seconds"]) if step["seconds"] is not None else words.took(began, words.now())
+    return words.clock(began, state.started_at), took
+
+
+def _children(children: list[dict[str, Any]], colour: bool, width: int) -> str:
+    lines = [(each["name"], each["id"][:8], each["workflow"], each["status"]) for each in children]
+    return out.table(("CHILD", "ID", "WORKFLOW", "STATUS"), lines, colour, width)
+
+
+def _has_traceback(step: dict[str, Any]) -> bool:
+    return step["error"] is not None and bool(_first_error(step["error"]).get("traceback"))
+
+
+def _first_error(error: dict[str, Any]) -> dict[str, Any]:
+    """The error of the first failed item of a loop, or the error itself."""
+    first = error.get("first")
+    return first["error"] if first is not None and first["error"] is not None else error
+
+
+def _traceback(name: str, error: dict[str, Any]) -> str:
+    text = "\n".join(out.printable(line) for line in _first_error(error)["traceback"].strip().splitlines())
+    return f"{out.printable(name)}:\n{text}"
 
 
 def _came_of(step: dict[str, Any]) -> str:
     if step["error"] is not None:
-        return fault_text(convert(step["error"], Fault))
+        why = fault_text(convert(step["error"], Fault))
+        first = step["error"].get("first")
+        if first is None or first["error"] is None:
+            return why
+        return f"{why}; the first, {first['key'] or first['item']}: {fault_text(convert(first['error'], Fault))}"
     if step["result"] is None and step.get("items"):
         return _counted(step["items"])
     return "" if step["result"] is None else _short(step["result"])
@@ -285,6 +389,7 @@ def cancel(run: str, reason: str, step: str, items: tuple[str, ...], db: str) ->
         raise click.UsageError("--step goes with --item; a step as a whole is not cancelled")
     name = _send(db, run, Cancel(reason, who()))
     out.print_message(f"{name} is being cancelled")
+    tell_if_unserved(db, run)
 
 
 @click.command()
@@ -309,11 +414,13 @@ def signal(run: str, name: str, value: str | None, pairs: tuple[str, ...], outpu
     called = _send(db, run, Signal(name, sent, who()))
     if output != "table":
         out.print_json({"name": called, "signal": name, "value": sent}, output)
-        return
-    out.print_message(f"{called} has got the signal {name!r}")
+    else:
+        out.print_message(f"{called} has got the signal {name!r}")
+    tell_if_unserved(db, run)
 
 
 def _send(db: str, text: str, mail: Pause | Cancel | CancelItems | Signal) -> str:
+    from refold.runtime.background import LOSSES
     from refold.wiring import open_intake
 
     with database.reading(db) as views:
@@ -321,21 +428,33 @@ def _send(db: str, text: str, mail: Pause | Cancel | CancelItems | Signal) -> st
     name = run_label(row)
     if row.status in TERMINAL:
         raise Conflict(f"run {name} is {row.status}")
-    with open_intake(db) as (intake, _):
+    with open_intake(db) as (intake, store):
+        if isinstance(mail, Cancel):
+            store.expire(LOSSES)  # the run does not wait for bodies of dead processes
         intake.send(row.run, mail)
     return name
 
 
 @click.command()
 @click.option("--older-than", required=True, metavar="AGE", help="Ended longer ago than this: 30d, 12h.")
+@click.option("--status", type=click.Choice(sorted(TERMINAL)), multiple=True, help="Only runs with this status.")
+@click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
 @click.option("--dry-run", is_flag=True, help="Only say which.")
 @output_option
 @db_option
-def prune(older_than: str, dry_run: bool, output: str, db: str) -> None:
-    """Remove runs that are over, with everything that belongs to them."""
+def prune(older_than: str, status: tuple[str, ...], workflow: str | None, dry_run: bool, output: str, db: str) -> None:
+    """Remove runs that are over, with everything that belongs to them.
+
+    The settings `retention` let workers do it by themselves. `refold db vacuum` gives the space back to the disk;
+    without it new runs use the space again.
+    """
     before = words.now() - round(seconds(older_than) * SECOND)
     with database.reading(db) as views:
-        rows = list(removable_runs(views, before))
+        rows = [
+            row
+            for row in removable_runs(views, before)
+            if (not status or row.status in status) and workflow in (None, row.workflow)
+        ]
     if not dry_run:
         with database.writing(db) as store:
             rows = _remove(store, rows)

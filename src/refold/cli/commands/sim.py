@@ -8,10 +8,11 @@ from typing import Any
 import click
 from msgspec import Struct, to_builtins
 
-from refold.cli import exits
+from refold.cli import exits, words
 from refold.cli import output as out
 from refold.cli.commands.playbooks import is_code, read_file
-from refold.cli.options import inputs, output_option, quiet_option, value_of
+from refold.cli.options import binding_arguments, bindings_options, inputs, output_option, quiet_option, value_of
+from refold.playbooks.playbook import Playbook
 from refold.python.load import load
 
 TOLD = 5  # names shown in a line
@@ -21,6 +22,7 @@ class SimOptions(Struct, frozen=True, kw_only=True):
     """The options of the command line."""
 
     target: str
+    unit: str | None = None
     seeds: int
     seed: int
     input: Sequence[str]
@@ -32,10 +34,13 @@ class SimOptions(Struct, frozen=True, kw_only=True):
     any_result: bool
     output: str
     quiet: bool
+    bindings: str | None = None
+    agent: str | None = None
 
 
 @click.command()
 @click.argument("target", metavar="FILE")
+@click.argument("unit", required=False, metavar="[UNIT]")
 @click.option("-n", "--seeds", type=click.IntRange(1), default=200, show_default=True, help="How many seeds are tried.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The first of them.")
 @click.option("-i", "--input", multiple=True, metavar="KEY=VALUE", help="An input; JSON, or else text.")
@@ -45,16 +50,17 @@ class SimOptions(Struct, frozen=True, kw_only=True):
 @click.option("--answer", default="yes", metavar="VALUE", help="The answer to every question (yes).")
 @click.option("--fake", multiple=True, metavar="NAME", help="A step or kind of Python code that is not to be run.")
 @click.option("--any-result", is_flag=True, help="The result may depend on order and time: do not compare it.")
+@bindings_options
 @output_option
 @quiet_option
 def sim(**given: Any) -> int:
     """Run a playbook or a Python workflow under simulated faults.
 
-    FILE is a playbook, or a Python workflow `module:Class`. Processes are killed between any two commits, leases are
-    lost, reports come late and in another order, the store fails; time is virtual and nothing leaves this process.
-    Tools are faked: by recordings, by the declared result of their step, or by a value of the usual shape; Python code
-    of a playbook is run, once for each input. Each run must end, finish no step twice, and have the same result as an
-    undisturbed one.
+    FILE is a playbook, or a Python workflow `module:Class`. UNIT is one of several workflows in a file. Processes are
+    killed between any two commits, leases are lost, reports come late and in another order, the store fails; time is
+    virtual and nothing leaves this process. Tools are faked: by recordings, by the declared result of their step, or by
+    a value of the usual shape; Python code of a playbook is run, once for each input. Each run must end, finish no step
+    twice, and have the same result as an undisturbed one.
     """
     from refold.testing.simulator.trials import Asked, simulate_all, subject_of
 
@@ -68,7 +74,7 @@ def sim(**given: Any) -> int:
         fake=options.fake,
         any_result=options.any_result,
     )
-    target = load(options.target) if is_code(options.target) else read_file(options.target)
+    target = load(options.target) if is_code(options.target) else _read(options)
     subject = subject_of(target, inputs(options.input, options.input_file), asked)
     simulated = simulate_all(subject, asked, _teller(options))
     if options.output != "table":
@@ -76,6 +82,11 @@ def sim(**given: Any) -> int:
     else:
         _tell(simulated, options)
     return exits.OK if simulated.broken is None else exits.FAILED
+
+
+def _read(options: SimOptions) -> Playbook:
+    bound = binding_arguments(options.bindings, options.agent)
+    return read_file(options.target, bound=bound, unit=options.unit or "")
 
 
 def _teller(options: SimOptions) -> Any:
@@ -89,7 +100,7 @@ def _teller(options: SimOptions) -> Any:
 
 
 def _tell(simulated: Any, options: SimOptions) -> None:
-    out.print_data(f"{simulated.workflow}: {simulated.seeds} seeds, {_counted(simulated.faults)}")
+    out.print_data(f"{simulated.workflow}: {words.counted(simulated.seeds, 'seed')}, {_counted(simulated.faults)}")
     out.print_data(f"undisturbed: {out.printable(simulated.undisturbed)} ({simulated.commits} commits)")
     if simulated.made_up:
         names = ", ".join(simulated.made_up[:TOLD])

@@ -58,25 +58,35 @@ def watch(run: str | None, timeout: float | None, output: str, **how: Any) -> in
 @run_argument(required=False)
 @click.option("-f", "--follow", is_flag=True, help="Continue until the run is over.")
 @click.option("--step", metavar="STEP", help="Only what this step has printed.")
+@click.option("--item", type=int, metavar="N", help="Only what this item of a list loop has printed, counted from 0.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines.")
 @output_option
 @db_option
-def logs(run: str | None, follow: bool, step: str | None, output: str, db: str) -> None:
-    """Show what the steps of a run have printed."""
+def logs(
+    run: str | None, follow: bool, step: str | None, item: int | None, tail: int | None, output: str, db: str
+) -> None:
+    """Show what the steps of a run have printed.
+
+    Times are in UTC; the date is shown where it changes.
+    """
     gc.enable()
     with database.reading(db) as views:
         row = database.find_run(views, run)
-        last = 0
+        last, printer = 0, _LogPrinter(output)
         while True:
             over = is_over(views, row.run)  # before the lines are read, so that none is missed
-            lines = views.lines(row.run, last)
-            for n, line in lines:
+            lines: list[dict[str, Any]] = []
+            for n, line in views.lines(row.run, last):
                 last = n
                 if not _is_line(line):
                     views.report(
                         Corrupt(f"table streams, key ({row.run!r}, {n}), column data: it is not a line of a step")
                     )
-                elif step is None or line.get("step") == step:
-                    _put_line(line, output)
+                elif step in (None, line.get("step")) and item in (None, line.get("item")):
+                    lines.append(line)
+            for line in lines if tail is None else lines[max(len(lines) - tail, 0) :]:
+                printer.put(line)
+            tail = None  # what comes from now on is all shown
             if not follow or over:
                 return
             time.sleep(EVERY)
@@ -87,10 +97,22 @@ def _is_line(line: Any) -> bool:
     return isinstance(line, dict) and isinstance(line.get("at", 0), int) and isinstance(line.get("attempt", 1), int)
 
 
-def _put_line(line: dict[str, Any], output: str) -> None:
-    if output != "table":
-        out.print_json({**line, "at": words.stamp(line.get("at", 0))}, "jsonl")
-        return
+class _LogPrinter:
+    def __init__(self, output: str) -> None:
+        self.output, self._date = output, ""
+
+    def put(self, line: dict[str, Any]) -> None:
+        if self.output != "table":
+            out.print_json({**line, "at": words.stamp(line.get("at", 0))}, "jsonl")
+            return
+        date = words.moment(line.get("at", 0))[:10]
+        if date != self._date and self._date:
+            out.print_data(f"-- {date}")
+        self._date = date
+        _put_line(line)
+
+
+def _put_line(line: dict[str, Any]) -> None:
     text = str(line.get("text", ""))
     text = out.printable(text) if out.is_terminal(sys.stdout) else text  # a line, exactly as the step printed it
     mark = " !" if line.get("stream") == "stderr" else "  "

@@ -13,10 +13,11 @@ from refold import logs
 from refold.cli import exits
 from refold.cli import output as out
 from refold.cli.commands.execute import in_foreground, is_idle
-from refold.cli.options import DB, code_option, db_option, quiet_option, settings
-from refold.errors import Stopped
+from refold.cli.options import code_option, db_option, quiet_option, settings
+from refold.cli.settings import db_argument, loaded
+from refold.errors import NotFound, Stopped
 from refold.ports import RunFilter, Views
-from refold.settings import LOG, LOG_LEVEL, Settings
+from refold.settings import Settings
 from refold.wiring import Process, open_process
 
 LOOK = 0.2  # seconds between two looks for something to do, when the worker ends with the work
@@ -30,30 +31,42 @@ class Serving(Struct, frozen=True):
     settings: Settings
     until_idle: bool
     quiet: bool
+    playbooks: str = ""  # a folder whose schedules are those of the database
 
 
 @click.command()
 @click.option("--queue", "queues", multiple=True, metavar="QUEUE", help="Serve only this queue; can be repeated.")
 @click.option("--slots", type=click.IntRange(min=1), metavar="N", help="How many commands run at a time (16).")
 @code_option
+@click.option("--playbooks", metavar="DIR", help="Keep the schedules in this folder in step with the database.")
 @click.option("--until-idle", is_flag=True, help="End when only people, signals or a later time can continue a run.")
 @quiet_option
 @db_option
 def worker(
-    queues: Sequence[str], slots: int | None, code: Sequence[str], until_idle: bool, quiet: bool, db: str
+    queues: Sequence[str],
+    slots: int | None,
+    code: Sequence[str],
+    playbooks: str | None,
+    until_idle: bool,
+    quiet: bool,
+    db: str,
 ) -> int:
     """Execute the runs of a database until stopped.
 
     Runs that other processes started are executed too. Several workers can serve one database. Ctrl-C or SIGTERM lets
     steps finish or hands them back to other workers; a second one kills. Python workflows need --code, because a worker
-    imports only the code that is named. With --until-idle the worker ends when nothing is left that it can do now: for
-    cron and CI.
+    imports only the code that is named. Schedules are served too; with --playbooks, the files of kind: Schedule in that
+    folder are schedules of the database, and one whose file is removed is paused. With --until-idle the worker ends
+    when nothing is left that it can do now: for cron and CI.
     """
     known = settings(own_machine=True)
     known = structs.replace(known, slots=slots or known.slots, queues=tuple(queues) or known.queues)
-    if not quiet and not os.environ.get(LOG) and not os.environ.get(LOG_LEVEL):
+    if not quiet and not loaded().prints_log:
         logs.configure("text", "info")
-    return serve(Serving(db, code, known, until_idle, quiet))
+    folder = loaded().command.playbooks if playbooks is None else playbooks
+    if folder and not os.path.isdir(folder):
+        raise NotFound(f"there is no folder {folder} of playbooks")
+    return serve(Serving(db, code, known, until_idle, quiet, folder))
 
 
 def serve(wanted: Serving) -> int:
@@ -74,17 +87,21 @@ async def _serve(wanted: Serving) -> None:
             out.print_message(line)
 
     async with open_process(db=wanted.db, settings=wanted.settings) as process:
+        from refold.cli.commands.schedule_files import LOOK_AT_FOLDER, load_folder
 
         async def work() -> None:
             for target in wanted.code:
                 from refold.python.load import load
 
                 await process.engine.register(load(target))
+            mark = await load_folder(process, wanted.playbooks, wanted.code, None, say)
             say(_greeting(wanted, process))
             if wanted.until_idle:
                 await until_idle(process)
             else:
-                await asyncio.get_running_loop().create_future()  # until a signal comes
+                while True:  # until a signal comes
+                    await asyncio.sleep(LOOK_AT_FOLDER)
+                    mark = await load_folder(process, wanted.playbooks, wanted.code, mark, say)
 
         again = again_command(wanted)
         await in_foreground(work(), process.stop, grace=wanted.settings.stop_grace, resume=again, say=say)
@@ -109,6 +126,8 @@ def _unfinished(views: Views) -> str:
 
 def again_command(wanted: Serving) -> str:
     """Return the command line that starts such a worker again."""
-    db = "" if wanted.db == DB else f" --db {shlex.quote(wanted.db)}"
-    code = "".join(f" --code {shlex.quote(each)}" for each in wanted.code)
-    return f"refold worker{db}{code}"
+    code = "".join(f" --code {shlex.quote(each)}" for each in wanted.code if each not in loaded().command.code)
+    folder = ""
+    if wanted.playbooks != loaded().command.playbooks:
+        folder = f" --playbooks {shlex.quote(wanted.playbooks)}"
+    return f"refold worker{db_argument(wanted.db)}{code}{folder}"

@@ -21,9 +21,11 @@ from refold.core.commands import (
     LetterResume,
     LetterStart,
     child_id,
+    child_name,
     command_id,
 )
 from refold.core.decide.effects import EFFECTS
+from refold.core.executors import executor_of
 from refold.core.expressions import CannotEvaluate, Evaluate
 from refold.core.facts import (
     CallSettled,
@@ -38,6 +40,7 @@ from refold.core.facts import (
     Parent,
     Routed,
     RunEnded,
+    RunEnding,
     RunPaused,
     RunResumed,
     Skipped,
@@ -50,7 +53,19 @@ from refold.core.fold.events import group_of, runs_out, timers, timers_of
 from refold.core.fold.routing import ARC_INPUTS, with_arc_inputs
 from refold.core.fold.waits import due_at
 from refold.core.graph import Graph
-from refold.core.outcomes import ITSELF, Awaited, Blob, Cancelled, Failed, Fault, Instant, Outcome, Succeeded, Suspended
+from refold.core.outcomes import (
+    ITSELF,
+    SECOND,
+    Awaited,
+    Blob,
+    Cancelled,
+    Failed,
+    Fault,
+    Instant,
+    Outcome,
+    Succeeded,
+    Suspended,
+)
 from refold.core.pipeline import sealed_in
 from refold.core.plan import BODY, Child, Step, WorkerWork
 from refold.core.read.loaded import Loaded, event_at, events_of
@@ -58,11 +73,16 @@ from refold.core.read.template_scope import RunScope, item_scope
 from refold.core.state import COMPLETED, FAILED, RUNNING, FanOut, OpenCommand, RunState
 
 RUN_TIMER = "run"
+PREFERENCE = SECOND  # how long only the worker that holds a parked body may claim its command
 _NO_COMMANDS: frozenset[str] = frozenset()
 
 
 def _never(plan: str) -> None:
     return None
+
+
+def _none(commands: Collection[str]) -> Collection[str]:
+    return ()
 
 
 def _fits(plan: str, input: dict[str, Any]) -> None:
@@ -83,8 +103,10 @@ class Decision(Struct):
     evaluate: Evaluate
     chance: Callable[[], float]
     claimed: Callable[[], frozenset[str]] = frozenset
+    held: Callable[[Collection[str]], Collection[str]] = _none  # those of these commands that workers hold
     refuses: Callable[[str], Fault | None] = _never  # why a child of this plan cannot start
     misfit: Callable[[str, dict[str, Any]], Fault | None] = _fits  # why a child cannot start with this input
+    executor_of: Callable[[str, Step], str] = executor_of  # where the body of a step runs, by plan and step
     due: dict[str, None] = {}  # commands whose child may start now
     loaded: Loaded = field(default_factory=Loaded)
     facts: list[Fact] = []
@@ -94,6 +116,7 @@ class Decision(Struct):
     blobs: dict[str, bytes] = {}
     lines: list[Any] = []  # published lines, which are stored next to the log
     restarted: list[str] = []  # commands that are taken from their workers, to start over
+    interrupted: list[str] = []  # commands whose bodies are running and get CancelledError
     _touched: dict[str, None] = {}
     _timers: dict[str, None] = {}
     _orphans: set[str] = set()
@@ -110,7 +133,10 @@ class Decision(Struct):
         touched = effects.commands_touched(fact)
         if self.graph.collects_with_timeout:
             self._timers |= dict.fromkeys(timers_of(self.graph, state, fact))
-        spared = self.claimed_now() if effects.answers_call else _NO_COMMANDS
+        spared = self._claimed_of(touched) if effects.answers_call else _NO_COMMANDS
+        if isinstance(fact, RunEnding) and fact.cleaning:
+            spared = self.claimed_now() & frozenset(fact.cleaning)
+            self.interrupted.extend(spared)
         for command in touched:
             if effects.opens_commands and command not in state.open:
                 self.new.add(command)
@@ -147,8 +173,13 @@ class Decision(Struct):
         """Return the commands that workers have claimed and have not reported in this turn."""
         return self.claimed() - self._touched.keys()
 
+    def _claimed_of(self, commands: Collection[str]) -> frozenset[str]:
+        """The same of these commands: mostly one, which is held, so that the others need not be read."""
+        held = self.held(commands)
+        return frozenset(commands) - self._touched.keys() if len(held) == len(commands) else self.claimed_now()
+
     def scope(self, extra: Mapping[str, Any]) -> RunScope:
-        return RunScope(self.graph, self.state, self.loaded, extra)
+        return RunScope(self.graph, self.state, self.loaded, extra, self.now)
 
     def box(self, value: Any) -> tuple[Any, Blob | None]:
         boxed = codec.box(value)
@@ -203,6 +234,8 @@ class Decision(Struct):
             parent=Parent(self.state.run, command, key, want, detached),
             input=as_input(value),
             depth=self.state.depth + 1,
+            name=child_name(self.state.name or self.state.run[:8], owner),
+            folder=self.state.folder,
         )
         self.post(f"{child}/start", child, body)
 
@@ -262,13 +295,14 @@ class Decision(Struct):
         if opened.held:
             return HELD
         assert isinstance(step.work, WorkerWork)
+        is_body = step.work.tool == BODY
         input = opened.input if opened.item is None and not opened.events else self.input_of(command)
         return Command(
             id=command,
             step=step.name,
             visit=opened.visit,
             attempt=opened.attempt,
-            tool=step.work.tool if step.work.tool != BODY else f"{BODY}:{self.state.plan}",
+            tool=f"{BODY}:{self.state.plan}" if is_body else step.work.tool,
             item=opened.item,
             input=input,
             queue=step.queue,
@@ -276,8 +310,13 @@ class Decision(Struct):
             not_before=opened.not_before,
             timeout=step.timeout,
             progress=opened.progress,
-            recorded=opened.recorded,
+            recorded={} if is_body and opened.item is None else opened.recorded,  # such a body asks for its memory
             sealed=sealed_in(input, self.state.sealed) if self.state.sealed else (),
+            last_error=opened.last_error,
+            folder="" if is_body else self.state.folder,  # a body is code of the worker, and runs where the worker runs
+            prefer=opened.parked_by,
+            prefer_until=max(self.now, opened.not_before) + PREFERENCE if opened.parked_by else 0,
+            executor=self.executor_of(self.state.plan, step),
         )
 
     def _page_row(self, command: str, step: Step, opened: OpenCommand) -> Command:
@@ -355,6 +394,7 @@ class Decision(Struct):
             labels=state.labels,
             predecessor=state.run,
             signals=state.signals,
+            folder=state.folder,
         )
         self.post(f"{successor}/start", successor, body)
         if state.parent is not None and not state.parent.detached:

@@ -5,7 +5,7 @@ from refold.core.facts import BudgetExceeded, Dropped, RunEnding, RunPaused, Ste
 from refold.core.fold import visits
 from refold.core.outcomes import Fault
 from refold.core.read.budget import PAUSED_BY_BUDGET, over_budget, over_budget_text
-from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, RUNNING
+from refold.core.state import CANCELLED, COMPLETED, ENDING, FAILED, RUNNING, OpenCommand
 
 GIVEN_UP = 2  # cancellations after which finalizers do not run any more
 
@@ -36,6 +36,8 @@ def divert(d: Decision, step: str) -> None:
 
 def _first_finalizers(d: Decision, outcome: str) -> tuple[str, ...]:
     plan = d.graph.plan
+    if d.state.kept is not None:
+        return ()  # they ran when the run ended first
     last = (plan.final_step,) if plan.final_step and outcome == COMPLETED else ()
     return (*last, *(plan.on_fail if outcome == FAILED else ()), *plan.always)
 
@@ -49,13 +51,22 @@ def _remaining_finalizers(d: Decision, outcome: str) -> tuple[str, ...]:
 
 
 def _cleaning(d: Decision, outcome: str) -> tuple[str, ...]:
-    """Return the commands that a cancellation keeps open, because their bodies wait and may clean up."""
+    """Return the commands that a cancellation keeps open so that their bodies may clean up: those that wait, those that
+    are running, and those that have recorded calls in a process that is gone. The body of an item does not clean up:
+    the body that wants its result does."""
     state = d.state
     if outcome != CANCELLED or state.life != RUNNING or not d.graph.by_events:
         return ()
-    parked = [command for command, opened in state.open.items() if opened.parks and command not in state.judge]
-    running = d.claimed_now() if parked else frozenset()
-    return tuple(command for command in parked if command not in running)
+    running = d.claimed_now()
+    return tuple(
+        command
+        for command, opened in state.open.items()
+        if (opened.parks or _began(opened, command in running)) and command not in state.judge
+    )
+
+
+def _began(opened: OpenCommand, is_running: bool) -> bool:
+    return opened.item is None and (is_running or (bool(opened.recorded) and not opened.held))
 
 
 def _withdrawn(d: Decision, drains: bool, final: tuple[str, ...], cleaning: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -121,7 +132,7 @@ def watch_budget(d: Decision) -> None:
     match d.graph.plan.on_budget:
         case "pause":
             d.record_fact(RunPaused(PAUSED_BY_BUDGET))
-        case "fail":
+        case on_budget if on_budget == "fail" or d.state.kept is not None:
             end_run(
                 d, FAILED, StepFault("", 0, "budget", Fault("budget", over_budget_text(*exceeded), retryable=False))
             )

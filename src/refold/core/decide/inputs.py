@@ -41,6 +41,8 @@ class _Inputs(Mapping[str, Any]):
             return self._done[name]
         if name not in self._defaults and name not in self._given:
             raise KeyError(name)
+        if self._under_way[-1:] == [name]:  # `{{ u }}` as the default of `u`: the value comes from who starts the run
+            raise KeyError(name)
         if name in self._under_way:
             self.circle = f"workload.{name} needs itself: {' -> '.join([*self._under_way, name])}"
             raise CannotEvaluate(self.circle)

@@ -15,7 +15,7 @@ from refold.core.fold import fanout
 from refold.core.fold.routing import ARC_INPUTS, arc_inputs_of, with_arc_inputs
 from refold.core.outcomes import Failed, Fault, Report, fault_of_outcome
 from refold.core.pipeline import TaskPipeline
-from refold.core.plan import Call, Child, Gate, Quality, Step, Wait
+from refold.core.plan import Call, Child, Fail, Gate, Quality, Step, Wait
 from refold.core.read.loaded import item_value
 from refold.core.read.template_scope import capture
 from refold.core.retry import delay
@@ -23,7 +23,7 @@ from refold.core.state import FanOut, OpenCommand
 
 
 class CannotStart(Exception):
-    """The child of a step cannot be started, for the reason in the fault."""
+    """The work of a step cannot begin, for the reason in the fault."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
@@ -38,7 +38,7 @@ def issue_entered(d: Decision) -> None:
         try:
             issued.append(_issue(d, s))
         except CannotEvaluate as error:
-            faults[s] = Fault("expression", str(error), retryable=False)
+            faults[s] = Fault(error.kind, str(error), retryable=False)
         except CannotStart as error:
             faults[s] = error.fault
     for s, fault in faults.items():
@@ -82,6 +82,10 @@ def _issue(d: Decision, s: int) -> StepIssued | FanOutEntered:
             return issue_wait(d, step, step.work, visit)
         case Quality():
             return issue_quality(d, step, step.work, visit)
+        case Fail(kind=kind, message=message, data=data):
+            why = str(rendered(d, message, visit))
+            fault = Fault(str(rendered(d, kind, visit)), why, retryable=False, data=rendered(d, data, visit))
+            raise CannotStart(fault)
 
 
 def _input(d: Decision, step: Step, visit: int) -> Any:

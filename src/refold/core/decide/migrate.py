@@ -12,7 +12,7 @@ from refold.core.fold.events import open_requests, waiting
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Instant
 from refold.core.pipeline import TaskPipeline
-from refold.core.plan import START, Call, Child, Collect, Gate, Loop, Quality, Step, Wait, WorkerWork, is_body
+from refold.core.plan import START, Call, Child, Collect, Fail, Gate, Loop, Quality, Step, Wait, WorkerWork, is_body
 from refold.core.state import RUNNING, RunState
 from refold.errors import Corrupt
 
@@ -160,6 +160,8 @@ def _kind(step: Step) -> str:
             kind = "a quality check"
         case Child():
             kind = "a child run"
+        case Fail():
+            kind = "a failure"
     return f"{kind}{' for each item' * (step.loop is not None)}{' that is repeated' * (step.poll is not None)}"
 
 

@@ -26,7 +26,7 @@ from refold.core.facts import (
 from refold.core.fold import routing, visits
 from refold.core.fold.fanout import ITEMS_FAILED, failed_items, failure, was_cut
 from refold.core.outcomes import Fault, fault_of_outcome
-from refold.core.plan import Gate, Retry, bare_key
+from refold.core.plan import Gate, Retry, Step, bare_key
 from refold.core.read.loaded import key_of
 from refold.core.read.template_scope import RunScope, with_output, with_sets
 from refold.core.retry import may_retry
@@ -172,7 +172,8 @@ def enter_step(d: Decision, s: int) -> None:
         end_run(d, FAILED, StepFault(step.name, visit, "visit limit"))
         return
     try:
-        may_enter = step.when is None or d.evaluate.truth(step.when, d.scope({"visit": visit}))
+        alone = d.state.kept is not None  # it was entered before, and only its items run again
+        may_enter = step.when is None or alone or d.evaluate.truth(step.when, d.scope({"visit": visit}))
     except CannotEvaluate as error:
         _enter(d, s, visit)
         end_visit(d, s, Fault("expression", str(error), retryable=False))
@@ -191,18 +192,20 @@ def _enter(d: Decision, s: int, visit: int) -> None:
 
 def _drop_losers(d: Decision, s: int) -> None:
     """Drop the steps that could only lead into this race, which has just been won."""
-    if s in d.graph.race_losers:
+    if s in d.graph.race_losers and d.state.kept is None:
         losers = routing.unsettled_among(d.graph, d.state, d.graph.race_losers[s])
         if losers:
             d.move(Dropped(tuple(map(d.graph.name, losers))))
 
 
 class ChosenArcs(Struct, frozen=True):
-    """The arcs that a visit takes, the context keys that it sets, and the inputs per arc for the next visits."""
+    """The arcs that a visit takes, the context keys that it sets or appends to, and the inputs per arc for the next
+    visits."""
 
     arcs: tuple[int, ...] = ()
     sets: dict[str, Any] = {}
     inputs: dict[int, dict[str, Any]] = {}
+    appends: dict[str, list[Any]] = {}
 
 
 NOTHING = ChosenArcs()
@@ -215,7 +218,7 @@ def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
         chosen = _choose(d, s, fault)
         wrong = None if fault is not None or chosen.arcs else _no_match(d, s)
     except CannotEvaluate as error:
-        wrong = Fault("expression", str(error), retryable=False)
+        wrong = Fault(error.kind, str(error), retryable=False)
     if wrong is not None and fault is None:
         fault, chosen = wrong, NOTHING
         with suppress(CannotEvaluate):  # the first error is recorded; a second one leaves the failure unhandled
@@ -223,7 +226,8 @@ def end_visit(d: Decision, s: int, fault: Fault | None) -> None:
     opened = d.state.open.get(command_id(d.graph.name(s), visit))
     reported = opened is not None and opened.report is not None and fault_of_outcome(opened.report) is not None
     quiet = fault is None and not chosen.arcs and d.graph.step(s).no_match == "quiet"
-    d.move(Took(d.graph.name(s), visit, chosen.arcs, chosen.sets, None if reported else fault, chosen.inputs, quiet))
+    unreported = None if reported else fault
+    d.move(Took(d.graph.name(s), visit, chosen.arcs, chosen.sets, unreported, chosen.inputs, quiet, chosen.appends))
 
 
 def _no_match(d: Decision, s: int) -> Fault | None:
@@ -238,11 +242,14 @@ def _choose(d: Decision, s: int, fault: Fault | None) -> ChosenArcs:
     step = d.graph.step(s)
     bypassed = d.state.steps[s].life == BYPASSED
     scope = with_output(d.scope({"visit": d.state.steps[s].visits}), s, fault)
-    sets = {} if fault is not None or bypassed else _rendered(d, step.set, scope)
+    sets = {} if fault is not None or bypassed else {**_patch(d, step, scope), **_rendered(d, step.set, scope)}
     scope = with_sets(scope, sets)
     listens: tuple[str, ...] = ("failure", "both") if fault is not None else ("success", "both")
     if fault is None and not bypassed and _goes_elsewhere(d, s):
         listens = ("timeout",)
+    appends: dict[str, list[Any]] = {}
+    if fault is None and not bypassed:
+        _append(d, appends, step.append, scope)
     taken: list[int] = []
     for position, arc in enumerate(step.arcs):
         if arc.on in listens and (arc.when is None or d.evaluate.truth(arc.when, scope)):
@@ -256,7 +263,26 @@ def _choose(d: Decision, s: int, fault: Fault | None) -> ChosenArcs:
             inputs[position] = d.evaluate.value(arc.input, scope)
         sets.update(_rendered(d, arc.set, scope))
         scope = with_sets(scope, sets)
-    return ChosenArcs(tuple(taken), sets, inputs)
+        _append(d, appends, arc.append, scope)
+    return ChosenArcs(tuple(taken), sets, inputs, appends)
+
+
+def _append(d: Decision, appends: dict[str, list[Any]], templates: dict[str, Any], scope: RunScope) -> None:
+    """Render the lists that are added to lists in the context. Templates of the same visit do not see them there."""
+    for key, template in templates.items():
+        values = d.evaluate.value(template, scope)
+        if not isinstance(values, list):
+            raise CannotEvaluate(f"append.{key}: a {type(values).__name__} is not a list")
+        if values:
+            appends.setdefault(bare_key(key), []).extend(values)
+
+
+def _patch(d: Decision, step: Step, scope: RunScope) -> dict[str, Any]:
+    """Return the keys of the context that the result of the visit decides."""
+    value = {} if step.patch is None else d.evaluate.value(step.patch, scope)
+    if not isinstance(value, dict):
+        raise CannotEvaluate(f"a patch is a map, not a {type(value).__name__}")
+    return value
 
 
 def _goes_elsewhere(d: Decision, s: int) -> bool:

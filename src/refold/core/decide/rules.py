@@ -10,11 +10,24 @@ from refold.core.decide.events import catch_failures, deliver_answers, end_by_ev
 from refold.core.decide.issue import fill_windows, issue_entered, start_waiting_children, try_again
 from refold.core.decide.routing import deliver_signals, enter_step, give_up_items, route
 from refold.core.decide.waits import check_polls
+from refold.core.expressions import CannotEvaluate
 from refold.core.facts import RunEnded, StepFault
+from refold.core.outcomes import Fault
 from refold.core.plan import CONTINUE
 from refold.core.read.loaded import event_at
 from refold.core.read.template_scope import run_result
-from refold.core.state import COMPLETED, CONTINUED, ENDING, FAILED, INITIAL, PENDING, RUNNING, TERMINAL, RunState
+from refold.core.state import (
+    COMPLETED,
+    CONTINUED,
+    ENDING,
+    FAILED,
+    INITIAL,
+    PENDING,
+    RUNNING,
+    TERMINAL,
+    KeptEnd,
+    RunState,
+)
 
 
 def run_finalizers(d: Decision) -> None:
@@ -35,6 +48,9 @@ def finish_when_nothing_is_open(d: Decision) -> None:
     state, plan = d.state, d.graph.plan
     if not _quiet(state) or state.children or state.orphans or state.final:
         return
+    if state.kept is not None:
+        _end_as_before(d, state.kept)
+        return
     if state.life == ENDING:
         _end(d, state.outcome)
         return
@@ -47,6 +63,12 @@ def finish_when_nothing_is_open(d: Decision) -> None:
         _end(d, COMPLETED)
 
 
+def _end_as_before(d: Decision, kept: KeptEnd) -> None:
+    """Items were run again alone: the run keeps its status and its result."""
+    d.record_moves()
+    d.record_fact(RunEnded(kept.outcome, kept.result, kept.blob, kept.error, kept.also_failed))
+
+
 def _end(d: Decision, outcome: str) -> None:
     state, error = d.state, d.state.error
     other_failures = tuple(failure for failure in state.failures if failure != error)
@@ -54,14 +76,20 @@ def _end(d: Decision, outcome: str) -> None:
         d.record_moves()
         d.record_fact(RunEnded(CONTINUED, also_failed=other_failures, successor=child_id(state.run, CONTINUE)))
         return
-    value = _result(d) if outcome == COMPLETED else None
+    try:
+        value = _result(d) if outcome == COMPLETED else None
+    except CannotEvaluate as why:
+        outcome, value = FAILED, None
+        error = StepFault("", 0, "result", Fault(why.kind, f"the result has no value: {why}", retryable=False))
     result, blob = d.box(value)
     d.record_moves()
     d.record_fact(RunEnded(outcome, result, blob, error, other_failures))
 
 
 def _result(d: Decision) -> Any:
-    """Return the result of the stop event, or of the step that completed last."""
+    """Return what the plan says, the result of the stop event, or that of the step that completed last."""
+    if d.state.stopped is None and d.graph.plan.result is not None:
+        return d.evaluate.value(d.graph.plan.result, d.scope({}))
     if d.state.stopped is None:
         return run_result(d.graph, d.state, d.loaded)
     data = event_at(d.loaded, d.state.stopped)["data"]

@@ -1,5 +1,6 @@
 """Rules for work that no worker does: waits, gates, quality checks, and polls until a condition holds."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from refold.core.decide.decision import Decision
@@ -43,7 +44,7 @@ def _is_number(value: Any) -> bool:
 
 def _span(value: Any) -> int:
     if not _is_number(value) or not abs(value * SECOND) < END_OF_TIME:
-        raise CannotEvaluate(f"{value!r} is no time to wait for")
+        raise CannotEvaluate(f"{value!r} is not a time to wait for")
     span: int = round(value * SECOND)
     return span
 
@@ -52,7 +53,7 @@ def _moment(value: Any) -> int:
     try:
         return instant(value)
     except ValueError as error:
-        raise CannotEvaluate(f"{value!r} is no time to wait for: {error}") from None
+        raise CannotEvaluate(f"{value!r} is not a time to wait for: {error}") from None
 
 
 def _signals(value: Any) -> tuple[str, ...]:
@@ -70,18 +71,33 @@ def issue_gate(d: Decision, step: Step, gate: Gate, visit: int) -> StepIssued:
         input=rendered(d, gate.prompt, visit),
         until=until,
         assignee="" if assignee is None else str(assignee),
+        choices={} if gate.choices is None else _choices(rendered(d, gate.choices, visit)),
     )
+
+
+def _choices(value: Any) -> dict[str, str]:
+    """Return the choices of a gate with their labels. A gate without any would wait in vain for one."""
+    named = value if isinstance(value, Mapping) else {each: each for each in _texts(value)}
+    if not named:
+        raise CannotEvaluate("`choices`: there are none; a list of texts or a map of values to labels is needed")
+    return {str(name): label if isinstance(label, str) else str(name) for name, label in named.items()}
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise CannotEvaluate("`choices` must be a list of texts, or a map of values to labels")
+    return value
 
 
 def issue_quality(d: Decision, step: Step, quality: Quality, visit: int) -> StepIssued:
     """Issue a quality check. A value that is missing or not a number counts as 0, and `why` says so."""
     threshold = rendered(d, quality.threshold, visit)
     if not _is_number(threshold):
-        raise CannotEvaluate(f"{threshold!r} is no number to compare with")
+        raise CannotEvaluate(f"{threshold!r} is not a number to compare with")
     why, score = "", 0
     try:
         score = rendered(d, quality.source, visit)
-        why = "" if _is_number(score) else f"a {type(score).__name__} is no number"
+        why = "" if _is_number(score) else f"a {type(score).__name__} is not a number"
     except CannotEvaluate as error:
         why = str(error)
     verdict = {"score": 0, "threshold": threshold, "passed": threshold <= 0, "why": why}

@@ -52,7 +52,7 @@ from refold.core.facts import (
 )
 from refold.core.fold import events, fanout, items, routing, visits, waits
 from refold.core.fold import items as pages
-from refold.core.fold.reopen import reopened
+from refold.core.fold.reopen import end_as_before, reopened
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND, Instant, Succeeded, fault_of_outcome
 from refold.core.state import (
@@ -152,8 +152,10 @@ def _run_started(graph: Graph, state: RunState, fact: RunStarted) -> None:
     _may(RunStarted, life_of(state), "the run")
     state.life, state.started_at = RUNNING, state.at
     state.plan, state.name, state.key, state.labels = fact.plan, fact.name, fact.key, fact.labels
+    state.folder = fact.folder
     state.input = fact.input if graph.plan.computed else {**graph.plan.defaults, **fact.input}
     state.parent, state.depth, state.predecessor = fact.parent, fact.depth, fact.predecessor
+    state.schedule = fact.schedule
     for name, values in fact.signals.items():
         waits.keep_signals(state, name, values)
     state.budget = dict(graph.plan.budget)
@@ -203,7 +205,7 @@ def _step_settled(graph: Graph, state: RunState, fact: StepSettled) -> None:
         visits.note_sealed(graph, state, graph.index[fact.step], fact.report.outcome)
     visits.report_plain(graph, state, command, fact.report)
     if type(fact.report.outcome) is not Succeeded:
-        waits.put_aside(state, command, fact.report.outcome)
+        waits.put_aside(state, command, fact.report)
 
 
 def _fan_out_entered(graph: Graph, state: RunState, fact: FanOutEntered) -> None:
@@ -257,6 +259,8 @@ def _took(graph: Graph, state: RunState, move: Took) -> None:
     visits.clear_obligation(state.entered, s)
     for key, value in move.sets.items():
         visits.put(state, key, value)
+    for key, values in move.appends.items():
+        visits.extend(state, key, values)
     taken = {graph.out[s][position] for position in move.arcs}
     if fault is not None:
         visits.fail(graph, state, s, taken, fault)
@@ -367,6 +371,7 @@ def _run_ended(graph: Graph, state: RunState, fact: RunEnded) -> None:
     state.result, state.blob, state.error = fact.result, fact.blob, fact.error
     state.also_failed, state.ended_at, state.successor = fact.also_failed, state.at, fact.successor
     state.paused = False
+    end_as_before(state)
 
 
 def _run_reopened(graph: Graph, state: RunState, fact: RunReopened) -> None:

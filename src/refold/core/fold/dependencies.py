@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from heapq import heapify, heappush
 
 from refold.core.outcomes import Fault
+from refold.core.plan import Loop
 from refold.core.state import (
     ITEM_CANCELLED,
     ITEM_COMPLETED,
@@ -24,15 +25,17 @@ def note(order: ItemOrder, first: int, keys: Iterable[str], after: dict[int, tup
     order.after.update(after)
 
 
-def begin(fan: FanOut, drops: bool) -> None:
+def begin(fan: FanOut, loop: Loop) -> None:
     """Begin once all items are known. If an item would wait forever, set the fault of the loop instead."""
     order = fan.order
     assert order is not None
+    if loop.on_unknown == "drop":
+        order.after = {item: tuple(key for key in keys if key in order.names) for item, keys in order.after.items()}
     unknown = next(_unknown(order), None)
     if unknown is not None:
         fan.fault = Fault("order", "item {!r} waits for {!r}, which is not an item of this loop".format(*unknown))
         return
-    circle = _drop_circles(order, drops)
+    circle = _drop_circles(order, loop.on_cycle == "drop")
     if circle:
         fan.fault = Fault("order", f"items wait for each other: {' -> '.join(circle)}")
         return

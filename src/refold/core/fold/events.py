@@ -162,7 +162,7 @@ def settled(graph: Graph, state: RunState, command: str, fact: StepSettled) -> N
         visits.add_usage(state, report.usage)
     if type(report.outcome) is not Succeeded:
         visits.hold_for_judgement(state, command, report.outcome)
-        waits.put_aside(state, command, report.outcome)
+        waits.put_aside(state, command, report)
         return
     step = state.steps[opened.step]
     step.attempts += 1

@@ -10,11 +10,12 @@ from refold.core.plan import Gate
 from refold.core.times import stamp
 
 Vote = dict[str, Any]
-"""The vote of one person as templates read it: `by`, `option`, `at` and `feedback`."""
+"""The vote of one person as templates read it: `by`, `option`, `at`, `feedback`, and the `choices` that were taken."""
 
 
 def vote(fact: GateDecided, at: Instant) -> Vote:
-    return {"by": fact.by, "option": fact.option, "at": stamp(at), "feedback": fact.feedback}
+    found = {"by": fact.by, "option": fact.option, "at": stamp(at), "feedback": fact.feedback}
+    return {**found, "choices": list(fact.choices)} if fact.choices else found
 
 
 def most_votes(votes: Sequence[Vote]) -> int:
@@ -32,6 +33,8 @@ def gate_outcome(gate: Gate, votes: Sequence[Vote]) -> Outcome:
     """Return the outcome of a visit of a gate that was decided."""
     last = votes[-1]
     value = {**last, "approvals": [each for each in votes if each["option"] not in gate.refuse]}
+    if gate.choices is not None:
+        value["choices"] = list(dict.fromkeys(name for each in votes for name in each.get("choices", ())))
     if last["option"] not in gate.refuse:
         return Succeeded(value)
     feedback = f": {last['feedback']}" if isinstance(last["feedback"], str) and last["feedback"] else ""

@@ -58,7 +58,7 @@ def put_in_order(fan: FanOut, loop: Loop, fact: FanOutEntered) -> None:
     fan.order = ItemOrder()
     dependencies.note(fan.order, 0, fact.keys, fact.after)
     if fact.source is None:
-        dependencies.begin(fan, loop.on_cycle == "drop")
+        dependencies.begin(fan, loop)
 
 
 def withdraw(state: RunState, opened: OpenCommand) -> None:
@@ -98,7 +98,7 @@ def settled(graph: Graph, state: RunState, fact: ItemsSettled) -> None:
             visits.note_sealed(graph, state, s, report.outcome)
         visits.report_item(graph, state, command, report)
         if type(report.outcome) is not Succeeded:
-            waits.put_aside(state, command, report.outcome)
+            waits.put_aside(state, command, report)
     visits.after_items(graph, state, s)
 
 
@@ -187,7 +187,7 @@ def taken(graph: Graph, state: RunState, fact: PageTaken) -> None:
     fan.status.extend(bytes(fact.count))
     fan.report_facts.extend([0] * fact.count)
     if fan.order is not None and pulls.life == AT_END:
-        dependencies.begin(fan, loop.on_cycle == "drop")
+        dependencies.begin(fan, loop)
     visits.after_items(graph, state, s)
 
 

@@ -10,20 +10,30 @@ from refold.core.facts import RunReopened
 from refold.core.fold import events, routing
 from refold.core.graph import Graph
 from refold.core.outcomes import SECOND
-from refold.core.state import COMPLETED, ENTERED, ISSUED, PENDING, RUNNING, UNRESOLVED, Latest, RunState
+from refold.core.state import COMPLETED, ENTERED, ISSUED, PENDING, RUNNING, UNRESOLVED, KeptEnd, Latest, RunState
 
 _UNSETTLED = frozenset({PENDING, ENTERED, ISSUED})
 
 
-def reopening(graph: Graph, state: RunState, step: str = "", by: str = "", loops: Iterable[str] = ()) -> RunReopened:
-    """Return the fact that reopens all failed and stopped steps, these loops, and all that follows from `step`."""
+def reopening(
+    graph: Graph, state: RunState, step: str = "", by: str = "", loops: Iterable[str] = (), follow: bool = False
+) -> RunReopened:
+    """Return the fact that reopens all failed and stopped steps, these loops, and all that follows from `step`; to
+    `follow` means that all that follows from the loops is visited again too."""
     if graph.by_events:
         return RunReopened(events.undone_steps(graph, state), by=by)
-    unhandled = {graph.index[failure.step] for failure in state.failures if failure.step} - graph.finalizers
-    again = unhandled | state.cut.keys() | {graph.index[name] for name in loops}
+    again = undone(graph, state) | {graph.index[name] for name in loops}
     anew = _following(graph, graph.index[step]) if step else []
+    if follow:
+        anew = sorted({s for name in loops for s in _following(graph, graph.index[name])[1:]})
     names = tuple(graph.name(s) for s in sorted(again - set(anew)))
-    return RunReopened(names, tuple(map(graph.name, anew)), by)
+    return RunReopened(names, tuple(map(graph.name, anew)), by, follows=follow)
+
+
+def undone(graph: Graph, state: RunState) -> set[int]:
+    """Return the steps whose failure nothing handled, or that were stopped when the run ended."""
+    unhandled = {graph.index[failure.step] for failure in state.failures if failure.step} - graph.finalizers
+    return unhandled | state.cut.keys()
 
 
 def _following(graph: Graph, first: int) -> list[int]:
@@ -58,13 +68,47 @@ def reopened(graph: Graph, state: RunState, fact: RunReopened) -> None:
     if graph.by_events:
         events.reopen(graph, state)
         _go_on(graph, state, fact.budget)
+    elif fact.alone:
+        _run_items_alone(graph, state, fact)
     else:
         _visit_again(graph, state, fact)
 
 
+def _run_items_alone(graph: Graph, state: RunState, fact: RunReopened) -> None:
+    """Enter list loops that had completed, for some of their items, and leave everything else as it is."""
+    state.kept = KeptEnd(
+        state.life,
+        state.result,
+        state.blob,
+        state.error,
+        state.also_failed,
+        state.failures,
+        state.cut,
+        state.ready,
+        state.over,
+        state.exceeded,
+    )
+    state.ready, state.over = [], []
+    for s in sorted(graph.index[name] for name in fact.again):
+        step = state.steps[s]
+        step.life, step.due, step.redo = PENDING, False, True
+        step.only = fact.items.get(graph.name(s), ())
+        routing.ask_again(graph, state, s, True)
+    _go_on(graph, state, fact.budget)
+
+
+def end_as_before(state: RunState) -> None:
+    """The items have ended: what the run had left undone is there again, in case it is retried."""
+    kept = state.kept
+    if kept is not None:
+        state.failures, state.cut, state.ready, state.over = kept.failures, kept.cut, kept.ready, kept.over
+        state.exceeded, state.kept = kept.exceeded, None
+
+
 def _visit_again(graph: Graph, state: RunState, fact: RunReopened) -> None:
     again, repeated = ([graph.index[name] for name in names] for names in (fact.again, fact.anew))
-    entered = {*again, *repeated[:1]}  # entered whatever their joins say, because they were entered before
+    first = () if fact.follows else repeated[:1]
+    entered = {*again, *first}  # entered whatever their joins say, because they were entered before
     touched = sorted({*again, *repeated})
     targets = _undo_arcs(graph, state, touched, repeated)
     for s in (*touched, *sorted(graph.finalizers)):

@@ -33,6 +33,8 @@ def enter(state: RunState, s: int, life: str = ENTERED) -> None:
     step = state.steps[s]
     step.life = life
     step.visits += 1
+    if step.used:
+        step.used = {}
     state.visiting += 1
 
 

@@ -23,6 +23,7 @@ from refold.core.outcomes import (
     Succeeded,
     Suspended,
     Write,
+    fault_of_outcome,
 )
 from refold.core.pipeline import digest, looks_sealed
 from refold.core.state import (
@@ -41,6 +42,8 @@ from refold.core.state import (
     OpenCommand,
     RunState,
 )
+
+LAST_ERROR = 2_000  # characters of the message of a failed try that the next try can read
 
 
 def enter(state: RunState, s: int) -> None:
@@ -131,9 +134,11 @@ def report_plain(graph: Graph, state: RunState, command: str, report: Report) ->
     step = state.steps[opened.step]
     if report.usage:
         add_usage(state, report.usage)
+        step.used = {unit: step.used.get(unit, 0) + report.usage.get(unit, 0) for unit in {**step.used, **report.usage}}
     outcome = report.outcome
     if type(outcome) is Succeeded:
         step.attempts += 1
+        step.took = max(0, state.at - report.started_at) if report.started_at else 0
         step.result, step.blob, step.fault = outcome.result, outcome.blob, None
         if report.writes:
             apply_writes(state, report.writes)
@@ -176,9 +181,11 @@ def _keep_writes(graph: Graph, state: RunState, s: int, item: int, writes: tuple
 
 def hold_for_judgement(state: RunState, command: str, outcome: Outcome) -> None:
     opened = state.open[command]
-    opened.held, opened.report = True, outcome
+    opened.held, opened.report, opened.parked_by = True, outcome, ""
     if not isinstance(outcome, (Parked, Suspended)):  # a parked or suspended try does not count
         state.steps[opened.step].attempts += 1
+        fault = fault_of_outcome(outcome)
+        opened.last_error = "" if fault is None else fault.message[:LAST_ERROR]
     if opened.signal:  # it was parked until this signal, and has reported before the signal came
         stop_waiting_at_all(state, opened, command)
     state.judge[command] = state.seq
@@ -214,7 +221,9 @@ def work_done(graph: Graph, state: RunState, s: int, at: int = 0) -> None:
     fan = _fan_of(graph, state, s) if step.fan is not None else None
     step.shown = fan
     loop = graph.step(s).loop
-    if arcs is None or (fan is not None and loop is not None and not fanout.is_well(loop, fan)):
+    if state.kept is not None and s not in graph.finalizers:
+        complete(graph, state, s, COMPLETED, ())  # its arcs were chosen when it completed first
+    elif arcs is None or (fan is not None and loop is not None and not fanout.is_well(loop, fan)):
         state.ended[s] = step.done_at
     else:
         complete(graph, state, s, COMPLETED, arcs)
@@ -228,7 +237,7 @@ def complete(graph: Graph, state: RunState, s: int, life: str, taken: Collection
     step, latest = state.steps[s], state.latest
     step.last = life
     counts = s not in graph.finalizers or graph.name(s) == graph.plan.on_budget
-    if life == COMPLETED and counts and (latest is None or step.done_at >= latest.at):
+    if life == COMPLETED and counts and state.kept is None and (latest is None or step.done_at >= latest.at):
         fan = _fan_of(graph, state, s) if step.fan is not None else None
         state.latest = Latest(step.done_at, s, step.result, step.blob, fan)
     if state.arc_inputs:
@@ -280,6 +289,9 @@ def commands_of(graph: Graph, state: RunState, s: int) -> list[str]:
 
 def _close_visit(graph: Graph, state: RunState, s: int, life: str, taken: Collection[int]) -> None:
     state.visiting -= 1
+    if state.kept is not None:
+        state.steps[s].life = state.steps[s].last = COMPLETED  # as before its items were run again
+        return
     if state.final and graph.index[state.final[0]] == s:
         state.final.pop(0)
     routing.settle(graph, state, s, life, taken)
@@ -311,8 +323,7 @@ def apply_writes(state: RunState, writes: tuple[Write, ...]) -> None:
                 current = state.ctx.get(key)
                 put(state, key, current + amount if can_add(current) else amount)
             case AppendTo(key=key, value=value):
-                current = state.ctx.get(key)
-                put(state, key, [*current, value] if isinstance(current, list) else [value])
+                extend(state, key, [value])
 
 
 def can_add(value: Any) -> TypeGuard[float]:
@@ -322,6 +333,12 @@ def can_add(value: Any) -> TypeGuard[float]:
 def put(state: RunState, key: str, value: Any) -> None:
     state.ctx[key] = value
     state.versions[key] = state.versions.get(key, 0) + 1
+
+
+def extend(state: RunState, key: str, values: list[Any]) -> None:
+    """Add elements to a list in the context; anything else under the key is replaced."""
+    current = state.ctx.get(key)
+    put(state, key, [*current, *values] if isinstance(current, list) else list(values))
 
 
 def postpone(opened: OpenCommand, until: Instant) -> None:

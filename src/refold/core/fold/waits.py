@@ -19,6 +19,7 @@ from refold.core.graph import Graph
 from refold.core.outcomes import (
     REPLY,
     REQUEST_SIGNAL,
+    RUN_CANCELLED,
     SECOND,
     WITHDRAWN,
     Awaited,
@@ -42,7 +43,7 @@ def begin(graph: Graph, state: RunState, command: str, fact: StepIssued) -> None
     """Begin, or begin again, a step that the engine ends itself or times."""
     opened = state.open[command]
     step = graph.step(opened.step)
-    opened.assignee = fact.assignee
+    opened.assignee, opened.choices = fact.assignee, fact.choices
     if fact.until is not None:
         opened.until = fact.until
     if fact.signals:
@@ -84,11 +85,12 @@ def _judged(quality: Quality, fact: StepIssued) -> Outcome:
     return Failed(Fault("quality", why, retryable=False, data=fact.input))
 
 
-def put_aside(state: RunState, command: str, outcome: Outcome) -> None:
+def put_aside(state: RunState, command: str, report: Report) -> None:
+    outcome = report.outcome
     if isinstance(outcome, Parked):
         park(state, command, outcome)
     elif isinstance(outcome, Suspended):
-        suspend(state, command, outcome)
+        suspend(state, command, outcome, report.worker)
 
 
 def park(state: RunState, command: str, parked: Parked) -> None:
@@ -105,10 +107,11 @@ def park(state: RunState, command: str, parked: Parked) -> None:
         opened.held = False
 
 
-def suspend(state: RunState, command: str, suspended: Suspended) -> None:
+def suspend(state: RunState, command: str, suspended: Suspended, worker: str) -> None:
     """Suspend a body until its durable calls have results; calls with a recorded result are not waited for."""
     opened = state.open[command]
     opened.report, opened.parks = None, suspended.known >= 0
+    opened.parked_by = worker if opened.parks else ""
     opened.progress = opened.progress if suspended.progress is None else suspended.progress
     state.judge.pop(command, None)
     wait_for_calls(state, command, suspended.calls)
@@ -140,8 +143,11 @@ def body_woke(graph: Graph, state: RunState, fact: BodyWoke) -> None:
 
 
 def begin_clean_up(state: RunState, command: str, grace: float) -> None:
-    """Withdraw what the body of a cancelled run waits for, and let workers claim its command for the clean-up."""
+    """Withdraw what the body of a cancelled run waits for, and let workers claim its command for the clean-up. A body
+    that is running keeps its command; a record says when the cancellation came."""
     opened = state.open[command]
+    if not opened.held:
+        opened.recorded[RUN_CANCELLED] = Cancelled()
     for key in list(opened.calls):
         record(state, command, key, Cancelled(WITHDRAWN))
     visits.postpone(opened, 0)
@@ -288,5 +294,9 @@ def _timed_out(step: Step) -> Outcome:
 def _undecided(gate: Gate, opened: OpenCommand, now: Instant) -> Outcome:
     if gate.on_timeout == "fail":
         return Failed(Fault("timeout", f"nobody decided within {gate.timeout:g} s", retryable=False))
+    if gate.on_timeout == "refuse":
+        why = f"nobody decided within {gate.timeout:g} s, which counts as a refusal"
+        return Failed(Fault("rejected", why, retryable=False))
     votes = opened.progress or []
-    return Succeeded({"by": "timeout", "option": None, "at": stamp(now), "feedback": None, "approvals": votes})
+    value = {"by": "timeout", "option": None, "at": stamp(now), "feedback": None, "approvals": votes}
+    return Succeeded(value if gate.choices is None else {**value, "choices": []})

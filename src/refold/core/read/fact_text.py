@@ -52,6 +52,7 @@ from refold.core.facts import (
 )
 from refold.core.faults import fault_text
 from refold.core.outcomes import Cancelled, Outcome, Parked, Report, Succeeded, Suspended, TimedOut, fault_of_outcome
+from refold.core.times import stamp
 
 
 def fact_text(fact: Fact) -> str:
@@ -77,6 +78,8 @@ def _because(why: str) -> str:
 
 def _started(fact: RunStarted) -> str:
     by = f" by {fact.parent.command} of run {fact.parent.run}" if fact.parent is not None else ""
+    if fact.schedule is not None:
+        by = f" by the schedule {fact.schedule.id} for {stamp(fact.schedule.planned)}"
     return f"run started{by}" + (f" with {fact.input}" if fact.input else "")
 
 
@@ -147,6 +150,8 @@ def _fault(error: StepFault | None) -> str:
 
 def _took(move: Took) -> str:
     sets = " and set " + ", ".join(f"{key} = {value!r}" for key, value in move.sets.items()) if move.sets else ""
+    added = ", ".join(f"{values!r} to {key}" for key, values in move.appends.items())
+    sets += f" and added {added}" if added else ""
     arcs = "took no arc" if not move.arcs else "took arc " + " and ".join(str(arc + 1) for arc in move.arcs)
     arcs = "is over" if move.quiet else arcs
     return f"{_where(move)} {arcs}{sets}" + (f" ({fault_text(move.fault)})" if move.fault is not None else "")
@@ -155,7 +160,10 @@ def _took(move: Took) -> str:
 def _reopened(fact: RunReopened) -> str:
     again = [f"again {', '.join(fact.again)}"] if fact.again else []
     anew = [f"again from {fact.anew[0]}"] if fact.anew else []
-    return "run reopened" + _by(fact.by) + _because(", ".join(again + anew))
+    which = [f"items {', '.join(map(str, items))} of {step}" for step, items in fact.items.items()]
+    if fact.alone:
+        return "run reopened" + _by(fact.by) + _because(f"only {', '.join(which or fact.again)}, nothing that follows")
+    return "run reopened" + _by(fact.by) + _because(", ".join(again + which + anew))
 
 
 _MOVES: dict[type, Callable[[Any], str]] = for_every_move(
@@ -211,7 +219,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = for_every_fact(
         BodyWoke: lambda fact: f"{fact.command} has continued by itself",
         ChildContinued: lambda fact: f"{fact.command} run {fact.child} is continued by run {fact.successor}",
         ChildEnded: lambda fact: f"{fact.command} run {fact.child} {_ended(fact.outcome)}",
-        GateDecided: lambda fact: f"{_where(fact)} decided: {fact.option}" + _by(fact.by),
+        GateDecided: lambda fact: f"{_where(fact)} decided: {', '.join((fact.option, *fact.choices))}" + _by(fact.by),
         RunPaused: lambda fact: "run paused" + _by(fact.by),
         RunResumed: lambda fact: "run resumed" + _by(fact.by),
         CancelAsked: lambda fact: "cancel asked for" + _by(fact.by) + _because(fact.reason),

@@ -25,6 +25,7 @@ class OpenGate(Struct, frozen=True):
     prompt: Any
     options: dict[str, str]  # option -> its text for people
     refuse: tuple[str, ...]
+    choices: dict[str, str]  # any number of which may be taken -> its text for people
     form: dict[str, Any] | None
     assignee: str
     min_approvals: int
@@ -49,6 +50,7 @@ def _asked(graph: Graph, opened: OpenCommand) -> OpenGate:
         prompt=opened.input,
         options={option: gate.labels.get(option, option) for option in gate.options},
         refuse=gate.refuse,
+        choices=opened.choices,
         form=gate.form,
         assignee=opened.assignee,
         min_approvals=gate.min_approvals,
@@ -81,6 +83,7 @@ class OpenQuestion(Struct, frozen=True):
     metadata: Any = None  # in its stored form
     until: Instant | None = None
     request: OpenRequest | None = None  # None: a body asks
+    kind: str = ""  # of the answer, if it is one kind of plain value
 
 
 def open_questions(graph: Graph, state: RunState) -> list[OpenQuestion]:
@@ -99,7 +102,13 @@ def open_questions(graph: Graph, state: RunState) -> list[OpenQuestion]:
 def _question(graph: Graph, opened: OpenCommand, call: Awaited) -> OpenQuestion:
     asked = call.input
     return OpenQuestion(
-        graph.name(opened.step), opened.visit, asked["id"], asked["prompt"], asked.get("metadata"), call.until
+        graph.name(opened.step),
+        opened.visit,
+        asked["id"],
+        asked["prompt"],
+        asked.get("metadata"),
+        call.until,
+        kind=asked.get("kind", ""),
     )
 
 
@@ -108,6 +117,30 @@ def _requested(request: OpenRequest) -> OpenQuestion:
     return OpenQuestion(
         request.step, request.visit, request.asks.id, data.get("prompt", ""), data.get("metadata"), request=request
     )
+
+
+PLAIN_KINDS: dict[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "string": (str,),
+}
+
+
+def why_no_plain_value(value: Any, kind: str) -> str:
+    """Return why a value is not of this kind; empty if it is, or if the kind is not known."""
+    if not kind or type(value) in PLAIN_KINDS.get(kind, (type(value),)):
+        return ""
+    shown = str(value) if isinstance(value, (bool, int, float)) else repr(value)
+    return f"{shown[:60]} is not {'an' if kind == 'integer' else 'a'} {kind}"
+
+
+def why_no_answer_to(question: OpenQuestion, value: Any) -> str:
+    """Return why a value does not answer a question, as far as the log tells; empty if it does."""
+    if question.request is not None:
+        return why_no_answer(question.request.asks, value)
+    why = why_no_plain_value(value, question.kind)
+    return f"the answer to question {question.id!r}: {why}" if why else ""
 
 
 def answer_fields(asks: Question, value: Any) -> dict[str, Any]:
@@ -119,10 +152,14 @@ def answer_fields(asks: Question, value: Any) -> dict[str, Any]:
 def why_no_answer(asks: Question, value: Any) -> str:
     """Return why a value does not answer a request, by the names of its fields; empty if it does."""
     if not asks.fields:
-        return ""
+        why = why_no_plain_value(value, asks.kinds.get("response", ""))
+        return f"the answer to request {asks.id!r}: {why}" if why else ""
     wants = ", ".join(name if required else f"{name} (optional)" for name, required in asks.fields.items())
     if not isinstance(value, dict):
         return f"request {asks.id!r} is answered with a map of the fields of {asks.answer}: {wants}"
     wrong = [f"lacks {name!r}" for name, required in asks.fields.items() if required and name not in value]
     wrong += [f"has {name!r}" for name in value if name not in asks.fields and name != "request_id"]
-    return f"the answer to request {asks.id!r} {' and '.join(wrong)}; {asks.answer} has {wants}" if wrong else ""
+    if wrong:
+        return f"the answer to request {asks.id!r} {' and '.join(wrong)}; {asks.answer} has {wants}"
+    misfits = {name: why_no_plain_value(value[name], kind) for name, kind in asks.kinds.items() if name in value}
+    return next((f"the answer to request {asks.id!r}: {name}: {why}" for name, why in misfits.items() if why), "")

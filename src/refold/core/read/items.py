@@ -31,6 +31,7 @@ STATES = {
     ITEM_SKIPPED: "skipped",
     ITEM_CANCELLED: "cancelled",
 }
+QUEUED = "queued"  # no worker executes it yet
 
 
 class ItemRow(Struct, frozen=True, omit_defaults=True):
@@ -51,16 +52,27 @@ class LoopSeen(Struct, frozen=True):
     state: RunState
     fan: FanOut
     is_running: bool
+    claimed: frozenset[str] | None = None  # the commands that workers execute; None: items are runs of their own
 
-    def status(self, life: int) -> str:
-        """Return the state of an item for people. A waiting item of a loop that has ended is cancelled."""
-        return STATES[life] if self.is_running or life != ITEM_WAITING else STATES[ITEM_CANCELLED]
+    def status(self, item: int) -> str:
+        """Return the state of an item for people. A waiting item of a loop that has ended is cancelled; an item that
+        was issued is running only while a worker executes it."""
+        life = self.fan.status[item]
+        if life == ITEM_WAITING and not self.is_running:
+            return STATES[ITEM_CANCELLED]
+        if life != ITEM_RUNNING or self.claimed is None:
+            return STATES[life]
+        command = command_id(self.step, self.fan.visit, item)
+        if command in self.claimed:
+            return STATES[ITEM_RUNNING]
+        opened = self.state.open.get(command)
+        return STATES[ITEM_WAITING] if opened is not None and (opened.held or opened.not_before) else QUEUED
 
 
 def items_in(loop: LoopSeen, states: Sequence[str] = ()) -> list[int]:
     """Return the numbers of the items in these states, or of all items if no states are given."""
-    wanted = bytes(life for life in STATES if not states or loop.status(life) in states)
-    return [item for item, life in enumerate(loop.fan.status) if life in wanted]
+    items = range(len(loop.fan.status))
+    return [item for item in items if not states or loop.status(item) in states]
 
 
 def item_rows(loop: LoopSeen, items: Sequence[int], loaded: Loaded) -> list[ItemRow]:
@@ -77,7 +89,7 @@ def _row(loop: LoopSeen, item: int, outcome: Outcome | None, loaded: Loaded) -> 
     fact = loaded.facts.get(fan.report_facts[item])
     return ItemRow(
         item=item,
-        status=loop.status(life),
+        status=loop.status(item),
         key=key_of(fan, loaded, item),
         tries=(opened.attempt if opened is not None else fan.retried.get(item, 1)) if begun else 0,
         value=item_value(fan, loaded, item),

@@ -72,12 +72,13 @@ def status_of(graph: Graph, state: RunState, now: Instant) -> str:
     if state.life != RUNNING or not (state.open or state.requests):
         return state.life
     for each in reversed(state.open.values()):  # from the newest: the oldest end first and leave slow gaps
-        if not _waits(graph, each, now):
+        if not waits(graph, each, now):
             return RUNNING
     return WAITING
 
 
-def _waits(graph: Graph, opened: OpenCommand, now: Instant) -> bool:
+def waits(graph: Graph, opened: OpenCommand, now: Instant) -> bool:
+    """Whether no worker could execute a command now."""
     if not isinstance(graph.step(opened.step).work, WorkerWork) and not opened.page:
         return True
     return opened.held or opened.not_before > now
@@ -137,14 +138,14 @@ class Progress(Struct, frozen=True):
 
 
 def progress(graph: Graph, state: RunState, now: Instant) -> Progress:
-    waits = _waiting_steps(graph, state, now)
+    reasons = _waiting_steps(graph, state, now)
     return Progress(
         run=state.run,
         name=state.name,
         workflow=graph.plan.name,
         status=status_of(graph, state, now),
         seq=state.seq,
-        rows=tuple(_row(graph, state, s, waits.get(graph.name(s)), now) for s in range(len(state.steps))),
+        rows=tuple(_row(graph, state, s, reasons.get(graph.name(s)), now) for s in range(len(state.steps))),
         started_at=state.started_at,
         now=max(now, state.at),
         ended_at=state.ended_at,

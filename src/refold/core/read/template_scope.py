@@ -5,14 +5,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from refold.core.expressions import Aliased, CannotEvaluate, Missing, Path, TemplateScope, step_into, unaliased
-from refold.core.facts import ChildEnded, Fact, ItemsSettled
+from refold.core.expressions import (
+    Aliased,
+    CannotEvaluate,
+    Missing,
+    Path,
+    TemplateScope,
+    passed_on,
+    step_into,
+    unaliased,
+)
+from refold.core.facts import ChildEnded, Fact, ItemsSettled, Planned
 from refold.core.faults import error_value
 from refold.core.fold import fanout
 from refold.core.graph import Graph
-from refold.core.outcomes import Fault, Outcome, Succeeded, fault_of_outcome
+from refold.core.outcomes import Fault, Instant, Outcome, Succeeded, fault_of_outcome
+from refold.core.read.budget import over_budget, over_budget_text
 from refold.core.read.loaded import Loaded, item_value, key_of
 from refold.core.state import (
+    CANCELLED,
     FAILED,
     ITEM_COMPLETED,
     ITEM_FAILED,
@@ -29,10 +40,14 @@ LISTED = 100_000  # a loop with more items has as its result the counts of outco
 
 
 class RunScope:
-    """The scope of an expression. Names are looked up in: extra names, reserved names, context, steps, input."""
+    """The scope of an expression. Names are looked up in: extra names, reserved names, context, steps, input, and at
+    last the names of times, because anything else may have them too."""
 
-    def __init__(self, graph: Graph, state: RunState, loaded: Loaded, extra: Mapping[str, Any]) -> None:
+    def __init__(
+        self, graph: Graph, state: RunState, loaded: Loaded, extra: Mapping[str, Any], now: Instant = 0
+    ) -> None:
         self.graph, self.state, self.loaded, self.extra = graph, state, loaded, extra
+        self.now = max(now, state.at)  # the time of the turn
         self.ctx: Mapping[str, Any] = state.ctx
 
     def __getitem__(self, name: str) -> Any:
@@ -47,6 +62,8 @@ class RunScope:
             return step_value(self.state, self.loaded, s)
         if name in self.state.input:
             return self.state.input[name]
+        if name in _TIMES:
+            return _TIMES[name](self)
         raise CannotEvaluate(f"{name!r} is not defined")
 
     def has_result(self, s: int) -> bool:
@@ -95,12 +112,29 @@ def _failures(view: RunScope) -> list[dict[str, Any]]:
     return [{"step": name, "error": error_value(s.fault)} for name, s in steps if shown_life(s) == FAILED]
 
 
+def _error(view: RunScope) -> dict[str, Any] | None:
+    """Return why the run ends, for its finalizers: kind and message, and the step if it is the failure of one. None:
+    the run is not ending, or it completes."""
+    state, why = view.state, view.state.error
+    if why is not None and why.fault is not None:
+        return {"message": "", **error_value(why.fault), "step": why.step}
+    if why is not None:
+        kind = "timeout" if state.exceeded is not None and not why.step else "failed"
+        return {"kind": kind, "message": why.why, "step": why.step}
+    if state.outcome == CANCELLED:
+        return {"kind": "cancelled", "message": state.cancel_reason or "the run was cancelled", "step": ""}
+    exceeded = over_budget(state) if state.outcome else None
+    return None if exceeded is None else {"kind": "budget", "message": over_budget_text(*exceeded), "step": ""}
+
+
 _RUN_INFO: dict[str, Callable[[RunScope], Any]] = {
     "id": lambda view: view.state.run,
     "name": lambda view: view.state.name,
     "started_at": lambda view: stamp(view.state.started_at),
     "counts": _counts,
     "failures": _failures,
+    "error": _error,
+    "folder": lambda view: view.state.folder,
 }
 
 _RESERVED: dict[str, Callable[[RunScope], Any]] = {
@@ -109,6 +143,20 @@ _RESERVED: dict[str, Callable[[RunScope], Any]] = {
     "ctx": lambda view: view.ctx,
     "steps": _Steps,
     "run": lambda view: RunInfo(view),
+}
+
+
+def schedule_value(planned: Planned | None) -> dict[str, Any]:
+    """Return the name `schedule`: its parts are empty if no schedule has started the run."""
+    if planned is None:
+        return {"id": "", "planned": None, "previous": None, "backfill": ""}
+    previous = None if planned.previous is None else stamp(planned.previous)
+    return {"id": planned.id, "planned": stamp(planned.planned), "previous": previous, "backfill": planned.backfill}
+
+
+_TIMES: dict[str, Callable[[RunScope], Any]] = {
+    "now": lambda view: stamp(view.now),
+    "schedule": lambda view: schedule_value(view.state.schedule),
 }
 
 
@@ -157,6 +205,7 @@ _ITEM_NAMES: dict[str, Callable[[FanOut, Loaded], Any]] = {
     "items": lambda fan, loaded: [
         _item(outcome, loaded, fan.status[item]) for item, outcome in enumerate(item_outcomes(fan, loaded))
     ],
+    "keys": lambda fan, loaded: [key_of(fan, loaded, item) for item in range(fan.count)],
     "stats": _stats,
     "failed": _failed,
 }
@@ -258,14 +307,14 @@ def with_sets(view: RunScope, sets: dict[str, Any]) -> RunScope:
     """Return the scope with these values set in the context."""
     if not sets:
         return view
-    later = RunScope(view.graph, view.state, view.loaded, view.extra)
+    later = RunScope(view.graph, view.state, view.loaded, view.extra, view.now)
     later.ctx = ChainMap(sets, view.state.ctx)
     return later
 
 
 def with_output(view: RunScope, s: int, fault: Fault | None) -> RunScope:
     extra = {**view.extra, "output": _Output(view, s, fault), "error": error_value(fault)}
-    return RunScope(view.graph, view.state, view.loaded, extra)
+    return RunScope(view.graph, view.state, view.loaded, extra, view.now)
 
 
 def capture(view: TemplateScope, paths: Sequence[Path], own: frozenset[str]) -> dict[str, Any]:
@@ -289,12 +338,22 @@ def _keep(captured: dict[str, Any], view: TemplateScope, path: Path) -> Path:
     value, here = view[path[0]], captured
     for length, name in enumerate(path, 1):
         if length == len(path) or not isinstance(value, (Mapping, Aliased)) or is_sealed(unaliased(value)):
-            value = unaliased(value)
-            here[name] = dict(value) if isinstance(value, Mapping) else value
+            here[name] = _plain(passed_on(value))
             return path[:length]
         here = here.setdefault(name, {})
         value = step_into(value, path[length])
     return path
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that is looked up, such as the results of a loop, as plain data; data itself is not copied."""
+    if not isinstance(value, Mapping):
+        return value
+    looked_up = (Mapping, Aliased)
+    return {
+        name: _plain(unaliased(each)) if isinstance(each, looked_up) and type(each) is not dict else each
+        for name, each in value.items()
+    }
 
 
 def item_scope(fan: FanOut, loaded: Loaded, name: str, item: int, visit: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ def main(file: str, out: str, context: dict[str, Any]) -> dict[str, Any]:
     """Fail the first try for every third invoice, and every try for an invoice without an address."""
     invoice = json.loads(Path(file).read_text())
     if "@" not in invoice["to"]:
-        raise ValueError(f"{file}: {invoice['to']!r} is no address")
+        raise ValueError(f"{file}: {invoice['to']!r} is not an address")
     if invoice["number"] % 3 == 0 and context["attempt"] == 1:
         raise ConnectionError("the mail server does not answer")
     Path(out).mkdir(exist_ok=True)

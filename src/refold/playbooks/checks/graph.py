@@ -269,6 +269,11 @@ def _place_it(reading: Reading, playbook: PlaybookDraft, said: str) -> None:
     reading.at(node.nodes["step"], "invalid-plan", said.replace("'", "`"), "fix what it names")
 
 
+def _has_other_mistakes(reading: Reading) -> bool:
+    """Return whether keys were not understood: they may be what should have led to a step."""
+    return any(each.severity == "error" and each.code in ("unknown-key", "wrong-type") for each in reading.problems)
+
+
 def _unreachable(reading: Reading, known: _Known) -> None:
     graph = known.graph
     quiet: set[int] = set()  # what stands in a block that was told of, or behind it
@@ -277,7 +282,7 @@ def _unreachable(reading: Reading, known: _Known) -> None:
             continue
         if s in quiet or draft.block:
             quiet.update(graph.target[a] for a in graph.out[s])
-        if s not in quiet:
+        if s not in quiet and not _has_other_mistakes(reading):
             name = draft.block or draft.name
             message = f"`{name}` cannot be reached from `{_entry_name(known)}`"
             hint = f"lead an arc here, such as `next: {name}`, or take the block away" if draft.block else UNREACHED

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from refold.names import did_you_mean
 from refold.playbooks.language.tables import Key
-from refold.playbooks.problems import Place
+from refold.playbooks.problems import Place, Problem, Severity
 from refold.playbooks.reader.reading import Reading, cut
 from refold.playbooks.reader.templates import is_secret, is_template
 from refold.playbooks.steps import PlaybookDraft, StepDraft
@@ -118,7 +118,9 @@ def _check_known(reading: Reading, named: Iterable[Named]) -> None:
         if name not in known:
             message = f"no provider has a secret `{cut(name)}`"
             hint = did_you_mean(name, sorted(known)) if known else f"`refold secret set {name}` keeps one"
-            reading.at_place(each.place(reading.source, 1), "unknown-secret", message, hint, len(name))
+            severity: Severity = "error" if reading.needs_secrets else "warning"
+            place = each.place(reading.source, 1)
+            reading.say(Problem("unknown-secret", message, place, hint, severity, len(name)))
 
 
 def _check_entries(reading: Reading, named: Iterable[Named], entries: list[str]) -> None:

@@ -26,11 +26,12 @@ from refold.tool_api import ToolInfo
 Path = tuple[str, ...]
 
 PARTS = {
-    "run": ("id", "name", "started_at", "counts", "failures"),
+    "run": ("id", "name", "started_at", "folder", "counts", "failures", "error"),
     "output": ("status", "data", "error"),
     "loop": ("index", "count"),
+    "schedule": ("id", "planned", "previous", "backfill"),
 }
-EVERYWHERE = ("ctx", "input", "run", "steps", "visit", "workload")
+EVERYWHERE = ("ctx", "input", "now", "run", "schedule", "steps", "visit", "workload")
 OUTCOME = ("error", "output")
 ITEM = ("iter", "loop")
 ELSEWHERE = {
@@ -42,7 +43,7 @@ ELSEWHERE = {
     "keychain": "write `{secret: name}` in `input` or in a key of the tool",
     "event": "write `on: failure` on the arc, and read `output.status` or `error`",
     "vars": "write `ctx`, and `set: {ctx.name: …}` on a step",
-    "env": "pass it as an input of the run",
+    "env": "pass it as an input of the run, or as a secret: `{secret: token}` is REFOLD_SECRET_TOKEN",
     "payload": "write `workload`",
     "execution_id": "write `run.id`",
 }
@@ -112,6 +113,8 @@ class Names:
                 return self.inputs | bound if self.declared else None
             case "iter":
                 return (draft.iterator, "index") if scope == "key" else (draft.iterator, "index", "count")
+            case "schedule" if name in self.ctx or name in self.steps or name in self.inputs:
+                return None  # something of the playbook has this name, and comes first
             case _:
                 return PARTS.get(name)
 
@@ -174,6 +177,8 @@ class Gap(Struct, frozen=True):
 LIST = Shape({}, kind="a list")
 STATS = Shape(dict.fromkeys(("total", "success", "failed", "skipped", "cancelled")))
 FAN_OUT = Shape({"results": LIST, "items": LIST, "stats": STATS, "failed": LIST})
+FAULT_KEYS = ("kind", "message", "type", "traceback", "code", "retryable", "retry_after", "data")
+RUN_ERROR = Shape(dict.fromkeys((*FAULT_KEYS, "step")))
 VERDICT = Shape({"succeeded": LIST, "failed": LIST, "errors": None})
 
 
@@ -308,6 +313,8 @@ class PathProblem(Struct, frozen=True):
     severity: Severity = "error"
 
 
+RUN_ERROR_PATH = ("run", "error")
+FIRST_FAILURE = re.compile(r"run\.failures *(?:\[|\| *(?:first|last)\b)")
 TAKEN = frozenset((*EVERYWHERE, *OUTCOME, *ITEM))
 
 
@@ -320,6 +327,8 @@ class Reads:
             name: of_default(each) for name, each in playbook.plan.defaults.items()
         }
         declared_only = [each for each in playbook.plan.inputs if each.name not in playbook.plan.defaults]
+        self._final = {name for name, _ in playbook.finalizers()}
+        self._always = {name for name, _ in playbook.fields.get("always", ())}
         self._optional = {each.name for each in declared_only if not each.required} - {*self._drafts}
         for declared in playbook.plan.inputs:
             self._inputs[declared.name] = of_schema(declared.schema) or self._inputs.get(declared.name)
@@ -336,6 +345,19 @@ class Reads:
             message = f"nothing makes sure that `{step.name}` has run before `{draft.block or draft.name}`"
             hint = f"no arc leads from `{step.name}` to here; lead one, or write `| default(…)`"
             return PathProblem(path[:begin], "not-before", message, hint, "warning")
+        if path[:2] == RUN_ERROR_PATH and draft.name not in self._final:
+            message = f"`run.error` is null in `{draft.block or draft.name}`, which runs before the run ends"
+            return PathProblem(
+                path[:2], "not-before", message, "read it in the steps of `on_fail` and `always`", "warning"
+            )
+        if path[:2] == RUN_ERROR_PATH and len(path) > 2 and draft.name in self._always:
+            message = "`run.error` is null when the run completes"
+            return PathProblem(
+                path[:3], "maybe-missing", message, "write `| default(…)`, or `run.error is none`", "warning"
+            )
+        if step is not None and step is not draft and _sets_no_result(step):
+            message = f"the code of `{step.name}` sets no `result`, so that its result is null"
+            return PathProblem(path[:begin], "no-result", message, "write `result = …` in the code", "warning")
         missing = self._missing(path, draft, scope) if self._optional else None
         shape, begin = self._shape(path, step, begin, draft, scope)
         return missing or (None if shape is None else self._gap(path, shape, begin))
@@ -380,6 +402,8 @@ class Reads:
         self, path: Path, step: StepDraft | None, begin: int, draft: StepDraft, scope: Scope
     ) -> tuple[Shape | None, int]:
         """The shape of the value that a path leads to, and how many of its names lead there."""
+        if path[:2] == RUN_ERROR_PATH:
+            return RUN_ERROR, 2
         if step is not None:
             return of_result(step, self._catalog), begin
         if path[0] in ("workload", "input") and len(path) > 1:
@@ -409,8 +433,23 @@ class Reads:
         return PathProblem(path[: end + 1], "unknown-name", f"`{before}` {has} `{name}`", hint)
 
 
+def _sets_no_result(draft: StepDraft) -> bool:
+    """Return whether the code of a step certainly has no result."""
+    work = draft.step.work
+    code = work.settings.get("code") if isinstance(work, Call) and work.tool == "python" else None
+    return isinstance(code, str) and re.search(r"\bresult\b|\bdef +main\b|\breturn\b", code) is None
+
+
 EXPECTED = ("not-before", "maybe-missing")  # what a default or a test takes care of
 FIX = "fix the template; this is where it stops making sense"
+HINTS = (
+    ("there is no function 'now'", "write `{{ now }}`, without brackets: it is a text such as 2026-01-31T12:00:00Z"),
+    ("there is no function", "templates have filters and no functions; code goes into a step of the tool `python`"),
+    ("there is no filter", "docs/howto/templates.md lists all filters; code goes into a step of the tool `python`"),
+    ("`{% … %}` has no place", "run a step for each item with `loop`, or make the text in a step of the tool `python`"),
+)
+"""Hints for messages that begin so."""
+
 _PATH = r"[a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)*"
 _SUM = rf"(?:{_PATH}|\d{{1,9}})(?: *[-+*] *(?:{_PATH}|\d{{1,9}}))*"
 SIMPLE = re.compile(rf"\{{\{{ *({_SUM}(?: *(?:==|!=|<=?|>=?) *(?:{_SUM}|'[^'\\{{}}]*'))?) *\}}\}}", re.ASCII)
@@ -455,6 +494,11 @@ def _is_plainly_good(text: str, reads: Reads, draft: StepDraft, scope: Scope) ->
 def _check(reading: Reading, node: Node, reads: Reads, draft: StepDraft, scope: Scope) -> None:
     if _is_broken(reading, node):
         return
+    first = FIRST_FAILURE.search(node.value)
+    if first is not None and "default" not in node.value:
+        place = place_inside(reading.source, node, 1, 1)
+        message = "`run.failures` is empty when the run ends by its timeout, its budget or a cancellation"
+        reading.say(Problem("maybe-missing", message, place, "read `run.error`, which is there then too", "warning"))
     for use in uses_of(node.value):
         found = reads.finding(use.path, draft, scope)
         if found is not None and not (use.soft and found.code in EXPECTED):
@@ -466,7 +510,8 @@ def _is_broken(reading: Reading, node: Node, undefined: str = "strict") -> bool:
     if problem is None:
         return False
     place = place_inside(reading.source, node, problem.line, problem.column)
-    reading.at_place(place, "template-syntax", problem.message, problem.hint or FIX)
+    hint = next((hint for beginning, hint in HINTS if problem.message.startswith(beginning)), problem.hint or FIX)
+    reading.at_place(place, "template-syntax", problem.message, hint)
     return True
 
 

@@ -82,13 +82,20 @@ def _found(reading: Reading, path: Node, about: Mapping[str, Any]) -> tuple[Plan
 
 
 def _files(path: str, own: Any) -> Iterator[str]:
-    """The path relative to this file; then relative to the catalog path that this file has."""
-    names = [path] if path.endswith(SUFFIXES) else [path + suffix for suffix in SUFFIXES] + [path]
+    """The path relative to this file; then relative to the catalog path that this file has. A playbook may also have a
+    folder of its own, as in `copy/copy.yaml` for the path `copy`."""
+    last = path.rsplit("/", 1)[-1]
+    if path.endswith(SUFFIXES):
+        names, alone = [path], [last]
+    else:
+        names = [path + suffix for suffix in SUFFIXES] + [path] + [f"{path}/{last}{suffix}" for suffix in SUFFIXES]
+        alone = [last + suffix for suffix in SUFFIXES] + [last] + [f"{last}/{last}{suffix}" for suffix in SUFFIXES]
     yield from names
     if isinstance(own, str) and "/" in own:
         up = "../" * own.strip("/").count("/")
-        yield from (up + name for name in names)
-    yield from (name.rsplit("/", 1)[-1] for name in names)
+        yield from (f"{above}{name}" for above in (up, f"{up}../") for name in names)
+    yield from alone
+    yield from (f"../{name}" for name in alone)
 
 
 def _wanted(reading: Reading, node: Node, plan: Plan) -> str:

@@ -61,6 +61,7 @@ LOOP_POLICY = Table(
     (
         Key(name="exec", type="any", example="local", about="a hint that changes nothing here"),
         Key(name="failure", type="table", of="failure", example="{mode: fail_fast}", about="of the items"),
+        Key(name="results", type="idle", example="{}", about="a hint: results of any size are kept as they are"),
     ),
 )
 

@@ -1,10 +1,12 @@
 """Translates the keys of a NoETL tool to the keys of the Refold tool."""
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
+from refold.errors import RefoldError
 from refold.playbooks.noetl.kinds import OLD_SPEC, Kind
 from refold.playbooks.problems import Problem
 from refold.playbooks.reader.reading import Reading, cut
@@ -123,7 +125,9 @@ def _values(reading: Reading, kind: Kind, nodes: Mapping[str, Node]) -> dict[str
         case "sqlite" | "duckdb" | "postgres":
             if isinstance(values.get("commands"), str) and "query" not in values:
                 values["query"] = values.pop("commands")
-            return values
+            return _sql(reading, values, nodes)
+        case "container":
+            return _container(values)
         case _:
             return values
 
@@ -172,6 +176,61 @@ def _python(reading: Reading, values: dict[str, Any], nodes: Mapping[str, Node])
             message = f"a script of type `{cut(str(kind))}` cannot be fetched"
             reading.at(nodes["script"], "unsupported", message, "put the code into a file next to the playbook")
     return values
+
+
+def _sql(reading: Reading, values: dict[str, Any], nodes: Mapping[str, Node]) -> dict[str, Any]:
+    """The long form of a script: its text, or a file next to the playbook, which is read with it."""
+    script = values.get("query")
+    if not isinstance(script, dict):
+        return values
+    del values["query"]
+    given, uri = script.get("source"), script.get("uri")
+    source = given if isinstance(given, dict) else {}
+    text = source.get("code", script.get("code"))
+    if isinstance(text, str):
+        return {**values, "query": text}
+    node = nodes.get("script", next(iter(nodes.values())))
+    if source.get("type", "file") != "file" or not isinstance(uri, str):
+        message = f"a script of type `{cut(str(source.get('type', 'file')))}` cannot be fetched"
+        reading.at(node, "unsupported", message, "put the SQL into a file next to the playbook")
+        return values
+    found = _text_of_file(reading, uri.removeprefix("file://"))
+    if found is None:
+        reading.at(node, "unreadable-script", f"there is no file `{cut(uri)}` next to the playbook", "write its path")
+        return values
+    return {**values, "query": found}
+
+
+def _text_of_file(reading: Reading, path: str) -> str | None:
+    """Return the text of a file below the folder of the playbook; None if it cannot be read."""
+    if path.startswith("/") or ".." in path.split("/") or reading.child_reader.load is None:
+        return None
+    try:
+        data: bytes = reading.child_reader.load(os.path.join(os.path.dirname(reading.child_reader.above[-1]), path))
+        return data.decode()
+    except (RefoldError, UnicodeDecodeError):
+        return None
+
+
+MEMORY = {"Ki": "k", "Mi": "m", "Gi": "g", "K": "k", "M": "m", "G": "g"}
+
+
+def _container(values: dict[str, Any]) -> dict[str, Any]:
+    """Limits in the words of Kubernetes; what it would reserve has no meaning for one machine."""
+    resources = values.get("resources")
+    if not isinstance(resources, dict) or not {"limits", "requests"} & resources.keys():
+        return values
+    limits = resources.get("limits")
+    found = dict(limits) if isinstance(limits, dict) else {}
+    cpu, memory = found.get("cpu"), found.get("memory")
+    if isinstance(cpu, str) and cpu.endswith("m") and cpu[:-1].isdecimal():
+        cpu = int(cpu[:-1]) / 1000
+    if isinstance(memory, str):
+        unit = next((unit for unit in MEMORY if memory.endswith(unit)), "")
+        memory = memory.removesuffix(unit) + MEMORY.get(unit, "")
+    given = {name: value for name, value in (("cpus", cpu), ("memory", memory)) if value is not None}
+    without = {name: value for name, value in values.items() if name != "resources"}
+    return {**without, "resources": given} if given else without
 
 
 def _noop(values: dict[str, Any]) -> dict[str, Any]:
@@ -243,6 +302,8 @@ def _node_of(kind: Kind, key: str, nodes: Mapping[str, Node]) -> Node:
 def _sort(config: Config, kind: Kind, name: str, value: Any, static: bool) -> None:
     if name == "auth" and isinstance(value, str):
         config.credentials = (*config.credentials, name)
+    if kind.kind == "transfer" and isinstance(value, dict) and isinstance(value.get("auth"), str):
+        config.credentials = (*config.credentials, f"{name}.auth")
     if static:
         (config.rendered if _has_templates(value) else config.settings)[name] = value
     else:

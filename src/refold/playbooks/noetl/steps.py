@@ -98,11 +98,15 @@ def read_step(reading: Reading, fields: Fields, whole: Whole) -> StepDraft:
     return StepDraft(name, fields, step, [Value(fields.node, "run")], frozenset(), iterator, arcs)
 
 
+TIME_LIMITS = ("timeout_s", "deadline_s")
+
+
 def _policies(spec: Fields, executor: Fields) -> dict[str, Fields]:
     """Merge the layers of each policy key by key; the one nearest to the step wins."""
     nothing = Fields(spec.node, {})
     over_all: Fields = executor.get("policy", nothing)
-    merged: dict[str, Fields] = {}
+    short = {name: value for name, value in over_all.get("defaults", nothing).values.items() if name in TIME_LIMITS}
+    merged: dict[str, Fields] = {"lifecycle": Fields(spec.node, short)} if short else {}
     for layer in (over_all, over_all.get("defaults", nothing), spec.get("policy", nothing)):
         for name, policy in layer.values.items():
             if isinstance(policy, Fields):

@@ -132,7 +132,7 @@ EXECUTOR_POLICY = Table(
         Key(
             name="defaults",
             type="table",
-            of="step.policy",
+            of="executor.defaults",
             example="{lifecycle: {timeout_s: 30}}",
             about="for all steps",
         ),
@@ -239,6 +239,18 @@ STEP_POLICY = Table(
     {"rules": "what follows a try is under `tool: {spec: {policy: {rules: …}}}`"},
 )
 
+EXECUTOR_DEFAULTS = Table(
+    "executor.defaults",
+    "executor.spec.policy.defaults",
+    "Policies of each step that has none of its own, and time limits in short.",
+    (
+        *STEP_POLICY.keys,
+        Key(name="timeout_s", type="limit", example="30", about="as `lifecycle: {timeout_s: …}`"),
+        Key(name="deadline_s", type="limit", example="300", about="as `lifecycle: {deadline_s: …}`"),
+    ),
+    STEP_POLICY.old,
+)
+
 ADMIT = Table(
     "admit",
     "admit",
@@ -327,7 +339,8 @@ OLD_ACTION = Table(
     ),
 )
 
-_ALL = (ROOT, METADATA, EXECUTOR, REQUIRES, EXECUTOR_SPEC, EXECUTOR_POLICY, WORKBOOK, STEP, STEP_SPEC, STEP_POLICY)
+_FILE = (ROOT, METADATA, EXECUTOR, REQUIRES, EXECUTOR_SPEC, EXECUTOR_POLICY, EXECUTOR_DEFAULTS, WORKBOOK)
+_ALL = (*_FILE, STEP, STEP_SPEC, STEP_POLICY)
 _RULES = (ADMIT, ADMISSION, ALLOWED, LIFECYCLE, FAILURE, POLICY, OLD_RULE, OLD_ACTION)
 _GRAPH = (LOOP, LOOP_SPEC, LOOP_POLICY, CURSOR, FRAME, NEXT, NEXT_SPEC, ARC)
 

@@ -87,6 +87,8 @@ def _task(reading: Reading, at: int, names: list[str], node: Node, book: Book) -
         timeout=_limit(reading, node, spec),
         select=read_output(reading, [spec.nodes.get("result") if spec is not None else None, node.nodes.get("output")]),
     )
+    if kind.kind == "http" and task.timeout is not None and "timeout" not in task.keys:
+        task = structs.replace(task, keys={**task.keys, "timeout": task.timeout})
     if found == "playbook":
         task = structs.replace(task, keys={}, child=read_started(reading, node, book.about, book.workload))
     return _with_policy(reading, task, spec, names, at)

@@ -71,6 +71,28 @@ def read_kind(reading: Reading, node: Node, catalog: Catalog, sort: KindFamily =
     return KindValues(info, keys, values)
 
 
+OTHER_NAMES = {
+    "shell": ("bash", "sh", "zsh", "cmd", "command", "script", "exec", "run", "program", "powershell"),
+    "python": ("py", "python3", "code", "task", "lambda"),
+    "http": ("https", "rest", "api", "request", "requests", "curl", "webhook", "fetch", "get", "post"),
+    "container": ("docker", "podman", "image"),
+    "postgres": ("postgresql", "psql", "pg"),
+    "sqlite": ("sql", "sqlite3", "db", "database"),
+    "wait": ("sleep", "delay", "pause", "timer", "wait_for", "signal"),
+    "gate": ("approval", "approve", "manual", "human", "review", "ask"),
+    "playbook": ("workflow", "subflow", "sub_workflow", "child", "include", "import"),
+    "llm": ("openai", "gpt", "chat", "completion", "model", "anthropic"),
+    "noop": ("none", "pass", "log", "echo", "print", "dummy"),
+    "transfer": ("copy", "etl", "load"),
+}
+"""What people from other engines write for a tool."""
+
+
+def _hint(name: str, catalog: Catalog) -> str:
+    guess = next((kind for kind, names in OTHER_NAMES.items() if name.lower() in names and kind in catalog), "")
+    return f"write `kind: {guess}`" if guess else did_you_mean(name, catalog)
+
+
 def _kind(reading: Reading, node: Node, catalog: Catalog, sort: KindFamily) -> ToolInfo | None:
     if not isinstance(node.value, dict):
         _no_map(reading, node, sort)
@@ -84,7 +106,7 @@ def _kind(reading: Reading, node: Node, catalog: Catalog, sort: KindFamily) -> T
         return None
     if kind.value not in catalog:
         message = f"there is no {sort.word} `{cut(kind.value)}`"
-        reading.at(kind, f"unknown-{sort.word}", message, did_you_mean(kind.value, catalog))
+        reading.at(kind, f"unknown-{sort.word}", message, _hint(kind.value, catalog))
         return None
     return catalog[kind.value]
 

@@ -1,11 +1,13 @@
 """Reads a map by its table: unknown keys, missing keys and wrong types are reported, values are converted."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from refold.names import did_you_mean, meant
+from refold.playbooks.bindings import Bindings
 from refold.playbooks.language.tables import Key, Table
 from refold.playbooks.problems import Place, Problem, Severity
 from refold.playbooks.reader.templates import is_template
@@ -48,7 +50,9 @@ class Reading:
         self.child_reader: Any = None  # the playbooks that start one another
         self.catalog: Mapping[str, ToolInfo] = {}
         self.sources: Sources = dict
+        self.bindings: Callable[[], Bindings] = Bindings  # called when a tool names an agent
         self.secrets: Secrets | None = None  # None: they are not checked
+        self.needs_secrets = True  # whether one that no provider has is an error
         self.strict = True  # whether what the engine would just skip is an error; else it is a warning
         self._keys = {name: {key.name: key for key in table.keys} for name, table in tables.items()}
         self._needed = {name: [key for key in table.keys if key.required] for name, table in tables.items()}
@@ -122,8 +126,10 @@ class Reading:
     def unknown(self, node: Node, word: str, table: Table) -> str:
         """Report an unknown key, and return the key that was probably meant."""
         if word in table.old:
-            self.at_key(node, word, "old-key", f"{table.noun} has no key `{word}` in {self.language}", table.old[word])
-            return ""
+            hint = table.old[word]
+            code = "unknown-key" if self.strict else "old-key"
+            self.at_key(node, word, code, f"{table.noun} has no key `{word}` in {self.language}", hint)
+            return next((key.name for key in table.keys if re.search(rf"\b{key.name}\b", hint)), "")
         names = [key.name for key in table.keys if not key.old]
         if table.is_open:
             message = f"{table.noun} has no key `{cut(word)}`; it has no effect"
@@ -140,6 +146,8 @@ class Reading:
         self.at(node, "wrong-type", f"`{key.name}` must be {wanted}, not {found}", self._mend(node, key))
 
     def _mend(self, node: Node, key: Key) -> str:
+        if key.name == "on_failure" and isinstance(node.value, list):
+            return f"the steps that run after a failure are `on_fail: [{', '.join(map(str, node.value[:5]))}]`"
         if is_template(node.value):
             return "a template is not allowed here"
         if node.value is None:

@@ -145,8 +145,6 @@ def _unfit(text: str) -> Problem | None:
     if len(text) > MAX_SIZE:
         message = f"the text has {len(text):,} characters; at most {MAX_SIZE:,} are read"
         return Problem("too-large", message, Place(1, 1), "split the playbook, or read large data in a step")
-    if text.startswith("\ufeff"):
-        return Problem("bom", "the file begins with a byte order mark", Place(1, 1), "save it as UTF-8 without BOM")
     found = CONTROL.search(text) if text.isascii() else re.search(UNPRINTABLE, text)
     if found is not None:
         message = f"character U+{ord(found.group()):04X} is not allowed in YAML"

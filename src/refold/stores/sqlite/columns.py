@@ -84,6 +84,7 @@ COMMANDS = Columns(
     seal=INT,
     turn=MAYBE_INT,
     hand_backs=INT,
+    executor=TEXT,
 )
 PLANS = Columns("plans", data=BLOB)
 PLAN_HASHES = Columns("plans", hash=TEXT)
@@ -98,3 +99,4 @@ WORKERS = Columns("workers", worker=TEXT, lock=TEXT)
 ABILITIES = Columns("workers", worker=TEXT, tools=MAYBE_TEXT, queues=MAYBE_TEXT)
 DEAD = Columns("dead", run=TEXT, n=INT, fingerprint=TEXT, at=INT, data=BLOB, seal=INT)
 FLOORS = Columns("generations", floor=INT)
+DOCUMENTS = Columns("documents", id=TEXT, version=INT, due=MAYBE_INT, data=BLOB, seal=INT)

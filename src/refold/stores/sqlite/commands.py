@@ -4,11 +4,13 @@ The command that is claimed next: in the best lane, of the run whose turn it is,
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
-from msgspec import Struct, json
+from msgspec import Struct, json, structs
 
+from refold.core.executors import EXECUTORS
 from refold.core.outcomes import SECOND, Instant
 from refold.core.state import PAUSED
 from refold.errors import Corrupt
@@ -23,8 +25,8 @@ ABOVE_ALL = 2**63 - 1
 PLACE, TURN = 5, 18  # columns of a command
 FIRST_PAGE = 4  # commands read together; each page is twice as long as the one before
 
-Tools = frozenset[str] | None
-"""The tools of a worker; None: any tool."""
+Fits = Callable[[CommandRow], bool]
+"""Whether the worker that claims may have this command, which waits in one of its queues."""
 
 
 class Waiting(Protocol):
@@ -33,10 +35,10 @@ class Waiting(Protocol):
     def queues(self) -> Iterable[str]:
         """Return the names of the queues in which commands wait."""
 
-    def best(self, queue: str, below: int) -> int | None:
+    def best(self, queue: str, executor: str, below: int) -> int | None:
         """Return the highest priority below this one that has a command to claim."""
 
-    def first(self, queue: str, priority: int, after: int, limit: int) -> "CommandPage":
+    def first(self, queue: str, executor: str, priority: int, after: int, limit: int) -> "CommandPage":
         """Return the first command of each run of the lane, in the order of the runs' turns."""
 
     def behind(self, command: CommandRow, after: int, limit: int) -> "CommandPage":
@@ -57,17 +59,16 @@ class OfAllRuns:
     def queues(self) -> Iterable[str]:
         return [queue for (queue,) in self.file.rows(queries.QUEUES, (self.namespace,))]
 
-    def best(self, queue: str, below: int) -> int | None:
-        row = self.file.row(queries.BEST_LANE, (self.namespace, queue, below))
+    def best(self, queue: str, executor: str, below: int) -> int | None:
+        row = self.file.row(queries.BEST_LANE, (self.namespace, queue, executor, below))
         return None if row is None else int(row[0])
 
-    def first(self, queue: str, priority: int, after: int, limit: int) -> CommandPage:
-        rows = self.file.rows(queries.FIRST_IN_LANE, (self.namespace, queue, priority, after, limit))
+    def first(self, queue: str, executor: str, priority: int, after: int, limit: int) -> CommandPage:
+        rows = self.file.rows(queries.FIRST_IN_LANE, (self.namespace, queue, executor, priority, after, limit))
         return CommandPage(self.file.readable(read_queued, rows), _last(rows, TURN, limit))
 
     def behind(self, command: CommandRow, after: int, limit: int) -> CommandPage:
-        run, queue, priority = command.lane()
-        rows = self.file.rows(queries.NEXT_IN_LANE, (self.namespace, run, queue, priority, after, limit))
+        rows = self.file.rows(queries.NEXT_IN_LANE, (self.namespace, *command.lane(), after, limit))
         return CommandPage(self.file.readable(read_queued, rows), _last(rows, PLACE, limit))
 
 
@@ -87,72 +88,94 @@ class OfSomeRuns:
         found = [self.file.rows(queries.QUEUES_OF_RUN, (self.namespace, run)) for run in self.runs]
         return sorted({queue for rows in found for (queue,) in rows})
 
-    def best(self, queue: str, below: int) -> int | None:
-        found = [self._best_of(run, queue, below) for run in self.runs]
+    def best(self, queue: str, executor: str, below: int) -> int | None:
+        found = [self._best_of(run, queue, executor, below) for run in self.runs]
         return max((priority for priority in found if priority is not None), default=None)
 
-    def first(self, queue: str, priority: int, after: int, limit: int) -> CommandPage:
+    def first(self, queue: str, executor: str, priority: int, after: int, limit: int) -> CommandPage:
         found: list[CommandRow] = []
         for run in self.runs:
-            where = (self.namespace, run, queue, priority, -1, 1)
+            where = (self.namespace, run, queue, executor, priority, -1, 1)
             found += self.file.readable(read_queued, self.file.rows(queries.NEXT_IN_LANE, where))
         in_turn = [(each.turn, each) for each in found if each.turn is not None and each.turn > after]
         page = [each for _, each in sorted(in_turn, key=lambda pair: pair[0])][:limit]
         return CommandPage(page, page[-1].turn if len(page) == limit else None)
 
-    def _best_of(self, run: str, queue: str, below: int) -> int | None:
-        row = self.file.row(queries.BEST_LANE_OF_RUN, (self.namespace, run, queue, below))
+    def _best_of(self, run: str, queue: str, executor: str, below: int) -> int | None:
+        row = self.file.row(queries.BEST_LANE_OF_RUN, (self.namespace, run, queue, executor, below))
         return None if row is None or row[1] is None else int(row[0])
 
 
 class Picker:
-    """Gives waiting commands to one worker, one after the other, always the best one left."""
+    """Gives waiting commands to one worker, one after the other, always the best one left for which it has a place."""
 
-    def __init__(self, waiting: Waiting, can: Abilities) -> None:
-        self.waiting, self.can = waiting, can
+    def __init__(self, waiting: Waiting, can: Abilities, fits: Fits, places: Mapping[str, int]) -> None:
+        self.waiting, self.fits, self.places = waiting, fits, places
         queues = can.queues if can.queues is not None else waiting.queues()
-        self._lines: dict[str, LaneReader | None] = {queue: self._line(queue, ABOVE_ALL) for queue in queues}
+        self._rank = {queue: at for at, queue in reversed(list(enumerate(queues)))}
+        self._lines: dict[tuple[str, str], LaneReader | None] = {}
 
     def take(self) -> CommandRow | None:
-        """Return the next command: highest priority first; within a priority, in the order of the worker's queues."""
+        """Return the next command: highest priority first; within a priority, in the order of the worker's queues, and
+        there the run whose turn comes first, whatever executor its command needs."""
         while True:
-            lines = [line for line in self._lines.values() if line is not None]
+            lines = [line for line in map(self._line, self._open_lanes()) if line is not None]
             if not lines:
                 return None
-            best = max(lines, key=lambda line: line.priority)  # the first of equals
+            best = lines[0] if len(lines) == 1 else min(lines, key=self._order)
             command = best.take()
             if command is not None:
                 return command
-            self._lines[best.queue] = self._line(best.queue, best.priority)
+            self._lines[best.queue, best.executor] = self._next_line(best.queue, best.executor, best.priority)
 
-    def _line(self, queue: str, below: int) -> "LaneReader | None":
-        priority = self.waiting.best(queue, below)
-        return None if priority is None else LaneReader(self.waiting, queue, priority, self.can.tools)
+    def _open_lanes(self) -> Iterator[tuple[str, str]]:
+        return ((queue, each) for queue in self._rank for each in EXECUTORS if self.places.get(each, 1) > 0)
+
+    def _order(self, line: "LaneReader") -> tuple[int, int, int]:
+        return -line.priority, self._rank[line.queue], line.next_turn()
+
+    def _line(self, lane: tuple[str, str]) -> "LaneReader | None":
+        if lane not in self._lines:
+            self._lines[lane] = self._next_line(*lane, ABOVE_ALL)
+        return self._lines[lane]
+
+    def _next_line(self, queue: str, executor: str, below: int) -> "LaneReader | None":
+        priority = self.waiting.best(queue, executor, below)
+        return None if priority is None else LaneReader(self.waiting, queue, executor, priority, self.fits)
 
 
 class LaneReader:
     """One lane, read as far as is needed; its runs take turns."""
 
-    def __init__(self, waiting: Waiting, queue: str, priority: int, tools: Tools) -> None:
-        self.waiting, self.queue, self.priority, self.tools = waiting, queue, priority, tools
+    def __init__(self, waiting: Waiting, queue: str, executor: str, priority: int, fits: Fits) -> None:
+        self.waiting, self.queue, self.executor, self.priority, self.fits = waiting, queue, executor, priority, fits
         self._page = FIRST_PAGE
         self._last: int | None = -1
         self._unserved: deque[CommandRow] = deque()  # the first command of each run
         self._served: deque[RunInLine] = deque()
 
+    def next_turn(self) -> int:
+        """Return the turn of the run that comes next; one that was served here comes behind all others."""
+        self._read()
+        turn = self._unserved[0].turn if self._unserved else None
+        return turn if turn is not None else ABOVE_ALL
+
     def take(self) -> CommandRow | None:
         while (run := self._next()) is not None:
-            command = run.take(self.tools)
+            command = run.take(self.fits)
             if command is not None:
                 self._served.append(run)  # behind the other runs
                 return command
         return None
 
-    def _next(self) -> "RunInLine | None":
+    def _read(self) -> None:
         while not self._unserved and self._last is not None:
-            first = self.waiting.first(self.queue, self.priority, self._last, self._page)
+            first = self.waiting.first(self.queue, self.executor, self.priority, self._last, self._page)
             self._unserved.extend(first.commands)
             self._last, self._page = first.last, self._page * 2
+
+    def _next(self) -> "RunInLine | None":
+        self._read()
         if self._unserved:
             return RunInLine(self.waiting, self._unserved.popleft())
         return self._served.popleft() if self._served else None
@@ -167,11 +190,11 @@ class RunInLine:
         self._first, self._page = first, FIRST_PAGE
         self._last: int | None = first.place
 
-    def take(self, tools: Tools) -> CommandRow | None:
+    def take(self, fits: Fits) -> CommandRow | None:
         looked = 0
         while True:
             for at in range(looked, len(self._read)):
-                if tools is None or self._read[at].tool in tools:
+                if fits(self._read[at]):
                     return self._read.pop(at)
             looked = len(self._read)
             if self._last is None:
@@ -181,20 +204,20 @@ class RunInLine:
             self._read.extend(behind.commands)
 
 
-def in_order(fresh: Iterable[CommandRow], can: Abilities) -> list[CommandRow]:
+def in_order(fresh: Iterable[CommandRow], can: Abilities, fits: Fits) -> list[CommandRow]:
     """The same order for commands that are not stored yet, if nothing else waits: round by round in each lane."""
     fitting = [
         each
         for each in fresh
         if (can.queues is None or each.queue in can.queues)
-        and (can.tools is None or each.tool in can.tools)
         and (can.runs is None or each.run in can.runs)
+        and fits(each)
     ]
     if len(fitting) < 2:
         return fitting
     known = can.queues if can.queues is not None else sorted({each.queue for each in fitting})
     queues = {queue: at for at, queue in enumerate(known)}
-    rounds: dict[tuple[str, str, int], int] = {}
+    rounds: dict[Lane, int] = {}
     ranked = []
     for each in fitting:
         lane = each.lane()
@@ -229,6 +252,8 @@ class Commands(Struct):
     _touched: dict[Lane, Touched] = {}
     _line: Iterator[CommandRow] | None = None  # the commands in the order in which they are claimed
     _claimer: Abilities | None = None
+    _alive: dict[str, bool] = {}  # workers that hold parked bodies, and whether their processes are running
+    _places: dict[str, int] = {}  # free places of the claimer, by kind of executor
 
     def load(self, run: str, ids: Iterable[str]) -> None:
         """Read these commands first, so that changing them cannot fail."""
@@ -327,16 +352,20 @@ class Commands(Struct):
     def resume(self, run: str) -> None:
         """Put the run back into each of its lanes, behind the other runs."""
         self.flush()
-        for queue, priority in self.file.rows(queries.LANES_OF_RUN, (self.namespace, run)):
-            self._touch((run, queue, priority))
+        for queue, executor, priority in self.file.rows(queries.LANES_OF_RUN, (self.namespace, run)):
+            self._touch((run, queue, executor, priority))
         self.flush()
 
     def claim(self, can: Abilities, lease_for: float, limit: int, now: Instant) -> list[Lease]:
         if self._line is None or (self._claimer is not can and self._claimer != can):
             self._line, self._claimer = self._line_for(can, now), can
+        self._places.clear()
+        self._places.update(can.places)
         leases: list[Lease] = []
         until = now + round(lease_for * SECOND)
         while len(leases) < limit and (command := next(self._line, None)) is not None:
+            if command.executor in self._places:
+                self._places[command.executor] -= 1
             try:
                 leases.append(self._lease(command, can.worker, now, until))
             except Corrupt as error:
@@ -345,6 +374,8 @@ class Commands(Struct):
 
     def is_idle(self, can: Abilities, now: Instant) -> bool:
         """Whether nothing in the file waits for this worker. Under the lock, so the answer can be remembered."""
+        if can.places:
+            can = structs.replace(can, places=tuple((kind, 0) for kind in can.full()))
         if can in self.remembered.idle:
             return True
         idle = self.finds_nothing(can, now)
@@ -353,11 +384,13 @@ class Commands(Struct):
         return idle
 
     def finds_nothing(self, can: Abilities, now: Instant) -> bool:
-        if can.runs is not None:
+        full = can.full()
+        if can.runs is not None or full:
             later = self.file.row(queries.ANY_LATER, (self.namespace, now))
-            waiting = OfSomeRuns(self.file, self.namespace, can.runs)
+            waiting = self._waiting(can)
             queues = can.queues if can.queues is not None else waiting.queues()
-            return later is None and all(waiting.best(queue, ABOVE_ALL) is None for queue in queues)
+            lanes = [(queue, each) for queue in queues for each in EXECUTORS if each not in full]
+            return later is None and all(waiting.best(*lane, ABOVE_ALL) is None for lane in lanes)
         if can.queues is None:
             return self.file.row(queries.ANYTHING_AT_ALL, (self.namespace, now)) is None
         return all(self.file.row(queries.ANYTHING, (self.namespace, now, queue)) is None for queue in can.queues)
@@ -408,13 +441,34 @@ class Commands(Struct):
 
     def _line_for(self, can: Abilities, now: Instant) -> Iterator[CommandRow]:
         """If nothing else waits, a command of this turn is claimed before it is stored, and stored once, as leased."""
+        fits = partial(self._fits, can, now)
         if not self._touched and self.is_idle(can, now):
-            return iter(in_order([each for each in self._fresh.values() if self._is_free(each)], can))
+            fresh = in_order([each for each in self._fresh.values() if self._is_free(each)], can, fits)
+            return (each for each in fresh if self._places.get(each.executor, 1) > 0) if can.places else iter(fresh)
         self._release(now)
         self.flush()
+        return iter(Picker(self._waiting(can), can, fits, self._places).take, None)
+
+    def _waiting(self, can: Abilities) -> Waiting:
         space, runs = self.namespace, can.runs
-        waiting: Waiting = OfAllRuns(self.file, space) if runs is None else OfSomeRuns(self.file, space, runs)
-        return iter(Picker(waiting, can).take, None)
+        return OfAllRuns(self.file, space) if runs is None else OfSomeRuns(self.file, space, runs)
+
+    def _fits(self, can: Abilities, now: Instant, command: CommandRow) -> bool:
+        """Whether the worker has the tool of the command, and no other living worker is to have it first."""
+        if can.tools is not None and command.tool not in can.tools:
+            return False
+        try:
+            order = command.order = command.order if command.order is not None else command.ordered()
+        except Corrupt:
+            return True  # leasing it fails, and reports what is wrong
+        return order.is_for(can.worker, now) or not self._is_alive(order.prefer)
+
+    def _is_alive(self, worker: str) -> bool:
+        if worker not in self._alive:
+            row = self.file.row(queries.LOCK_OF_WORKER, (self.namespace, worker))
+            lock, life = row[0] if row is not None else None, self.file.life
+            self._alive[worker] = type(lock) is str and life.is_there(lock) and not life.is_free(lock)
+        return self._alive[worker]
 
     def _release(self, now: Instant) -> None:
         """Let each command whose start time has come join its lane, in its place in the order of issue."""
@@ -431,7 +485,7 @@ class Commands(Struct):
         if key not in self._fresh:
             self._touch(command.lane()).turn = self.number()  # the other runs of the lane come first now
             self._moved[key] = command
-        command.state, command.turn, command.worker = LEASED, None, worker
+        command.state, command.turn, command.worker, command.order = LEASED, None, worker, None
         command.generation += 1
         command.until, command.claimed_at, command.beat_at = until, now, now
         command.deadline = None if order.timeout is None else now + round(order.timeout * SECOND)
@@ -456,10 +510,11 @@ class Commands(Struct):
 
     def _set_turns(self) -> None:
         turns: list[tuple[int | None, str, str, str]] = []
-        for (run, queue, priority), touched in self._touched.items():
+        for lane, touched in self._touched.items():
+            run = lane[0]
             if touched.turn is None and self.openings.get(run).status == PAUSED:
                 continue  # a paused run gets no turn
-            where = (self.namespace, run, queue, priority, 1 + touched.returned)
+            where = (self.namespace, *lane, 1 + touched.returned)
             changes = self._turns(self.file.rows(queries.FRONT, where), touched)
             turns += [(turn, self.namespace, run, id) for id, turn in changes]
         self._touched = {}

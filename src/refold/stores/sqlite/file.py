@@ -468,7 +468,7 @@ class File:
             self.lock.close()
         named: Exception = self._named(error)
         if isinstance(error, apsw.NotADBError):
-            return Corrupt(f"{self.path} is no SQLite database: give Refold a file of its own, or restore this one")
+            return Corrupt(f"{self.path} is not a SQLite database: give Refold a file of its own, or restore this one")
         if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
             return Unusable(_no_reading(self.path, error) if self.reading else _no_access(self.path, error))
         return named

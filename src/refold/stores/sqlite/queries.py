@@ -41,8 +41,8 @@ LOGS: Final = "select run, max(number) from facts where namespace = ? group by r
 """Every run that has a log, and where its log ends."""
 
 ADD_RUN: Final = """
-    insert into runs (head, status, created_at, summary, seal, change, namespace, run, workflow, name, key)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    insert into runs (head, status, created_at, summary, seal, change, namespace, run, workflow, name, key, parent)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 """The row of a run that starts."""
 
 GROW_RUN: Final = "update runs set head = ?, summary = ?, seal = ? where namespace = ? and run = ?"
@@ -84,6 +84,7 @@ _RUNS_BY: Final = {
     "workflow": "runs indexed by runs_by_workflow where namespace = ? and workflow = ?",
     "name": "runs indexed by runs_by_name where namespace = ? and name = ? and name <> ''",
     "key": "runs indexed by runs_by_key where namespace = ? and key = ? and key <> ''",
+    "parent": "runs indexed by runs_by_parent where namespace = ? and parent = ?",
     "label": "labels indexed by runs_by_label where namespace = ? and label = ?",
 }
 """The index that finds runs by one thing that was asked for."""
@@ -125,7 +126,8 @@ PUT_PLAN: Final = "insert or ignore into plans (namespace, hash, data) values (?
 
 _COMMAND: Final = """
     run, id, queue, priority, tool, place, not_before, plan,
-    state, generation, losses, worker, until, deadline, beat_at, claimed_at, data, seal, turn, hand_backs"""
+    state, generation, losses, worker, until, deadline, beat_at, claimed_at, data, seal, turn, hand_backs,
+    executor"""
 
 COMMAND: Final = f"select {_COMMAND} from commands where namespace = ? and run = ? and id = ?"
 """One command, whatever its state."""
@@ -143,11 +145,12 @@ ADD_COMMAND: Final = f"""
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
         iif(?20 is null or exists (
             select 1 from commands indexed by commands_waiting
-            where namespace = ?1 and run = ?2 and queue = ?4 and priority = ?5 and state = 'waiting'), null, ?20),
-        ?21)"""
+            where namespace = ?1 and run = ?2 and queue = ?4 and executor = ?22 and priority = ?5
+                and state = 'waiting'), null, ?20),
+        ?21, ?22)"""
 """A new command stands behind the others of its run, so it has a turn only if none of them waits in the lane."""
 
-ADD_APART: Final = f"insert into commands values ({','.join('?' * 21)})"
+ADD_APART: Final = f"insert into commands values ({','.join('?' * 22)})"
 """A new command that stands in no lane: it is leased already, or has to wait for its moment. A short text, for to find
 what was prepared costs time with every character."""
 
@@ -167,13 +170,14 @@ CLEAR_TURNS: Final = "update commands set turn = null where namespace = ? and ru
 """A paused run stands in no lane."""
 
 LANES_OF_RUN: Final = """
-    select distinct queue, priority from commands indexed by commands_waiting
+    select distinct queue, executor, priority from commands indexed by commands_waiting
     where namespace = ? and run = ? and state = 'waiting'"""
 """The lanes in which a run has something waiting."""
 
 FRONT: Final = """
     select id, turn from commands indexed by commands_waiting
-    where namespace = ? and run = ? and queue = ? and priority = ? and state = 'waiting' order by place limit ?"""
+    where namespace = ? and run = ? and queue = ? and executor = ? and priority = ? and state = 'waiting'
+    order by place limit ?"""
 """The first commands of a run in a lane, one of which may have the turn."""
 
 QUEUES: Final = """
@@ -199,25 +203,27 @@ QUEUES_OF_RUN: Final = """
 
 BEST_LANE: Final = """
     select priority from commands indexed by commands_first
-    where namespace = ? and queue = ? and turn is not null and priority < ? order by priority desc limit 1"""
-"""The highest priority below another in which a queue has something to claim."""
+    where namespace = ? and queue = ? and executor = ? and turn is not null and priority < ?
+    order by priority desc limit 1"""
+"""The highest priority below another in which a queue has something to claim for a kind of executor."""
 
 FIRST_IN_LANE: Final = f"""
     select {_COMMAND} from commands indexed by commands_first
-    where namespace = ? and queue = ? and priority = ? and turn > ? order by turn limit ?"""
+    where namespace = ? and queue = ? and executor = ? and priority = ? and turn > ? order by turn limit ?"""
 """The next run's first command, and the next run's, in the order of their turns."""
 
 NEXT_IN_LANE: Final = f"""
     select {_COMMAND} from commands indexed by commands_waiting
-    where namespace = ? and run = ? and queue = ? and priority = ? and state = 'waiting' and place > ?
-    order by place limit ?"""
+    where namespace = ? and run = ? and queue = ? and executor = ? and priority = ? and state = 'waiting'
+        and place > ? order by place limit ?"""
 """What a run has behind one of its commands in a lane."""
 
 BEST_LANE_OF_RUN: Final = """
     select priority, turn from commands indexed by commands_waiting
-    where namespace = ? and run = ? and queue = ? and state = 'waiting' and priority < ?
+    where namespace = ? and run = ? and queue = ? and executor = ? and state = 'waiting' and priority < ?
     order by priority desc, place limit 1"""
-"""The highest priority below another in which a run has something waiting in a queue; no turn: it is paused."""
+"""The highest priority below another in which a run has something waiting in a queue for a kind of executor; no turn:
+it is paused."""
 
 DUE_LATER: Final = f"""
     select {_COMMAND} from commands indexed by commands_later
@@ -284,8 +290,8 @@ SET_TIMER: Final = "insert or replace into timers (due, seal, namespace, run, ke
 CLEAR_TIMER: Final = "delete from timers where namespace = ? and run = ? and key = ?"
 """Rung, or no longer wanted."""
 
-DUE_TIMERS: Final = "select key, due, seal from timers where namespace = ? and run = ? and due <= ? order by due, key"
-"""What has come due in one run."""
+DUE_TIMERS: Final = "select key, due, seal from timers where namespace = ? and run = ? and +due <= ? order by +due, key"
+"""What has come due in one run. The plus keeps SQLite from the index by due time, which has the timers of all runs."""
 
 DUE_RUNS: Final = """
     select timers.run, timers.key, timers.due, timers.seal
@@ -345,6 +351,9 @@ PUT_WORKER: Final = """
 ABILITIES: Final = "select worker, tools, queues from workers where namespace = ?"
 """What each can take."""
 
+LOCK_OF_WORKER: Final = "select lock from workers where namespace = ? and worker = ?"
+"""The lock that a worker holds for life."""
+
 WORKERS: Final = "select worker, lock from workers where namespace = ? and lock <> ?"
 """The workers of other processes."""
 
@@ -400,3 +409,30 @@ DEAD_ALIKE: Final = """
     select run, n, fingerprint, at, data, seal from dead
     where namespace = ? and fingerprint = ? order by at desc, run, n limit ?"""
 """Those of one reason."""
+
+_DOCUMENT: Final = "select id, version, due, data, seal from documents"
+
+DOCUMENT: Final = f"{_DOCUMENT} where namespace = ? and kind = ? and id = ?"
+"""One document."""
+
+DOCUMENTS: Final = f"{_DOCUMENT} where namespace = ? and kind = ? and id > ? order by id limit ?"
+"""The documents of a kind, part by part."""
+
+DUE_DOCUMENTS: Final = f"""
+    {_DOCUMENT} indexed by documents_by_due where namespace = ? and kind = ? and due is not null and due <= ?
+    order by due limit ?"""
+"""The documents of a kind whose moment has come."""
+
+NEXT_DUE_DOCUMENT: Final = """
+    select due from documents indexed by documents_by_due
+    where namespace = ? and kind = ? and due is not null and due > ? order by due limit 1"""
+"""The next moment of a document of this kind."""
+
+PUT_DOCUMENT: Final = """
+    insert into documents (namespace, kind, id, version, due, data, seal) values (?, ?, ?, ?, ?, ?, ?)
+    on conflict (namespace, kind, id) do update
+    set version = excluded.version, due = excluded.due, data = excluded.data, seal = excluded.seal"""
+"""A document, in the place of the one that has its id."""
+
+DELETE_DOCUMENT: Final = "delete from documents where namespace = ? and kind = ? and id = ?"
+"""A document that is not needed any more."""

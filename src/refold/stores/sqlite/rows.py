@@ -115,6 +115,7 @@ class CommandRow(Struct, gc=False):
     seal: int = 0
     turn: int | None = None  # not sealed
     hand_backs: int = 0  # since the last one that was a loss; sealed unless it is 0, as in rows of before
+    executor: str = ""  # sealed unless it is empty
     order: Command | None = None  # what the data says, if somebody has it at hand
 
     def lease(self, order: Command | None = None) -> Lease:
@@ -141,7 +142,7 @@ class CommandRow(Struct, gc=False):
         return COMMANDS.decoded((self.run, self.id), "data", decode_command, self.data)
 
     def lane(self) -> "Lane":
-        return self.run, self.queue, self.priority
+        return self.run, self.queue, self.executor, self.priority
 
     def values(self) -> Values:
         """All that is sealed."""
@@ -164,11 +165,12 @@ class CommandRow(Struct, gc=False):
             self.claimed_at,
             self.data,
             *((self.hand_backs,) if self.hand_backs else ()),
+            *((self.executor,) if self.executor else ()),
         )
 
 
-Lane = tuple[str, str, int]
-"""What a run has in a lane: run, queue, priority."""
+Lane = tuple[str, str, str, int]
+"""What a run has in a lane: run, queue, kind of executor, priority."""
 
 
 def fresh(run: str, order: Command, plan: str) -> CommandRow:
@@ -176,22 +178,30 @@ def fresh(run: str, order: Command, plan: str) -> CommandRow:
     moment = min(order.not_before, FAR) if order.not_before else 0
     data = encode_command(order)
     lane = (order.queue, order.priority, order.tool)
-    return CommandRow(run, order.id, *lane, 0, moment, plan, WAITING, 0, 0, None, 0, None, 0, 0, data, order=order)
+    row = CommandRow(run, order.id, *lane, 0, moment, plan, WAITING, 0, 0, None, 0, None, 0, 0, data, order=order)
+    row.executor = order.executor
+    return row
 
 
 def read_queued(row: Values) -> CommandRow:
     COMMANDS.check((row[0], row[1]), row)
-    if row[17] != crc32(_pack((*row[:17], row[19]) if row[19] else row[:17])):
+    if row[17] != crc32(_pack(_sealed(row))):
         raise Corrupt(f"command {row[1]} of run {row[0]} is not what was written (table commands, column seal)")
     if row[8] not in STATES:
         raise malformed("commands", (row[0], row[1]), "state", f"there is no state {row[8]!r}")
     return CommandRow(*row)
 
 
+def _sealed(row: Values) -> Values:
+    """The hand-backs and the executor are sealed unless they have the values of older rows."""
+    more = tuple(each for each in row[19:21] if each)
+    return (*row[:17], *more) if more else row[:17]
+
+
 def added(namespace: str, command: CommandRow, turn: int | None) -> Values:
     """The whole row."""
     values = command.values()
-    return (namespace, *values[:17], crc32(_pack(values)), turn, command.hand_backs)
+    return (namespace, *values[:17], crc32(_pack(values)), turn, command.hand_backs, command.executor)
 
 
 def moved(namespace: str, command: CommandRow) -> Values:

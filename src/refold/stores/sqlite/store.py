@@ -7,7 +7,7 @@ from typing import Any
 from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.read.summary import Summary
-from refold.ports import HAND_BACKS, Abilities, Expired, Lease, Place
+from refold.ports import HAND_BACKS, Abilities, Expired, Hint, Lease, Place
 from refold.stores.clock import Steady, StoreClock
 from refold.stores.lost import log_lost
 from refold.stores.sqlite import columns, queries
@@ -27,6 +27,8 @@ class SqliteStore:
 
     `on_wrong` hears of rows that cannot be read where others are of use without them; without it they are raised.
     """
+
+    takes_hints = False
 
     def __init__(
         self,
@@ -53,6 +55,9 @@ class SqliteStore:
     def turn(self, runs: Sequence[str]) -> SqliteTurn:
         return SqliteTurn(self._tools, bool(runs), runs)
 
+    def turn_from(self, hints: Mapping[str, Hint]) -> SqliteTurn:
+        return self.turn(sorted(hints))
+
     def plan(self, hash: str) -> bytes | None:
         return self._tables.plan(hash)
 
@@ -64,6 +69,9 @@ class SqliteStore:
 
     def turn_of(self, run: str, number: int) -> str | None:
         return self._tables.turn_of(run, number)
+
+    def was_applied(self, run: str, number: int, turn: str) -> bool:
+        return self.turn_of(run, number) == turn
 
     def summary(self, run: str) -> Summary | None:
         return self._tables.summary(run)
@@ -145,6 +153,9 @@ class SqliteStore:
             row = self.file.row(queries.FOREIGN, ())
         assert row is not None
         return int(row[0])
+
+    def listen(self, heard: Callable[[], None]) -> bool:
+        return False
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
         encoded = encoded_lines(lines)

@@ -9,6 +9,7 @@ from msgspec import json
 from refold.core.fold.apply import Record
 from refold.core.read.summary import Summary
 from refold.errors import Corrupt, NotFound
+from refold.ports import Document
 from refold.stores.clock import Mark, StoreClock
 from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
@@ -89,6 +90,18 @@ class Tables:
         if row is None or tuple(map(type, row)) != (bytes, int) or row[1] != seal((run, row[0])):
             return None
         return bytes(row[0])
+
+    def document(self, kind: str, id: str) -> Document | None:
+        row = self.row(queries.DOCUMENT, kind, id)
+        return None if row is None else read_document(kind, row)
+
+
+def read_document(kind: str, row: Values) -> Document:
+    """Raises Corrupt."""
+    columns.DOCUMENTS.check((kind, row[0]), row)
+    id, version, due, data, mark = row
+    check(f"document {id} of the kind {kind}", (kind, id, version, due, data), mark, "documents")
+    return Document(kind, id, version, bytes(data), due)
 
 
 def read_mark(file: File, namespace: str, clock: StoreClock) -> None:

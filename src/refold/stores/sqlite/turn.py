@@ -18,8 +18,9 @@ from refold.core.outcomes import Instant
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED
 from refold.errors import Conflict, Corrupt
-from refold.ports import Abilities, Lease, Writes
+from refold.ports import Abilities, Asked, Document, Lease, Writes
 from refold.stores.clock import MARK_EVERY, StoreClock
+from refold.stores.documents import check_put, check_version, next_version
 from refold.stores.removal import FLOOR_STEP, refuse_removal
 from refold.stores.sqlite import queries
 from refold.stores.sqlite.columns import LETTERS, LOGS, TIMERS, Values
@@ -148,7 +149,7 @@ class Buffer(Struct):
             elif stored:
                 query, values = queries.CHANGE_RUN, (row[0], row[1], row[3], row[4], change, *place)
             else:
-                values = (*row, change, *place, summary.workflow, summary.name, summary.key)
+                values = (*row, change, *place, summary.workflow, summary.name, summary.key, summary.parent)
                 labels = [(*place, label_text(*label), summary.created_at) for label in summary.labels.items()]
                 writing.setdefault(queries.ADD_LABEL, []).extend(labels)
             writing.setdefault(query, []).append(values)
@@ -193,6 +194,7 @@ class SqliteTurn:
         self._wrote = False  # facts
         self._expected = runs
         self._new_workers: dict[str, Abilities] = {}
+        self._asked: list[Asked] = []
         self._buffer = Buffer(tools.namespace)
         self._begin_anew()
 
@@ -217,8 +219,11 @@ class SqliteTurn:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
-            if self._begun and error is None:
-                self._commit()
+            if error is None:
+                if self._asked:
+                    self._answer()
+                if self._begun:
+                    self._commit()
             elif self._begun:
                 self._tools.remembered.forget()
                 self._file.roll_back()
@@ -234,6 +239,18 @@ class SqliteTurn:
             read_mark(self._file, self._namespace, tools.clock)
         tools.remembered.begin(version)
         self._begun, self.now = True, tools.clock.now()
+
+    def _answer(self) -> None:
+        """Claim what was asked for, when everything else is written."""
+        try:
+            for asked in self._asked:
+                asked.leases = self.claim(asked.can, asked.lease_for, asked.limit)
+                asked.heads = {lease.run: self._openings.get(lease.run).head for lease in asked.leases}
+        except BaseException:
+            if self._begun:
+                self._tools.remembered.forget()
+                self._file.roll_back()
+            raise
 
     def _commit(self) -> None:
         try:
@@ -370,6 +387,11 @@ class SqliteTurn:
             self.commands.flush()
             self._settle(writes.run)
 
+    def ask(self, can: Abilities, lease_for: float, limit: int) -> Asked:
+        asked = Asked(can, lease_for, limit)
+        self._asked.append(asked)
+        return asked
+
     def claim(self, can: Abilities, lease_for: float, limit: int) -> Sequence[Lease]:
         if not self._begun:
             if self.commands.finds_nothing(can, self.now):
@@ -417,6 +439,22 @@ class SqliteTurn:
             self._openings.runs[run] = Opening(head, "", None, True, 0, floor[0] if floor else 0)
         self._tools.remembered.forget()
         return list(self._openings.runs)
+
+    def document(self, kind: str, id: str) -> Document | None:
+        self.begin()
+        return self._tools.tables.document(kind, id)
+
+    def put_document(self, kind: str, id: str, data: bytes, version: int = 0, due: Instant | None = None) -> int:
+        check_put(kind, id, data)
+        check_version(kind, id, self.document(kind, id), version)
+        made, due = next_version(version, self.now), None if due is None else min(due, FAR)
+        values = (kind, id, made, due, data)
+        self._file.write(queries.PUT_DOCUMENT, [(self._namespace, *values, seal(values))])
+        return made
+
+    def delete_document(self, kind: str, id: str, version: int) -> None:
+        check_version(kind, id, self.document(kind, id), version)
+        self._file.write(queries.DELETE_DOCUMENT, [(self._namespace, kind, id)])
 
     def _settle(self, run: str) -> None:
         """Write what this turn has buffered for the run, before the run is read again."""

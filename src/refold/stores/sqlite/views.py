@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -13,12 +14,14 @@ from refold.core.fold.apply import Record
 from refold.core.outcomes import Instant
 from refold.core.read.dead_letters import DeadLetter
 from refold.core.read.summary import Summary
+from refold.core.state import FAILED
 from refold.errors import Corrupt, Unusable
 from refold.ports import (
     ALL_RUNS,
     MOST_SCANNED,
     Abilities,
     ChangePosition,
+    Document,
     Health,
     Leased,
     LiveWorker,
@@ -34,7 +37,7 @@ from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong, readable_rows
 from refold.stores.sqlite.locks import LOCK_NAME, file_system_of, mount_table
 from refold.stores.sqlite.rows import FAR, CommandRow, check, label_text, read_dead, read_queued, read_run
-from refold.stores.sqlite.tables import ALL, Tables, last_change, read_mark
+from refold.stores.sqlite.tables import ALL, Tables, last_change, read_document, read_mark
 
 T = TypeVar("T")
 LINES = 1000  # read at once while they are searched
@@ -51,6 +54,7 @@ TABLES = (
     "dead",
     "plans",
     "workers",
+    "documents",
 )
 
 
@@ -215,12 +219,30 @@ class SqliteViews:
         rows = self._ask(queries.LEASES) if run is None else self._ask(queries.CLAIMED, run)
         leased = readable_rows(read_queued, rows, self.report)
         alive = self._alive() if leased else frozenset[str]()
-        return [Leased(each.run, each.id, each.worker or "", each.until, each.worker in alive) for each in leased]
+        return [
+            Leased(each.run, each.id, each.worker or "", each.until, each.worker in alive, each.claimed_at)
+            for each in leased
+        ]
 
     def dead(self, fingerprint: str | None = None, limit: int = 100) -> Sequence[DeadLetter]:
         if fingerprint is None:
             return readable_rows(read_dead, self._ask(queries.DEAD, limit), self.report)
         return readable_rows(read_dead, self._ask(queries.DEAD_ALIKE, fingerprint, limit), self.report)
+
+    def document(self, kind: str, id: str) -> Document | None:
+        return self._tables.document(kind, id)
+
+    def documents(self, kind: str, after: str = "", limit: int = 100) -> Sequence[Document]:
+        rows = self._ask(queries.DOCUMENTS, kind, after, limit)
+        return readable_rows(partial(read_document, kind), rows, self.report)
+
+    def due_documents(self, kind: str, limit: int = 100) -> tuple[Sequence[Document], Instant | None]:
+        now = self.clock.now()
+        next_due = self._tables.row(queries.NEXT_DUE_DOCUMENT, kind, now)
+        due = readable_rows(
+            partial(read_document, kind), self._ask(queries.DUE_DOCUMENTS, kind, now, limit), self.report
+        )
+        return due, None if next_due is None or type(next_due[0]) is not int else next_due[0]
 
     def health(self, thorough: bool = False) -> Health:
         with self._connection() as file:
@@ -315,8 +337,14 @@ def _ways(wanted: RunFilter) -> list[Way]:
         ("workflow", wanted.workflow),
     )
     ways: list[Way] = [(what, (value,)) for what, value in values if value]
+    if wanted.parent is not None:
+        ways.append(("parent", (wanted.parent,)))
+    if wanted.error and wanted.status is None:
+        ways.append(("status", (FAILED,)))
     is_all = all(value is None or value for _, value in values)  # what is empty is in no index
-    return (ways or [("age", ())]) if is_all else [*ways, ("age", ())]
+    is_all = is_all and not wanted.error  # nor is this
+    age: Way = ("age", ())
+    return (ways or [age]) if is_all else [*(ways or [age]), age]  # of several ways, the rows are compared
 
 
 def _bounds(wanted: RunFilter, after: RunCursor | None = None) -> tuple[str, Values]:

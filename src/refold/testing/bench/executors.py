@@ -56,7 +56,7 @@ class BenchExecutors:
     def __init__(self, loop: VirtualLoop, settings: Settings) -> None:
         self._loop = loop
         self.threads = CountedThreads(loop, settings.slots)
-        self.isolated = ProcessServices(1, settings.process_grace, settings.tool_limits, environment(os.environ, ()))
+        self.isolated = ProcessServices(1, settings.process_grace, settings.tool_limits, environment(os.environ, ()), 0)
         inline = InThreads(self.threads)
         self.executors: Mapping[str, Executor] = {
             "inline": inline,

@@ -7,8 +7,9 @@ from refold.core.commands import SOURCE_TOOL
 from refold.core.outcomes import Fault
 from refold.core.pipeline import TOOL
 from refold.errors import ToolFailed
-from refold.ports import Tool, ToolCall
+from refold.ports import Done, Tool, ToolCall
 from refold.python.definition import Definition
+from refold.templates.output_blocks import Unfit, read_answer
 from refold.testing.bench.fakes import Called, Fakes, called_of, note, sent_by
 from refold.testing.bench.recordings import Replay
 from refold.testing.bench.virtual_loop import VirtualLoop
@@ -89,7 +90,7 @@ class Switchboard:
                 return value
         if fake is not None:
             called.faked = True
-            return await fake(called)
+            return as_answer(called, await fake(called))
         if self.replay is not None and called.kind not in QUIET:
             found, value = self.replay.of_tool(called)
             if found:
@@ -103,6 +104,18 @@ class Switchboard:
             return await tool(call)
         with self.loop.really():
             return await tool(call)
+
+
+def as_answer(called: Called, value: Any) -> Any:
+    """Return what a fake gives as the result of its tool: an agent of a `.wf` file gives a text, or its output block,
+    which is read as any answer is."""
+    if called.kind != "agent" or called.config.get("reads") != "flow" or isinstance(value, Done):
+        return value
+    try:
+        answer = read_answer({} if value is None else value, called.config.get("rules"), called.config["reserved"])
+    except Unfit as error:
+        raise ToolFailed(Fault("schema", str(error), retryable=True)) from None
+    return answer.result()
 
 
 def refusal(called: Called) -> str:

@@ -4,8 +4,8 @@ import asyncio
 import builtins
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from refold.core.expressions import Evaluate, Path, TemplateScope
 from refold.core.facts import Fact, Move
 from refold.core.outcomes import SECOND, Instant
 from refold.errors import Ambiguous, Conflict, InvalidValue, NotFound, RefoldError, Unavailable
-from refold.ports import Abilities, Lease, Store, StoreTurn, Tool, ToolCall, Views, Writes
+from refold.ports import Abilities, Asked, Hint, Lease, Store, StoreTurn, Tool, ToolCall, Views, Writes
 from refold.testing.simulator.event_loop import Killed, SimProcess
 
 
@@ -222,6 +222,8 @@ class WriteOracle(Protocol):
 class FaultyStore:
     """A store as one process sees it: any call may fail before or after it was carried out."""
 
+    takes_hints = False
+
     def __init__(self, store: Store, faults: Faults, process: SimProcess, watch: WriteOracle) -> None:
         self._store, self._faults, self._process, self._watch = store, faults, process, watch
 
@@ -229,12 +231,18 @@ class FaultyStore:
     def turn(self, runs: Sequence[str]) -> Iterator[StoreTurn]:
         self._before()
         with self._store.turn(runs) as turn:
-            yield WatchedTurn(turn, self._watch)
+            watched = WatchedTurn(turn, self._watch)
+            yield watched
             if not self._process.alive:
                 raise Killed
             if self._faults.strikes("error"):
                 raise Unavailable("the commit failed")
+        for asked in watched.asked:
+            self._watch.after_claim(asked.leases)
         self._after()
+
+    def turn_from(self, hints: Mapping[str, Hint]) -> AbstractContextManager[StoreTurn]:
+        return self.turn(sorted(hints))
 
     @property
     def views(self) -> "FaultyViews":
@@ -279,6 +287,7 @@ class WatchedTurn:
 
     def __init__(self, turn: StoreTurn, watch: WriteOracle) -> None:
         self._turn, self._watch = turn, watch
+        self.asked: list[Asked] = []
 
     def write(self, writes: Writes) -> None:
         self._watch.before_write(self._turn, writes)
@@ -288,6 +297,11 @@ class WatchedTurn:
         leases = self._turn.claim(can, lease_for, limit)
         self._watch.after_claim(leases)
         return leases
+
+    def ask(self, can: Abilities, lease_for: float, limit: int) -> Asked:
+        asked = self._turn.ask(can, lease_for, limit)
+        self.asked.append(asked)
+        return asked
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._turn, name)

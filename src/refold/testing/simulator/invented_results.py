@@ -7,6 +7,7 @@ from typing import Any
 from refold.core.outcomes import Fault
 from refold.errors import OverBound, ToolFailed
 from refold.schemas import Misfit, misfits, misfits_text
+from refold.templates.output_blocks import read_answer
 from refold.tools.catalog import CATALOG
 
 WORDS = ("amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "heath")
@@ -33,6 +34,20 @@ def invented_result(step: str, kind: str, schema: Mapping[str, Any] | None, chan
         why = f"no result could be made up for step {step!r}: {misfits_text(found, 'result')}; give a recording"
         raise ToolFailed(Fault("made_up", why, retryable=False))
     return value
+
+
+def invented_answer(step: str, config: Mapping[str, Any], chance: random.Random) -> dict[str, Any]:
+    """Return the answer of an agent of a `.wf` file: without markers, or what its schema asks for."""
+    rules = config.get("rules")
+    value = {} if rules is None else invented_result(step, "agent", config.get("schema"), chance)
+    return read_answer(value, rules, config["reserved"]).result()
+
+
+def invented_reply(step: str, config: Mapping[str, Any], chance: random.Random) -> dict[str, Any]:
+    """Return the result of an agent: words, or what its schema asks for."""
+    schema = config.get("schema")
+    output = chance.choice(WORDS) if schema is None else invented_result(step, "agent", schema, chance)
+    return {"text": output if isinstance(output, str) else "amber", "output": output, "tries": 1}
 
 
 def _shaped(kind: str, chance: random.Random) -> Any:

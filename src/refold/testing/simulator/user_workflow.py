@@ -33,7 +33,7 @@ from refold.testing.bench.recordings import Replay
 from refold.testing.bench.run import told_in_lines
 from refold.testing.simulator.event_loop import SimProcess, current_process
 from refold.testing.simulator.faults import Rates, advance
-from refold.testing.simulator.invented_results import invented_result
+from refold.testing.simulator.invented_results import invented_answer, invented_reply, invented_result
 from refold.testing.simulator.oracles import Oracles, Violation
 from refold.testing.simulator.simulation import EPOCH, LEASE, Simulation, stubborn
 from refold.tools.pipeline.secrets import Vault
@@ -292,6 +292,10 @@ class WorkflowSimulation(Simulation):
         schema = next((step.result for step in steps), None)
         single = called.command.count("/") == (1 if called.item is None else 2)
         chance = random.Random(f"{self.seed}/result/{called.command}")
+        if kind == "agent" and called.config.get("reads") == "flow":
+            return invented_answer(called.step, called.config, chance)
+        if kind == "agent" and schema is None:
+            return invented_reply(called.step, called.config, chance)
         return invented_result(called.step, kind, schema if single else None, chance)
 
     def _written(self, number: int) -> None:

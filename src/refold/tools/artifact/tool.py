@@ -135,7 +135,7 @@ class ArtifactTool:
     def _path(self, name: str) -> str:
         path = safe_join(self.folder, name)
         if path is None:
-            raise refused(f"{name!r} is no path in the folder of artifacts", "storage_access")
+            raise refused(f"{name!r} is not a path in the folder of artifacts", "storage_access")
         return path
 
 
@@ -199,7 +199,7 @@ def _encoded(data: Any, form: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True) if form == "base64" else data.encode()
     except (binascii.Error, UnicodeEncodeError, ValueError) as error:
-        raise refused(f"`data` is no {'base64' if form == 'base64' else 'text'}: {error}") from None
+        raise refused(f"`data` is not {'base64' if form == 'base64' else 'text'}: {error}") from None
 
 
 def _decoded(name: str, data: bytes, form: str) -> Any:
@@ -209,7 +209,7 @@ def _decoded(name: str, data: bytes, form: str) -> Any:
         return msgspec.json.decode(data) if form == "json" else data.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         hint = "`format: base64` reads any file"
-        raise ToolFailed(Fault("parse", f"{name!r} is no {form}: {error}; {hint}", retryable=False)) from None
+        raise ToolFailed(Fault("parse", f"{name!r} is not {form}: {error}; {hint}", retryable=False)) from None
 
 
 def _text(value: Any, name: str) -> str:

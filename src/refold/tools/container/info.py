@@ -50,13 +50,18 @@ CONTAINER = ToolInfo(
             choices=("missing", "always", "never"),
             about="when the image is fetched (`missing`)",
         ),
+        ToolKey(
+            name="max_output",
+            type="integer",
+            about="bytes of each stream that are kept: half from its beginning, half from its end (1048576)",
+        ),
         ToolKey(name="ok_codes", type="list", about="exit codes that are not a failure ([0])"),
         ToolKey(
             name="timeout", type="duration", about="for the whole call; without it, only the limit of the step counts"
         ),
     ),
-    result="`{exit_code, stdout, stderr, truncated, name, image}`: the first MiB of each stream, and how many bytes"
-    " were omitted",
+    result="`{exit_code, stdout, stderr, truncated, name, image}`: both streams, with a mark where bytes were"
+    " left out, and how many",
     result_keys=("exit_code", "stdout", "stderr", "truncated", "name", "image"),
     check=check_container,
     check_programs=programs_in("command", "args"),

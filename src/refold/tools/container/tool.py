@@ -13,9 +13,9 @@ from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.logs import WARNING, event, logger
 from refold.ports import Program, ProgramEnd, Programs, ToolCall
-from refold.tool_api import Keys, refused, text_of, type_name
+from refold.tool_api import Keys, folder_of, refused, text_of, type_name
 from refold.tools.container.info import CONTAINER
-from refold.tools.shell.tool import about, fault_of_end, stdin_of
+from refold.tools.shell.tool import about, fault_of_end, limit_of, stdin_of, streams_of
 
 log = logger("tools")
 
@@ -53,7 +53,9 @@ class ContainerTool:
         try:
             with _handed_over(env, self.env) as (variables, seen):
                 argv = [DOCKER, "run", "--rm", "--name", name, *options, *variables, *image]
-                program = Program(argv=argv, env={**self.env, **seen}, stdin=stdin)
+                program = Program(
+                    argv=argv, env={**self.env, **seen}, stdin=stdin, cwd=folder_of(call), keep=limit_of(keys)
+                )
                 async with asyncio.timeout(keys.get("timeout")):
                     ended = await self._run(program, call, name)
         except TimeoutError:
@@ -66,7 +68,7 @@ class ContainerTool:
 
     async def _run(self, program: Program, call: ToolCall, name: str) -> ProgramEnd:
         ended = await self._start(program, call)
-        if ended.code == OF_DOCKER and TAKEN in ended.stderr.decode("utf-8", "replace"):
+        if ended.code == OF_DOCKER and TAKEN in streams_of(ended)["stderr"]:
             await self._remove(name)  # an earlier try of this command left it, and its holder is gone
             ended = await self._start(program, call)
         return ended
@@ -129,7 +131,7 @@ def _env(given: Any) -> dict[str, str]:
     found = {str(name): text_of(value, f"`env.{name}`") for name, value in pairs if value is not None}
     for name in found:
         if not VARIABLE.fullmatch(name):
-            raise refused(f"{name!r} is no name of a variable")
+            raise refused(f"{name!r} is not a name of a variable")
     return found
 
 
@@ -144,7 +146,7 @@ def _pairs(given: Any) -> Iterator[tuple[str, Any]]:
 def _handed_over(env: Mapping[str, str], own: Mapping[str, str]) -> Iterator[tuple[list[str], dict[str, str]]]:
     """Options that give a container its variables, and the few of them that docker has to see itself for that.
 
-    Values are no arguments, which everybody can see, and not in the environment of docker, which they would steer
+    Values are not arguments, which everybody can see, and not in the environment of docker, which they would steer
     (DOCKER_HOST, LD_PRELOAD, PATH): docker reads them from a file without a name, which is gone with this process.
     Such a file has a line for each. What does not fit into a line is handed over by its name, unless docker, its
     helpers or the loader of programs may read a variable of that name.
@@ -184,7 +186,7 @@ def _file_of(text: str) -> Iterator[str]:
 def _image(keys: Mapping[str, Any]) -> Iterator[str]:
     image, command = keys["image"], [text_of(each, "`command`") for each in keys.get("command", [])]
     if not image or image.startswith("-"):
-        raise refused(f"{image!r} is no name of an image")
+        raise refused(f"{image!r} is not a name of an image")
     if command:
         yield f"--entrypoint={command[0]}"
     yield image
@@ -201,8 +203,7 @@ def _reason(stderr: str) -> str:
 def _judged(ended: ProgramEnd, keys: Mapping[str, Any], name: str, conceal: Callable[[str], str]) -> dict[str, Any]:
     result = {
         "exit_code": ended.code,
-        "stdout": ended.stdout.decode("utf-8", "replace"),
-        "stderr": ended.stderr.decode("utf-8", "replace"),
+        **streams_of(ended),
         "truncated": ended.left_out,
         "name": name,
         "image": keys["image"],

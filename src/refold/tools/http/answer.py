@@ -67,7 +67,7 @@ def _decoded(response: httpx2.Response, body: bytes, form: str, strict: bool) ->
             return msgspec.json.decode(body), None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             if form == "json":
-                fault = Fault("parse", f"the answer of {shown(response.request)} is no JSON: {error}")
+                fault = Fault("parse", f"the answer of {shown(response.request)} is not JSON: {error}")
                 raise ToolFailed(fault) from None
     return None, body.decode(_charset(response) if strict else _known_charset(response) or "utf-8", "replace")
 

@@ -20,6 +20,13 @@ def _body(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
 
 def _scheme(keys: Mapping[str, Any]) -> Iterator[ToolProblem]:
     url = keys.get("url")
+    found = re.search(r"\$\{[A-Z_][A-Z0-9_]*\}", url) if isinstance(url, str) else None
+    if found is not None:
+        name = found.group().strip("${}").lower()
+        hint = f"write {{{{ workload.{name} }}}}, or {{{{ secrets.{name} }}}}, which is REFOLD_SECRET_{name.upper()}"
+        yield ToolProblem(
+            "url", f"`{found.group()}` is plain text here: variables of the environment are not read", hint
+        )
     if isinstance(url, str) and not re.match(r"https?://|\{\{", url, re.I):
         yield ToolProblem("url", "an address starts with http:// or https://")
 

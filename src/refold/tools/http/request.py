@@ -22,6 +22,8 @@ def request_of(call: ToolCall, keys: Mapping[str, Any]) -> httpx2.Request:
     body = {name: keys[name] for name in ("json", "data", "body") if name in keys}
     if len(body) > 1:
         raise refused(f"a request has one body, and not {' and '.join(f'`{name}`' for name in body)}")
+    if isinstance(body.get("json"), Mapping) and _says_form(keys.get("headers", {})):
+        body = {"data": body["json"]}
     url = address(None, keys["url"])
     method = _method(keys.get("method", "POST" if body else "GET"))
     try:
@@ -49,6 +51,12 @@ def _params(given: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in given.items()
         if value is not None
     }
+
+
+def _says_form(headers: Mapping[str, Any]) -> bool:
+    """Whether the author's own headers say that the body is a form."""
+    kinds = (value for name, value in headers.items() if name.lower() == "content-type")
+    return any(isinstance(kind, str) and kind.lower().startswith("application/x-www-form-urlencoded") for kind in kinds)
 
 
 def _form(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -136,5 +136,5 @@ def _request_of_page(request: httpx2.Request, following: Any, pages: Pages) -> h
         url = request.url.copy_set_param(pages.param, following)
         return httpx2.Request(request.method, url, headers=request.headers, content=request.content or None)
     if not isinstance(following, str):
-        raise ToolFailed(Fault("parse", f"`pages.next`: {following!r} is no address", retryable=False))
+        raise ToolFailed(Fault("parse", f"`pages.next`: {following!r} is not an address", retryable=False))
     return onward(request, following, request.method, request.content)

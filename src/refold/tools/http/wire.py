@@ -106,7 +106,7 @@ class Checked(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError(f"{host!r} has no address")
         for address in addresses:
             if not is_public(address):
-                why = f"{host!r} is {address}, which is no public address; `private_addresses` allows it"
+                why = f"{host!r} is {address}, which is not a public address; `private_addresses` allows it"
                 raise refused(why, "blocked_address")
         return addresses
 
@@ -197,9 +197,9 @@ def address(start: httpx2.URL | None, text: str) -> httpx2.URL:
     try:
         url = httpx2.URL(text) if start is None else start.join(text)
     except (httpx2.InvalidURL, ValueError, TypeError) as error:
-        raise refused(f"{text!r} is no address: {error}", "invalid_url") from None
+        raise refused(f"{text!r} is not an address: {error}", "invalid_url") from None
     if url.scheme not in ("http", "https") or not url.host or not 0 < (url.port or 80) < 65_536:
-        raise refused(f"{text!r} is no address that begins with http:// or https://", "invalid_url")
+        raise refused(f"{text!r} is not an address that begins with http:// or https://", "invalid_url")
     if url.userinfo:
         raise refused("an address is no place for a name and a password; write `auth`", "invalid_url")
     return url

@@ -12,7 +12,14 @@ def check_llm(keys: Mapping[str, Any]) -> Sequence[ToolProblem]:
     if keys.get("messages") is not None and keys.get("system") is not None:
         hint = "write it as the first message, `{role: system, content: …}`"
         return [ToolProblem("system", "`system` belongs to `prompt`", hint)]
-    return []
+    return _price_problems(keys.get("price"))
+
+
+def _price_problems(price: Any) -> Sequence[ToolProblem]:
+    if not isinstance(price, Mapping) or price.keys() <= {"prompt", "completion"}:
+        return []
+    hint = "write `price: {prompt: 0.5, completion: 1.5}`"
+    return [ToolProblem("price", "`price` has the keys `prompt` and `completion`, and no others", hint)]
 
 
 LLM = ToolInfo(
@@ -42,10 +49,17 @@ LLM = ToolInfo(
         ToolKey(name="api_key", type="text", about="sent as a bearer token; best from a secret"),
         ToolKey(name="headers", type="map", about="more headers"),
         ToolKey(name="options", type="map", about="more fields of the request, such as `{seed: 7}`"),
+        ToolKey(
+            name="price",
+            type="map",
+            about="`{prompt, completion}`, in USD for a million tokens; what the call costs is added to the run's usage"
+            " as `usd`",
+        ),
         ToolKey(name="timeout", type="duration", about="for the answer (2m)"),
     ),
-    result="`{text, json, model, finish_reason, usage}`: `json` is the decoded answer, or null if none was asked for",
-    result_keys=("text", "json", "model", "finish_reason", "usage"),
+    result="`{text, json, model, finish_reason, usage}`: `json` is the decoded answer, or null if none was asked for;"
+    " `tool_calls` is there if the model asks for tools, which `options: {tools: …}` has offered",
+    result_keys=("text", "json", "model", "finish_reason", "usage", "tool_calls"),
     check=check_llm,
     example="""\
 tool:

@@ -37,15 +37,16 @@ class LlmTool:
             try:
                 json = await _read_json(text, keys["json"])
             except ToolFailed as error:
-                return Done(Failed(error.fault), usage=_usage(used))  # what was used up is used up
+                return Done(Failed(error.fault), usage=_usage(used, keys.get("price")))  # it is used up in any case
         result = {
             "text": text,
             "json": json,
             "model": told.get("model", keys["model"]),
             "finish_reason": choice.get("finish_reason"),
             "usage": used or {},
+            **({"tool_calls": calls} if (calls := choice["message"].get("tool_calls")) else {}),
         }
-        return Done(Succeeded(result), usage=_usage(used))
+        return Done(Succeeded(result), usage=_usage(used, keys.get("price")))
 
 
 def _request(call: ToolCall, keys: Mapping[str, Any]) -> ToolCall:
@@ -72,7 +73,7 @@ def _body(keys: Mapping[str, Any]) -> dict[str, Any]:
             body["response_format"] = {"type": "json_object"}
         case Mapping() as schema:
             if (wrong := schema_flaw(schema)) is not None:
-                raise refused(f"`json` is no JSON Schema: {wrong[1]}")
+                raise refused(f"`json` is not JSON Schema: {wrong[1]}")
             form = {"name": "answer", "strict": True, "schema": schema}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         case other:
@@ -105,11 +106,24 @@ def _told(answer: Mapping[str, Any]) -> Mapping[str, Any]:
             raise ToolFailed(Fault("parse", why, retryable=False))
 
 
-def _usage(told: Any) -> dict[str, int | float]:
-    """Return the used tokens by the units of budgets."""
+def _usage(told: Any, price: Mapping[str, Any] | None = None) -> dict[str, int | float]:
+    """Return the used tokens, and what they cost, by the units of budgets."""
     found = told if isinstance(told, Mapping) else {}
     counts = {unit: found.get(name) for name, unit in UNITS.items()}
-    return {unit: count for unit, count in counts.items() if isinstance(count, int) and not isinstance(count, bool)}
+    used: dict[str, int | float] = {
+        unit: count for unit, count in counts.items() if isinstance(count, int) and not isinstance(count, bool)
+    }
+    if price is None:
+        return used
+    tokens = {"prompt": used.get("prompt_tokens", 0), "completion": used.get("completion_tokens", 0)}
+    return {**used, "usd": sum(_usd(price, name) * count for name, count in tokens.items()) / 1_000_000}
+
+
+def _usd(price: Mapping[str, Any], name: str) -> float:
+    value = price.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise refused(f"`price.{name}` must be a number that is not negative, not {type_name(value)}")
+    return value
 
 
 async def _read_json(text: str, schema: Any) -> Any:
@@ -126,7 +140,7 @@ def _json(text: str, schema: Any) -> Any:
     try:
         value = msgspec.json.decode(bare)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        why = f"the answer is no JSON: {error}"
+        why = f"the answer is not JSON: {error}"
         raise ToolFailed(Fault("parse", why, retryable=True, data={"text": text})) from None
     try:
         found = misfits(schema, value) if isinstance(schema, Mapping) else []

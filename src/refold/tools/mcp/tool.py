@@ -18,7 +18,7 @@ from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.logs import DEBUG, event, logger
 from refold.ports import Program, Programs, Tool, ToolCall
-from refold.tool_api import Keys, refused, text_of
+from refold.tool_api import Keys, folder_of, refused, text_of
 from refold.tools.mcp.info import MCP
 from refold.tools.mcp.messages import INITIALIZE, INITIALIZED, VERSION, asks, response_in
 
@@ -82,10 +82,12 @@ class McpTool:
         async def ask(method: str, params: Mapping[str, Any]) -> Any:
             messages = [asks(1, "initialize", INITIALIZE), INITIALIZED, asks(2, method, params)]
             stdin = "".join(json.dumps(each) + "\n" for each in messages).encode()
-            program = Program(argv=[sys.executable, "-I", STDIO, *argv], env=env, stdin=stdin, keep=MOST)
+            program = Program(
+                argv=[sys.executable, "-I", STDIO, *argv], env=env, stdin=stdin, keep=MOST, cwd=folder_of(call)
+            )
             ended = await self._programs.run(program, _only_stderr(call))
             if ended.code:
-                raise _died(argv[0], ended.stderr)
+                raise _died(argv[0], ended.stderr_end or ended.stderr)
             if ended.left_out:
                 raise refused(f"the answer of {argv[0]} has more than {MOST} bytes", "too_large")
             first, last = (json.loads(line) for line in ended.stdout.splitlines())

@@ -40,6 +40,7 @@ def call_of(call: ToolCall, task: Task, ready: RenderedTask, made: TaskProgress,
         command,
         id=command.id if single else f"{command.id}/{label_of(task, made)}",
         attempt=made.attempt,
+        last_error=made.error,
         tool=task.kind,
         input=given,
         progress=made.inner,
@@ -75,7 +76,7 @@ def _wait_of(keys: dict[str, Any], key: str, now: int) -> Awaits:
     try:
         moments += [] if until is None else [instant(until)]
     except ValueError as error:
-        raise CannotEvaluate(f"{until!r} is no time to wait for: {error}") from None
+        raise CannotEvaluate(f"{until!r} is not a time to wait for: {error}") from None
     if not moments and not signal:
         raise CannotEvaluate("there is nothing to wait for: neither a time nor a signal")
     awaited = Awaited(key, until=min(moments, default=None), signal=str(signal or ""))

@@ -48,10 +48,22 @@ class Renderer:
         finally:
             self.scope.bound = self.scope.given
             self.scope.at_this_moment()
-        for name in task.credentials:
-            if isinstance(keys.get(name), str):
-                keys[name] = as_auth(task.kind, await self.wallet.entry(keys[name]))
+        for path in task.credentials:
+            await self._credential(task, keys, path)
         return RenderedTask(bound, keys, settings, self._context())
+
+    async def _credential(self, task: Task, keys: dict[str, Any], path: str) -> None:
+        """Put a credential in the place of its name; the path leads into a map, as for `source.auth` of a transfer."""
+        holder, _, inner = path.rpartition(".")
+        owner = keys.get(holder) if holder else keys
+        name = owner.get(inner) if isinstance(owner, dict) else None
+        if not isinstance(owner, dict) or not isinstance(name, str):
+            return
+        auth = as_auth(task.kind, await self.wallet.entry(name))
+        if holder:
+            keys[holder] = {**owner, inner: auth}
+        else:
+            keys[inner] = auth
 
     def _rendered(self, templates: Mapping[str, Any], quoted: Mapping[str, Any]) -> dict[str, Any]:
         plain = {name: template for name, template in templates.items() if name not in quoted}
@@ -102,7 +114,7 @@ class Renderer:
         except (TypeError, ValueError):
             number = -1.0
         if isinstance(value, bool) or not 0 <= number < float("inf"):
-            raise CannotEvaluate(f"`{what}`: {value!r} is no number")
+            raise CannotEvaluate(f"`{what}`: {value!r} is not a number")
         return number
 
     def seconds(self, template: Any) -> float | None:

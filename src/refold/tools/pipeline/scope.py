@@ -28,6 +28,7 @@ class TaskProgress(Struct):
     since: int = 0  # when it was begun
     waiting: bool = False  # it was put aside in the midst of a try
     inner: Any = None  # the progress of the tool itself
+    error: str = ""  # why the try before this one failed
     sealed: Any = None  # all values among these, where the result is secret
 
 
@@ -109,4 +110,5 @@ _OWN: dict[str, Callable[[TaskScope], Any]] = {
     "_prev": lambda scope: _result(scope.progress.prev),
     "_task": lambda scope: scope.pipeline.tasks[scope.progress.at].name,
     "_attempt": lambda scope: scope.progress.attempt,
+    "_last_error": lambda scope: scope.progress.error,
 }

@@ -147,8 +147,24 @@ def _without_texts(value: Any) -> Any:
     return HIDDEN if isinstance(value, str) and value else value
 
 
+DATABASE_NAMES = {  # as credentials of NoETL, and others, call them
+    **{"db_host": "host", "db_port": "port", "db_user": "user", "db_password": "password", "db_name": "database"},
+    **{"username": "user", "dbname": "database", "dsn": "url", "uri": "url"},
+}
+
+
+def _as_database(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a connection. A credential that is a single text is an address."""
+    value = entry.get("value")
+    if isinstance(value, str) and "://" in value and entry.get("token") == value:
+        return {"url": value}
+    return {DATABASE_NAMES.get(name, name): each for name, each in entry.items()}
+
+
 def as_auth(kind: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry of the keychain in the form that a tool takes."""
+    if kind in ("postgres", "transfer"):
+        return _as_database(entry)
     if kind != "http":
         return dict(entry)
     token = entry.get("access_token") or entry.get("token")

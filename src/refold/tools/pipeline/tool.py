@@ -25,6 +25,7 @@ from refold.tools.pipeline.scope import TaskProgress, TaskScope
 from refold.tools.pipeline.secrets import Unseen, Vault, Wallet, hidden
 
 VALUES = ("labels", "prev", "ctx", "iter", "vars", "inner")  # parts of the progress that come from tasks
+LAST_ERROR = 2_000  # characters of the message of a failed try
 LONGEST_WAIT = 365 * 86_400.0  # seconds between two tries
 
 
@@ -56,7 +57,7 @@ class PipelineTool:
     async def _run(self, call: ToolCall, pipeline: TaskPipeline) -> Done:
         progress = self._opened(convert(call.command.progress or {}, TaskProgress), call.run)
         if progress.of != call.command.attempt:  # what an earlier try of the step has left behind counts no more
-            progress = TaskProgress(of=call.command.attempt, since=self.clock.now())
+            progress = TaskProgress(of=call.command.attempt, since=self.clock.now(), error=call.command.last_error)
         return await _Running(self, call, pipeline, progress).run()
 
     def _opened(self, progress: TaskProgress, run: str) -> TaskProgress:
@@ -261,7 +262,7 @@ class _Running:
             return self._again(rule, fault)
         if do == "fail":
             return self._failed(fault)
-        made.attempt, made.prev = 1, tried.data
+        made.attempt, made.prev, made.error = 1, tried.data, ""
         if do == "break":
             made.at = len(self.pipeline.tasks)
         elif do == "jump" and rule is not None:
@@ -277,6 +278,7 @@ class _Running:
             return self._failed(fault)
         wait = self._wait(rule, fault)
         made.attempt += 1
+        made.error = self.wallet.conceal((hidden(fault) if self.pipeline.secret else fault).message)[:LAST_ERROR]
         if not wait:
             return None
         until = self.tool.clock.now() + round(wait * SECOND)

@@ -97,7 +97,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
 def _simpler(value: Any, path: str) -> Any:
     """Return the value one step closer to JSON; unknown values are left to the check that follows."""
     if isinstance(value, BYTES):
-        raise InvalidValue(path, "bytes are no JSON value: decode them, or encode them as base64")
+        raise InvalidValue(path, "bytes are not a JSON value: decode them, or encode them as base64")
     if isinstance(value, (set, frozenset)):
         return _sorted(value, path)
     for fits, form in FORMS:
@@ -152,6 +152,7 @@ class CodeCall(Struct, omit_defaults=True):
     code: str | None = None
     script: str | None = None  # a path
     entry: str | None = None  # package.module:function
+    takes: str = "names"  # how the function of `entry` gets the input
     libs: Any = None
     cwd: str | None = None
     env: dict[str, str] = {}
@@ -232,7 +233,7 @@ def _usage(told: Any) -> dict[str, int | float]:
         raise InvalidValue("context.usage", why)
     for unit, amount in told.items():
         if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount < 0:
-            raise InvalidValue(f"context.usage.{unit}", f"{amount!r} is no amount that can be used up")
+            raise InvalidValue(f"context.usage.{unit}", f"{amount!r} is not an amount that can be used up")
     return told
 
 
@@ -289,6 +290,9 @@ def _chosen(order: CodeCall, names: dict[str, Any], returned: Any) -> Any:
     if order.entry is None and _prepared(order).sets_result and "result" in names:
         return names["result"]
     main = names.get("main")
+    if callable(main) and order.takes != "names":
+        whole = order.input if order.takes == "whole" else next(iter(order.input.values()), None)
+        return main(whole) if _parameters(main) else main()
     if callable(main):
         return main(**_arguments(main, order))
     return END
@@ -381,6 +385,8 @@ def _function(entry: str) -> Callable[..., Any]:
 
 def _module(name: Any) -> ModuleType:
     try:
+        if os.getcwd() not in sys.path:  # the program `refold` does not look where it was started
+            sys.path.append(os.getcwd())
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
@@ -388,10 +394,21 @@ def _module(name: Any) -> ModuleType:
         raise
 
 
+def _module_below(owner: Any, name: Any) -> ModuleType | None:
+    """Return the module of this name in a package that has not imported it yet; None if there is none."""
+    if not isinstance(owner, ModuleType) or not hasattr(owner, "__path__"):
+        return None
+    full = f"{owner.__name__}.{name}"
+    return import_module(full) if find_spec(full) is not None else None
+
+
 def _attribute(owner: Any, name: Any) -> Any:
     try:
         return getattr(owner, name)
     except AttributeError:
+        below = _module_below(owner, name)
+        if below is not None:
+            return below
         raise _refused(f"{getattr(owner, '__name__', owner)!r} has no {name!r}", "no_function") from None
 
 

@@ -101,8 +101,9 @@ PYTHON = ToolInfo(
             static=True,
             about="the code. Its result is the value of a top-level `return`, or of the variable `result`, or what its"
             " function `main` returns. `await` can be used anywhere. Values of `input` can be read by their names and"
-            " as `input`; `context` has run, step, visit, attempt, item and idempotency_key, and a map `usage` for what"
-            " the code uses, as in `context['usage']['tokens'] = 12`. Parameters of `main` are bound by name",
+            " as `input`; `context` has run, step, visit, attempt, item, idempotency_key and last_error (why the try"
+            " before this one failed), and a map `usage` for what the code uses, as in `context['usage']['tokens'] ="
+            " 12`. Parameters of `main` are bound by name",
         ),
         ToolKey(
             name="script",
@@ -116,6 +117,14 @@ PYTHON = ToolInfo(
             type="text",
             static=True,
             about="a function to call, `package.module:function`; its parameters are bound by name",
+        ),
+        ToolKey(
+            name="takes",
+            type="text",
+            static=True,
+            choices=("names", "whole", "list"),
+            about="how the function of `entry` gets its input: `names` (the default) are its parameters, `whole` is all"
+            " of it as the only argument, `list` the only value in it",
         ),
         ToolKey(
             name="libs",
@@ -132,7 +141,7 @@ PYTHON = ToolInfo(
             " `inline` is faster, for trusted code that ends by itself: async code and code that only computes runs on"
             " the event loop, other code in a thread",
         ),
-        ToolKey(name="cwd", type="text", about="the folder in which the code runs"),
+        ToolKey(name="cwd", type="text", about="where it runs, relative to the folder of the run (that folder)"),
         ToolKey(name="env", type="map", about="variables that are added to the environment"),
     ),
     result="the result of the code as JSON data: tuples become lists, sets become sorted lists, times become ISO"

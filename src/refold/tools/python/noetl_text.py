@@ -175,7 +175,7 @@ def _tokens(code: str) -> Iterator[tuple[int, int, int]]:
             elif not depth:
                 yield token.type, begin, end
     except (tokenize.TokenError, SyntaxError, IndexError) as error:
-        raise Misplaced(0, f"a value stands in code that is no Python ({error.args[0]})", "fix the code") from None
+        raise Misplaced(0, f"a value stands in code that is not Python ({error.args[0]})", "fix the code") from None
 
 
 def _in_string(text: str, held: Sequence[int], names: Sequence[str]) -> Iterator[tuple[int, Spot]]:
@@ -196,7 +196,7 @@ def _check_f_string(text: str, held: Sequence[int], names: Sequence[str]) -> Non
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError:
-        raise Misplaced(held[0], "a value stands in an f-string that is no Python", REMEDY) from None
+        raise Misplaced(held[0], "a value stands in an f-string that is not Python", REMEDY) from None
     parts = tree.values if isinstance(tree, ast.JoinedStr) else [tree]
     shown = "".join(part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
     for number in held:
@@ -208,7 +208,7 @@ def _check(text: str, spots: Sequence[Spot], names: Sequence[str]) -> None:
     """Check that the code is Python with any literal in these places, and passes none to another interpreter."""
     code = written(text, spots, names)
     try:
-        prepare("".join(_between(text.split(HOLE), names)), "<code>")  # as names, `a b` is no call of a
+        prepare("".join(_between(text.split(HOLE), names)), "<code>")  # as names, `a b` is not a call of a
         prepare(code, "<code>")
         tree = ast.parse(code)
     except (InvalidCode, SyntaxError, ValueError, RecursionError, MemoryError) as error:

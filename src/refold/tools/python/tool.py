@@ -8,7 +8,7 @@ from msgspec import structs
 
 from refold.core.outcomes import Succeeded
 from refold.ports import Done, Executor, ToolCall
-from refold.tool_api import Arguments, Keys, refused, text_of
+from refold.tool_api import Arguments, Keys, folder_of, refused, text_of
 from refold.tools.artifact.tool import safe_join
 from refold.tools.python.body import RESULT, USAGE, CodeCall, may_share_a_loop
 from refold.tools.python.info import PYTHON
@@ -30,6 +30,7 @@ class PythonTool:
         given = self._keys.read(call)
         order = self._order(call, given)
         if given.keys.get("isolation", "process") == "process":
+            order.cwd = folder_of(call, order.cwd)
             told = {name: value for name, value in structs.asdict(order).items() if value is not None}
             return _done(await self.executors["process"].run(f"{BODY}:run_alone", told, call.say))
         if order.cwd is not None or order.env:
@@ -49,8 +50,11 @@ class PythonTool:
             input=given.input,
             context=_context(call),
             code=keys.get("code"),
-            script=_script(keys["script"], call.settings.get("folder")) if "script" in keys else None,
+            script=_script(keys["script"], call.settings.get("folder"), call.command.folder or ".")
+            if "script" in keys
+            else None,
             entry=self._entry(keys["entry"]) if "entry" in keys else None,
+            takes=keys.get("takes", "names"),
             libs=keys.get("libs"),
             cwd=keys.get("cwd"),
             env={name: text_of(value, f"`env.{name}`") for name, value in keys.get("env", {}).items()},
@@ -70,9 +74,9 @@ def _nobody(stream: str, line: str) -> None:
     pass
 
 
-def _script(name: str, playbook: str | None) -> str:
+def _script(name: str, playbook: str | None, present: str) -> str:
     """Return the path of a script: as written, then next to the playbook. None may be outside of these folders."""
-    folders = [os.path.join(root, each) for root in (".", playbook) if root is not None for each in SCRIPTS]
+    folders = [os.path.join(root, each) for root in (present, playbook) if root is not None for each in SCRIPTS]
     for folder in folders:
         path = safe_join(folder, name)
         if path is not None and os.path.isfile(path):
@@ -99,6 +103,7 @@ def _context(call: ToolCall) -> dict[str, Any]:
         "step": command.step,
         "visit": command.visit,
         "attempt": command.attempt,
+        "last_error": command.last_error or None,
         "item": command.item,
         "idempotency_key": call.idempotency_key,
         "usage": {},

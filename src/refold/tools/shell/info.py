@@ -72,14 +72,27 @@ SHELL = ToolInfo(
         ),
         ToolKey(name="args", type="list", about="arguments of the script: `$1`, `$2` and so on"),
         ToolKey(name="shell", type="bool", static=True, about="whether a command that is text is run by `/bin/sh`"),
-        ToolKey(name="cwd", type="text", about="the folder in which the program runs"),
+        ToolKey(name="cwd", type="text", about="where it runs, relative to the folder of the run (that folder)"),
         ToolKey(name="env", type="map", about="variables that are added to the environment"),
         ToolKey(name="stdin", type="any", about="its standard input: text as it is, other values as JSON"),
         ToolKey(name="encoding", type="text", static=True, about="the encoding of its input and output (utf-8)"),
+        ToolKey(
+            name="max_output",
+            type="integer",
+            about="bytes of each stream that are kept: half from its beginning, half from its end (1048576)",
+        ),
+        ToolKey(
+            name="stdout_file",
+            type="text",
+            about="a file, relative to `cwd`, that gets the standard output instead. It appears under its name when the"
+            " program has succeeded",
+        ),
         ToolKey(name="ok_codes", type="list", about="exit codes that are not a failure ([0])"),
     ),
-    result="`{exit_code, stdout, stderr, truncated}`: the first MiB of each stream, and how many bytes were omitted",
-    result_keys=("exit_code", "stdout", "stderr", "truncated"),
+    result="`{exit_code, stdout, stderr, truncated}`: both streams, and how many bytes were left out. Of a"
+    " stream longer than `max_output` the middle is left out, and a mark says how many bytes that were. With"
+    " `stdout_file` also `stdout_file`, its path, and `stdout_bytes`",
+    result_keys=("exit_code", "stdout", "stderr", "truncated", "stdout_file", "stdout_bytes"),
     check=check_shell,
     check_noetl_text=_values,
     check_programs=programs_in("command"),

@@ -120,7 +120,7 @@ def written(place: str, value: Any) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("a value has half of a surrogate pair, which is no character") from None
+        raise ValueError("a value has half of a surrogate pair, which is not a character") from None
     inside = text.replace("'", "'\\''")
     return {BARE: f"'{inside}'", SINGLE: inside, DOUBLE: f"\"'{inside}'\""}[place]
 

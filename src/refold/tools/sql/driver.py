@@ -18,7 +18,7 @@ from refold.ports import ToolCall
 from refold.time_limits import waiting
 from refold.tool_api import Keys, ToolInfo
 from refold.tools.sql.faults import failure, timed_out
-from refold.tools.sql.request import SqlRequest, request_of
+from refold.tools.sql.request import SqlRequest, file_of, request_of
 from refold.tools.sql.text import Statement, Style
 
 log = logger("tools")
@@ -209,7 +209,7 @@ class BlockingTool:
         self.blocking = Blocking(info.kind)
 
     async def __call__(self, call: ToolCall) -> Any:
-        keys = self._keys.read(call).keys
+        keys = _with_files(call, self._keys.read(call).keys)
         request, work = request_of(call, keys, self._style), Work()
         try:
             return await self.blocking.run(work, lambda: self._answer(keys, request, work), request.timeout)
@@ -218,6 +218,17 @@ class BlockingTool:
 
     async def close(self) -> None:
         """Do nothing: no connection stays open between two calls."""
+
+
+def _with_files(call: ToolCall, keys: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the keys with the files of databases as this process finds them."""
+    files: dict[str, Any] = {}
+    if isinstance(keys.get("database"), str):
+        files["database"] = file_of(call, keys["database"])
+    if isinstance(keys.get("attach"), Mapping):
+        attached = keys["attach"].items()
+        files["attach"] = {name: file_of(call, each) if isinstance(each, str) else each for name, each in attached}
+    return {**keys, **files}
 
 
 class SharedConnection(Generic[Db]):

@@ -98,9 +98,19 @@ def duckdb_tool() -> BlockingTool:
 def _answer(keys: Mapping[str, Any], request: SqlRequest, work: Work) -> dict[str, Any]:
     with DuckdbFile(keys.get("database", MEMORY), request.read_only) as db:
         work.stop = db.interrupt
+        search_in(db, request.folder)
         for name, path in keys.get("attach", {}).items():
             attach(db, name, path, request.read_only)
         return DRIVER.answer(db, request, work, lambda statement: _one(db, request, statement))
+
+
+def search_in(db: duckdb.DuckDBPyConnection, folder: str | None) -> None:
+    """Let statements read files of the folder by their names. A name that is also in the folder of this process means
+    the file there, and files are written there: DuckDB has no setting for that."""
+    if folder is not None:
+        text = folder.replace("'", "''")
+        with DRIVER.faults():
+            db.execute(f"set file_search_path = '{text}'")
 
 
 def attach(db: duckdb.DuckDBPyConnection, name: str, path: Any, read_only: bool) -> None:

@@ -140,7 +140,7 @@ tool:
 DUCKDB = _speaks_sql(
     "duckdb",
     "Runs SQL on a DuckDB database, which also reads and writes CSV, JSON and Parquet files. Needs"
-    " `pip install refold[duckdb]`. Extensions are not downloaded unless the SQL has INSTALL.",
+    " `pip install 'refold[duckdb]'`. Extensions are not downloaded unless the SQL has INSTALL.",
     "such as `DUCKDB_CONSTRAINT`",
     (
         DATABASE,
@@ -160,7 +160,7 @@ tool:
 
 POSTGRES = _speaks_sql(
     "postgres",
-    "Runs SQL on a PostgreSQL server. Needs `pip install refold[postgres]`."
+    "Runs SQL on a PostgreSQL server. Needs `pip install 'refold[postgres]'`."
     " The application name of the connection is `refold` and the idempotency key.",
     "`PG_` and the SQLSTATE, and `error.data.pg` has `code` and `sqlstate`",
     (

@@ -262,7 +262,7 @@ class _Reader:
         if not self.last:
             return False
         if self.last[-1].kind == "word":
-            return self._word() in {"FROM", *VALUE_AFTER, *TYPES}  # FROM: where it is no name, IS DISTINCT FROM
+            return self._word() in {"FROM", *VALUE_AFTER, *TYPES}  # FROM: where it is not a name, IS DISTINCT FROM
         return self.last[-1].kind == "sign" and self.last[-1].text in VALUE_AFTER_SIGN
 
 
@@ -343,7 +343,7 @@ def _checked(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("a value has half of a surrogate pair, which is no character") from None
+        raise ValueError("a value has half of a surrogate pair, which is not a character") from None
     return text
 
 
@@ -351,7 +351,7 @@ def _in_name(text: str, quote: str, style: Style) -> str:
     if style == "duckdb" and SPACES.search(text):
         raise ValueError(f"{short(text, 60)!r} has a space that DuckDB would change in a name")
     if quote == "[" and "]" in text:
-        raise ValueError(f"{short(text, 60)!r} is no name in square brackets")
+        raise ValueError(f"{short(text, 60)!r} is not a name in square brackets")
     return _checked(text) if quote == "[" else _checked(text).replace(quote, quote * 2)
 
 

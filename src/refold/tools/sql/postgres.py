@@ -180,7 +180,7 @@ def conninfo_of(keys: Mapping[str, Any]) -> str:
         return make_conninfo("", **{"application_name": "refold", **parts, **named})
     except psycopg.Error:
         raise refused(
-            "`url` is no address of a PostgreSQL server; write postgresql://USER@HOST:PORT/DATABASE"
+            "`url` is not an address of a PostgreSQL server; write postgresql://USER@HOST:PORT/DATABASE"
         ) from None
 
 

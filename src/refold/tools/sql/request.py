@@ -9,7 +9,7 @@ from msgspec import Struct
 from refold.core.outcomes import Fault
 from refold.errors import ToolFailed
 from refold.ports import ToolCall
-from refold.tool_api import refused
+from refold.tool_api import folder_of, path_of, refused
 from refold.tools.sql.text import Statement, Style, bound, statements, values_of
 from refold.tools.sql.values import json_value
 
@@ -84,6 +84,7 @@ class SqlRequest(Struct, frozen=True):
     as_objects: bool
     read_only: bool
     timeout: float | None
+    folder: str | None = None  # to which names of files are relative; None: the folder of this process
 
     @property
     def as_one(self) -> bool:
@@ -115,7 +116,13 @@ def request_of(call: ToolCall, keys: Mapping[str, Any], style: Style) -> SqlRequ
         as_objects=keys.get("as_objects", True),
         read_only=keys.get("read_only", False),
         timeout=keys.get("timeout"),
+        folder=folder_of(call),
     )
+
+
+def file_of(call: ToolCall, name: str) -> str:
+    """Return the file of a database. A name in colons, such as `:memory:`, is not a file."""
+    return name if not name or name.startswith(":") else path_of(call, name)
 
 
 def _statements(keys: Mapping[str, Any], style: Style) -> tuple[Statement, ...]:

@@ -78,7 +78,7 @@ def _one(db: apsw.Connection, request: SqlRequest, statement: Statement) -> dict
     except OverflowError:
         raise refused("a number of `params` is too large for SQLite: it has 64 bits", "client_error") from None
     except UnicodeDecodeError:
-        raise refused("a text of the result is no UTF-8; cast it to blob", "client_error") from None
+        raise refused("a text of the result is not UTF-8; cast it to blob", "client_error") from None
 
 
 def _run(db: apsw.Connection, request: SqlRequest, statement: Statement) -> dict[str, Any]:

@@ -210,5 +210,5 @@ def values_of(params: Any, used: Sequence[Statement], idempotency_key: str) -> d
 def quoted(name: str) -> str:
     """A name as it is, whatever is in it."""
     if "\x00" in name or not name:
-        raise refused(f"{name!r} is no name in a database")
+        raise refused(f"{name!r} is not a name in a database")
     return '"' + name.replace('"', '""') + '"'

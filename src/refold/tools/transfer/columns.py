@@ -95,7 +95,7 @@ def table_name(text: str, style: Style) -> str:
     """Return a quoted name such as `public.orders` or `"My Orders"`; PostgreSQL reads unquoted names in lower case."""
     parts = NAME.findall(text)
     if not parts or ".".join(parts) != text:
-        raise refused(f'`table`: {text!r} is no name of a table; quote what is not plain, as in "My Orders"')
+        raise refused(f'`table`: {text!r} is not a name of a table; quote what is not plain, as in "My Orders"')
     return ".".join(_part(part, style) for part in parts)
 
 

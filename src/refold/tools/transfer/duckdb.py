@@ -13,9 +13,9 @@ from typing import Any
 
 import duckdb
 
-from refold.tool_api import refused
+from refold.tool_api import folder_of, refused
 from refold.tools.sql.driver import Blocking, SharedConnection
-from refold.tools.sql.duckdb import DRIVER, DuckdbFile, described, telling
+from refold.tools.sql.duckdb import DRIVER, DuckdbFile, described, search_in, telling
 from refold.tools.sql.faults import failure
 from refold.tools.sql.request import distinct
 from refold.tools.sql.text import quoted
@@ -50,6 +50,7 @@ class DuckdbSide:
         database = transfer.target.keys.get("database") or transfer.source.keys.get("database", "")
         only_reads = transfer.target.is_file and "database" in transfer.source.keys
         async with self._held(lambda: DuckdbFile(database, only_reads)) as held:
+            search_in(held.db, folder_of(transfer.call))
             moved = await held.run(lambda: _moved(held, transfer))
             if moved is not None and not transfer.target.is_file:
                 await held.run(lambda: held.db.execute("commit"))
@@ -59,6 +60,7 @@ class DuckdbSide:
     async def reading(self, transfer: Transfer) -> AsyncIterator[Stream]:
         async with self._held(lambda: DuckdbFile(transfer.source.keys.get("database", ""), read_only=True)) as held:
             db = held.db
+            search_in(db, folder_of(transfer.call))
             text, values = _query(transfer.source, transfer)
 
             def begin() -> Sequence[Column]:

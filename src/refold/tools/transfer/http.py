@@ -22,7 +22,7 @@ class HttpSide:
         await close(self._http)
 
     async def moved_alone(self, transfer: Transfer) -> None:
-        """An address is no target."""
+        """An address is not a target."""
 
     @asynccontextmanager
     async def reading(self, transfer: Transfer) -> AsyncIterator[Stream]:

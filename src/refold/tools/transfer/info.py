@@ -40,7 +40,7 @@ TRANSFER = ToolInfo(
     kind="transfer",
     about="Copies rows from a database, a file or an address into a table or a file. All rows arrive or none: it is"
     " one transaction, or a new file in place of the old one. At most one chunk is in memory. Files and DuckDB"
-    " need `pip install refold[duckdb]`, PostgreSQL `pip install refold[postgres]`.",
+    " need `pip install 'refold[duckdb]'`, PostgreSQL `pip install 'refold[postgres]'`.",
     keys=(
         ToolKey(
             name="source",

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from refold.ports import ToolCall
 from refold.tool_api import refused, type_name
-from refold.tools.sql.request import CONNECTION_KEYS
+from refold.tools.sql.request import CONNECTION_KEYS, file_of
 
 FILES = ("csv", "json", "jsonl", "parquet")
 TABLES = ("sqlite", "duckdb", "postgres")
@@ -51,7 +51,8 @@ class Transfer(Struct, frozen=True):
 
 
 def transfer_of(call: ToolCall, keys: Mapping[str, Any]) -> Transfer:
-    source, target = _end("source", keys, SOURCE_KEYS), _end("target", keys, TARGET_KEYS)
+    source = _with_files(call, _end("source", keys, SOURCE_KEYS))
+    target = _with_files(call, _end("target", keys, TARGET_KEYS))
     mode = keys.get("mode", "replace" if target.is_file else "append")
     if target.is_file and mode != "replace":
         raise refused(f"a file is replaced as a whole: `mode: {mode}` is for tables")
@@ -63,6 +64,14 @@ def transfer_of(call: ToolCall, keys: Mapping[str, Any]) -> Transfer:
     if size < 1:
         raise refused("`chunk_size` must be a number of rows")
     return Transfer(source, target, mode, names, int(size), keys.get("timeout"), call)
+
+
+def _with_files(call: ToolCall, end: End) -> End:
+    """Return an end with its file as this process finds it. The `database` of PostgreSQL is not a file."""
+    key = "path" if end.is_file else "database" if end.type in ("sqlite", "duckdb") else ""
+    if not isinstance(end.keys.get(key), str):
+        return end
+    return End(end.type, {**end.keys, key: file_of(call, end.keys[key])})
 
 
 def _end(name: str, keys: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -> End:

@@ -1,0 +1,582 @@
+"""Commands about schedules: `schedules create`, `list`, `show`, `pause`, `resume`, `trigger`, `backfill`, `preview` and
+`delete`."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import json
+
+from refold.cli import database, words
+from refold.cli import output as out
+from refold.cli.options import db_option, inputs, label_option, labels_of, output_option, who
+from refold.core import times
+from refold.core.outcomes import Instant
+from refold.errors import Conflict, InvalidValue, NotFound
+from refold.ports import Store, Views
+from refold.queries.runs import moment
+from refold.schedules.documents import Backfill, Schedule, TimeRecord
+from refold.schedules.times import Calendars, When, times_between
+
+if TYPE_CHECKING:
+    from refold.runtime.mailroom import Intake
+
+FAR = times.instant("2200-01-01T00:00:00Z")
+OVERLAPS = ("skip", "buffer_one", "buffer_all", "allow", "cancel_other", "terminate_other")
+
+
+@contextmanager
+def _intake(db: str) -> "Iterator[tuple[Intake, Store]]":
+    """Open an existing database to change it."""
+    from refold.wiring import open_intake
+
+    database.check_exists(db)
+    with open_intake(db) as opened:
+        yield opened
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from refold.cli.settings import usual_db
+    from refold.errors import RefoldError
+    from refold.runtime.schedule_changes import list_schedules
+
+    try:
+        with database.reading(ctx.params.get("db") or usual_db()) as views:
+            return [each.id for each in list_schedules(views, limit=1000) if each.id.startswith(incomplete)]
+    except RefoldError:
+        return []
+
+
+name_argument = click.argument("name", metavar="SCHEDULE", shell_complete=_complete)
+
+
+@click.command()
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("--name", metavar="NAME", help="The name of the schedule; without a FILE.")
+@click.option("--workflow", metavar="TARGET", help="What starts: a playbook, or a Python workflow `module:Class`.")
+@click.option("--cron", multiple=True, metavar="LINE", help="A line of cron with 5 fields; can be repeated.")
+@click.option("--every", metavar="SPAN", help="An interval, as in 20s or 1h30m.")
+@click.option("--at", multiple=True, metavar="MOMENT", help="A single moment, in ISO format with a zone.")
+@click.option("--zone", metavar="ZONE", help="The time zone of the clock, as in Europe/Berlin (UTC).")
+@click.option("-i", "--input", multiple=True, metavar="KEY=VALUE", help="An input of the runs; may have templates.")
+@label_option("A label of the runs; can be repeated.")
+@click.option("--overlap", type=click.Choice(OVERLAPS), help="What happens while a run is not over (skip).")
+@click.option("--catch-up", type=click.Choice(["none", "last", "all"]), help="Times that nobody served (last).")
+@click.option("--paused", is_flag=True, help="Make it paused.")
+@click.option("--replace", is_flag=True, help="Change the schedule of this name, if there is one.")
+@output_option
+@db_option
+def create(file: str | None, replace: bool, output: str, db: str, **given: Any) -> None:
+    """Make a schedule, or a calendar.
+
+    FILE is of `kind: Schedule` or `kind: Calendar`; without a file, options say it. A worker starts the runs:
+    `refold worker`. A schedule never starts runs for times before it was made.
+    """
+    from refold.cli.commands.schedule_files import wanted
+    from refold.playbooks.problems import show_all
+    from refold.playbooks.schedule_file import CalendarFile
+    from refold.runtime.schedule_changes import find_schedule, put_calendar, put_schedule
+    from refold.wiring import open_intake
+
+    found = _read(file, given)
+    if found.warnings:
+        out.print_message(show_all(found.warnings, found.file, found.source))
+    if isinstance(found, CalendarFile):
+        with open_intake(db) as (_, store):
+            put_calendar(store, found.name, found.days)
+        days = len(set(found.days))
+        if output != "table":
+            out.print_json({"calendar": found.name, "days": sorted(map(str, set(found.days)))}, output)
+        else:
+            out.print_data(f"calendar {found.name}: {days} day{'' if days == 1 else 's'}")
+        return
+    made = wanted(found, who())
+    with open_intake(db) as (_, store):
+        made.put_plans(store)
+        is_new = put_schedule(store, made.schedule, replace=replace)
+        schedule = find_schedule(store.views, made.schedule.id)
+        lacking = _lacking_calendars(store.views, schedule)
+    for name in lacking:
+        out.print_message(f"warning: there is no calendar {name!r}; it counts as empty until one is created")
+    if output != "table":
+        out.print_json(schedule_object(schedule), output)
+        return
+    next_time = words.until(schedule.begins, words.now()) if schedule.begins is not None else "no time"
+    out.print_data(
+        f"{schedule.id} {'made' if is_new else 'changed'}; next: {'paused' if schedule.paused else next_time}"
+    )
+
+
+def _lacking_calendars(views: Views, schedule: Schedule) -> list[str]:
+    names = (*schedule.when.leave_out, *schedule.when.only)
+    return [name for name in names if views.document("calendar", name) is None]
+
+
+def _read(file: str | None, given: dict[str, Any]) -> Any:
+    """Read the file of a schedule, or what the options say in its place."""
+    from refold.cli.commands.playbooks import load
+    from refold.playbooks.schedule_file import read_schedule_file
+
+    used = [name for name, value in given.items() if value]
+    if file is not None:
+        if used:
+            option = used[0].replace("_", "-")
+            raise click.UsageError(f"a FILE says everything: leave out --{'label' if option == 'labels' else option}")
+        return read_schedule_file(load(file), file)
+    if not given["name"] or not given["workflow"]:
+        raise click.UsageError("give a FILE of kind: Schedule, or --name and --workflow")
+    entries: dict[str, Any] = {
+        "apiVersion": "refold/v1",
+        "kind": "Schedule",
+        "metadata": {"name": given["name"]},
+        "workflow": given["workflow"],
+        "input": inputs(given["input"], None),
+        "labels": labels_of(given["labels"]),
+        "cron": list(given["cron"]),
+        "every": given["every"],
+        "at": list(given["at"]),
+        "zone": given["zone"],
+        "overlap": given["overlap"],
+        "catch_up": given["catch_up"],
+        "paused": given["paused"],
+    }
+    lines = [f"{name}: {json.encode(value).decode()}" for name, value in entries.items() if value]
+    return read_schedule_file("\n".join([*lines, ""]).encode(), "command-line")
+
+
+@click.command("list")
+@output_option
+@db_option
+def list_command(output: str, db: str) -> None:
+    """List all schedules, by name."""
+    from refold.runtime.schedule_changes import list_schedules
+
+    found: list[Schedule] = []
+    with database.reading(db) as views:
+        while True:
+            page = list_schedules(views, found[-1].id if found else "", 500)
+            found += page
+            if len(page) < 500:
+                break
+    if output != "table":
+        out.print_json([schedule_object(each) for each in found], output)
+        return
+    now = words.now()
+    rows = [(each.id, _when_text(each.when), *_next_text(each, now), each.target.workflow) for each in found]
+    heads = ("SCHEDULE", "WHEN", "STATE", "NEXT", "WORKFLOW")
+    out.print_data(out.table(heads, rows, out.has_colour(sys.stdout), out.terminal_width()))
+
+
+@click.command()
+@name_argument
+@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Times to show.")
+@output_option
+@db_option
+def show(name: str, limit: int, output: str, db: str) -> None:
+    """Show a schedule, its last times and its backfills.
+
+    Each time has its state: started, skipped, missed or waiting, with the reason.
+    """
+    from refold.runtime.schedule_changes import backfills_of, find_schedule, last_times
+
+    with database.reading(db) as views:
+        schedule = find_schedule(views, name)
+        records, backfills = last_times(views, schedule, limit), backfills_of(views, name)
+    if output != "table":
+        shown = schedule_object(schedule)
+        shown["times"] = [time_object(each) for each in records]
+        shown["times_total"] = schedule.records
+        shown["backfills"] = [backfill_object(each) for each in backfills]
+        out.print_json(shown, output)
+        return
+    now = words.now()
+    for line in _lines(schedule, now):
+        out.print_data(line)
+    for b in backfills:
+        out.print_data(f"backfill  {out.printable(_backfill_text(b))}")
+    rows = [(_time_text(each), each.state, each.run[:8], out.printable(each.why)) for each in records]
+    if rows:
+        out.print_data("")
+        heads = ("PLANNED", "STATE", "RUN", "WHY")
+        out.print_data(out.table(heads, rows, out.has_colour(sys.stdout), out.terminal_width()))
+
+
+@click.command()
+@name_argument
+@click.option("--note", default="", metavar="TEXT", help="Why; shown with the schedule.")
+@output_option
+@db_option
+def pause(name: str, note: str, output: str, db: str) -> None:
+    """Pause a schedule. Runs that have started continue.
+
+    Times that pass meanwhile are not caught up; `refold schedules backfill` can start them later.
+    """
+    from refold.runtime.schedule_changes import pause_schedule
+
+    with _intake(db) as (_, store):
+        schedule = pause_schedule(store, name, note, who())
+    _print_changed(schedule, output, "paused")
+
+
+@click.command()
+@name_argument
+@output_option
+@db_option
+def resume(name: str, output: str, db: str) -> None:
+    """Resume a schedule that is paused.
+
+    Times that passed meanwhile are not started; the command that starts them is printed.
+    """
+    from refold.runtime.schedule_changes import resume_schedule
+
+    with _intake(db) as (_, store):
+        schedule, since, passed = resume_schedule(store, name)
+    _print_changed(schedule, output, "resumed" if since is not None else "was not paused")
+    if passed and since is not None and output == "table":
+        span = f"--from {times.stamp(since)} --until {times.stamp(schedule.cursor)}"
+        count = "1 time" if passed == 1 else f"{passed} times"
+        out.print_message(f"{count} passed while it was paused; to start them: refold schedules backfill {name} {span}")
+
+
+def _print_changed(schedule: Schedule, output: str, text: str) -> None:
+    if output != "table":
+        out.print_json(schedule_object(schedule), output)
+    else:
+        out.print_data(f"{out.printable(schedule.id)}: {text}")
+
+
+@click.command()
+@name_argument
+@click.option("--overlap", type=click.Choice(OVERLAPS), help="Instead of the policy of the schedule.")
+@output_option
+@db_option
+def trigger(name: str, overlap: Any, output: str, db: str) -> None:
+    """Start a run now, for the planned time of now.
+
+    The schedule's policy for overlaps holds, unless --overlap says otherwise. A worker executes the run.
+    """
+    from refold.runtime.schedule_changes import trigger_schedule
+
+    with _intake(db) as (intake, store):
+        record = trigger_schedule(intake, store, name, overlap)
+    if record.state == "skipped":
+        raise Conflict(f"{name} was not started: {record.why}; `--overlap allow` starts it beside the other")
+    if output != "table":
+        out.print_json(time_object(record), output)
+    elif record.state == "waiting":
+        out.print_data(f"{name}: waits, because {record.why}")
+    else:
+        out.print_data(record.run)
+
+
+@click.command()
+@name_argument
+@click.option("--from", "since", metavar="MOMENT", help="The first moment: ISO with a zone, or a span such as 2d.")
+@click.option("--until", metavar="MOMENT", help="The last moment (now).")
+@click.option("--all", "every", is_flag=True, help="Also times that have a run: they get another one.")
+@click.option(
+    "--overlap",
+    type=click.Choice(["allow", "buffer_all"]),
+    default="allow",
+    show_default=True,
+    help="Beside the schedule's own runs, or only while none of them is open.",
+)
+@click.option("--at-once", type=click.IntRange(1, 1000), default=1, show_default=True, help="Runs at a time.")
+@click.option(
+    "--order",
+    type=click.Choice(["oldest", "newest"]),
+    default="oldest",
+    show_default=True,
+    help="Which time starts first.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the times, and start nothing.")
+@click.option("--id", "id", metavar="ID", help="The name of the backfill (without it, one is chosen).")
+@click.option("--pause", "paused", metavar="ID", help="Pause a backfill.")
+@click.option("--resume", "resumed", metavar="ID", help="Resume a backfill.")
+@click.option("--stop", "stopped", metavar="ID", help="Stop a backfill; its open runs continue.")
+@output_option
+@db_option
+def backfill(name: str, output: str, db: str, **given: Any) -> None:
+    """Start runs for times of the past.
+
+    Without --all only for times that have no run. A backfill is durable: workers start its runs, one at a time unless
+    --at-once says otherwise, and `refold schedules show` has its progress. At most 10,000 times.
+    """
+    from refold.runtime.schedule_changes import (
+        BackfillWanted,
+        backfill_times,
+        find_schedule,
+        put_backfill,
+        steer_backfill,
+    )
+
+    steering = [(action, given[word]) for action, word in _STEERING if given[word]]
+    if steering:
+        if len(steering) > 1 or given["since"] or given["dry_run"]:
+            raise click.UsageError("--pause, --resume and --stop each take one backfill and nothing else")
+        action, id = steering[0]
+        with _intake(db) as (_, store):
+            changed = steer_backfill(store, name, id, action)  # type: ignore[arg-type]
+        _print_backfill(changed, output)
+        return
+    if not given["since"]:
+        raise click.UsageError("--from says where the backfill begins: a moment, or a span such as 2d")
+    now = words.now()
+    until = now if given["until"] is None else moment(given["until"], now)
+    wanted = BackfillWanted(
+        since=moment(given["since"], now) or 0,
+        until=until or 0,
+        only="all" if given["every"] else "missing",
+        overlap=given["overlap"],
+        at_once=given["at_once"],
+        order=given["order"],
+        by=who(),
+    )
+    if given["dry_run"]:
+        with database.reading(db) as views:
+            found, left_out = backfill_times(views, find_schedule(views, name), wanted, views.now())
+        if output != "table":
+            out.print_json({"times": [times.stamp(at) for at in found], "have_runs": left_out}, output)
+            return
+        for at in found:
+            out.print_data(times.stamp(at))
+        out.print_message(f"{len(found)} would start; {left_out} have a run already")
+        return
+    id = given["id"] or os.urandom(4).hex()
+    with _intake(db) as (_, store):
+        made = put_backfill(store, name, id, wanted)
+    _print_backfill(made, output)
+
+
+_STEERING = (("pause", "paused"), ("resume", "resumed"), ("stop", "stopped"))
+
+
+def _print_backfill(made: Backfill, output: str) -> None:
+    if output != "table":
+        out.print_json(backfill_object(made), output)
+    else:
+        out.print_data(out.printable(_backfill_text(made)))
+
+
+@click.command()
+@click.argument("name", metavar="SCHEDULE|FILE", shell_complete=_complete)
+@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many times.")
+@click.option("--from", "since", metavar="MOMENT", help="The times after this moment (now).")
+@output_option
+@db_option
+def preview(name: str, limit: int, since: str | None, output: str, db: str) -> None:
+    """Show the next times of a schedule, or of a file of kind: Schedule.
+
+    Each time has the offset of its zone, and a word where the clock changes.
+    """
+    from refold.cli.commands.playbooks import load
+    from refold.playbooks.schedule_file import ScheduleFile, read_schedule_file
+    from refold.runtime.schedule_changes import find_schedule
+    from refold.runtime.schedules import calendars_of
+    from refold.time_zones import zone_rules
+
+    calendars: Calendars = {}
+    if name.endswith((".yaml", ".yml")):
+        found = read_schedule_file(load(name), name)
+        if not isinstance(found, ScheduleFile):
+            raise InvalidValue(name, "it is a calendar, and has no times")
+        when = found.when
+        if when.leave_out or when.only:
+            with suppress(NotFound), database.reading(db) as views:  # without a database they have no days
+                calendars = calendars_of(views, when)
+    else:
+        with database.reading(db) as views:
+            when = find_schedule(views, name).when
+            calendars = calendars_of(views, when)
+    now = words.now()
+    begin = now if since is None else moment(since, now) or 0
+    rows = preview_rows(when, begin, limit, calendars)
+    if output != "table":
+        out.print_json(rows, output)
+        return
+    lines = [(str(row["local"]), str(row["utc"]), str(row["note"])) for row in rows]
+    out.print_data(out.table(("TIME", "UTC", "CLOCK"), lines, out.has_colour(sys.stdout), out.terminal_width()))
+    out.print_message(f"time zone {when.zone}; rules of zones {zone_rules()}")
+
+
+def preview_rows(when: When, begin: Instant, limit: int, calendars: Calendars) -> list[dict[str, Any]]:
+    """Return the next times, each with what the clock of the zone shows and what is unusual about it."""
+    from refold.schedules.cron import wall_times
+    from refold.schedules.zones import moment_of, offset_of, wall_of
+    from refold.time_zones import zone_of
+
+    zone = zone_of(when.zone)
+    offset, rows = offset_of(begin, zone), list[dict[str, Any]]()
+    for at in islice(times_between(when, begin, FAR, calendars), limit):
+        local, now = moment_of(at).astimezone(zone), offset_of(at, zone)
+        wall = wall_of(at, zone)
+        notes = []
+        if when.cron and not when.every and not when.at:
+            named = (next(iter(wall_times(line, wall - timedelta(minutes=1))), None) == wall for line in when.cron)
+            notes += [] if any(named) else ["the clock skips the time; this is the first moment after the gap"]
+        if now != offset:
+            word = "forward" if now > offset else "back"
+            notes.append(f"the clock has gone {word}")
+        if local.fold:
+            notes.append("the second time that the clock shows this")
+        offset = now
+        rows.append({"local": local.isoformat(), "utc": times.stamp(at), "note": "; ".join(notes)})
+    return rows
+
+
+@click.command()
+@name_argument
+@output_option
+@db_option
+def delete(name: str, output: str, db: str) -> None:
+    """Delete a schedule, with its history and its backfills. Its runs stay."""
+    from refold.runtime.schedule_changes import delete_schedule
+
+    with _intake(db) as (_, store):
+        delete_schedule(store, name)
+    if output != "table":
+        out.print_json({"id": name, "deleted": True}, output)
+    else:
+        out.print_data(f"{name}: deleted")
+
+
+def schedule_object(schedule: Schedule) -> dict[str, Any]:
+    """Return a schedule for programs."""
+    when, rules = schedule.when, schedule.rules
+    return {
+        "id": schedule.id,
+        "workflow": schedule.target.workflow,
+        "name": schedule.target.name,
+        "plan": schedule.target.plan,
+        "code": schedule.target.code,
+        "input": schedule.target.input,
+        "labels": schedule.target.labels,
+        "cron": list(when.cron),
+        "every": when.every or None,
+        "at": [times.stamp(each) for each in when.at],
+        "zone": when.zone,
+        "from": times.stamp(when.anchor) if when.starts else None,
+        "until": None if when.until is None else times.stamp(when.until),
+        "except": list(when.leave_out),
+        "only": list(when.only),
+        "gap": when.gap,
+        "repeat": when.repeat,
+        "overlap": rules.overlap,
+        "catch_up": {"policy": rules.catch_up, "within": rules.within, "most": rules.most},
+        "jitter": rules.jitter,
+        "start_within": rules.start_within,
+        "pause_after": rules.pause_after,
+        "state": _state(schedule),
+        "note": schedule.note,
+        "by": schedule.by,
+        "file": schedule.file,
+        "planned": None if schedule.planned is None else times.stamp(schedule.planned),
+        "next": None if schedule.begins is None else times.stamp(schedule.begins),
+        "previous": None if schedule.previous is None else times.stamp(schedule.previous),
+        "open_runs": [each.run for each in schedule.runs],
+        "waiting": [times.stamp(each.planned) for each in schedule.waiting],
+        "failures": schedule.failures,
+    }
+
+
+def time_object(record: TimeRecord) -> dict[str, Any]:
+    return {
+        "planned": times.stamp(record.planned),
+        "until": None if record.until is None else times.stamp(record.until),
+        "count": record.count or None,
+        "state": record.state,
+        "at": times.stamp(record.at),
+        "why": record.why,
+        "run": record.run,
+        "how": record.how or "planned",
+    }
+
+
+def backfill_object(b: Backfill) -> dict[str, Any]:
+    return {
+        "id": b.id,
+        "schedule": b.schedule,
+        "from": times.stamp(b.since),
+        "until": times.stamp(b.until),
+        "only": b.only,
+        "overlap": b.overlap,
+        "at_once": b.at_once,
+        "order": b.order,
+        "by": b.by,
+        "state": _backfill_state(b),
+        "total": b.total,
+        "left": len(b.times),
+        "started": b.started,
+        "failed": b.failed,
+        "left_out": b.skipped,
+        "open_runs": [each.run for each in b.runs],
+        "why": b.why,
+    }
+
+
+def _backfill_state(b: Backfill) -> str:
+    if b.stopped:
+        return "stopped"
+    return "done" if b.is_over() else "paused" if b.paused else "running"
+
+
+def _backfill_text(b: Backfill) -> str:
+    counts = f"{b.started} of {b.total} started, {len(b.runs)} open, {b.failed} failed, {b.skipped} left out"
+    return f"{b.id} {_backfill_state(b)}: {counts}" + (f" ({b.why})" if b.why else "")
+
+
+def _state(schedule: Schedule) -> str:
+    return "paused" if schedule.paused else "over" if schedule.planned is None else "active"
+
+
+def _next_text(schedule: Schedule, now: Instant) -> tuple[str, str]:
+    return _state(schedule), "" if schedule.begins is None else words.until(schedule.begins, now)
+
+
+def _when_text(when: When) -> str:
+    parts = list(when.cron)
+    parts += [f"every {times.show(when.every)}"] if when.every else []
+    parts += [f"{len(when.at)} moment{'' if len(when.at) == 1 else 's'}"] if when.at else []
+    return ", ".join(parts) + ("" if when.zone == "UTC" else f" {when.zone}")
+
+
+def _time_text(record: TimeRecord) -> str:
+    text = times.stamp(record.planned)[:19] + "Z"
+    if record.until is not None:
+        text += f" to {times.stamp(record.until)[:19]}Z" + (f" ({record.count})" if record.count else "")
+    return text
+
+
+def _lines(schedule: Schedule, now: Instant) -> Sequence[str]:
+    state, following = _next_text(schedule, now)
+    rows = [
+        ("schedule", schedule.id),
+        ("workflow", f"{schedule.target.workflow} ({schedule.target.name})"),
+        ("when", _when_text(schedule.when)),
+        ("state", state + (f": {schedule.note}" if schedule.note else "")),
+        ("next", following),
+        ("overlap", schedule.rules.overlap),
+        ("catch up", schedule.rules.catch_up),
+        ("file", schedule.file),
+        ("open", ", ".join(each.run[:8] for each in schedule.runs)),
+        ("waiting", ", ".join(times.stamp(each.planned)[:19] + "Z" for each in schedule.waiting)),
+    ]
+    return [f"{name:9} {out.printable(value)}" for name, value in rows if value]
+
+
+COMMANDS = {
+    "create": create,
+    "list": list_command,
+    "show": show,
+    "pause": pause,
+    "resume": resume,
+    "trigger": trigger,
+    "backfill": backfill,
+    "preview": preview,
+    "delete": delete,
+}

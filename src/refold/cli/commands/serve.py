@@ -1,0 +1,221 @@
+"""The command `refold serve`: the API and the page of a database, with a worker or only to look."""
+
+import asyncio
+import gc
+import hashlib
+import os
+import shlex
+import time
+import webbrowser
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from refold import logs
+from refold.cli import database, exits
+from refold.cli import output as out
+from refold.cli.commands.execute import in_foreground
+from refold.cli.options import code_option, db_option, quiet_option, settings
+from refold.cli.settings import db_argument, loaded
+from refold.errors import Stopped, Unusable
+from refold.server.service import ServerOptions
+from refold.settings import Settings
+from refold.wiring import open_process
+
+PORT = 7399
+
+
+class Serving(Struct, frozen=True):
+    """What `refold serve` serves."""
+
+    db: str
+    code: Sequence[str]
+    playbooks: str
+    settings: Settings
+    options: ServerOptions
+    quiet: bool
+    opens: bool
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any free port.")
+@click.option(
+    "--public-address", default="", metavar="URL", help="What people type to reach it, as https://refold.example.org."
+)
+@click.option("--plain-http", is_flag=True, help="Allow a public address without https.")
+@click.option("--playbooks", metavar="DIR", help="The folder of playbooks that can be started.")
+@click.option("--read-only", is_flag=True, help="Only show; start and steer nothing, and run no worker.")
+@click.option("--check", is_flag=True, help="Say what would be served, and end.")
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+@code_option
+@quiet_option
+@db_option
+def serve(
+    host: str,
+    port: int,
+    public_address: str,
+    plain_http: bool,
+    playbooks: str | None,
+    read_only: bool,
+    check: bool,
+    opens: bool,
+    code: Sequence[str],
+    quiet: bool,
+    db: str,
+) -> int:
+    """Serve the API and the page of a database, and execute its runs.
+
+    Every request needs a token. The first start makes one for an administrator and prints it once, with a link that
+    signs a browser in. Ctrl-C or SIGTERM ends the server: steps finish or are handed back to other workers.
+    """
+    from refold.server.process import check_address
+
+    options = ServerOptions(host, port, public_address.rstrip("/"), read_only)
+    check_address(options, plain_http)
+    folder = playbooks if playbooks is not None else loaded().command.playbooks
+    wanted = Serving(db, code, folder, settings(own_machine=True), options, quiet, opens)
+    if check:
+        out.print_data(_described(wanted))
+        return exits.OK
+    if not quiet and not loaded().prints_log:
+        logs.configure("text", "warning")
+    gc.freeze()
+    gc.enable()
+    with suppress(Stopped):  # a signal, and steps did not end within the grace
+        asyncio.run(_read(wanted) if read_only else _serve(wanted))
+    if not quiet:
+        out.print_message("stopped" if read_only else "stopped; what was not finished can be taken by another worker")
+    return exits.OK
+
+
+def _described(wanted: Serving) -> str:
+    rows = [
+        ("database", wanted.db, loaded().origin("db")),
+        ("address", f"{wanted.options.host}:{wanted.options.port}", ""),
+        ("public address", wanted.options.public_address or "none: only this machine", ""),
+        ("playbooks", wanted.playbooks or "none", loaded().origin("playbooks")),
+        ("code", ", ".join(wanted.code) or "none", loaded().origin("code")),
+        ("runs are executed", "no" if wanted.options.read_only else f"yes, {wanted.settings.slots} slots", ""),
+    ]
+    return out.table(("WHAT", "VALUE", "FROM"), rows, False, out.terminal_width())
+
+
+async def _serve(wanted: Serving) -> None:
+    from refold.cli.commands.schedule_files import kept_in_step
+    from refold.server.process import Kept, WebServer, listen, open_service, with_port
+
+    bound = listen(wanted.options)
+    options = with_port(wanted.options, bound)
+    async with open_process(db=wanted.db, settings=wanted.settings) as process:
+        code = await _known_code(process.engine, wanted.code)
+        engine = process.engine
+        kept = Kept(engine.store.views, engine, engine.store, engine.advance)
+        async with open_service(kept, options, wanted.playbooks, code, time.monotonic) as service:
+            lines = await _greeting(wanted, service)
+
+            def began() -> None:
+                for line in lines:
+                    out.print_message(line)
+
+            again, web = again_command(wanted), WebServer(service, bound)
+            say, grace = _say(wanted), wanted.settings.stop_grace
+
+            async def stop(grace: float) -> None:
+                """First the requests, which may still ask for runs, then the worker."""
+                await web.stop()
+                await process.stop(grace)
+
+            async with kept_in_step(process, wanted.playbooks, wanted.code, say):
+                await in_foreground(web.run(began), stop, grace=grace, resume=again, say=say)
+
+
+async def _read(wanted: Serving) -> None:
+    """Serve without an engine. Tokens are in memory: nothing is written to the database."""
+    from refold.server.process import WebServer, listen, open_service, read_only, with_port
+
+    bound = listen(wanted.options)
+    options = with_port(wanted.options, bound)
+    with database.reading(wanted.db) as views:
+        async with open_service(read_only(views), options, wanted.playbooks, {}, time.monotonic) as service:
+            lines = await _greeting(wanted, service)
+
+            def began() -> None:
+                for line in lines:
+                    out.print_message(line)
+
+            again, web = again_command(wanted), WebServer(service, bound)
+
+            async def stop(grace: float) -> None:
+                """Nothing is executed here."""
+                await web.stop()
+
+            await in_foreground(web.run(began), stop, grace=0.0, resume=again, say=_say(wanted))
+
+
+def _say(wanted: Serving) -> Any:
+    def say(line: str) -> None:
+        if not wanted.quiet and not line.startswith("to continue"):
+            out.print_message(line)
+
+    return say
+
+
+async def _known_code(engine: Any, targets: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+    """Import the Python workflows that were named, by the names under which they are started."""
+    from refold.python.load import load
+
+    found = {}
+    for target in targets:
+        workflow = load(target)
+        await engine.register(workflow)
+        plan = (await engine.code.known(workflow)).plan
+        found[plan.name] = (workflow, plan)
+    return found
+
+
+async def _greeting(wanted: Serving, service: Any) -> list[str]:
+    from refold.server.process import addresses, first_token
+
+    [address] = addresses(service.options)
+    what = "shows" if wanted.options.read_only else "serves"
+    lines = [f"refold {what} {wanted.db} on {address}"]
+    made = await first_token(service, address)
+    if made is not None:
+        where = "" if wanted.options.read_only else _keep_token(made.text, wanted.db)
+        lines += [
+            f"token of the administrator, shown only now{where}: {made.text}",
+            f"to sign a browser in (valid once, for ten minutes): {made.link}",
+        ]
+        if wanted.opens:
+            webbrowser.open(made.link)
+    elif not wanted.quiet:
+        lines.append(f"to sign a browser in: refold token link{db_argument(wanted.db)} --server {address}")
+    return lines
+
+
+def _keep_token(text: str, db: str) -> str:
+    """Keep the token in a file that only this user can read; return the words that name it."""
+    from refold.secrets.private_files import write
+
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "refold" / "tokens"
+    path = folder / hashlib.sha256(os.path.abspath(db).encode()).hexdigest()[:16]
+    try:
+        write(path, f"{text}\n".encode())
+    except Unusable as error:
+        out.print_message(f"warning: {error}; keep the token yourself")
+        return ""
+    return f" and kept in {path}"
+
+
+def again_command(wanted: Serving) -> str:
+    """Return the command line that starts such a server again."""
+    port = "" if wanted.options.port == PORT else f" --port {wanted.options.port}"
+    known = loaded().command
+    code = "".join(f" --code {shlex.quote(each)}" for each in wanted.code if each not in known.code)
+    folder = "" if wanted.playbooks == known.playbooks else f" --playbooks {shlex.quote(wanted.playbooks)}"
+    return f"refold serve{db_argument(wanted.db)}{port}{folder}{code}"

@@ -1,0 +1,26 @@
+"""What commands say about a run that no process executes."""
+
+import shlex
+
+from refold.cli import database
+from refold.cli import output as out
+from refold.cli.settings import db_argument
+from refold.core.read.summary import Summary
+from refold.core.state import PAUSED
+from refold.queries.runs import run_label
+from refold.queries.workers import unserved
+
+NO_PROCESS = "no process executes"
+
+
+def tell_if_unserved(db: str, text: str) -> None:
+    """After something was sent to a run: say if no process is there to continue it, and which command is."""
+    with database.reading(db) as views:
+        row = database.find_run(views, text)
+        if row.status != PAUSED and unserved(views, [row]):
+            out.print_message(f"{NO_PROCESS} {run_label(row)}; to execute it: {how_to_execute(row, db)}")
+
+
+def how_to_execute(row: Summary, db: str) -> str:
+    argument = db_argument(db)
+    return f"refold runs resume {shlex.quote(run_label(row))}{argument}, or refold worker{argument}"

@@ -1,0 +1,160 @@
+"""Routes that show a run at any moment, one fact, one item; and those that remove, export and import runs."""
+
+from typing import Any
+
+from msgspec import Struct, json
+
+from refold.core.read.items import LoopSeen
+from refold.core.read.summary import Progress, progress
+from refold.core.state import ISSUED, TERMINAL
+from refold.core.times import stamp
+from refold.errors import Conflict, NotFound
+from refold.queries.items import find_loop, item_object, rows_of
+from refold.queries.runs import error_object, with_started
+from refold.server.access import Credential
+from refold.server.problems import invalid
+from refold.server.routes import Answer, Call
+from refold.server.runs import fact_object, run_row, shown_error, shown_row, step_object
+
+MOST_FRAMES = 500
+
+
+class FramesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    after: int = 0
+    limit: int = 100
+
+
+class ImportBody(Struct, frozen=True, forbid_unknown_fields=True):
+    run: dict[str, Any]  # what the export of a run gave
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 15:
+        raise NotFound(f"{text!r} is not the number of a fact")
+    return int(text)
+
+
+def rows_object(shown: Progress, credential: Credential) -> dict[str, Any]:
+    return {
+        "status": shown.status,
+        "head": shown.seq,
+        "steps": [step_object(each, credential) for each in shown.rows],
+        "error": shown_error(error_object(shown.error), credential),
+    }
+
+
+async def show_moment(call: Call) -> Answer:
+    """The rows of a run after a fact, with what that fact changed, and the context for those who may see values."""
+    row, number = await run_row(call), _number(call.path["n"])
+
+    def look() -> dict[str, Any]:
+        graph, state, (_, at, fact) = call.service.moments.at(row.run, number)
+        found = {
+            **shown_row(row, call.credential),
+            **rows_object(progress(graph, state, at), call.credential),
+            "fact": fact_object(number, at, fact, call.credential),
+        }
+        return found | ({"context": dict(state.ctx)} if call.credential.may("values") else {})
+
+    return Answer(await call.service.read(look), headers={"cache-control": "private, max-age=3600"})
+
+
+async def show_frames(call: Call) -> Answer:
+    query: FramesQuery = call.query
+    row = await run_row(call)
+    if not 1 <= query.limit <= MOST_FRAMES:
+        raise invalid("?limit", f"{query.limit} is not between 1 and {MOST_FRAMES}")
+    if query.after < 0:
+        raise invalid("?after", f"{query.after} is not the number of a fact")
+
+    def look() -> dict[str, Any]:
+        before, frames = call.service.moments.frames(row.run, query.after, query.limit)
+        shown = []
+        for frame in frames:
+            number, at, fact = frame.record
+            rows = {each.step: each for each in frame.shown.rows}
+            shown.append(
+                {
+                    "number": number,
+                    "at": stamp(at),
+                    "status": frame.shown.status,
+                    "fact": fact_object(number, at, fact, call.credential),
+                    "changed": [step_object(rows[step], call.credential) for step in frame.changed],
+                }
+            )
+        return {"keyframe": None if before is None else rows_object(before, call.credential), "frames": shown}
+
+    return Answer(await call.service.read(look))
+
+
+async def show_fact(call: Call) -> Answer:
+    row, number = await run_row(call), _number(call.path["n"])
+    records = await call.service.read(lambda: call.service.views.facts(row.run, max(number - 1, 0), 1))
+    if not records or records[0][0] != number:
+        raise NotFound(f"run {row.run} has no fact {number}")
+    return Answer(fact_object(*records[0], call.credential))
+
+
+async def show_item(call: Call) -> Answer:
+    row, number = await run_row(call), _number(call.path["i"])
+
+    def look() -> dict[str, Any]:
+        graph, state = call.service.folded(row.run)
+        s, fan = find_loop(graph, state, call.path["step"])
+        if number >= fan.count:
+            raise NotFound(f"the loop {graph.name(s)!r} has {fan.count} items, numbered from 0")
+        loop = LoopSeen(graph.name(s), state, fan, state.steps[s].life == ISSUED)
+        return item_object(next(iter(rows_of(call.service.views, loop, [number]))))
+
+    found = await call.service.read(look)
+    if not call.credential.may("values"):
+        found = {name: found[name] for name in ("item", "status", "tries")}
+    return Answer(found)
+
+
+async def show_usage(call: Call) -> Answer:
+    row = await run_row(call)
+
+    def look() -> dict[str, Any]:
+        _, state = call.service.folded(row.run)
+        return {"usage": dict(state.usage), "budget": dict(state.budget)}
+
+    return Answer(await call.service.read(look))
+
+
+async def delete_run(call: Call) -> Answer:
+    """Remove a run that is over, with its child runs, and all that belongs to them."""
+    row = await run_row(call)
+    engine = call.service.engine
+
+    def check() -> list[str]:
+        family = with_started(call.service.views, row)
+        for each in family:
+            if each.status not in TERMINAL:
+                raise Conflict(f"run {each.run} is {each.status}: cancel it first")
+        return [each.run for each in family]
+
+    runs = await call.service.read(check)
+
+    def remove() -> None:
+        with engine.store.turn(runs) as turn:
+            for run in runs:
+                turn.remove(run)
+
+    await engine.advance(remove)
+    return Answer(status=204)
+
+
+async def export_run(call: Call) -> Answer:
+    """The whole run as one file, with everything that it waits for. Pause it first."""
+    row = await run_row(call)
+    data = await call.service.engine.export(row.run)
+    name = f'attachment; filename="run-{row.run[:32]}.json"'
+    return Answer(raw=data, headers={"content-disposition": name, "content-security-policy": "sandbox"})
+
+
+async def import_run(call: Call) -> Answer:
+    """Take a run from an export. It continues as soon as a worker serves it."""
+    run = await call.service.engine.restore(json.encode(call.body.run))
+    row = await call.service.row(run)
+    return Answer(shown_row(row, call.credential), 201, {"location": f"/api/v1/ns/{call.path['ns']}/runs/{run}"})

@@ -1,0 +1,235 @@
+"""Opens a server: store, readers, engine if it steers, and uvicorn; and closes all of it again."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import uvicorn
+from msgspec import Struct, structs
+
+from refold import __version__
+from refold.core.plan import Plan
+from refold.errors import Conflict, Corrupt, InvalidValue, RefoldError, Unusable
+from refold.logs import WARNING, event, logger
+from refold.ports import Advance, Store, Views
+from refold.runtime.engine import Engine
+from refold.server.access import Token, permissions_of
+from refold.server.app import App, is_loopback
+from refold.server.audit import AuditLog
+from refold.server.catalogue import Catalogue
+from refold.server.changes import Changes
+from refold.server.credentials import Credentials, Failures
+from refold.server.cursors import Cursors
+from refold.server.documents import Documents, LocalDocuments, StoredDocuments
+from refold.server.service import Readers, ServerOptions, Service, ServiceParts
+from refold.telemetry.metrics import Metrics
+
+log = logger("server")
+
+KEYS, CURSOR_KEY = "server", "cursor-key"
+TIDY_EVERY = 600.0  # seconds between two looks for sessions that have ended
+BIGGEST_HEAD = 16 * 1024  # bytes of the head of a request
+MOST_CONNECTIONS = 1000
+
+
+class Kept(Struct, frozen=True):
+    """What a server works on. Without a store it only reads."""
+
+    views: Views
+    engine: Engine | None = None
+    store: Store | None = None
+    advance: Advance | None = None
+
+
+def check_address(options: ServerOptions, plain_http: bool) -> None:
+    """Refuse an address that would show tokens to others. Raises InvalidValue."""
+    if options.public_address:
+        if not options.public_address.startswith(("https://", "http://")):
+            raise InvalidValue("--public-address", "an address begins with https://")
+        if not options.is_secure and not plain_http:
+            why = "tokens would be readable on the way; use https (a proxy can end it), or add --plain-http"
+            raise InvalidValue("--public-address", why)
+    elif not is_loopback(options.host):
+        why = f"{options.host} can be reached from other machines: name the address that people type, which is https"
+        raise InvalidValue("--public-address", why)
+
+
+@asynccontextmanager
+async def open_service(
+    kept: Kept, options: ServerOptions, folder: str, code: Mapping[str, tuple[Any, Plan]], now: Callable[[], float]
+) -> AsyncIterator[Service]:
+    read = Readers()
+    documents: Documents = LocalDocuments()
+    audit: AuditLog | None = None
+    if kept.store is not None and kept.advance is not None:
+        documents = StoredDocuments(kept.views, read, kept.store, kept.advance)
+        audit = AuditLog(kept.store, kept.advance, kept.views.now)
+    changes = Changes(kept.views, read)
+    service = Service(
+        ServiceParts(
+            options=options,
+            views=kept.views,
+            read=read,
+            engine=kept.engine,
+            credentials=Credentials(documents, kept.views.now, options.port, Failures(now)),
+            cursors=Cursors(await _cursor_key(documents)),
+            catalogue=Catalogue(documents, read, folder, code),
+            changes=changes,
+            version=__version__,
+            metrics=Metrics(kept.views, __version__),
+            note=None if audit is None else audit.note,
+            is_ready=lambda: _why_not_ready(kept),
+        )
+    )
+    tasks = [asyncio.create_task(changes.run()), asyncio.create_task(_tidy(service, audit))]
+    try:
+        yield service
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        read.close()
+
+
+async def _cursor_key(documents: Documents) -> bytes:
+    """The key of cursors, which is the same for all servers of a store and survives a restart."""
+    while True:
+        found = await documents.get(KEYS, CURSOR_KEY)
+        if found is not None:
+            return found.data
+        with suppress(Conflict):  # another server has made it just now
+            await documents.put(KEYS, CURSOR_KEY, os.urandom(32))
+
+
+def _why_not_ready(kept: Kept) -> str:
+    try:
+        health = kept.views.health()
+    except (Unusable, Corrupt) as error:
+        event(log, WARNING, "the store cannot be used", why=str(error))
+        return "the store cannot be used: the log has the cause"
+    if kept.engine is not None and not health.is_writable:
+        return "the store cannot be written"
+    return ""
+
+
+async def _tidy(service: Service, audit: AuditLog | None) -> None:
+    while True:
+        await asyncio.sleep(TIDY_EVERY)
+        try:
+            await service.credentials.tidy()
+            if audit is not None:
+                await audit.tidy()
+        except RefoldError as error:
+            event(log, WARNING, "sessions and audit rows that have ended could not be removed", why=str(error))
+
+
+class FirstToken(Struct, frozen=True):
+    """The token of the administrator that the first start makes; `text` is shown once. `link` signs a browser in."""
+
+    text: str
+    link: str
+
+
+async def first_token(service: Service, address: str) -> FirstToken | None:
+    """Make a token for an administrator if there is none at all."""
+    if await service.credentials.tokens():
+        return None
+    wanted = Token("", "", "admin", "admin", permissions_of("admin"))
+    token, text = await service.credentials.create(wanted)
+    return FirstToken(text, await sign_in_link(service, token.id, address))
+
+
+async def sign_in_link(service: Service, token: str, address: str) -> str:
+    """The ticket stands behind the `#`, which no browser sends."""
+    return f"{address}/#ticket={await service.credentials.new_ticket(token)}"
+
+
+class QuietServer(uvicorn.Server):
+    """The signals of the process belong to the command, which also stops the engine."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(options: ServerOptions) -> socket.socket:
+    """Bind the address. Raises Unusable, which names a port that is taken."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((options.host.strip("[]"), options.port))
+    except OSError as error:
+        bound.close()
+        why = error.strerror or str(error)
+        raise Unusable(
+            f"port {options.port} of {options.host} cannot be used: {why}; --port names another one"
+        ) from None
+    bound.listen(2048)
+    return bound
+
+
+def with_port(options: ServerOptions, bound: socket.socket) -> ServerOptions:
+    """The options with the port that was bound: 0 means any free one."""
+    return structs.replace(options, port=bound.getsockname()[1])
+
+
+class WebServer:
+    """uvicorn, which serves one application until it is stopped."""
+
+    def __init__(self, service: Service, bound: socket.socket) -> None:
+        self._service, self._bound = service, bound
+        self._server = QuietServer(
+            uvicorn.Config(
+                App(service),
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=MOST_CONNECTIONS,
+                timeout_keep_alive=5,
+                timeout_graceful_shutdown=2,
+                h11_max_incomplete_event_size=BIGGEST_HEAD,
+                ws="none",
+                lifespan="off",
+                loop="asyncio",
+                http="h11",
+            )
+        )
+        self._ended = asyncio.Event()
+
+    async def run(self, began: Callable[[], object]) -> None:
+        """Serve until `stop` or until cancelled. `began` is called when requests are answered."""
+        serving = asyncio.create_task(self._server.serve([self._bound]))
+        try:
+            while not self._server.started and not serving.done():
+                await asyncio.sleep(0.005)
+            began()
+            await asyncio.shield(serving)
+        finally:
+            self._leave()
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(serving)
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Say goodbye on streams, answer what is under way, and take no more requests."""
+        self._leave()
+        await self._ended.wait()
+
+    def _leave(self) -> None:
+        self._service.stopping.set()
+        self._server.should_exit = True
+
+
+def read_only(views: Views) -> Kept:
+    return Kept(views)
+
+
+def addresses(options: ServerOptions) -> Sequence[str]:
+    """Where the server can be reached, as people type it."""
+    host = f"[{options.host}]" if ":" in options.host and not options.host.startswith("[") else options.host
+    return [options.public_address or f"http://{host}:{options.port}"]

@@ -1,0 +1,110 @@
+"""What routes work with: the store's views, the engine, the catalogue, credentials, changes; and how they read."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from msgspec import Struct
+
+from refold.core.graph import Graph
+from refold.core.outcomes import Instant
+from refold.core.read.summary import Summary
+from refold.core.state import RunState
+from refold.errors import NotFound
+from refold.ports import Views
+from refold.queries.reading import RunReader
+from refold.runtime.engine import Engine
+from refold.server.access import Deed
+from refold.server.catalogue import Catalogue
+from refold.server.changes import Changes
+from refold.server.credentials import Credentials
+from refold.server.cursors import Cursors
+from refold.server.moments import Moments
+from refold.server.problems import HttpProblem
+from refold.telemetry.metrics import Metrics
+
+T = TypeVar("T")
+Note = Callable[[Deed], Awaitable[None]]
+READERS = 4  # threads that read the store
+
+
+class ServerOptions(Struct, frozen=True):
+    """How a server is reached and what it may do."""
+
+    host: str = "127.0.0.1"
+    port: int = 7399
+    public_address: str = ""  # what people type, as https://refold.example.org; empty: only this machine
+    read_only: bool = False
+
+    @property
+    def is_secure(self) -> bool:
+        return self.public_address.startswith("https://")
+
+
+class Readers:
+    """Threads that read, so that no reader delays a turn or the event loop."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(READERS, "refold-read")
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class ServiceParts(Struct, frozen=True):
+    options: ServerOptions
+    views: Views
+    read: Readers
+    engine: Engine | None  # None: this server only reads
+    credentials: Credentials
+    cursors: Cursors
+    catalogue: Catalogue
+    changes: Changes
+    version: str
+    metrics: Metrics
+    note: Note | None  # adds a row to the audit log; None: a server that only reads changes nothing
+    is_ready: Callable[[], str]  # why the server is not ready; empty: it is
+
+
+class Service:
+    """One for a server."""
+
+    def __init__(self, parts: ServiceParts) -> None:
+        self.options, self.views, self.read, self.version = parts.options, parts.views, parts.read, parts.version
+        self.credentials, self.cursors, self.catalogue = parts.credentials, parts.cursors, parts.catalogue
+        self.changes, self.is_ready, self.metrics = parts.changes, parts.is_ready, parts.metrics
+        self.note = parts.note
+        self._engine = parts.engine
+        self.moments = Moments(parts.views)
+        self.stopping = asyncio.Event()  # set when the server ends: streams say goodbye
+        self.streams: dict[str, int] = {}  # open streams by credential
+
+    @property
+    def engine(self) -> Engine:
+        """Raises HttpProblem if this server only reads."""
+        if self._engine is None:
+            why = "this server only reads: start it without --read-only"
+            raise HttpProblem(403, "read_only", "The server only reads", why)
+        return self._engine
+
+    @property
+    def is_steering(self) -> bool:
+        return self._engine is not None
+
+    def now(self) -> Instant:
+        return self.views.now()
+
+    async def row(self, run: str) -> Summary:
+        """Raises NotFound. Only a whole id names a run here."""
+        found: Summary | None = await self.read(lambda: self.views.summary(run))
+        if found is None:
+            raise NotFound(f"there is no run {run}")
+        return found
+
+    def folded(self, run: str) -> tuple[Graph, RunState]:
+        """Fold the log of a run; call it on a thread for readers."""
+        return RunReader(self.views, run).read()

@@ -1,0 +1,281 @@
+"""Routes that start and steer runs, and decide what waits for people. Each answers when its turn is committed."""
+
+import asyncio
+import hashlib
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from refold.core.outcomes import ANSWER
+from refold.core.read.gates import OpenGate, why_no_answer
+from refold.core.read.summary import Summary
+from refold.core.state import TERMINAL
+from refold.errors import Conflict, InvalidValue, NotFound, RefoldError
+from refold.names import label_flaw
+from refold.queries.gates import find_gate, find_question, waiting_for_people, waiting_object
+from refold.server.problems import HttpProblem, of_error
+from refold.server.routes import Answer, Call
+from refold.server.runs import run_head, run_row, shown_row
+
+MOST_STARTS = 1000  # of one batch
+AT_ONCE = 100  # starts that are sent together
+
+
+class StartBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What starts: a workflow of the catalogue, or a stored plan."""
+
+    workflow: str = ""
+    input: dict[str, Any] = {}
+    key: str = ""
+    name: str = ""
+    labels: dict[str, str] = {}
+
+
+class BatchBody(Struct, frozen=True, forbid_unknown_fields=True):
+    runs: list[StartBody]
+
+
+class CancelBody(Struct, frozen=True, forbid_unknown_fields=True):
+    reason: str = ""
+
+
+class ResumeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    budget: dict[str, float] = {}
+
+
+class RetryBody(Struct, frozen=True, forbid_unknown_fields=True, rename={"step": "from"}):
+    step: str = ""
+    budget: dict[str, float] = {}
+
+
+class MigrateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    to: str  # the hash of a plan
+
+
+class SignalBody(Struct, frozen=True, forbid_unknown_fields=True):
+    value: Any = None
+
+
+class ItemsBody(Struct, frozen=True, forbid_unknown_fields=True):
+    items: tuple[int, ...] = ()  # empty: all that failed or were cancelled
+
+
+class DecisionBody(Struct, frozen=True, forbid_unknown_fields=True):
+    option: str
+    feedback: Any = None
+
+
+class AnswerBody(Struct, frozen=True, forbid_unknown_fields=True):
+    value: Any | UnsetType = UNSET
+
+
+class NoBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a request that needs no body; an empty one and `{}` are the same."""
+
+
+async def start(call: Call) -> Answer:
+    row, is_new = await _start(call, call.body, call.headers.get("idempotency-key", ""))
+    where = f"/api/v1/ns/{call.path['ns']}/runs/{row.run}"
+    headers = {"location": where} | ({} if is_new else {"idempotent-replayed": "true"})
+    return Answer(shown_row(row, call.credential), 201, headers)
+
+
+async def _start(call: Call, body: StartBody, request: str) -> tuple[Summary, bool]:
+    """Start a run; return its row, and whether this request has started it.
+
+    A start with a key, and one whose request has a key, is one run however often it is sent: the id of the run follows
+    from the key.
+    """
+    if not body.workflow:
+        raise InvalidValue("workflow", "name the workflow to start")
+    if not call.credential.sees(body.workflow):
+        raise NotFound(f"there is no workflow {body.workflow!r}")
+    if flaw := label_flaw(body.labels):
+        raise InvalidValue("labels", flaw)
+    entry = await call.service.catalogue.find(body.workflow)
+    engine = call.service.engine
+    run = "" if body.key or not request else hashlib.sha256(f"{call.credential.id}/{request}".encode()).hexdigest()[:32]
+    before = await call.service.read(lambda: call.service.views.summary(run)) if run else None
+    starter = engine.options(key=body.key, name=body.name, run=run, labels=body.labels)
+    try:
+        handle = await starter.start(entry.workflow, **body.input)
+    except Conflict:
+        if not run:
+            raise
+        if before is None:
+            before = await call.service.row(run)
+        await _check_same(call, before, body)
+        return before, False
+    return await call.service.row(handle.id), True
+
+
+async def _check_same(call: Call, row: Summary, body: StartBody) -> None:
+    """A request key that comes again with another body is a mistake of the caller."""
+    records = await call.service.read(lambda: call.service.views.facts(row.run, 0, 1))
+    started = records[0][2] if records else None
+    known = getattr(started, "input", None)
+    if row.workflow != body.workflow or row.name != body.name or {**(known or {}), **body.input} != known:
+        why = "the Idempotency-Key was used with another request; take a new one for a new request"
+        raise HttpProblem(422, "idempotency_key_reused", "The key was used for another request", why)
+
+
+async def start_batch(call: Call) -> Answer:
+    """Start many; each has its own outcome at its place."""
+    body: BatchBody = call.body
+    if len(body.runs) > MOST_STARTS:
+        raise InvalidValue("runs", f"at most {MOST_STARTS} runs start at once, and these are {len(body.runs)}")
+    request = call.headers.get("idempotency-key", "")
+    outcomes: list[dict[str, Any]] = []
+    for first in range(0, len(body.runs), AT_ONCE):
+        part = body.runs[first : first + AT_ONCE]
+        keys = [f"{request}/{first + number}" if request else "" for number in range(len(part))]
+        pairs = zip(part, keys, strict=True)
+        outcomes += await asyncio.gather(*(_outcome(call, each, key) for each, key in pairs))
+    return Answer({"items": outcomes}, 200)
+
+
+async def _outcome(call: Call, body: StartBody, request: str) -> dict[str, Any]:
+    try:
+        row, _ = await _start(call, body, request)
+    except HttpProblem as problem:
+        return {"problem": problem.document(call.trace_id)}
+    except RefoldError as error:
+        return {"problem": of_error(error).document(call.trace_id)}
+    return {"run": shown_row(row, call.credential)}
+
+
+async def steerable(call: Call) -> Summary:
+    """The run, if what the caller has seen of it still holds. Raises HttpProblem (412) if not."""
+    row = await run_row(call)
+    wanted = call.headers.get("if-match", "")
+    if wanted and wanted not in ("*", f'"{row.plan[:16]}-{row.seq}"'):
+        why = f"the run is at fact {row.seq} now; read it again before you decide"
+        raise HttpProblem(412, "changed_meanwhile", "The run has changed", why)
+    return row
+
+
+async def _answer(call: Call, run: str) -> Answer:
+    row = await call.service.row(run)
+    return Answer(
+        await call.service.read(lambda: run_head(call, row)), headers={"etag": f'"{row.plan[:16]}-{row.seq}"'}
+    )
+
+
+async def pause(call: Call) -> Answer:
+    row = await steerable(call)
+    await call.service.engine.pause(row.run, call.credential.name)
+    return await _answer(call, row.run)
+
+
+async def resume(call: Call) -> Answer:
+    row = await steerable(call)
+    await call.service.engine.resume(row.run, call.credential.name, dict(call.body.budget))
+    return await _answer(call, row.run)
+
+
+async def cancel(call: Call) -> Answer:
+    row = await steerable(call)
+    if row.status in TERMINAL:
+        raise Conflict(f"run {row.run} is {row.status}")
+    await call.service.engine.cancel(row.run, call.body.reason, call.credential.name)
+    return await _answer(call, row.run)
+
+
+async def retry(call: Call) -> Answer:
+    row = await steerable(call)
+    await call.service.engine.retry(row.run, call.body.step, call.credential.name, dict(call.body.budget))
+    return await _answer(call, row.run)
+
+
+async def migrate(call: Call) -> Answer:
+    row = await steerable(call)
+    await call.service.engine.migrate(row.run, call.body.to, call.credential.name)
+    return await _answer(call, row.run)
+
+
+async def signal(call: Call) -> Answer:
+    row = await steerable(call)
+    if row.status in TERMINAL:
+        raise Conflict(f"run {row.run} is {row.status}")
+    await call.service.engine.signal_stored(row.run, call.path["name"], call.body.value, call.credential.name)
+    return await _answer(call, row.run)
+
+
+async def retry_items(call: Call) -> Answer:
+    row = await steerable(call)
+    await call.service.engine.retry_items(row.run, call.path["step"], call.body.items, call.credential.name)
+    return await _answer(call, row.run)
+
+
+async def cancel_items(call: Call) -> Answer:
+    row = await steerable(call)
+    if not call.body.items:
+        raise InvalidValue("items", "name the items to cancel")
+    await call.service.engine.cancel_items(row.run, call.path["step"], call.body.items, call.credential.name)
+    return await _answer(call, row.run)
+
+
+async def decide(call: Call) -> Answer:
+    """Decide a gate as the person of this credential. The first decision counts."""
+    row = await steerable(call)
+    step, visit = call.path["step"], _visit(call.path["visit"])
+
+    def look() -> OpenGate:
+        return find_gate(row, *call.service.folded(row.run), step)
+
+    gate = await call.service.read(look)
+    if gate.visit != visit:
+        raise Conflict(f"gate {step!r} waits for a decision on visit {gate.visit}, not on visit {visit}")
+    if gate.assignee and gate.assignee != call.credential.name:
+        why = f"gate {step!r} waits for {gate.assignee}, and this credential is {call.credential.name}"
+        raise HttpProblem(403, "not_the_assignee", "Somebody else has to decide", why)
+    body: DecisionBody = call.body
+    engine = call.service.engine
+    await engine.decide(row.run, step, body.option, by=call.credential.name, feedback=body.feedback, visit=visit)
+    return await _answer(call, row.run)
+
+
+def _visit(text: str) -> int:
+    if not text.isdecimal():
+        raise NotFound(f"{text!r} is not the number of a visit")
+    return int(text)
+
+
+async def answer_question(call: Call) -> Answer:
+    row = await steerable(call)
+    found = await call.service.read(lambda: find_question(call.service.views, row, call.path["id"]))
+    if found is None:
+        raise NotFound(f"run {row.run} does not ask {call.path['id']!r}")
+    if call.body.value is UNSET:
+        raise InvalidValue("value", "the answer is missing")
+    asking, question = found
+    why = "" if question.request is None else why_no_answer(question.request.asks, call.body.value)
+    if why:
+        raise InvalidValue("value", why)
+    name = f"{ANSWER}{question.id}"
+    await call.service.engine.signal_stored(asking.run, name, call.body.value, call.credential.name)
+    return await _answer(call, row.run)
+
+
+class GatesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    assignee: str | None = None
+    order: Literal["deadline", "created"] = "deadline"
+
+
+async def list_gates(call: Call) -> Answer:
+    """Everything that waits for a person."""
+    query: GatesQuery = call.query
+
+    def look() -> list[dict[str, Any]]:
+        pairs = waiting_for_people(call.service.views)
+        return [waiting_object(row, each) for row, each in pairs if call.credential.sees(row.workflow)]
+
+    found = await call.service.read(look)
+    if query.assignee is not None:
+        found = [each for each in found if each.get("assignee") == query.assignee]
+    if query.order == "deadline":
+        found.sort(key=lambda each: each["deadline"] or "9")
+    if not call.credential.may("values"):
+        hidden = ("prompt", "metadata", "data", "approvals")
+        found = [{name: value for name, value in each.items() if name not in hidden} for each in found]
+    return Answer({"items": found})

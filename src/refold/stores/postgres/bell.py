@@ -1,0 +1,141 @@
+"""Tells other processes that something has changed, and hears it from them: by NOTIFY, on a session of its own.
+
+A NOTIFY inside a transaction that writes facts would make all commits of the server wait for each other. Rings are
+gathered here instead and sent at most once in 10 ms. A ring carries no data: those who hear it ask the store. A lost,
+doubled or foreign ring changes nothing but latency.
+
+The session also holds the life lock of its process: when the process dies, the server frees the lock at once.
+"""
+
+import hashlib
+import os
+import select
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Thread
+
+import psycopg
+
+from refold.errors import RefoldError
+from refold.logs import WARNING, event, logger
+from refold.stores.postgres.address import Address
+from refold.stores.postgres.connection import Session
+
+log = logger("store")
+
+PAUSE = 0.01  # seconds between two statements
+PATIENCE = 5.0  # seconds for a server to answer
+AGAIN = 0.5  # seconds until a broken session is opened again
+LIFE = 79  # the class of the life locks
+SETTINGS = (
+    "set synchronous_commit = off",  # a ring need not survive a crash
+    "set tcp_keepalives_idle = 2",
+    "set tcp_keepalives_interval = 1",
+    "set tcp_keepalives_count = 3",
+    "set statement_timeout = '10s'",
+)
+
+
+class Bell:
+    """One thread, which both sends and hears; it starts with the first `listen` or `ring`."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        where = f"{address.schema}/{address.namespace}".encode()
+        self.channel = "refold_" + hashlib.sha256(where).hexdigest()[:24]
+        self.name = os.urandom(8).hex()
+        self.lock = int.from_bytes(os.urandom(4), "big") & 0x7FFFFFFF
+        self.heard = 0  # rings of other processes
+        self.is_held = False  # whether the life lock is
+        self._session = Session(address)
+        self._rung = self._stopped = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._thread: Thread | None = None
+        self._ready = Event()
+        self._wake_reading, self._wake_writing = -1, -1
+        self._pid = os.getpid()
+
+    def ring(self) -> None:
+        """From any thread; returns at once."""
+        self._rung = True
+        self._wake()
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        """Call this, on the thread of the bell, when another process has rung. Returns when it is listening, or when
+        the server does not answer."""
+        self._callbacks.append(heard)
+        self.start()
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._wake_reading, self._wake_writing = os.pipe()
+            os.set_blocking(self._wake_writing, False)
+            self._thread = Thread(target=self._run, name="refold-bell", daemon=True)
+            self._thread.start()
+            self._ready.wait(PATIENCE)
+
+    def close(self) -> None:
+        self._stopped = True
+        thread, self._thread = self._thread, None
+        if thread is not None and os.getpid() == self._pid:
+            self._wake()
+            thread.join(PATIENCE)
+            for end in (self._wake_reading, self._wake_writing):
+                os.close(end)
+            self._wake_writing = -1
+        self._session.close()
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self.start()
+        if self._wake_writing >= 0:
+            with suppress(BlockingIOError, OSError):  # it is awake already
+                os.write(self._wake_writing, b"r")
+
+    def _run(self) -> None:
+        while not self._stopped:
+            began = time.monotonic()
+            try:
+                self._serve()
+            except (psycopg.Error, RefoldError) as error:
+                self._session.drop()
+                self._ready.set()
+                if self._stopped:
+                    return
+                told = "the doorbell is out of order; other processes are asked now and then"
+                event(log, WARNING, told, why=str(error))
+                if time.monotonic() - began < PATIENCE:  # else it worked until now, and the life lock is needed soon
+                    self._wait_for_wake(AGAIN)
+
+    def _serve(self) -> None:
+        connection = self._session.raw
+        for setting in SETTINGS:
+            connection.execute(setting, prepare=False)
+        connection.execute(f"listen {self.channel}", prepare=False)
+        row = connection.execute(
+            "select pg_try_advisory_lock(%s::int, %s::int)", (LIFE, self.lock), prepare=False
+        ).fetchone()
+        self.is_held = row is not None and bool(row[0])
+        self._ready.set()
+        sent_at = 0.0
+        while not self._stopped:
+            if self._rung:
+                wait = sent_at + PAUSE - time.monotonic()
+                if wait > 0:
+                    time.sleep(wait)
+                self._rung = False
+                connection.execute("select pg_notify(%s, %s)", (self.channel, self.name), prepare=False)
+                sent_at = time.monotonic()
+            heard = [each for each in connection.notifies(timeout=0) if each.payload != self.name]
+            if heard:
+                self.heard += 1
+                for callback in self._callbacks:
+                    callback()
+            if not self._rung:
+                self._wait_for_wake(None, connection.fileno())
+
+    def _wait_for_wake(self, timeout: float | None, *others: int) -> None:
+        ready, _, _ = select.select([self._wake_reading, *others], [], [], timeout)
+        if self._wake_reading in ready:
+            os.read(self._wake_reading, 4096)
