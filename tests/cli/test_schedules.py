@@ -1,8 +1,10 @@
 """The commands about schedules, and the folder of a worker."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -87,7 +89,8 @@ def test_a_triggered_run_is_executed_by_a_worker_and_shown_with_its_time(folder:
         assert refold(folder, "worker", "--until-idle", "-q").code == 0
         run = data("runs", "show", record["run"])
         assert run["status"] == "completed" and run["labels"] == {"team": "data", "schedule": "nightly"}
-        assert run["result"] == f"{record['planned'][:10]} for {record['planned']} in {folder.resolve()}"
+        day = datetime.fromisoformat(record["planned"]).astimezone(ZoneInfo("Europe/Berlin")).date()
+        assert run["result"] == f"{day} for {record['planned']} in {folder.resolve()}"
         times = data("schedules", "show", "nightly")["times"]
         assert [each["state"] for each in times] == ["skipped", "started"]
         assert "started by the schedule nightly" not in command("runs", "history", record["run"]).err

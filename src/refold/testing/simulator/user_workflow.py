@@ -299,9 +299,13 @@ class WorkflowSimulation(Simulation):
         return invented_result(called.step, kind, schema if single else None, chance)
 
     def _written(self, number: int) -> None:
-        """Kill the process at commit `cut`: before the commit if the number is odd, otherwise after it."""
+        """Kill the process at commit `cut`: before the commit if the number is odd, otherwise after it.
+
+        A commit of the client does not count: the next one of a node takes its place.
+        """
         process = current_process()
-        if number == self.cut and process is not None and self.nodes.get(process.name) is process:
+        if 0 < self.cut <= number and process is not None and self.nodes.get(process.name) is process:
+            self.cut = 0
             self.faults.seen["cut"] += 1
             if number % 2:
                 self._die(process)
