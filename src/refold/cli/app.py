@@ -57,6 +57,7 @@ COMMANDS = (
     "run",
     "worker",
     "serve",
+    "ui",
     "validate",
     "graph",
     "sim",
@@ -147,6 +148,10 @@ def _command_of_refold(name: str) -> click.Command:
             from refold.cli.commands.serve import serve
 
             return serve
+        case "ui":
+            from refold.cli.commands.ui import ui
+
+            return ui
         case "validate":
             from refold.cli.commands.validate import validate
 

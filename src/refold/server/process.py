@@ -42,6 +42,7 @@ class Kept(Struct, frozen=True):
     engine: Engine | None = None
     store: Store | None = None
     advance: Advance | None = None
+    keeps_tokens: bool = True  # in the store; if not, they end with the process
 
 
 def check_address(options: ServerOptions, plain_http: bool) -> None:
@@ -68,14 +69,15 @@ async def open_service(
         documents = StoredDocuments(kept.views, read, kept.store, kept.advance)
         audit = AuditLog(kept.store, kept.advance, kept.views.now)
     changes = Changes(kept.views, read)
+    private = documents if kept.keeps_tokens else LocalDocuments()
     service = Service(
         ServiceParts(
             options=options,
             views=kept.views,
             read=read,
             engine=kept.engine,
-            credentials=Credentials(documents, kept.views.now, options.port, Failures(now)),
-            cursors=Cursors(await _cursor_key(documents)),
+            credentials=Credentials(private, kept.views.now, options.port, Failures(now)),
+            cursors=Cursors(await _cursor_key(private)),
             catalogue=Catalogue(documents, read, folder, code),
             changes=changes,
             version=__version__,

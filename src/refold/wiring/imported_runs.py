@@ -1,8 +1,10 @@
-"""Keeps runs that were imported from a foreign log in memory, so that every query can read them."""
+"""Keeps runs that were imported from a foreign log or from exports in memory, so that every query can read them."""
 
+import os
 from collections.abc import Iterable
 from itertools import groupby
 
+from refold.core.expressions import Values
 from refold.core.fold.apply import Record, fold
 from refold.core.outcomes import Instant
 from refold.core.plan import canonical
@@ -11,6 +13,7 @@ from refold.core.state import RunState
 from refold.playbooks.noetl_log.log import ImportedRun
 from refold.ports import Store, Writes
 from refold.stores.memory import MemoryStore
+from refold.wiring.world import language, wall
 
 
 def stored_in_memory(runs: Iterable[ImportedRun], now: Instant) -> Store:
@@ -19,6 +22,16 @@ def stored_in_memory(runs: Iterable[ImportedRun], now: Instant) -> Store:
     for run in runs:
         if run.records:
             _store(store, run)
+    return store
+
+
+def exported_in_memory(exports: Iterable[bytes]) -> Store:
+    """Return a store that holds exported runs as they were. Raises InvalidValue, or Conflict if a run comes twice."""
+    from refold.runtime.archive import import_run
+
+    store = MemoryStore(wall)
+    for data in exports:
+        import_run(store, data, Values(), language, lambda: os.urandom(16).hex())
     return store
 
 

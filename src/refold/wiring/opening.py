@@ -90,10 +90,12 @@ async def open_process(
     store: Store | None = None,
     settings: Settings | None = None,
     only: str = "",
+    works: bool = True,
 ) -> AsyncIterator[Process]:
     """Open an engine and all its parts; when it is closed, unfinished work is handed back immediately.
 
-    `only` is a run: this process serves it and what it starts, and leaves the rest of the store to others.
+    `only` is a run: this process serves it and what it starts, and leaves the rest of the store to others. Without
+    `works` it executes nothing: it starts and steers runs, which the workers of other processes execute.
     """
     async with kept_in(store, db) as (kept, advance):
         settings = settings if settings is not None else Settings()
@@ -130,6 +132,7 @@ async def open_process(
             f"run-{only[:8]}-{os.urandom(2).hex()}" if only else f"worker-{os.urandom(4).hex()}",
             only=only,
             shared=db is not None,
+            works=works,
         )
         serving = asyncio.create_task(process.serve())
         at = {"worker": process.worker.can.worker, "db": shown_address(db) if db is not None else "", "run": only}

@@ -55,9 +55,14 @@ class Process(Struct, frozen=True):
     listener: Listener | None = None  # only if other processes may write to the store
     secrets: SecretAccess | None = None
     old_runs: OldRuns | None = None  # removes what the retention does not keep
+    works: bool = True  # if not, it only steers runs, and others execute them
 
     async def serve(self) -> None:
-        """Run all parts; return after `stop`."""
+        """Run all parts; return after `stop`. A process that does not work hears of what others write."""
+        if not self.works:
+            if self.listener is not None:
+                await self.listener.run()
+            return
         async with asyncio.TaskGroup() as group:
             beside = [group.create_task(part()) for part in (self.sweep.run, self.timers.run)]
             if self.old_runs is not None:
@@ -93,12 +98,14 @@ def assemble(
     *,
     only: str = "",
     shared: bool = False,
+    works: bool = True,
     turn_options: TurnOptions | None = None,
 ) -> Process:
     """Create the parts of a process. Parts that need one another get a function that returns the finished process;
     none of them calls it before `assemble` has returned.
 
     `only` is a run: the process serves it and the runs that it starts. `shared`: other processes use the store too.
+    Without `works` it executes nothing, and others do not see a worker in it.
     """
 
     def process() -> Process:
@@ -142,7 +149,7 @@ def assemble(
         registry,
         stored.value,
         register=lambda workflow: process().engine.register(workflow),
-        enrol=_enrolment(store, world) if shared else _keep_to_oneself,
+        enrol=_enrolment(store, world) if shared and works else _keep_to_oneself,
         chance=world.chance,
         new_id=world.new_id,
         in_thread=world.in_thread,
@@ -194,6 +201,7 @@ def assemble(
         listener=listener,
         secrets=world.secrets,
         old_runs=_old_runs(settings, store, world) if not only else None,
+        works=works,
     )
     return assembled
 

@@ -5,12 +5,13 @@ import gc
 import hashlib
 import os
 import shlex
+import socket
 import time
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
@@ -26,6 +27,10 @@ from refold.server.service import ServerOptions
 from refold.settings import Settings
 from refold.wiring import open_process
 
+if TYPE_CHECKING:
+    from refold.server.process import Kept
+    from refold.server.service import Service
+
 PORT = 7399
 
 
@@ -39,6 +44,9 @@ class Serving(Struct, frozen=True):
     options: ServerOptions
     quiet: bool
     opens: bool
+
+
+Greet = Callable[[Serving, "Service"], Awaitable[list[str]]]
 
 
 @click.command()
@@ -106,6 +114,7 @@ def _described(wanted: Serving) -> str:
 
 
 async def _serve(wanted: Serving) -> None:
+    """Serve with an engine and a worker."""
     from refold.cli.commands.schedule_files import kept_in_step
     from refold.server.process import Kept, WebServer, listen, open_service, with_port
 
@@ -136,25 +145,32 @@ async def _serve(wanted: Serving) -> None:
 
 async def _read(wanted: Serving) -> None:
     """Serve without an engine. Tokens are in memory: nothing is written to the database."""
-    from refold.server.process import WebServer, listen, open_service, read_only, with_port
+    from refold.server.process import listen, read_only
 
     bound = listen(wanted.options)
-    options = with_port(wanted.options, bound)
     with database.reading(wanted.db) as views:
-        async with open_service(read_only(views), options, wanted.playbooks, {}, time.monotonic) as service:
-            lines = await _greeting(wanted, service)
+        await without_worker(read_only(views), bound, wanted, _greeting)
 
-            def began() -> None:
-                for line in lines:
-                    out.print_message(line)
 
-            again, web = again_command(wanted), WebServer(service, bound)
+async def without_worker(kept: "Kept", bound: socket.socket, wanted: Serving, greet: Greet) -> None:
+    """Serve until a signal comes; nothing is executed here. `greet` returns the lines that are printed when requests
+    are answered."""
+    from refold.server.process import WebServer, open_service, with_port
 
-            async def stop(grace: float) -> None:
-                """Nothing is executed here."""
-                await web.stop()
+    options = with_port(wanted.options, bound)
+    async with open_service(kept, options, wanted.playbooks, {}, time.monotonic) as service:
+        lines = await greet(wanted, service)
 
-            await in_foreground(web.run(began), stop, grace=0.0, resume=again, say=_say(wanted))
+        def began() -> None:
+            for line in lines:
+                out.print_message(line)
+
+        web = WebServer(service, bound)
+
+        async def stop(grace: float) -> None:
+            await web.stop()
+
+        await in_foreground(web.run(began), stop, grace=0.0, resume=again_command(wanted), say=_say(wanted))
 
 
 def _say(wanted: Serving) -> Any:
