@@ -26,6 +26,8 @@ PLAYBOOKS = {
     "    next: {arcs: [{step: done}]}\n  - step: done\n    tool: {kind: noop, result: 1}\n",
     "listen": "workflow:\n  - step: wait\n    tool: {kind: wait, signal: go}\n",
     "broken": "workflow:\n  - step: bad\n    tool: {kind: python, code: '1 / 0'}\n",
+    "prints": "workflow:\n  - step: say\n    tool:\n      kind: python\n      code: |\n"
+    "        print('one')\n        print('two')\n        print('three')\n        result = {'until': 5}\n",
     "many": "workflow:\n  - step: each\n    loop: {in: [1, 2, 3], iterator: n}\n"
     "    tool: {kind: noop, result: '{{ n * 10 }}'}\n",
 }

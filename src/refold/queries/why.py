@@ -1,9 +1,15 @@
 """Why a run does not continue, and which of its steps no live worker can take."""
 
+from typing import Any
+
+from msgspec import structs, to_builtins
+
+from refold.core import times
 from refold.core.graph import Graph
 from refold.core.outcomes import Instant
 from refold.core.read.summary import Summary
 from refold.core.read.why import Reason, reasons
+from refold.core.read.why_text import why_text
 from refold.core.state import TERMINAL, RunState
 from refold.ports import Views
 from refold.queries.workers import world_of
@@ -27,3 +33,19 @@ def unserved_steps(views: Views, row: Summary, graph: Graph, state: RunState, no
         return []
     waiting = reasons(graph, state, now, world_of(views, row))
     return list({reason.step: reason for reason in waiting if reason.kind in UNSERVED}.values())
+
+
+NAMES = frozenset({"slot", "no_worker", "no_code", "no_tool", "no_queue", "window", "batch", "running"})
+"""Kinds whose notes are names and numbers; other notes may hold values, as the prompt of a gate does."""
+
+
+def without_values(reason: Reason) -> Reason:
+    """Return a reason as somebody gets it who may not see values."""
+    return reason if reason.kind in NAMES else structs.replace(reason, note="")
+
+
+def reason_object(reason: Reason, now: Instant) -> dict[str, Any]:
+    """Return a reason as JSON, with its text, in which times are in UTC."""
+    found: dict[str, Any] = to_builtins(reason)
+    shown = {name: times.stamp(value) if name in ("until", "since") else value for name, value in found.items()}
+    return {**shown, "text": why_text(reason, now)}

@@ -11,7 +11,6 @@ from refold.core.times import stamp
 from refold.errors import Conflict, NotFound
 from refold.queries.items import find_loop, item_object, rows_of
 from refold.queries.runs import error_object, with_started
-from refold.server.access import Credential
 from refold.server.problems import invalid
 from refold.server.routes import Answer, Call
 from refold.server.runs import fact_object, run_row, shown_error, shown_row, step_object
@@ -34,12 +33,12 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def rows_object(shown: Progress, credential: Credential) -> dict[str, Any]:
+def rows_object(shown: Progress, call: Call) -> dict[str, Any]:
     return {
         "status": shown.status,
         "head": shown.seq,
-        "steps": [step_object(each, credential) for each in shown.rows],
-        "error": shown_error(error_object(shown.error), credential),
+        "steps": [step_object(each, call, shown.now) for each in shown.rows],
+        "error": shown_error(error_object(shown.error), call.credential),
     }
 
 
@@ -51,7 +50,7 @@ async def show_moment(call: Call) -> Answer:
         graph, state, (_, at, fact) = call.service.moments.at(row.run, number)
         found = {
             **shown_row(row, call.credential),
-            **rows_object(progress(graph, state, at), call.credential),
+            **rows_object(progress(graph, state, at), call),
             "fact": fact_object(number, at, fact, call.credential),
         }
         return found | ({"context": dict(state.ctx)} if call.credential.may("values") else {})
@@ -79,10 +78,10 @@ async def show_frames(call: Call) -> Answer:
                     "at": stamp(at),
                     "status": frame.shown.status,
                     "fact": fact_object(number, at, fact, call.credential),
-                    "changed": [step_object(rows[step], call.credential) for step in frame.changed],
+                    "changed": [step_object(rows[step], call, at) for step in frame.changed],
                 }
             )
-        return {"keyframe": None if before is None else rows_object(before, call.credential), "frames": shown}
+        return {"keyframe": None if before is None else rows_object(before, call), "frames": shown}
 
     return Answer(await call.service.read(look))
 

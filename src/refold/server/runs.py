@@ -1,27 +1,29 @@
 """Routes that read runs: the list, one run, its facts, reasons, items, lines and values."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct, json, to_builtins
 
-from refold.core import times
 from refold.core.facts import RunStarted
 from refold.core.graph import Graph
 from refold.core.outcomes import Instant
 from refold.core.read.fact_text import fact_text
 from refold.core.read.items import STATES, LoopSeen, items_in
 from refold.core.read.summary import StepProgress, Summary, progress
+from refold.core.read.why import Reason
+from refold.core.read.why_text import run_why
 from refold.core.state import ISSUED, TERMINAL, RunState
-from refold.errors import NotFound
+from refold.errors import Corrupt, NotFound
 from refold.names import label_flaw
-from refold.ports import RunCursor, RunFilter
+from refold.ports import RunCursor, RunFilter, Views
+from refold.queries.history import line_object, record_object
 from refold.queries.items import find_loop, item_object, rows_of
 from refold.queries.reading import graph_of, with_values
-from refold.queries.runs import error_object, moment, row_object, stamp
-from refold.queries.why import run_reasons
+from refold.queries.runs import error_object, error_text, moment, row_object
+from refold.queries.why import reason_object, run_reasons, without_values
 from refold.server.access import Credential
 from refold.server.problems import invalid
 from refold.server.routes import Answer, Call
@@ -29,6 +31,7 @@ from refold.server.routes import Answer, Call
 MOST = 200  # rows of one part of a list
 LONGEST_WAIT = 60.0  # seconds of a long poll
 INLINE = 64 * 1024  # bytes of a value in an answer; of a larger one there is a reference
+PAGE = 1000  # lines that are read at once
 BEGINNING = 2048  # bytes of a large value that are shown
 Status = Literal["running", "waiting", "paused", "ending", "completed", "failed", "cancelled", "continued"]
 
@@ -51,6 +54,7 @@ class RunsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
     label: tuple[str, ...] = ()  # name:value, each of them
     since: str | None = None
     until: str | None = None
+    why: bool = False  # each row with one line that says why it waits or failed
 
     def wanted(self, now: Instant) -> RunFilter:
         return RunFilter(
@@ -98,6 +102,17 @@ class LinesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     before: int | None = None
     limit: int = 100
     q: str = ""
+    step: str | None = None
+    item: int | None = None
+    stream: str | None = None
+
+    def fits(self, line: Any) -> bool:
+        if self.step is None and self.item is None and self.stream is None:
+            return True
+        if not isinstance(line, dict):
+            return False
+        pairs = (("step", self.step), ("item", self.item), ("stream", self.stream))
+        return all(value is None or line.get(name) == value for name, value in pairs)
 
 
 class ItemsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
@@ -145,10 +160,29 @@ async def list_runs(call: Call) -> Answer:
     after = _place(call.service.cursors.read(query.cursor, scope)) if query.cursor else None
     wanted = query.wanted(call.service.now())
     page = await call.service.read(lambda: call.service.views.runs(wanted, after, limit))
-    rows = [shown_row(row, call.credential) for row in page.rows if call.credential.sees(row.workflow)]
+    rows = await call.service.read(lambda: list_rows(call, page.rows, query.why))
     more = page.more and page.after is not None
     cursor = call.service.cursors.written(f"{page.after[0]}-{page.after[1]}", scope) if more and page.after else None
     return Answer({"items": rows, "next_cursor": cursor, "more": more}, headers=link_header(call, cursor))
+
+
+def list_rows(call: Call, rows: Iterable[Summary], with_why: bool) -> list[dict[str, Any]]:
+    seen = [row for row in rows if call.credential.sees(row.workflow)]
+    shown = [shown_row(row, call.credential) for row in seen]
+    return [each | {"why": row_why(call, row)} for each, row in zip(shown, seen, strict=True)] if with_why else shown
+
+
+def row_why(call: Call, row: Summary) -> str | None:
+    if row.status in TERMINAL:
+        return shown_why(row, (), call)
+    try:
+        graph, state = call.service.folded(row.run)
+        reasons = run_reasons(call.service.views, row, graph, state, call.service.now())
+    except (Corrupt, NotFound) as error:
+        if isinstance(error, Corrupt):
+            call.service.views.report(error)
+        return "its log cannot be read"
+    return shown_why(row, reasons, call)
 
 
 def _place(text: str) -> RunCursor:
@@ -205,27 +239,38 @@ def run_head(call: Call, row: Summary) -> dict[str, Any]:
         **shown_row(row, call.credential),
         "status": seen.status,
         "head": state.seq,
-        "steps": [step_object(each, call.credential) for each in seen.rows],
-        "reasons": [reason_object(each, call.credential) for each in reasons],
+        "why": shown_why(row, reasons, call),
+        "steps": [step_object(each, call) for each in seen.rows],
+        "reasons": [shown_reason(each, call) for each in reasons],
         "usage": dict(state.usage),
         "may": sorted(actions(call, row, state)),
     }
 
 
-def step_object(row: StepProgress, credential: Credential) -> dict[str, Any]:
+def step_object(row: StepProgress, call: Call, now: Instant | None = None) -> dict[str, Any]:
     found: dict[str, Any] = to_builtins(row)
-    found["reason"] = reason_object(row.reason, credential) if row.reason is not None else None
+    found["reason"] = shown_reason(row.reason, call, now) if row.reason is not None else None
     fault = found.pop("fault")
-    found["error"] = shown_error(fault, credential) if fault is not None else None
+    found["error"] = shown_error(fault, call.credential) if fault is not None else None
     return found
 
 
-def reason_object(reason: Any, credential: Credential) -> dict[str, Any]:
-    """A note may hold values, as the prompt of a gate does; who may not see values gets none."""
-    found: dict[str, Any] = to_builtins(reason)
-    if not credential.may("values"):
-        found.pop("note", None)
-    return {name: stamp(value) if name in ("until", "since") else value for name, value in found.items()}
+def shown_reason(reason: Reason, call: Call, now: Instant | None = None) -> dict[str, Any]:
+    """`now` is the moment at which it is said, which may be one of the past."""
+    return reason_object(seen_reason(reason, call.credential), call.service.now() if now is None else now)
+
+
+def seen_reason(reason: Reason, credential: Credential) -> Reason:
+    return reason if credential.may("values") else without_values(reason)
+
+
+def shown_why(row: Summary, reasons: Sequence[Reason], call: Call) -> str | None:
+    """One line: the error of a run that failed, or what an unfinished run waits for."""
+    if row.error is not None and row.status in TERMINAL:
+        if call.credential.may("values"):
+            return error_text(row.error)
+        return f"step {row.error.step} failed" if row.error.step else "failed"
+    return run_why([seen_reason(each, call.credential) for each in reasons], call.service.now()) or None
 
 
 def actions(call: Call, row: Summary, state: RunState) -> set[str]:
@@ -251,11 +296,11 @@ async def show_facts(call: Call) -> Answer:
 
 def fact_object(number: int, at: Instant, fact: Any, credential: Credential) -> dict[str, Any]:
     """A fact as data. Who may not see values gets its number, time, kind and step."""
-    data: dict[str, Any] = to_builtins(fact)
-    found = {"number": number, "at": times.stamp(at)}
+    found = record_object(number, at, fact)
     if not credential.may("values"):
-        return found | {name: data[name] for name in ("type", "step", "visit", "attempt") if name in data}
-    return found | data | {"text": fact_text(fact)}
+        seen = ("number", "at", "type", "step", "visit", "attempt")
+        return {name: found[name] for name in seen if name in found}
+    return found | {"text": fact_text(fact)}
 
 
 async def show_why(call: Call) -> Answer:
@@ -264,7 +309,7 @@ async def show_why(call: Call) -> Answer:
     def look() -> list[dict[str, Any]]:
         graph, state = call.service.folded(row.run)
         found = run_reasons(call.service.views, row, graph, state, call.service.now())
-        return [reason_object(each, call.credential) for each in found]
+        return [shown_reason(each, call) for each in found]
 
     return Answer({"id": row.run, "status": row.status, "reasons": await call.service.read(look)})
 
@@ -298,12 +343,50 @@ async def show_lines(call: Call) -> Answer:
     row = await run_row(call)
     if not 1 <= query.limit <= 1000:
         raise invalid("?limit", f"{query.limit} is not between 1 and 1000")
-    views = call.service.views
-    if query.before is not None:
-        found = await call.service.read(lambda: list(views.last_lines(row.run, query.before, query.limit))[::-1])
+    if query.before is None:
+        found, place = await call.service.read(lambda: _lines_after(call.service.views, row.run, query))
     else:
-        found = await call.service.read(lambda: list(views.lines(row.run, query.after, query.limit, query.q)))
-    return Answer({"items": [{"number": number, "line": line} for number, line in found]})
+        found, place = await call.service.read(lambda: _lines_before(call.service.views, row.run, query))
+    items = [{"number": number, "line": line_object(line)} for number, line in found]
+    return Answer({"items": items, "next": place, "more": place is not None})
+
+
+NumberedLine = tuple[int, Any]
+SCANNED = 20_000  # lines that one request looks at
+
+
+def _lines_after(views: Views, run: str, query: LinesQuery) -> tuple[list[NumberedLine], int | None]:
+    """Return lines from a place on, and the place after which there may be more."""
+    found: list[NumberedLine] = []
+    after, seen = query.after, 0
+    while seen < SCANNED:
+        part = views.lines(run, after, query.limit if query.q else min(PAGE, query.limit * 10), query.q)
+        for number, line in part:
+            after, seen = number, seen + 1
+            if query.fits(line):
+                found.append((number, line))
+                if len(found) == query.limit:
+                    return found, after
+        if not part:
+            return found, None
+    return found, after
+
+
+def _lines_before(views: Views, run: str, query: LinesQuery) -> tuple[list[NumberedLine], int | None]:
+    """The same towards the beginning; the lines are in their order."""
+    found: list[NumberedLine] = []
+    before, seen = query.before, 0
+    while seen < SCANNED:
+        part = views.last_lines(run, before, min(PAGE, query.limit * 10))
+        for number, line in part:
+            before, seen = number, seen + 1
+            if query.fits(line) and (not query.q or query.q in str(line)):
+                found.append((number, line))
+                if len(found) == query.limit:
+                    return found[::-1], before
+        if not part:
+            return found[::-1], None
+    return found[::-1], before
 
 
 async def show_children(call: Call) -> Answer:

@@ -10,12 +10,13 @@ from msgspec import Struct, json, structs
 
 from refold.errors import NotFound, RefoldError
 from refold.logs import WARNING, event, logger
+from refold.queries.history import line_object
 from refold.queries.runs import stamp
 from refold.server.overview import overview
 from refold.server.problems import HttpProblem, invalid
 from refold.server.requests import read_query
 from refold.server.routes import Answer, Call
-from refold.server.runs import RunsQuery, fact_object, run_head, run_row, shown_row
+from refold.server.runs import RunsQuery, fact_object, list_rows, run_head, run_row
 from refold.server.steering import GatesQuery, list_gates
 
 RETRY = 2000  # milliseconds after which a reader that was cut off comes back
@@ -207,12 +208,7 @@ async def _run(call: Call) -> Sequence[tuple[str, Any]]:
 async def _runs(call: Call, query: RunsQuery) -> Sequence[tuple[str, Any]]:
     wanted, limit = query.wanted(call.service.now()), query.checked_limit()
     page = await call.service.read(lambda: call.service.views.runs(wanted, None, limit))
-    return [
-        (
-            "runs",
-            {"items": [shown_row(row, call.credential) for row in page.rows if call.credential.sees(row.workflow)]},
-        )
-    ]
+    return [("runs", {"items": await call.service.read(lambda: list_rows(call, page.rows, query.why))})]
 
 
 async def _next_facts(call: Call, after: Position) -> Sequence[tuple[str, Any]]:
@@ -231,7 +227,7 @@ async def _lines(call: Call, after: Position) -> Sequence[tuple[str, Any]]:
     if not found:
         return []
     after.number = found[-1][0]
-    return [("lines", {"run": run, "items": [{"number": number, "line": line} for number, line in found]})]
+    return [("lines", {"run": run, "items": [{"number": number, "line": line_object(line)} for number, line in found]})]
 
 
 async def _multiplexed(call: Call, topics: Sequence[Topic]) -> AsyncIterator[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
-from msgspec import convert, json, to_builtins
+from msgspec import convert, json
 
 from refold.cli import database, words
 from refold.cli import output as out
@@ -25,6 +25,7 @@ from refold.core.times import seconds
 from refold.errors import Conflict, NotFound
 from refold.ports import RunFilter, Store, Views
 from refold.queries import runs as queries
+from refold.queries.history import record_object
 from refold.queries.items import first_failure, item_numbers
 from refold.queries.reading import RunReader
 from refold.queries.runs import (
@@ -41,7 +42,7 @@ from refold.queries.runs import (
     shown_status,
     with_started,
 )
-from refold.queries.why import run_reasons, stuck_reasons, unserved_steps
+from refold.queries.why import reason_object, run_reasons, stuck_reasons, unserved_steps
 from refold.queries.workers import unserved
 from refold.runtime.mail import Cancel, CancelItems, Pause, Signal
 
@@ -312,7 +313,7 @@ def history(run: str | None, after: int, output: str, db: str) -> None:
         row = database.find_run(views, run)
         records = views.facts(row.run, after)
     if output != "table":
-        out.print_json([{"number": n, "at": words.stamp(at), **to_builtins(fact)} for n, at, fact in records], output)
+        out.print_json([record_object(*each) for each in records], output)
         return
     for number, at, fact in records:
         passed = (at - row.created_at) / 1e6
@@ -332,7 +333,7 @@ def why(run: str | None, output: str, db: str) -> None:
         now = words.now()
         waiting = run_reasons(views, row, graph, state, now)
     if output != "table":
-        objects = [_reason_object(to_builtins(reason)) for reason in waiting]
+        objects = [reason_object(reason, now) for reason in waiting]
         out.print_json(
             {"id": row.run, "status": row.status, "reasons": objects} if output == "json" else objects, output
         )
@@ -342,10 +343,6 @@ def why(run: str | None, output: str, db: str) -> None:
         return
     lines = [(reason.step, _item(reason.item), words.why(reason, now)) for reason in waiting]
     out.print_data(out.table(("STEP", "ITEM", "WHY"), lines, out.has_colour(sys.stdout), out.terminal_width()))
-
-
-def _reason_object(reason: dict[str, Any]) -> dict[str, Any]:
-    return {key: words.stamp(value) if key in ("until", "since") else value for key, value in reason.items()}
 
 
 def _item(item: int | None) -> str:
