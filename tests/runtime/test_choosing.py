@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from refold.core.facts import ItemsCancelled, ItemsReopened, RunReopened
-from refold.errors import Conflict, NotFound
+from refold.core.plan import plan_hash
+from refold.errors import CannotMigrate, Conflict, NotFound
 from refold.plan import Call, Child, Plan
 from refold.ports import ToolCall
 from tests.compat.runkon.foreach import alone, begun, do_item, each, item, states
@@ -158,3 +159,27 @@ def test_items_of_a_run_that_another_started_are_retried_there(stage: Stage) -> 
     assert stage.end(run).status == "failed"
     [kid] = [row.run for row in stage.store.rows.values() if row.parent == run]
     refused(stage, stage.engine.retry_items(kid, "each", [0]), Conflict, f"was started by run {run}: retry that one")
+
+
+def test_a_failed_run_is_retried_by_another_plan_or_stays_as_it_is(stage: Stage) -> None:
+    told: list[bool] = []
+
+    async def flaky(call: ToolCall) -> Any:
+        if call.command.step == "a" and not told:
+            raise Refusal(kind="boom", message="it broke")
+        return call.command.step
+
+    stage.tools["item"] = flaky
+    first, last = Call(tool="item"), step("b", work=Call(tool="item"))
+    run = stage.start(plan(step("a", "b", work=first), last))
+    assert stage.end(run).status == "failed"
+    longer = plan(step("a", "c", work=first), step("c", "b", work=Call(tool="item")), last)
+    other = plan(step("z", work=first))
+    for known in (longer, other):
+        stage.do(stage.engine.register(known))
+    told.append(True)
+    refused(stage, stage.engine.retry(run, plan=plan_hash(other)), CannotMigrate, "begins with z")
+    assert stage.end(run).status == "failed" and stage.facts(run, RunReopened) == []
+    stage.do(stage.engine.retry(run, plan=plan_hash(longer), by="ann"))
+    assert (stage.end(run).status, stage.end(run).result) == ("completed", "b")
+    assert [fact.by for fact in stage.facts(run, RunReopened)] == ["ann"]

@@ -37,6 +37,7 @@ class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
     signals: dict[str, list[Any]] = {}  # that the predecessor received and did not take
     folder: str = ""  # in which the run was started: the working directory of its steps. Empty: that of the worker
     schedule: Planned | None = None
+    file: str = ""  # the playbook, as its path was given in that folder; read only to say that it has changed
 
 
 class StepIssued(Struct, frozen=True, tag="step_issued", omit_defaults=True, gc=False):

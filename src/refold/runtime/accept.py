@@ -229,6 +229,7 @@ class MailReader(Struct):
             mail.labels,
             folder=mail.folder,
             schedule=mail.schedule,
+            file=mail.file,
         )
         self.d.record_fact(started)
 

@@ -129,6 +129,7 @@ class Beginning(Struct, frozen=True):
     labels: dict[str, str] = {}
     on_taken: OnTaken = "return"
     is_fresh: bool = False  # the id of the run was made for it
+    file: str = ""  # the playbook
 
 
 class Starter:
@@ -294,10 +295,10 @@ class Engine:
         self, workflow: Any, inputs: tuple[Any, ...], named: dict[str, Any], options: RunOptions
     ) -> Beginning:
         """The run that a call asks for. Raises InvalidValue."""
-        plan, definition, labels = workflow, None, dict(options.labels)
+        plan, definition, labels, file = workflow, None, dict(options.labels), ""
         if is_playbook(workflow):
             await self._register_needed(workflow)
-            plan, labels = workflow.plan, {**workflow.labels(), **labels}
+            plan, labels, file = workflow.plan, {**workflow.labels(), **labels}, workflow.file
         elif not isinstance(workflow, Plan):
             definition = await self.code.known(workflow)
             plan = definition.plan
@@ -307,7 +308,9 @@ class Engine:
             input = definition.begun(definition.inputs.merged(inputs, named))
         run = await self._run_of_key(options) if options.key else options.run or self.new_id()
         is_fresh = not options.key and not options.run
-        return Beginning(plan, input, options.name, options.key, run, definition, labels, options.on_taken, is_fresh)
+        return Beginning(
+            plan, input, options.name, options.key, run, definition, labels, options.on_taken, is_fresh, file
+        )
 
     async def _run_of_key(self, options: RunOptions) -> str:
         """The run that a start with this key means. A run that is in the way is cancelled first, if that is asked."""
@@ -341,6 +344,7 @@ class Engine:
                 fits=bool(fit),
                 folder=self.folder,
                 is_fresh=begin.is_fresh,
+                file=begin.file,
             )
             await self.mailroom.send(begin.run, start)
         except Conflict:
@@ -355,7 +359,9 @@ class Engine:
     async def _check_taken(self, begin: Beginning) -> None:
         """The key belongs to a run already, which is returned if that is what this start asks for."""
         key, run = begin.key, begin.run
-        differ: list[str] = await self.advance(lambda: check_same_start(self.store, key, run, begin.plan, begin.input))
+        differ: list[str] = await self.advance(
+            lambda: check_same_start(self.store.views, key, run, begin.plan, begin.input)
+        )
         if begin.on_taken != "return":
             raise KeyTaken(f"key {key!r} belongs to run {run}", run)
         if differ:
@@ -761,10 +767,14 @@ class Engine:
         """Resume a paused run, if wanted with new limits of its budget."""
         await self._send(run, Resume(by, _checked(budget)))
 
-    async def retry(self, run: str, step: str = "", by: str = "", budget: dict[str, int | float] | None = None) -> None:
+    async def retry(
+        self, run: str, step: str = "", by: str = "", budget: dict[str, int | float] | None = None, plan: str = ""
+    ) -> None:
         """Resume a run that has failed or was cancelled, with the steps that did not complete, or from the given
-        step. A run that has completed needs a step."""
-        await self.mailroom.send(run, Reopen(by, step, _checked(budget)))
+        step. A run that has completed needs a step. With `plan`, the hash of a stored plan, the run follows that plan
+        from here on; both are one commit, and if the plan does not fit, nothing is changed."""
+        to = Migrate(plan, await self._graph(plan), by) if plan else None
+        await self.mailroom.send(run, Reopen(by, step, _checked(budget), to))
 
     async def retry_items(
         self, run: str, step: str, items: Iterable[int] = (), by: str = "", follow: bool = False
@@ -783,9 +793,11 @@ class Engine:
 
         Raises CannotMigrate, with the steps that prevent it.
         """
-        turns = self.mailroom.turns
-        graph: Graph = await self.mailroom.advance(lambda: turns.graph(plan))
-        await self.mailroom.send(run, Migrate(plan, graph, by))
+        await self.mailroom.send(run, Migrate(plan, await self._graph(plan), by))
+
+    async def _graph(self, plan: str) -> Graph:
+        graph: Graph = await self.advance(lambda: self.mailroom.turns.graph(plan))
+        return graph
 
     async def migrate_all(self, workflow: "AnyWorkflow", *, dry_run: bool = False, by: str = "") -> Sequence[Migration]:
         """Let all unfinished runs of a workflow follow its present plan, as after a deployment.
@@ -794,7 +806,7 @@ class Engine:
         happen.
         """
         hash = await self.register(workflow)
-        graph: Graph = await self.advance(lambda: self.mailroom.turns.graph(hash))
+        graph = await self._graph(hash)
         found: list[Migration] = await self.advance(lambda: preview_all(self.store.views, hash, graph))
         for number, each in enumerate(found if not dry_run else ()):
             if not each.refused:

@@ -10,7 +10,7 @@ from refold.core.plan import Plan
 from refold.core.read.summary import Summary
 from refold.core.state import CANCELLED, COMPLETED, FAILED
 from refold.errors import InvalidValue, KeyTaken
-from refold.ports import RunFilter, Store, Views
+from refold.ports import RunFilter, Views
 
 KeyPolicy = Literal["forever", "while_running"]
 """How long a key belongs to its run: always, or until the run has ended."""
@@ -65,16 +65,16 @@ def place_of(views: Views, key: RunKey) -> tuple[str, Summary | None]:
     return run, row
 
 
-def check_same_start(store: Store, key: str, run: str, plan: Plan, input: dict[str, Any]) -> list[str]:
+def check_same_start(views: Views, key: str, run: str, plan: Plan, input: dict[str, Any]) -> list[str]:
     """Return the inputs that differ from those with which the run of this key was started.
 
     Raises KeyTaken if it is a run of another workflow.
     """
-    row = store.summary(run)
+    row = views.summary(run)
     if row is not None and row.workflow != plan.name:
         why = f"key {key!r} belongs to run {run} of workflow {row.workflow!r}, and this is {plan.name!r}"
         raise KeyTaken(f"{why}: give this start another key", run)
-    first = next((fact for _, _, fact in store.facts(run, 0, 1)), None)
+    first = next((fact for _, _, fact in views.facts(run, 0, 1)), None)
     if not isinstance(first, RunStarted):
         return []
     asked, before = json.decode(json.encode(input)), first.input

@@ -22,6 +22,7 @@ class Start(Struct, frozen=True, gc=False):
     schedule: Planned | None = None
     fits: bool = False  # whether the input was checked before the lock was taken
     folder: str = ""  # the working directory of its steps
+    file: str = ""  # the playbook, as its path was given in that folder
     is_fresh: bool = False  # the id of the run was never used
 
 
@@ -104,12 +105,21 @@ class Look(Struct, frozen=True):
     """Nothing new: the run reads its letters and its due timers."""
 
 
+class Migrate(Struct, frozen=True):
+    """The run follows another plan from now on."""
+
+    plan: str
+    graph: Graph
+    by: str = ""
+
+
 class Reopen(Struct, frozen=True):
     """Resume a run that has failed or was cancelled; with a step, from that step."""
 
     by: str = ""
     step: str = ""
     budget: dict[str, int | float] = {}  # new limits
+    to: Migrate | None = None  # the plan that the run follows from now on, in the same commit
 
 
 class RetryItems(Struct, frozen=True):
@@ -119,14 +129,6 @@ class RetryItems(Struct, frozen=True):
     items: tuple[int, ...] = ()  # empty: all of them
     by: str = ""
     follow: bool = False  # what follows from the loop is visited again, with the new values
-
-
-class Migrate(Struct, frozen=True):
-    """The run follows another plan from now on."""
-
-    plan: str
-    graph: Graph
-    by: str = ""
 
 
 class CancelItems(Struct, frozen=True):

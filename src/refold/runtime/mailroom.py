@@ -255,13 +255,22 @@ class Intake:
         code: str = "",
         labels: Mapping[str, str] | None = None,
         folder: str = "",
+        file: str = "",
     ) -> bool:
         """Return False if the key has its run already."""
         codec.check_value(input, "input")
         try:
             fit = bool(fits(plan, input))  # before the lock is taken, because it may take long
             start = Start(
-                prepare(plan), input, name, key, code=code, labels=dict(labels or {}), fits=fit, folder=folder
+                prepare(plan),
+                input,
+                name,
+                key,
+                code=code,
+                labels=dict(labels or {}),
+                fits=fit,
+                folder=folder,
+                file=file,
             )
             self.send(run, start)
         except Conflict:

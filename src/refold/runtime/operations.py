@@ -5,10 +5,11 @@ from contextlib import nullcontext
 
 from msgspec import structs
 
+from refold.core.codec import decode_snapshot, encode_snapshot
 from refold.core.decide.decision import Decision
 from refold.core.decide.migrate import Refusal, migrate, refusals
 from refold.core.facts import ItemsCancelled, ItemsReopened, RunMigrated, RunReopened
-from refold.core.fold.apply import life_of
+from refold.core.fold.apply import fold, life_of
 from refold.core.fold.fanout import failed_items
 from refold.core.fold.reopen import reopening, undone
 from refold.core.graph import Graph
@@ -46,7 +47,8 @@ def move(d: Decision, mail: Migrate) -> None:
 def refuse(old: Graph, new: Graph, state: RunState, plan: str) -> None:
     """Raises Conflict, or CannotMigrate with every step that prevents it."""
     if state.life in TERMINAL:
-        hint = f"; `refold runs retry {state.name or state.run} --detach` reopens it" if state.life != COMPLETED else ""
+        how = f"; `refold runs retry {state.name or state.run} --with FILE` reopens it"
+        hint = how if state.life != COMPLETED else ""
         raise Conflict(f"run {state.run} is {state.life}, and only one that is under way is migrated{hint}")
     if state.life != RUNNING:
         raise Conflict(f"run {state.run} is {life_of(state)}, and needs no other plan for that")
@@ -76,9 +78,9 @@ def refuse_spent(state: RunState, budget: Mapping[str, int | float]) -> None:
         )
 
 
-def reopen(d: Decision, step: str, by: str, budget: dict[str, int | float]) -> None:
-    """Record that the run resumes, or raise the reason for which it cannot."""
-    state = d.state
+def reopen(d: Decision, mail: Reopen) -> None:
+    """Record that the run resumes, by another plan if the mail says so, or raise the reason for which it cannot."""
+    state, step = d.state, mail.step
     name = state.name or state.run
     if state.life == COMPLETED and not step:
         raise Conflict(
@@ -90,7 +92,21 @@ def reopen(d: Decision, step: str, by: str, budget: dict[str, int | float]) -> N
         raise Conflict(f"run {state.run} was started by run {state.parent.run}: retry that one")
     if step:
         _check_step(d, step)
-    d.record_fact(structs.replace(reopening(d.graph, state, step, by), budget=budget))
+    fact = structs.replace(reopening(d.graph, state, step, mail.by), budget=mail.budget)
+    if mail.to is None or mail.to.plan == state.plan:
+        d.record_fact(fact)
+        return
+    refuse(d.graph, mail.to.graph, _state_after(d, fact), mail.to.plan)
+    d.record_fact(fact)
+    migrate(d, mail.to.graph, RunMigrated(mail.to.plan, mail.by))
+
+
+def _state_after(d: Decision, fact: RunReopened) -> RunState:
+    """Return a copy of the state in which the fact is folded: a refusal must not have changed the run."""
+    state = decode_snapshot(encode_snapshot(d.state))
+    assert state is not None
+    fold(d.graph, [(state.seq + 1, d.now, fact)], state)
+    return state
 
 
 def _check_step(d: Decision, step: str) -> None:
@@ -124,7 +140,7 @@ def apply_operation(d: Decision, mail: Reopen | RetryItems | CancelItems | Migra
     """Record the facts of an operation, or raise the reason for a refusal."""
     match mail:
         case Reopen():
-            reopen(d, mail.step, mail.by, mail.budget)
+            reopen(d, mail)
         case RetryItems():
             _retry(d, mail)
         case CancelItems():

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import click
 from msgspec import Struct, structs
@@ -14,6 +13,7 @@ from refold.cli.options import db_option, output_option, run_argument, who
 from refold.core.graph import Graph, analyse
 from refold.core.plan import Plan, plan_hash
 from refold.errors import Conflict, NotFound
+from refold.playbooks.playbook import Playbook
 from refold.ports import Views
 from refold.queries.reading import graph_of, stored_plan
 from refold.runtime.mail import Migrate
@@ -29,6 +29,7 @@ class Target(Struct, frozen=True):
     hash: str
     graph: Graph
     plans: Sequence[Plan] = ()  # perhaps not stored yet: the plan itself and those of its children
+    code: Sequence[str] = ()  # Python workflows that it starts, or the one that it is
 
 
 @click.command()
@@ -50,7 +51,7 @@ def migrate(run: str | None, target: str, every: bool, dry_run: bool, output: st
     if every == (run is not None):
         raise click.UsageError("name a RUN, or give --all for all unfinished runs of the workflow")
     with database.reading(db) as views:
-        to = _target(views, target, db)
+        to = read_target(views, target, db)
         if run is None:
             found = preview_all(views, to.hash, to.graph)
         else:
@@ -68,11 +69,13 @@ def migrate(run: str | None, target: str, every: bool, dry_run: bool, output: st
     return exits.CONFLICT if any(each.refused for each in found) else exits.OK
 
 
-def _target(views: Views, text: str, db: str) -> Target:
+def read_target(views: Views, text: str, db: str) -> Target:
+    """Read the plan that `--to` or `--with` names. Raises NotFound, InvalidPlaybook or Conflict."""
     if is_code(text):
-        return _written(read_workflow(text))
+        return _written(read_workflow(text), (text,))
     if text == STDIN or text.endswith(FILES) or os.path.exists(text):
-        return _written(read_file(text, db))
+        playbook = read_file(text, db)
+        return _written(playbook, playbook.code)
     found = views.plans(text) if text else []
     if not found:
         raise NotFound(f"there is no plan {text!r}; --to FILE or --to MODULE:CLASS brings one that is not known yet")
@@ -82,9 +85,9 @@ def _target(views: Views, text: str, db: str) -> Target:
     return Target(found[0], graph_of(views, found[0]))
 
 
-def _written(playbook: Any) -> Target:
+def _written(playbook: Playbook, code: Sequence[str]) -> Target:
     plan = playbook.plan
-    return Target(plan_hash(plan), analyse(plan), (plan, *(child.plan for child in playbook.children)))
+    return Target(plan_hash(plan), analyse(plan), (plan, *(child.plan for child in playbook.children)), code)
 
 
 def _name(views: Views, hash: str) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import click
-from msgspec import Struct, json
+from msgspec import Struct, json, structs
 
 from refold.cli import database, exits
 from refold.cli import output as out
 from refold.cli.commands.items import another_try
+from refold.cli.commands.migrate import read_target
 from refold.cli.commands.playbooks import check_bound, is_code, read_file, read_workflow, source_of
 from refold.cli.options import (
     binding_arguments,
@@ -31,6 +32,7 @@ from refold.cli.options import (
     until_waiting_option,
     who,
 )
+from refold.cli.same_start import changed_file_text, other_inputs_text, taken_key_text
 from refold.cli.settings import db_argument, loaded
 from refold.cli.tree import NO_PLAYBOOK
 from refold.cli.words import now
@@ -48,7 +50,8 @@ from refold.queries.runs import run_label, run_object, unfinished_run
 from refold.queries.workers import serving, serving_any
 from refold.runtime.children import check_inputs
 from refold.runtime.keys import check_same_start, run_of_key
-from refold.runtime.mail import Resume
+from refold.runtime.mail import Migrate, Reopen, Resume
+from refold.stores.open import is_server
 from refold.wiring import open_intake, working_directory
 
 ADJECTIVES = """
@@ -83,27 +86,40 @@ def run_name(workflow: str, run: str) -> str:
 
 def leave(
     db: str, plan: Plan, children: Sequence[Plan], input: dict[str, Any], wanted: "Wanted", code: str
-) -> tuple[dict[str, Any], list[str]]:
-    """Store a run for a worker. Return the run as an object, and the live workers that serve every run and have its
-    code if it needs any. `code` says where its code is."""
-    folder = working_directory()
+) -> tuple[dict[str, Any], list[str], str]:
+    """Store a run for a worker. Return the run as an object, the live workers that serve every run and have its code if
+    it needs any, and a message if the key has its run already. `code` says where its code is."""
+    folder, taken = working_directory(), ""
     with open_intake(db) as (intake, store):
         for child in children:
             intake.register(child)
-        if not intake.start(plan, input, wanted.run, wanted.name, wanted.key, code, wanted.labels, folder):
-            differ = check_same_start(store, wanted.key, wanted.run, plan, input)
+        file = "" if plan.events else wanted.playbook.file
+        if not intake.start(plan, input, wanted.run, wanted.name, wanted.key, code, wanted.labels, folder, file):
+            differ = check_same_start(store.views, wanted.key, wanted.run, plan, input)
             if differ:
-                out.print_message(_other_inputs(wanted, differ))
+                out.print_message(other_inputs_text(wanted.run, wanted.key, differ))
+            row = store.summary(wanted.run)
+            taken = "" if row is None else taken_key_text(row, wanted.key, db)
         views = store.views
         graph, state = RunReader(views, wanted.run).read()
         bodies = frozenset(f"{BODY}:{plan_hash(each)}" for each in (plan, *children) if each.events)
-        return run_object(views, graph, state, now()), serving_any(views, bodies)
+        return run_object(views, graph, state, now()), serving_any(views, bodies), taken
 
 
-def _other_inputs(wanted: "Wanted", differ: list[str]) -> str:
-    names = ", ".join(map(out.printable, differ))
-    key = out.printable(wanted.key)
-    return f"warning: run {wanted.run} has the key {key} and was started with other inputs ({names}), which stay"
+def _tell_taken(wanted: "Wanted", db: str) -> None:
+    """Say it before anything is shown, if the key has its run already."""
+    if not is_server(db) and not os.path.exists(db):
+        return
+    with database.reading(db) as views:
+        row = views.summary(wanted.run)
+        if row is None:
+            return
+        coded = is_code(wanted.playbook.file)
+        input = _stored_input(wanted.playbook.file, wanted.input) if coded else wanted.input
+        differ = check_same_start(views, wanted.key, wanted.run, wanted.playbook.plan, input)
+    if differ:
+        out.print_message(other_inputs_text(wanted.run, wanted.key, differ))
+    out.print_message(taken_key_text(row, wanted.key, db))
 
 
 class RunArguments(Struct, frozen=True, kw_only=True):
@@ -274,6 +290,7 @@ def _resume_all(db: str, code: Sequence[str], quiet: bool) -> int:
 @click.option("--step", "loop", default="", metavar="STEP", help="Only items of this list loop that did not complete.")
 @click.option("--item", "items", multiple=True, metavar="N|KEY", help="Only this item of the loop; can be repeated.")
 @follow_option
+@click.option("--with", "target", metavar="FILE", help="Follow this playbook or MODULE:CLASS from here on.")
 @click.option("--detach", is_flag=True, help="Reopen the run and leave it to a worker.")
 @code_option
 @budget_option
@@ -281,7 +298,7 @@ def _resume_all(db: str, code: Sequence[str], quiet: bool) -> int:
 @progress_option
 @quiet_option
 @db_option
-def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) -> int:
+def retry(run: str, target: str | None, detach: bool, db: str, code: Sequence[str], **asked: Any) -> int:
     """Continue a run that has failed or was cancelled.
 
     What failed or was stopped gets another visit, of a list loop only the items that were not done; nothing that was
@@ -290,17 +307,30 @@ def retry(run: str, detach: bool, db: str, code: Sequence[str], **asked: Any) ->
     With --step or --item items of a list loop are run again, while the loop is running or after the end of the run. If
     the loop had completed because it tolerated their failure, nothing else is touched: the run keeps its status and
     its result. With --follow the steps behind the loop are visited again with the new values.
-    """
-    from refold.wiring import open_intake
 
+    A run follows its playbook as it was when it started, also if the file has changed. With --with the run follows the
+    file as it is now, as by `refold runs migrate`; both are one change, and if the file does not fit the run, nothing
+    is changed.
+    """
     shown = {name: asked.pop(name) for name in ("output", "progress", "quiet")}
+    if target is not None and (asked["loop"] or asked["items"]):
+        raise click.UsageError("--with excludes --step and --item: items are run again by the plan of their loop")
     with database.reading(db) as views:
         row = database.find_run(views, run, changes=True)
         leaves = detach or row.status not in TERMINAL
-        others = () if leaves else _others_with_code(views, row, code)
         mail = another_try(views, row.run, **asked)
+        to = None if target is None else read_target(views, target, db)
+        code = tuple(dict.fromkeys((*code, *(to.code if to is not None else ()))))
+        others = () if leaves or to is not None else _others_with_code(views, row, code)
+        changed = changed_file_text(views, row) if to is None and _talks(shown["progress"], shown["quiet"]) else ""
     with open_intake(db) as (intake, _):
+        if to is not None and isinstance(mail, Reopen):
+            for plan in to.plans:
+                intake.register(plan)
+            mail = structs.replace(mail, to=Migrate(to.hash, intake.turns.graph(to.hash), who()))
         intake.send(row.run, mail)
+    if changed:
+        out.print_message(changed)
     name = run_label(row)
     if leaves:
         out.print_message(f"{name} continues when a worker takes it; to execute it here: {again(name, db)}")
@@ -340,6 +370,8 @@ def _execute(wanted: Wanted, asked: RunArguments) -> int:
     source = source_of(wanted.playbook)
     typed = wanted.run if wanted.key else wanted.name
     going_on = again(typed, asked.db, asked.file, *wanted.playbook.code)
+    if wanted.key and _talks(asked.progress, asked.quiet):
+        _tell_taken(wanted, asked.db)
     order = Execution(
         wanted.run, asked.db, going_on, settings(own_machine=True), asked.output != "table", asked.until_waiting
     )
@@ -462,12 +494,14 @@ def _leave(wanted: Wanted, asked: RunArguments) -> int:
     coded = is_code(asked.file)
     input = _stored_input(asked.file, wanted.input) if coded else wanted.input
     code = shlex.join([asked.file] if coded else wanted.playbook.code)
-    seen, workers = leave(asked.db, plan, children, input, wanted, code)
+    seen, workers, taken = leave(asked.db, plan, children, input, wanted, code)
     if asked.output != "table":
         out.print_json(seen, asked.output)
     else:
         out.print_data(f"{out.printable(seen['name'])}  {seen['id']}")
-    if not asked.quiet:
+    if taken and not asked.quiet:
+        out.print_message(taken)
+    if not asked.quiet and seen["status"] not in TERMINAL:
         name = again(str(seen["name"]), asked.db, asked.file, *wanted.playbook.code)
         if workers:
             out.print_message(f"it will be executed by {' or '.join(workers)}")
