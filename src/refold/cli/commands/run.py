@@ -13,6 +13,7 @@ from refold.cli import output as out
 from refold.cli.commands.items import another_try
 from refold.cli.commands.migrate import read_target
 from refold.cli.commands.playbooks import check_bound, is_code, read_file, read_workflow, source_of
+from refold.cli.commands.same_start import changed_file_text, other_inputs_text, taken_key_text
 from refold.cli.options import (
     binding_arguments,
     bindings_options,
@@ -32,7 +33,6 @@ from refold.cli.options import (
     until_waiting_option,
     who,
 )
-from refold.cli.same_start import changed_file_text, other_inputs_text, taken_key_text
 from refold.cli.settings import db_argument, loaded
 from refold.cli.tree import NO_PLAYBOOK
 from refold.cli.words import now
