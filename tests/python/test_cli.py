@@ -150,6 +150,7 @@ def test_a_class_is_drawn(folder: Path) -> None:
     ("target", "code", "why"),
     [
         ("nowhere:Crawl", 3, "there is no module 'nowhere'"),
+        ("shop.py:Crawl", 3, "a module is named without .py: shop:Crawl"),
         ("shop:Crawly", 3, "did you mean"),
         ("shop:other", 2, "is an int and no workflow"),
         ("shop:Unfit", 2, "has no steps"),
@@ -239,11 +240,28 @@ def test_questions_stand_among_the_gates_and_are_answered_there(folder: Path) ->
         assert refold(folder, "gates", "approve", "open").code == 4
         wrong = refold(folder, "gates", "answer", "open", "nothing", "1")
         assert (wrong.code, f"open: {first['gate']}" in wrong.err) == (3, True), wrong.err
-        assert refold(folder, "gates", "answer", "open", "decide").code == 2
+        forgotten = refold(folder, "gates", "answer", "open", "decide")
+        assert (forgotten.code, "its answer is missing" in forgotten.err) == (2, True), forgotten.err
         assert refold(folder, "gates", "answer", "open", "decide", "-i", "ok=true").code == 0
         until(lambda: [each["gate"] for each in gates(folder)] == ["count"])
         assert refold(folder, "gates", "answer", "open", "count", "3", "-o", "json").data["value"] == 3
         assert process.stdout is not None and json.decode(process.stdout.read()) == [{"ok": True}, 3]
+
+
+def test_a_run_that_asks_one_question_is_answered_without_its_id(folder: Path) -> None:
+    with started(folder, "run", "shop:Asks", "--name", "open", "-q") as process:
+        until(lambda: gates(folder))
+        assert refold(folder, "gates", "answer", "open", "-i", "ok=true").code == 0
+        until(lambda: [each["gate"] for each in gates(folder)] == ["count"])
+        assert refold(folder, "gates", "answer", "open", "3").code == 0
+        assert process.stdout is not None and json.decode(process.stdout.read()) == [{"ok": True}, 3]
+    assert "asks nothing" in refold(folder, "gates", "answer", "open", "3").err
+
+
+def test_the_command_that_executes_a_run_names_its_code(folder: Path) -> None:
+    assert refold(folder, "run", "shop:Asks", "--name", "left", "--detach", "-q").code == 0
+    shown = refold(folder, "runs", "show", "left")
+    assert "refold runs resume left --code shop:Asks, or refold worker --code shop:Asks" in shown.err, shown.err
 
 
 def test_a_returned_request_is_a_question_whose_answer_is_checked_by_its_fields(folder: Path) -> None:

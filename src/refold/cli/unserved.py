@@ -7,6 +7,8 @@ from refold.cli import output as out
 from refold.cli.settings import db_argument
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED
+from refold.ports import Views
+from refold.queries.code import code_place
 from refold.queries.runs import run_label
 from refold.queries.workers import unserved
 
@@ -18,9 +20,11 @@ def tell_if_unserved(db: str, text: str) -> None:
     with database.reading(db) as views:
         row = database.find_run(views, text)
         if row.status != PAUSED and unserved(views, [row]):
-            out.print_message(f"{NO_PROCESS} {run_label(row)}; to execute it: {how_to_execute(row, db)}")
+            out.print_message(f"{NO_PROCESS} {run_label(row)}; to execute it: {how_to_execute(views, row, db)}")
 
 
-def how_to_execute(row: Summary, db: str) -> str:
-    argument = db_argument(db)
+def how_to_execute(views: Views, row: Summary, db: str) -> str:
+    """Return the commands that execute a run, with the code that was named when it was started."""
+    code = "".join(f" --code {shlex.quote(each)}" for each in shlex.split(code_place(views, row)))
+    argument = f"{code}{db_argument(db)}"
     return f"refold runs resume {shlex.quote(run_label(row))}{argument}, or refold worker{argument}"

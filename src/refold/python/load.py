@@ -26,7 +26,8 @@ def load(target: str) -> Any:
     found: Any = imported(module)
     if found is None:
         here = f"in {folder}, here" if folder else "here"
-        raise NotFound(f"there is no module {module!r} {here} or among the installed ones")
+        hint = f"; a module is named without .py: {where[:-3]}:{path}" if module.endswith(".py") else ""
+        raise NotFound(f"there is no module {module!r} {here} or among the installed ones{hint}")
     _check_home(os.path.abspath(folder), module)
     for part in path.split("."):
         if not hasattr(found, part):

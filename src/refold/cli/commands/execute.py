@@ -60,7 +60,7 @@ async def in_foreground(
             first: set[asyncio.Future[Any]] = {working, asked}
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                say(f"stopping: steps may finish within {grace:g} s, then they are handed back; once more kills them")
+                say(_stopping(grace))
                 await stop(grace)
                 await asyncio.wait({working}, timeout=LAST_MOMENT)
             if working.done():
@@ -94,6 +94,12 @@ def _signals(asked: "asyncio.Future[int]", resume: str) -> Iterator[None]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+
+
+def _stopping(grace: float) -> str:
+    if not grace:
+        return "stopping"
+    return f"stopping: steps may finish within {grace:g} s, then they are handed back; once more kills them"
 
 
 def _to_continue(resume: str) -> str:

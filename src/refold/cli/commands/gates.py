@@ -56,29 +56,33 @@ def question_lines(row: Summary, question: OpenQuestion, now: int) -> Iterator[s
 
 @click.command()
 @run_argument()
-@click.argument("question", metavar="ID")
-@click.argument("value", required=False)
+@click.argument("parts", metavar="[ID] [VALUE]", nargs=-1)
 @click.option("-i", "--input", "pairs", multiple=True, metavar="K=V", help="The answer as an object, key by key.")
 @output_option
 @db_option
-def answer(run: str, question: str, value: str | None, pairs: tuple[str, ...], output: str, db: str) -> None:
+def answer(run: str, parts: tuple[str, ...], pairs: tuple[str, ...], output: str, db: str) -> None:
     """Answer a question of a Python workflow.
 
     A workflow asks with `ctx.ask`, or with an `InputRequestEvent` that a step returns. ID is that of the question, or
-    its step if it asks only one; `refold gates list` shows it. The VALUE is JSON, or else text.
+    its step if it asks only one; `refold gates list` shows it. A run that asks a single question needs no ID. The VALUE
+    is JSON, or else text.
     """
     from refold.wiring import open_intake
 
-    if (value is not None) == bool(pairs):
-        raise click.UsageError("an answer is a VALUE, or -i key by key")
-    value_given = inputs(pairs, None) if pairs else value_of(value or "")
+    if len(parts) > 2 - bool(pairs) or not (parts or pairs):
+        raise click.UsageError("an answer is a VALUE, or -i key by key; the ID of the question stands before it")
+    question = parts[0] if len(parts) == 2 or (parts and pairs) else None
+    value_given = inputs(pairs, None) if pairs else value_of(parts[-1])
     check_value(value_given, "value")
     with database.reading(db) as views:
         row = database.find_run(views, run, changes=True)
+        if question is None and parts and any(parts[0] in (each.id, each.step) for _, each in questions_of(views, row)):
+            raise click.UsageError(f"{parts[0]!r} is a question; its answer is missing: a VALUE, or -i key by key")
         question_found = find_question(views, row, question)
         if question_found is None:
             ids = ", ".join(other.id for _, other in questions_of(views, row)) or "none"
-            raise NotFound(f"run {run_label(row)} asks no question {question!r}; open: {ids}")
+            missing = "nothing" if question is None else f"no question {question!r}"
+            raise NotFound(f"run {run_label(row)} asks {missing}; open: {ids}")
     asking, open_question = question_found
     why = why_no_answer_to(open_question, value_given)
     if why:

@@ -187,6 +187,7 @@ def show(run: str | None, graph: bool, output: str, db: str) -> None:
         stuck = unserved_steps(views, row, drawn, state, words.now())
         children = part_of_runs(views, RunFilter(parent=row.run), CHILDREN)
         held, alone = held_runs(views), bool(unserved(views, [row]))
+        how = how_to_execute(views, row, db) if alone else ""
     waits = [words.why(reason, words.now()) for reason in stuck_reasons(row)]
     waits += [f"{reason.step}: {words.why(reason, words.now())}" for reason in stuck]
     if waits:
@@ -202,7 +203,7 @@ def show(run: str | None, graph: bool, output: str, db: str) -> None:
         if children.cursor:
             out.print_message(f"there are more children: refold runs list --parent {shlex.quote(run_label(row))}")
         if alone and state.life != PAUSED and not state.paused:
-            out.print_message(f"{NO_PROCESS} {run_label(row)}; to execute it: {how_to_execute(row, db)}")
+            out.print_message(f"{NO_PROCESS} {run_label(row)}; to execute it: {how}")
 
 
 def _by_start(row: Summary) -> tuple[int, str]:
