@@ -19,6 +19,7 @@ RefoldError
 ├── RunCancelled         the run ended as cancelled; `reason` says why
 ├── EngineClosed         open another engine, and attach to the run: this one is closed
 ├── Stopped              exit with its `code`: a signal stopped the process, and the run continues later
+├── NotAllowed           use another token: the server does not know this one, or it may not do this
 ├── LeaseLost            drop the result: another worker has the command now
 ├── ChildFailed          the child run of a step failed or was cancelled; `fault` says why
 ├── StageFailed          the same for a stage; `stage` is its name, with its branch if there are several
@@ -178,6 +179,10 @@ class Stopped(RefoldError):
     def __init__(self, signal: int) -> None:
         self.signal, self.code = signal, 128 + signal
         super().__init__(f"stopped by signal {signal}")
+
+
+class NotAllowed(RefoldError):
+    pass
 
 
 class LeaseLost(RefoldError):

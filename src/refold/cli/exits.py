@@ -10,6 +10,7 @@ CODES: tuple[tuple[type[errors.RefoldError], int], ...] = (
     (errors.InvalidValue, USAGE),
     (errors.NotFound, NOT_FOUND),
     (errors.Conflict, CONFLICT),
+    (errors.NotAllowed, UNREACHABLE),
     (errors.Unreachable, UNREACHABLE),
     (errors.Unavailable, CONFLICT),  # locked by another process
     (errors.Unusable, UNREACHABLE),

@@ -1,0 +1,1 @@
+"""Refold from afar: what talks to a server over HTTP instead of opening its database."""
