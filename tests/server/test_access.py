@@ -24,6 +24,7 @@ FILLED = {
     "id": "i",
     "hash": "h",
     "fingerprint": "f",
+    "backfill": "b",
 }
 
 
