@@ -1,11 +1,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DEMO := build/demo/refold.db
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PINNED := $(PIP) --require-hashes --only-binary :all: --requirement
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-python bench-postgres bench-peers mutants shape proof crash newcomer lock clean
+.PHONY: help demo test page ui check bench bench-python bench-postgres bench-peers mutants shape proof crash newcomer lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,11 +17,19 @@ demo: $(READY) ## Run a playbook, kill it half-way, resume it
 test: $(READY) ## Run the tests, without the slow proofs
 	$(BIN)/python -m pytest -m "not proof" -n 2 --timeout 300
 
-check: $(READY) ## Lint, format, types, layers
+page: $(READY) ## Build the web page
+	@$(BIN)/python web/build_page.py page
+
+ui: page ## Open the web page on the run of the demo; both are made if they are not there
+	@test -f $(DEMO) || $(BIN)/python examples/orders/demo.py
+	@$(BIN)/refold ui $(DEMO) --playbooks examples/orders
+
+check: $(READY) ## Lint, format, types, layers; of the page too
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python web/build_page.py check
 
 bench: $(READY) ## Measure, and print the exponents
 	$(BIN)/python -m bench

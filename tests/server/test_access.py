@@ -24,7 +24,7 @@ FILLED = {
     "id": "i",
     "hash": "h",
     "fingerprint": "f",
-    "backfill": "b",
+    "file": "none.js",
 }
 
 
@@ -33,7 +33,7 @@ def address(route: Route, **other: str) -> str:
 
 
 def test_the_open_routes_are_exactly_these() -> None:
-    paths = ["/livez", "/readyz", "/healthz", "/version", "/openapi.json", "/", "/sign-in.js", "/sign-in.css"]
+    paths = ["/livez", "/readyz", "/healthz", "/version", "/openapi.json", "/", "/assets/{file}"]
     assert [route.path for route in OPEN] == paths
     assert [route.path for route in ROUTES if route.need == "ticket"] == ["/api/v1/sign-in"]
 
@@ -257,7 +257,7 @@ async def test_a_ticket_signs_in_one_browser_however_many_try(server: Server) ->
 
 async def test_no_answer_lets_another_site_in_and_every_answer_has_the_headers(server: Server) -> None:
     async with server.client(await server.token()) as client:
-        for path in ("/", "/openapi.json", "/none", f"{NS}/runs", "/sign-in.js"):
+        for path in ("/", "/openapi.json", "/none", f"{NS}/runs", "/assets/none.js"):
             answer = await client.get(path)
             assert "default-src 'none'" in answer.headers["content-security-policy"]
             assert answer.headers["x-content-type-options"] == "nosniff"

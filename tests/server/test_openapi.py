@@ -5,12 +5,14 @@ from pathlib import Path
 import httpx2
 from msgspec import json
 
+from docs.build.page_types import types
 from docs.build.server_page import openapi, page
 from refold.server.routes import Route, RouteTable
 from refold.server.table import ROUTES
 from tests.server.conftest import Server
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
 
 
 def test_the_golden_document_is_that_of_the_table() -> None:
@@ -19,6 +21,11 @@ def test_the_golden_document_is_that_of_the_table() -> None:
 
 def test_the_reference_page_is_printed_from_the_table() -> None:
     assert (REFERENCE / "server.md").read_text() == page(), "python -m docs.build.server_page"
+
+
+def test_the_types_of_the_page_are_those_of_the_table() -> None:
+    written = ROOT / "web" / "src" / "api" / "generated.ts"
+    assert written.read_text() == types(), f"python -m docs.build.page_types >{written.relative_to(ROOT)}"
 
 
 async def test_the_served_document_has_every_route_with_its_permission(server: Server) -> None:

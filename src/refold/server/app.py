@@ -16,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 
 from refold.errors import RefoldError
 from refold.logs import ERROR, INFO, event, logger
-from refold.server import page
 from refold.server.access import PERMISSIONS, Credential, Deed
+from refold.server.page_files import HEADERS
 from refold.server.problems import HttpProblem, forbidden, not_found, of_error, unauthenticated
 from refold.server.requests import check_content, read_body, read_json, read_query
 from refold.server.routes import Answer, Call, Found, Route
@@ -227,7 +227,7 @@ def carries_body(request: Request) -> bool:
 
 
 def _response(answer: Answer, trace_id: str, closes: bool) -> Response:
-    headers = {"cache-control": "no-store", **page.HEADERS, "x-request-id": trace_id, **answer.headers}
+    headers = {"cache-control": "no-store", **HEADERS, "x-request-id": trace_id, **answer.headers}
     if closes:
         headers["connection"] = "close"
     if answer.stream is not None:

@@ -1,17 +1,8 @@
-"""The page's files, health, version and metrics."""
+"""Health, version and metrics."""
 
-from refold.server import page
 from refold.server.problems import HttpProblem
 from refold.server.routes import Answer, Call
 from refold.telemetry.metrics import MEDIA
-
-
-async def show_file(call: Call) -> Answer:
-    text, media = page.FILES[call.route.path]
-    etag = page.tag(text)
-    if call.headers.get("if-none-match") == etag:
-        return Answer(status=304, headers={"etag": etag})
-    return Answer(raw=text.encode(), media=media, headers={"etag": etag, "cache-control": "no-cache"})
 
 
 async def is_alive(call: Call) -> Answer:

@@ -29,7 +29,7 @@ export function hideTip(): void {
 
 export function TipLayer() {
   const each = shown.value;
-  if (!each || !each.text) return null;
+  if (!each?.text) return null;
   const isLow = each.y > innerHeight - 90;
   const style = {
     left: `${Math.max(8, Math.min(each.x, innerWidth - 372))}px`,

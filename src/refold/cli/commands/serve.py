@@ -199,7 +199,7 @@ async def _greeting(wanted: Serving, service: Any) -> list[str]:
 
     [address] = addresses(service.options)
     what = "shows" if wanted.options.read_only else "serves"
-    lines = [f"refold {what} {wanted.db} on {address}"]
+    lines = [f"refold {what} {wanted.db} on {address}{page_hint()}"]
     made = await first_token(service, address)
     if made is not None:
         where = "" if wanted.options.read_only else _keep_token(made.text, wanted.db)
@@ -212,6 +212,13 @@ async def _greeting(wanted: Serving, service: Any) -> list[str]:
     elif not wanted.quiet:
         lines.append(f"to sign a browser in: refold token link{db_argument(wanted.db)} --server {address}")
     return lines
+
+
+def page_hint() -> str:
+    """Words for a copy of the source that has no page yet."""
+    from refold.server.page_files import BUILD, is_built
+
+    return "" if is_built() else f" (the page is not built: `{BUILD}` builds it)"
 
 
 def _keep_token(text: str, db: str) -> str:

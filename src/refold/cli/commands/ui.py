@@ -12,7 +12,7 @@ import click
 from refold import logs
 from refold.cli import database, exits
 from refold.cli import output as out
-from refold.cli.commands.serve import Serving, without_worker
+from refold.cli.commands.serve import Serving, page_hint, without_worker
 from refold.cli.options import settings
 from refold.cli.settings import loaded, usual_db
 from refold.errors import InvalidValue, NotFound, Stopped, Unusable
@@ -118,6 +118,6 @@ async def _greeting(wanted: Serving, service: "Service") -> list[str]:
         webbrowser.open(made.link)
     what = "can steer" if service.is_steering else "is read only"
     return [
-        f"refold ui shows {out.printable(wanted.db)}",
+        f"refold ui shows {out.printable(wanted.db)}{page_hint()}",
         f"the page (it {what}; the link is valid once, for ten minutes): {made.link}",
     ]

@@ -1,0 +1,434 @@
+// The API in types. Written from the table of routes by `python -m docs.build.page_types`; do not edit it.
+
+export type AnswerBody = { value?: unknown };
+export type BatchBody = { runs: (StartBody)[] };
+export type CancelBody = { reason?: string };
+export type DecisionBody = { option: string; feedback?: unknown };
+export type DefinitionBody = { definition: string };
+export type ImportBody = { run: Record<string, unknown> };
+export type ItemsBody = { items?: (number)[] };
+export type MigrateBody = { to: string };
+export type NoBody = Record<string, never>;
+export type Problem = { type: string; title: string; status: number; detail: string; code: string; trace_id: string; errors?: (Record<string, unknown>)[] };
+export type ResumeBody = { budget?: Record<string, number> };
+export type RetryBody = { from?: string; budget?: Record<string, number> };
+export type SignInBody = { ticket: string };
+export type SignalBody = { value?: unknown };
+export type StartBody = { workflow?: string; input?: Record<string, unknown>; key?: string; name?: string; labels?: Record<string, string> };
+export type TokenBody = { name: string; role: string; plus?: (string)[]; minus?: (string)[]; workflows?: (string)[] | null; expires?: string | null };
+
+export interface Routes {
+  "GET /": {
+    permission: "open";
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: undefined;
+    reply: string;
+  };
+  "GET /api/v1/me": {
+    permission: "any";
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/audit": {
+    permission: "administer";
+    path: { ns: string };
+    query: { after?: number; limit?: number };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/dead-letters": {
+    permission: "read";
+    path: { ns: string };
+    query: { limit?: number; cursor?: string };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/dead-letters/{fingerprint}": {
+    permission: "read";
+    path: { ns: string; fingerprint: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/gates": {
+    permission: "read";
+    path: { ns: string };
+    query: { assignee?: string; order?: "created" | "deadline" };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/overview": {
+    permission: "read";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/plans/{hash}": {
+    permission: "values";
+    path: { ns: string; hash: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/queues": {
+    permission: "read";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs": {
+    permission: "read";
+    path: { ns: string };
+    query: { limit?: number; cursor?: string; status?: "cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting"; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; why?: boolean };
+    body: undefined;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs": {
+    permission: "start";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: StartBody;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}": {
+    permission: "read";
+    path: { ns: string; run: string };
+    query: { after?: number; wait?: number };
+    body: undefined;
+    reply: unknown;
+  };
+  "DELETE /api/v1/ns/{ns}/runs/{run}": {
+    permission: "operate";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: undefined;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/at/{n}": {
+    permission: "read";
+    path: { ns: string; run: string; n: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs/{run}/cancel": {
+    permission: "operate";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: CancelBody;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/children": {
+    permission: "read";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/context": {
+    permission: "values";
+    path: { ns: string; run: string };
+    query: { values?: "inline" | "none" | "text" };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/export": {
+    permission: "values";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/facts": {
+    permission: "read";
+    path: { ns: string; run: string };
+    query: { after?: number; limit?: number; kind?: string; step?: string };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/facts/{n}": {
+    permission: "read";
+    path: { ns: string; run: string; n: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/frames": {
+    permission: "read";
+    path: { ns: string; run: string };
+    query: { after?: number; limit?: number };
+    body: undefined;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs/{run}/gates/{step}/{visit}": {
+    permission: "decide";
+    path: { ns: string; run: string; step: string; visit: string };
+    query: Record<string, never>;
+    body: DecisionBody;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/input": {
+    permission: "values";
+    path: { ns: string; run: string };
+    query: { values?: "inline" | "none" | "text" };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/lines": {
+    permission: "values";
+    path: { ns: string; run: string };
+    query: { after?: number; before?: number; limit?: number; q?: string; step?: string; item?: number; stream?: string };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/loops/{step}/items": {
+    permission: "read";
+    path: { ns: string; run: string; step: string };
+    query: { limit?: number; cursor?: string; state?: (string)[] };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/loops/{step}/items/{i}": {
+    permission: "read";
+    path: { ns: string; run: string; step: string; i: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs/{run}/loops/{step}/items:cancel": {
+    permission: "operate";
+    path: { ns: string; run: string; step: string };
+    query: Record<string, never>;
+    body: ItemsBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs/{run}/loops/{step}/items:retry": {
+    permission: "operate";
+    path: { ns: string; run: string; step: string };
+    query: Record<string, never>;
+    body: ItemsBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs/{run}/migrate": {
+    permission: "operate";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: MigrateBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs/{run}/pause": {
+    permission: "operate";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: NoBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs/{run}/questions/{id}": {
+    permission: "decide";
+    path: { ns: string; run: string; id: string };
+    query: Record<string, never>;
+    body: AnswerBody;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/result": {
+    permission: "values";
+    path: { ns: string; run: string };
+    query: { values?: "inline" | "none" | "text" };
+    body: undefined;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs/{run}/resume": {
+    permission: "operate";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: ResumeBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs/{run}/retry": {
+    permission: "operate";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: RetryBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs/{run}/signals/{name}": {
+    permission: "operate";
+    path: { ns: string; run: string; name: string };
+    query: Record<string, never>;
+    body: SignalBody;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/stream": {
+    permission: "read";
+    path: { ns: string; run: string };
+    query: { from?: number };
+    body: undefined;
+    reply: string;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/usage": {
+    permission: "read";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/why": {
+    permission: "read";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs:batch": {
+    permission: "start";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: BatchBody;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs:count": {
+    permission: "read";
+    path: { ns: string };
+    query: { limit?: number; cursor?: string; status?: "cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting"; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; why?: boolean };
+    body: undefined;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/runs:import": {
+    permission: "operate";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: ImportBody;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/stream": {
+    permission: "read";
+    path: { ns: string };
+    query: { topics?: string };
+    body: undefined;
+    reply: string;
+  };
+  "GET /api/v1/ns/{ns}/tokens": {
+    permission: "administer";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/tokens": {
+    permission: "administer";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: TokenBody;
+    reply: unknown;
+  };
+  "DELETE /api/v1/ns/{ns}/tokens/{id}": {
+    permission: "administer";
+    path: { ns: string; id: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: undefined;
+  };
+  "GET /api/v1/ns/{ns}/workers": {
+    permission: "read";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/workflows": {
+    permission: "read";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/workflows/{name}": {
+    permission: "read";
+    path: { ns: string; name: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "PUT /api/v1/ns/{ns}/workflows/{name}": {
+    permission: "write";
+    path: { ns: string; name: string };
+    query: Record<string, never>;
+    body: DefinitionBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/workflows:check": {
+    permission: "write";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: DefinitionBody;
+    reply: unknown;
+  };
+  "POST /api/v1/sign-in": {
+    permission: "ticket";
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: SignInBody;
+    reply: unknown;
+  };
+  "DELETE /api/v1/sign-in": {
+    permission: "any";
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: undefined;
+    reply: undefined;
+  };
+  "GET /assets/{file}": {
+    permission: "open";
+    path: { file: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: string;
+  };
+  "GET /healthz": {
+    permission: "open";
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /livez": {
+    permission: "open";
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /metrics": {
+    permission: "read";
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: undefined;
+    reply: string;
+  };
+  "GET /openapi.json": {
+    permission: "open";
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /readyz": {
+    permission: "open";
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /version": {
+    permission: "open";
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+}
