@@ -65,13 +65,17 @@ Place = tuple[str, str, int]
 
 class Abilities(Struct, frozen=True):
     """What a worker can take: its queues (None: all, by their names), its tools (None: any), the runs it serves
-    (None: all), and its free places by kind of executor; a kind that is not named has as many as are wanted."""
+    (None: all), and its free places by kind of executor; a kind that is not named has as many as are wanted.
+
+    A remote worker takes its commands through a server. The process that claims for it says nothing about whether it is
+    alive: it is, for `alive_for` seconds after each `enrol`, and its leases only end by their time."""
 
     worker: str
     queues: tuple[str, ...] | None = ("default",)
     tools: frozenset[str] | None = None
     runs: frozenset[str] | None = None
     places: tuple[tuple[str, int], ...] = ()
+    alive_for: float | None = None  # seconds for which a remote worker is alive after it enrols; None: like its process
 
     def full(self) -> tuple[str, ...]:
         """The kinds of executors that have no free place."""
@@ -233,6 +237,9 @@ class StoreTurn(Protocol):
         continue.
         """
 
+    def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
+        """Do the same as `Store.publish`, in the commit of this turn, which must have locked the run of the lease."""
+
     def delete_document(self, kind: str, id: str, version: int) -> None:
         """Delete a document if it has this version. Raises Conflict, and the turn may continue."""
 
@@ -308,7 +315,8 @@ class Store(Protocol):
         """Append to the run's side stream, numbered from 1; False if the lease is stale."""
 
     def enrol(self, can: Abilities) -> None:
-        """Let others know of a worker before it has claimed anything, or because it can take more than before."""
+        """Let others know of a worker before it has claimed anything, or because it can take more than before. A remote
+        worker enrols with each sign of life; with `alive_for` 0 it says that it has ended."""
 
     def forget_workers(self) -> int:
         """Remove the rows of workers that have ended in good order and hold nothing; return how many."""

@@ -131,6 +131,7 @@ class MemoryStore:
         self.dead: dict[str, tuple[DeadLetter, ...]] = {}
         self.floor = 0  # the first generation of a new command
         self.workers: dict[str, Abilities] = {}
+        self.vouched: dict[str, Instant] = {}  # remote workers, and until when they are alive
         self.committed: dict[str, CommittedRun] = {}  # for the views, which must not see half a turn
         self.committed_commands: dict[Key, Queued] = {}
         self.last_change = 0  # the number of the last change of a run
@@ -277,17 +278,20 @@ class MemoryStore:
         return False
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
-        if self._held_by(lease) is None:
-            return False
-        self.streams.setdefault(lease.run, []).extend([json.encode(line) for line in lines])
-        self._publish_run(lease.run)
-        return True
+        with self.turn([lease.run]) as turn:
+            return turn.publish(lease, lines)
 
     def enrol(self, can: Abilities) -> None:
         self.workers[can.worker] = can
+        if can.alive_for is not None:
+            self.vouched[can.worker] = self.now() + round(can.alive_for * SECOND)
 
     def forget_workers(self) -> int:
-        return 0  # all of them are in this process, which is running
+        held = {queued.worker for queued in self.commands.values()}
+        gone = [each for each, until in self.vouched.items() if until <= self.now() and each not in held]
+        for worker in gone:
+            del self.vouched[worker], self.workers[worker]
+        return len(gone)  # the others are in this process, which is running
 
     def foreign_writes(self) -> int:
         return 0  # no other process can write here
@@ -459,9 +463,17 @@ class MemoryTurn:
             lease = self.store.commands[key].lease()
             assert lease is not None
             leases.append(lease)
-        if leases and can.worker not in self.store.workers:
+        if leases and can.worker not in self.store.workers and can.alive_for is None:
             self.new_workers[can.worker] = structs.replace(can, places=())
         return leases
+
+    def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
+        if self.store._held_by(lease) is None:
+            return False
+        self.touched.add(lease.run)
+        known = self.store.streams.get(lease.run, ())
+        self._put(self.store.streams, lease.run, [*known, *map(json.encode, lines)])
+        return True
 
     def remove(self, run: str) -> None:
         store, row = self.store, self.store.rows.get(run)
@@ -677,7 +689,10 @@ class MemoryViews:
     def workers(self) -> Sequence[LiveWorker]:
         commands = list(self._store.committed_commands.values())
         workers: list[LiveWorker] = []
+        now, vouched = self._store.now(), self._store.vouched
         for worker, can in sorted(self._store.workers.items()):
+            if vouched.get(worker, now + 1) <= now:
+                continue
             own = [queued for queued in commands if queued.worker == worker and not queued.given_up]
             workers.append(LiveWorker(can, len(own), max((queued.beat_at for queued in own), default=0)))
         return workers

@@ -183,7 +183,8 @@ ENROL: Final = """
     insert into refold.workers (ns, worker, beat_at, until, seen_until, tools, queues, lock)
     values (%s, %s, 0, 0, %s, %s, %s, %s::int)
     on conflict (ns, worker) do update set tools = excluded.tools, queues = excluded.queues,
-        seen_until = greatest(workers.seen_until, excluded.seen_until), lock = excluded.lock,
+        seen_until = case when excluded.lock is null then excluded.seen_until
+            else greatest(workers.seen_until, excluded.seen_until) end, lock = excluded.lock,
         suspect_at = null"""
 WORKERS: Final = "select worker, tools, queues from refold.workers where ns = %s and seen_until > %s order by worker"
 LEASES_BY_WORKER: Final = """

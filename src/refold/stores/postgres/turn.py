@@ -475,12 +475,12 @@ class PostgresTurn:
             else:
                 self._open(())
         self._flush()
-        memory, asked = self._memory, Asked(can, lease_for, limit)
+        asked = Asked(can, lease_for, limit)
         statements: list[Statement] = []
-        if can.worker not in memory.enrolled:
+        if self._is_unknown(can):
             statements.append(self._enrolment(can, lease_for))
         rows = self._session.run([*statements, self._claim(asked)])[-1]
-        if rows:
+        if rows and can.alive_for is None:
             self._new_workers.setdefault(can.worker, can)
         self._hand_out(asked, rows, [asked])
         return asked.leases
@@ -519,7 +519,7 @@ class PostgresTurn:
             statements += self._statements(batch, can, born or {})
         for worker in self._new_workers.values():
             statements.append(self._enrolment(worker, 60.0))
-        new = {each.can.worker: each for each in claims if each.can.worker not in memory.enrolled}
+        new = {each.can.worker: each for each in claims if self._is_unknown(each.can)}
         statements += [self._enrolment(each.can, each.lease_for) for each in new.values()]
         claims_from = len(statements)
         statements += [self._claim(each) for each in claims]
@@ -532,7 +532,7 @@ class PostgresTurn:
             self._session.roll_back()
             raise
         self._is_open = False
-        memory.enrolled.update(new, self._new_workers)
+        memory.enrolled.update(new, (name for name, can in self._new_workers.items() if can.alive_for is None))
         self._remember(batch)
         if not batch.is_empty:
             memory.is_idle = not results[0][0][0]
@@ -570,7 +570,7 @@ class PostgresTurn:
             memory.born = 0
             return None
         can, limit, lease_for = asked[0].can, asked[0].limit, asked[0].lease_for
-        if any(each.state != "w" for each in batch.issued) or can.worker not in memory.enrolled:
+        if any(each.state != "w" for each in batch.issued) or self._is_unknown(can):
             memory.born = 0
             return None
         until = self.now + round(lease_for * SECOND)
@@ -618,8 +618,13 @@ class PostgresTurn:
     def _enrolment(self, can: Abilities, lease_for: float) -> Statement:
         tools = None if can.tools is None else Texts(sorted(can.tools))
         queues = None if can.queues is None else Texts(can.queues)
-        until = self.now + round(lease_for * SECOND)
-        return queries.ENROL, (self._ns, can.worker, until, tools, queues, self._tools.life_lock())
+        until = self.now + round((lease_for if can.alive_for is None else can.alive_for) * SECOND)
+        lock = self._tools.life_lock() if can.alive_for is None else None
+        return queries.ENROL, (self._ns, can.worker, until, tools, queues, lock)
+
+    def _is_unknown(self, can: Abilities) -> bool:
+        """Whether it has to enrol with its first claim. A remote worker has done so before."""
+        return can.alive_for is None and can.worker not in self._memory.enrolled
 
     def _forget(self) -> None:
         for run in self._opened:
@@ -716,6 +721,13 @@ class PostgresTurn:
     def delete_document(self, kind: str, id: str, version: int) -> None:
         check_version(kind, id, self.document(kind, id), version)
         self._session.rows(queries.DELETE_DOCUMENT, self._ns, kind, id)
+
+    def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
+        self._must_open(lease.run)
+        self._flush()
+        data = Blobs(json.encode(line) for line in lines)
+        values = (self._ns, lease.run, lease.command.id, lease.generation, data)
+        return bool(self._session.rows(queries.PUBLISH, *values)[0][0])
 
     def remove(self, run: str) -> None:
         self._must_open(run)

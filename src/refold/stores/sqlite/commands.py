@@ -461,13 +461,13 @@ class Commands(Struct):
             order = command.order = command.order if command.order is not None else command.ordered()
         except Corrupt:
             return True  # leasing it fails, and reports what is wrong
-        return order.is_for(can.worker, now) or not self._is_alive(order.prefer)
+        return order.is_for(can.worker, now) or not self._is_alive(order.prefer, now)
 
-    def _is_alive(self, worker: str) -> bool:
+    def _is_alive(self, worker: str, now: Instant) -> bool:
         if worker not in self._alive:
             row = self.file.row(queries.LOCK_OF_WORKER, (self.namespace, worker))
             lock, life = row[0] if row is not None else None, self.file.life
-            self._alive[worker] = type(lock) is str and life.is_there(lock) and not life.is_free(lock)
+            self._alive[worker] = type(lock) is str and life.is_held(lock, now)
         return self._alive[worker]
 
     def _release(self, now: Instant) -> None:

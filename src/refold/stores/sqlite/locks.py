@@ -21,6 +21,7 @@ from contextlib import suppress
 
 from msgspec import DecodeError, Struct, json
 
+from refold.core.outcomes import Instant
 from refold.errors import Unavailable, Unusable
 
 NETWORKED = frozenset(
@@ -100,6 +101,10 @@ try:
 except ImportError:  # without such file locks, SQLite's own lock and the leases' expiry have to do
     fcntl = None  # type: ignore[assignment]
 
+
+UNTIL = "until:"
+ALIVE_UNTIL = re.compile(rf"{UNTIL}[0-9]{{1,18}}", re.ASCII)
+"""What stands in the place of a lock for a remote worker: the moment until which it is alive."""
 
 LOCK_NAME = re.compile(r"[1-9][0-9]{0,9}-[0-9a-f]{8}\.lock", re.ASCII)
 """The names that `LifeLock.take` makes. A database from elsewhere may hold any text, so no other name is accepted."""
@@ -199,6 +204,10 @@ class WriterLock:
             raise Unavailable(f"another process has been writing to {self.path} for {patience:g} s and does not end")
 
 
+def alive_until(moment: Instant) -> str:
+    return f"{UNTIL}{moment}"
+
+
 class LifeLock:
     """Held as long as the process runs; a process that finds it free knows that the holder is dead."""
 
@@ -232,6 +241,12 @@ class LifeLock:
             return stat.S_ISREG(os.fstat(descriptor).st_mode) and _lock(descriptor, wait=False)
         finally:
             os.close(descriptor)
+
+    def is_held(self, name: str, now: Instant) -> bool:
+        """Whether the worker is alive that has enrolled with this lock, or with a moment if it is a remote one."""
+        if ALIVE_UNTIL.fullmatch(name) is not None:
+            return int(name.removeprefix(UNTIL)) > now
+        return self.is_there(name) and not self.is_free(name)
 
     def is_there(self, name: str) -> bool:
         return self._is_own(name) and os.path.exists(self._file(name))

@@ -16,7 +16,7 @@ from refold.stores.sqlite.file import File, OnWrong
 from refold.stores.sqlite.remembered import Remembered
 from refold.stores.sqlite.rows import CommandRow, check, read_queued, seal
 from refold.stores.sqlite.tables import Tables, read_mark
-from refold.stores.sqlite.turn import SqliteTurn, Tools, append_lines, encoded_lines
+from refold.stores.sqlite.turn import SqliteTurn, Tools
 from refold.stores.sqlite.views import SqliteViews, read_worker
 
 PATIENCE = 10.0  # seconds to wait for whoever writes
@@ -158,12 +158,8 @@ class SqliteStore:
         return False
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
-        encoded = encoded_lines(lines)
         with SqliteTurn(self._tools, True) as turn:
-            if _held_by(turn, lease) is None:
-                return False
-            append_lines(self.file, self.namespace, lease.run, encoded)
-            return True
+            return turn.publish(lease, lines)
 
     def enrol(self, can: Abilities) -> None:
         with SqliteTurn(self._tools, False) as turn:
@@ -174,7 +170,9 @@ class SqliteStore:
         with SqliteTurn(self._tools, True):
             busy = {row[11] for row in self._rows(queries.LEASES)}
             rows = self.file.readable(read_worker, self._rows(queries.WORKERS, ""))
-            gone = [(self.namespace, *row) for row in rows if row[0] not in busy and not life.is_there(row[1])]
+            now = self.now()
+            ended = [row for row in rows if not life.is_there(row[1]) and not life.is_held(row[1], now)]
+            gone = [(self.namespace, *row) for row in ended if row[0] not in busy]
             self.file.write(queries.REMOVE_WORKER, gone)
         return len(gone)
 

@@ -14,7 +14,7 @@ from refold.core.codec import encode_letter
 from refold.core.commands import Command, Held, Letter
 from refold.core.facts import RunMigrated
 from refold.core.fold.apply import Record
-from refold.core.outcomes import Instant
+from refold.core.outcomes import SECOND, Instant
 from refold.core.read.summary import Summary
 from refold.core.state import PAUSED
 from refold.errors import Conflict, Corrupt
@@ -26,6 +26,7 @@ from refold.stores.sqlite import queries
 from refold.stores.sqlite.columns import LETTERS, LOGS, TIMERS, Values
 from refold.stores.sqlite.commands import Commands
 from refold.stores.sqlite.file import File
+from refold.stores.sqlite.locks import alive_until
 from refold.stores.sqlite.remembered import MANY, Opening, Openings, Remembered
 from refold.stores.sqlite.rows import (
     FAR,
@@ -274,15 +275,21 @@ class SqliteTurn:
             self._tools.clock.marked = self.now
         self._tools.remembered.keep(self._openings.runs, self._buffer.troubled, self._file.version())
         if self._new_workers:
-            self._tools.workers.update(self._new_workers)
+            self._tools.workers.update(self._new_workers)  # of which a remote one enrols again by itself
 
     def _enrol(self) -> None:
         """Write the new workers. Their process holds its life lock, so that other ones can tell when it is dead."""
         self._file.life.take()
         lock = self._file.life.name
         workers = self._new_workers.items()
-        rows = [(self._namespace, each, lock, _listed(can.tools), _listed(can.queues)) for each, can in workers]
+        rows = [
+            (self._namespace, each, self._sign_of_life(can) or lock, _listed(can.tools), _listed(can.queues))
+            for each, can in workers
+        ]
         self._file.write(queries.PUT_WORKER, rows)
+
+    def _sign_of_life(self, can: Abilities) -> str:
+        return "" if can.alive_for is None else alive_until(self.now + round(can.alive_for * SECOND))
 
     def head(self, run: str) -> int:
         if not self._begun:
@@ -398,7 +405,7 @@ class SqliteTurn:
                 return []
             self.begin()
         leases = self.commands.claim(can, lease_for, limit, self.now)
-        if leases and can.worker not in self._tools.workers:
+        if leases and can.worker not in self._tools.workers and can.alive_for is None:
             self.enrol(can)
         return leases
 
@@ -455,6 +462,16 @@ class SqliteTurn:
     def delete_document(self, kind: str, id: str, version: int) -> None:
         check_version(kind, id, self.document(kind, id), version)
         self._file.write(queries.DELETE_DOCUMENT, [(self._namespace, kind, id)])
+
+    def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
+        encoded = encoded_lines(lines)
+        if not self._begun:
+            self.begin()
+        command = self.commands.get(lease.run, lease.command.id)
+        if command is None or not command.is_held() or command.generation != lease.generation:
+            return False
+        append_lines(self._file, self._namespace, lease.run, encoded)
+        return True
 
     def _settle(self, run: str) -> None:
         """Write what this turn has buffered for the run, before the run is read again."""

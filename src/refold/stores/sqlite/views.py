@@ -35,7 +35,7 @@ from refold.stores.clock import StoreClock
 from refold.stores.sqlite import columns, queries
 from refold.stores.sqlite.columns import Values, malformed
 from refold.stores.sqlite.file import File, OnWrong, readable_rows
-from refold.stores.sqlite.locks import LOCK_NAME, file_system_of, mount_table
+from refold.stores.sqlite.locks import ALIVE_UNTIL, LOCK_NAME, file_system_of, mount_table
 from refold.stores.sqlite.rows import FAR, CommandRow, check, label_text, read_dead, read_queued, read_run
 from refold.stores.sqlite.tables import ALL, Tables, last_change, read_document, read_mark
 
@@ -213,7 +213,8 @@ class SqliteViews:
         with self._connection() as file:
             rows = file.readable(read_worker, file.rows(queries.WORKERS, (self.namespace, "")))
             life = file.life
-            return frozenset(worker for worker, lock in rows if life.is_there(lock) and not life.is_free(lock))
+            now = self.now()
+            return frozenset(worker for worker, lock in rows if life.is_held(lock, now))
 
     def leases(self, run: str | None = None) -> Sequence[Leased]:
         rows = self._ask(queries.LEASES) if run is None else self._ask(queries.CLAIMED, run)
@@ -381,7 +382,7 @@ def _live_worker(can: Abilities, leases: Sequence[CommandRow]) -> LiveWorker:
 
 def read_worker(row: Values) -> tuple[str, str]:
     columns.WORKERS.check(row[:1], row)
-    if row[1] and LOCK_NAME.fullmatch(row[1]) is None:
+    if row[1] and LOCK_NAME.fullmatch(row[1]) is None and ALIVE_UNTIL.fullmatch(row[1]) is None:
         raise malformed("workers", row[:1], "lock", f"{row[1]!r} is not the name of a lock")
     return row[0], row[1]
 
