@@ -160,6 +160,33 @@ class Document(Struct, frozen=True):
 MOST_DATA = 1024 * 1024  # bytes of one document
 
 
+class Ring(Struct, frozen=True, gc=False):
+    """What other processes may have to look at. It is a hint and carries no data: those who hear it ask the store."""
+
+    kind: str = ""  # work, ended, withdrawn, runs or documents; empty: anything
+    key: str = ""  # the queue of work, otherwise the run; empty: any of them
+
+
+ANYTHING = Ring()
+RING_KINDS = ("work", "ended", "withdrawn", "runs", "documents")
+
+
+class FleetBell(Protocol):
+    """Rings other processes and hears them. A ring that is lost, doubled, late, foreign or garbled costs time, and
+    nothing else: each process also looks by itself now and then."""
+
+    def ring(self, rings: Collection[Ring]) -> None:
+        """Return at once, from any thread. What cannot be sent is dropped."""
+
+    def listen(self, heard: "Heard") -> None:
+        """Call this, on a thread of the bell, when another process has rung."""
+
+    def close(self) -> None: ...
+
+
+Heard = Callable[[Collection[Ring]], None]
+
+
 class StoreTurn(Protocol):
     """What a turn may do while it holds the lock on its runs; it sees what it has written itself.
 
@@ -324,7 +351,7 @@ class Store(Protocol):
     def foreign_writes(self) -> int:
         """Return a number that changes when another process has written."""
 
-    def listen(self, heard: Callable[[], None]) -> bool:
+    def listen(self, heard: Heard) -> bool:
         """Have this called, on any thread, soon after another process has written. False: the store cannot do that,
         and has to be asked by `foreign_writes`."""
 

@@ -17,6 +17,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sweep_every: float = 1.0  # seconds between two looks for expired leases, due timers and letters
     poll: float = 1.0  # seconds that a lost ring of the doorbell can cost
     listen_every: float = 0.2  # seconds between two looks for what other processes have written
+    doorbell: str = ""  # how processes on PostgreSQL ring each other: nats://host:4222; empty: by NOTIFY
     slots: int = 16  # commands that a worker runs at a time
     parked_bodies: int = 10_000  # bodies that wait in memory, without a slot; of more, some start over
     queues: tuple[str, ...] = ()  # those from which a worker takes commands; empty: all

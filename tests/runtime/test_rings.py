@@ -2,7 +2,7 @@
 off in these tests. Another process is another connection to the same file."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from refold.core.outcomes import SECOND
 from refold.core.plan import plan_hash
 from refold.errors import Unavailable
 from refold.plan import Arc, Call, Child, Gate, Plan, Step, Wait
+from refold.ports import ANYTHING, Ring
 from refold.runtime.background import SHARE, Listener
 from refold.runtime.mail import Cancel, DecideGate, Mail, Pause, Resume, Signal
 from refold.runtime.mailroom import Intake
@@ -154,7 +155,7 @@ async def test_a_run_that_other_processes_pause_and_resume_goes_on(tmp_path: Pat
 async def test_only_what_others_write_is_heard(tmp_path: Path) -> None:
     heard = 0
 
-    async def hear() -> None:
+    async def hear(rings: Collection[Ring]) -> None:
         nonlocal heard
         heard += 1
 
@@ -190,7 +191,7 @@ class StepClock:
 async def test_a_look_that_takes_long_is_taken_less_often() -> None:
     clock, numbers = StepClock(), iter([1, 2, 2, 2])
 
-    async def hear() -> None:
+    async def hear(rings: Collection[Ring]) -> None:
         clock.at += SECOND // 10
 
     listener = Listener(lambda: next(numbers), inline, clock, hear, 0.1)
@@ -203,7 +204,7 @@ async def test_what_could_not_be_looked_at_is_looked_at_again() -> None:
     heard: list[int] = []
     failures = iter([True, False])
 
-    async def hear() -> None:
+    async def hear(rings: Collection[Ring]) -> None:
         if next(failures):
             raise Unavailable("the disk is full")
         heard.append(1)
@@ -212,3 +213,34 @@ async def test_what_could_not_be_looked_at_is_looked_at_again() -> None:
     for _ in range(3):
         await listener.once()
     assert heard == [1]
+
+
+async def test_a_listener_that_is_called_looks_at_what_was_rung_and_at_everything_after_an_error() -> None:
+    seen: list[set[Ring]] = []
+    fails = iter([False, True, False])
+    called: list[Callable[[Collection[Ring]], None]] = []
+
+    async def hear(rings: Collection[Ring]) -> None:
+        seen.append(set(rings))
+        if next(fails):
+            raise Unavailable("the server is away")
+
+    def listen(heard: Callable[[Collection[Ring]], None]) -> bool:
+        called.append(heard)
+        return True
+
+    numbers = [1]
+    listener = Listener(lambda: numbers[0], inline, StepClock(), hear, 0.1, listen)
+    serving = asyncio.create_task(listener.run())
+    while len(seen) < 1:
+        await asyncio.sleep(0)
+    numbers[0] += 1
+    called[0]([Ring("work", "q"), Ring("ended", "r")])
+    while len(seen) < 2:
+        await asyncio.sleep(0)
+    called[0]([Ring("work", "q")])
+    while len(seen) < 3:
+        await asyncio.sleep(0)
+    serving.cancel()
+    rung = {Ring("work", "q"), Ring("ended", "r")}
+    assert seen == [{ANYTHING}, rung, rung], "what could not be looked at is looked at with what comes next"

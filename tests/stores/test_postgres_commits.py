@@ -207,7 +207,7 @@ def test_processes_that_start_one_run_together_start_it_once(store: PostgresStor
 
 def test_a_process_that_died_is_noticed_by_its_lock_and_not_by_its_lease(url: str) -> None:
     worker, sweeper = PostgresStore(url), PostgresStore(url)
-    worker.listen(lambda: None)
+    worker.listen(lambda rings: None)
     issue(worker, "r", order("a1"))
     assert worker.bell.is_held
     age = "select extract(epoch from clock_timestamp() - pg_postmaster_start_time()) > 10"

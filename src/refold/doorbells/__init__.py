@@ -1,1 +1,1 @@
-"""Doorbells: ways to say that work has come."""
+"""Doorbells: ways to say that work has come, in a process and between processes."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 
 from refold.core.faults import text_of
@@ -10,7 +10,7 @@ from refold.core.outcomes import SECOND, Instant
 from refold.core.state import TERMINAL
 from refold.errors import Unavailable
 from refold.logs import WARNING, event, logger
-from refold.ports import Advance, Clock, Doorbell, Store
+from refold.ports import ANYTHING, Advance, Clock, Doorbell, Heard, Ring, Store
 from refold.runtime.mail import Expire
 from refold.runtime.mailroom import Mailroom
 from refold.runtime.turn import Turns
@@ -161,36 +161,32 @@ SHORTEST = 0.01  # seconds between two looks
 UNHEARD = 5.0  # seconds after which a store that calls is looked at all the same, because a call may be lost
 
 
-def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-    with suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(callback)
-
-
 class Listener:
     """Notices what other processes write to the same store. A process that only sends a signal or decides a gate
     commits the turn and leaves the new commands to the processes that serve the run. Those find them with the next
-    look; a missed look costs a poll, never a run."""
+    look; a missed look costs a poll, never a run. Rings say what to look at; without them everything is looked at."""
 
     def __init__(
         self,
         foreign_writes: Callable[[], int],
         advance: Advance,
         clock: Clock,
-        heard: Callable[[], Awaitable[None]],
+        heard: Callable[[Collection[Ring]], Awaitable[None]],
         every: float,
-        listen: Callable[[Callable[[], None]], bool] = lambda heard: False,
+        listen: Callable[[Heard], bool] = lambda heard: False,
     ) -> None:
         """`listen` is that of the store: if it can call, it is not asked every few moments."""
         self.foreign_writes, self.advance, self.clock, self.every = foreign_writes, advance, clock, every
         self.heard = heard  # called when another process has written
         self._known: int | None = None  # the last value of `foreign_writes`
         self.listen = listen
+        self._rings: set[Ring] = set()
         self._heard_now = asyncio.Event()
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            is_called = await self.advance(lambda: self.listen(lambda: _call(loop, self._heard_now.set)))
+            is_called = await self.advance(lambda: self.listen(lambda rings: self._called(loop, rings)))
         except Unavailable:
             is_called = False
         while True:
@@ -203,6 +199,15 @@ class Listener:
             else:
                 await self.clock.sleep(max(self.every, took / SHARE))
 
+    def _called(self, loop: asyncio.AbstractEventLoop, rings: Collection[Ring]) -> None:
+        """On any thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._note, rings)
+
+    def _note(self, rings: Collection[Ring]) -> None:
+        self._rings.update(rings)
+        self._heard_now.set()
+
     async def _until_called(self) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._heard_now.wait(), UNHEARD)
@@ -211,11 +216,13 @@ class Listener:
         self._heard_now.clear()
 
     async def once(self) -> None:
+        rings, self._rings = self._rings, set()  # those that come from now on are for the next look
         try:
             written = await self.advance(self.foreign_writes)
-            if written != self._known:
-                await self.heard()
+            if rings or written != self._known:
+                await self.heard(rings or {ANYTHING})
             self._known = written
         except Unavailable as error:
             event(log, WARNING, "look for what others have written failed", why=text_of(error))
+            self._rings |= rings
             return  # the next look finds the same

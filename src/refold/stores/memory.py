@@ -26,6 +26,7 @@ from refold.ports import (
     Document,
     Expired,
     Health,
+    Heard,
     Hint,
     Lease,
     Leased,
@@ -274,7 +275,7 @@ class MemoryStore:
     def _is_stale(self, due: Instant, run: str, key: str) -> bool:
         return self.timers.get(run, {}).get(key) != due
 
-    def listen(self, heard: Callable[[], None]) -> bool:
+    def listen(self, heard: Heard) -> bool:
         return False
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from refold.core.outcomes import Instant
 from refold.errors import Corrupt, Unusable
-from refold.ports import Store, Views
+from refold.ports import FleetBell, Store, Views
 from refold.stores.clock import StoreClock, machine_steady
 
 if TYPE_CHECKING:
@@ -38,11 +38,17 @@ def shown_address(db: str | os.PathLike[str]) -> str:
     return without_password(text)
 
 
-def open_store(db: str | os.PathLike[str], now: Now, on_wrong: OnWrong | None = None) -> Store:
+def open_store(
+    db: str | os.PathLike[str],
+    now: Now,
+    on_wrong: OnWrong | None = None,
+    fleet_bell: Callable[[str], FleetBell] | None = None,
+) -> Store:
     """Open a store for writing; a file or tables that are not there are created, and an older file is brought up to
-    date. Older tables on a server are refused: `refold db migrate` updates them."""
+    date. Older tables on a server are refused: `refold db migrate` updates them. `fleet_bell` gives the bell of a
+    namespace on a server, in place of the server's own."""
     if is_server(db):
-        return _postgres(os.fspath(db), on_wrong, make=True)
+        return _postgres(os.fspath(db), on_wrong, fleet_bell)
     refuse_other_urls(db)
     from refold.stores.sqlite.store import SqliteStore
 
@@ -72,11 +78,11 @@ def migrate_store(db: str, now: Now, on_wrong: OnWrong | None = None) -> Store:
     return open_store(db, now, on_wrong)
 
 
-def _postgres(url: str, on_wrong: OnWrong | None, make: bool) -> "PostgresStore":
+def _postgres(url: str, on_wrong: OnWrong | None, fleet_bell: Callable[[str], FleetBell] | None) -> "PostgresStore":
     _check_driver()
     from refold.stores.postgres.store import PostgresStore
 
-    return PostgresStore(url, on_wrong=on_wrong, make=make)
+    return PostgresStore(url, on_wrong=on_wrong, fleet_bell=fleet_bell)
 
 
 def _check_driver() -> None:

@@ -97,8 +97,8 @@ async def open_process(
     `only` is a run: this process serves it and what it starts, and leaves the rest of the store to others. Without
     `works` it executes nothing: it starts and steers runs, which the workers of other processes execute.
     """
-    async with kept_in(store, db) as (kept, advance):
-        settings = settings if settings is not None else Settings()
+    settings = settings if settings is not None else Settings()
+    async with kept_in(store, db, settings.doorbell) as (kept, advance):
         inline = Inline(settings.slots)
         interpreters = settings.processes or PROCESSES_EACH * (os.cpu_count() or 1)
         isolated = ProcessServices(

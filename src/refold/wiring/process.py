@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -12,10 +12,11 @@ from refold.core import plan as plans
 from refold.core.expressions import Evaluate
 from refold.core.pipeline import TaskPipeline
 from refold.core.plan import Step
-from refold.ports import Abilities, Advance, Lease, Store, Tool
+from refold.ports import Abilities, Advance, Lease, Ring, Store, Tool
 from refold.queries.reading import stored_value
 from refold.queries.workers import abilities as live_abilities
 from refold.registry import LazyRegistry
+from refold.rings import concerns
 from refold.runtime.background import Listener, ServedRuns, Sweep, Timers
 from refold.runtime.caller_contexts import CallerContexts
 from refold.runtime.desk import LocalDesk
@@ -306,18 +307,24 @@ def _observer(process: Callable[[], Process]) -> TurnObserver:
     )
 
 
-def _foreign_write(process: Callable[[], Process], world: World) -> Callable[[], Awaitable[None]]:
+def _foreign_write(process: Callable[[], Process], world: World) -> Callable[[Collection[Ring]], Awaitable[None]]:
     """Return what is done as soon as another process has written to the store."""
 
-    async def others_wrote() -> None:
-        served_runs = process().served_runs
-        if served_runs is not None:
-            await served_runs.gather()  # or the worker would not take commands of runs that others have started
-        await process().code.adopt_stored(NEW_RUNS)
-        world.doorbell.ring()
-        process().schedules.wake()
-        process().engine.ends.look_now()
-        await process().worker.keeper.look()
+    async def others_wrote(rings: Collection[Ring]) -> None:
+        worker, served_runs = process().worker, process().served_runs
+        if concerns(rings, "runs"):
+            if served_runs is not None:
+                await served_runs.gather()  # or the worker would not take commands of runs that others have started
+            await process().code.adopt_stored(NEW_RUNS)
+        if concerns(rings, "runs") or concerns(rings, "work", worker.can.queues):
+            world.doorbell.ring()
+        if concerns(rings, "documents") or concerns(rings, "ended"):
+            process().schedules.wake()
+        if concerns(rings, "ended"):
+            process().engine.ends.look_now()
+        held = {place[0] for place in worker.keeper.held}
+        if any(concerns(rings, kind, held) for kind in ("withdrawn", "runs", "ended")):
+            await worker.keeper.look()
 
     return others_wrote
 

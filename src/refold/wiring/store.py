@@ -4,13 +4,14 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from refold.core.expressions import Values
 from refold.errors import Corrupt, InvalidValue
 from refold.logs import WARNING, event, logger
 from refold.names import a
-from refold.ports import Store
+from refold.ports import FleetBell, Store
 from refold.runtime.mailroom import Intake
 from refold.runtime.turn import TurnOptions, Turns
 from refold.runtime.turn_thread import InCaller, TurnThread
@@ -41,9 +42,10 @@ class RowLog:
 
 @asynccontextmanager
 async def kept_in(
-    store: Store | None, db: str | os.PathLike[str] | None
+    store: Store | None, db: str | os.PathLike[str] | None, doorbell: str = ""
 ) -> AsyncIterator[tuple[Store, InCaller | TurnThread]]:
-    """Yield the store and where its turns run. A file gets a thread of its own, so that it cannot block the loop."""
+    """Yield the store and where its turns run. A file gets a thread of its own, so that it cannot block the loop.
+    `doorbell` is the address by which the processes of a server ring each other; those of a file need none."""
     _check(store, db)
     if db is None:
         in_caller = InCaller()
@@ -54,13 +56,21 @@ async def kept_in(
         return
     advance = TurnThread()
     try:
-        file = await advance(lambda: open_store(db, wall, RowLog().report))
+        file = await advance(lambda: open_store(db, wall, RowLog().report, _fleet_bell(doorbell)))
         try:
             yield file, advance
         finally:
             await advance(file.close)
     finally:
         advance.close()
+
+
+def _fleet_bell(doorbell: str) -> Callable[[str], FleetBell] | None:
+    if not doorbell:
+        return None
+    from refold.doorbells.nats import nats_bell
+
+    return partial(nats_bell, doorbell)
 
 
 def _check(store: Store | None, db: str | os.PathLike[str] | None) -> None:

@@ -199,8 +199,9 @@ LEAVE: Final = """
     delete from refold.workers w where w.ns = %s and w.worker = any(%s)
         and not exists (select 1 from refold.commands c where c.ns = w.ns and c.worker = w.worker and c.state = 'h')"""
 
-RING: Final = "select pg_notify(%s, %s)"
-"""In a transaction of its own."""
+RING: Final = "select pg_notify(%s, payload) from unnest(%s::text[]) payload"
+"""In a transaction of its own, which need not survive a crash."""
+NOT_FLUSHED: Final = "set local synchronous_commit = off"
 EXPIRE: Final = "select * from refold.expire_v1(%s::int, %s, %s::int)"
 HAND_BACK: Final = "select refold.hand_back_v1(%s::int, %s, %s, %s, %s, %s, %s::int)"
 PUBLISH: Final = "select refold.publish_v1(%s::int, %s, %s, %s, %s)"

@@ -1,6 +1,6 @@
 """The store on PostgreSQL: each method one read, or one turn of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +13,17 @@ from refold.core.outcomes import SECOND, Instant
 from refold.core.read.summary import Summary
 from refold.errors import Corrupt, RefoldError, Unreachable
 from refold.logs import WARNING, event, logger
-from refold.ports import HAND_BACKS, Abilities, Expired, Hint, Lease, Place
+from refold.ports import (
+    HAND_BACKS,
+    Abilities,
+    Expired,
+    FleetBell,
+    Heard,
+    Hint,
+    Lease,
+    Place,
+    Ring,
+)
 from refold.stores.clock import Steady
 from refold.stores.lost import log_lost
 from refold.stores.postgres import queries
@@ -35,6 +45,7 @@ PLACE = """
 
 OnWrong = Callable[[Corrupt], object]
 
+ANY_WORK = Ring("work")
 SAME = SECOND // 4  # a deadline that would move by less stays
 NAMESPACE = "insert into refold.namespaces (name) values (%s) on conflict do nothing"
 NUMBER = """
@@ -58,8 +69,10 @@ class PostgresStore:
         *,
         on_wrong: OnWrong | None = None,
         make: bool = True,
+        fleet_bell: Callable[[str], FleetBell] | None = None,
     ) -> None:
-        """`make`: the tables are created if there are none."""
+        """`make`: the tables are created if there are none. `fleet_bell` gives the bell of a namespace that processes
+        use in place of NOTIFY; they hear the NOTIFY of short commands besides."""
         self.address = read_address(url)
         self.ring_alone = now is None
         self.session = Session(self.address)
@@ -81,7 +94,8 @@ class PostgresStore:
         self.memory.ns, self.memory.floor = ns, floor
         self.views = PostgresViews(self.address, ns, self.time, on_wrong)
         self.bell = Bell(self.address)
-        self._is_listening = False
+        self._fleet_bell = None if fleet_bell is None else fleet_bell(self.address.namespace)
+        self._is_listening, self._heard = False, 0
         self._tools = Tools(self.session, self.memory, self.time, self._lane, self._reserve, self._ring, self._life)
 
     def _connected(self, connection: psycopg.Connection[Any]) -> None:
@@ -180,7 +194,7 @@ class PostgresStore:
         self.memory.is_idle = False
         values = (lease.run, lease.command.id, lease.generation, self.now(), lost, HAND_BACKS)
         is_back = bool(self._rows(queries.HAND_BACK, self.memory.ns, *values)[0][0])
-        self._ring()
+        self._ring([ANY_WORK])
         return is_back
 
     def expire(self, losses: int) -> Sequence[Expired]:
@@ -197,7 +211,7 @@ class PostgresStore:
                 found.append(Expired(run, id, generation))
         log_lost(lost)
         if lost:
-            self._ring()
+            self._ring([ANY_WORK])
         return found
 
     def due(self, limit: int) -> tuple[Sequence[str], Instant | None]:
@@ -221,24 +235,31 @@ class PostgresStore:
     def forget_workers(self) -> int:
         return len(self._rows(queries.FORGET_WORKERS, self.memory.ns, self.now()))
 
-    def listen(self, heard: Callable[[], None]) -> bool:
+    def listen(self, heard: Heard) -> bool:
+        def count(rings: Collection[Ring]) -> None:
+            self._heard += 1
+            heard(rings)
+
         self._is_listening = True
-        self.bell.listen(heard)
+        if self._fleet_bell is not None:
+            self._fleet_bell.listen(count)
+        self.bell.listen(count)
         return True
 
     def _life(self) -> int | None:
         return self.bell.lock if self.bell.is_held else None
 
-    def _ring(self) -> None:
-        """Without a listener, this process only leaves mail: one statement on the session of the turns is enough."""
+    def _ring(self, rings: Collection[Ring]) -> None:
+        """Without a listener, this process only leaves mail: one trip on the session of the turns is enough."""
         if self._is_listening:
-            self.bell.ring()
+            (self._fleet_bell or self.bell).ring(rings)
         elif self.ring_alone:
+            ring = (queries.RING, (self.bell.channel, Texts(self.bell.payloads(rings))))
             with suppress(RefoldError):  # a lost ring costs a poll
-                self.session.rows(queries.RING, self.bell.channel, self.bell.name)
+                self.session.run([(queries.BEGIN, ()), (queries.NOT_FLUSHED, ()), ring, (queries.COMMIT, ())])
 
     def foreign_writes(self) -> int:
-        return self.bell.heard
+        return self._heard
 
     def compact(self) -> None:
         """The server's autovacuum does that."""
@@ -248,6 +269,8 @@ class PostgresStore:
         if workers:
             with suppress(RefoldError):  # their rows are removed when they are old
                 self.beats.rows(queries.LEAVE, self.memory.ns, workers)
+        if self._fleet_bell is not None:
+            self._fleet_bell.close()
         self.bell.close()
         self.views.close()
         self.beats.close()

@@ -17,9 +17,9 @@ from refold.core.facts import Fact, RunMigrated
 from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.read.summary import Summary
-from refold.core.state import PAUSED
+from refold.core.state import PAUSED, TERMINAL
 from refold.errors import Conflict, Corrupt, NotFound, Outdated, TailLost
-from refold.ports import Abilities, Asked, Document, Hint, Lease, Writes
+from refold.ports import Abilities, Asked, Document, Hint, Lease, Ring, Writes
 from refold.stores.documents import check_put, check_version, next_version
 from refold.stores.postgres import queries
 from refold.stores.postgres.arrays import Blobs, Ints, Texts
@@ -154,7 +154,7 @@ class Tools(Struct, frozen=True):
     time: ServerTime | GivenTime
     lane: Callable[[Lane], int]
     reserve: Callable[[], list[int]]
-    ring: Callable[[], None]  # others have something to look at
+    ring: Callable[[Collection[Ring]], None]  # others have something to look at
     life_lock: Callable[[], int | None]  # what this process holds while it lives
 
 
@@ -169,6 +169,7 @@ class PostgresTurn:
         self._batch = Batch()
         self._asked: list[Asked] = []
         self._new_workers: dict[str, Abilities] = {}
+        self._due_rings: set[Ring] = set()  # of what was sent already, for the end of the turn
 
     def __enter__(self) -> "PostgresTurn":
         self._session.guard.acquire()
@@ -496,6 +497,7 @@ class PostgresTurn:
             return
         batch, self._batch = self._batch, Batch()
         self._session.run(self._statements(batch, None, {}))
+        self._due_rings |= self._rings(batch)
 
     def _finish(self) -> None:
         """Send everything and commit: one round trip."""
@@ -538,19 +540,28 @@ class PostgresTurn:
             memory.is_idle = not results[0][0][0]
         for each, rows in zip(claims, results[claims_from:], strict=False):
             self._hand_out(each, rows, asked)
-        if self._concerns_others(batch):
-            self._tools.ring()
+        if rings := self._due_rings | self._rings(batch):
+            self._tools.ring(rings)
         if born is not None:
             memory.born += 1
             _distribute([(lease, self._head_of(lease.run)) for lease in born.values()], asked)
 
-    def _concerns_others(self, batch: Batch) -> bool:
-        """Whether other processes should look: work that waits, letters, a run that has another status, and commands
-        that were withdrawn. A chain of steps in one process rings for nothing else."""
-        if batch.new or batch.changed or batch.letters or batch.held or batch.paused or batch.resumed:
-            return True
-        is_withdrawn = any(generation is None for _, _, generation in batch.ended)
-        return is_withdrawn or (any(each.state == "w" for each in batch.issued) and not self._memory.is_idle)
+    def _rings(self, batch: Batch) -> set[Ring]:
+        """What other processes should look at: work that waits, runs whose rows have changed, commands that were
+        withdrawn. A chain of steps in one process rings for none of these."""
+        rings: set[Ring] = set()
+        if not self._memory.is_idle:
+            rings.update(Ring("work", each.order.queue) for each in batch.issued if each.state == "w")
+        if batch.resumed:
+            rings.add(Ring("work"))
+        withdrawn = [rid for rid, _, generation in batch.ended if generation is None]
+        if not (batch.new or batch.changed or batch.held or withdrawn):
+            return rings
+        runs = {opened.known.rid: run for run, opened in self._opened.items() if opened.known is not None}
+        rows = [(row[0], row[2]) for row in batch.new] + [(row[0], row[1]) for row in batch.changed]
+        rings.update(Ring("ended" if status in TERMINAL else "runs", runs.get(rid, "")) for rid, status in rows)
+        rings.update(Ring("withdrawn", runs.get(rid, "")) for rid in (*withdrawn, *(rid for rid, _ in batch.held)))
+        return rings
 
     def _end_reading(self) -> None:
         try:
@@ -558,6 +569,8 @@ class PostgresTurn:
         except BaseException:
             self._session.roll_back()
             raise
+        if self._due_rings:
+            self._tools.ring(self._due_rings)
 
     def _head_of(self, run: str) -> int:
         opened = self._opened.get(run)
@@ -715,11 +728,13 @@ class PostgresTurn:
         check_put(kind, id, data)
         check_version(kind, id, self.document(kind, id), version)
         made, due = next_version(version, self.now), None if due is None else min(due, FAR)
+        self._due_rings.add(Ring("documents"))
         self._session.rows(queries.PUT_DOCUMENT, self._ns, kind, id, made, bytes(data), due)
         return made
 
     def delete_document(self, kind: str, id: str, version: int) -> None:
         check_version(kind, id, self.document(kind, id), version)
+        self._due_rings.add(Ring("documents"))
         self._session.rows(queries.DELETE_DOCUMENT, self._ns, kind, id)
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from refold.core.fold.apply import Record
 from refold.core.outcomes import SECOND, Instant
 from refold.core.read.summary import Summary
-from refold.ports import HAND_BACKS, Abilities, Expired, Hint, Lease, Place
+from refold.ports import HAND_BACKS, Abilities, Expired, Heard, Hint, Lease, Place
 from refold.stores.clock import Steady, StoreClock
 from refold.stores.lost import log_lost
 from refold.stores.sqlite import columns, queries
@@ -154,7 +154,7 @@ class SqliteStore:
         assert row is not None
         return int(row[0])
 
-    def listen(self, heard: Callable[[], None]) -> bool:
+    def listen(self, heard: Heard) -> bool:
         return False
 
     def publish(self, lease: Lease, lines: Sequence[Any]) -> bool:
