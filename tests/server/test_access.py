@@ -25,6 +25,7 @@ FILLED = {
     "hash": "h",
     "fingerprint": "f",
     "file": "none.js",
+    "backfill": "b",
 }
 
 

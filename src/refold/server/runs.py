@@ -1,6 +1,7 @@
 """Routes that read runs: the list, one run, its facts, reasons, items, lines and values."""
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -120,7 +121,7 @@ class ItemsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
 
 
 class ValueQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    values: Literal["none", "inline", "text"] = "inline"
+    values: Literal["none", "inline", "text", "download"] = "inline"
 
 
 def may_see(call: Call, row: Summary) -> None:
@@ -434,8 +435,12 @@ async def _value(call: Call, find: Callable[[RunState, Any], Any]) -> Answer:
 def value_answer(value: Any, wanted: str) -> Answer:
     """Whether a value is here or is a reference stands outside the value, never in it."""
     data = json.encode(value)
+    if wanted == "download":
+        headers = {"content-disposition": 'attachment; filename="value.json"', "content-security-policy": "sandbox"}
+        return Answer(raw=data, headers=headers)
     if wanted == "none" or len(data) > INLINE:
-        return Answer({"ref": {"size": len(data), "beginning": data[:BEGINNING].decode(errors="replace")}})
+        beginning, hash = data[:BEGINNING].decode(errors="replace"), hashlib.sha256(data).hexdigest()
+        return Answer({"ref": {"size": len(data), "hash": hash, "beginning": beginning}})
     return Answer({"text": data.decode()} if wanted == "text" else {"value": value})
 
 

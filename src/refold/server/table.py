@@ -4,7 +4,19 @@ from functools import cache
 
 from msgspec import json
 
-from refold.server import audit, health, history, overview, page_files, runs, steering, streams, tokens
+from refold.server import (
+    audit,
+    health,
+    history,
+    overview,
+    page_files,
+    runs,
+    schedules,
+    steering,
+    streams,
+    timeline,
+    tokens,
+)
 from refold.server.openapi import document
 from refold.server.routes import (
     API,
@@ -20,6 +32,7 @@ from refold.server.routes import (
 
 N = NAMESPACE
 RUN = f"{N}/runs/{{run}}"
+SCHEDULE = f"{N}/schedules/{{id}}"
 
 
 async def show_document(call: Call) -> Answer:
@@ -85,6 +98,31 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", f"{RUN}/loops/{{step}}/items/{{i}}", "read", history.show_item, "One item of a loop."),
     Route("GET", f"{RUN}/why", "read", runs.show_why, "Why a run and its steps wait."),
+    Route(
+        "GET",
+        f"{RUN}/timeline",
+        "read",
+        timeline.show_timeline,
+        "The visits of a run in a span of time: what each waited for, and when it worked.",
+        query=timeline.TimelineQuery,
+    ),
+    Route("GET", f"{RUN}/time", "read", timeline.show_time, "Where the time of a run went, and its critical path."),
+    Route(
+        "GET",
+        f"{RUN}/loops/{{step}}/strip",
+        "read",
+        timeline.show_strip,
+        "How many items of a loop are in each state, by range of items.",
+        query=timeline.StripQuery,
+    ),
+    Route(
+        "GET",
+        f"{RUN}/values/{{hash}}",
+        "values",
+        timeline.show_blob,
+        "A large value of a run, by its hash.",
+        is_download=True,
+    ),
     Route("GET", f"{RUN}/children", "read", runs.show_children, "The runs that a run has started."),
     Route("GET", f"{RUN}/loops/{{step}}/items", "read", runs.show_items, "The items of a loop.", query=runs.ItemsQuery),
     Route("GET", f"{RUN}/input", "values", runs.show_input, "The input of a run.", query=runs.ValueQuery),
@@ -170,6 +208,77 @@ ROUTES: tuple[Route, ...] = (
         limit=DEFINITION_LIMIT,
     ),
     Route("GET", f"{N}/plans/{{hash}}", "values", runs.show_plan, "A plan by its hash."),
+    Route("GET", f"{N}/schedules", "read", schedules.list_all, "List schedules, by name.", query=runs.ListQuery),
+    Route(
+        "GET",
+        SCHEDULE,
+        "read",
+        schedules.show,
+        "A schedule, what happened to its last times, and its backfills.",
+        query=schedules.TimesQuery,
+    ),
+    Route(
+        "PUT",
+        SCHEDULE,
+        "write",
+        schedules.put,
+        "Make or change a schedule.",
+        body=schedules.ScheduleBody,
+        limit=DEFINITION_LIMIT,
+    ),
+    Route("DELETE", SCHEDULE, "write", schedules.delete, "Delete a schedule; its runs stay.", status=204),
+    Route(
+        "POST",
+        f"{SCHEDULE}/pause",
+        "operate",
+        schedules.pause,
+        "Pause a schedule: times that pass meanwhile are not caught up.",
+        body=schedules.PauseBody,
+    ),
+    Route("POST", f"{SCHEDULE}/resume", "operate", schedules.resume, "Resume a schedule.", body=steering.NoBody),
+    Route("POST", f"{SCHEDULE}/trigger", "operate", schedules.trigger, "Start a run now.", body=schedules.TriggerBody),
+    Route(
+        "POST",
+        f"{SCHEDULE}/backfill",
+        "operate",
+        schedules.backfill,
+        "Start runs for times of the past; `dry_run` only says which.",
+        body=schedules.BackfillBody,
+        status=201,
+    ),
+    Route(
+        "POST",
+        f"{SCHEDULE}/backfills/{{backfill}}/pause",
+        "operate",
+        schedules.pause_backfill,
+        "Pause a backfill.",
+        body=steering.NoBody,
+    ),
+    Route(
+        "POST",
+        f"{SCHEDULE}/backfills/{{backfill}}/resume",
+        "operate",
+        schedules.resume_backfill,
+        "Resume a backfill.",
+        body=steering.NoBody,
+    ),
+    Route(
+        "POST",
+        f"{SCHEDULE}/backfills/{{backfill}}/stop",
+        "operate",
+        schedules.stop_backfill,
+        "Stop a backfill; its open runs continue.",
+        body=steering.NoBody,
+    ),
+    Route(
+        "POST",
+        f"{N}/schedules:preview",
+        "read",
+        schedules.preview,
+        "The next times of a schedule, with a word where the clock changes.",
+        body=schedules.PreviewBody,
+        limit=DEFINITION_LIMIT,
+    ),
     Route("GET", f"{N}/workers", "read", overview.list_workers, "The workers that are alive, and what they hold."),
     Route("GET", f"{N}/queues", "read", overview.list_queues, "Depth and age of each queue."),
     Route(

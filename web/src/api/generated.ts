@@ -1,6 +1,7 @@
 // The API in types. Written from the table of routes by `python -m docs.build.page_types`; do not edit it.
 
 export type AnswerBody = { value?: unknown };
+export type BackfillBody = { from: string; until?: string | null; only?: "all" | "missing"; overlap?: "allow" | "buffer_all"; at_once?: number; order?: "newest" | "oldest"; dry_run?: boolean; id?: string };
 export type BatchBody = { runs: (StartBody)[] };
 export type CancelBody = { reason?: string };
 export type DecisionBody = { option: string; feedback?: unknown };
@@ -9,13 +10,17 @@ export type ImportBody = { run: Record<string, unknown> };
 export type ItemsBody = { items?: (number)[] };
 export type MigrateBody = { to: string };
 export type NoBody = Record<string, never>;
+export type PauseBody = { note?: string };
+export type PreviewBody = { definition?: string; id?: string; from?: string | null; limit?: number };
 export type Problem = { type: string; title: string; status: number; detail: string; code: string; trace_id: string; errors?: (Record<string, unknown>)[] };
 export type ResumeBody = { budget?: Record<string, number> };
 export type RetryBody = { from?: string; budget?: Record<string, number> };
+export type ScheduleBody = { definition?: string; workflow?: string; plan?: string; code?: string; input?: Record<string, unknown>; labels?: Record<string, string>; cron?: (string)[]; every?: string; at?: (string)[]; zone?: string; from?: string; until?: string; except?: (string)[]; only?: (string)[]; gap?: string; repeat?: string; overlap?: string; catch_up?: unknown; jitter?: string; start_within?: string; pause_after?: number | null; paused?: boolean; note?: string };
 export type SignInBody = { ticket: string };
 export type SignalBody = { value?: unknown };
 export type StartBody = { workflow?: string; input?: Record<string, unknown>; key?: string; name?: string; labels?: Record<string, string> };
 export type TokenBody = { name: string; role: string; plus?: (string)[]; minus?: (string)[]; workflows?: (string)[] | null; expires?: string | null };
+export type TriggerBody = { overlap?: "allow" | "buffer_all" | "buffer_one" | "cancel_other" | "skip" | "terminate_other" | null };
 
 export interface Routes {
   "GET /": {
@@ -133,7 +138,7 @@ export interface Routes {
   "GET /api/v1/ns/{ns}/runs/{run}/context": {
     permission: "values";
     path: { ns: string; run: string };
-    query: { values?: "inline" | "none" | "text" };
+    query: { values?: "download" | "inline" | "none" | "text" };
     body: undefined;
     reply: unknown;
   };
@@ -175,7 +180,7 @@ export interface Routes {
   "GET /api/v1/ns/{ns}/runs/{run}/input": {
     permission: "values";
     path: { ns: string; run: string };
-    query: { values?: "inline" | "none" | "text" };
+    query: { values?: "download" | "inline" | "none" | "text" };
     body: undefined;
     reply: unknown;
   };
@@ -214,6 +219,13 @@ export interface Routes {
     body: ItemsBody;
     reply: unknown;
   };
+  "GET /api/v1/ns/{ns}/runs/{run}/loops/{step}/strip": {
+    permission: "read";
+    path: { ns: string; run: string; step: string };
+    query: { from?: number; until?: number; bins?: number };
+    body: undefined;
+    reply: unknown;
+  };
   "POST /api/v1/ns/{ns}/runs/{run}/migrate": {
     permission: "operate";
     path: { ns: string; run: string };
@@ -238,7 +250,7 @@ export interface Routes {
   "GET /api/v1/ns/{ns}/runs/{run}/result": {
     permission: "values";
     path: { ns: string; run: string };
-    query: { values?: "inline" | "none" | "text" };
+    query: { values?: "download" | "inline" | "none" | "text" };
     body: undefined;
     reply: unknown;
   };
@@ -270,9 +282,30 @@ export interface Routes {
     body: undefined;
     reply: string;
   };
+  "GET /api/v1/ns/{ns}/runs/{run}/time": {
+    permission: "read";
+    path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/timeline": {
+    permission: "read";
+    path: { ns: string; run: string };
+    query: { from?: string; until?: string; width?: number };
+    body: undefined;
+    reply: unknown;
+  };
   "GET /api/v1/ns/{ns}/runs/{run}/usage": {
     permission: "read";
     path: { ns: string; run: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs/{run}/values/{hash}": {
+    permission: "values";
+    path: { ns: string; run: string; hash: string };
     query: Record<string, never>;
     body: undefined;
     reply: unknown;
@@ -303,6 +336,90 @@ export interface Routes {
     path: { ns: string };
     query: Record<string, never>;
     body: ImportBody;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/schedules": {
+    permission: "read";
+    path: { ns: string };
+    query: { limit?: number; cursor?: string };
+    body: undefined;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/schedules/{id}": {
+    permission: "read";
+    path: { ns: string; id: string };
+    query: { times?: number };
+    body: undefined;
+    reply: unknown;
+  };
+  "PUT /api/v1/ns/{ns}/schedules/{id}": {
+    permission: "write";
+    path: { ns: string; id: string };
+    query: Record<string, never>;
+    body: ScheduleBody;
+    reply: unknown;
+  };
+  "DELETE /api/v1/ns/{ns}/schedules/{id}": {
+    permission: "write";
+    path: { ns: string; id: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: undefined;
+  };
+  "POST /api/v1/ns/{ns}/schedules/{id}/backfill": {
+    permission: "operate";
+    path: { ns: string; id: string };
+    query: Record<string, never>;
+    body: BackfillBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/schedules/{id}/backfills/{backfill}/pause": {
+    permission: "operate";
+    path: { ns: string; id: string; backfill: string };
+    query: Record<string, never>;
+    body: NoBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/schedules/{id}/backfills/{backfill}/resume": {
+    permission: "operate";
+    path: { ns: string; id: string; backfill: string };
+    query: Record<string, never>;
+    body: NoBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/schedules/{id}/backfills/{backfill}/stop": {
+    permission: "operate";
+    path: { ns: string; id: string; backfill: string };
+    query: Record<string, never>;
+    body: NoBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/schedules/{id}/pause": {
+    permission: "operate";
+    path: { ns: string; id: string };
+    query: Record<string, never>;
+    body: PauseBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/schedules/{id}/resume": {
+    permission: "operate";
+    path: { ns: string; id: string };
+    query: Record<string, never>;
+    body: NoBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/schedules/{id}/trigger": {
+    permission: "operate";
+    path: { ns: string; id: string };
+    query: Record<string, never>;
+    body: TriggerBody;
+    reply: unknown;
+  };
+  "POST /api/v1/ns/{ns}/schedules:preview": {
+    permission: "read";
+    path: { ns: string };
+    query: Record<string, never>;
+    body: PreviewBody;
     reply: unknown;
   };
   "GET /api/v1/ns/{ns}/stream": {
