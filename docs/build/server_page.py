@@ -84,7 +84,9 @@ the server stops, `revoked` that the credential is no more, `reset` that the rea
 - `GET N/runs/ID/stream` has the exact log: one event `fact` for each fact, whose `id` is its number. After a lost
   connection, send `Last-Event-ID` (or `from`), and it goes on after that fact; nothing is left out.
 - `GET N/stream?topics=…` has up to 64 topics, separated by commas: `overview`, `runs` (with a filter, as in
-  `runs?status=failed;limit=20`), `gates`, `run:ID`, `facts:ID`, `lines:ID`. What changes in between is joined.
+  `runs?status=failed;limit=20`), `gates`, `run:ID`, `facts:ID`, `lines:ID`, `loop:ID/STEP`. `facts:ID@N` and
+  `lines:ID@N` begin after number N. Each event has its `topic`. The first event of a run has all rows, and later
+  ones, whose `all` is false, have those that changed. What changes in between is joined.
 
 A credential has at most 8 streams at a time, a server 200."""
 

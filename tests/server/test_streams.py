@@ -88,6 +88,35 @@ async def test_several_topics_share_a_stream_and_each_shows_what_changed(
         assert (await viewer.get(f"{NS}/stream?topics=run:none")).status_code == 404
 
 
+async def test_every_event_names_its_topic_and_a_run_sends_the_rows_that_changed(
+    server: Server, client: httpx2.AsyncClient
+) -> None:
+    run = await server.start(client, "ask")
+    head = (await server.until(client, run, "waiting"))["head"]
+    topics = [f"run:{run}", f"facts:{run}@{head - 1}", "run:none", "overview"]
+    async with reading(client, f"/stream?topics={','.join(topics)}") as found:
+        events: dict[str, tuple[str, Any]] = {}
+        while len(events) < 4:
+            _, name, data = await asyncio.wait_for(anext(found), 30)
+            events[data["topic"]] = name, data
+        assert {topic: name for topic, (name, _) in events.items()} == dict(
+            zip(topics, ["run", "facts", "gone", "overview"], strict=True)
+        )
+        assert [each["number"] for each in events[topics[1]][1]["items"]] == [head]
+        whole = events[topics[0]][1]
+        assert whole["all"] and len(whole["steps"]) > 1
+        await client.post(f"{NS}/runs/{run}/gates/ok/1", json={"option": "approve"})
+        rows = {each["step"]: each for each in whole["steps"]}
+        data = whole
+        while data["status"] != "completed":
+            _, name, event = await asyncio.wait_for(anext(found), 30)
+            if name == "run":
+                data = event
+                assert not data["all"]
+                rows |= {each["step"]: each for each in data["steps"]}
+        assert list(rows.values()) == (await client.get(f"{NS}/runs/{run}")).json()["steps"]
+
+
 async def test_streams_end_when_their_credential_is_revoked(server: Server, client: httpx2.AsyncClient) -> None:
     run = await server.start(client, "listen")
     token = await server.token("viewer", "eve")

@@ -18,6 +18,7 @@ from refold.server.requests import read_query
 from refold.server.routes import Answer, Call
 from refold.server.runs import RunsQuery, fact_object, list_rows, run_head, run_row
 from refold.server.steering import GatesQuery, list_gates
+from refold.server.timeline import StripQuery, show_strip
 
 RETRY = 2000  # milliseconds after which a reader that was cut off comes back
 SILENCE = 15.0  # seconds after which a comment shows that the stream is alive
@@ -141,7 +142,7 @@ async def stream_topics(call: Call) -> Answer:
     names = [each for each in call.query.topics.split(",") if each]
     if not 1 <= len(names) <= MOST_TOPICS:
         raise invalid("?topics", f"a stream has between 1 and {MOST_TOPICS} topics")
-    topics = [await _topic(call, name) for name in names]
+    topics = [await _topic(call, names[0])] if len(names) == 1 else [await _topic_of_many(call, name) for name in names]
     opened(call)
     return Answer(stream=_counted(call, _multiplexed(call, topics)))
 
@@ -155,15 +156,35 @@ class Topic(Struct):
     shown: bytes = b""  # what was sent last
 
 
+async def _topic_of_many(call: Call, name: str) -> Topic:
+    """A run that is gone does not keep the other topics from the reader: its topic says that it is gone."""
+    try:
+        return await _topic(call, name)
+    except NotFound as error:
+        return Topic(name, partial(_raise, error))
+
+
+async def _raise(error: NotFound) -> Sequence[tuple[str, Any]]:
+    raise error
+
+
 async def _topic(call: Call, name: str) -> Topic:
     """Raises HttpProblem for a topic that there is not, NotFound for a run that the credential does not see."""
     kind, _, rest = name.partition(":")
+    if kind == "loop" and "/" in rest:
+        run, _, step = rest.partition("/")
+        strip = structs.replace(call, path={**call.path, "run": run, "step": step}, query=StripQuery())
+        await run_row(strip)
+        return Topic(name, lambda: _body(strip, "loop", show_strip), run)
     if kind in ("run", "facts", "lines") and rest:
+        rest, _, begin = rest.partition("@")
+        if begin and not (begin.isdecimal() and kind != "run"):
+            raise invalid("?topics", f"{begin!r} is not the number of a fact or line")
         one = _for_run(call, rest)
         await run_row(one)
-        after = Position()
+        after, rows = Position(int(begin or 0)), ShownRows()
         looks = {
-            "run": lambda: _run(one),
+            "run": lambda: _run(one, rows),
             "facts": lambda: _next_facts(one, after),
             "lines": lambda: _lines(one, after),
         }
@@ -179,13 +200,22 @@ async def _topic(call: Call, name: str) -> Topic:
     if name == "gates":
         gates = _with_query(call, GatesQuery())
         return Topic(name, lambda: _body(gates, "gates", list_gates))
-    raise invalid("?topics", f"there is no topic {name!r}: overview, runs, gates, run:ID, facts:ID, lines:ID")
+    raise invalid(
+        "?topics",
+        f"there is no topic {name!r}: overview, runs, gates, run:ID, facts:ID[@N], lines:ID[@N], loop:ID/STEP",
+    )
 
 
 class Position(Struct):
     """The number of the last fact or line that was sent."""
 
     number: int = 0
+
+
+class ShownRows(Struct):
+    """The rows of a run that were sent last; None: none were."""
+
+    by_step: dict[str, Any] | None = None
 
 
 def _for_run(call: Call, run: str) -> Call:
@@ -200,9 +230,16 @@ async def _body(call: Call, name: str, handler: Callable[[Call], Awaitable[Answe
     return [(name, (await handler(call)).body)]
 
 
-async def _run(call: Call) -> Sequence[tuple[str, Any]]:
+async def _run(call: Call, shown: ShownRows) -> Sequence[tuple[str, Any]]:
+    """The head of a run. The first event has all rows, each later one those that changed."""
     row = await run_row(call)
-    return [("run", await call.service.read(lambda: run_head(call, row)))]
+    head = await call.service.read(lambda: run_head(call, row))
+    before, now = shown.by_step, {each["step"]: each for each in head["steps"]}
+    shown.by_step = now
+    if before is None or before.keys() != now.keys():
+        return [("run", {**head, "all": True})]
+    changed = [each for step, each in now.items() if before[step] != each]
+    return [("run", {**head, "steps": changed, "all": False})]
 
 
 async def _runs(call: Call, query: RunsQuery) -> Sequence[tuple[str, Any]]:
@@ -274,12 +311,12 @@ async def _send(topic: Topic, queue: "asyncio.Queue[bytes | None]") -> None:
     try:
         events = await topic.look()
     except NotFound:
-        events = [("gone", {"topic": topic.name})]
+        events = [("gone", {})]
     except RefoldError as error:
         event(log, WARNING, "a topic of a stream could not be read", topic=topic.name, why=str(error))
         return
     for name, data in events:
-        sent = written(name, data if isinstance(data, dict) and name != "gone" else {"topic": topic.name})
+        sent = written(name, {**data, "topic": topic.name})
         if sent != topic.shown:
             topic.shown = sent
             queue.put_nowait(sent)
