@@ -28,6 +28,10 @@ PLAYBOOKS = {
     "broken": "workflow:\n  - step: bad\n    tool: {kind: python, code: '1 / 0'}\n",
     "prints": "workflow:\n  - step: say\n    tool:\n      kind: python\n      code: |\n"
     "        print('one')\n        print('two')\n        print('three')\n        result = {'until': 5}\n",
+    "parts": "workflow:\n  - step: each\n    loop: {in: [1, 2, 3, 4], iterator: n, tolerate: 4}\n"
+    "    tool: {kind: python, input: {n: '{{ n }}'}, code: 'result = 1 / (n % 2)'}\n    next:\n      arcs:\n"
+    "        - {step: few, when: '{{ each.stats.failed > 2 }}'}\n        - {step: rest}\n"
+    "  - step: few\n    tool: {kind: noop}\n  - step: rest\n    tool: {kind: noop, result: 7}\n",
     "many": "workflow:\n  - step: each\n    loop: {in: [1, 2, 3], iterator: n}\n"
     "    tool: {kind: noop, result: '{{ n * 10 }}'}\n",
 }

@@ -13,7 +13,7 @@ from refold.queries.items import find_loop, item_object, rows_of
 from refold.queries.runs import error_object, with_started
 from refold.server.problems import invalid
 from refold.server.routes import Answer, Call
-from refold.server.runs import fact_object, run_row, shown_error, shown_row, step_object
+from refold.server.runs import MOST_BYTES, brief_fact, fact_object, run_row, shown_error, shown_row, step_object
 
 MOST_FRAMES = 500
 
@@ -68,7 +68,8 @@ async def show_frames(call: Call) -> Answer:
 
     def look() -> dict[str, Any]:
         before, frames = call.service.moments.frames(row.run, query.after, query.limit)
-        shown = []
+        shown: list[dict[str, Any]] = []
+        size = 0
         for frame in frames:
             number, at, fact = frame.record
             rows = {each.step: each for each in frame.shown.rows}
@@ -77,10 +78,14 @@ async def show_frames(call: Call) -> Answer:
                     "number": number,
                     "at": stamp(at),
                     "status": frame.shown.status,
-                    "fact": fact_object(number, at, fact, call.credential),
+                    "fact": brief_fact(fact_object(number, at, fact, call.credential)),
                     "changed": [step_object(rows[step], call, at) for step in frame.changed],
+                    "error": shown_error(error_object(frame.shown.error), call.credential),
                 }
             )
+            size += len(json.encode(shown[-1]))
+            if size > MOST_BYTES:
+                break
         return {"keyframe": None if before is None else rows_object(before, call), "frames": shown}
 
     return Answer(await call.service.read(look))

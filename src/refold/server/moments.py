@@ -9,7 +9,7 @@ from msgspec import Struct
 from refold.core import codec
 from refold.core.fold.apply import Record
 from refold.core.graph import Graph
-from refold.core.read.summary import Progress, progress
+from refold.core.read.summary import Progress, StepProgress, progress
 from refold.core.state import RunState
 from refold.errors import NotFound
 from refold.ports import Views
@@ -25,6 +25,11 @@ class Frame(Struct, frozen=True):
     record: Record
     shown: Progress
     changed: tuple[str, ...]  # steps whose rows are others than before
+
+
+def _is_dated(row: StepProgress) -> bool:
+    """Whether the text of its reason says how long it is until a moment, so that it is another one at each fact."""
+    return row.reason is not None and row.reason.until is not None
 
 
 class Moments:
@@ -69,7 +74,7 @@ class Moments:
         for record in records:
             graph = replayed(self._graph, [record], state)
             shown = progress(graph, state, record[1])
-            changed = tuple(row.step for row in shown.rows if rows.get(row.step) != row)
+            changed = tuple(row.step for row in shown.rows if rows.get(row.step) != row or _is_dated(row))
             rows = {row.step: row for row in shown.rows}
             yield Frame(record, shown, changed)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -11,6 +12,8 @@ from msgspec import Struct, json, to_builtins
 from refold.core.facts import RunStarted
 from refold.core.graph import Graph
 from refold.core.outcomes import Instant
+from refold.core.plan import WorkerWork, tool_of
+from refold.core.read.dead_letters import fingerprint
 from refold.core.read.fact_text import fact_text
 from refold.core.read.items import STATES, LoopSeen, items_in
 from refold.core.read.summary import StepProgress, Summary, progress
@@ -23,7 +26,7 @@ from refold.ports import RunCursor, RunFilter, Views
 from refold.queries.history import line_object, record_object
 from refold.queries.items import find_loop, item_object, rows_of
 from refold.queries.reading import graph_of, with_values
-from refold.queries.runs import error_object, error_text, moment, row_object
+from refold.queries.runs import error_object, error_text, moment, row_object, stamp
 from refold.queries.why import reason_object, run_reasons, without_values
 from refold.server.access import Credential
 from refold.server.problems import invalid
@@ -32,7 +35,8 @@ from refold.server.routes import Answer, Call
 MOST = 200  # rows of one part of a list
 LONGEST_WAIT = 60.0  # seconds of a long poll
 INLINE = 64 * 1024  # bytes of a value in an answer; of a larger one there is a reference
-PAGE = 1000  # lines that are read at once
+PAGE = 1000  # lines or facts that are read at once
+MOST_BYTES = 900_000  # of the rows of one answer; there are more then
 BEGINNING = 2048  # bytes of a large value that are shown
 Status = Literal["running", "waiting", "paused", "ending", "completed", "failed", "cancelled", "continued"]
 
@@ -55,6 +59,8 @@ class RunsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
     label: tuple[str, ...] = ()  # name:value, each of them
     since: str | None = None
     until: str | None = None
+    parent: str | None = None  # the run that has started it
+    error: str = ""  # a part of the message of the error with which it failed
     why: bool = False  # each row with one line that says why it waits or failed
 
     def wanted(self, now: Instant) -> RunFilter:
@@ -66,11 +72,14 @@ class RunsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
             labels=_labels(self.label),
             since=moment(self.since, now),
             until=moment(self.until, now),
+            parent=self.parent,
+            error=self.error,
         )
 
     def scope(self) -> str:
         """The list that a cursor belongs to; spans such as 2h count from now, so they are kept as they are written."""
         parts = [self.status, self.workflow, self.name, self.key, sorted(self.label), self.since, self.until]
+        parts += [self.parent, self.error]
         return json.encode(parts).decode()
 
 
@@ -96,6 +105,15 @@ class FactsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: int = 100
     kind: str | None = None
     step: str | None = None
+    q: str = ""  # a part of what the fact says in words
+    values: Literal["none", "inline"] = "inline"  # none: number, time, kind, step and text, without data
+
+    def fits(self, shown: dict[str, Any]) -> bool:
+        return (
+            self.kind in (None, shown["type"])
+            and self.step in (None, shown.get("step"))
+            and self.q.lower() in str(shown.get("text", "")).lower()
+        )
 
 
 class LinesQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,8 +134,12 @@ class LinesQuery(Struct, frozen=True, forbid_unknown_fields=True):
         return all(value is None or line.get(name) == value for name, value in pairs)
 
 
-class ItemsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
+class ItemsQuery(ListQuery, frozen=True, forbid_unknown_fields=True, rename={"begin": "from"}):
     state: tuple[str, ...] = ()
+    begin: int = 0  # the first item
+    until: int | None = None  # the item after the last one
+    skip: int = 0  # of those that fit, for a list that is scrolled
+    q: str = ""  # a part of the key, the value, the result or the error
 
 
 class ValueQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -201,6 +223,52 @@ async def count_runs(call: Call) -> Answer:
     wanted = query.wanted(call.service.now())
     number, capped = await call.service.read(lambda: call.service.views.count(wanted))
     return Answer({"count": number, "capped": capped})
+
+
+MOST_SUMMED = 5000  # runs of one summary, the newest
+
+
+class SummaryQuery(RunsQuery, frozen=True, forbid_unknown_fields=True):
+    bins: int = 60
+
+
+async def sum_runs(call: Call) -> Answer:
+    """The newest runs that fit, as numbers: by time of start and status, and by workflow."""
+    query: SummaryQuery = call.query
+    if not 1 <= query.bins <= 400:
+        raise invalid("?bins", f"{query.bins} is not between 1 and 400")
+    now = call.service.now()
+    wanted = query.wanted(now)
+
+    def look() -> list[Summary]:
+        found: list[Summary] = []
+        after = None
+        while len(found) < MOST_SUMMED:
+            page = call.service.views.runs(wanted, after, 1000)
+            found += (row for row in page.rows if call.credential.sees(row.workflow))
+            after = page.after
+            if not page.more or after is None:
+                break
+        return found[:MOST_SUMMED]
+
+    return Answer(_summed(await call.service.read(look), query.bins, now))
+
+
+def _summed(rows: Sequence[Summary], bins: int, now: Instant) -> dict[str, Any]:
+    begin = min((row.created_at for row in rows), default=now)
+    width = max((now - begin) // bins + 1, 1)
+    parts: list[Counter[str]] = [Counter() for _ in range(bins)]
+    for row in rows:
+        parts[min(max((row.created_at - begin) // width, 0), bins - 1)][row.status] += 1
+    return {
+        "count": len(rows),
+        "capped": len(rows) == MOST_SUMMED,
+        "from": stamp(begin),
+        "until": stamp(begin + width * bins),
+        "bins": parts,
+        "status": Counter(row.status for row in rows),
+        "workflow": dict(Counter(row.workflow for row in rows).most_common(50)),
+    }
 
 
 async def show_run(call: Call) -> Answer:
@@ -289,10 +357,35 @@ async def show_facts(call: Call) -> Answer:
     limit = query.limit
     if not 1 <= limit <= 500:
         raise invalid("?limit", f"{limit} is not between 1 and 500")
-    records = await call.service.read(lambda: call.service.views.facts(row.run, query.after, limit))
-    shown = [fact_object(n, at, fact, call.credential) for n, at, fact in records]
-    chosen = [each for each in shown if query.kind in (None, each["type"]) and query.step in (None, each.get("step"))]
-    return Answer({"items": chosen, "last": records[-1][0] if records else query.after, "more": len(records) == limit})
+    items, last, more = await call.service.read(lambda: _facts(call, row.run, query))
+    return Answer({"items": items, "last": last, "more": more})
+
+
+def _facts(call: Call, run: str, query: FactsQuery) -> tuple[list[dict[str, Any]], int, bool]:
+    """Return facts that fit, the number after which to go on, and whether there may be more."""
+    found: list[dict[str, Any]] = []
+    after, seen, size = query.after, 0, 0
+    is_filtered = query.kind is not None or query.step is not None or bool(query.q)
+    while seen < SCANNED:
+        part = call.service.views.facts(run, after, PAGE if is_filtered else query.limit)
+        for record in part:
+            shown = fact_object(*record, call.credential)
+            after, seen = record[0], seen + 1
+            if query.fits(shown):
+                found.append(shown if query.values == "inline" else brief_fact(shown))
+                size += len(json.encode(found[-1]))
+            if len(found) == query.limit or size > MOST_BYTES:
+                return found, after, True
+        if len(part) < (PAGE if is_filtered else query.limit):
+            return found, after, False
+    return found, after, True
+
+
+BRIEF = ("number", "at", "type", "step", "visit", "attempt", "text")
+
+
+def brief_fact(shown: dict[str, Any]) -> dict[str, Any]:
+    return {name: shown[name] for name in BRIEF if name in shown}
 
 
 def fact_object(number: int, at: Instant, fact: Any, credential: Credential) -> dict[str, Any]:
@@ -320,23 +413,82 @@ async def show_items(call: Call) -> Answer:
     limit, row, step = query.checked_limit(), await run_row(call), call.path["step"]
     if strange := sorted({*query.state} - {*STATES.values()}):
         raise invalid("?state", f"{strange[0]!r} is not one of {', '.join(STATES.values())}")
-    scope = f"items:{row.run}:{step}:{','.join(sorted(query.state))}"
-    first = int(call.service.cursors.read(query.cursor, scope)) if query.cursor else 0
+    scope = f"items:{row.run}:{step}:{','.join(sorted(query.state))}:{query.begin}:{query.until}:{query.q}"
+    first = int(call.service.cursors.read(query.cursor, scope)) if query.cursor else query.skip
 
-    def look() -> tuple[list[dict[str, Any]], int | None]:
+    def look() -> tuple[list[dict[str, Any]], int | None, int | None]:
         graph, state = call.service.folded(row.run)
         s, fan = find_loop(graph, state, step)
         loop = LoopSeen(graph.name(s), state, fan, state.steps[s].life == ISSUED)
-        chosen = items_in(loop, query.state)
+        until = len(fan.status) if query.until is None else query.until
+        chosen = [each for each in items_in(loop, query.state) if query.begin <= each < until]
+        if query.q:
+            rows, place = _searched(call, loop, chosen, first, limit, query.q)
+            return rows, place, None
         rows = [item_object(each) for each in rows_of(call.service.views, loop, chosen[first : first + limit])]
-        return rows, first + limit if len(chosen) > first + limit else None
+        return rows, first + limit if len(chosen) > first + limit else None, len(chosen)
 
-    rows, place = await call.service.read(look)
+    if query.q and not call.credential.may("values"):
+        raise invalid("?q", "who may not see values cannot search in them")
+    rows, place, count = await call.service.read(look)
     if not call.credential.may("values"):
         rows = [{name: each[name] for name in ("item", "status", "tries")} for each in rows]
     cursor = call.service.cursors.written(str(place), scope) if place is not None else None
-    answer = {"items": rows, "next_cursor": cursor, "more": cursor is not None}
+    answer = {"items": rows, "next_cursor": cursor, "more": cursor is not None, "count": count}
     return Answer(answer, headers=link_header(call, cursor))
+
+
+def _searched(
+    call: Call, loop: LoopSeen, chosen: Sequence[int], first: int, limit: int, text: str
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Return rows with a text in them, and the place from which to go on; one request looks at so many items only."""
+    found: list[dict[str, Any]] = []
+    place = first
+    for row in rows_of(call.service.views, loop, chosen[first : first + SCANNED]):
+        shown = item_object(row)
+        place += 1
+        if text.lower() in json.encode(shown).decode().lower():
+            found.append(shown)
+        if len(found) == limit:
+            break
+    return found, place if place < len(chosen) else None
+
+
+MOST_GROUPS = 100
+EXAMPLES = 5  # items of a group that are named
+
+
+async def show_failures(call: Call) -> Answer:
+    """The failed items of a loop in groups: failures of one kind whose messages differ only in numbers and ids."""
+    row, step = await run_row(call), call.path["step"]
+
+    def look() -> dict[str, Any]:
+        graph, state = call.service.folded(row.run)
+        s, fan = find_loop(graph, state, step)
+        loop = LoopSeen(graph.name(s), state, fan, state.steps[s].life == ISSUED)
+        work = graph.step(s).work
+        tool = tool_of(work) if isinstance(work, WorkerWork) else "child"
+        failed = items_in(loop, ("failed",))
+        groups: dict[str, dict[str, Any]] = {}
+        for each in rows_of(call.service.views, loop, failed[:SCANNED]):
+            if each.error is None:
+                continue
+            group = groups.setdefault(
+                fingerprint(tool, each.error),
+                {"kind": each.error.kind, "message": each.error.message, "count": 0, "items": []},
+            )
+            group["count"] += 1
+            if len(group["items"]) < EXAMPLES:
+                group["items"].append(each.item)
+        shown = [{"fingerprint": name, **group} for name, group in groups.items()]
+        shown.sort(key=lambda group: -group["count"])
+        return {"items": shown[:MOST_GROUPS], "failed": len(failed), "looked_at": min(len(failed), SCANNED)}
+
+    found = await call.service.read(look)
+    if not call.credential.may("values"):
+        for group in found["items"]:
+            del group["message"]
+    return Answer(found)
 
 
 async def show_lines(call: Call) -> Answer:
@@ -438,10 +590,15 @@ def value_answer(value: Any, wanted: str) -> Answer:
     if wanted == "download":
         headers = {"content-disposition": 'attachment; filename="value.json"', "content-security-policy": "sandbox"}
         return Answer(raw=data, headers=headers)
+    return Answer(value_part(value, wanted))
+
+
+def value_part(value: Any, wanted: str) -> dict[str, Any]:
+    data = json.encode(value)
     if wanted == "none" or len(data) > INLINE:
         beginning, hash = data[:BEGINNING].decode(errors="replace"), hashlib.sha256(data).hexdigest()
-        return Answer({"ref": {"size": len(data), "hash": hash, "beginning": beginning}})
-    return Answer({"text": data.decode()} if wanted == "text" else {"value": value})
+        return {"ref": {"size": len(data), "hash": hash, "beginning": beginning}}
+    return {"text": data.decode()} if wanted == "text" else {"value": value}
 
 
 async def show_plan(call: Call) -> Answer:

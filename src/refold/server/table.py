@@ -6,6 +6,7 @@ from msgspec import json
 
 from refold.server import (
     audit,
+    graphs,
     health,
     history,
     overview,
@@ -61,6 +62,14 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", f"{N}/overview", "read", overview.overview, "Counts by status, what needs somebody, queues."),
     Route("GET", f"{N}/runs", "read", runs.list_runs, "List runs, the newest first.", query=runs.RunsQuery),
     Route("GET", f"{N}/runs:count", "read", runs.count_runs, "Count runs, up to 10,000.", query=runs.RunsQuery),
+    Route(
+        "GET",
+        f"{N}/runs:summary",
+        "read",
+        runs.sum_runs,
+        "The newest runs in numbers: by time, status and workflow.",
+        query=runs.SummaryQuery,
+    ),
     Route("POST", f"{N}/runs", "start", steering.start, "Start a run.", body=steering.StartBody, status=201),
     Route(
         "POST",
@@ -82,6 +91,29 @@ ROUTES: tuple[Route, ...] = (
         history.show_frames,
         "What each fact changed in the rows of a run, from a keyframe on.",
         query=history.FramesQuery,
+    ),
+    Route(
+        "GET",
+        f"{RUN}/graph",
+        "read",
+        graphs.show_graph,
+        "The graph that a run follows, and what its arcs came to.",
+        query=graphs.MomentQuery,
+    ),
+    Route(
+        "GET",
+        f"{RUN}/steps/{{step}}",
+        "read",
+        graphs.show_step,
+        "One step: why it waits, its last input and result, its tries.",
+        query=graphs.StepQuery,
+    ),
+    Route(
+        "GET",
+        f"{RUN}/loops/{{step}}/failures",
+        "read",
+        runs.show_failures,
+        "The failed items of a loop, grouped by why they failed.",
     ),
     Route("GET", f"{RUN}/usage", "read", history.show_usage, "What a run has used, and its budget."),
     Route("DELETE", RUN, "operate", history.delete_run, "Remove a run that is over, with its child runs.", status=204),
@@ -279,6 +311,7 @@ ROUTES: tuple[Route, ...] = (
         body=schedules.PreviewBody,
         limit=DEFINITION_LIMIT,
     ),
+    Route("GET", f"{N}/plans/{{hash}}/graph", "read", graphs.show_plan_graph, "The steps of a plan and its arcs."),
     Route("GET", f"{N}/workers", "read", overview.list_workers, "The workers that are alive, and what they hold."),
     Route("GET", f"{N}/queues", "read", overview.list_queues, "Depth and age of each queue."),
     Route(

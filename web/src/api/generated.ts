@@ -79,6 +79,13 @@ export interface Routes {
     body: undefined;
     reply: unknown;
   };
+  "GET /api/v1/ns/{ns}/plans/{hash}/graph": {
+    permission: "read";
+    path: { ns: string; hash: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
   "GET /api/v1/ns/{ns}/queues": {
     permission: "read";
     path: { ns: string };
@@ -89,7 +96,7 @@ export interface Routes {
   "GET /api/v1/ns/{ns}/runs": {
     permission: "read";
     path: { ns: string };
-    query: { limit?: number; cursor?: string; status?: "cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting"; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; why?: boolean };
+    query: { limit?: number; cursor?: string; status?: "cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting"; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; parent?: string; error?: string; why?: boolean };
     body: undefined;
     reply: unknown;
   };
@@ -152,7 +159,7 @@ export interface Routes {
   "GET /api/v1/ns/{ns}/runs/{run}/facts": {
     permission: "read";
     path: { ns: string; run: string };
-    query: { after?: number; limit?: number; kind?: string; step?: string };
+    query: { after?: number; limit?: number; kind?: string; step?: string; q?: string; values?: "inline" | "none" };
     body: undefined;
     reply: unknown;
   };
@@ -177,6 +184,13 @@ export interface Routes {
     body: DecisionBody;
     reply: unknown;
   };
+  "GET /api/v1/ns/{ns}/runs/{run}/graph": {
+    permission: "read";
+    path: { ns: string; run: string };
+    query: { at?: number };
+    body: undefined;
+    reply: unknown;
+  };
   "GET /api/v1/ns/{ns}/runs/{run}/input": {
     permission: "values";
     path: { ns: string; run: string };
@@ -191,10 +205,17 @@ export interface Routes {
     body: undefined;
     reply: unknown;
   };
+  "GET /api/v1/ns/{ns}/runs/{run}/loops/{step}/failures": {
+    permission: "read";
+    path: { ns: string; run: string; step: string };
+    query: Record<string, never>;
+    body: undefined;
+    reply: unknown;
+  };
   "GET /api/v1/ns/{ns}/runs/{run}/loops/{step}/items": {
     permission: "read";
     path: { ns: string; run: string; step: string };
-    query: { limit?: number; cursor?: string; state?: (string)[] };
+    query: { limit?: number; cursor?: string; state?: (string)[]; from?: number; until?: number; skip?: number; q?: string };
     body: undefined;
     reply: unknown;
   };
@@ -275,6 +296,13 @@ export interface Routes {
     body: SignalBody;
     reply: unknown;
   };
+  "GET /api/v1/ns/{ns}/runs/{run}/steps/{step}": {
+    permission: "read";
+    path: { ns: string; run: string; step: string };
+    query: { at?: number; values?: "inline" | "none" | "text" };
+    body: undefined;
+    reply: unknown;
+  };
   "GET /api/v1/ns/{ns}/runs/{run}/stream": {
     permission: "read";
     path: { ns: string; run: string };
@@ -327,7 +355,7 @@ export interface Routes {
   "GET /api/v1/ns/{ns}/runs:count": {
     permission: "read";
     path: { ns: string };
-    query: { limit?: number; cursor?: string; status?: "cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting"; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; why?: boolean };
+    query: { limit?: number; cursor?: string; status?: "cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting"; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; parent?: string; error?: string; why?: boolean };
     body: undefined;
     reply: unknown;
   };
@@ -336,6 +364,13 @@ export interface Routes {
     path: { ns: string };
     query: Record<string, never>;
     body: ImportBody;
+    reply: unknown;
+  };
+  "GET /api/v1/ns/{ns}/runs:summary": {
+    permission: "read";
+    path: { ns: string };
+    query: { limit?: number; cursor?: string; status?: "cancelled" | "completed" | "continued" | "ending" | "failed" | "paused" | "running" | "waiting"; workflow?: string; name?: string; key?: string; label?: (string)[]; since?: string; until?: string; parent?: string; error?: string; why?: boolean; bins?: number };
+    body: undefined;
     reply: unknown;
   };
   "GET /api/v1/ns/{ns}/schedules": {
