@@ -441,7 +441,9 @@ def _tell_unread(wanted: Wanted) -> None:
     """Warn of inputs that nothing in the playbook can read: they are probably typing errors."""
     plan = wanted.playbook.plan
     known = dict.fromkeys([*plan.defaults, *(declared.name for declared in plan.inputs)])
-    for name in wanted.input.keys() - known.keys() if plan.language != "noetl" else ():
+    if plan.language == "noetl" or (plan.language == "jamjet" and not known):
+        return  # any value may be read
+    for name in wanted.input.keys() - known.keys():
         out.print_message(f"warning: `{plan.name}` has no input `{out.printable(name)}`: {did_you_mean(name, known)}")
 
 

@@ -18,7 +18,7 @@ AGENT = (
     Field("goal", "text", "what it works for", True),
     Field("model", "text", "the model that it asks", True),
     Field("limits", "map", "how long and how much", True),
-    Field("version", "text", "its version (0.1.0)"),
+    Field("version", "version", "its version (0.1.0)"),
     Field("tools", "list", "names of tools, or `{name, description, input_schema}`"),
     Field("strategy_config", "map", "what its strategy can be told"),
     Field("on_limit_exceeded", "text", "`return_partial`: an end by a limit is a completed one"),

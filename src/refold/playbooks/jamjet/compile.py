@@ -18,7 +18,7 @@ from refold.playbooks.jamjet.work import Children, NodeWork, Workshop, acting, a
 from refold.playbooks.problems import Place
 from refold.playbooks.reader.reading import Reading, cut
 from refold.templates.jamjet.evaluations import ESCALATE, HALT, LOG, RETRY
-from refold.templates.jamjet.results import PATCH
+from refold.templates.jamjet.results import CHOOSES, PATCH
 from refold.templates.jamjet.state import ABOUT
 
 APPROVAL = ".approval"
@@ -28,6 +28,7 @@ FAILED_SCORERS = (
 )
 ESCALATES = {"$action": "escalate"}
 UNDECIDED = "output.decision == null"
+_OUTPUT = re.compile(r"\boutput\b")
 _DECISION = re.compile(r"\bdecision\b")
 
 
@@ -103,7 +104,13 @@ class _Compiler:
     def _made(self, node: NodeDraft, acts: dict[str, Task]) -> NodeWork:
         if node.kind == "act":
             return acting(node, acts)
-        return evaluation(self.shop, node, self._before(node)) if node.kind == "eval" else self.shop.made(node)
+        if node.kind == "eval":
+            return evaluation(self.shop, node, self._before(node))
+        made = self.shop.made(node)
+        if node.kind == "condition" and any(_OUTPUT.search(str(way.text)) for way in node.ways):
+            before = self._before(node)
+            return structs.replace(made, info={CHOOSES: before[0]}) if len(before) == 1 else made
+        return made
 
     def _before(self, node: NodeDraft) -> list[str]:
         return [each.id for each in self.draft.nodes.values() if any(way.to == node.id for way in each.ways)]

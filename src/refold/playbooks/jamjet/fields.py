@@ -11,7 +11,7 @@ from refold.names import did_you_mean
 from refold.playbooks.reader.reading import Reading, cut, either, kind_of
 from refold.playbooks.yaml.text import Node
 
-FieldType = Literal["text", "whole", "number", "bool", "duration", "map", "list", "names", "any"]
+FieldType = Literal["text", "version", "whole", "number", "bool", "duration", "map", "list", "names", "any"]
 
 
 class Field(Struct, frozen=True):
@@ -71,6 +71,7 @@ def _is_number(value: Any) -> bool:
 
 _FITS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
+    "version": lambda value: isinstance(value, str) or _is_number(value),
     "whole": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "number": _is_number,
     "bool": lambda value: isinstance(value, bool),
@@ -82,6 +83,7 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
 }
 _WANTED = {
     "text": "text",
+    "version": "text",
     "whole": "a whole number",
     "number": "a number",
     "bool": "true or false",
@@ -109,7 +111,7 @@ def read_fields(
         field = spelt.get(name)
         if field is not None:
             if child.value is not None and is_valid(reading, child, field, name, owner):
-                given.found[field.key] = child
+                given.found[field.key] = as_text(child) if field.type == "version" else child
             continue
         if name not in known:
             guessed.add(_unknown(reading, node, name, [*spelt, *known], owner, open))
@@ -120,6 +122,11 @@ def read_fields(
             node.place, "missing-key", f"{owner} needs {_listed(missing)}", f"add `{missing[0].name}: …`", 1
         )
     return given
+
+
+def as_text(node: Node) -> Node:
+    """Return a number as the text of a version: `1.0`."""
+    return node if isinstance(node.value, str) else Node(str(node.value), node.start, node.end, node.style)
 
 
 _SPELT: dict[int, tuple[Sequence[Field], dict[str, Field], list[Field]]] = {}

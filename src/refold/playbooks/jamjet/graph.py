@@ -15,7 +15,7 @@ from refold.playbooks.yaml.text import Node
 
 WORKFLOW = (
     Field("id", "text", "its name", True),
-    Field("version", "text", "its version (0.1.0)"),
+    Field("version", "version", "its version (0.1.0)"),
     Field("start", "text", "the first node (the first in the file)", also=("start_node",)),
     Field("state_schema", "any", "the inputs, as types or as a JSON Schema"),
     Field("name", "text", "for people"),

@@ -11,7 +11,7 @@ from refold.playbooks.yaml.text import Node
 
 ROOT = (
     Field("workflow_id", "text", "its name", True),
-    Field("version", "text", "its version", True),
+    Field("version", "version", "its version", True),
     Field("name", "text", "for people"),
     Field("description", "text", "for people"),
     Field("state_schema", "any", "the inputs"),

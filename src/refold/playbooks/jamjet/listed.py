@@ -16,7 +16,7 @@ from refold.playbooks.yaml.text import Node
 
 WORKFLOW = (
     Field("id", "text", "its name", True),
-    Field("version", "any", "its version (0.1.0)"),
+    Field("version", "version", "its version (0.1.0)"),
     Field("name", "text", "for people"),
     Field("description", "text", "for people"),
     Field("start_node", "text", "the first node (the first in the list)", also=("start",)),
@@ -44,7 +44,7 @@ PARTS = (
 def read_list(reading: Reading, root: Node) -> GraphDraft:
     head = root.nodes["workflow"]
     given = read_fields(reading, head, WORKFLOW, "`workflow`", PARTS, open=True)
-    draft = GraphDraft(name=given.value("id", ""), root=head, version=str(given.value("version", "0.1.0")), bare=True)
+    draft = GraphDraft(name=given.value("id", ""), root=head, version=given.value("version", "0.1.0"), bare=True)
     draft.metadata = metadata(given)
     beside = {name: node for name, node in root.nodes.items() if name != "workflow"}
     for name in beside:

@@ -47,7 +47,7 @@ IR_KINDS: Mapping[str, tuple[Field, ...]] = {
     ),
     "subgraph": (
         Field("workflow_ref", "text", "a unit of this file, or a file next to it", True),
-        Field("workflow_version", "text", "the version that it must have"),
+        Field("workflow_version", "version", "the version that it must have"),
         Field("input_mapping", "map", MAPPING.about, True),
         Field("output_mapping", "map", "state keys, as expressions over the state of the child", True),
     ),
@@ -142,7 +142,7 @@ GRAPH_KINDS: Mapping[str, tuple[Field, ...]] = {
     ),
     "subgraph": (
         Field("workflow_ref", "text", "a unit of this file, or a file next to it", True, also=("workflow",)),
-        Field("workflow_version", "text", "the version that it must have"),
+        Field("workflow_version", "version", "the version that it must have"),
         INPUT,
         Field("output", "map", "state keys, as expressions over the state of the child", means="output_mapping"),
     ),

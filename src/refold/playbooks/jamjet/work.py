@@ -364,17 +364,22 @@ def _remote(shop: Workshop, node: NodeDraft) -> NodeWork:
         return shop.unbound(node, "remote_agent", "unknown-agent", "remote agent", "remote_agents", name)
     if task.kind != "http" or "json" in task.keys:
         return structs.replace(shop.bound_work(node, task, arguments, **info), names=(skill,))
-    work = shop.bound_work(node, task, {"arguments": arguments, "skill": {"$plain": skill}}, **info)
+    work = shop.bound_work(node, task, {"arguments": arguments, "task": {"$task": node.id}}, **info)
     tasks, keychain = _a2a_tasks(task, skill), keychain_of(task)
     pipeline = TaskPipeline(tasks=tasks, timeout=node.timeout, keychain=keychain)
     return structs.replace(work, work=pipeline, info={**work.info, "reads": "a2a"}, names=(skill,))
 
 
+OK_INSIDE = "output.status == 'ok'"
+OK = f"{{{{ {OK_INSIDE} }}}}"
+STATE_OF_TASK = "(output.data.data.result.status.state | default(''))"
+
+
 def _a2a_tasks(task: Task, skill: str) -> tuple[Task, ...]:
-    task_id = "{{ execution_id }}"
+    task_id = "{{ input.task }}"
     part = {"type": "data", "data": "{{ input.arguments }}"}
     params = {"id": task_id, "skill": skill, "message": {"role": "user", "parts": [part]}}
-    going = "{{ output.data.data.result.status.state in ['submitted', 'working'] }}"
+    going = f"{{{{ {OK_INSIDE} and {STATE_OF_TASK} in ['submitted', 'working'] }}}}"
     send = structs.replace(
         task,
         name="send",
@@ -383,7 +388,7 @@ def _a2a_tasks(task: Task, skill: str) -> tuple[Task, ...]:
             "method": "POST",
             "json": {"jsonrpc": "2.0", "id": "1", "method": "tasks/send", "params": params},
         },
-        rules=(Rule(when=going, do="continue"), Rule(when="{{ output.status == 'ok' }}", do="break")),
+        rules=(Rule(when=going, do="continue"), Rule(when=OK, do="break")),
     )
     get = structs.replace(
         task,
@@ -539,7 +544,6 @@ def quoted(text: str) -> str:
 
 
 CHOSEN = "__action__"
-OK = "{{ output.status == 'ok' }}"
 
 
 def allowed(names: tuple[str, ...], patterns: tuple[str, ...]) -> bool:

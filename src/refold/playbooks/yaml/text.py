@@ -5,6 +5,7 @@ document (recursion, tags, merge keys, expanding aliases) never happens. Plain w
 of YAML 1.2, in which `no`, `on` and `1:30` are text.
 """
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -81,6 +82,9 @@ QUOTE_STAR = "put text that begins with `*` in quotes"
 UNPRINTABLE = r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"  # slow to compile
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # the same for ASCII, and faster
 DIRECTIVE = re.compile(r"^%(?:YAML|TAG)\b", re.M)  # reading many of them takes time that grows with their square
+
+PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+"""A character above U+FFFF as JSON writes it, in two escapes; YAML knows only single ones."""
 
 
 class Node(Struct, gc=False):  # a tree, so nothing has to be looked for in circles
@@ -204,7 +208,11 @@ class _Builder:
         }
 
     def run(self) -> Node:
-        take, get, scalar = self.takes.get, CParser(self.text).get_event, self.scalar
+        take, scalar = self.takes.get, self.scalar
+        parsed, pairs = PAIR.subn(_single, self.text) if "\\u" in self.text else (self.text, 0)
+        if pairs:
+            scalar = self.scalar_with_pairs
+        get = CParser(parsed).get_event
         while True:
             event = get()
             kind = type(event)
@@ -259,6 +267,16 @@ class _Builder:
             here.value[here.key] = value
             here.nodes[here.key] = Node(value, event.start_mark, event.end_mark, style)
             here.key = None
+
+    def scalar_with_pairs(self, event: Any) -> None:
+        """A text of JSON whose characters may stand in two escapes each; the parser has seen others in their place."""
+        written = self.text[event.start_mark.index : event.end_mark.index]
+        if event.style == '"' and PAIR.search(written):
+            try:
+                event.value = json.loads(written)
+            except ValueError:
+                self.say("yaml-syntax", "this text has escapes of JSON, and is not JSON", event, "write the characters")
+        self.scalar(event)
 
     def plain(self, event: Any) -> Any:
         """A plain word may be a number, true, false or null."""
@@ -360,6 +378,11 @@ class _Builder:
     def too_many(self, event: Any) -> NoReturn:
         hint = "split the playbook, or read large data in a step"
         self.stop("too-large", f"there are more than {MAX_NODES:,} keys and values", event, hint)
+
+
+def _single(pair: re.Match[str]) -> str:
+    """Return something of the same length that can be read, so that all places stay the same."""
+    return r"\u0020\u0020"
 
 
 def _cut(text: str) -> str:

@@ -77,7 +77,7 @@ def _step(view: RunScope, info: Info) -> Any:
 
 
 def _verdict(scorer: Mapping[str, Any], passed: bool, why: str) -> dict[str, Any]:
-    return {"type": scorer["type"], "passed": passed, "message": why}
+    return {"scorer": scorer["type"], "passed": passed, "score": None, "message": why}
 
 
 def _of_judge(scorer: Mapping[str, Any], raw: Any) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _of_judge(scorer: Mapping[str, Any], raw: Any) -> dict[str, Any]:
     answer = parsed(answer_of(raw)["content"])
     score = answer.get("score") if isinstance(answer, dict) else None
     if isinstance(score, bool) or not isinstance(score, int | float) or not WORST <= score <= BEST:
-        return {**_verdict(scorer, False, "the answer of the judge cannot be read"), "score": None}
+        return _verdict(scorer, False, "the answer of the judge cannot be read")
     reason = answer.get("reason", "")
     passed = score >= scorer["min_score"]
     why = "" if passed else f"the judge gave {score:g} of {BEST}, and {scorer['min_score']:g} are needed: {reason}"

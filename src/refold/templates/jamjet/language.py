@@ -11,6 +11,7 @@ A template is data. A text may have `{{ … }}` in it. A map with a single key t
     $act           the arguments for the tool that a model has chosen
     $input         an input of the run, as it was given
     $json          a value as JSON text
+    $task          an id for this visit of a node
     $state         the whole state
     $output        the output of a node; `$outputs` those of several
     $messages      what a model is sent
@@ -25,6 +26,7 @@ from refold.core.expressions import CannotEvaluate, Path, TemplateScope
 from refold.core.read.template_scope import RunScope, step_value
 from refold.templates.jamjet import conditions, evaluations, results
 from refold.templates.jamjet.conditions import plain
+from refold.templates.jamjet.results import CHOOSES
 from refold.templates.jamjet.state import State, about, keys_of
 from refold.templates.language import Templates
 from refold.templates.tokens import Wrong
@@ -45,8 +47,15 @@ class JamjetNames:
         ended = self.view.extra.get("output")
         return None if ended is None else self.output_of(ended.s)
 
+    def own_fields(self) -> Any:
+        """The output whose fields are bare names: a node that only chooses has none."""
+        ended = self.view.extra.get("output")
+        return None if ended is None or CHOOSES in results.info_of(self.view, ended.s) else self.output_of(ended.s)
+
     def output_of(self, s: int) -> Any:
         info = results.info_of(self.view, s)
+        if CHOOSES in info:  # it looks at the output of the node before it
+            return self.output_of(self.view.graph.index[info[CHOOSES]])
         if "of" in info:
             return self.output_of(self.view.graph.index[info["of"]])
         if info.get("node") != "eval":
@@ -57,9 +66,9 @@ class JamjetNames:
     def root(self, name: str) -> Any:
         if name == "state":
             return self.state
-        found = self.output()
         if name == "output":
-            return found
+            return self.output()
+        found = self.own_fields()
         if isinstance(found, Mapping) and name in found:
             return found[name]
         return self.state.get(name)
@@ -116,6 +125,7 @@ class JamjetLanguage:
             "$judged": lambda info, names: evaluations.subject_of(names.view, info, names.state, names.bare).output,
             "$state": lambda value, names: names.state.whole(),
             "$output": lambda name, names: results.output_of(names.view, names.view.graph.index[name]),
+            "$task": self._task,
             "$outputs": lambda given, names: results.outputs(names.view, given, "collect"),
             "$messages": self._messages,
             "$patch": self._patch,
@@ -150,6 +160,11 @@ class JamjetLanguage:
 
     def _judge(self, given: Mapping[str, Any], names: JamjetNames) -> list[Any]:
         return evaluations.judge_messages(given, names.view, given["info"], names.state, names.bare)
+
+    def _task(self, name: str, names: JamjetNames) -> str:
+        """An id for what a node asks of somebody else in this visit, the same for all of its tries."""
+        state, s = names.view.state, names.view.graph.index[name]
+        return f"{state.run}-{s}-{state.steps[s].visits}"
 
     def paths(self, template: Any) -> Sequence[Path]:
         return ()

@@ -15,6 +15,8 @@ from refold.templates.jamjet.state import State
 
 PATCH = "$patch"  # the template of a step's patch: what is known about the node
 
+CHOOSES = "after"  # of a node that only chooses: the node before it, whose output its conditions read
+
 Info = Mapping[str, Any]
 """What the plan says of a node: `node`, its sort; `reads`, whose result it is; `key`, `json`, `fields`, and others."""
 
@@ -216,7 +218,12 @@ def _function_patch(raw: Any, info: Info, state: State, view: RunScope) -> dict[
 
 
 def _check_task(raw: Any, info: Info) -> None:
-    """Fail a task that its agent has not completed."""
+    """Fail a task that its agent has refused, or has not completed."""
+    error = _last(plain(raw))
+    error = error.get("error") if isinstance(error, dict) and "result" not in error else None
+    if error:
+        said = error.get("message", error) if isinstance(error, dict) else error
+        raise CannotEvaluate(f"the agent has refused the task: {text_of(said)}", "refused")
     state = task_state(raw)
     if (state == ASKS and not info.get("asks")) or state in ("failed", "canceled", "cancelled", "rejected"):
         raise CannotEvaluate(f"the agent has ended the task as {state}", state)
@@ -270,6 +277,7 @@ OUTPUTS: dict[str, Callable[[Any, Info], Any]] = {
     "function": _function_output,
     "gate": _gate_output,
     "wait": _wait_output,
+    "joined": lambda raw, info: {"result": plain(raw)},
 }
 Patching = Callable[[Any, Info, State, RunScope], Mapping[str, Any]]
 PATCHES: dict[str, Patching] = {

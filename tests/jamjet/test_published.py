@@ -1,0 +1,142 @@
+"""Files as people publish them, with their spellings and their servers."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refold.errors import RunFailed
+from refold.testing import engine
+from tests.cli.in_process import command, here
+from tests.jamjet.house import play, read_text
+from tests.jamjet.test_defects import FN, graph, played, problems
+from tests.tools.web import Asked, Site, says, served
+
+REMOTE = "ask: {{type: a2a_task, agent_uri: '{}/a2a', skill: look, input: {{q: state.q}}, output_key: found{}}}"
+
+
+def remote(answers: list[Mapping[str, Any]], more: str = "", nodes: str = "") -> tuple[Any, list[Any]]:
+    """Run a task of a remote agent that gives these answers; return the state, or the failure, and what was sent."""
+    site = Site()
+
+    def answer(asked: Asked) -> Any:
+        return says({"jsonrpc": "2.0", "id": "1", **answers[min(len(site.asked), len(answers)) - 1]})
+
+    site["/a2a"] = answer
+    with served(site) as url, engine() as t:
+        t.allow("http")
+        started = t.start(read_text(graph(REMOTE.format(url, more) + nodes)), q="why")
+        t.advance("1m")
+        try:
+            found: Any = started.result()
+        except RunFailed as error:
+            found = error
+    return found, [json.loads(each.body) for each in site.asked]
+
+
+def task(state: str, *parts: Any) -> dict[str, Any]:
+    return {"result": {"id": "t", "status": {"state": state}, "artifacts": [{"parts": list(parts)}]}}
+
+
+def test_a_task_of_a_remote_agent_is_sent_once_and_asked_for_until_it_ends() -> None:
+    state, sent = remote([task("submitted"), task("working"), task("completed", {"type": "data", "data": {"n": 3}})])
+    assert state == {"q": "why", "found": {"n": 3}}
+    assert [each["method"] for each in sent] == ["tasks/send", "tasks/get", "tasks/get"]
+    assert sent[0]["params"]["message"]["parts"] == [{"type": "data", "data": {"q": "why"}}]
+    assert sent[0]["params"]["skill"] == "look"
+    assert len({each["params"]["id"] for each in sent}) == 1
+
+
+def test_a_remote_agent_that_refuses_or_asks_back_fails_the_node_or_leads_where_the_file_says() -> None:
+    refused, _ = remote([{"error": {"code": -32601, "message": "no such skill"}}])
+    assert isinstance(refused, RunFailed) and "no such skill" in str(refused)
+    asked, _ = remote([task("input-required")])
+    assert isinstance(asked, RunFailed) and "input-required" in str(asked)
+    state, _ = remote([task("input-required")], ", on_input_required: more", "\nmore: {type: end}")
+    assert state["found"]["status"] == {"state": "input-required"}
+
+
+def test_a_remote_agent_that_is_not_there_is_a_failure_of_the_connection() -> None:
+    with engine() as t:
+        t.allow("http")
+        started = t.start(read_text(graph(REMOTE.format("http://127.0.0.1:1", ""))), q="why")
+        t.advance("1m")
+        error = started.state().error
+    assert error is not None and error.fault is not None
+    assert error.fault.kind == "connection", error
+
+
+def test_a_node_that_only_chooses_looks_at_the_output_of_the_node_before_it() -> None:
+    ways = "[{if: \"output.verdict == 'pass'\", next: b}]"
+    text = graph(
+        f"a: {{{FN}, output_key: k, next: g}}\ng: {{type: branch, conditions: {ways}, default: c}}\nb: {{}}\nc: {{}}"
+    )
+    assert played(text, answers={"a": [{"verdict": "pass"}]}).visits == ["a", "g", "b"]
+    assert played(text, answers={"a": [{"verdict": "fail"}]}).visits == ["a", "g", "c"]
+
+
+def test_what_a_function_of_a_join_returns_is_its_result() -> None:
+    text = graph(
+        f"p: {{type: parallel, branches: [a, b]}}\na: {{{FN}, next: j}}\nb: {{{FN}, next: j}}\n"
+        "j: {type: join, wait_for: [b, a], merge: {custom: {function_ref: 'app:merge'}}, next: ["
+        "{to: c, when: output.result.n == 2}, {else: d}]}\nc: {}\nd: {}"
+    )
+    done = played(text, answers={"j": [{"n": 2}]})
+    assert done.visits == ["p", ["a", "b"], "j", "c"]
+    assert "n" not in done.result
+
+
+def test_what_scorers_say_is_in_the_state() -> None:
+    scorers = "[{type: assertion, checks: ['output.n > 2', 'output.n > 1']}, {type: assertion, check: output.n}]"
+    text = graph(f"a: {{{FN}, next: e}}\ne: {{type: eval, scorers: {scorers}, on_fail: log_and_continue}}")
+    assert played(text, answers={"a": [{"n": 2}]}).result["eval_results"] == [
+        {"scorer": "assertion", "passed": False, "score": None, "message": "not true: output.n > 2"},
+        {"scorer": "assertion", "passed": True, "score": None, "message": ""},
+    ]
+
+
+@pytest.mark.parametrize(("written", "version"), [("1.0", "1.0"), ("2", "2"), ('"0.1.0"', "0.1.0")])
+def test_a_version_may_be_a_number(written: str, version: str) -> None:
+    assert read_text(f"workflow: {{id: w, version: {written}}}\nnodes: {{a: {{}}}}").metadata["version"] == version
+    limits = "{max_iterations: 1, max_cost_usd: 1, timeout_seconds: 9}"
+    agent = f"agent: {{id: a, version: {written}, strategy: critic, goal: g, model: m, limits: {limits}}}"
+    assert read_text(agent).metadata["version"] == version
+
+
+def test_json_may_be_indented_with_tabs_and_write_characters_in_two_escapes() -> None:
+    kind = {
+        "type": "model",
+        "model_ref": "m",
+        "prompt_ref": "Say \U0001f600 / \u00e9 {{ state.x }}",
+        "output_schema": "",
+    }
+    ir = {
+        "workflow_id": "w",
+        "version": "1.0.0",
+        "start_node": "a",
+        "nodes": {"a": {"id": "a", "kind": kind}},
+        "edges": [{"from": "a", "to": "end", "condition": None}],
+    }
+    text = json.dumps(ir, indent="\t")
+    assert "\\ud83d\\ude00" in text
+    [step] = read_text(text).plan.steps
+    assert step.input["input"]["messages"]["$messages"]["prompt"] == kind["prompt_ref"]
+    flat = json.dumps({**ir, "start_node": "\U0001f600"})
+    [problem] = problems(flat)
+    assert flat[problem.place.column - 1 :].startswith('"\\ud83d\\ude00"')
+
+
+def test_an_input_that_no_file_declares_is_no_mistake(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("workflow: {id: w}\nnodes: {a: {type: condition, next: end}}\n")
+    with here(tmp_path):
+        done = command("run", "w.yaml", "-i", "n=1")
+    assert (done.code, json.loads(done.out)) == (0, {"n": 1})
+    assert "no input" not in done.err
+
+
+def test_loops_through_edges_of_nodes_end_where_a_condition_says() -> None:
+    text = graph(f"a: {{{FN}, next: [{{to: a, when: 'output.n < 3'}}, {{else: b}}]}}\nb: {{}}")
+    done = play(read_text(text), {}, {"answers": {"a": [{"n": 1}, {"n": 2}, {"n": 3}]}})
+    assert done.visits == ["a", "a", "a", "b"]
